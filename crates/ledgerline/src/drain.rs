@@ -1,0 +1,129 @@
+//! Taking idle units back from the cells of any CPU, from any thread.
+//!
+//! ```text
+//! drain(top), with the stock lock:
+//!   mark every stocked cell below top as frozen
+//!   fence: sections that had read a word before its mark have now committed or been aborted
+//!   a mark that such a section stored over: mark it again, fence again
+//!   each cell (now ours): take the stock, fold the counts, cap := 0, open it empty
+//!   return the units to the counters
+//! ```
+
+use crate::ledger::Ledger;
+use crate::lock;
+use crate::path::RowPath;
+use crate::percpu::word;
+use crate::sync::Ordering;
+
+impl Ledger {
+    /// Returns the idle units of a subtree to the counters; how many they were.
+    ///
+    /// Cells of other processes are left alone. Zero also when this thread is already draining
+    /// (it is in a signal handler that interrupted itself).
+    pub(crate) fn drain(&self, top: u32) -> u64 {
+        let Some(_held) = lock::lock() else { return 0 };
+        let mine = |row: u32| -> Option<RowPath<'_>> {
+            if self.row(row).owner.load(Ordering::Relaxed) != self.process() {
+                return None;
+            }
+            RowPath::new(self, row).filter(|path| path.leads_through(top))
+        };
+        let cells = || {
+            (0..self.columns.count()).flat_map(move |column| {
+                self.stocked(column)
+                    .iter()
+                    .filter_map(move |row| mine(row).map(|path| (column, path)))
+            })
+        };
+        let mut any = false;
+        for (column, path) in cells() {
+            self.columns.freeze(column, path.leaf());
+            any = true;
+        }
+        if !any || !self.settle_marks(|| cells().map(|(column, path)| (column, path.leaf()))) {
+            return 0;
+        }
+        let mut drained = 0;
+        for (column, path) in cells() {
+            let stock = self.empty_cell(column, &path);
+            let cell = self.columns.cell(column, path.leaf());
+            cell.open(word::empty(word::generation(cell.word.load(Ordering::Relaxed))));
+            if stock > 0 {
+                self.give_back(&path, stock);
+            }
+            drained += stock;
+        }
+        drained
+    }
+
+    /// Closes all cells of one row for good, so that it can be destroyed; the units that lay idle
+    /// in them, which the caller returns. `None` when this thread holds the stock lock already.
+    pub(crate) fn close_cells(&self, path: &RowPath<'_>) -> Option<u64> {
+        let _held = lock::lock()?;
+        let row = path.leaf();
+        let stocked = || {
+            self.row(row)
+                .noted_columns(self.columns.count())
+                .filter(move |&column| self.is_open(column, row))
+        };
+        let mut remote = 0;
+        for column in stocked() {
+            // The running CPU's own cell needs no fence: one section takes it.
+            let cell = self.columns.cell(column, row);
+            let word = cell.word.load(Ordering::Acquire);
+            if !self.columns.swap(column, row, word, word | word::FROZEN) {
+                self.columns.freeze(column, row);
+                remote += 1;
+            }
+        }
+        if remote > 0 && !self.settle_marks(|| stocked().map(|column| (column, row))) {
+            return None;
+        }
+        Some(stocked().map(|column| self.empty_cell(column, path)).sum())
+    }
+
+    /// Whether a cell holds a cap, or serves the row's present group without one.
+    fn is_open(&self, column: u32, row: u32) -> bool {
+        let cell = self.columns.cell(column, row);
+        cell.cap.load(Ordering::Relaxed) > 0
+            || word::generation(cell.word.load(Ordering::Relaxed)) == self.row(row).generation()
+    }
+
+    /// Fences until every mark holds. `false` when fencing is forbidden (a sandbox entered after
+    /// start-up); then the marks are taken off again.
+    fn settle_marks<I: Iterator<Item = (u32, u32)>>(&self, cells: impl Fn() -> I) -> bool {
+        loop {
+            if !self.columns.fence() {
+                for (column, row) in cells() {
+                    self.columns.cell(column, row).word.fetch_and(!word::FROZEN, Ordering::AcqRel);
+                }
+                return false;
+            }
+            let mut lost = false;
+            for (column, row) in cells() {
+                if !self.columns.is_owned(column, row) {
+                    self.columns.freeze(column, row);
+                    lost = true;
+                }
+            }
+            if !lost {
+                return true;
+            }
+        }
+    }
+
+    /// Takes everything from a frozen cell and leaves it frozen, without a cap.
+    fn empty_cell(&self, column: u32, path: &RowPath<'_>) -> u64 {
+        let row = path.leaf();
+        let cell = self.columns.cell(column, row);
+        let word = cell.word.load(Ordering::Acquire);
+        let cap = u64::from(cell.cap.swap(0, Ordering::Relaxed));
+        self.add_counts(column, row, word);
+        cell.open(word::empty(word::generation(word)) | word::FROZEN);
+        self.stocked(column).remove(row);
+        for counter in path.counters() {
+            counter.disallow(cap);
+        }
+        word::stock(word)
+    }
+}

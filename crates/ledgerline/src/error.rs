@@ -1,0 +1,235 @@
+//! What can go wrong, in sentences that an operator understands.
+
+use crate::ledger::{GroupId, NAME_MAX};
+use crate::size;
+use std::fmt;
+
+/// Why a charge was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// A group's limit does not leave room for it.
+    Limit,
+    /// The group was destroyed.
+    Gone,
+}
+
+/// A charge that was refused, in plain numbers: for allocators, which may not allocate to say no.
+///
+/// [`Refused`] is the same with the group's path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The group whose limit said no: the one that was charged, or an ancestor.
+    pub group: GroupId,
+    /// The group that was to be charged.
+    pub charged: GroupId,
+    /// That limit, in units.
+    pub limit: u64,
+    /// What was in use below that limit when the refusal was decided, or a moment later.
+    pub usage: u64,
+    /// What was asked for.
+    pub requested: u64,
+    /// Why.
+    pub reason: Reason,
+}
+
+impl Refusal {
+    pub(crate) fn gone(id: GroupId, requested: u64) -> Refusal {
+        Refusal { group: id, charged: id, limit: 0, usage: 0, requested, reason: Reason::Gone }
+    }
+}
+
+/// A charge that was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Path of the group whose limit said no: the one that was charged, or an ancestor.
+    pub group: String,
+    /// That limit, in units.
+    pub limit: u64,
+    /// What was in use below that limit when the refusal was decided, or a moment later.
+    pub usage: u64,
+    /// What was asked for.
+    pub requested: u64,
+    /// Why.
+    pub reason: Reason,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.reason {
+            Reason::Limit => write!(
+                f,
+                "{} is full: {} requested, {} of max {} in use",
+                self.group,
+                size::format(self.requested),
+                size::format(self.usage),
+                size::format(self.limit),
+            ),
+            Reason::Gone => write!(
+                f,
+                "{} takes no more charges: the group was destroyed ({} requested)",
+                self.group,
+                size::format(self.requested),
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// A limit that is lower than what is in use. Nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Busy {
+    /// What is in use, idle stock already returned.
+    pub usage: u64,
+    /// The limit that was asked for.
+    pub limit: u64,
+}
+
+impl fmt::Display for Busy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the limit cannot be lowered to {}: {} are in use",
+            size::format(self.limit),
+            size::format(self.usage)
+        )
+    }
+}
+
+impl std::error::Error for Busy {}
+
+/// Why a group was not created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CreateError {
+    /// The name is empty, longer than 56 bytes, or holds a `/` or a control character.
+    BadName,
+    /// The parent was destroyed.
+    Gone,
+    /// The tree would have more than 32 levels.
+    TooDeep,
+    /// The ledger's capacity is used up.
+    Full {
+        /// That capacity.
+        capacity: u32,
+    },
+}
+
+impl fmt::Display for CreateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CreateError::BadName => write!(
+                f,
+                "a group's name has 1 to {NAME_MAX} bytes, no '/' and no control characters"
+            ),
+            CreateError::Gone => f.write_str("the parent group was destroyed"),
+            CreateError::TooDeep => f.write_str("the tree would have more than 32 levels"),
+            CreateError::Full { capacity } => write!(
+                f,
+                "the ledger holds its {capacity} groups; make it with a larger capacity, or destroy \
+                 groups that are done"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for CreateError {}
+
+/// Why a group was not destroyed. It goes on as before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DestroyError {
+    /// It is the root.
+    Root,
+    /// It has children: destroy them first.
+    HasChildren {
+        /// How many.
+        children: u32,
+    },
+    /// It was destroyed before.
+    Gone,
+    /// Its cells could not be closed: the call came from a signal handler that interrupted a
+    /// drain, or a sandbox forbids `membarrier`.
+    Busy,
+}
+
+impl fmt::Display for DestroyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DestroyError::Root => f.write_str("the root cannot be destroyed"),
+            DestroyError::HasChildren { children } => {
+                write!(f, "the group has {children} children; destroy them first")
+            }
+            DestroyError::Gone => f.write_str("the group was destroyed before"),
+            DestroyError::Busy => f.write_str("the group's cells cannot be closed here; try again"),
+        }
+    }
+}
+
+impl std::error::Error for DestroyError {}
+
+/// Why a file could not be opened as a ledger.
+#[derive(Debug)]
+pub enum OpenError {
+    /// The file could not be read or mapped.
+    Io(std::io::Error),
+    /// The file does not begin as a ledger does.
+    NotALedger,
+    /// The ledger was made by another version of the library.
+    Version {
+        /// The version in the file.
+        found: u32,
+        /// The version that this library knows.
+        known: u32,
+    },
+    /// Its header contradicts itself, the file's length, or this machine's number of CPUs.
+    Damaged,
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::Io(error) => write!(f, "the ledger cannot be opened: {error}"),
+            OpenError::NotALedger => f.write_str("the file is not a ledger"),
+            OpenError::Version { found, known } => {
+                write!(f, "the ledger has format {found}; this program knows format {known}")
+            }
+            OpenError::Damaged => f.write_str(
+                "the ledger's header is damaged, or was made on a machine with fewer CPUs",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            OpenError::Io(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<std::io::Error> for OpenError {
+    fn from(error: std::io::Error) -> Self {
+        OpenError::Io(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_a_sentence_that_names_the_culprit() {
+        let refused = Refused {
+            group: "/acme".into(),
+            limit: 512 << 20,
+            usage: 510 << 20,
+            requested: 4 << 20,
+            reason: Reason::Limit,
+        };
+        assert_eq!(
+            refused.to_string(),
+            "/acme is full: 4.0M requested, 510.0M of max 512.0M in use"
+        );
+    }
+}

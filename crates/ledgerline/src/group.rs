@@ -1,0 +1,379 @@
+//! The public door: groups, what they hold, what they may hold.
+
+use crate::charge::Charge;
+use crate::error::{Busy, CreateError, DestroyError, Refusal, Refused};
+use crate::ledger::{DEPTH_MAX, GroupId, Ledger, NAME_MAX, state};
+use crate::lock::{self, GATE};
+use crate::path::RowPath;
+use crate::percpu;
+use crate::percpu::word::{self, Cell};
+use crate::size::Limit;
+use crate::stock::Limits;
+use crate::sync::Ordering;
+
+/// A group of a ledger: a query, a tenant, a thread, a process. A copyable handle of three words.
+///
+/// Charging and uncharging take about a nanosecond and are async-signal-safe. A handle of a group
+/// that was destroyed is refused, not followed.
+#[derive(Clone, Copy, Debug)]
+pub struct Group<'l> {
+    /// The row's cell in the first column. R2: of a row of `ledger`, namely that in `id`.
+    cell: *const Cell,
+    id: GroupId,
+    ledger: &'l Ledger,
+}
+
+// SAFETY: the pointer is into the ledger's region, which is shared through atomics and sections
+// only, and which `'l` keeps mapped (R1).
+unsafe impl Send for Group<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Group<'_> {}
+
+/// What was found when a group was destroyed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settled {
+    /// Units still charged to it: a leak, or charges that are still on their way back. They stay
+    /// counted in the group's ancestors until they are returned.
+    pub leftover: u64,
+    /// Units that lay prepaid in its cells and went back to the ancestors.
+    pub idle: u64,
+    /// Its highest usage.
+    pub peak: u64,
+    /// Charges and uncharges that it saw in its life.
+    pub charges: u64,
+    /// See `charges`.
+    pub uncharges: u64,
+}
+
+impl Ledger {
+    /// The root, which every charge reaches.
+    pub fn root(&self) -> Group<'_> {
+        self.group(GroupId::ROOT)
+    }
+
+    /// A handle for an id that was kept elsewhere (an allocation's tag, a file). Whether there is
+    /// such a group shows when the handle is used.
+    #[inline]
+    pub fn group(&self, id: GroupId) -> Group<'_> {
+        // R2: an id that reaches the cells names a row of the table. The id of nobody has
+        // generation 0, which no cell serves.
+        let id = if id.index() < self.capacity() { id } else { GroupId::from_parts(0, 0) };
+        Group { cell: self.columns.first(id.index()), id, ledger: self }
+    }
+}
+
+impl<'l> Group<'l> {
+    /// The group's number, which outlives the handle.
+    pub fn id(self) -> GroupId {
+        self.id
+    }
+
+    /// Its ledger.
+    pub fn ledger(self) -> &'l Ledger {
+        self.ledger
+    }
+
+    /// Charges `units`, or refuses and says who did. The charge is returned when the guard drops.
+    ///
+    /// ```
+    /// # let ledger = ledgerline::Ledger::new()?;
+    /// let query = ledger.root().create("q1")?;
+    /// query.set_max("64K".parse()?)?;
+    /// let buffer = query.try_charge(48 << 10)?;
+    /// let error = query.try_charge(32 << 10).unwrap_err();
+    /// assert_eq!(error.to_string(), "/q1 is full: 32.0K requested, 48.0K of max 64.0K in use");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Refused`] when a group's limit, its own or an ancestor's, does not allow it.
+    #[inline]
+    pub fn try_charge(self, units: u64) -> Result<Charge<'l>, Refused> {
+        match self.try_charge_units(units) {
+            Ok(()) => Ok(Charge::new(self, units)),
+            Err(refusal) => Err(self.explain(&refusal)),
+        }
+    }
+
+    /// Charges `units` even over the limits, for what must not fail; every group that this takes
+    /// over its limit counts a `max` event.
+    ///
+    /// # Errors
+    /// Only for a group that was destroyed, and beyond 2^62 units.
+    #[inline]
+    pub fn charge(self, units: u64) -> Result<Charge<'l>, Refused> {
+        match self.charge_units(units) {
+            Ok(()) => Ok(Charge::new(self, units)),
+            Err(refusal) => Err(self.explain(&refusal)),
+        }
+    }
+
+    /// As [`try_charge`](Self::try_charge) without a guard, for allocators: nothing is allocated,
+    /// and the caller sees to the matching [`uncharge_units`](Self::uncharge_units).
+    ///
+    /// # Errors
+    /// As `try_charge`.
+    #[inline(always)]
+    pub fn try_charge_units(self, units: u64) -> Result<(), Refusal> {
+        if self.take(units) {
+            Ok(())
+        } else {
+            self.ledger.charge_slow(self.id, units, Limits::Enforced)
+        }
+    }
+
+    /// As [`charge`](Self::charge) without a guard.
+    ///
+    /// # Errors
+    /// As `charge`.
+    #[inline(always)]
+    pub fn charge_units(self, units: u64) -> Result<(), Refusal> {
+        if self.take(units) {
+            Ok(())
+        } else {
+            self.ledger.charge_slow(self.id, units, Limits::Overrun)
+        }
+    }
+
+    /// The fast path of a charge: prepaid units of the running CPU.
+    #[inline(always)]
+    fn take(self, units: u64) -> bool {
+        // SAFETY: `cell` and `id` are of one row of the ledger (R2).
+        units <= word::STOCK_MAX && unsafe { percpu::take(self.cell, self.id.raw(), units) }
+    }
+
+    /// Returns units that were charged to this group, from any thread. Returning more than was
+    /// charged changes nothing and is counted ([`Ledger::mistakes`]) when it shows.
+    #[inline(always)]
+    pub fn uncharge_units(self, units: u64) {
+        // SAFETY: as in `take`.
+        if !(units <= word::STOCK_MAX && unsafe { percpu::put(self.cell, self.id.raw(), units) }) {
+            self.ledger.uncharge_slow(self.id, units);
+        }
+    }
+
+    pub(crate) fn explain(self, refusal: &Refusal) -> Refused {
+        Refused {
+            group: self.ledger.group(refusal.group).path(),
+            limit: refusal.limit,
+            usage: refusal.usage,
+            requested: refusal.requested,
+            reason: refusal.reason,
+        }
+    }
+
+    /// Creates a group below this one. Names are labels: siblings may share one. O(depth), no heap.
+    ///
+    /// # Errors
+    /// See [`CreateError`].
+    pub fn create(self, name: &str) -> Result<Group<'l>, CreateError> {
+        let owner = self.row().owner.load(Ordering::Relaxed);
+        self.create_owned(name, owner)
+    }
+
+    pub(crate) fn create_owned(self, name: &str, owner: u32) -> Result<Group<'l>, CreateError> {
+        if name.is_empty()
+            || name.len() > NAME_MAX
+            || name.bytes().any(|byte| byte == b'/' || byte.is_ascii_control())
+        {
+            return Err(CreateError::BadName);
+        }
+        let _pass = GATE.enter(lock::thread());
+        let row = self.row();
+        let depth = row.depth() + 1;
+        if depth as usize >= DEPTH_MAX {
+            return Err(CreateError::TooDeep);
+        }
+        if !row.add_child() {
+            return Err(CreateError::Gone);
+        }
+        // Now the row cannot be destroyed; was it destroyed (and perhaps reused) before?
+        if !self.exists() {
+            row.remove_child();
+            return Err(CreateError::Gone);
+        }
+        match self.ledger.allocate(self.id.index(), depth, owner, name) {
+            Some(id) => Ok(self.ledger.group(id)),
+            None => {
+                row.remove_child();
+                Err(CreateError::Full { capacity: self.ledger.capacity() })
+            }
+        }
+    }
+
+    /// Destroys the group. Idle stock goes back to its ancestors; what is still charged is reported
+    /// and stays counted in the ancestors until it is returned: the row is kept for so long, so
+    /// that a late uncharge finds its owner. O(depth), plus one remote fence if the group was
+    /// charged on another CPU.
+    ///
+    /// # Errors
+    /// See [`DestroyError`]; the group then goes on as before.
+    pub fn destroy(self) -> Result<Settled, DestroyError> {
+        if self.id.index() == 0 {
+            return Err(DestroyError::Root);
+        }
+        let _pass = GATE.enter(lock::thread());
+        let path = self.ledger.path(self.id).ok_or(DestroyError::Gone)?;
+        let row = self.row();
+        if row.state.load(Ordering::Acquire) != state::LIVE {
+            return Err(DestroyError::Gone);
+        }
+        if !row.refuse_children() {
+            return match row.children() {
+                0 => Err(DestroyError::Gone),
+                children => Err(DestroyError::HasChildren { children }),
+            };
+        }
+        // From here on no cell of the row is opened, and no walk starts in it.
+        row.state.store(state::RETIRED, Ordering::SeqCst);
+        let counter = &row.counter;
+        counter.close();
+        let Some(idle) = self.ledger.close_cells(&path) else {
+            counter.reopen();
+            row.state.store(state::LIVE, Ordering::Release);
+            row.accept_children();
+            return Err(DestroyError::Busy);
+        };
+        if idle > 0 {
+            self.ledger.give_back(&path, idle);
+        }
+        let (charges, uncharges) = self.ledger.own_counts(self.id.index());
+        let settled = Settled {
+            leftover: counter.usage(),
+            idle,
+            peak: counter.watermark(),
+            charges,
+            uncharges,
+        };
+        self.ledger.row(path.row(1)).remove_child();
+        if counter.let_go() {
+            self.ledger.recycle(self.id.index());
+        }
+        Ok(settled)
+    }
+
+    /// Sets the hard limit. Idle stock below the group is returned first if it stands in the way.
+    ///
+    /// # Errors
+    /// [`Busy`] when more than that is in use; the limit then stays as it was. (A limit that does
+    /// not hold is never visible to chargers, not even for a moment.)
+    pub fn set_max(self, limit: Limit) -> Result<(), Busy> {
+        let _pass = GATE.enter(lock::thread());
+        let counter = &self.row().counter;
+        // Twice: stock may be fetched between the drain and the next try; then it is small, since
+        // caps are held off while `draining` is set.
+        let try_set = || counter.set_max(limit.raw());
+        let result = try_set().or_else(|_| {
+            counter.track.draining.fetch_add(1, Ordering::SeqCst);
+            crate::sync::fence(Ordering::SeqCst);
+            self.ledger.drain(self.id.index());
+            let result = try_set();
+            counter.track.draining.fetch_sub(1, Ordering::SeqCst);
+            result
+        });
+        // A lower limit leaves less headroom for what already lies idle.
+        if result.is_ok() && counter.overstocked() {
+            self.ledger.drain(self.id.index());
+        }
+        result.map_err(|in_use| Busy { usage: in_use.usage, limit: limit.raw() })
+    }
+
+    /// Sets the soft limit above which charges count `high` events.
+    pub fn set_high(self, limit: Limit) {
+        self.row().counter.limits.high.store(limit.raw(), Ordering::Relaxed);
+    }
+
+    /// Sets what is protected from reclaim unless nothing else is left.
+    pub fn set_low(self, limit: Limit) {
+        self.row().counter.limits.low.store(limit.raw(), Ordering::Relaxed);
+    }
+
+    /// Sets what is protected from reclaim always.
+    pub fn set_min(self, limit: Limit) {
+        self.row().counter.limits.min.store(limit.raw(), Ordering::Relaxed);
+    }
+
+    /// The hard limit.
+    pub fn max(self) -> Limit {
+        Limit::units(self.row().counter.max())
+    }
+
+    /// The soft limit.
+    pub fn high(self) -> Limit {
+        Limit::units(self.row().counter.limits.high.load(Ordering::Relaxed))
+    }
+
+    /// See [`set_low`](Self::set_low).
+    pub fn low(self) -> Limit {
+        Limit::units(self.row().counter.limits.low.load(Ordering::Relaxed))
+    }
+
+    /// See [`set_min`](Self::set_min).
+    pub fn min(self) -> Limit {
+        Limit::units(self.row().counter.limits.min.load(Ordering::Relaxed))
+    }
+
+    /// The highest usage since the group was created or the peak was reset: of granted charges
+    /// alone, never of one that was refused. Includes what lay idle at that moment, at most
+    /// [`Estimate::bound`](crate::Estimate) of then.
+    pub fn peak(self) -> u64 {
+        self.row().counter.watermark()
+    }
+
+    /// Starts the peak anew at the present usage.
+    pub fn reset_peak(self) {
+        self.row().counter.reset_watermark();
+    }
+
+    /// Charges that a limit of this very group refused or that went over it (`max` events).
+    pub fn max_events(self) -> u64 {
+        self.row().counter.track.max_events.load(Ordering::Relaxed)
+    }
+
+    /// Fetches that ended above this group's high (`high` events).
+    pub fn high_events(self) -> u64 {
+        self.row().counter.track.high_events.load(Ordering::Relaxed)
+    }
+
+    /// Returns the idle stock of the whole subtree to the counters; how much it was. A few
+    /// microseconds; for tests and for before a measurement, since charging does it when needed.
+    pub fn drain(self) -> u64 {
+        let _pass = GATE.enter(lock::thread());
+        self.ledger.drain(self.id.index())
+    }
+
+    /// Whether the group exists (was not destroyed).
+    pub fn exists(self) -> bool {
+        let row = self.row();
+        row.state.load(Ordering::Acquire) == state::LIVE && row.generation() == self.id.generation()
+    }
+
+    /// Its name; `/` for the root.
+    pub fn name(self) -> String {
+        if self.id.index() == 0 { "/".into() } else { self.row().name() }
+    }
+
+    /// Its parent; `None` for the root.
+    pub fn parent(self) -> Option<Group<'l>> {
+        (self.id.index() != 0).then(|| {
+            let index = self.row().parent.load(Ordering::Relaxed).min(self.ledger.capacity() - 1);
+            let generation = self.ledger.row(index).generation();
+            self.ledger.group(GroupId::from_parts(index, generation))
+        })
+    }
+
+    /// Its path, like a cgroup's: `/acme/q42`, and `/` for the root.
+    pub fn path(self) -> String {
+        match RowPath::new(self.ledger, self.id.index()) {
+            Some(path) if path.rows().len() > 1 => {
+                let names = path.rows().iter().rev().skip(1);
+                names.map(|&row| format!("/{}", self.ledger.row(row).name())).collect()
+            }
+            _ => "/".into(),
+        }
+    }
+
+    fn row(self) -> &'l crate::ledger::Row {
+        self.ledger.row(self.id.index())
+    }
+}

@@ -1,0 +1,603 @@
+//! The table: one region that holds the header, the rows and the columns of cells.
+//!
+//! ```text
+//! +--------+------------------------+-------------------+-----------------+-----------------+----
+//! | header | rows: capacity x 256 B | a set of rows for | column 0        | column 1        | ...
+//! |        |                        | each column       | cells  | counts | cells  | counts |
+//! +--------+------------------------+-------------------+-----------------+-----------------+----
+//! ```
+//!
+//! All of it is reserved at once and touched by use: a row when its group is created, a cell when
+//! its CPU first charges that group.
+//!
+//! Invariant R2: a row number in a [`GroupId`] that reaches the table is below its capacity.
+
+use crate::error::OpenError;
+use crate::free_list::FreeList;
+use crate::page_counter::PageCounter;
+use crate::path::RowPath;
+use crate::percpu::word::Cell;
+use crate::percpu::{Columns, Mode, STRIDE, possible_cpus};
+use crate::region::Region;
+use crate::row_set::RowSet;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use std::fs::File;
+use std::io;
+
+/// "LEDGLINE" in ASCII, so that `file` and a hex dump show what it is.
+const MAGIC: u64 = u64::from_le_bytes(*b"LEDGLINE");
+/// Changes whenever the meaning of a byte of the region does.
+const VERSION: u32 = 1;
+/// Levels that a tree may have, the root included.
+pub(crate) const DEPTH_MAX: usize = 32;
+/// Longest name of a group, in bytes.
+pub const NAME_MAX: usize = 56;
+/// Most rows, and the default: a cell's place in its column is fixed (percpu/columns.rs).
+const CAPACITY_MAX: usize = 1 << 20;
+/// 64 pages of 4 KiB, as in the kernel.
+const DEFAULT_BATCH: u64 = 64 * 4096;
+
+/// A group's number: which row, and which of the row's successive groups.
+///
+/// Sixteen bits of generation: an id that outlived its group is refused, unless exactly a multiple
+/// of 65 535 other groups have used that row since. (A group with live charges keeps its row, so a
+/// charge's id never goes stale; only a copy of a handle can.)
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct GroupId(u64);
+
+impl GroupId {
+    pub(crate) const ROOT: GroupId = GroupId::from_parts(0, 1);
+
+    /// Puts an id together. Any numbers may be given; an id that names no group is refused on use.
+    pub const fn from_parts(index: u32, generation: u16) -> GroupId {
+        GroupId((generation as u64) << 48 | (index & 0x7fff_ffff) as u64)
+    }
+
+    /// The row.
+    pub const fn index(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// Which of the row's successive groups; never zero for a group that exists.
+    pub const fn generation(self) -> u16 {
+        (self.0 >> 48) as u16
+    }
+
+    /// The generation in the upper 16 bits and the row in the lower 32: as in the charge word.
+    pub(crate) const fn raw(self) -> u64 {
+        self.0
+    }
+}
+
+/// What a row is used for.
+pub(crate) mod state {
+    pub(crate) const FREE: u32 = 0;
+    pub(crate) const LIVE: u32 = 1;
+    /// Destroyed, and kept until its last charge is returned.
+    pub(crate) const RETIRED: u32 = 2;
+    /// Its process ended; kept for the account.
+    pub(crate) const EXITED: u32 = 3;
+}
+
+/// In `children`: the row takes no more children.
+const NO_MORE_CHILDREN: u32 = 1 << 31;
+
+/// One group. Two pairs of lines by who writes them: the counter's words (`page_counter.rs`), and
+/// 128 bytes further what is read on the way and seldom written.
+#[repr(C, align(256))]
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) counter: PageCounter,
+    /// While the row is free: the next free row.
+    pub(crate) parent: AtomicU32,
+    generation: AtomicU32,
+    pub(crate) state: AtomicU32,
+    depth: AtomicU32,
+    /// The process whose columns serve this row; 0 in a ledger of one process.
+    pub(crate) owner: AtomicU32,
+    children: AtomicU32,
+    /// Columns (modulo 64) in which the row has, or had, cells or counts.
+    columns: AtomicU64,
+    /// What the process held when it ended (`state::EXITED`).
+    pub(crate) at_exit: AtomicU64,
+    /// UTF-8, filled up with zeros.
+    name: [AtomicU64; NAME_MAX / 8],
+}
+
+const _: () = {
+    use std::mem::offset_of;
+    assert!(size_of::<Row>() == 256);
+    // Limits, parent, generation and state share the line that a walk only reads.
+    assert!(offset_of!(Row, counter.limits) / 64 == offset_of!(Row, state) / 64);
+    assert!(offset_of!(Row, counter.limits) % 128 == 0);
+    assert!(offset_of!(Row, children) / 64 == 2);
+};
+
+/// The first page of the region.
+#[repr(C)]
+#[derive(Debug)]
+struct Header {
+    magic: AtomicU64,
+    version: AtomicU32,
+    columns: AtomicU32,
+    capacity: AtomicU32,
+    /// Rows that were ever used: those from here on are untouched.
+    high_water: AtomicU32,
+    batch: AtomicU64,
+    free: FreeList,
+    /// Uncharges of more than was charged, and of groups that do not exist: bugs of the caller.
+    underflows: AtomicU64,
+    strays: AtomicU64,
+}
+
+/// Where everything lies, from the two numbers that decide it.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    capacity: usize,
+    columns: usize,
+}
+
+impl Plan {
+    const PAGE: usize = 4096;
+    const ROWS: usize = Plan::PAGE;
+    /// In a column: the counts lie behind the cells, at a fixed place.
+    const COUNTS: usize = CAPACITY_MAX * size_of::<Cell>();
+
+    const fn pages(bytes: usize) -> usize {
+        bytes.next_multiple_of(Plan::PAGE)
+    }
+
+    const fn sets(self) -> usize {
+        Plan::ROWS + Plan::pages(self.capacity * size_of::<Row>())
+    }
+
+    const fn set_size(self) -> usize {
+        Plan::pages(RowSet::size(self.capacity))
+    }
+
+    const fn first_column(self) -> usize {
+        self.sets() + self.columns * self.set_size()
+    }
+
+    const fn size(self) -> usize {
+        self.first_column() + self.columns * STRIDE
+    }
+}
+
+const _: () = assert!(Plan::COUNTS + CAPACITY_MAX * size_of::<Counts>() <= STRIDE);
+
+/// What was counted in a column beyond what the charge words hold.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Counts {
+    pub(crate) charges: AtomicU64,
+    pub(crate) uncharges: AtomicU64,
+}
+
+/// Memory that a ledger takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Footprint {
+    /// Bytes of memory in use: grows with groups and with the CPUs that charge them.
+    pub resident: u64,
+    /// Bytes of address space: fixed when the ledger is made.
+    pub reserved: u64,
+}
+
+/// A tree of groups and their counters, in one region of memory.
+///
+/// Shared by reference among threads; a program usually keeps one in a `static LazyLock` or leaks
+/// one, so that its groups are `Group<'static>`.
+///
+/// ```
+/// use ledgerline::{Ledger, Limit};
+///
+/// let ledger = Ledger::new()?;
+/// let tenant = ledger.root().create("acme")?;
+/// tenant.set_max(Limit::units(1 << 20))?;
+/// let query = tenant.create("q42")?;
+///
+/// let charge = query.try_charge(600 << 10)?;
+/// let refused = query.try_charge(600 << 10).unwrap_err();
+/// assert_eq!(refused.group, "/acme"); // whose limit said no
+/// drop(charge);
+/// assert_eq!(tenant.precise(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Ledger {
+    pub(crate) columns: Columns,
+    plan: Plan,
+    rows: *const Row,
+    header: *const Header,
+    pub(crate) batch: u64,
+    /// Whether the region is a file that other processes may have open.
+    shared: bool,
+    region: Region,
+}
+
+// SAFETY: the pointers are into `region`, whose memory is shared through atomics and sections only
+// and stays mapped as long as this value lives (R1).
+unsafe impl Send for Ledger {}
+// SAFETY: as above.
+unsafe impl Sync for Ledger {}
+
+/// How to make a [`Ledger`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct LedgerBuilder {
+    capacity: u32,
+    batch: u64,
+}
+
+impl LedgerBuilder {
+    /// Most groups at a time, the root included: 2 to 1 Mi, the default. Costs address space (256
+    /// bytes a group, besides 32 MiB a possible CPU); memory only where used.
+    pub fn capacity(mut self, groups: u32) -> Self {
+        self.capacity = groups.clamp(2, CAPACITY_MAX as u32);
+        self
+    }
+
+    /// Units fetched from the counters at a time, at most (default 262 144: 64 pages of 4 KiB). The
+    /// larger, the rarer the shared counters are touched and the more may lie idle.
+    pub fn batch(mut self, units: u64) -> Self {
+        self.batch = units.clamp(1, 1 << 28);
+        self
+    }
+
+    fn plan(&self) -> Plan {
+        Plan { capacity: self.capacity as usize, columns: possible_cpus() as usize }
+    }
+
+    /// Makes the ledger in memory of this process. A forked child has its own copy.
+    ///
+    /// # Errors
+    /// When the address space cannot be reserved.
+    pub fn anonymous(self) -> io::Result<Ledger> {
+        // An allocator cannot register handlers before `main`; it uses a file (create_in).
+        crate::lock::guard_forks();
+        let plan = self.plan();
+        let region = Region::anonymous(plan.size())?;
+        Ok(self.initialise(plan, region))
+    }
+
+    /// Makes the ledger in an empty file, so that other processes can look on ([`Ledger::open_in`])
+    /// and charge rows of their own ([`Ledger::attach_process`]).
+    ///
+    /// # Errors
+    /// When the file is not empty, cannot be extended or cannot be mapped.
+    pub fn create_in(self, file: &File) -> io::Result<Ledger> {
+        let plan = self.plan();
+        let region = Region::create_in(file, plan.size())?;
+        Ok(self.initialise(plan, region))
+    }
+
+    fn initialise(self, plan: Plan, region: Region) -> Ledger {
+        let ledger = Ledger::over(plan, self.batch, region);
+        let header = ledger.header();
+        header.version.store(VERSION, Ordering::Relaxed);
+        header.columns.store(plan.columns as u32, Ordering::Relaxed);
+        header.capacity.store(self.capacity, Ordering::Relaxed);
+        header.batch.store(self.batch, Ordering::Relaxed);
+        header.high_water.store(1, Ordering::Relaxed);
+        let root = ledger.row(0);
+        root.counter.reset();
+        root.generation.store(1, Ordering::Relaxed);
+        root.counter.open();
+        root.state.store(state::LIVE, Ordering::Release);
+        // Release: who sees the magic sees a whole header and a root.
+        header.magic.store(MAGIC, Ordering::Release);
+        ledger
+    }
+}
+
+impl Ledger {
+    /// A ledger in memory of this process, with the defaults of [`builder`](Ledger::builder).
+    ///
+    /// The first ledger of a process runs the self-test of [`percpu::detect`].
+    ///
+    /// # Errors
+    /// When the address space cannot be reserved.
+    pub fn new() -> io::Result<Ledger> {
+        Ledger::builder().anonymous()
+    }
+
+    /// How to make a ledger with other numbers, or in a file.
+    pub fn builder() -> LedgerBuilder {
+        LedgerBuilder { capacity: CAPACITY_MAX as u32, batch: DEFAULT_BATCH }
+    }
+
+    /// Maps a ledger that another process made in a file. Allocates nothing.
+    ///
+    /// # Errors
+    /// When the file is not a ledger, or one of another version or for more CPUs than it says.
+    pub fn open_in(file: &File) -> Result<Ledger, OpenError> {
+        let length = usize::try_from(file.metadata().map_err(OpenError::Io)?.len())
+            .map_err(|_| OpenError::NotALedger)?;
+        if length < Plan::PAGE {
+            return Err(OpenError::NotALedger);
+        }
+        let first = Region::shared(file, Plan::PAGE).map_err(OpenError::Io)?;
+        // SAFETY: the region holds a page, a header is smaller, all its fields are atomics.
+        let header = unsafe { &*first.at::<Header>(0) };
+        // Acquire: partner of the Release in `initialise`.
+        if header.magic.load(Ordering::Acquire) != MAGIC {
+            return Err(OpenError::NotALedger);
+        }
+        let version = header.version.load(Ordering::Relaxed);
+        if version != VERSION {
+            return Err(OpenError::Version { found: version, known: VERSION });
+        }
+        let capacity = header.capacity.load(Ordering::Relaxed);
+        let columns = header.columns.load(Ordering::Relaxed);
+        let batch = header.batch.load(Ordering::Relaxed);
+        if !(2..=CAPACITY_MAX as u32).contains(&capacity)
+            || columns < possible_cpus()
+            || columns > 1 << 16
+            || !(1..=1 << 28).contains(&batch)
+        {
+            return Err(OpenError::Damaged);
+        }
+        let plan = Plan { capacity: capacity as usize, columns: columns as usize };
+        // The file must hold all that will be touched: a hole behind its end would be a SIGBUS.
+        if length < plan.size() {
+            return Err(OpenError::Damaged);
+        }
+        let region = Region::shared(file, plan.size()).map_err(OpenError::Io)?;
+        Ok(Ledger::over(plan, batch, region))
+    }
+
+    fn over(plan: Plan, batch: u64, region: Region) -> Ledger {
+        // SAFETY: `plan.size()` bytes are mapped, which is where `plan` puts the columns; they are
+        // at least as many as CPUs are possible; `region` moves into the same value.
+        let columns = unsafe { Columns::new(region.at(plan.first_column()), plan.columns as u32) };
+        Ledger {
+            columns,
+            plan,
+            rows: region.at(Plan::ROWS),
+            header: region.at(0),
+            batch,
+            shared: region.is_shared(),
+            region,
+        }
+    }
+
+    fn header(&self) -> &Header {
+        // SAFETY: the header is at the start of the mapped region and is all atomics.
+        unsafe { &*self.header }
+    }
+
+    /// How this process updates the ledger's cells.
+    pub fn mode(&self) -> Mode {
+        if self.columns.is_rseq() { Mode::Rseq } else { Mode::Fallback }
+    }
+
+    /// Memory and address space that the ledger takes. Looks at every page; not for hot paths.
+    pub fn footprint(&self) -> Footprint {
+        Footprint { resident: self.region.resident(), reserved: self.region.size() as u64 }
+    }
+
+    /// Most groups at a time, the root included.
+    pub fn capacity(&self) -> u32 {
+        self.plan.capacity as u32
+    }
+
+    /// Mistakes that callers made, counted: uncharges of more than was charged, and uncharges of
+    /// groups that do not exist. Zero in a program without bugs.
+    pub fn mistakes(&self) -> Mistakes {
+        Mistakes {
+            underflows: self.header().underflows.load(Ordering::Relaxed),
+            strays: self.header().strays.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) fn count_underflow(&self) {
+        self.header().underflows.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_stray(&self) {
+        self.header().strays.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The process whose rows this value may charge; 0 in a ledger of one process.
+    pub(crate) fn process(&self) -> u32 {
+        if self.shared { crate::process::attached() } else { 0 }
+    }
+
+    /// Rows that were ever used, as far as they can be trusted to lie in the table.
+    pub(crate) fn high_water(&self) -> u32 {
+        self.header().high_water.load(Ordering::Acquire).min(self.capacity())
+    }
+
+    pub(crate) fn row(&self, index: u32) -> &Row {
+        assert!((index as usize) < self.plan.capacity, "row {index} of {}", self.plan.capacity);
+        // SAFETY: below the capacity, so inside the region; rows are all atomics.
+        unsafe { &*self.rows.add(index as usize) }
+    }
+
+    pub(crate) fn counts(&self, column: u32, row: u32) -> &Counts {
+        assert!((row as usize) < self.plan.capacity && column < self.columns.count());
+        let offset = self.plan.first_column()
+            + column as usize * STRIDE
+            + Plan::COUNTS
+            + row as usize * size_of::<Counts>();
+        // SAFETY: `at` checks the bounds; counts are all atomics.
+        unsafe { &*self.region.at(offset) }
+    }
+
+    /// The rows whose cell in this column holds a cap.
+    pub(crate) fn stocked(&self, column: u32) -> RowSet<'_> {
+        let offset = self.plan.sets() + column as usize * self.plan.set_size();
+        // SAFETY: `plan` leaves `RowSet::size` bytes there, touched as atomics only.
+        unsafe { RowSet::new(self.region.at(offset), self.plan.capacity) }
+    }
+
+    /// The path from a group to the root; `None` if the group does not exist (any more).
+    pub(crate) fn path(&self, id: GroupId) -> Option<RowPath<'_>> {
+        if id.index() >= self.capacity() {
+            return None;
+        }
+        let row = self.row(id.index());
+        // Acquire, partner of the Release in `allocate`: the parent belongs to this generation.
+        let state = row.state.load(Ordering::Acquire);
+        if row.generation() != id.generation() || state == state::FREE {
+            return None;
+        }
+        // Again: the row may have been freed and taken since.
+        RowPath::new(self, id.index()).filter(|path| path.generation() == id.generation())
+    }
+
+    /// Takes a row for a new group below `parent`, whose children the caller has counted.
+    pub(crate) fn allocate(
+        &self,
+        parent: u32,
+        depth: u32,
+        owner: u32,
+        name: &str,
+    ) -> Option<GroupId> {
+        let index = self.reuse().or_else(|| self.take_fresh())?;
+        let row = self.row(index);
+        row.counter.reset();
+        row.parent.store(parent, Ordering::Relaxed);
+        row.depth.store(depth, Ordering::Relaxed);
+        row.owner.store(owner, Ordering::Relaxed);
+        row.children.store(0, Ordering::Relaxed);
+        row.columns.store(0, Ordering::Relaxed);
+        row.at_exit.store(0, Ordering::Relaxed);
+        row.set_name(name);
+        let generation = match row.generation().wrapping_add(1) {
+            0 => 1,
+            next => next,
+        };
+        row.generation.store(u32::from(generation), Ordering::Relaxed);
+        row.counter.open();
+        row.state.store(state::LIVE, Ordering::Release);
+        Some(GroupId::from_parts(index, generation))
+    }
+
+    /// Gives a row back that has no cell open, no charge left and no child.
+    pub(crate) fn free(&self, index: u32) {
+        let row = self.row(index);
+        row.state.store(state::FREE, Ordering::Release);
+        self.header().free.push(index, &row.parent);
+    }
+
+    /// Frees a destroyed row whose last unit was returned. What it counted goes to its parent, so
+    /// that the counts of a subtree never run backwards.
+    pub(crate) fn recycle(&self, index: u32) {
+        let row = self.row(index);
+        let parent = row.parent.load(Ordering::Relaxed).min(self.capacity() - 1);
+        let column = self.columns.current();
+        for from in row.noted_columns(self.columns.count()) {
+            let counts = self.counts(from, index);
+            let charges = counts.charges.swap(0, Ordering::Relaxed);
+            let uncharges = counts.uncharges.swap(0, Ordering::Relaxed);
+            if charges | uncharges != 0 {
+                self.row(parent).note_column(column);
+                let settled = self.counts(column, parent);
+                settled.charges.fetch_add(charges, Ordering::Relaxed);
+                settled.uncharges.fetch_add(uncharges, Ordering::Relaxed);
+            }
+        }
+        row.forget_columns();
+        self.free(index);
+    }
+
+    fn reuse(&self) -> Option<u32> {
+        self.header().free.pop(|row| (row < self.capacity()).then(|| &self.row(row).parent))
+    }
+
+    fn take_fresh(&self) -> Option<u32> {
+        let capacity = self.capacity();
+        self.header()
+            .high_water
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |used| {
+                (used < capacity).then_some(used + 1)
+            })
+            .ok()
+    }
+}
+
+/// What [`Ledger::mistakes`] counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mistakes {
+    /// Uncharges of more than the group held. They changed nothing.
+    pub underflows: u64,
+    /// Uncharges of a group that does not exist (any more). They changed nothing.
+    pub strays: u64,
+}
+
+impl Row {
+    pub(crate) fn generation(&self) -> u16 {
+        self.generation.load(Ordering::Relaxed) as u16
+    }
+
+    pub(crate) fn depth(&self) -> u32 {
+        self.depth.load(Ordering::Relaxed)
+    }
+
+    /// Counts a child, unless the row takes none any more.
+    pub(crate) fn add_child(&self) -> bool {
+        self.children
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |children| {
+                (children & NO_MORE_CHILDREN == 0).then_some(children + 1)
+            })
+            .is_ok()
+    }
+
+    pub(crate) fn remove_child(&self) {
+        self.children.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn children(&self) -> u32 {
+        self.children.load(Ordering::Relaxed) & !NO_MORE_CHILDREN
+    }
+
+    /// From now on no child can be made; fails while there is one.
+    pub(crate) fn refuse_children(&self) -> bool {
+        self.children
+            .compare_exchange(0, NO_MORE_CHILDREN, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Undoes [`refuse_children`](Self::refuse_children).
+    pub(crate) fn accept_children(&self) {
+        self.children.fetch_and(!NO_MORE_CHILDREN, Ordering::AcqRel);
+    }
+
+    /// Notes that a column holds a cell or counts of this row.
+    pub(crate) fn note_column(&self, column: u32) {
+        let bit = 1 << (column % 64);
+        if self.columns.load(Ordering::Relaxed) & bit == 0 {
+            self.columns.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    /// The columns that may hold something of this row.
+    pub(crate) fn noted_columns(&self, count: u32) -> impl Iterator<Item = u32> {
+        let noted = self.columns.load(Ordering::Relaxed);
+        (0..count).filter(move |column| noted >> (column % 64) & 1 != 0)
+    }
+
+    pub(crate) fn forget_columns(&self) {
+        self.columns.store(0, Ordering::Relaxed);
+    }
+
+    fn set_name(&self, name: &str) {
+        let mut bytes = [0u8; NAME_MAX];
+        bytes[..name.len()].copy_from_slice(name.as_bytes());
+        for (word, part) in self.name.iter().zip(bytes.chunks_exact(8)) {
+            let part = part.try_into().expect("chunks of eight");
+            word.store(u64::from_le_bytes(part), Ordering::Relaxed);
+        }
+    }
+
+    /// The name; what is not UTF-8 (another process wrote over it) shows as replacement marks.
+    pub(crate) fn name(&self) -> String {
+        let mut bytes = [0u8; NAME_MAX];
+        for (word, part) in self.name.iter().zip(bytes.chunks_exact_mut(8)) {
+            part.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        }
+        let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(NAME_MAX);
+        String::from_utf8_lossy(&bytes[..length]).into_owned()
+    }
+}

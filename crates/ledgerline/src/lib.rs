@@ -1,0 +1,85 @@
+//! Memory cgroups inside your process: hierarchical limits and live statistics for queries,
+//! tenants, tasks, threads and processes, at about a nanosecond an update, without root.
+//!
+//! A [`Ledger`] is a table: a row for each [`Group`] of a tree, a column for each CPU, and a total
+//! with limits. A charge takes prepaid units from the running CPU's cell; once a batch it asks the
+//! totals, from the root down, whether the limits allow more.
+//!
+//! ```
+//! use ledgerline::Ledger;
+//!
+//! let ledger = Ledger::new()?;
+//! let tenant = ledger.root().create("acme")?;
+//! tenant.set_max("512M".parse()?)?;
+//!
+//! let query = tenant.create("q42")?;
+//! let buffer = query.try_charge(3 << 20)?; // returned when `buffer` drops
+//! assert_eq!(tenant.precise(), 3 << 20);
+//! # drop(buffer);
+//! # query.destroy()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | to                                   | call                                         | cost         |
+//! |--------------------------------------|----------------------------------------------|--------------|
+//! | charge, and return when dropped      | [`Group::try_charge`]                        | about 1 ns   |
+//! | charge in an allocator               | [`Group::try_charge_units`]                  | about 1 ns   |
+//! | read within a bound                  | [`Group::approximate`]                       | two loads    |
+//! | read exactly                         | [`Group::precise`]                           | stocked cells|
+//! | read everything                      | [`Ledger::snapshot`]                         | rows in use  |
+//! | share a ledger with other processes  | [`LedgerBuilder::create_in`], [`Ledger::open_in`] |         |
+//!
+//! What always holds (I1 to I7) and which test guards it is in ARCHITECTURE.md.
+
+#![cfg_attr(loom, allow(dead_code, reason = "the models need the protocols alone"))]
+
+#[cfg(not(loom))]
+mod charge;
+#[cfg(not(loom))]
+mod drain;
+#[cfg(not(loom))]
+mod error;
+mod free_list;
+mod gate;
+#[cfg(not(loom))]
+mod group;
+#[cfg(not(loom))]
+mod ledger;
+#[cfg(not(loom))]
+mod lock;
+#[cfg(all(loom, test))]
+mod models;
+mod page_counter;
+#[cfg(not(loom))]
+mod path;
+pub mod percpu;
+#[cfg(not(loom))]
+mod process;
+#[cfg(not(loom))]
+mod read;
+#[cfg(not(loom))]
+mod region;
+#[cfg(not(loom))]
+mod row_set;
+#[cfg(not(loom))]
+pub mod size;
+#[cfg(not(loom))]
+mod snapshot;
+#[cfg(not(loom))]
+mod stock;
+mod sync;
+
+#[cfg(not(loom))]
+pub use charge::Charge;
+#[cfg(not(loom))]
+pub use error::{Busy, CreateError, DestroyError, OpenError, Reason, Refusal, Refused};
+#[cfg(not(loom))]
+pub use group::{Group, Settled};
+#[cfg(not(loom))]
+pub use ledger::{Footprint, GroupId, Ledger, LedgerBuilder, Mistakes, NAME_MAX};
+#[cfg(not(loom))]
+pub use read::Estimate;
+#[cfg(not(loom))]
+pub use size::Limit;
+#[cfg(not(loom))]
+pub use snapshot::{GroupSnapshot, GroupState, Snapshot};

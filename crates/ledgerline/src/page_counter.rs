@@ -1,0 +1,595 @@
+//! One row's total and its limits, and the walk from a row to the root.
+//!
+//! Lockless and unit-agnostic: a unit is whatever the ledger counts. Two words make up the total:
+//!
+//! * `reserved` is what has been asked for and fits: it only grows by a compare-and-swap that checks
+//!   the limit, so `reserved <= max` (but for [`charge`], which may go over).
+//! * `usage` is what has been granted: it grows when every level has reserved, so `usage <= reserved`
+//!   at every instant, and a request that fails half-way never shows in it.
+//!
+//! ```text
+//! try_charge(path, n):                         uncharge(path, n):
+//!   each level, root first: look                 each level, row first:
+//!     does not fit: refuse, name the level         usage    -= n   (never below zero)
+//!   each level, root first: reserve n              reserved -= n
+//!     does not fit: release what was reserved
+//!   each level, root first: usage += n; raise the watermark to that
+//! ```
+//!
+//! What that buys over add-then-undo on one word (the kernel's counter, see the reference):
+//!
+//! * **I1 no overrun**: `usage <= reserved <= max` at every instant.
+//! * **I2 no false refusal**: a request is refused only after `usage + n > max` was *seen*. When only
+//!   somebody else's reservation stands in the way, the caller waits for that walk to end, a few
+//!   instructions later. (The wait is bounded: the other may be the thread that this signal handler
+//!   interrupted, or a process that was killed. That is the only way to a refusal without
+//!   `usage + n > max`.)
+//! * **I6 true watermarks**: the watermark follows `usage`, so a request that was taken back never
+//!   raises it. It includes the units that lie idle in the cells (bounded by `prepaid`).
+//! * **I7 no surprises**: an uncharge of more than is there changes nothing and is reported; sums
+//!   cannot wrap, since no counter passes [`COUNTER_MAX`].
+//!
+//! Root first, so that at every instant a parent holds at least what its children hold: a process
+//! that is killed in the middle of a walk leaves its ancestors too full by that one request, never
+//! too empty.
+//!
+//! Cost: two atomic operations a level; once a batch, not once a charge (`stock.rs`).
+
+use crate::sync::{AtomicU64, Ordering, PATIENCE, fence, wait_a_turn};
+
+/// No counter and no limit passes this. (2^62 bytes are 4 EiB.)
+pub(crate) const COUNTER_MAX: u64 = 1 << 62;
+/// In `reserved`: the row takes no more charges; it is freed when its last unit is returned.
+const CLOSED: u64 = 1 << 63;
+
+/// The words that every walk writes: alone on their line.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Hot {
+    reserved: AtomicU64,
+    usage: AtomicU64,
+    spare: [u64; 6],
+}
+
+/// What is written now and then: on the neighbour line of the hot words, since the same CPUs
+/// write both (the pair that a CPU fetches together is written together).
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Track {
+    watermark: AtomicU64,
+    /// Charges that this level refused.
+    failcnt: AtomicU64,
+    /// `max` events: charges that met this level's limit (refused, or forced over it).
+    pub(crate) max_events: AtomicU64,
+    /// `high` events: walks that ended above this level's high.
+    pub(crate) high_events: AtomicU64,
+    /// Sum of the caps of the cells below: no more units than this lie idle in this subtree.
+    pub(crate) prepaid: AtomicU64,
+    /// Drains of this subtree in progress: no cell below gets a cap while there is one.
+    pub(crate) draining: AtomicU64,
+    spare: [u64; 2],
+}
+
+/// What the fast walk only reads.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Limits {
+    max: AtomicU64,
+    pub(crate) high: AtomicU64,
+    pub(crate) low: AtomicU64,
+    pub(crate) min: AtomicU64,
+}
+
+/// One level of the hierarchy.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct PageCounter {
+    hot: Hot,
+    pub(crate) track: Track,
+    pub(crate) limits: Limits,
+}
+
+/// The counters from a row (first) to the root (last).
+pub(crate) type Path<'a> = [&'a PageCounter];
+
+/// Why a level said no. `level` counts from the row (0) to the root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum No {
+    /// `usage + n > max` was seen.
+    Full { level: usize },
+    /// The row was destroyed.
+    Closed { level: usize },
+}
+
+/// The levels (from the row, 0) whose closed rows lost their last unit: the caller frees them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use = "an emptied row that nobody frees is lost"]
+pub(crate) struct Emptied(u64);
+
+impl Emptied {
+    fn note(&mut self, level: usize) {
+        self.0 |= 1 << level;
+    }
+
+    /// The levels, the row's first.
+    pub(crate) fn levels(self) -> impl Iterator<Item = usize> {
+        (0..64).filter(move |level| self.0 >> level & 1 != 0)
+    }
+}
+
+/// A request that was not granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) no: No,
+    pub(crate) emptied: Emptied,
+}
+
+/// An uncharge of more than the counter holds; nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Underflow;
+
+/// A limit below the usage; nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct InUse {
+    pub(crate) usage: u64,
+}
+
+impl PageCounter {
+    #[cfg(any(test, loom))]
+    pub(crate) fn new(max: u64) -> Self {
+        let word = AtomicU64::new;
+        PageCounter {
+            hot: Hot { reserved: word(0), usage: word(0), spare: [0; 6] },
+            track: Track {
+                watermark: word(0),
+                failcnt: word(0),
+                max_events: word(0),
+                high_events: word(0),
+                prepaid: word(0),
+                draining: word(0),
+                spare: [0; 2],
+            },
+            limits: Limits { max: word(max), high: word(COUNTER_MAX), low: word(0), min: word(0) },
+        }
+    }
+
+    /// Makes a row that holds nothing ready for its next group; [`open`](Self::open) lets it in.
+    /// (`draining` stays: whoever raised it on the row's last group lowers it again.)
+    pub(crate) fn reset(&self) {
+        for word in [
+            &self.hot.usage,
+            &self.track.watermark,
+            &self.track.failcnt,
+            &self.track.max_events,
+            &self.track.high_events,
+            &self.track.prepaid,
+            &self.limits.low,
+            &self.limits.min,
+        ] {
+            word.store(0, Ordering::Relaxed);
+        }
+        self.limits.max.store(COUNTER_MAX, Ordering::Relaxed);
+        self.limits.high.store(COUNTER_MAX, Ordering::Relaxed);
+    }
+
+    /// Lets charges in. Release, partner of the reservation in [`reserve`](Self::reserve): a walk
+    /// that was on its way to the row's last group sees that it is another's now.
+    pub(crate) fn open(&self) {
+        self.hot.reserved.store(0, Ordering::Release);
+    }
+
+    /// Units granted, idle stock included.
+    pub(crate) fn usage(&self) -> u64 {
+        self.hot.usage.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn max(&self) -> u64 {
+        // Acquire: partner of the Release exchange in `set_max`.
+        self.limits.max.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn watermark(&self) -> u64 {
+        self.track.watermark.load(Ordering::Relaxed)
+    }
+
+    /// Starts the watermark anew at today's usage.
+    pub(crate) fn reset_watermark(&self) {
+        self.track.watermark.store(self.usage(), Ordering::Relaxed);
+        // A charge between the load and the store may have raised it above: raise it again.
+        self.track.watermark.fetch_max(self.usage(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn failcnt(&self) -> u64 {
+        self.track.failcnt.load(Ordering::Relaxed)
+    }
+
+    /// Takes everything out of a row that nobody charges any more (its process ended); how much was
+    /// granted, and how much reserved.
+    pub(crate) fn take_all(&self) -> (u64, u64) {
+        let reserved = self.hot.reserved.fetch_and(CLOSED, Ordering::AcqRel) & !CLOSED;
+        (self.hot.usage.swap(0, Ordering::AcqRel), reserved)
+    }
+
+    /// Takes from a level what [`take_all`](Self::take_all) found below it.
+    pub(crate) fn remove(&self, usage: u64, reserved: u64) -> Result<(), Underflow> {
+        let result = self.ungrant(usage);
+        if result.is_ok() {
+            self.release(reserved);
+        }
+        result
+    }
+
+    /// Notes a refusal by this level.
+    pub(crate) fn count_refusal(&self) {
+        self.track.failcnt.fetch_add(1, Ordering::Relaxed);
+        self.track.max_events.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Room left below the limit, reservations counted as used.
+    pub(crate) fn headroom(&self) -> u64 {
+        let reserved = self.hot.reserved.load(Ordering::Relaxed) & !CLOSED;
+        self.max().saturating_sub(reserved)
+    }
+
+    /// Whether the idle units allowed below this level have outgrown a sixteenth of its headroom.
+    ///
+    /// SeqCst fence, partner of the one in [`allow`](Self::allow): of a walk that reserves and a
+    /// cell that is allowed a cap at the same time, at least one sees the other.
+    pub(crate) fn overstocked(&self) -> bool {
+        fence(Ordering::SeqCst);
+        let max = self.max();
+        max < COUNTER_MAX
+            && self.track.prepaid.load(Ordering::Relaxed)
+                > max.saturating_sub(self.hot.reserved.load(Ordering::Relaxed) & !CLOSED) / 16
+    }
+
+    /// Allows `units` more of idle stock below this level, if they stay within a thirty-second of
+    /// its headroom and no drain is in progress. (Half of what `overstocked` tolerates, so that the
+    /// headroom must halve before the next drain.)
+    pub(crate) fn allow(&self, units: u64) -> bool {
+        let prepaid = self.track.prepaid.fetch_add(units, Ordering::SeqCst) + units;
+        // SeqCst fence: partner of the fences in `overstocked` and in the drain (stock.rs).
+        fence(Ordering::SeqCst);
+        let allowed = self.track.draining.load(Ordering::Relaxed) == 0
+            && (self.max() == COUNTER_MAX || prepaid <= self.headroom() / 32);
+        if !allowed {
+            self.disallow(units);
+        }
+        allowed
+    }
+
+    /// Takes back what [`allow`](Self::allow) gave.
+    pub(crate) fn disallow(&self, units: u64) {
+        self.track.prepaid.fetch_sub(units, Ordering::SeqCst);
+    }
+
+    /// Looks whether `n` more would fit: `Err` only after `usage + n > max` was seen.
+    fn look(&self, n: u64) -> Result<bool, ()> {
+        let reserved = self.hot.reserved.load(Ordering::Acquire) & !CLOSED;
+        let max = self.max();
+        if reserved.saturating_add(n) <= max {
+            return Ok(true);
+        }
+        if self.usage().saturating_add(n) > max { Err(()) } else { Ok(false) }
+    }
+
+    /// Reserves `n`, waiting while only unfinished walks stand in the way.
+    fn reserve(&self, n: u64) -> Result<(), Reserve> {
+        let mut turn = 0;
+        loop {
+            let max = self.max();
+            let reserved = self.hot.reserved.load(Ordering::Relaxed);
+            if reserved & CLOSED != 0 {
+                return Err(Reserve::Closed);
+            }
+            if reserved.saturating_add(n) <= max {
+                // Acquire: partner of the Release in `set_max`'s last step. If this reservation
+                // comes after it, the limit read below is the new one. Release: orders this walk
+                // before whoever reads the reservation next.
+                if self
+                    .hot
+                    .reserved
+                    .compare_exchange_weak(
+                        reserved,
+                        reserved + n,
+                        Ordering::AcqRel,
+                        Ordering::Relaxed,
+                    )
+                    .is_err()
+                {
+                    continue;
+                }
+                if reserved + n <= self.max() {
+                    return Ok(());
+                }
+                // The limit was lowered between the look and the reservation. Nobody saw these
+                // units as usage; give them back and look again.
+                self.hot.reserved.fetch_sub(n, Ordering::AcqRel);
+                continue;
+            }
+            // Only what is granted counts against a request (I2).
+            if self.usage().saturating_add(n) > self.max() || turn >= PATIENCE {
+                return Err(Reserve::Full);
+            }
+            wait_a_turn(turn);
+            turn += 1;
+        }
+    }
+
+    /// Returns a reservation. `true` if it was the last unit of a closed row.
+    fn release(&self, n: u64) -> bool {
+        // AcqRel: the one who frees the row sees what all the others did to it. (Returning nothing
+        // empties nothing: the row may be empty, and freed by another, already.)
+        self.hot.reserved.fetch_sub(n, Ordering::AcqRel) == CLOSED + n && n > 0
+    }
+
+    /// Turns a reservation into usage.
+    fn commit(&self, n: u64) {
+        // Release, partner of the Acquire in `usage`: who sees these units sees them reserved.
+        let usage = self.hot.usage.fetch_add(n, Ordering::AcqRel) + n;
+        // Read first: the watermark's line stays shared while it holds.
+        if usage > self.track.watermark.load(Ordering::Relaxed) {
+            self.track.watermark.fetch_max(usage, Ordering::Relaxed);
+        }
+        if usage > self.limits.high.load(Ordering::Relaxed) {
+            self.track.high_events.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes `n` from the usage, never below zero.
+    fn ungrant(&self, n: u64) -> Result<(), Underflow> {
+        let mut usage = self.hot.usage.load(Ordering::Relaxed);
+        loop {
+            let left = usage.checked_sub(n).ok_or(Underflow)?;
+            match self.hot.usage.compare_exchange_weak(
+                usage,
+                left,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return Ok(()),
+                Err(seen) => usage = seen,
+            }
+        }
+    }
+
+    /// Sets the limit; refused if more than that is in use. Nobody ever sees a limit that does not
+    /// hold: lowering it is a *reservation of the difference*, so a charger at the same time either
+    /// finds the difference taken, or has its units counted here.
+    ///
+    /// ```text
+    /// reserved += old - new   (only if that fits below old, that is: reserved <= new)
+    /// max       = new
+    /// reserved -= old - new
+    /// ```
+    ///
+    /// A charger that read the old limit and reserves after the last step has acquired it, so its
+    /// second look at the limit (in `reserve`) sees the new one.
+    pub(crate) fn set_max(&self, new: u64) -> Result<(), InUse> {
+        let new = new.min(COUNTER_MAX);
+        let mut turn = 0;
+        loop {
+            let old = self.max();
+            if new >= old {
+                if self.exchange_max(old, new) {
+                    return Ok(());
+                }
+                continue;
+            }
+            let reserved = self.hot.reserved.load(Ordering::Relaxed);
+            if reserved & !CLOSED > new {
+                let usage = self.usage();
+                if usage > new || turn >= PATIENCE {
+                    return Err(InUse { usage });
+                }
+                wait_a_turn(turn);
+                turn += 1;
+                continue;
+            }
+            let difference = old - new;
+            if self
+                .hot
+                .reserved
+                .compare_exchange_weak(
+                    reserved,
+                    reserved + difference,
+                    Ordering::AcqRel,
+                    Ordering::Relaxed,
+                )
+                .is_err()
+            {
+                continue;
+            }
+            let done = self.exchange_max(old, new);
+            // Release: partner of the Acquire in `reserve`.
+            self.hot.reserved.fetch_sub(difference, Ordering::AcqRel);
+            if done {
+                return Ok(());
+            }
+        }
+    }
+
+    fn exchange_max(&self, old: u64, new: u64) -> bool {
+        self.limits.max.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Closes the row to new charges and takes hold of it: it is not freed before the hold is
+    /// [`let_go`](Self::let_go), whatever is returned meanwhile.
+    pub(crate) fn close(&self) {
+        let mut reserved = self.hot.reserved.load(Ordering::Relaxed);
+        while let Err(seen) = self.hot.reserved.compare_exchange_weak(
+            reserved,
+            (reserved + 1) | CLOSED,
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        ) {
+            reserved = seen;
+        }
+    }
+
+    /// Undoes [`close`](Self::close): the row could not be closed after all.
+    pub(crate) fn reopen(&self) {
+        self.hot.reserved.fetch_and(!CLOSED, Ordering::AcqRel);
+        self.hot.reserved.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Ends the hold of [`close`](Self::close). `true` if nothing is left in the row: the caller
+    /// frees it. Otherwise whoever returns its last unit does.
+    pub(crate) fn let_go(&self) -> bool {
+        self.release(1)
+    }
+
+    /// What is reserved and not granted: nothing, when no walk is in flight.
+    pub(crate) fn in_flight(&self) -> u64 {
+        let reserved = self.hot.reserved.load(Ordering::Acquire) & !CLOSED;
+        reserved.saturating_sub(self.usage())
+    }
+}
+
+/// Why a reservation was not made.
+enum Reserve {
+    Full,
+    Closed,
+}
+
+/// Grants `n` units on every level, or nothing: then it names the level that refused.
+///
+/// The limits of all levels hold at every instant (I1, I2). At most [`COUNTER_MAX`] units.
+pub(crate) fn try_charge(path: &Path<'_>, n: u64) -> Result<(), Refusal> {
+    try_reserve(path, n)?;
+    commit(path, n);
+    Ok(())
+}
+
+/// Reserves on every level without granting: the first half of [`try_charge`], for a caller that
+/// has something to do between the two (stock.rs trims idle units there).
+pub(crate) fn try_reserve(path: &Path<'_>, n: u64) -> Result<(), Refusal> {
+    // Looking first keeps a request that cannot be granted from reserving anything at all.
+    for (level, counter) in path.iter().enumerate().rev() {
+        if counter.look(n).is_err() {
+            return Err(Refusal { no: No::Full { level }, emptied: Emptied::default() });
+        }
+    }
+    for (level, counter) in path.iter().enumerate().rev() {
+        if let Err(why) = counter.reserve(n) {
+            return Err(refuse(path, n, level, why));
+        }
+    }
+    Ok(())
+}
+
+/// Grants what [`try_reserve`] reserved.
+pub(crate) fn commit(path: &Path<'_>, n: u64) {
+    for counter in path.iter().rev() {
+        counter.commit(n);
+    }
+}
+
+/// Takes reservations back that were never granted, from `first` up to the root.
+pub(crate) fn cancel(path: &Path<'_>, first: usize, n: u64) -> Emptied {
+    let mut emptied = Emptied::default();
+    for (level, counter) in path.iter().enumerate().skip(first) {
+        if counter.release(n) {
+            emptied.note(level);
+        }
+    }
+    emptied
+}
+
+fn refuse(path: &Path<'_>, n: u64, level: usize, why: Reserve) -> Refusal {
+    Refusal {
+        no: match why {
+            Reserve::Full => No::Full { level },
+            Reserve::Closed => No::Closed { level },
+        },
+        emptied: cancel(path, level + 1, n),
+    }
+}
+
+/// Grants `n` units whatever the limits say, for what must not fail; counts a `max` event on every
+/// level that it takes over its limit. Fails only for a destroyed row or beyond [`COUNTER_MAX`].
+#[cfg(any(test, loom))]
+pub(crate) fn charge(path: &Path<'_>, n: u64) -> Result<(), Refusal> {
+    force_reserve(path, n)?;
+    force_commit(path, n);
+    Ok(())
+}
+
+/// Reserves on every level whatever the limits say: the first half of [`charge`].
+pub(crate) fn force_reserve(path: &Path<'_>, n: u64) -> Result<(), Refusal> {
+    for (level, counter) in path.iter().enumerate().rev() {
+        let mut reserved = counter.hot.reserved.load(Ordering::Relaxed);
+        let mut turn = 0;
+        loop {
+            if reserved & CLOSED != 0 {
+                return Err(refuse(path, n, level, Reserve::Closed));
+            }
+            if reserved.saturating_add(n) > COUNTER_MAX {
+                if counter.usage().saturating_add(n) > COUNTER_MAX || turn >= PATIENCE {
+                    return Err(refuse(path, n, level, Reserve::Full));
+                }
+                // A limit is being lowered (`set_max` reserves the difference for a moment).
+                wait_a_turn(turn);
+                turn += 1;
+                reserved = counter.hot.reserved.load(Ordering::Relaxed);
+                continue;
+            }
+            match counter.hot.reserved.compare_exchange_weak(
+                reserved,
+                reserved + n,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => break,
+                Err(seen) => reserved = seen,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Grants what [`force_reserve`] reserved, and counts a `max` event where it is over the limit.
+pub(crate) fn force_commit(path: &Path<'_>, n: u64) {
+    for counter in path.iter().rev() {
+        counter.commit(n);
+        if counter.usage() > counter.max() {
+            counter.track.max_events.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Returns `n` granted units on every level, and says which closed rows that emptied.
+///
+/// An uncharge of more than the row holds changes nothing and is an error; on an ancestor (which
+/// holds at least as much, unless its memory was overwritten) it is skipped there and reported.
+pub(crate) fn uncharge(path: &Path<'_>, n: u64) -> (Emptied, Result<(), Underflow>) {
+    let mut emptied = Emptied::default();
+    let mut result = Ok(());
+    for (level, counter) in path.iter().enumerate() {
+        match counter.ungrant(n) {
+            Ok(()) => {
+                if counter.release(n) {
+                    emptied.note(level);
+                }
+            }
+            Err(underflow) => {
+                result = Err(underflow);
+                if level == 0 {
+                    break;
+                }
+            }
+        }
+    }
+    (emptied, result)
+}
+
+#[cfg(not(loom))]
+const _: () = {
+    use std::mem::offset_of;
+    // Who writes what, by line: the hot words alone; beside them (the same CPUs' neighbour line)
+    // what is written now and then; the limits 128 bytes away, for CPUs fetch lines in pairs.
+    assert!(offset_of!(PageCounter, hot) == 0);
+    assert!(offset_of!(PageCounter, track) == 64);
+    assert!(offset_of!(PageCounter, limits) == 128);
+    assert!(size_of::<Hot>() == 64 && size_of::<Track>() == 64);
+};

@@ -1,0 +1,90 @@
+//! The rows from a group to the root: what a walk walks.
+
+use crate::ledger::{DEPTH_MAX, Ledger};
+use crate::page_counter::{Emptied, PageCounter, Path};
+use crate::sync::Ordering;
+
+/// The rows from a group (first) to the root (last), and their counters. Lives on the stack.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowPath<'l> {
+    rows: [u32; DEPTH_MAX],
+    counters: [&'l PageCounter; DEPTH_MAX],
+    length: usize,
+    /// Of the group's own row, read before its parent.
+    generation: u16,
+}
+
+impl<'l> RowPath<'l> {
+    /// Follows the parents of a row; `None` if they do not lead to the root (memory that another
+    /// process overwrote).
+    pub(crate) fn new(ledger: &'l Ledger, row: u32) -> Option<Self> {
+        let root = &ledger.row(0).counter;
+        let generation = ledger.row(row).generation();
+        let mut path =
+            RowPath { rows: [0; DEPTH_MAX], counters: [root; DEPTH_MAX], length: 0, generation };
+        let mut index = row;
+        while path.length < DEPTH_MAX {
+            let row = ledger.row(index);
+            path.rows[path.length] = index;
+            path.counters[path.length] = &row.counter;
+            path.length += 1;
+            if index == 0 {
+                return Some(path);
+            }
+            index = row.parent.load(Ordering::Relaxed);
+            if index >= ledger.capacity() {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// The group's own row.
+    pub(crate) fn leaf(&self) -> u32 {
+        self.rows[0]
+    }
+
+    /// The generation of the group's own row when the path was followed.
+    pub(crate) fn generation(&self) -> u16 {
+        self.generation
+    }
+
+    /// Whether the row still serves the group that the path was followed for. It stays so while
+    /// the caller holds units of the row, reserved or granted: only an empty row is reused.
+    pub(crate) fn is_current(&self, ledger: &Ledger) -> bool {
+        ledger.row(self.leaf()).generation() == self.generation
+    }
+
+    pub(crate) fn row(&self, level: usize) -> u32 {
+        self.rows[level]
+    }
+
+    pub(crate) fn counters(&self) -> &Path<'l> {
+        &self.counters[..self.length]
+    }
+
+    /// The rows, the group's first.
+    pub(crate) fn rows(&self) -> &[u32] {
+        &self.rows[..self.length]
+    }
+
+    /// The part of this path below the first row that `other` has too (the whole of neither may be
+    /// left: siblings share their parent, the root is shared by all).
+    pub(crate) fn below_common(&self, other: &RowPath<'_>) -> &Path<'l> {
+        let common =
+            self.rows().iter().position(|row| other.rows().contains(row)).unwrap_or(self.length);
+        &self.counters[..common]
+    }
+
+    /// Whether a row lies in the subtree of `top` (which is in its own).
+    pub(crate) fn leads_through(&self, top: u32) -> bool {
+        self.rows().contains(&top)
+    }
+
+    /// Frees the rows whose last unit a walk returned.
+    pub(crate) fn free_emptied(&self, ledger: &Ledger, emptied: Emptied) {
+        for level in emptied.levels() {
+            ledger.recycle(self.rows[level]);
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Cells by column, with one interface over restartable sections and atomics.
+
+use super::probe;
+use super::registration::{self, Registration};
+use super::word::{self, Cell};
+use std::sync::atomic::Ordering;
+
+/// Columns lie 2^25 bytes apart: room for a Mi cells of 16 bytes and as many counts. A constant, so
+/// that finding a column is a shift; it costs address space alone.
+pub(crate) const STRIDE_SHIFT: u32 = 25;
+/// See [`STRIDE_SHIFT`].
+pub(crate) const STRIDE: usize = 1 << STRIDE_SHIFT;
+
+/// Where a table's cells lie, for all columns; the slow paths' view.
+///
+/// Local operations ([`deposit`](Self::deposit), [`swap`](Self::swap)) may be called by any thread
+/// at any time, signal handlers included. The remote ones ([`freeze`](Self::freeze) …) belong to
+/// the holder of the stock lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Columns {
+    cells: *const Cell,
+    at: Registration,
+    columns: u32,
+}
+
+// SAFETY: the pointer is to shared memory that is only touched through atomics and sections; the
+// table that made this value keeps it mapped (invariant R1 in region.rs).
+unsafe impl Send for Columns {}
+// SAFETY: as above.
+unsafe impl Sync for Columns {}
+
+/// Takes `units <= STOCK_MAX` from the running column's stock and counts a charge: the fast path.
+///
+/// # Safety
+/// `cell` is [`Columns::first`] of a row, and `id` that of the group that is charged.
+#[inline(always)]
+pub(crate) unsafe fn take(cell: *const Cell, id: u64, units: u64) -> bool {
+    // SAFETY: handed on.
+    unsafe { update::<false>(cell, id, word::CHARGE.wrapping_sub(units)) }
+}
+
+/// Puts `units <= STOCK_MAX` into the running column's stock and counts an uncharge: likewise.
+///
+/// # Safety
+/// As [`take`].
+#[inline(always)]
+pub(crate) unsafe fn put(cell: *const Cell, id: u64, units: u64) -> bool {
+    // SAFETY: handed on.
+    unsafe { update::<true>(cell, id, word::UNCHARGE + units) }
+}
+
+/// # Safety
+/// As [`take`].
+#[inline(always)]
+unsafe fn update<const PUT: bool>(cell: *const Cell, id: u64, delta: u64) -> bool {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+    {
+        let area = probe::fast_area();
+        if area != 0 {
+            // SAFETY: there is a cell in every column that the kernel can report (`Columns::new`).
+            return unsafe {
+                if PUT {
+                    super::rseq::put::<{ registration::COMPACT }>(area, cell, id, delta)
+                } else {
+                    super::rseq::take::<{ registration::COMPACT }>(area, cell, id, delta)
+                }
+            };
+        }
+    }
+    // SAFETY: handed on.
+    unsafe { update_otherwise(cell, id, delta, PUT) }
+}
+
+/// The fast path of machines without compact ids: by CPU number, or by atomics.
+///
+/// # Safety
+/// As [`take`].
+#[cold]
+#[inline(never)]
+unsafe fn update_otherwise(cell: *const Cell, id: u64, delta: u64, put: bool) -> bool {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+    if let Registration::Cpu { area } = probe::registration() {
+        // SAFETY: as in `update`.
+        return unsafe {
+            if put {
+                super::rseq::put::<{ registration::CPU }>(area, cell, id, delta)
+            } else {
+                super::rseq::take::<{ registration::CPU }>(area, cell, id, delta)
+            }
+        };
+    }
+    let column = stripe() % possible_cpus();
+    // SAFETY: a table has at least as many columns as CPUs are possible.
+    unsafe { &*cell.byte_add((column as usize) << STRIDE_SHIFT) }.update(id, delta, put)
+}
+
+impl Columns {
+    /// # Safety
+    /// `cells + column * STRIDE` is the start of a live array of cells for each column below
+    /// `columns`, and `columns` is at least [`possible_cpus`] (so that every index that the kernel
+    /// reports has its column). The array outlives every use of this value.
+    pub(crate) unsafe fn new(cells: *const Cell, columns: u32) -> Self {
+        Columns { cells, at: probe::registration(), columns }
+    }
+
+    /// A row's cell in the first column: what the fast paths start from.
+    #[inline(always)]
+    pub(crate) fn first(&self, row: u32) -> *const Cell {
+        self.cells.wrapping_add(row as usize)
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.columns
+    }
+
+    pub(crate) fn is_rseq(&self) -> bool {
+        self.at.is_some()
+    }
+
+    /// The cell of a row in a column.
+    #[inline(always)]
+    pub(crate) fn cell(&self, column: u32, row: u32) -> &Cell {
+        debug_assert!(column < self.columns);
+        // SAFETY: within the array by `new`'s contract; callers pass checked rows and columns.
+        unsafe { &*self.first(row).byte_add((column as usize) << STRIDE_SHIFT) }
+    }
+
+    /// [`take`] for the slow paths, by row.
+    pub(crate) fn take(&self, id: u64, units: u64) -> bool {
+        // SAFETY: the id comes from a path that was checked (R2).
+        unsafe { take(self.first(id as u32), id, units) }
+    }
+
+    /// [`put`] likewise.
+    pub(crate) fn put(&self, id: u64, units: u64) -> bool {
+        // SAFETY: as above.
+        unsafe { put(self.first(id as u32), id, units) }
+    }
+
+    /// Puts `units` of a refill into the running column's stock; counts nothing.
+    pub(crate) fn deposit(&self, id: u64, units: u64) -> bool {
+        // SAFETY: the id comes from a path that was checked (R2).
+        unsafe { update::<true>(self.first(id as u32), id, units) }
+    }
+
+    /// The column that the calling thread would use now. Under rseq it may have changed by the
+    /// time the caller acts, which is why [`swap`](Self::swap) checks it again.
+    pub(crate) fn current(&self) -> u32 {
+        #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+        // SAFETY: every thread of a glibc that registered one thread is registered.
+        unsafe {
+            match self.at {
+                Registration::Compact { area } => {
+                    return super::rseq::index::<{ registration::COMPACT }>(area);
+                }
+                Registration::Cpu { area } => {
+                    return super::rseq::index::<{ registration::CPU }>(area);
+                }
+                Registration::None => {}
+            }
+        }
+        stripe() % possible_cpus()
+    }
+
+    /// Replaces the word of a cell in the running column; fails when the thread has moved, the
+    /// word has changed, or a drain has frozen it.
+    pub(crate) fn swap(&self, column: u32, row: u32, expected: u64, new: u64) -> bool {
+        let cell = self.cell(column, row);
+        #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+        // SAFETY: `cell` is the row's cell in `column`; the section checks that the thread still
+        // runs there.
+        unsafe {
+            use super::rseq::compare_store;
+            match self.at {
+                Registration::Compact { area } => {
+                    return compare_store::<{ registration::COMPACT }>(
+                        area, cell, column, expected, new,
+                    );
+                }
+                Registration::Cpu { area } => {
+                    return compare_store::<{ registration::CPU }>(
+                        area, cell, column, expected, new,
+                    );
+                }
+                Registration::None => {}
+            }
+        }
+        cell.word.compare_exchange(expected, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// First step of taking a remote cell: marks it. The caller then calls [`fence`](Self::fence)
+    /// once for all the cells it marked, and [`is_owned`](Self::is_owned) for each.
+    pub(crate) fn freeze(&self, column: u32, row: u32) {
+        self.cell(column, row).freeze();
+    }
+
+    /// Second step: waits out the sections that had read a word before it was marked.
+    pub(crate) fn fence(&self) -> bool {
+        !self.at.is_some() || super::membarrier::fence()
+    }
+
+    /// Third step: whether the mark held. A section that had read the word before the mark and
+    /// committed before the fence has stored over it; then the caller marks and fences again.
+    pub(crate) fn is_owned(&self, column: u32, row: u32) -> bool {
+        self.cell(column, row).word.load(Ordering::Acquire) & word::FROZEN != 0
+    }
+}
+
+/// The calling thread's stripe in the fallback: its thread pointer, mixed.
+pub(crate) fn stripe() -> u32 {
+    // Fibonacci hashing: thread control blocks lie a stack apart, so the low bits say nothing.
+    ((thread_pointer() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u32
+}
+
+/// The calling thread's thread pointer: no other living thread has it, and it is never zero. Needs
+/// no thread-local variable, so it works in the first and the last instruction of a thread's life.
+pub(crate) fn thread_pointer() -> usize {
+    let pointer: usize;
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    // SAFETY: the first word of the thread control block points to itself on x86-64 ELF systems.
+    unsafe {
+        std::arch::asm!("mov {}, fs:[0]", out(reg) pointer, options(nostack, readonly, preserves_flags, pure));
+    }
+    #[cfg(all(target_arch = "aarch64", target_os = "linux"))]
+    // SAFETY: reads the thread pointer register.
+    unsafe {
+        std::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, nomem, preserves_flags, pure));
+    }
+    #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux")))]
+    {
+        thread_local!(static HERE: u8 = const { 0 });
+        pointer = HERE.with(|here| std::ptr::from_ref(here) as usize);
+    }
+    pointer
+}
+
+/// How many CPUs this machine may ever have: no CPU number and no compact id reaches it.
+///
+/// Read from `/sys/devices/system/cpu/possible` without allocating; where that cannot be read, the
+/// larger of the configured CPUs and 1 024 (address space is cheap, a wild index is not).
+pub(crate) fn possible_cpus() -> u32 {
+    static FOUND: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
+    *FOUND.get_or_init(|| {
+        let mut text = [0u8; 256];
+        // SAFETY: opens a NUL-terminated path, reads at most the buffer's length into it, closes.
+        let length = unsafe {
+            let file = libc::open(
+                c"/sys/devices/system/cpu/possible".as_ptr(),
+                libc::O_RDONLY | libc::O_CLOEXEC,
+            );
+            if file < 0 {
+                0
+            } else {
+                let length = libc::read(file, text.as_mut_ptr().cast(), text.len());
+                libc::close(file);
+                length.max(0) as usize
+            }
+        };
+        last_cpu(&text[..length]).map_or_else(
+            || {
+                // SAFETY: sysconf takes a constant and has no preconditions.
+                let configured = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+                u32::try_from(configured).unwrap_or(1).max(1024)
+            },
+            |last| last.saturating_add(1),
+        )
+    })
+}
+
+/// The last number of a list like `0-3,8-11`.
+fn last_cpu(list: &[u8]) -> Option<u32> {
+    let list = list.trim_ascii_end();
+    let start = list.iter().rposition(|b| !b.is_ascii_digit()).map_or(0, |at| at + 1);
+    std::str::from_utf8(&list[start..]).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_cpu_of_a_list_is_found() {
+        assert_eq!(last_cpu(b"0-1\n"), Some(1));
+        assert_eq!(last_cpu(b"0\n"), Some(0));
+        assert_eq!(last_cpu(b"0-3,8-11"), Some(11));
+        assert_eq!(last_cpu(b""), None);
+        assert_eq!(last_cpu(b"0-\n"), None);
+    }
+
+    #[test]
+    fn the_current_column_is_always_below_the_count() {
+        assert!(possible_cpus() >= 1);
+        assert!(std::thread::available_parallelism().unwrap().get() <= possible_cpus() as usize);
+    }
+}

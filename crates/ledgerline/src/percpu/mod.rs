@@ -1,0 +1,65 @@
+//! Per-CPU memory without locks: restartable sections, their fallback, the remote fence.
+//!
+//! `README.md` in this folder has the pseudocode, the invariants and the proof sketch.
+//!
+//! | room            | what it holds                                                     |
+//! |-----------------|-------------------------------------------------------------------|
+//! | `registration`  | glibc's rseq registration, adopted                                |
+//! | `rseq`          | the sections, in assembly                                         |
+//! | `word`          | the charge word and its portable update                           |
+//! | `columns`       | one interface over both: cells by column                          |
+//! | `membarrier`    | the remote fence                                                  |
+//! | `probe`         | the self-test that chooses the mode                               |
+//! | `array`         | bare per-CPU sums                                                 |
+
+#[cfg(not(loom))]
+mod array;
+#[cfg(not(loom))]
+mod columns;
+#[cfg(all(not(loom), test, target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+mod inject;
+#[cfg(not(loom))]
+pub(crate) mod membarrier;
+#[cfg(not(loom))]
+mod probe;
+#[cfg(not(loom))]
+pub(crate) mod registration;
+#[cfg(all(not(loom), target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+pub(crate) mod rseq;
+pub(crate) mod word;
+
+#[cfg(not(loom))]
+pub use array::Array;
+#[cfg(not(loom))]
+pub(crate) use columns::{Columns, STRIDE, possible_cpus, put, take, thread_pointer};
+
+/// How this process updates its per-CPU memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Restartable sequences: plain instructions on the running CPU's column, restarted by the
+    /// kernel when they are interrupted.
+    Rseq,
+    /// Relaxed atomics on a column chosen by thread: for old kernels, musl, sandboxes, valgrind,
+    /// other architectures.
+    Fallback,
+}
+
+impl std::fmt::Display for Mode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Mode::Rseq => "rseq",
+            Mode::Fallback => "fallback",
+        })
+    }
+}
+
+/// The mode of this process, found on the first call and kept.
+///
+/// `LEDGERLINE_PERCPU=fallback` forces the fallback. `LEDGERLINE_PERCPU=rseq` skips the self-test
+/// (somebody else in this environment ran it), not the check that glibc registered the thread. Any
+/// other value, or none, runs the self-test: a short-lived thread fences this one in the middle of
+/// a section, and the mode is [`Mode::Rseq`] only if the section was aborted.
+#[cfg(not(loom))]
+pub fn detect() -> Mode {
+    if probe::registration().is_some() { Mode::Rseq } else { Mode::Fallback }
+}

@@ -1,0 +1,97 @@
+//! The self-test that chooses the mode, once a process.
+
+use super::registration::{self, Registration};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicIsize, Ordering};
+
+/// Variable of the environment that forces a mode.
+const FORCE: &std::ffi::CStr = c"LEDGERLINE_PERCPU";
+
+/// The registration to use, or `None` for the fallback.
+pub(crate) fn registration() -> Registration {
+    static FOUND: OnceLock<Registration> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        let found = find();
+        if let Registration::Compact { area } = found {
+            FAST_AREA.store(area, Ordering::Relaxed);
+        }
+        found
+    })
+}
+
+/// Offset of `rseq_cs` where the sections may use compact ids, zero (where the thread control block
+/// itself lies) everywhere else, and before the mode is known. A static of its own and not a field of
+/// each ledger: one load without an address to wait for.
+static FAST_AREA: AtomicIsize = AtomicIsize::new(0);
+
+/// See [`FAST_AREA`]. Relaxed: the value is all there is to see.
+#[inline(always)]
+pub(crate) fn fast_area() -> isize {
+    FAST_AREA.load(Ordering::Relaxed)
+}
+
+fn find() -> Registration {
+    let forced = forced();
+    if forced == Some(b"fallback") {
+        return Registration::None;
+    }
+    let found = registration::adopt();
+    if !found.is_some() || !super::membarrier::register() {
+        return Registration::None;
+    }
+    if forced == Some(b"rseq") || sections_abort(found) { found } else { Registration::None }
+}
+
+/// The value of the variable, read without allocating (this may run inside an allocator).
+fn forced() -> Option<&'static [u8]> {
+    // SAFETY: getenv takes a NUL-terminated name; what it returns is a NUL-terminated string of
+    // the environment, which is read here at once. As for every reader of the environment, the
+    // program must not change it at the same time from another thread.
+    unsafe {
+        let value = libc::getenv(FORCE.as_ptr());
+        (!value.is_null()).then(|| std::ffi::CStr::from_ptr(value).to_bytes())
+    }
+}
+
+/// Proves on this machine that the kernel aborts a section: one thread stays inside a section,
+/// another fences. Where sections are not really restarted (some sandboxes implement the system
+/// call but not the promise), the section runs to its end instead.
+#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+fn sections_abort(found: Registration) -> bool {
+    use std::sync::atomic::AtomicBool;
+
+    /// About a tenth of a second: far more than the other thread needs, even on one CPU.
+    const TURNS: u64 = 8_000_000;
+    /// A preemption between the other thread's look and its fence may abort the first try early;
+    /// that, too, is an abort. What must not happen is a try that ends by itself.
+    const TRIES: usize = 2;
+
+    let (Registration::Compact { area } | Registration::Cpu { area }) = found else {
+        return false;
+    };
+    let entered = AtomicBool::new(false);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let fencer =
+            std::thread::Builder::new().name("ledgerline-probe".into()).spawn_scoped(scope, || {
+                while !done.load(Ordering::Relaxed) {
+                    if entered.load(Ordering::Relaxed) && !super::membarrier::fence() {
+                        return;
+                    }
+                    std::thread::yield_now();
+                }
+            });
+        let aborted = fencer.is_ok()
+            && (0..TRIES).all(|_| {
+                // SAFETY: this thread is registered: `adopt` read a valid CPU from its area.
+                unsafe { super::rseq::spin_until_aborted(area, &entered, TURNS) }
+            });
+        done.store(true, Ordering::Relaxed);
+        aborted
+    })
+}
+
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
+fn sections_abort(_: Registration) -> bool {
+    false
+}

@@ -1,0 +1,346 @@
+//! The restartable sections: four operations on the running CPU's column, in x86-64 assembly.
+//!
+//! Pseudocode first (`README.md` in this folder has the invariants and the proof sketch). `index`
+//! is the running CPU's column as the kernel last wrote it into the thread's rseq area (at `INDEX`
+//! from `rseq_cs`, see registration.rs), and `stride` the distance between columns; `abort`
+//! means that the kernel preempted, migrated, signalled or fenced the thread between two
+//! instructions of the section, and moved it to the restart.
+//!
+//! ```text
+//! add(base, stride, n):                     update(cell0, id, delta):
+//!   restart:                                  restart:
+//!     area.rseq_cs = &descriptor                area.rseq_cs = &descriptor
+//!     cell = base + area.index * stride         cell = cell0 + area.index * stride
+//!     *cell += n              // commit         sum  = cell.word + delta
+//!                                               if put and low32(sum) > cell.cap: fail
+//!                                               if (sum ^ id) & TEST != 0:        fail
+//!                                               cell.word = sum         // commit
+//!
+//! compare_store(cell, column, expected, new):
+//!   restart:
+//!     area.rseq_cs = &descriptor
+//!     if area.index != column:            fail
+//!     if cell.word != expected:           fail
+//!     cell.word = new                     // commit
+//! ```
+//!
+//! Each has one store that others can see, the last instruction of its section: either the kernel
+//! aborts before it and nothing happened, or it happened.
+
+use super::columns::STRIDE_SHIFT;
+use super::word::{Cell, TEST};
+use std::arch::asm;
+
+/// The signature that glibc registers with the kernel for x86; it stands before every abort
+/// address, so that the kernel can tell a real one from a forged one. (It is the operand of a
+/// `ud1`, so that running into it traps.)
+#[cfg(test)]
+pub(crate) const SIGNATURE: u32 = 0x5305_3053;
+
+/// Builds one restartable section: descriptor, abort trampoline, the section's instructions.
+///
+/// `{t}` is a scratch register, `{area}` the register with the address of the area's `rseq_cs`
+/// relative to the thread pointer. Local labels: 4 descriptor, 2 start, 3 behind the commit,
+/// 5 abort address, 6 restart. The restart arms the section anew: the kernel disarms it on abort.
+macro_rules! section {
+    ([$($body:expr),* $(,)?] $($operands:tt)*) => {
+        asm!(
+            ".pushsection __rseq_cs, \"aw\"",
+            ".balign 32",
+            "4:",
+            ".long 0, 0",
+            ".quad 2f, 3f - 2f, 5f",
+            ".popsection",
+            ".pushsection .text.rseq_abort, \"ax\"",
+            ".byte 0x0f, 0xb9, 0x3d",
+            ".long 0x53053053",
+            "5:",
+            abort_count!(),
+            "jmp 6f",
+            ".popsection",
+            "6:",
+            "lea {t}, [rip + 4b]",
+            "mov fs:[{area}], {t}",
+            "2:",
+            $($body,)*
+            "3:",
+            $($operands)*
+        )
+    };
+}
+
+/// A numbered place inside a section at which a test can hold the thread (see `inject.rs`).
+#[cfg(test)]
+macro_rules! point {
+    ($number:literal) => {
+        concat!(
+            "cmp dword ptr [rip + ledgerline_inject_point], ",
+            $number,
+            "\n jne 99f",
+            "\n mov dword ptr [rip + ledgerline_inject_reached], ",
+            $number,
+            "\n 98: pause",
+            "\n cmp dword ptr [rip + ledgerline_inject_point], ",
+            $number,
+            "\n je 98b",
+            "\n 99:"
+        )
+    };
+}
+#[cfg(not(test))]
+macro_rules! point {
+    ($number:literal) => {
+        ""
+    };
+}
+
+#[cfg(test)]
+macro_rules! abort_count {
+    () => {
+        "lock inc dword ptr [rip + ledgerline_inject_aborts]\n mov dword ptr [rip + ledgerline_inject_point], 0"
+    };
+}
+#[cfg(not(test))]
+macro_rules! abort_count {
+    () => {
+        ""
+    };
+}
+
+/// Adds `n` to the running CPU's instance of the word at `base`.
+///
+/// # Safety
+/// `base + index * stride` is a live, aligned 8-byte word for every column index that the kernel
+/// can report, written by these sections alone (or by atomics that tolerate a lost race).
+#[inline(always)]
+pub(crate) unsafe fn add<const INDEX: isize>(area: isize, base: *const u64, stride: usize, n: i64) {
+    // SAFETY: the caller vouches for the address; the section has one store, its last
+    // instruction, so an abort leaves nothing behind (P1 in README.md; guarded by
+    // `inject::tests::every_point_of_every_section_restarts`).
+    unsafe {
+        section!(
+            [
+                point!(1),
+                "mov {c:e}, dword ptr fs:[{area} + {index}]",
+                point!(2),
+                "imul {c}, {stride}",
+                point!(3),
+                "add qword ptr [{c} + {base}], {n}",
+            ]
+            t = out(reg) _,
+            c = out(reg) _,
+            area = in(reg) area,
+            index = const INDEX,
+            stride = in(reg) stride,
+            base = in(reg) base,
+            n = in(reg) n,
+            options(nostack),
+        );
+    }
+}
+
+/// Takes prepaid units: adds `delta` to the charge word unless a guard or the generation says no.
+///
+/// # Safety
+/// `cell + (index << STRIDE_SHIFT)` is a live [`Cell`] for every column index that the kernel can
+/// report, its word written by these sections, or frozen first.
+#[inline(always)]
+pub(crate) unsafe fn take<const INDEX: isize>(
+    area: isize,
+    cell: *const Cell,
+    id: u64,
+    delta: u64,
+) -> bool {
+    // SAFETY: as in `add`; additionally a sum that fails the test is not stored (P2).
+    unsafe {
+        section!(
+            [
+                point!(1),
+                "mov {c:e}, dword ptr fs:[{area} + {index}]",
+                point!(2),
+                "shl {c}, {shift}",
+                "mov {t}, qword ptr [{c} + {cell}]",
+                point!(3),
+                "add {t}, {delta}",
+                "mov {x}, {t}",
+                "xor {x}, {id}",
+                point!(4),
+                "test {x}, {test}",
+                "jne {no}",
+                point!(5),
+                "mov qword ptr [{c} + {cell}], {t}",
+            ]
+            t = out(reg) _,
+            x = out(reg) _,
+            c = out(reg) _,
+            area = in(reg) area,
+            index = const INDEX,
+            shift = const STRIDE_SHIFT,
+            cell = in(reg) cell,
+            delta = in(reg) delta,
+            id = in(reg) id,
+            test = in(reg) TEST,
+            no = label { return false },
+            options(nostack),
+        );
+    }
+    true
+}
+
+/// Puts units back: as [`take`], and the stock may not pass the cell's cap.
+///
+/// # Safety
+/// As [`take`].
+#[inline(always)]
+pub(crate) unsafe fn put<const INDEX: isize>(
+    area: isize,
+    cell: *const Cell,
+    id: u64,
+    delta: u64,
+) -> bool {
+    // SAFETY: as in `take`. The word is read before the cap: an open word is stored after its cap
+    // (`Cell::open`), and x86 keeps the order of loads.
+    unsafe {
+        section!(
+            [
+                point!(1),
+                "mov {c:e}, dword ptr fs:[{area} + {index}]",
+                point!(2),
+                "shl {c}, {shift}",
+                "mov {t}, qword ptr [{c} + {cell}]",
+                point!(3),
+                "add {t}, {delta}",
+                "cmp {t:e}, dword ptr [{c} + {cell} + 8]",
+                "ja {no}",
+                "mov {x}, {t}",
+                "xor {x}, {id}",
+                point!(4),
+                "test {x}, {test}",
+                "jne {no}",
+                point!(5),
+                "mov qword ptr [{c} + {cell}], {t}",
+            ]
+            t = out(reg) _,
+            x = out(reg) _,
+            c = out(reg) _,
+            area = in(reg) area,
+            index = const INDEX,
+            shift = const STRIDE_SHIFT,
+            cell = in(reg) cell,
+            delta = in(reg) delta,
+            id = in(reg) id,
+            test = in(reg) TEST,
+            no = label { return false },
+            options(nostack),
+        );
+    }
+    true
+}
+
+/// Replaces the word of the cell in `column` if that is the running column and the word is as
+/// expected: the slow paths' way to change a cell that the running CPU owns.
+///
+/// # Safety
+/// As [`take`]; `cell` is the cell in `column`.
+pub(crate) unsafe fn compare_store<const INDEX: isize>(
+    area: isize,
+    cell: *const Cell,
+    column: u32,
+    expected: u64,
+    new: u64,
+) -> bool {
+    // SAFETY: as in `take` (P1, P2).
+    unsafe {
+        section!(
+            [
+                point!(1),
+                "cmp {column:e}, dword ptr fs:[{area} + {index}]",
+                "jne {no}",
+                point!(2),
+                "cmp {expected}, qword ptr [{cell}]",
+                "jne {no}",
+                point!(3),
+                "mov qword ptr [{cell}], {new}",
+            ]
+            t = out(reg) _,
+            area = in(reg) area,
+            index = const INDEX,
+            column = in(reg) column,
+            expected = in(reg) expected,
+            new = in(reg) new,
+            cell = in(reg) cell,
+            no = label { return false },
+            options(nostack),
+        );
+    }
+    true
+}
+
+/// Stays inside a section until the kernel aborts it or `turns` turns have passed; tells whether
+/// it was aborted. The self-test at start rests on this.
+///
+/// # Safety
+/// `area` is the calling thread's registration.
+pub(crate) unsafe fn spin_until_aborted(
+    area: isize,
+    entered: &std::sync::atomic::AtomicBool,
+    turns: u64,
+) -> bool {
+    let aborted: u64;
+    // SAFETY: the section stores to `entered` alone, an atomic that outlives it; its abort
+    // address behind the signature leads to the one instruction that tells the abort.
+    unsafe {
+        asm!(
+            ".pushsection __rseq_cs, \"aw\"",
+            ".balign 32",
+            "4:",
+            ".long 0, 0",
+            ".quad 2f, 3f - 2f, 5f",
+            ".popsection",
+            ".pushsection .text.rseq_abort, \"ax\"",
+            ".byte 0x0f, 0xb9, 0x3d",
+            ".long 0x53053053",
+            "5:",
+            "mov {aborted:e}, 1",
+            "jmp 7f",
+            ".popsection",
+            "lea {aborted}, [rip + 4b]",
+            "mov fs:[{area}], {aborted}",
+            "2:",
+            "mov byte ptr [{entered}], 1",
+            "8:",
+            "pause",
+            "dec {turns}",
+            "jnz 8b",
+            "3:",
+            "xor {aborted:e}, {aborted:e}",
+            "7:",
+            aborted = out(reg) aborted,
+            area = in(reg) area,
+            entered = in(reg) entered,
+            turns = inout(reg) turns => _,
+            options(nostack),
+        );
+    }
+    aborted != 0
+}
+
+/// The running thread's column index: right when read, perhaps no longer when used.
+///
+/// # Safety
+/// `area` is the calling thread's registration.
+#[inline(always)]
+pub(crate) unsafe fn index<const INDEX: isize>(area: isize) -> u32 {
+    let index: u32;
+    // SAFETY: reads four bytes of the calling thread's own rseq area.
+    unsafe {
+        asm!(
+            "mov {into:e}, dword ptr fs:[{area} + {index}]",
+            into = out(reg) index,
+            area = in(reg) area,
+            index = const INDEX,
+            options(nostack, readonly, preserves_flags),
+        );
+    }
+    index
+}

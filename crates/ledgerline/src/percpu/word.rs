@@ -1,0 +1,206 @@
+//! The charge word: everything that a charge changes, in the 64 bits that one store can change.
+//!
+//! ```text
+//!  63            48 47 46       40 39 38       32 31 30                          0
+//! +----------------+--+-----------+--+-----------+--+-----------------------------+
+//! |   generation   |F | uncharges |g |  charges  |g |            stock            |
+//! +----------------+--+-----------+--+-----------+--+-----------------------------+
+//! ```
+//!
+//! | bits  | field      | meaning                                                           |
+//! |-------|------------|-------------------------------------------------------------------|
+//! | 0-30  | stock      | prepaid units that lie in this cell                               |
+//! | 31    | guard      | set by the subtraction when the stock does not suffice            |
+//! | 32-38 | charges    | charges since the last fold                                       |
+//! | 39    | guard      | set by the addition when the count is full: fold                  |
+//! | 40-46 | uncharges  | uncharges since the last fold                                     |
+//! | 47    | guard      | count full; in memory it means *frozen*: somebody takes the stock |
+//! | 48-63 | generation | of the row that the cell serves; 0: the cell serves nobody        |
+//!
+//! A charge of `n` adds `CHARGE - n`, an uncharge adds `UNCHARGE + n`: one addition moves the stock
+//! and the count together. Whatever can go wrong (too little stock, a full count, a frozen cell, a
+//! row that was destroyed and reused) shows in the guards or the generation of the *sum*, so one
+//! test decides whether it may be stored. A sum that fails the test is never stored, which is why
+//! bit 47 is set in memory by [`FROZEN`] alone.
+
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// Most units that a cell can hold, and that one fast charge can move.
+pub(crate) const STOCK_MAX: u64 = (1 << 31) - 1;
+const STOCK: u64 = STOCK_MAX;
+/// Added by a charge, besides the units that it takes.
+pub(crate) const CHARGE: u64 = 1 << 32;
+/// Added by an uncharge, besides the units that it puts.
+pub(crate) const UNCHARGE: u64 = 1 << 40;
+const COUNT_MASK: u64 = 0x7f;
+const COUNTS: u64 = COUNT_MASK << 32 | COUNT_MASK << 40;
+/// The cell belongs to whoever set this bit, until it is cleared.
+pub(crate) const FROZEN: u64 = 1 << 47;
+const GUARDS: u64 = 1 << 31 | 1 << 39 | FROZEN;
+const GENERATION: u64 = 0xffff << 48;
+/// The bits that a sum must share with the group's id to be stored.
+pub(crate) const TEST: u64 = GENERATION | GUARDS;
+
+/// A word of the given generation with nothing in it.
+pub(crate) const fn empty(generation: u16) -> u64 {
+    (generation as u64) << 48
+}
+
+/// The generation that the word serves; 0 for nobody.
+pub(crate) const fn generation(word: u64) -> u16 {
+    (word >> 48) as u16
+}
+
+/// The prepaid units in the word.
+pub(crate) const fn stock(word: u64) -> u64 {
+    word & STOCK
+}
+
+/// The charges counted in the word since its last fold.
+pub(crate) const fn charges(word: u64) -> u64 {
+    word >> 32 & COUNT_MASK
+}
+
+/// The uncharges counted in the word since its last fold.
+pub(crate) const fn uncharges(word: u64) -> u64 {
+    word >> 40 & COUNT_MASK
+}
+
+/// The word without its counts (they were folded elsewhere).
+pub(crate) const fn without_counts(word: u64) -> u64 {
+    word & !COUNTS
+}
+
+/// Whether either count is so full that the next operation would trip its guard.
+pub(crate) const fn counts_full(word: u64) -> bool {
+    charges(word) == COUNT_MASK || uncharges(word) == COUNT_MASK
+}
+
+/// Whether the sum may be stored by a group of this id: its generation, no guard tripped.
+///
+/// `id` carries the generation in its upper 16 bits and nothing in the places of the guards.
+pub(crate) const fn passes(sum: u64, id: u64) -> bool {
+    (sum ^ id) & TEST == 0
+}
+
+/// One row's cell in one column: 16 bytes, so that four groups share a line *of one CPU* and a
+/// thousand groups fit in its first-level cache.
+#[repr(C, align(16))]
+#[derive(Debug)]
+pub(crate) struct Cell {
+    pub(crate) word: AtomicU64,
+    /// Most units that the stock may hold: the idle units that the ancestors allowed this cell.
+    /// Written under the stock lock only.
+    pub(crate) cap: AtomicU32,
+    spare: u32,
+}
+
+impl Cell {
+    /// The portable update: adds `delta` to the word unless a guard trips or, for a put, the stock
+    /// would pass the cap. The assembly in `rseq.rs` does the same in plain instructions.
+    ///
+    /// AcqRel on success pairs with the drain's `freeze` and `open` below: whoever takes units that
+    /// another thread put, or a cell that a drain has given back, sees what was written before.
+    pub(crate) fn update(&self, id: u64, delta: u64, put: bool) -> bool {
+        let mut word = self.word.load(Ordering::Acquire);
+        loop {
+            let sum = word.wrapping_add(delta);
+            if !passes(sum, id) || (put && stock(sum) > u64::from(self.cap.load(Ordering::Relaxed)))
+            {
+                return false;
+            }
+            match self.word.compare_exchange_weak(word, sum, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(seen) => word = seen,
+            }
+        }
+    }
+
+    /// Marks the cell frozen and tells what was there before. The stock lock is held.
+    ///
+    /// AcqRel: in the fallback this alone makes the caller the owner (it orders after the last
+    /// `update`). Under rseq it does not: a section that had read the word may still store over it,
+    /// so the caller fences and looks again (`columns.rs`).
+    pub(crate) fn freeze(&self) -> u64 {
+        self.word.fetch_or(FROZEN, Ordering::AcqRel)
+    }
+
+    /// Gives the frozen cell (or one that serves nobody) its new word.
+    ///
+    /// Release, partner of the Acquire in `update` and of the section's first load: whoever sees
+    /// the open word sees the cap that was written before it.
+    pub(crate) fn open(&self, word: u64) {
+        self.word.store(word, Ordering::Release);
+    }
+
+    #[cfg(any(test, loom))]
+    pub(crate) fn new(word: u64, cap: u32) -> Self {
+        Cell { word: AtomicU64::new(word), cap: AtomicU32::new(cap), spare: 0 }
+    }
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Cell>() == 16);
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const ID: u64 = empty(7) | 12345;
+
+    fn cell(stock: u64) -> Cell {
+        Cell::new(empty(7) | stock, 1000)
+    }
+
+    #[test]
+    fn a_take_moves_stock_and_count_together() {
+        let cell = cell(100);
+        assert!(cell.update(ID, CHARGE.wrapping_sub(60), false));
+        let word = cell.word.load(Ordering::Relaxed);
+        assert_eq!((stock(word), charges(word), uncharges(word)), (40, 1, 0));
+        assert!(!cell.update(ID, CHARGE.wrapping_sub(41), false));
+        assert_eq!(cell.word.load(Ordering::Relaxed), word, "a refused take stores nothing");
+        assert!(cell.update(ID, CHARGE.wrapping_sub(40), false));
+        assert_eq!(stock(cell.word.load(Ordering::Relaxed)), 0);
+    }
+
+    #[test]
+    fn a_take_of_the_largest_amount_is_refused_not_wrapped() {
+        let cell = cell(0);
+        assert!(!cell.update(ID, CHARGE.wrapping_sub(STOCK_MAX), false));
+        assert!(!cell.update(ID, CHARGE.wrapping_sub(1), false));
+    }
+
+    #[test]
+    fn a_put_stops_at_the_cap() {
+        let cell = cell(990);
+        assert!(cell.update(ID, UNCHARGE + 10, true));
+        assert!(!cell.update(ID, UNCHARGE + 1, true));
+    }
+
+    #[test]
+    fn a_full_count_trips_its_guard_and_spills_nowhere() {
+        let cell = cell(1000);
+        for _ in 0..127 {
+            assert!(cell.update(ID, CHARGE.wrapping_sub(1), false));
+        }
+        let word = cell.word.load(Ordering::Relaxed);
+        assert!(counts_full(word));
+        assert!(!cell.update(ID, CHARGE.wrapping_sub(1), false));
+        assert!(cell.update(ID, UNCHARGE + 1, true), "the other count is independent");
+        cell.open(without_counts(cell.word.load(Ordering::Relaxed)));
+        assert!(cell.update(ID, CHARGE.wrapping_sub(1), false));
+        assert_eq!(generation(cell.word.load(Ordering::Relaxed)), 7);
+    }
+
+    #[test]
+    fn a_stale_generation_and_a_frozen_cell_refuse_both_ways() {
+        let cell = cell(500);
+        let stale = empty(6) | 12345;
+        assert!(!cell.update(stale, CHARGE.wrapping_sub(1), false));
+        assert!(!cell.update(stale, UNCHARGE + 1, true));
+        cell.freeze();
+        assert!(!cell.update(ID, CHARGE.wrapping_sub(1), false));
+        assert!(!cell.update(ID, UNCHARGE + 1, true));
+    }
+}

@@ -1,0 +1,175 @@
+//! Where a table lives: anonymous memory of the process, or a file that others map too.
+//!
+//! A region is one mapping. It costs address space when it is made and memory when it is touched:
+//! the mapping reserves nothing (`MAP_NORESERVE`), and a file is extended without being filled.
+//!
+//! Invariant R1: a region's address never changes and stays mapped until the region is dropped.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::ptr::NonNull;
+
+/// One mapping, readable and writable.
+#[derive(Debug)]
+pub(crate) struct Region {
+    base: NonNull<u8>,
+    size: usize,
+    /// A descriptor of our own for the file behind a shared region; -1 for anonymous memory.
+    file: i32,
+}
+
+// SAFETY: the region hands out addresses and touches nothing itself; its users share the memory
+// through atomics and restartable sections only.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Maps zeroed memory of this process alone. A forked child gets a copy, made when written.
+    pub(crate) fn anonymous(size: usize) -> io::Result<Region> {
+        Region::map(size, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
+    }
+
+    /// Extends an empty file to `size` and maps it for all who open it.
+    pub(crate) fn create_in(file: &File, size: usize) -> io::Result<Region> {
+        if file.metadata()?.len() != 0 {
+            return Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                "the file is not empty; a ledger is made in an empty file",
+            ));
+        }
+        file.set_len(size as u64)?;
+        Region::shared(file, size)
+    }
+
+    /// Maps `size` bytes of a file that holds at least as many.
+    pub(crate) fn shared(file: &File, size: usize) -> io::Result<Region> {
+        // SAFETY: duplicates a descriptor that `file` keeps open during the call.
+        let own = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 3) };
+        if own < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Region::map(size, libc::MAP_SHARED, own).inspect_err(|_| {
+            // SAFETY: `own` was opened above and is used by nobody else.
+            unsafe { libc::close(own) };
+        })
+    }
+
+    fn map(size: usize, flags: libc::c_int, file: i32) -> io::Result<Region> {
+        // SAFETY: a new mapping at an address of the kernel's choice; it overlaps nothing.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                size,
+                libc::PROT_READ | libc::PROT_WRITE,
+                flags | libc::MAP_NORESERVE,
+                file,
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // Small pages: with huge ones the first cell of each column would cost two megabytes. Advice;
+        // a kernel without huge pages refuses it, and that is as well.
+        // SAFETY: advises about the mapping just made.
+        unsafe { libc::madvise(base, size, libc::MADV_NOHUGEPAGE) };
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Region { base, size, file })
+    }
+
+    /// The address of a `T` at an offset.
+    ///
+    /// # Panics
+    /// If the `T` would not lie inside the region, or not aligned.
+    pub(crate) fn at<T>(&self, offset: usize) -> *const T {
+        let end = offset.checked_add(size_of::<T>());
+        assert!(end.is_some_and(|end| end <= self.size), "offset {offset} outside of the region");
+        assert!(offset.is_multiple_of(align_of::<T>()), "offset {offset} is not aligned");
+        // SAFETY: within the mapping, as just checked.
+        unsafe { self.base.as_ptr().add(offset).cast() }
+    }
+
+    pub(crate) fn is_shared(&self) -> bool {
+        self.file >= 0
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Bytes of memory behind the region now: pages of the file, or resident pages of the mapping.
+    pub(crate) fn resident(&self) -> u64 {
+        if self.file >= 0 {
+            // SAFETY: an all-zero stat is a valid value for fstat to write over.
+            let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+            // SAFETY: the descriptor is ours and the buffer is a stat.
+            if unsafe { libc::fstat(self.file, &raw mut stat) } == 0 {
+                return stat.st_blocks.max(0) as u64 * 512;
+            }
+            return 0;
+        }
+        resident_pages(self.base.as_ptr(), self.size) * page_size() as u64
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: the mapping and the descriptor are ours; whoever holds addresses into the
+        // mapping borrows from its owner (R1).
+        unsafe {
+            libc::munmap(self.base.as_ptr().cast(), self.size);
+            if self.file >= 0 {
+                libc::close(self.file);
+            }
+        }
+    }
+}
+
+fn page_size() -> usize {
+    // SAFETY: sysconf takes a constant and has no preconditions.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+/// Counts the resident pages of a mapping, a window at a time (no allocation).
+fn resident_pages(base: *const u8, size: usize) -> u64 {
+    const WINDOW: usize = 4096;
+    let page = page_size();
+    let mut seen = [0u8; WINDOW];
+    let mut resident = 0;
+    let mut offset = 0;
+    while offset < size {
+        let length = (size - offset).min(WINDOW * page);
+        // SAFETY: asks about pages of our own mapping; the buffer has a byte for each.
+        let known =
+            unsafe { libc::mincore(base.add(offset).cast_mut().cast(), length, seen.as_mut_ptr()) };
+        if known == 0 {
+            let pages = length.div_ceil(page);
+            resident += seen[..pages].iter().filter(|&&page| page & 1 != 0).count() as u64;
+        }
+        offset += length;
+    }
+    resident
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_costs_memory_only_where_it_is_touched() {
+        let region = Region::anonymous(1 << 34).unwrap();
+        assert_eq!(region.resident(), 0);
+        // SAFETY: inside the fresh mapping.
+        unsafe { region.at::<u64>(1 << 33).cast_mut().write(7) };
+        assert!(region.resident() >= 4096);
+        assert!(region.resident() <= 64 << 10, "no huge pages");
+    }
+
+    #[test]
+    #[should_panic(expected = "outside of the region")]
+    fn an_offset_outside_is_refused() {
+        Region::anonymous(4096).unwrap().at::<u64>(4096);
+    }
+}

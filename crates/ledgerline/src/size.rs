@@ -1,0 +1,228 @@
+//! Sizes at the edge: `512M`, `max`, and how they are printed.
+
+use crate::page_counter::COUNTER_MAX;
+use std::fmt;
+use std::str::FromStr;
+
+/// A limit in units; [`Limit::MAX`] is no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Limit(u64);
+
+impl Limit {
+    /// No limit: prints and parses as `max`.
+    pub const MAX: Limit = Limit(COUNTER_MAX);
+    /// Nothing.
+    pub const ZERO: Limit = Limit(0);
+
+    /// A limit of so many units. What a counter can never reach (2^62) is no limit.
+    pub const fn units(units: u64) -> Limit {
+        if units < COUNTER_MAX { Limit(units) } else { Limit::MAX }
+    }
+
+    /// The units, or `None` without a limit.
+    pub const fn get(self) -> Option<u64> {
+        if self.0 < COUNTER_MAX { Some(self.0) } else { None }
+    }
+
+    /// The limit rounded down to whole multiples of `unit`, as the kernel rounds to pages.
+    pub const fn round_down(self, unit: u64) -> Limit {
+        match self.get() {
+            Some(units) if unit > 1 => Limit(units - units % unit),
+            _ => self,
+        }
+    }
+
+    pub(crate) const fn raw(self) -> u64 {
+        self.0
+    }
+}
+
+impl FromStr for Limit {
+    type Err = SizeError;
+
+    fn from_str(text: &str) -> Result<Limit, SizeError> {
+        Ok(parse(text)?.map_or(Limit::MAX, Limit::units))
+    }
+}
+
+impl fmt::Display for Limit {
+    /// Exact, and readable back: the largest unit that divides it (`512M`, `1000`), or `max`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(units) = self.get() else { return f.pad("max") };
+        let (shift, suffix) = SUFFIXES
+            .iter()
+            .rev()
+            .find(|(shift, _)| units > 0 && units.is_multiple_of(1 << shift))
+            .map_or((0, ""), |&(shift, suffix)| (shift, suffix));
+        f.pad(&format!("{}{suffix}", units >> shift))
+    }
+}
+
+const SUFFIXES: [(u32, &str); 6] =
+    [(10, "K"), (20, "M"), (30, "G"), (40, "T"), (50, "P"), (60, "E")];
+
+/// Why a text is not a size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SizeError {
+    /// There is nothing.
+    Empty,
+    /// It has a sign.
+    Negative(String),
+    /// It is not a whole number with an optional unit.
+    Malformed(String),
+    /// It does not fit.
+    TooLarge(String),
+}
+
+impl fmt::Display for SizeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SizeError::Empty => f.write_str("a size is missing; write it like 512M, or max"),
+            SizeError::Negative(text) => {
+                write!(f, "'{text}' is negative; for no limit write max")
+            }
+            SizeError::Malformed(text) => write!(
+                f,
+                "'{text}' is not a size; write a whole number with K, M, G, T, P or E, like 512M, \
+                 or max"
+            ),
+            SizeError::TooLarge(text) => {
+                write!(f, "'{text}' is too large; for no limit write max")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SizeError {}
+
+/// Parses a size: a whole number of bytes with an optional `K`, `M`, `G`, `T`, `P` or `E` (powers
+/// of 1024, either case, `B` or `iB` may follow), or `max`, which is `None`.
+///
+/// ```
+/// use ledgerline::size::parse;
+/// assert_eq!(parse("512M"), Ok(Some(512 << 20)));
+/// assert_eq!(parse("max"), Ok(None));
+/// assert!(parse("-1").is_err());
+/// assert!(parse("12Q").is_err());
+/// ```
+///
+/// # Errors
+/// Says what is wrong and how to write it: nothing there, a sign, garbage, 2^62 and above.
+pub fn parse(text: &str) -> Result<Option<u64>, SizeError> {
+    let trimmed = text.trim();
+    if trimmed.is_empty() {
+        return Err(SizeError::Empty);
+    }
+    if trimmed == "max" {
+        return Ok(None);
+    }
+    if trimmed.starts_with('-') {
+        return Err(SizeError::Negative(text.into()));
+    }
+    let malformed = || SizeError::Malformed(text.into());
+    let digits = trimmed.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = trimmed.split_at(digits);
+    if number.is_empty() {
+        return Err(malformed());
+    }
+    let unit = unit.trim_start().to_ascii_uppercase();
+    let letter = match unit.as_str() {
+        "B" => "",
+        other => other.strip_suffix("IB").or_else(|| other.strip_suffix('B')).unwrap_or(other),
+    };
+    let shift = match letter {
+        "" => 0,
+        letter => SUFFIXES.iter().find(|(_, suffix)| *suffix == letter).ok_or_else(malformed)?.0,
+    };
+    number
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(1 << shift))
+        .filter(|&units| units < COUNTER_MAX)
+        .map(Some)
+        .ok_or_else(|| SizeError::TooLarge(text.into()))
+}
+
+/// Prints a size for people: three digits or so and a unit (`12.3M`, `640`, `1.0G`).
+pub fn format(units: u64) -> String {
+    match SUFFIXES.iter().rev().find(|(shift, _)| units >> shift > 0) {
+        None => units.to_string(),
+        Some(&(shift, suffix)) => {
+            // Tenths, rounded to nearest, in integers: a float would lie above 2^53.
+            let tenths = ((u128::from(units) * 10) + (1 << (shift - 1))) >> shift;
+            format!("{}.{}{suffix}", tenths / 10, tenths % 10)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn sizes_are_parsed_with_units_of_1024() {
+        for (text, units) in [
+            ("0", 0),
+            ("1", 1),
+            (" 7 ", 7),
+            ("4k", 4096),
+            ("4K", 4096),
+            ("4KB", 4096),
+            ("4KiB", 4096),
+            ("3 M", 3 << 20),
+            ("100b", 100),
+            ("3E", 3 << 60),
+            ("4611686018427387903", COUNTER_MAX - 1),
+        ] {
+            assert_eq!(parse(text), Ok(Some(units)), "{text}");
+        }
+        assert_eq!(parse("max"), Ok(None));
+    }
+
+    #[test]
+    fn what_is_not_a_size_is_refused_with_a_reason() {
+        use SizeError::*;
+        let cases =
+            ["-1", "-5M", "12Q", "M", "1.5G", "0x10", "1 2", "MAX", "4KKB", "1e3", "+4", "５"];
+        for text in cases {
+            let error = parse(text).unwrap_err();
+            assert!(matches!(error, Negative(_) | Malformed(_)), "{text}: {error:?}");
+            assert!(error.to_string().contains(text));
+        }
+        for text in ["", "  "] {
+            assert_eq!(parse(text), Err(Empty));
+        }
+        for text in ["4E", "99999999999G", "18446744073709551616", "4611686018427387904"] {
+            assert!(matches!(parse(text), Err(TooLarge(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn people_read_three_digits() {
+        for (units, text) in
+            [(0, "0"), (1023, "1023"), (1024, "1.0K"), (1536, "1.5K"), (600 << 20, "600.0M")]
+        {
+            assert_eq!(format(units), text);
+        }
+    }
+
+    #[test]
+    fn limits_round_down_and_never_up() {
+        assert_eq!(Limit::units(8191).round_down(4096), Limit::units(4096));
+        assert_eq!(Limit::MAX.round_down(4096), Limit::MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn a_limit_reads_back_as_it_was_printed(units in any::<u64>()) {
+            let limit = Limit::units(units);
+            prop_assert_eq!(limit.to_string().parse::<Limit>(), Ok(limit));
+        }
+
+        #[test]
+        fn no_text_makes_the_parser_panic(text in ".{0,12}") {
+            let _ = parse(&text);
+        }
+    }
+}

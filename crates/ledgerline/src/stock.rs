@@ -1,0 +1,366 @@
+//! Prepaid units: what a charge does when its CPU's cell cannot serve it.
+//!
+//! ```text
+//! charge(group, n)                                    uncharge(group, n)
+//!   take n from the running CPU's cell: done            put n into the running CPU's cell: done
+//!   the count is full: fold it, take again              the count is full: fold it, put again
+//!   fetch n + surplus from the counters,                no cell yet: open one, put again
+//!     leave the surplus in the cell: done               the cell is full: keep half of its cap,
+//!   fetch exactly n: done                                 return the rest to the counters
+//!   drain the subtree that is full, fetch exactly n
+//!   refuse, and name the level that is full
+//! ```
+//!
+//! **How much may lie idle.** A cell holds at most its *cap*. A cap is granted by the group's whole
+//! path: each level adds it to `prepaid`, the sum of the caps below it, and grants nothing beyond a
+//! thirty-second of its headroom. When a walk leaves a level with less headroom than sixteen times its
+//! `prepaid`, the subtree is drained before the walk is granted. So at every level
+//!
+//! > idle stock  <=  prepaid  <=  (max - usage) / 16
+//!
+//! and a cell never holds more than a sixteenth of what its own group uses, or two batches, or (for
+//! a small group) a thirty-second of a batch. Exceptions, all bounded by one cap a cell: a walk inside a
+//! signal handler that interrupted a drain cannot drain; and in a ledger that processes share, a
+//! process can only drain cells of its own.
+//!
+//! **Idle stock never causes a refusal.** Before a refusal the full subtree is drained, with new
+//! caps held off (`draining`), and exactly `n` is asked for again.
+
+use crate::error::{Reason, Refusal};
+use crate::ledger::{GroupId, Ledger, state};
+use crate::lock::{self, GATE};
+use crate::page_counter::{self, No};
+use crate::path::RowPath;
+use crate::percpu::word;
+use crate::sync::{Ordering, fence};
+
+/// Whether a charge must succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limits {
+    /// A limit that does not allow it refuses it.
+    Enforced,
+    /// It goes over the limit if need be.
+    Overrun,
+}
+
+impl Ledger {
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn charge_slow(&self, id: GroupId, n: u64, limits: Limits) -> Result<(), Refusal> {
+        if self.fold_if_full(id) && n <= word::STOCK_MAX && self.columns.take(id.raw(), n) {
+            return Ok(());
+        }
+        let _pass = GATE.enter(lock::thread());
+        let Some(path) = self.path(id).filter(|path| self.is_live(path.leaf())) else {
+            return Err(Refusal::gone(id, n));
+        };
+        if n > page_counter::COUNTER_MAX {
+            return Err(self.refusal(&path, id, n, No::Full { level: path.rows().len() - 1 }));
+        }
+        let column = self.columns.current();
+        let surplus = self.open_cell(&path, id, column, n) / 2;
+        if surplus > 0
+            && let Ok(surplus) = self.fetch(&path, n, surplus)
+        {
+            if surplus > 0 && !self.columns.deposit(id.raw(), surplus) {
+                // The thread moved to a column whose cell is closed or full.
+                self.give_back(&path, surplus);
+            }
+            self.count_charge(column, path.leaf());
+            return Ok(());
+        }
+        self.fetch_exactly(&path, id, n, limits)?;
+        self.count_charge(column, path.leaf());
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn uncharge_slow(&self, id: GroupId, n: u64) {
+        if self.fold_if_full(id) && n <= word::STOCK_MAX && self.columns.put(id.raw(), n) {
+            return;
+        }
+        let _pass = GATE.enter(lock::thread());
+        let Some(path) = self.path(id) else {
+            // A charge of nothing does not keep its group's row.
+            if n > 0 {
+                self.count_stray();
+            }
+            return;
+        };
+        let column = self.columns.current();
+        if self.open_cell(&path, id, column, n) >= n
+            && n <= word::STOCK_MAX
+            && self.columns.put(id.raw(), n)
+        {
+            return;
+        }
+        let above = self.skim(column, path.leaf(), id, n);
+        self.count_uncharge(column, path.leaf());
+        if !self.give_back(&path, n.saturating_add(above)) && above > 0 {
+            // More than was charged: nothing of `n`, but what came from the cell.
+            self.give_back(&path, above);
+        }
+    }
+
+    /// Asks the counters for `n` and `surplus`; how much surplus was granted. Between the
+    /// reservation and the grant, levels whose idle units have outgrown the smaller headroom are
+    /// drained. The cell for which the surplus was meant is closed by that, so it is not granted.
+    fn fetch(&self, path: &RowPath<'_>, n: u64, surplus: u64) -> Result<u64, No> {
+        let counters = path.counters();
+        page_counter::try_reserve(counters, n + surplus).map_err(|refusal| {
+            path.free_emptied(self, refusal.emptied);
+            refusal.no
+        })?;
+        self.still_current(path, counters, n + surplus)?;
+        let drained = self.trim(path, counters);
+        let surplus = if drained && surplus > 0 {
+            path.free_emptied(self, page_counter::cancel(counters, 0, surplus));
+            0
+        } else {
+            surplus
+        };
+        page_counter::commit(counters, n + surplus);
+        Ok(surplus)
+    }
+
+    /// Takes a reservation back if the row was destroyed, and perhaps taken by another group,
+    /// between the look at the path and the reservation (which now keeps it from that).
+    pub(crate) fn still_current(
+        &self,
+        path: &RowPath<'_>,
+        reserved: &page_counter::Path<'_>,
+        n: u64,
+    ) -> Result<(), No> {
+        if path.is_current(self) {
+            return Ok(());
+        }
+        path.free_emptied(self, page_counter::cancel(reserved, 0, n));
+        Err(No::Closed { level: 0 })
+    }
+
+    /// Drains the levels whose idle units have outgrown their headroom; whether there were any.
+    pub(crate) fn trim(&self, path: &RowPath<'_>, counters: &page_counter::Path<'_>) -> bool {
+        let mut drained = false;
+        for (level, counter) in counters.iter().enumerate().rev() {
+            if counter.overstocked() {
+                self.drain(path.row(level));
+                drained = true;
+            }
+        }
+        drained
+    }
+
+    /// Asks the counters for exactly `n`, draining what is full first.
+    fn fetch_exactly(
+        &self,
+        path: &RowPath<'_>,
+        id: GroupId,
+        n: u64,
+        limits: Limits,
+    ) -> Result<(), Refusal> {
+        let mut held_off = 0u64;
+        let result = loop {
+            match self.fetch(path, n, 0) {
+                Ok(_) => break Ok(()),
+                Err(No::Full { level }) if held_off >> level & 1 == 0 => {
+                    held_off |= 1 << level;
+                    let draining = &path.counters()[level].track.draining;
+                    draining.fetch_add(1, Ordering::SeqCst);
+                    // Partner of the fence in `PageCounter::allow`.
+                    fence(Ordering::SeqCst);
+                    self.drain(path.row(level));
+                }
+                Err(no) => break Err(no),
+            }
+        };
+        for (level, counter) in path.counters().iter().enumerate() {
+            if held_off >> level & 1 != 0 {
+                counter.track.draining.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+        match result {
+            Ok(()) => Ok(()),
+            Err(No::Full { .. }) if limits == Limits::Overrun => {
+                let counters = path.counters();
+                page_counter::force_reserve(counters, n)
+                    .map_err(|refusal| {
+                        path.free_emptied(self, refusal.emptied);
+                        refusal.no
+                    })
+                    .and_then(|()| self.still_current(path, counters, n))
+                    .map_err(|no| self.refusal(path, id, n, no))?;
+                self.trim(path, counters);
+                page_counter::force_commit(counters, n);
+                Ok(())
+            }
+            Err(no) => {
+                if let No::Full { level } = no {
+                    path.counters()[level].count_refusal();
+                }
+                Err(self.refusal(path, id, n, no))
+            }
+        }
+    }
+
+    pub(crate) fn refusal(
+        &self,
+        path: &RowPath<'_>,
+        charged: GroupId,
+        requested: u64,
+        no: No,
+    ) -> Refusal {
+        let (level, reason) = match no {
+            No::Full { level } => (level, Reason::Limit),
+            // The row may be another group's by now.
+            No::Closed { level: 0 } => return Refusal::gone(charged, requested),
+            No::Closed { level } => (level, Reason::Gone),
+        };
+        let index = path.row(level);
+        let counter = path.counters()[level];
+        Refusal {
+            group: GroupId::from_parts(index, self.row(index).generation()),
+            charged,
+            limit: counter.max(),
+            usage: counter.usage(),
+            requested,
+            reason,
+        }
+    }
+
+    /// Returns units to the counters; `false` if they are more than there were (then nothing is).
+    pub(crate) fn give_back(&self, path: &RowPath<'_>, n: u64) -> bool {
+        let (emptied, result) = page_counter::uncharge(path.counters(), n);
+        if result.is_err() {
+            self.count_underflow();
+        }
+        path.free_emptied(self, emptied);
+        result.is_ok()
+    }
+
+    /// Makes sure that the group's cell in the column is open and as large as the group's usage and
+    /// its ancestors' headroom allow; returns how many more units it may hold, zero if it is closed.
+    fn open_cell(&self, path: &RowPath<'_>, id: GroupId, column: u32, n: u64) -> u64 {
+        let row = self.row(path.leaf());
+        // A cell has one writing process, and a destroyed group needs none.
+        if row.owner.load(Ordering::Relaxed) != self.process() || !self.is_live(path.leaf()) {
+            return 0;
+        }
+        let cell = self.columns.cell(column, path.leaf());
+        let room = |cap: u64| cap.saturating_sub(word::stock(cell.word.load(Ordering::Relaxed)));
+        let open = || word::passes(cell.word.load(Ordering::Acquire), id.raw());
+        let cap = if open() { u64::from(cell.cap.load(Ordering::Relaxed)) } else { 0 };
+        let wanted = self.wanted_cap(row, path, n);
+        if wanted < cap.saturating_mul(2).max(1) {
+            return if open() { room(cap) } else { 0 };
+        }
+        let Some(_held) = lock::try_lock() else {
+            return if open() { room(cap) } else { 0 };
+        };
+        // Again under the lock: `destroy` retires the row before it takes the lock to close cells.
+        // (And the row may have been another group's since the path was followed.)
+        if row.state.load(Ordering::SeqCst) != state::LIVE || !path.is_current(self) {
+            return 0;
+        }
+        let cap = if open() { u64::from(cell.cap.load(Ordering::Relaxed)) } else { 0 };
+        let more = wanted.saturating_sub(cap);
+        if more == 0 || !allow(path, more) {
+            return if open() { room(cap) } else { 0 };
+        }
+        row.note_column(column);
+        cell.cap.store((cap + more) as u32, Ordering::Relaxed);
+        if cap == 0 {
+            self.stocked(column).insert(path.leaf());
+        }
+        if !open() {
+            cell.open(word::empty(id.generation()));
+        }
+        room(cap + more)
+    }
+
+    /// The cap that a cell should have: two batches, but no more than a sixteenth of what the group
+    /// uses (so that a small group's account is not mostly stock) and half of what the tightest
+    /// ancestor still allows (so that the next cell finds some too). A power of two, so that it
+    /// changes seldom.
+    fn wanted_cap(&self, row: &crate::ledger::Row, path: &RowPath<'_>, n: u64) -> u64 {
+        let smallest = (self.batch / 32).max(2);
+        let usage = row.counter.usage().saturating_add(n);
+        let mut wanted = (self.batch * 2).min((usage / 16).max(smallest));
+        for counter in path.counters() {
+            if counter.max() < page_counter::COUNTER_MAX {
+                let prepaid = counter.track.prepaid.load(Ordering::Relaxed);
+                wanted = wanted.min((counter.headroom() / 32).saturating_sub(prepaid) / 2);
+            }
+        }
+        match wanted.min(word::STOCK_MAX).checked_ilog2() {
+            Some(bits) if bits > 0 => 1 << bits,
+            _ => 0,
+        }
+    }
+
+    /// Takes what is above half of the cap from the cell that an uncharge of `n` found full; the
+    /// caller returns that too.
+    fn skim(&self, column: u32, row: u32, id: GroupId, n: u64) -> u64 {
+        let cell = self.columns.cell(column, row);
+        let word = cell.word.load(Ordering::Acquire);
+        if !word::passes(word, id.raw()) {
+            return 0;
+        }
+        let keep = u64::from(cell.cap.load(Ordering::Relaxed)) / 2;
+        let above = word::stock(word).saturating_sub(keep);
+        // A large `n` by itself does not make the stock too large.
+        if above == 0 || n > keep.max(1) * 2 {
+            return 0;
+        }
+        if self.columns.swap(column, row, word, word - above) { above } else { 0 }
+    }
+
+    /// Moves a full count from the word of the running column's cell to the counts beside it. The
+    /// commonest slow step (one operation in 127), so it comes before everything else.
+    fn fold_if_full(&self, id: GroupId) -> bool {
+        if id.index() >= self.capacity() {
+            return false;
+        }
+        let column = self.columns.current();
+        let word = self.columns.cell(column, id.index()).word.load(Ordering::Relaxed);
+        let folded = word::counts_full(word)
+            && word::passes(word, id.raw())
+            && self.columns.swap(column, id.index(), word, word::without_counts(word));
+        if folded {
+            self.add_counts(column, id.index(), word);
+        }
+        folded
+    }
+
+    /// Adds the counts in a word to those beside the cell.
+    pub(crate) fn add_counts(&self, column: u32, row: u32, word: u64) {
+        let counts = self.counts(column, row);
+        counts.charges.fetch_add(word::charges(word), Ordering::Relaxed);
+        counts.uncharges.fetch_add(word::uncharges(word), Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_charge(&self, column: u32, row: u32) {
+        self.row(row).note_column(column);
+        self.counts(column, row).charges.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_uncharge(&self, column: u32, row: u32) {
+        self.row(row).note_column(column);
+        self.counts(column, row).uncharges.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Asks every level for `units` of cap, or none. The root first, as walks do: a process that is
+/// killed in between leaves no ancestor with less than the levels below it.
+fn allow(path: &RowPath<'_>, units: u64) -> bool {
+    let counters = path.counters();
+    for (level, counter) in counters.iter().enumerate().rev() {
+        if !counter.allow(units) {
+            for above in &counters[level + 1..] {
+                above.disallow(units);
+            }
+            return false;
+        }
+    }
+    true
+}

@@ -1,0 +1,37 @@
+//! The one place that chooses between the atomics of `std` and those of `loom`.
+//!
+//! The protocols (page counter, charge word, free list, gate) are written against this module,
+//! so that the very code that ships is the code that the models explore.
+
+#[cfg(not(loom))]
+pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+
+/// One turn of a wait for somebody else's short step: spins first, then gives the CPU away, then
+/// sleeps a little, so that a waiter never keeps the very thread that it waits for off the CPU.
+/// Async-signal-safe.
+#[cfg(not(loom))]
+pub(crate) fn wait_a_turn(turn: u32) {
+    match turn {
+        0..64 => std::hint::spin_loop(),
+        64..1000 => std::thread::yield_now(),
+        _ => std::thread::sleep(std::time::Duration::from_micros(100)),
+    }
+}
+
+/// Under the model checker every wait is a chance for another thread to run.
+#[cfg(loom)]
+pub(crate) fn wait_a_turn(_turn: u32) {
+    loom::thread::yield_now();
+}
+
+/// How many turns a step waits for another thread's step before it gives up: a fifth of a second and
+/// more, enough for a thread that lost its CPU in the middle. Waiting is bounded because the other
+/// thread may be the very one that a signal handler interrupted, or a process that was killed.
+#[cfg(not(loom))]
+pub(crate) const PATIENCE: u32 = 3000;
+/// Small under the model checker, so that the give-up path is explored as well.
+#[cfg(loom)]
+pub(crate) const PATIENCE: u32 = 3;
