@@ -1,0 +1,236 @@
+//! The C symbols. Each hands its body one argument more: the address that it returns to, which is
+//! the caller that `--by library` charges.
+
+use crate::{alloc, next, thread};
+use std::ffi::{c_char, c_int, c_ulong, c_void};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+/// Exports `name` as its body with the return address in the next free argument register.
+macro_rules! export {
+    ($name:ident($($argument:ident: $kind:ty),*) -> $result:ty, $x86:literal, $arm:literal, $body:path) => {
+        #[doc = concat!("C's `", stringify!($name), "`.")]
+        ///
+        /// # Safety
+        /// As the C function.
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $kind),*) -> $result {
+            #[cfg(target_arch = "x86_64")]
+            std::arch::naked_asm!(
+                concat!("mov ", $x86, ", [rsp]"),
+                "jmp {body}",
+                body = sym $body,
+            );
+            #[cfg(target_arch = "aarch64")]
+            std::arch::naked_asm!(
+                concat!("mov ", $arm, ", x30"),
+                "b {body}",
+                body = sym $body,
+            );
+        }
+    };
+}
+
+export!(malloc(_size: usize) -> *mut c_void, "rsi", "x1", alloc::malloc);
+export!(calloc(_count: usize, _size: usize) -> *mut c_void, "rdx", "x2", alloc::calloc);
+export!(realloc(_block: *mut c_void, _size: usize) -> *mut c_void, "rdx", "x2", alloc::realloc);
+export!(memalign(_align: usize, _size: usize) -> *mut c_void, "rdx", "x2", alloc::memalign);
+export!(aligned_alloc(_align: usize, _size: usize) -> *mut c_void, "rdx", "x2", alloc::aligned_alloc);
+export!(posix_memalign(_into: *mut *mut c_void, _align: usize, _size: usize) -> c_int,
+    "rcx", "x3", alloc::posix_memalign);
+export!(reallocarray(_block: *mut c_void, _count: usize, _size: usize) -> *mut c_void,
+    "rcx", "x3", reallocarray_body);
+export!(valloc(_size: usize) -> *mut c_void, "rsi", "x1", valloc_body);
+export!(pvalloc(_size: usize) -> *mut c_void, "rsi", "x1", pvalloc_body);
+
+/// C's `free`.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free(block: *mut c_void) {
+    // SAFETY: handed on.
+    unsafe { alloc::free(block) }
+}
+
+/// The old name of `free`.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cfree(block: *mut c_void) {
+    // SAFETY: handed on.
+    unsafe { alloc::free(block) }
+}
+
+/// glibc's `malloc_usable_size`: without the tag, so that a program which uses all that it is told
+/// leaves the tag alone.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
+    // SAFETY: handed on.
+    unsafe { alloc::usable_size(block) }
+}
+
+unsafe extern "C" fn reallocarray_body(
+    block: *mut c_void,
+    count: usize,
+    size: usize,
+    caller: usize,
+) -> *mut c_void {
+    match count.checked_mul(size) {
+        // SAFETY: handed on.
+        Some(bytes) => unsafe { alloc::realloc(block, bytes, caller) },
+        None => {
+            crate::refuse::set_errno(libc::ENOMEM);
+            std::ptr::null_mut()
+        }
+    }
+}
+
+fn page() -> usize {
+    // SAFETY: sysconf takes a constant.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+unsafe extern "C" fn valloc_body(size: usize, caller: usize) -> *mut c_void {
+    // SAFETY: handed on.
+    unsafe { alloc::memalign(page(), size, caller) }
+}
+
+unsafe extern "C" fn pvalloc_body(size: usize, caller: usize) -> *mut c_void {
+    let whole = size.checked_next_multiple_of(page()).unwrap_or(usize::MAX);
+    // SAFETY: handed on.
+    unsafe { alloc::memalign(page(), whole, caller) }
+}
+
+/// Exports an `operator new`: notes who called it and goes on to the real one, which will call
+/// malloc. A jump and not a call, so that an exception unwinds as if this were not here.
+#[cfg(target_arch = "x86_64")]
+macro_rules! export_new {
+    ($($symbol:literal $name:ident $slot:ident $first:ident;)*) => {$(
+        static $slot: AtomicPtr<()> = AtomicPtr::new($first as *const () as *mut ());
+
+        /// Runs at the first call: finds the real operator, and calls it.
+        unsafe extern "C" fn $first(a: usize, b: usize, c: usize) -> *mut c_void {
+            const NAME: &std::ffi::CStr =
+                match std::ffi::CStr::from_bytes_with_nul(concat!($symbol, "\0").as_bytes()) {
+                    Ok(name) => name,
+                    Err(_) => panic!(),
+                };
+            let real = next::find(NAME);
+            if real == 0 {
+                // Nobody who calls an operator new runs without a library that has it.
+                crate::refuse::say(&[b"no ", NAME.to_bytes(), b" behind this library"]);
+                // SAFETY: ends the process.
+                unsafe { libc::abort() };
+            }
+            $slot.store(real as *mut (), Ordering::Relaxed);
+            // SAFETY: the symbol is an operator new with at most three arguments in registers.
+            unsafe {
+                let real: unsafe extern "C-unwind" fn(usize, usize, usize) -> *mut c_void =
+                    std::mem::transmute(real);
+                real(a, b, c)
+            }
+        }
+
+        #[doc = concat!("C++'s `", $symbol, "`.")]
+        ///
+        /// # Safety
+        /// As the C++ operator.
+        #[unsafe(naked)]
+        #[unsafe(export_name = $symbol)]
+        pub unsafe extern "C" fn $name() {
+            std::arch::naked_asm!(
+                "mov r11, [rsp]",
+                "mov rax, qword ptr [rip + ledgerline_thread_words@GOTTPOFF]",
+                "mov qword ptr fs:[rax + {caller}], r11",
+                "jmp qword ptr [rip + {slot}]",
+                caller = const thread::Word::Caller as usize,
+                slot = sym $slot,
+            );
+        }
+    )*};
+}
+
+#[cfg(target_arch = "x86_64")]
+export_new! {
+    "_Znwm" new NEW first_new;
+    "_Znam" new_array NEW_ARRAY first_new_array;
+    "_ZnwmRKSt9nothrow_t" new_nothrow NEW_NOTHROW first_new_nothrow;
+    "_ZnamRKSt9nothrow_t" new_array_nothrow NEW_ARRAY_NOTHROW first_new_array_nothrow;
+    "_ZnwmSt11align_val_t" new_aligned NEW_ALIGNED first_new_aligned;
+    "_ZnamSt11align_val_t" new_array_aligned NEW_ARRAY_ALIGNED first_new_array_aligned;
+}
+
+/// C's `pthread_setname_np`: a thread that names itself is charged under its new name.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_setname_np(of: libc::pthread_t, name: *const c_char) -> c_int {
+    static REAL: AtomicUsize = AtomicUsize::new(0);
+    let Some(real) = real(&REAL, c"pthread_setname_np") else { return libc::ENOSYS };
+    // SAFETY: the C library's function of this type; arguments handed on.
+    let result = unsafe {
+        let real: unsafe extern "C" fn(libc::pthread_t, *const c_char) -> c_int =
+            std::mem::transmute(real);
+        real(of, name)
+    };
+    // SAFETY: pthread_self has no preconditions.
+    if of == unsafe { libc::pthread_self() } {
+        thread::set(thread::Word::Tag, 0);
+    }
+    result
+}
+
+/// C's `prctl`, for `PR_SET_NAME`: the other way for a thread to name itself.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn prctl(
+    option: c_int,
+    a: c_ulong,
+    b: c_ulong,
+    c: c_ulong,
+    d: c_ulong,
+) -> c_int {
+    static REAL: AtomicUsize = AtomicUsize::new(0);
+    let Some(real) = real(&REAL, c"prctl") else {
+        crate::refuse::set_errno(libc::ENOSYS);
+        return -1;
+    };
+    // SAFETY: the C library's prctl, which takes up to four numbers or addresses; handed on.
+    let result = unsafe {
+        let real: unsafe extern "C" fn(c_int, c_ulong, c_ulong, c_ulong, c_ulong) -> c_int =
+            std::mem::transmute(real);
+        real(option, a, b, c, d)
+    };
+    if option == libc::PR_SET_NAME {
+        thread::set(thread::Word::Tag, 0);
+    }
+    result
+}
+
+fn real(slot: &AtomicUsize, name: &std::ffi::CStr) -> Option<usize> {
+    let mut address = slot.load(Ordering::Relaxed);
+    if address == 0 {
+        address = next::find(name);
+        slot.store(address, Ordering::Relaxed);
+    }
+    (address != 0).then_some(address)
+}
+
+/// Runs when the library is loaded, so that a program which never allocates has its row, too.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = start;
+
+extern "C" fn start() {
+    if next::NEXT.ready() {
+        alloc::find_owner(start as *const () as usize);
+    }
+}

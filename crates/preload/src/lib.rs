@@ -1,0 +1,34 @@
+//! malloc for programs that nobody recompiled: every allocation is charged to a ledger.
+//!
+//! `ledgerline run` starts a program with this library preloaded and a ledger named in the
+//! environment. The functions below then stand before the program's allocator (the C library's, or
+//! another shared library's behind this one):
+//!
+//! ```text
+//! malloc(n):  p = next.malloc(n + 4); charge(my row, usable(p)); write my row behind the block
+//! free(p):    read the row behind the block; uncharge(that row, usable(p)); next.free(p)
+//! ```
+//!
+//! | room      | what it holds                                              |
+//! |-----------|------------------------------------------------------------|
+//! | `alloc`   | the bodies of malloc and its family                        |
+//! | `next`    | the allocator behind this one; memory before it is found   |
+//! | `tag`     | the owner behind each block                                |
+//! | `process` | this process's rows; what a fork must forget               |
+//! | `thread`  | the calling thread's row                                   |
+//! | `library` | the calling library's row                                  |
+//! | `refuse`  | what happens at `max`                                      |
+//! | `exports` | the C symbols                                              |
+//!
+//! A child that shares its parent's memory (`vfork`, `posix_spawn`) must not allocate before it
+//! executes another program: it would write its parent's cells on another CPU. POSIX forbids it,
+//! and the C library's own `posix_spawn` keeps to that.
+
+mod alloc;
+mod exports;
+mod library;
+mod next;
+mod process;
+mod refuse;
+mod tag;
+mod thread;

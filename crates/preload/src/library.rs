@@ -1,0 +1,92 @@
+//! `--by library`: the row of the shared object that called malloc, by its return address.
+//!
+//! A direct-mapped table remembers the row of each code page. A miss asks the dynamic linker with
+//! `_dl_find_object` (glibc 2.35 and later), which takes no lock and allocates nothing, so that it
+//! may be asked in the middle of a `dlopen`; elsewhere with `dladdr`.
+
+use crate::next;
+use crate::process::{self, STATE};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const ROW_BITS: u32 = 20;
+
+/// The row of whoever contains this address.
+pub(crate) fn row(caller: usize) -> u32 {
+    // A page of code belongs to one object. Mixed, so that objects of equal layout do not collide.
+    let page = caller >> 12;
+    let slot = &STATE.pages[(page ^ page >> 12) % STATE.pages.len()];
+    let known = slot.load(Ordering::Relaxed);
+    // One word holds both, so a reader never sees the page of one and the row of another.
+    if known >> ROW_BITS == page as u64 && known != 0 {
+        return known as u32 & ((1 << ROW_BITS) - 1);
+    }
+    let row = process::named_row(object_name(caller));
+    slot.store((page as u64) << ROW_BITS | u64::from(row), Ordering::Relaxed);
+    row
+}
+
+/// The file name of the object that contains an address.
+fn object_name(address: usize) -> &'static [u8] {
+    let path = by_find_object(address).or_else(|| by_dladdr(address));
+    match path {
+        None => b"(no library)",
+        // The program itself has no name in the linker's list.
+        Some([]) => process::program_name(),
+        Some(path) => path.rsplit(|&byte| byte == b'/').next().unwrap_or(path),
+    }
+}
+
+/// The linker's entry for a loaded object, as far as it is public (link.h).
+#[repr(C)]
+struct LinkMap {
+    addr: usize,
+    name: *const c_char,
+}
+
+/// glibc's `struct dl_find_object` on architectures without a data base (dlfcn.h).
+#[repr(C)]
+struct Found {
+    flags: u64,
+    map_start: *mut c_void,
+    map_end: *mut c_void,
+    link_map: *const LinkMap,
+    eh_frame: *mut c_void,
+    reserved: [u64; 7],
+}
+
+fn by_find_object(address: usize) -> Option<&'static [u8]> {
+    /// 0: not looked for, 1: there is none.
+    static FUNCTION: AtomicUsize = AtomicUsize::new(0);
+    let mut function = FUNCTION.load(Ordering::Relaxed);
+    if function == 0 {
+        function = next::find(c"_dl_find_object").max(1);
+        FUNCTION.store(function, Ordering::Relaxed);
+    }
+    if function == 1 {
+        return None;
+    }
+    // SAFETY: `function` is glibc's `_dl_find_object`; the result is larger than what it writes,
+    // all of it valid as zeros. The name it leads to lives as long as the object, whose code is
+    // running this call's caller.
+    unsafe {
+        let find: unsafe extern "C" fn(*mut c_void, *mut Found) -> c_int =
+            std::mem::transmute(function);
+        let mut found: Found = std::mem::zeroed();
+        if find(address as *mut c_void, &raw mut found) != 0 || found.link_map.is_null() {
+            return None;
+        }
+        let name = (*found.link_map).name;
+        Some(if name.is_null() { b"" } else { CStr::from_ptr(name).to_bytes() })
+    }
+}
+
+fn by_dladdr(address: usize) -> Option<&'static [u8]> {
+    // SAFETY: dladdr fills the structure when it returns non-zero; the name lives as long as the
+    // object.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        let found = libc::dladdr(address as *const c_void, &raw mut info) != 0;
+        (found && !info.dli_fname.is_null()).then(|| CStr::from_ptr(info.dli_fname).to_bytes())
+    }
+}

@@ -1,0 +1,230 @@
+//! The allocator behind this one, and a little memory for before it is found.
+//!
+//! The functions are looked up once with `dlsym(RTLD_NEXT)`, so that a program which brings another
+//! allocator as a shared library keeps it. `dlsym` may itself allocate, and so may whoever runs
+//! before the look-up is done: they are served from a small static buffer, whose blocks are known by
+//! their address and never given back.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Addresses of the next allocator's functions; zero before they are found.
+pub(crate) struct Next {
+    malloc: AtomicUsize,
+    free: AtomicUsize,
+    calloc: AtomicUsize,
+    realloc: AtomicUsize,
+    memalign: AtomicUsize,
+    posix_memalign: AtomicUsize,
+    aligned_alloc: AtomicUsize,
+    usable: AtomicUsize,
+    /// Whether blocks bear glibc's header, so that their size can be read off it.
+    headers: AtomicBool,
+}
+
+pub(crate) static NEXT: Next = Next {
+    malloc: AtomicUsize::new(0),
+    free: AtomicUsize::new(0),
+    calloc: AtomicUsize::new(0),
+    realloc: AtomicUsize::new(0),
+    memalign: AtomicUsize::new(0),
+    posix_memalign: AtomicUsize::new(0),
+    aligned_alloc: AtomicUsize::new(0),
+    usable: AtomicUsize::new(0),
+    headers: AtomicBool::new(false),
+};
+
+/// Looks a function up in the libraries behind this one.
+pub(crate) fn find(name: &CStr) -> usize {
+    // SAFETY: the name is NUL-terminated.
+    unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) as usize }
+}
+
+macro_rules! forward {
+    ($(#[$doc:meta])* $name:ident, $field:ident, ($($argument:ident: $kind:ty),*) -> $result:ty) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As the C function of that name; [`Next::ready`] returned true.
+        #[inline(always)]
+        pub(crate) unsafe fn $name(&self, $($argument: $kind),*) -> $result {
+            let address = self.$field.load(Ordering::Relaxed);
+            // SAFETY: not zero once `ready`; dlsym found it under the name of a C function of this
+            // type, in a library that stays loaded.
+            unsafe {
+                let function: unsafe extern "C" fn($($kind),*) -> $result =
+                    std::mem::transmute(address);
+                function($($argument),*)
+            }
+        }
+    };
+}
+
+impl Next {
+    /// Whether the next allocator is known; looks it up on the first call.
+    #[inline(always)]
+    pub(crate) fn ready(&self) -> bool {
+        // Acquire: `malloc` is stored last.
+        self.malloc.load(Ordering::Acquire) != 0 || self.resolve()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn resolve(&self) -> bool {
+        /// The thread that looks up; nobody else waits for it.
+        static LOOKING: AtomicUsize = AtomicUsize::new(0);
+        if LOOKING.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            // Recursion from dlsym, or another thread in these first microseconds.
+            return self.malloc.load(Ordering::Acquire) != 0;
+        }
+        for (field, name) in [
+            (&self.free, c"free"),
+            (&self.calloc, c"calloc"),
+            (&self.realloc, c"realloc"),
+            (&self.memalign, c"memalign"),
+            (&self.posix_memalign, c"posix_memalign"),
+            (&self.aligned_alloc, c"aligned_alloc"),
+            (&self.usable, c"malloc_usable_size"),
+        ] {
+            let address = find(name);
+            if address == 0 {
+                // Without these there is no telling how large a block is: nothing works.
+                crate::refuse::say(&[b"the next allocator has no ", name.to_bytes()]);
+                // SAFETY: ends the process.
+                unsafe { libc::abort() };
+            }
+            field.store(address, Ordering::Relaxed);
+        }
+        let malloc = find(c"malloc");
+        self.malloc.store(malloc, Ordering::Release);
+        if malloc == find(c"__libc_malloc") && self.headers_tell() {
+            self.headers.store(true, Ordering::Release);
+        }
+        LOOKING.store(0, Ordering::Release);
+        true
+    }
+
+    forward!(
+        /// The next `malloc`.
+        malloc, malloc, (size: usize) -> *mut c_void);
+    forward!(
+        /// The next `free`.
+        free, free, (block: *mut c_void) -> ());
+    forward!(
+        /// The next `calloc`.
+        calloc, calloc, (count: usize, size: usize) -> *mut c_void);
+    forward!(
+        /// The next `realloc`.
+        realloc, realloc, (block: *mut c_void, size: usize) -> *mut c_void);
+    forward!(
+        /// The next `memalign`.
+        memalign, memalign, (align: usize, size: usize) -> *mut c_void);
+    forward!(
+        /// The next `posix_memalign`.
+        posix_memalign, posix_memalign,
+        (into: *mut *mut c_void, align: usize, size: usize) -> c_int);
+    forward!(
+        /// The next `aligned_alloc`.
+        aligned_alloc, aligned_alloc, (align: usize, size: usize) -> *mut c_void);
+    forward!(
+        /// The next `malloc_usable_size`.
+        usable_by_call, usable, (block: *mut c_void) -> usize);
+
+    /// Whether blocks bear glibc's header. It implies [`ready`](Self::ready).
+    #[inline(always)]
+    pub(crate) fn headers(&self) -> bool {
+        self.headers.load(Ordering::Acquire)
+    }
+
+    /// The usable size of a block: read off glibc's header where that is what the next allocator
+    /// writes, otherwise by call (which costs a nanosecond or two, twice a block).
+    ///
+    /// # Safety
+    /// `block` is the next allocator's, and [`Next::ready`] returned true.
+    #[inline(always)]
+    pub(crate) unsafe fn usable(&self, block: *mut c_void) -> usize {
+        // SAFETY: by the caller's word and, for the header, by the test at start.
+        unsafe { if self.headers() { size_in_header(block) } else { self.usable_by_call(block) } }
+    }
+
+    /// Whether the header of a block tells its usable size: tried on blocks of many sizes, small
+    /// ones, large ones and some that are mapped by themselves.
+    fn headers_tell(&self) -> bool {
+        [1, 24, 25, 100, 1000, 5000, 70_000, 200_000, 3_000_000].iter().all(|&size| {
+            // SAFETY: the three functions were found; each block is freed.
+            unsafe {
+                let block = self.malloc(size);
+                let same = !block.is_null() && size_in_header(block) == self.usable_by_call(block);
+                self.free(block);
+                same
+            }
+        })
+    }
+}
+
+/// glibc's header: the word before a block is the chunk's size with three flags in its low bits; a
+/// chunk begins 16 bytes before its block and, unless it was mapped by itself (flag 2), reaches 8
+/// bytes into the next.
+///
+/// # Safety
+/// `block` was allocated by glibc's malloc.
+#[inline(always)]
+pub(crate) unsafe fn size_in_header(block: *mut c_void) -> usize {
+    // SAFETY: by the caller's word.
+    let header = unsafe { block.cast::<usize>().sub(1).read() };
+    (header & !7) - 8 - ((header & 2) << 2)
+}
+
+/// Memory for before the next allocator is known. `dlsym` asks for some hundred bytes at most.
+pub(crate) mod early {
+    use std::cell::UnsafeCell;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    const SIZE: usize = 64 << 10;
+    const HEADER: usize = 16;
+
+    #[repr(C, align(4096))]
+    struct Buffer(UnsafeCell<[u8; SIZE]>);
+    // SAFETY: each part is handed out once, by an atomic addition.
+    unsafe impl Sync for Buffer {}
+
+    static BUFFER: Buffer = Buffer(UnsafeCell::new([0; SIZE]));
+    static USED: AtomicUsize = AtomicUsize::new(0);
+
+    /// Zeroed memory; null when it is used up. It looks like glibc's: a header before it, and an
+    /// empty tag behind it, so that `free` need not ask for it first.
+    pub(crate) fn allocate(size: usize, align: usize) -> *mut u8 {
+        let align = align.max(HEADER);
+        let Some(room) = size.checked_add(2 * HEADER + align).filter(|&room| room <= SIZE) else {
+            return std::ptr::null_mut();
+        };
+        let room = room.next_multiple_of(HEADER);
+        let start = USED.fetch_add(room, Ordering::Relaxed);
+        if start > SIZE - room {
+            USED.fetch_sub(room, Ordering::Relaxed);
+            return std::ptr::null_mut();
+        }
+        let base = BUFFER.0.get() as usize;
+        let block = (base + start + HEADER).next_multiple_of(align);
+        let chunk = (size + crate::tag::SIZE + 8).next_multiple_of(HEADER);
+        // SAFETY: `room` bytes from `start` are this caller's, zero so far; the header lies in
+        // front of the block, and the block with its tag ends within them.
+        unsafe { (block as *mut usize).sub(1).write(chunk) };
+        block as *mut u8
+    }
+
+    /// Whether a block came from here.
+    #[inline(always)]
+    pub(crate) fn owns(block: *const u8) -> bool {
+        (block as usize).wrapping_sub(BUFFER.0.get() as usize) < SIZE
+    }
+
+    /// The size of a block from here.
+    ///
+    /// # Safety
+    /// [`owns`] said so.
+    pub(crate) unsafe fn size(block: *const u8) -> usize {
+        // SAFETY: `allocate` wrote a header like glibc's.
+        unsafe { super::size_in_header(block.cast_mut().cast()) - crate::tag::SIZE }
+    }
+}

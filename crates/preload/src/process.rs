@@ -1,0 +1,366 @@
+//! This process's rows, and what a forked child must forget of its parent's.
+//!
+//! A cell has one writing process, so a forked child must never charge its parent's rows. Everything
+//! that leads to those rows lies in [`STATE`], memory that the kernel hands to a child zeroed
+//! (`MADV_WIPEONFORK`). So the child finds out by itself, at its first allocation, in whatever way it
+//! was forked (`fork`, a bare `clone`, inside somebody's atfork handler), and attaches as a process of
+//! its own. What it needs for that is outside of the wiped memory: the mapped ledger, the settings,
+//! the stamps that its ancestors' blocks bear.
+
+use crate::refuse::{environment, say};
+use crate::tag::{STAMPS, Tag};
+use ledgerline::{Group, GroupId, Ledger, NAME_MAX};
+use std::cell::UnsafeCell;
+use std::ffi::{CStr, OsStr};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// How rows are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    Thread,
+    Process,
+    Library,
+}
+
+/// What the environment asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    pub(crate) by: By,
+    /// End the process at `max` instead of failing the allocation.
+    pub(crate) kill: bool,
+}
+
+/// Rows of a ledger that is shared like this are never destroyed, so all are the first in theirs.
+const GENERATION: u16 = 1;
+
+/// Zero in a new process, also in a forked one.
+#[repr(C, align(4096))]
+pub(crate) struct State {
+    /// This process's stamp plus one; zero until it is attached. (One more, so that the zero of a
+    /// block or a thread without a tag never matches the zero of a process without a stamp.)
+    stamp: AtomicU32,
+    phase: AtomicU32,
+    /// The process's own row.
+    row: AtomicU32,
+    naming: AtomicU32,
+    names: [Name; NAMES],
+    /// Code page and row of callers (library.rs).
+    pub(crate) pages: [AtomicU64; 4096],
+}
+
+/// Rows with names of their own, threads' or libraries', a process may have; what comes later is
+/// charged to the process's row.
+const NAMES: usize = 500;
+
+struct Name {
+    /// The name, filled up with zeros.
+    text: [AtomicU64; NAME_MAX / 8],
+    /// Row + 1.
+    row: AtomicU32,
+}
+
+mod phase {
+    pub(super) const NEW: u32 = 0;
+    pub(super) const ATTACHING: u32 = 1;
+    pub(super) const ATTACHED: u32 = 2;
+    /// No ledger: nobody is charged.
+    pub(super) const OFF: u32 = 3;
+}
+
+pub(crate) static STATE: State = State {
+    stamp: AtomicU32::new(0),
+    phase: AtomicU32::new(phase::NEW),
+    row: AtomicU32::new(0),
+    naming: AtomicU32::new(0),
+    names: [const { Name { text: [const { AtomicU64::new(0) }; NAME_MAX / 8], row: AtomicU32::new(0) } };
+        NAMES],
+    pages: [const { AtomicU64::new(0) }; 4096],
+};
+
+/// What outlives a fork.
+struct Inherited {
+    /// 0: not looked at yet, 1: open, 2: there is none.
+    opened: AtomicU32,
+    ledger: UnsafeCell<MaybeUninit<Ledger>>,
+    settings: UnsafeCell<Settings>,
+    /// Stamps of this process and its ancestors, a bit each, and the last one given.
+    stamps: [AtomicU64; STAMPS as usize / 64],
+    last: AtomicU32,
+}
+
+// SAFETY: the ledger and the settings are written once, by the one thread that moves `phase` from
+// NEW to ATTACHING, before `opened` is 1; they are read after that.
+unsafe impl Sync for Inherited {}
+
+static INHERITED: Inherited = Inherited {
+    opened: AtomicU32::new(0),
+    ledger: UnsafeCell::new(MaybeUninit::uninit()),
+    settings: UnsafeCell::new(Settings { by: By::Thread, kill: false }),
+    stamps: [const { AtomicU64::new(0) }; STAMPS as usize / 64],
+    last: AtomicU32::new(0),
+};
+
+/// Whether a tag was made by this process: neither empty, nor inherited from an ancestor.
+#[inline(always)]
+pub(crate) fn made(tag: Tag) -> bool {
+    tag.stamp() + 1 == STATE.stamp.load(Ordering::Relaxed)
+}
+
+/// The tag of blocks charged to a row of this process. Only after [`attached`] was true.
+pub(crate) fn tag(row: u32) -> Tag {
+    Tag::new(STATE.stamp.load(Ordering::Relaxed).wrapping_sub(1), row)
+}
+
+/// The row of a tag that bears this process's stamp.
+#[inline(always)]
+pub(crate) fn group(row: u32) -> Group<'static> {
+    // SAFETY: a stamp is given out after the ledger was opened, and it stays open for good.
+    let ledger = unsafe { (*INHERITED.ledger.get()).assume_init_ref() };
+    ledger.group(GroupId::from_parts(row, GENERATION))
+}
+
+/// What the environment asked for. Only after [`attached`] was true.
+pub(crate) fn settings() -> Settings {
+    // SAFETY: written once, before the process was attached.
+    unsafe { *INHERITED.settings.get() }
+}
+
+/// The process's own row.
+pub(crate) fn row() -> u32 {
+    STATE.row.load(Ordering::Relaxed)
+}
+
+/// Whether this process is charged; attaches it on the first call. The caller is marked busy.
+pub(crate) fn attached() -> bool {
+    loop {
+        match STATE.phase.load(Ordering::Acquire) {
+            phase::ATTACHED => return true,
+            phase::OFF => return false,
+            phase::NEW => {
+                let mine = STATE.phase.compare_exchange(
+                    phase::NEW,
+                    phase::ATTACHING,
+                    Ordering::Acquire,
+                    Ordering::Relaxed,
+                );
+                if mine.is_ok() {
+                    let outcome = if attach() { phase::ATTACHED } else { phase::OFF };
+                    STATE.phase.store(outcome, Ordering::Release);
+                }
+            }
+            // Another thread is at it; it is busy, so it does not wait for us.
+            _ => std::thread::yield_now(),
+        }
+    }
+}
+
+fn attach() -> bool {
+    if INHERITED.opened.load(Ordering::Acquire) == 0 {
+        let opened = if open() { 1 } else { 2 };
+        INHERITED.opened.store(opened, Ordering::Release);
+    }
+    if INHERITED.opened.load(Ordering::Acquire) != 1 {
+        return false;
+    }
+    // SAFETY: `opened` is 1.
+    let ledger = unsafe { (*INHERITED.ledger.get()).assume_init_ref() };
+    // SAFETY: getpid has no preconditions.
+    let pid = unsafe { libc::getpid() } as u32;
+    let mut name = Text::new();
+    name.push(program_name());
+    name.shorten(NAME_MAX - 11);
+    name.push(b".");
+    name.push_number(pid);
+    let Ok(process) = ledger.attach_process(name.as_str(), pid) else {
+        say(&[b"the ledger holds no more groups; this process is not accounted"]);
+        return false;
+    };
+    if process.id().generation() != GENERATION {
+        return false;
+    }
+    STATE.row.store(process.id().index(), Ordering::Relaxed);
+    STATE.stamp.store(next_stamp() + 1, Ordering::Release);
+    true
+}
+
+/// A stamp that no ancestor has, so that a block tells whether it was inherited.
+fn next_stamp() -> u32 {
+    let mut stamp = INHERITED.last.load(Ordering::Relaxed);
+    loop {
+        stamp = (stamp + 1) % STAMPS;
+        let (word, bit) = (&INHERITED.stamps[stamp as usize / 64], 1u64 << (stamp % 64));
+        if stamp != 0 && word.load(Ordering::Relaxed) & bit == 0 {
+            word.fetch_or(bit, Ordering::Relaxed);
+            INHERITED.last.store(stamp, Ordering::Relaxed);
+            return stamp;
+        }
+    }
+}
+
+/// Opens the ledger that the environment names; says why not, if it names one.
+fn open() -> bool {
+    let Some(path) = environment(c"LEDGERLINE_LEDGER") else { return false };
+    if environment(c"LEDGERLINE_PERCPU").is_none() {
+        // Without it the library would test restartable sequences with a thread of its own, which
+        // has no place in the first malloc of a program.
+        say(&[
+            b"LEDGERLINE_PERCPU is not set to rseq or fallback; start programs with ledgerline run",
+        ]);
+        return false;
+    }
+    let settings = Settings {
+        by: match environment(c"LEDGERLINE_BY") {
+            Some(b"process") => By::Process,
+            Some(b"library") => By::Library,
+            _ => By::Thread,
+        },
+        kill: environment(c"LEDGERLINE_ON_MAX") == Some(b"kill"),
+    };
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(OsStr::from_bytes(path));
+    let Ok(file) = file else {
+        say(&[b"cannot open the ledger ", path, b"; this process is not accounted"]);
+        return false;
+    };
+    let Ok(ledger) = Ledger::open_in(&file) else {
+        say(&[path, b" is not a ledger of this version; this process is not accounted"]);
+        return false;
+    };
+    let state = (&raw const STATE).cast_mut().cast();
+    // SAFETY: advises about whole pages of this library's zero-initialised data: private anonymous
+    // memory, as the advice requires.
+    let wiped = unsafe { libc::madvise(state, size_of::<State>(), libc::MADV_WIPEONFORK) } == 0;
+    if !wiped {
+        say(&[b"this kernel cannot wipe memory on fork; this process is not accounted"]);
+        return false;
+    }
+    // SAFETY: only the attaching thread is here, and nobody reads before `opened` is 1.
+    unsafe {
+        (*INHERITED.settings.get()) = settings;
+        (*INHERITED.ledger.get()).write(ledger);
+    }
+    true
+}
+
+/// The row below this process's that bears a name; created when it is new, the process's own when
+/// there are too many.
+pub(crate) fn named_row(name: &[u8]) -> u32 {
+    let mut text = Text::new();
+    text.push(if name.is_empty() { b"(no name)" } else { name });
+    while STATE.naming.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        std::thread::yield_now();
+    }
+    let row = find_or_create(&text);
+    STATE.naming.store(0, Ordering::Release);
+    row
+}
+
+fn find_or_create(text: &Text) -> u32 {
+    let words = text.words();
+    for name in &STATE.names {
+        let row = name.row.load(Ordering::Relaxed);
+        if row == 0 {
+            let Ok(group) = group(self::row()).create(text.as_str()) else { break };
+            if group.id().generation() != GENERATION {
+                break;
+            }
+            for (to, from) in name.text.iter().zip(words) {
+                to.store(from, Ordering::Relaxed);
+            }
+            name.row.store(group.id().index() + 1, Ordering::Relaxed);
+            return group.id().index();
+        }
+        if name.text.iter().zip(words).all(|(have, want)| have.load(Ordering::Relaxed) == want) {
+            return row - 1;
+        }
+    }
+    self::row()
+}
+
+/// The program's name without its folder.
+pub(crate) fn program_name() -> &'static [u8] {
+    unsafe extern "C" {
+        static program_invocation_short_name: *const libc::c_char;
+    }
+    // SAFETY: the C library sets it before any library's initialisation to a string that it keeps.
+    unsafe {
+        if program_invocation_short_name.is_null() {
+            b"program"
+        } else {
+            CStr::from_ptr(program_invocation_short_name).to_bytes()
+        }
+    }
+}
+
+/// A group's name in the making, on the stack: what a name may not hold becomes `_`.
+struct Text {
+    bytes: [u8; NAME_MAX],
+    length: usize,
+}
+
+impl Text {
+    fn new() -> Text {
+        Text { bytes: [0; NAME_MAX], length: 0 }
+    }
+
+    fn push(&mut self, part: &[u8]) {
+        for &byte in part {
+            if self.length < NAME_MAX {
+                let plain = byte.is_ascii() && !byte.is_ascii_control() && byte != b'/';
+                self.bytes[self.length] = if plain { byte } else { b'_' };
+                self.length += 1;
+            }
+        }
+    }
+
+    fn push_number(&mut self, number: u32) {
+        if number >= 10 {
+            self.push_number(number / 10);
+        }
+        self.push(&[b'0' + (number % 10) as u8]);
+    }
+
+    fn shorten(&mut self, length: usize) {
+        if self.length > length {
+            self.bytes[length..].fill(0);
+            self.length = length;
+        }
+    }
+
+    fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..self.length]).unwrap_or("_")
+    }
+
+    fn words(&self) -> [u64; NAME_MAX / 8] {
+        std::array::from_fn(|at| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&self.bytes[at * 8..at * 8 + 8]);
+            u64::from_le_bytes(word)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_cleaned_and_cut() {
+        let mut text = Text::new();
+        text.push(b"a/b\n\xffc");
+        text.push_number(40_321);
+        assert_eq!(text.as_str(), "a_b__c40321");
+        text.push(&[b'x'; 100]);
+        assert_eq!(text.as_str().len(), NAME_MAX);
+        text.shorten(3);
+        assert_eq!(text.as_str(), "a_b");
+    }
+
+    #[test]
+    fn a_stamp_is_never_given_twice_to_one_line_of_descent() {
+        let stamps: std::collections::BTreeSet<u32> = (0..500).map(|_| next_stamp()).collect();
+        assert_eq!(stamps.len(), 500);
+        assert!(!stamps.contains(&0));
+    }
+}

@@ -1,0 +1,114 @@
+//! The calling thread's row, in a thread-local word that costs one instruction to find.
+//!
+//! `thread_local!` in a shared library asks `__tls_get_addr` for the address each time. A library
+//! that is there when the program starts may use the initial-exec model instead, where the offset
+//! from the thread pointer is a constant in the global offset table; stable Rust has no switch for
+//! it, so on x86-64 the variables are declared in assembly.
+
+/// What a thread remembers: the row in which it is charged, as the tag of its blocks; zero before
+/// it has one. The tag carries the stamp of the process, so that it is void in a forked child.
+#[derive(Clone, Copy, Debug)]
+#[repr(usize)]
+pub(crate) enum Word {
+    /// The tag of the thread's blocks.
+    Tag = 0,
+    /// Not zero while this library itself is at work: what it allocates is not charged.
+    Busy = 8,
+    /// The address that called `operator new`; malloc takes it for its own caller.
+    Caller = 16,
+}
+
+#[cfg(target_arch = "x86_64")]
+mod words {
+    use super::Word;
+    use std::arch::{asm, global_asm};
+
+    global_asm!(
+        ".pushsection .tbss, \"awT\", @nobits",
+        ".balign 8",
+        ".hidden ledgerline_thread_words",
+        ".globl ledgerline_thread_words",
+        ".type ledgerline_thread_words, @tls_object",
+        ".size ledgerline_thread_words, 24",
+        "ledgerline_thread_words:",
+        ".zero 24",
+        ".popsection",
+    );
+
+    #[inline(always)]
+    pub(crate) fn get(word: Word) -> usize {
+        let value;
+        // SAFETY: reads one of the calling thread's own words.
+        unsafe {
+            asm!(
+                "mov {value}, qword ptr [rip + ledgerline_thread_words@GOTTPOFF]",
+                "mov {value}, qword ptr fs:[{value} + {word}]",
+                value = out(reg) value,
+                word = in(reg) word as usize,
+                options(nostack, readonly, preserves_flags),
+            );
+        }
+        value
+    }
+
+    #[inline(always)]
+    pub(crate) fn set(word: Word, value: usize) {
+        // SAFETY: writes one of the calling thread's own words.
+        unsafe {
+            asm!(
+                "mov {at}, qword ptr [rip + ledgerline_thread_words@GOTTPOFF]",
+                "mov qword ptr fs:[{at} + {word}], {value}",
+                at = out(reg) _,
+                word = in(reg) word as usize,
+                value = in(reg) value,
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod words {
+    use super::Word;
+    use std::cell::Cell;
+
+    thread_local!(static WORDS: [Cell<usize>; 3] = const { [const { Cell::new(0) }; 3] });
+
+    pub(crate) fn get(word: Word) -> usize {
+        WORDS.with(|words| words[word as usize / 8].get())
+    }
+
+    pub(crate) fn set(word: Word, value: usize) {
+        WORDS.with(|words| words[word as usize / 8].set(value));
+    }
+}
+
+pub(crate) use words::{get, set};
+
+/// While this lives, the thread's allocations are its own affair: not charged.
+pub(crate) struct Busy(());
+
+impl Busy {
+    /// `None` if the thread is at it already.
+    pub(crate) fn enter() -> Option<Busy> {
+        (get(Word::Busy) == 0).then(|| {
+            set(Word::Busy, 1);
+            Busy(())
+        })
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        set(Word::Busy, 0);
+    }
+}
+
+/// The calling thread's name as the kernel has it.
+pub(crate) fn name(into: &mut [u8; 16]) -> &str {
+    // SAFETY: the kernel writes at most 16 bytes, a zero among them. (The system call itself: `prctl`
+    // is one of our own symbols.)
+    unsafe { libc::syscall(libc::SYS_prctl, libc::PR_GET_NAME, into.as_mut_ptr()) };
+    let length = into.iter().position(|&byte| byte == 0).unwrap_or(into.len());
+    std::str::from_utf8(&into[..length]).unwrap_or("")
+}
