@@ -1,0 +1,330 @@
+//! The account of a program that has ended: owned data, from which the printed
+//! tree and the JSON document are made.
+
+use std::time::Duration;
+
+use ledgerline::{GroupState, Snapshot};
+
+use crate::run::Status;
+
+/// Who held how much, and how the program ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Account {
+    pub command: Vec<String>,
+    pub status: Status,
+    pub wall: Duration,
+    /// How the ledger's cells were updated: `rseq` or `fallback`.
+    pub mode: String,
+    /// Memory that the ledger itself took.
+    pub ledger_bytes: u64,
+    pub mistakes: Mistakes,
+    /// Why nothing could be seen, where that was known before the start.
+    pub unseen: Option<String>,
+    pub unit: String,
+    /// The root first, then depth-first.
+    pub rows: Vec<Row>,
+}
+
+/// Uncharges that matched no charge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mistakes {
+    pub underflows: u64,
+    pub strays: u64,
+}
+
+/// One group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    pub path: String,
+    pub name: String,
+    pub depth: usize,
+    pub current: u64,
+    pub peak: u64,
+    pub charges: u64,
+    pub uncharges: u64,
+    /// Charges that a limit of this row, or of one below it, refused.
+    pub refused: u64,
+    /// Limits; `None` is no limit.
+    pub max: Option<u64>,
+    pub high: Option<u64>,
+    /// Charges that the row's own limit refused, or that were forced over it.
+    pub max_events: u64,
+    pub high_events: u64,
+    /// What the group held when its process ended, if that ended before the
+    /// program did.
+    pub at_exit: u64,
+    pub state: State,
+    /// The process of the row; 0 for the root.
+    pub pid: u32,
+}
+
+/// What has become of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Of a process that still ran when the program had ended.
+    Running,
+    /// Of the program itself, or the root.
+    Live,
+    /// Of a process that ended before the program did.
+    Exited,
+}
+
+/// What the snapshot does not know: how the program was run and how it ended.
+pub struct Ending<'a> {
+    pub command: Vec<String>,
+    pub status: Status,
+    pub wall: Duration,
+    pub mode: String,
+    pub ledger_bytes: u64,
+    pub mistakes: Mistakes,
+    /// Whether a process still runs.
+    pub running: &'a dyn Fn(u32) -> bool,
+    pub unseen: Option<String>,
+}
+
+impl Account {
+    /// Puts together what the ledger and the supervisor know.
+    pub fn new(snapshot: &Snapshot, ending: Ending<'_>) -> Account {
+        let rows = snapshot
+            .groups
+            .iter()
+            .map(|group| Row {
+                path: group.path.clone(),
+                name: group.name.clone(),
+                depth: group.depth as usize,
+                current: group.current,
+                peak: group.peak,
+                charges: group.charges,
+                uncharges: group.uncharges,
+                refused: group.refused,
+                max: group.max.get(),
+                high: group.high.get(),
+                max_events: group.max_events,
+                high_events: group.high_events,
+                at_exit: group.at_exit,
+                state: match group.state {
+                    GroupState::Live if group.owner != 0 && (ending.running)(group.owner) => {
+                        State::Running
+                    }
+                    GroupState::Live => State::Live,
+                    GroupState::Exited => State::Exited,
+                },
+                pid: group.owner,
+            })
+            .collect();
+        Account {
+            command: ending.command,
+            status: ending.status,
+            wall: ending.wall,
+            mode: ending.mode,
+            ledger_bytes: ending.ledger_bytes,
+            mistakes: ending.mistakes,
+            unseen: ending.unseen,
+            unit: snapshot.unit.to_owned(),
+            rows,
+        }
+    }
+
+    /// The peak of the root, of which every row's peak is a share.
+    pub fn root_peak(&self) -> u64 {
+        self.rows.first().map_or(0, |root| root.peak)
+    }
+
+    /// For each row the index of its parent; the root is its own.
+    pub fn parents(&self) -> Vec<usize> {
+        // The rows on the way from the root to the one before.
+        let mut way: Vec<usize> = Vec::new();
+        self.rows
+            .iter()
+            .enumerate()
+            .map(|(index, row)| {
+                way.truncate(row.depth);
+                let parent = way.last().copied().unwrap_or(index);
+                way.push(index);
+                parent
+            })
+            .collect()
+    }
+
+    /// The rows that say something new: without the only row below a process
+    /// (its one thread, say) where that has the same numbers.
+    pub fn distinct(&self) -> Vec<Row> {
+        let same = |row: &Row, above: &Row| {
+            (row.current, row.peak, row.charges, row.refused, row.at_exit)
+                == (above.current, above.peak, above.charges, above.refused, above.at_exit)
+        };
+        let echoes = |index: usize| {
+            let row = &self.rows[index];
+            let is_last = self.rows.get(index + 1).is_none_or(|next| next.depth < row.depth);
+            row.depth > 1
+                && self.rows[index - 1].depth + 1 == row.depth
+                && is_last
+                && (row.max, row.high) == (None, None)
+                && same(row, &self.rows[index - 1])
+        };
+        (0..self.rows.len())
+            .filter(|&index| !echoes(index))
+            .map(|index| self.rows[index].clone())
+            .collect()
+    }
+
+    /// The rows to show where only `most` fit: those with the largest peaks,
+    /// and always the way to the root from each. In the order of the tree, with
+    /// the children of one parent sorted by peak.
+    pub fn largest(&self, most: usize) -> Vec<usize> {
+        let parents = self.parents();
+        let mut by_peak: Vec<usize> = (0..self.rows.len()).collect();
+        by_peak.sort_by_key(|&index| std::cmp::Reverse(self.rows[index].peak));
+
+        let mut shown = vec![false; self.rows.len()];
+        let mut room = most;
+        for index in by_peak {
+            let mut missing = Vec::new();
+            let mut at = index;
+            while !shown[at] && missing.len() <= room {
+                missing.push(at);
+                if parents[at] == at {
+                    break;
+                }
+                at = parents[at];
+            }
+            if missing.len() > room {
+                continue;
+            }
+            room -= missing.len();
+            missing.into_iter().for_each(|index| shown[index] = true);
+        }
+
+        let mut children: Vec<Vec<usize>> = vec![Vec::new(); self.rows.len()];
+        let mut pending = Vec::new();
+        for (index, &parent) in parents.iter().enumerate().filter(|(index, _)| shown[*index]) {
+            if parent == index { pending.push(index) } else { children[parent].push(index) }
+        }
+        let mut order = Vec::with_capacity(most.min(self.rows.len()));
+        while let Some(index) = pending.pop() {
+            order.push(index);
+            // The last that is pushed is the first that is visited: the
+            // largest, and of equals the one that came first.
+            children[index].reverse();
+            children[index].sort_by_key(|&child| self.rows[child].peak);
+            pending.append(&mut children[index]);
+        }
+        order
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    pub fn row(path: &str, current: u64, peak: u64) -> Row {
+        let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
+        Row {
+            path: path.to_owned(),
+            name: names.last().unwrap_or(&"/").to_string(),
+            depth: names.len(),
+            current,
+            peak,
+            charges: peak / 1000,
+            uncharges: (peak - current) / 1000,
+            refused: 0,
+            max: None,
+            high: None,
+            max_events: 0,
+            high_events: 0,
+            at_exit: 0,
+            state: State::Live,
+            pid: if names.is_empty() { 0 } else { 4711 },
+        }
+    }
+
+    pub fn account(rows: Vec<Row>) -> Account {
+        Account {
+            command: vec!["python3".to_owned(), "job.py".to_owned(), "it's big".to_owned()],
+            status: Status::Exited(0),
+            wall: Duration::from_millis(1234),
+            mode: "rseq".to_owned(),
+            ledger_bytes: 86_016,
+            mistakes: Mistakes::default(),
+            unseen: None,
+            unit: "bytes".to_owned(),
+            rows,
+        }
+    }
+
+    /// Compares with a file that a person has looked at; with LEDGERLINE_BLESS
+    /// set, writes it to be looked at.
+    pub fn golden(name: &str, text: &str) {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+        if std::env::var_os("LEDGERLINE_BLESS").is_some() {
+            std::fs::write(&path, text).unwrap();
+        }
+        let expected = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text, expected, "{name} differs; set LEDGERLINE_BLESS=1 to replace it");
+    }
+
+    fn paths(account: &Account, most: usize) -> Vec<&str> {
+        account.largest(most).into_iter().map(|index| account.rows[index].path.as_str()).collect()
+    }
+
+    #[test]
+    fn siblings_stand_by_peak_and_equals_as_they_came() {
+        let account = account(vec![
+            row("/", 0, 100),
+            row("/a", 0, 10),
+            row("/a/x", 0, 1),
+            row("/a/y", 0, 9),
+            row("/b", 0, 90),
+            row("/c", 0, 10),
+        ]);
+        assert_eq!(paths(&account, 40), ["/", "/b", "/a", "/a/y", "/a/x", "/c"]);
+        assert_eq!(account.parents(), [0, 0, 1, 1, 0, 0]);
+    }
+
+    #[test]
+    fn a_row_is_never_shown_without_its_parents() {
+        // A child can have a larger peak than its parent where the parent's
+        // was reset, and the way to it must be there all the same.
+        let account = account(vec![
+            row("/", 0, 100),
+            row("/a", 0, 1),
+            row("/a/x", 0, 95),
+            row("/b", 0, 50),
+            row("/c", 0, 40),
+        ]);
+        assert_eq!(paths(&account, 3), ["/", "/a", "/a/x"]);
+        assert_eq!(paths(&account, 2), ["/", "/b"]);
+        assert_eq!(paths(&account, 0), [""; 0]);
+    }
+
+    #[test]
+    fn an_only_row_that_repeats_its_parent_is_left_out() {
+        let account = account(vec![
+            row("/", 0, 10),
+            row("/a", 0, 10),
+            row("/a/a", 0, 10),
+            row("/b", 0, 10),
+            row("/b/x", 0, 10),
+            row("/b/y", 0, 10),
+            row("/c", 0, 9000),
+            row("/c/c", 0, 8000),
+        ]);
+        let rows = account.distinct();
+        let paths: Vec<&str> = rows.iter().map(|row| row.path.as_str()).collect();
+        assert_eq!(paths, ["/", "/a", "/b", "/b/x", "/b/y", "/c", "/c/c"]);
+    }
+
+    #[test]
+    fn a_deep_or_wide_tree_is_no_trouble() {
+        let mut path = String::new();
+        let mut rows = vec![row("/", 0, 1 << 20)];
+        for depth in 0..10_000 {
+            path.push_str("/d");
+            rows.push(row(&path, 0, 1_000_000 - depth));
+        }
+        for index in 0..10_000 {
+            rows.push(row(&format!("/w{index}"), 0, index));
+        }
+        assert_eq!(account(rows).largest(40).len(), 40);
+    }
+}

@@ -1,0 +1,145 @@
+//! `ledgerline bench`: what the library costs on this machine.
+//!
+//! | room       | what it holds                                                          |
+//! |------------|------------------------------------------------------------------------|
+//! | `options`  | what the user asked for, checked                                       |
+//! | `suite`    | a suite as the command sees it; `charge` is one                        |
+//! | `modes`    | one process a mode                                                     |
+//! | `harness`  | rounds of timed work on pinned threads; knows nothing of ledgers       |
+//! | `size`     | how much work fills a round                                            |
+//! | `barrier`  | threads start together                                                 |
+//! | `transfer` | what moving a cache line costs                                         |
+//! | `stats`    | medians                                                                |
+//! | `machine`  | CPUs, affinity, names                                                  |
+//! | `cases`    | the loops that are timed; `peers`: what they are compared with         |
+//! | `row`      | one figure; `report`: JSON lines and the table; `progress`             |
+//!
+//! A further suite is a file like `charge.rs` with a [`Suite`](suite::Suite), and a variant of the
+//! subcommand below.
+
+mod barrier;
+mod cases;
+mod charge;
+mod harness;
+mod machine;
+mod modes;
+mod options;
+mod padded;
+mod peers;
+mod progress;
+mod report;
+mod row;
+mod size;
+mod stats;
+mod suite;
+mod transfer;
+
+use self::options::Options;
+use self::progress::Progress;
+use self::suite::Suite;
+use clap::{Args, Subcommand};
+use std::io::{ErrorKind, IsTerminal, Write, stdout};
+use std::process::ExitCode;
+
+/// What to measure, and how.
+#[derive(Args, Debug)]
+pub struct BenchArgs {
+    #[command(subcommand)]
+    suite: Suites,
+}
+
+#[derive(Subcommand, Debug)]
+enum Suites {
+    /// Charging and uncharging: per-CPU updates, trees, many groups, and shared counters beside
+    #[command(after_help = charge::HELP)]
+    Charge(SuiteArgs),
+}
+
+// The values are texts that `options` checks, so that a bad one is reported in one line.
+#[derive(Args, Debug)]
+struct SuiteArgs {
+    /// Numbers of threads, separated by commas [default: 1, 2 and as many as CPUs]
+    #[arg(long, value_name = "LIST")]
+    threads: Option<String>,
+
+    /// Only these cases, separated by commas
+    #[arg(long, value_name = "LIST")]
+    cases: Option<String>,
+
+    /// Rounds to take the median of [default: 21]
+    #[arg(long, value_name = "N")]
+    runs: Option<String>,
+
+    /// How per-CPU memory is updated: rseq, fallback or both
+    #[arg(long, value_name = "MODE", default_value = "both")]
+    mode: String,
+
+    /// Print one JSON object a line instead of a table
+    #[arg(long)]
+    json: bool,
+
+    /// Short rounds and fewer groups: to see that it works, not how fast
+    #[arg(long)]
+    quick: bool,
+
+    /// Measure the one mode in this process: how a run starts itself for each mode
+    #[arg(long, hide = true)]
+    in_this_process: bool,
+}
+
+/// Runs the suite and prints its figures.
+///
+/// The exit status is 0, 1 when something could not be measured, or 2 for a bad command line.
+pub fn main(args: BenchArgs) -> ExitCode {
+    let (suite, args) = match &args.suite {
+        Suites::Charge(args) => (&charge::CHARGE, args),
+    };
+    let options = match Options::check(args, suite.cases) {
+        Ok(options) => options,
+        Err(error) => return fail(&error, 2),
+    };
+    if args.in_this_process
+        && let Err(status) = modes::check_own(options.modes)
+    {
+        return status;
+    }
+    match run(suite, &options, args.in_this_process) {
+        Ok(text) => print(&text),
+        Err(error) => fail(&error, 1),
+    }
+}
+
+fn run(suite: &Suite, options: &Options, in_this_process: bool) -> Result<String, String> {
+    if in_this_process {
+        let rows = (suite.measure)(options, &Progress::on_stderr())?;
+        return report::json(&rows);
+    }
+    let rows = modes::measure(suite, options)?;
+    if options.json {
+        report::json(&rows)
+    } else {
+        let machine = machine::describe(options.cpus.len());
+        Ok(report::table(&machine, &rows, suite.remark, wants_colour()))
+    }
+}
+
+/// Colour is for a terminal whose user did not decline it (no-color.org).
+fn wants_colour() -> bool {
+    stdout().is_terminal()
+        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+        && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+fn print(text: &str) -> ExitCode {
+    match stdout().write_all(text.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read so far has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => fail(&format!("cannot write the figures: {error}"), 1),
+    }
+}
+
+fn fail(error: &str, status: u8) -> ExitCode {
+    eprintln!("ledgerline: bench: {error}");
+    ExitCode::from(status)
+}

@@ -1,0 +1,37 @@
+//! How much of a case fills a round.
+
+/// Chunks of a round, at most: how finely threads agree on its end.
+const CHUNKS: u64 = 64;
+
+/// The work of a thread in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Size {
+    /// Operations of a call of the body.
+    pub(super) chunk: u64,
+    pub(super) chunks: u64,
+}
+
+impl Size {
+    /// For a round of about so many operations, in multiples of the granule.
+    pub(super) fn of(operations: f64, granule: u64) -> Size {
+        let chunk = ((operations / CHUNKS as f64) as u64).max(1).next_multiple_of(granule);
+        Size { chunk, chunks: ((operations / chunk as f64) as u64).clamp(1, CHUNKS) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_is_made_of_chunks_that_are_multiples_of_the_granule() {
+        let size = |operations, granule| {
+            let Size { chunk, chunks } = Size::of(operations, granule);
+            (chunk, chunks)
+        };
+        assert_eq!(size(0.1, 1), (1, 1));
+        assert_eq!(size(0.1, 1000), (1000, 1));
+        assert_eq!(size(64.0 * 1001.0, 1000), (2000, 32));
+        assert_eq!(size(6.4e6, 8), (100_000, 64));
+    }
+}

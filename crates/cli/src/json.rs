@@ -1,0 +1,120 @@
+//! The account as a JSON document.
+
+use serde::{Serialize, Serializer};
+
+use crate::account::{Account, State};
+
+#[derive(Serialize)]
+struct Document<'a> {
+    unit: &'a str,
+    command: &'a [String],
+    exit_code: u8,
+    signal: Option<String>,
+    wall_seconds: f64,
+    mode: &'a str,
+    ledger_bytes: u64,
+    mistakes: Mistakes,
+    groups: Vec<Group<'a>>,
+}
+
+#[derive(Serialize)]
+struct Mistakes {
+    underflows: u64,
+    strays: u64,
+}
+
+#[derive(Serialize)]
+struct Group<'a> {
+    path: &'a str,
+    state: &'static str,
+    pid: u32,
+    current: u64,
+    peak: u64,
+    charges: u64,
+    uncharges: u64,
+    refused: u64,
+    max: Limit,
+    high: Limit,
+    max_events: u64,
+    high_events: u64,
+    at_exit: u64,
+}
+
+/// A number, or the word that a cgroup's files have for no limit.
+struct Limit(Option<u64>);
+
+impl Serialize for Limit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Some(units) => serializer.serialize_u64(units),
+            None => serializer.serialize_str("max"),
+        }
+    }
+}
+
+/// The whole document, with a newline at its end.
+pub fn document(account: &Account) -> String {
+    let document = Document {
+        unit: &account.unit,
+        command: &account.command,
+        exit_code: account.status.code(),
+        signal: account.status.signal(),
+        // Milliseconds are as much as starting a process lets one mean.
+        wall_seconds: (account.wall.as_secs_f64() * 1000.0).round() / 1000.0,
+        mode: &account.mode,
+        ledger_bytes: account.ledger_bytes,
+        mistakes: Mistakes {
+            underflows: account.mistakes.underflows,
+            strays: account.mistakes.strays,
+        },
+        groups: account
+            .rows
+            .iter()
+            .map(|row| Group {
+                path: &row.path,
+                state: match row.state {
+                    State::Running => "running",
+                    State::Live => "live",
+                    State::Exited => "exited",
+                },
+                pid: row.pid,
+                current: row.current,
+                peak: row.peak,
+                charges: row.charges,
+                uncharges: row.uncharges,
+                refused: row.refused,
+                max: Limit(row.max),
+                high: Limit(row.high),
+                max_events: row.max_events,
+                high_events: row.high_events,
+                at_exit: row.at_exit,
+            })
+            .collect(),
+    };
+    let mut text = serde_json::to_string_pretty(&document)
+        .expect("strings, numbers and lists of them always make a document");
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::account::tests::{account, golden, row};
+    use crate::run::Status;
+
+    #[test]
+    fn a_document_is_as_it_was() {
+        let mut killed = account(vec![
+            row("/", 5 << 20, 64 << 20),
+            row("/python3.4711/worker \"1\"", 0, 70_000),
+        ]);
+        killed.status = Status::Killed(libc::SIGSEGV);
+        killed.rows[0].max = Some(64 << 20);
+        killed.rows[0].refused = 3;
+        killed.rows[0].max_events = 3;
+        killed.rows[1].state = State::Exited;
+        killed.rows[1].at_exit = 4096;
+        golden("account.json", &document(&killed));
+    }
+}

@@ -1,0 +1,80 @@
+//! The `ledgerline` command: programs under an account, and benchmarks of the
+//! library.
+//!
+//! This file parses the command line and hands over; each subcommand lives in
+//! a module of its own.
+
+mod account;
+mod bench;
+mod json;
+mod render;
+mod run;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(
+    name = "ledgerline",
+    version,
+    about = "Memory cgroups inside your process: account for memory, and limit it, without root",
+    max_term_width = 100,
+    after_help = "Example:\n  ledgerline run --max 512M -- python3 job.py\n\n\
+                  `ledgerline help run` has more."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a program and print who held its memory
+    #[command(long_about = run::LONG_ABOUT)]
+    Run(run::RunArgs),
+    /// Measure the library on this machine
+    Bench(bench::BenchArgs),
+}
+
+fn main() -> ExitCode {
+    match Cli::parse().command {
+        Some(Command::Run(args)) => run::main(&args),
+        Some(Command::Bench(args)) => bench::main(args),
+        None => match Cli::command().print_help() {
+            Ok(()) => ExitCode::SUCCESS,
+            // Nobody reads the help: there is nobody to tell, either.
+            Err(_) => ExitCode::FAILURE,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_follows_the_command_belongs_to_it() {
+        let parse = |line: &[&str]| match Cli::try_parse_from(line).map(|cli| cli.command) {
+            Ok(Some(Command::Run(args))) => Ok(args),
+            Ok(_) => panic!("not the run subcommand"),
+            Err(error) => Err(error),
+        };
+        for line in [
+            &["ledgerline", "run", "--max", "1M", "ls", "--max", "-l", "--json"][..],
+            &["ledgerline", "run", "--max", "1M", "--", "ls", "--max", "-l", "--json"],
+        ] {
+            let args = parse(line).expect("a good line");
+            assert_eq!(args.max, "1M");
+            assert_eq!(args.command, ["ls", "--max", "-l", "--json"]);
+            assert_eq!(args.json, None);
+        }
+        assert!(parse(&["ledgerline", "run", "--bogus", "ls"]).is_err());
+        assert!(parse(&["ledgerline", "run"]).is_err());
+    }
+}

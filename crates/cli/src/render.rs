@@ -1,0 +1,350 @@
+//! The account as a tree of text.
+
+mod words;
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
+
+use ledgerline::size;
+
+use crate::account::{Account, Row, State};
+use crate::run::Status;
+use words::{bar, count, printable, quoted, shortened, times, width};
+
+/// More rows than this are left to the JSON document.
+const ROWS: usize = 40;
+/// Group names are not cut shorter than this, however narrow the terminal is.
+const NARROWEST: usize = 16;
+/// A command longer than this is cut where no terminal says how wide it is; the
+/// JSON document has all of it.
+const COMMAND: usize = 200;
+
+/// What the reader's side can show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// Box-drawing lines and bars, as opposed to ASCII.
+    pub unicode: bool,
+    pub colour: bool,
+    /// The width to fit names into; `None` is no limit.
+    pub width: Option<usize>,
+}
+
+impl Style {
+    /// For a file or a pipe: everything in full, and nothing but ASCII of our
+    /// own.
+    pub fn plain() -> Style {
+        Style { unicode: false, colour: false, width: None }
+    }
+
+    fn of_stderr() -> Style {
+        let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        if !std::io::stderr().is_terminal() {
+            return Style::plain();
+        }
+        let dumb = set("TERM").is_none_or(|term| term == "dumb");
+        let locale = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG"));
+        let utf8 = locale.is_some_and(|locale| {
+            let locale = locale.to_ascii_lowercase();
+            locale.contains("utf-8") || locale.contains("utf8")
+        });
+        Style {
+            unicode: utf8 && !dumb,
+            colour: !dumb && set("NO_COLOR").is_none(),
+            width: stderr_width(),
+        }
+    }
+}
+
+fn stderr_width() -> Option<usize> {
+    // SAFETY: a winsize is four integers, for which zeros are valid.
+    let mut size: libc::winsize = unsafe { std::mem::zeroed() };
+    // SAFETY: this request writes one winsize, and `size` is one that lives
+    // across the call.
+    let result = unsafe { libc::ioctl(libc::STDERR_FILENO, libc::TIOCGWINSZ, &mut size) };
+    (result == 0 && size.ws_col > 0).then_some(size.ws_col.into())
+}
+
+/// Prints the account on standard error, as that can show it.
+pub fn to_stderr(account: &Account) {
+    let text = text(account, &Style::of_stderr());
+    // Where standard error is closed there is nobody to tell.
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
+#[derive(Clone, Copy)]
+enum Paint {
+    Strong,
+    Faint,
+    Bad,
+    Good,
+}
+
+impl Style {
+    fn paint(&self, paint: Paint, text: &str) -> String {
+        let code = match paint {
+            Paint::Strong => "1",
+            Paint::Faint => "2",
+            Paint::Bad => "1;31",
+            Paint::Good => "32",
+        };
+        if self.colour && !text.is_empty() {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+/// One printed line, before it is known how wide the columns are.
+struct Line {
+    /// The lines that lead to the name.
+    stem: String,
+    name: String,
+    ended: bool,
+    refused: bool,
+    cells: Vec<String>,
+    note: Option<(Paint, String)>,
+}
+
+/// The whole text, with a newline at its end.
+pub fn text(account: &Account, style: &Style) -> String {
+    let mut out = String::new();
+    header(&mut out, account, style);
+    if account.rows.len() > 1 {
+        let distinct = Account { rows: account.distinct(), ..account.clone() };
+        table(&mut out, &distinct, style);
+    } else {
+        nothing_seen(&mut out, account, style);
+    }
+    footer(&mut out, account, style);
+    out
+}
+
+fn header(out: &mut String, account: &Account, style: &Style) {
+    let command: Vec<String> = account.command.iter().map(|word| quoted(word)).collect();
+    let command = command.join(" ");
+    let (paint, ending) = match (account.status, account.status.signal()) {
+        (Status::Exited(0), _) => (Paint::Good, "exit 0".to_owned()),
+        (Status::Exited(code), _) => (Paint::Bad, format!("exit {code}")),
+        (Status::Killed(_), signal) => {
+            (Paint::Bad, format!("killed by {}", signal.unwrap_or_default()))
+        }
+    };
+    let rest = format!("{:.3} s, {}", account.wall.as_secs_f64(), account.mode);
+    // "ledgerline: " and ": …, …" around the command.
+    let around = 12 + 4 + ending.chars().count() + rest.chars().count();
+    let most = style.width.map_or(COMMAND, |width| width.saturating_sub(around).max(NARROWEST));
+    let command = shortened(&command, most, style);
+    let _ = writeln!(
+        out,
+        "{} {}: {}, {rest}",
+        style.paint(Paint::Faint, "ledgerline:"),
+        style.paint(Paint::Strong, &command),
+        style.paint(paint, &ending),
+    );
+}
+
+fn table(out: &mut String, account: &Account, style: &Style) {
+    let shown = account.largest(ROWS);
+    let at_exit = account.rows.iter().any(|row| row.at_exit > 0);
+    let mut titles = vec!["current", "peak", "peak share", "charges", "refused"];
+    if at_exit {
+        titles.insert(2, "at exit");
+    }
+    let lines = lines(account, &shown, at_exit, style);
+
+    let widths: Vec<usize> = titles
+        .iter()
+        .enumerate()
+        .map(|(column, title)| {
+            lines
+                .iter()
+                .map(|line| line.cells[column].chars().count())
+                .chain([title.len()])
+                .max()
+                .unwrap_or(0)
+        })
+        .collect();
+    let numbers: usize = widths.iter().map(|width| width + 2).sum();
+    let wanted = lines
+        .iter()
+        .map(|line| width(&line.stem) + width(&line.name))
+        .chain([5])
+        .max()
+        .unwrap_or(5);
+    let notes =
+        lines.iter().filter_map(|line| line.note.as_ref()).map(|note| width(&note.1) + 2).max();
+    let names = match style.width {
+        Some(width) => {
+            wanted.min(width.saturating_sub(numbers + notes.unwrap_or(0)).max(NARROWEST))
+        }
+        None => wanted,
+    };
+
+    let mut title = format!("{:<names$}", "group");
+    for (text, width) in titles.iter().zip(&widths) {
+        let _ = write!(title, "  {text:>width$}");
+    }
+    if notes.is_some() {
+        title.push_str("  limit");
+    }
+    let _ = writeln!(out, "{}", style.paint(Paint::Faint, &title));
+    for line in &lines {
+        print_line(out, line, names, &widths, style);
+    }
+    let hidden = account.rows.len() - shown.len();
+    if hidden > 0 {
+        let dots = if style.unicode { "…" } else { "..." };
+        let more =
+            format!("{dots} {} more with smaller peaks; --json FILE has all", count(hidden as u64));
+        let _ = writeln!(out, "{}", style.paint(Paint::Faint, &more));
+    }
+}
+
+fn print_line(out: &mut String, line: &Line, names: usize, widths: &[usize], style: &Style) {
+    let stem = width(&line.stem);
+    let name = shortened(&line.name, names.saturating_sub(stem).max(1), style);
+    let padding = names.saturating_sub(stem + width(&name));
+    let name = match (line.refused, line.ended) {
+        (true, _) => style.paint(Paint::Bad, &name),
+        (_, true) => style.paint(Paint::Faint, &name),
+        _ => style.paint(Paint::Strong, &name),
+    };
+    let mut text = format!("{}{name}{:padding$}", style.paint(Paint::Faint, &line.stem), "");
+    for (cell, width) in line.cells.iter().zip(widths) {
+        let _ = write!(text, "  {cell:>width$}");
+    }
+    if let Some((paint, note)) = &line.note {
+        let _ = write!(text, "  {}", style.paint(*paint, note));
+    }
+    let _ = writeln!(out, "{}", text.trim_end());
+}
+
+fn lines(account: &Account, shown: &[usize], at_exit: bool, style: &Style) -> Vec<Line> {
+    // For each level, whether more rows follow there; from the last row up,
+    // because only what comes later decides.
+    let mut more_follow: Vec<bool> = Vec::new();
+    let mut lines: Vec<Line> = shown
+        .iter()
+        .rev()
+        .map(|&index| {
+            let row = &account.rows[index];
+            let follows = more_follow.get(row.depth).copied().unwrap_or(false);
+            let mut stem = String::new();
+            for level in 1..row.depth {
+                stem.push_str(
+                    match (more_follow.get(level).copied().unwrap_or(false), style.unicode) {
+                        (true, true) => "│  ",
+                        (true, false) => "|  ",
+                        (false, _) => "   ",
+                    },
+                );
+            }
+            if row.depth > 0 {
+                stem.push_str(match (follows, style.unicode) {
+                    (true, true) => "├─ ",
+                    (false, true) => "└─ ",
+                    (true, false) => "|- ",
+                    (false, false) => "`- ",
+                });
+            }
+            more_follow.truncate(row.depth);
+            more_follow.resize(row.depth, false);
+            more_follow.push(true);
+            line(account, row, stem, at_exit, style)
+        })
+        .collect();
+    lines.reverse();
+    lines
+}
+
+fn line(account: &Account, row: &Row, stem: String, at_exit: bool, style: &Style) -> Line {
+    let mut cells = vec![
+        size::format(row.current),
+        size::format(row.peak),
+        share(row.peak, account.root_peak(), style),
+        count(row.charges),
+        if row.refused == 0 { "-".to_owned() } else { count(row.refused) },
+    ];
+    if at_exit {
+        let held = if row.at_exit == 0 { "-".to_owned() } else { size::format(row.at_exit) };
+        cells.insert(2, held);
+    }
+    Line {
+        stem,
+        name: if row.depth == 0 { "/".to_owned() } else { printable(&row.name) },
+        ended: row.state == State::Exited,
+        refused: row.max_events > 0,
+        cells,
+        note: note(row),
+    }
+}
+
+/// What the row's own limits did, and whether its process is still there.
+fn note(row: &Row) -> Option<(Paint, String)> {
+    let limit = |units: Option<u64>| {
+        units.map_or("max".to_owned(), |units| ledgerline::Limit::units(units).to_string())
+    };
+    let mut notes = Vec::new();
+    let mut paint = Paint::Faint;
+    // Of the events, those that the program felt; the rest let it go over.
+    let refused = row.max_events.min(row.refused);
+    if refused > 0 {
+        paint = Paint::Bad;
+        notes.push(format!("max {} refused {}", limit(row.max), times(refused)));
+    } else if row.max_events > 0 {
+        paint = Paint::Bad;
+        notes.push(format!("max {} exceeded {}", limit(row.max), times(row.max_events)));
+    } else if row.max.is_some() {
+        notes.push(format!("max {}", limit(row.max)));
+    }
+    if row.high_events > 0 {
+        notes.push(format!("high {} exceeded {}", limit(row.high), times(row.high_events)));
+    } else if row.high.is_some() {
+        notes.push(format!("high {}", limit(row.high)));
+    }
+    if row.state == State::Running && row.depth == 1 {
+        notes.push("still running".to_owned());
+    }
+    (!notes.is_empty()).then(|| (paint, notes.join(", ")))
+}
+
+fn nothing_seen(out: &mut String, account: &Account, style: &Style) {
+    let reason = match &account.unseen {
+        Some(reason) => reason.clone(),
+        None => "the program ended before its first allocation, brings a malloc of its own, or \
+                 could not open the ledger through /proc"
+            .to_owned(),
+    };
+    let _ = writeln!(out, "{} {reason}", style.paint(Paint::Bad, "No allocation was seen:"));
+    if let Some(root) = account.rows.first().and_then(note) {
+        let _ = writeln!(out, "The limit was not applied: {}", root.1);
+    }
+}
+
+fn footer(out: &mut String, account: &Account, style: &Style) {
+    let mut text = format!("The ledger itself took {}.", size::format(account.ledger_bytes));
+    let mistakes = account.mistakes.underflows + account.mistakes.strays;
+    if mistakes > 0 {
+        let _ = write!(
+            text,
+            " {} of the program's frees matched no charge and were ignored.",
+            count(mistakes)
+        );
+    }
+    let _ = writeln!(out, "{}", style.paint(Paint::Faint, &text));
+}
+
+fn share(part: u64, whole: u64, style: &Style) -> String {
+    if whole == 0 {
+        return "-".to_owned();
+    }
+    let percent = format!("{:.1}%", part as f64 * 100.0 / whole as f64);
+    if !style.unicode || style.width.is_some_and(|width| width < 80) {
+        return percent;
+    }
+    format!("{} {percent:>6}", bar(part, whole))
+}
+
+#[cfg(test)]
+mod tests;

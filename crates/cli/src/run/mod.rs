@@ -1,0 +1,262 @@
+//! `ledgerline run`: a program, and everything it starts, under one ledger.
+//!
+//! The flow: check all that can be checked before anything starts; make a
+//! ledger in a memory file; start the program with the preload library, which
+//! opens that file through `/proc` and charges every allocation; watch the
+//! processes until the program has ended; print the account.
+
+mod failure;
+mod output;
+mod preload;
+mod program;
+mod supervise;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use ledgerline::{Ledger, Limit};
+
+use crate::account::{Account, Ending, Mistakes};
+use crate::render::{self, Style};
+use failure::Failure;
+pub use supervise::Status;
+
+/// What `ledgerline run --help` says first.
+pub const LONG_ABOUT: &str = "\
+Run a program and print who held its memory.
+
+The program and every process that it starts are charged to one ledger, without being recompiled: \
+a library that is preloaded charges each allocation to a row for the process, the thread or the \
+shared library that asked. When the program has ended, the account is printed as a tree on \
+standard error; the program's standard output stays clean. The exit code is the program's own, \
+or 128 plus the signal that killed it.
+
+The account has a row for each group, with what it held when the program ended (current), the \
+most that it held (peak), that peak as a share of the root's (peaks of neighbours need not \
+coincide, so shares may add up to more than 100 %), the number of charges, how many were refused, \
+and which limit refused them. Rows of processes that ended before the program did also show what \
+they held then (at exit).
+
+What cannot be seen: memory that a program maps itself rather than asking malloc for it, and \
+programs that the loader preloads nothing into (statically linked, set-user-ID, or of another \
+architecture). A warning says so before the program starts.";
+
+const EXAMPLES: &str = "\
+Examples:
+  ledgerline run -- make -j8
+  ledgerline run --by process -- ./build.sh
+  ledgerline run --max 512M -- python3 job.py
+  ledgerline run --max 512M --on-max kill --json account.json -- ./server --port 80
+  ledgerline run --json - -- sort big.txt -o sorted.txt | jq '.groups[0].peak'";
+
+const JSON_HELP: &str = "\
+Also write the account to FILE as JSON; `-` is standard output.
+
+The object has `unit`, `command`, `exit_code`, `signal` (a name or null), `wall_seconds`, `mode`, \
+`ledger_bytes`, `mistakes` (frees that matched no charge) and `groups`: one object for each row, \
+the root `/` first, then depth-first, with `path`, `state`, `pid`, `current`, `peak`, `charges`, \
+`uncharges`, `refused`, `max`, `high`, `max_events`, `high_events` and `at_exit`. `state` is live, \
+exited (the process ended before the program did) or running (it still ran after that). Sizes are \
+numbers of bytes; `max` and `high` are a number, or the string \"max\" where there is no limit, as \
+in a cgroup's memory.max.";
+
+/// How often processes that have ended are looked for: those that are not our
+/// children end without telling us.
+const IDLE: Duration = Duration::from_millis(50);
+/// The same under a limit, where what the dead held stands in the way of the
+/// living.
+const LIMITED: Duration = Duration::from_millis(5);
+
+/// What a row of the account stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum By {
+    /// A row for each thread, below its process
+    Thread,
+    /// A row for each process
+    Process,
+    /// A row for each shared library that allocates, below its process
+    Library,
+}
+
+/// What happens to an allocation that would go over the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum OnMax {
+    /// The allocation fails with ENOMEM
+    Enomem,
+    /// The process that asked is killed
+    Kill,
+}
+
+/// The options of `ledgerline run`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = EXAMPLES,
+    override_usage = "ledgerline run [OPTIONS] [--] <COMMAND> [ARGUMENT]..."
+)]
+pub struct RunArgs {
+    /// Refuse memory beyond SIZE, all processes together: 512M, 2G, or max for no limit
+    #[arg(long, value_name = "SIZE", default_value = "max", allow_hyphen_values = true)]
+    pub max: String,
+
+    /// Count an event when more than SIZE is held
+    #[arg(long, value_name = "SIZE", default_value = "max", allow_hyphen_values = true)]
+    pub high: String,
+
+    /// What each row of the account stands for
+    #[arg(long, value_enum, default_value_t = By::Thread, value_name = "WHAT")]
+    by: By,
+
+    /// What happens to an allocation that would go over --max
+    #[arg(long, value_enum, default_value_t = OnMax::Enomem, value_name = "ACTION")]
+    on_max: OnMax,
+
+    /// Also write the account to FILE as JSON; `-` is standard output
+    #[arg(long, value_name = "FILE", long_help = JSON_HELP)]
+    pub json: Option<OsString>,
+
+    /// Print the account to FILE instead of standard error
+    #[arg(long, value_name = "FILE")]
+    account: Option<OsString>,
+
+    /// The program and its arguments; the options of run come before it
+    #[arg(trailing_var_arg = true, required = true, num_args = 1.., value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// Runs the program of `args`; the exit code is the program's, unless it
+/// never ran.
+pub fn main(args: &RunArgs) -> ExitCode {
+    match run(args) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(args: &RunArgs) -> Result<u8, Failure> {
+    // Everything that can be wrong with the command line is found before the
+    // program starts: an account that could not be written after an hour's
+    // work is worth less than a message now.
+    let max = limit("--max", &args.max)?;
+    let high = limit("--high", &args.high)?;
+    let json =
+        args.json.as_deref().map(|file| output::Target::check("--json", file)).transpose()?;
+    let text =
+        args.account.as_deref().map(|file| output::Target::check("--account", file)).transpose()?;
+    let program = program::find(&args.command[0])?;
+    let preload = preload::find()?;
+
+    let signals = supervise::Signals::hold()
+        .map_err(|error| Failure::internal(format!("signals cannot be held back: {error}")))?;
+    let file = memory_file()?;
+    let ledger = new_ledger(&file, max, high)?;
+
+    let blind = program.blind_spot();
+    if let Some(spot) = &blind {
+        eprintln!("ledgerline: warning: {}: {spot}", program.path.display());
+    }
+
+    let mut command = Command::new(&program.path);
+    command.arg0(&args.command[0]).args(&args.command[1..]);
+    // The path leads through this process, which outlives the program: the
+    // descriptor itself is closed on exec and need not survive in the child.
+    let ledger_path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+    command
+        .env("LEDGERLINE_LEDGER", ledger_path)
+        .env("LEDGERLINE_BY", value_name(args.by))
+        .env("LEDGERLINE_ON_MAX", value_name(args.on_max));
+    if std::env::var_os("LEDGERLINE_PERCPU").is_none() {
+        // All processes of one ledger update it in one way.
+        command.env("LEDGERLINE_PERCPU", ledger.mode().to_string());
+    }
+    if !blind.as_ref().is_some_and(program::BlindSpot::breaks_preload) {
+        command.env("LD_PRELOAD", preload::joined(&preload, std::env::var_os("LD_PRELOAD")));
+    }
+
+    let session = supervise::Session::start(&mut command, signals)
+        .map_err(|error| program.start_failed(&error))?;
+    let main = session.main();
+    let ended = session
+        .watch(if max == Limit::MAX { IDLE } else { LIMITED }, || {
+            // What the program itself held when it ended is the point of the
+            // account, so its rows stay as they are.
+            ledger.settle_dead(&|pid| pid == main || supervise::is_alive(pid));
+        })
+        .map_err(|error| Failure::internal(format!("waiting for the program failed: {error}")))?;
+
+    let mistakes = ledger.mistakes();
+    let account = Account::new(
+        &ledger.snapshot(),
+        Ending {
+            command: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+            status: ended.status,
+            wall: ended.wall,
+            mode: ledger.mode().to_string(),
+            ledger_bytes: ledger.footprint().resident,
+            mistakes: Mistakes { underflows: mistakes.underflows, strays: mistakes.strays },
+            running: &|pid| pid != main && supervise::is_alive(pid),
+            unseen: blind.map(|spot| spot.to_string()),
+        },
+    );
+
+    let code = ended.status.code();
+    // A failure to print must not hide the program's exit code when that is a
+    // failure itself, so it only replaces success.
+    let mut written = match &text {
+        Some(target) => target.write(render::text(&account, &Style::plain()).as_bytes()),
+        None => {
+            render::to_stderr(&account);
+            Ok(())
+        }
+    };
+    if let Some(target) = &json {
+        written = written.and(target.write(crate::json::document(&account).as_bytes()));
+    }
+    ended.release();
+    match written {
+        Ok(()) => Ok(code),
+        Err(failure) if code == 0 => Err(failure),
+        Err(failure) => {
+            failure.report();
+            Ok(code)
+        }
+    }
+}
+
+fn limit(option: &str, text: &str) -> Result<Limit, Failure> {
+    text.parse().map_err(|error| Failure::usage(format!("{option}: {error}")))
+}
+
+fn value_name(value: impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+/// A file that exists only in memory and only while somebody has it open.
+fn memory_file() -> Result<File, Failure> {
+    // SAFETY: the name is a NUL-terminated constant; the call touches no other
+    // memory of ours.
+    let fd = unsafe { libc::memfd_create(c"ledgerline".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        let error = std::io::Error::last_os_error();
+        return Err(Failure::internal(format!("no memory file for the ledger: {error}")));
+    }
+    // SAFETY: memfd_create has just returned this descriptor, so it is open
+    // and nobody else owns it.
+    Ok(unsafe { File::from_raw_fd(fd) })
+}
+
+fn new_ledger(file: &File, max: Limit, high: Limit) -> Result<Ledger, Failure> {
+    let ledger = Ledger::builder()
+        .create_in(file)
+        .map_err(|error| Failure::internal(format!("the ledger cannot be created: {error}")))?;
+    ledger
+        .root()
+        .set_max(max)
+        .map_err(|error| Failure::internal(format!("--max cannot be set: {error}")))?;
+    ledger.root().set_high(high);
+    Ok(ledger)
+}

@@ -1,0 +1,174 @@
+//! Files that are checked before the program starts and written after it.
+
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use super::failure::Failure;
+
+/// A place that was found to be writable.
+#[derive(Debug)]
+pub struct Target {
+    option: &'static str,
+    name: PathBuf,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Stdout,
+    /// A device or a pipe, open already.
+    Stream(File),
+    /// A file in a directory that takes no new names: emptied and written.
+    InPlace(File),
+    /// A file, replaced at once by renaming a finished one over it, so that
+    /// nobody ever reads half an account.
+    Replace(PathBuf),
+}
+
+impl Target {
+    /// Finds out whether `file` can be written, without changing what it
+    /// holds.
+    pub fn check(option: &'static str, file: &OsStr) -> Result<Target, Failure> {
+        let name = PathBuf::from(file);
+        let kind = if file == "-" { Ok(Kind::Stdout) } else { Target::open(&name) };
+        match kind {
+            Ok(kind) => Ok(Target { option, name, kind }),
+            Err(error) => Err(Failure::usage(format!(
+                "{option}: {name:?} cannot be written ({error}); \
+                 name a file in a directory that exists and is yours"
+            ))),
+        }
+    }
+
+    fn open(name: &Path) -> std::io::Result<Kind> {
+        // Names such as /dev/stdout and /dev/fd/3 stand for a descriptor that
+        // somebody else writes to as well, even where a file lies behind it.
+        let descriptor = name.starts_with("/dev") || name.starts_with("/proc");
+        match name.metadata() {
+            Ok(_) if descriptor => Ok(Kind::Stream(OpenOptions::new().append(true).open(name)?)),
+            Ok(found) if found.is_dir() => Err(std::io::ErrorKind::IsADirectory.into()),
+            Ok(found) if found.is_file() => {
+                // Appending is a way to ask for permission that writes nothing.
+                let file = OpenOptions::new().append(true).open(name)?;
+                // The account goes where a symbolic link leads, not over it.
+                let path = name.canonicalize()?;
+                match Target::scratch(&path) {
+                    Ok(()) => Ok(Kind::Replace(path)),
+                    Err(_) => Ok(Kind::InPlace(file)),
+                }
+            }
+            Ok(_) => Ok(Kind::Stream(OpenOptions::new().write(true).open(name)?)),
+            Err(_) if name.file_name().is_none() => Err(std::io::ErrorKind::InvalidInput.into()),
+            Err(_) => {
+                Target::scratch(name)?;
+                Ok(Kind::Replace(name.to_owned()))
+            }
+        }
+    }
+
+    /// Creates and removes the neighbour that the account is written to first.
+    fn scratch(path: &Path) -> std::io::Result<()> {
+        let scratch = scratch_name(path);
+        OpenOptions::new().write(true).create_new(true).open(&scratch)?;
+        std::fs::remove_file(&scratch)
+    }
+
+    /// Writes all of `bytes`, or none where the file can be replaced.
+    pub fn write(&self, bytes: &[u8]) -> Result<(), Failure> {
+        let written = match &self.kind {
+            Kind::Stdout => {
+                let mut out = std::io::stdout().lock();
+                out.write_all(bytes).and_then(|()| out.flush())
+            }
+            Kind::Stream(file) => write_all(file, bytes),
+            Kind::InPlace(file) => file.set_len(0).and_then(|()| write_all(file, bytes)),
+            Kind::Replace(path) => replace(path, bytes),
+        };
+        written.map_err(|error| {
+            Failure::internal(format!("{}: writing {:?} failed: {error}", self.option, self.name))
+        })
+    }
+}
+
+fn scratch_name(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    path.with_file_name(name)
+}
+
+fn write_all(mut file: &File, bytes: &[u8]) -> std::io::Result<()> {
+    file.write_all(bytes)
+}
+
+fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let scratch = scratch_name(path);
+    let mut file = OpenOptions::new().write(true).create_new(true).open(&scratch)?;
+    let finished = file.write_all(bytes).and_then(|()| {
+        if let Ok(old) = path.metadata() {
+            file.set_permissions(old.permissions())?;
+        }
+        std::fs::rename(&scratch, path)
+    });
+    if finished.is_err() {
+        // The error that counts is the first one.
+        let _ = std::fs::remove_file(&scratch);
+    }
+    finished
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn directory(name: &str) -> PathBuf {
+        let path =
+            std::env::temp_dir().join(format!("ledgerline-output-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_check_leaves_no_trace() {
+        let directory = directory("check");
+        let new = directory.join("new.json");
+        Target::check("--json", new.as_os_str()).unwrap();
+        assert!(!new.exists());
+        let old = directory.join("old.json");
+        std::fs::write(&old, "kept").unwrap();
+        Target::check("--json", old.as_os_str()).unwrap();
+        assert_eq!(std::fs::read_to_string(&old).unwrap(), "kept");
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn a_link_is_followed_and_a_mode_is_kept() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = directory("link");
+        let (real, link) = (directory.join("real"), directory.join("link"));
+        std::fs::write(&real, "a long text that was there before").unwrap();
+        std::fs::set_permissions(&real, PermissionsExt::from_mode(0o640)).unwrap();
+        std::os::unix::fs::symlink("real", &link).unwrap();
+        Target::check("--json", link.as_os_str()).unwrap().write(b"new").unwrap();
+        assert!(link.symlink_metadata().unwrap().is_symlink());
+        assert_eq!(std::fs::read(&real).unwrap(), b"new");
+        assert_eq!(real.metadata().unwrap().permissions().mode() & 0o777, 0o640);
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_refused_at_once() {
+        for name in ["/nonexistent/x.json", "/", "", "/dev/null/x"] {
+            let failure = Target::check("--json", OsStr::new(name)).unwrap_err();
+            assert_eq!(failure.code(), 2, "{name:?}");
+            assert!(failure.message().starts_with("--json: "), "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn a_device_is_written_in_place() {
+        Target::check("--json", OsStr::new("/dev/null")).unwrap().write(b"gone").unwrap();
+    }
+}

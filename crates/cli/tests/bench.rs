@@ -1,0 +1,147 @@
+//! `ledgerline bench`: every figure is there, in the form that is promised. What the figures are is
+//! the machine's business; only what holds on any machine is compared.
+
+use serde_json::Value;
+use std::collections::HashMap;
+use std::process::{Command, Output};
+
+const CASES: [&str; 12] = [
+    "bare_add",
+    "pair_depth1",
+    "pair_depth3",
+    "pair_depth8",
+    "pair_groups1",
+    "pair_groups8",
+    "pair_groups1000",
+    "pair_groups10000",
+    "atomics_depth3",
+    "mutex_depth3",
+    "create_destroy",
+    "create_million",
+];
+
+fn bench(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ledgerline"))
+        .args(["bench", "charge"])
+        .args(arguments)
+        .env_remove("LEDGERLINE_PERCPU")
+        .output()
+        .expect("the command runs")
+}
+
+fn rows(output: &Output) -> Vec<Value> {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    std::str::from_utf8(&output.stdout)
+        .expect("the output is text")
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("each line is an object"))
+        .collect()
+}
+
+/// Figures by case, mode and threads.
+fn figures(rows: &[Value]) -> HashMap<(String, String, u64), f64> {
+    let text = |row: &Value, key: &str| row[key].as_str().expect(key).to_owned();
+    rows.iter()
+        .map(|row| {
+            let key =
+                (text(row, "case"), text(row, "mode"), row["threads"].as_u64().expect("threads"));
+            (key, row["ns_per_op"].as_f64().expect("ns_per_op"))
+        })
+        .collect()
+}
+
+/// Whether restartable sequences work here is not for this test to demand.
+fn modes(figures: &HashMap<(String, String, u64), f64>) -> Vec<&'static str> {
+    let rseq = figures.keys().any(|(_, mode, _)| mode == "rseq");
+    if rseq { vec!["rseq", "fallback"] } else { vec!["fallback"] }
+}
+
+#[test]
+fn every_case_is_measured_in_both_modes_with_every_field() {
+    let output = bench(&["--threads", "1,2", "--runs", "3", "--quick", "--json"]);
+    let rows = rows(&output);
+    let figures = figures(&rows);
+    let modes = modes(&figures);
+    for mode in &modes {
+        for case in CASES {
+            for threads in [1, 2] {
+                let there = figures.contains_key(&(case.to_owned(), (*mode).to_owned(), threads));
+                // Groups are created in bulk on one thread.
+                let wanted = case != "create_million" || threads == 1;
+                assert_eq!(there, wanted, "{case}, {mode}, {threads}");
+            }
+        }
+    }
+    assert_eq!(rows.len(), modes.len() * (2 * CASES.len() - 1), "nothing twice");
+    let cpus = std::thread::available_parallelism().expect("CPUs").get() as u64;
+    for row in &rows {
+        assert_eq!(row["suite"], "charge", "{row}");
+        assert_eq!(row["runs"], 3, "{row}");
+        let number = |key: &str| row[key].as_f64().unwrap_or_else(|| panic!("{key} of {row}"));
+        assert!(0.0 < number("min"), "{row}");
+        assert!(number("min") <= number("ns_per_op"), "{row}");
+        assert!(number("ns_per_op") <= number("max"), "{row}");
+        assert!((0.0..=1.0).contains(&number("waited")), "{row}");
+        let threads = row["threads"].as_u64().expect("threads");
+        assert_eq!(row["oversubscribed"], threads > cpus, "{row}");
+        for key in ["transfer_ns", "transfer_ns_before", "transfer_ns_after"] {
+            let wanted = threads > 1 && cpus > 1;
+            assert_eq!(row[key].as_f64().is_some_and(|ns| ns > 0.0), wanted, "{key} of {row}");
+        }
+        for key in ["groups", "seconds", "resident_bytes"] {
+            assert_eq!(row.get(key).is_some(), row["case"] == "create_million", "{key} of {row}");
+        }
+    }
+}
+
+#[test]
+fn a_table_says_what_it_compares() {
+    let cases = "bare_add,pair_depth1,atomics_depth3";
+    let output = bench(&["--threads", "1", "--quick", "--mode", "fallback", "--cases", cases]);
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).expect("text");
+    let line = |start: &str| {
+        let found = text.lines().find(|line| line.starts_with(start));
+        found.unwrap_or_else(|| panic!("no {start:?} in:\n{text}"))
+    };
+    assert!(line("fallback, 1 thread ").contains("ns/op"));
+    assert!(line("  pair_depth1 ").contains("x bare_add, "));
+    assert!(line("  pair_depth1 ").contains("than atomics_depth3"));
+    assert!(!text.contains('\x1b'), "no colour but on a terminal");
+    assert!(!text.contains("rseq"));
+    assert!(output.stderr.is_empty(), "no progress but on a terminal");
+}
+
+#[test]
+fn a_bad_value_is_told_in_one_line() {
+    for (arguments, complaint) in [
+        (["--threads", "0"], "--threads: \"0\" is not a number from 1 to 4096"),
+        (["--threads", "1,x"], "--threads: \"x\" is not a number from 1 to 4096"),
+        (["--runs", "many"], "--runs: \"many\" is not a number from 1 to 4096"),
+        (["--mode", "fast"], "--mode: \"fast\" is none of rseq, fallback, both"),
+        (
+            ["--cases", "bare_add,bear_add"],
+            "--cases: there is no case \"bear_add\"; there are bare_add, ",
+        ),
+    ] {
+        let output = bench(&arguments);
+        let stderr = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.starts_with(&format!("ledgerline: bench: {complaint}")), "{stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+/// The one comparison that a busy machine does not upset, in a build that is optimised.
+#[cfg(not(debug_assertions))]
+#[test]
+fn a_pair_is_faster_than_behind_a_mutex() {
+    let cases = "pair_depth1,mutex_depth3";
+    let output = bench(&["--threads", "1", "--runs", "7", "--json", "--cases", cases]);
+    let figures = figures(&rows(&output));
+    let of = |case: &str, mode: &str| figures.get(&(case.to_owned(), mode.to_owned(), 1));
+    if let (Some(pair), Some(mutex)) = (of("pair_depth1", "rseq"), of("mutex_depth3", "rseq")) {
+        assert!(pair < mutex, "a pair took {pair} ns, behind a mutex {mutex} ns");
+    }
+}

@@ -1,0 +1,387 @@
+//! `ledgerline run` with real programs.
+
+mod support;
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use support::*;
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn the_exit_code_is_the_programs() {
+    for (script, code) in [
+        ("exit 0", 0),
+        ("exit 7", 7),
+        ("exit 255", 255),
+        ("kill -9 $$", 137),
+        ("kill -SEGV $$", 139),
+    ] {
+        let output = run(&["--", "sh", "-c", script]);
+        assert_eq!(output.status.code(), Some(code), "{script}: {}", stderr(&output));
+    }
+    let output = run(&["sh", "-c", "kill -SEGV $$"]);
+    assert!(stderr(&output).contains("killed by SIGSEGV"), "{}", stderr(&output));
+}
+
+#[test]
+fn what_cannot_run_says_so_in_one_line() {
+    let notes = scratch("notes.txt");
+    std::fs::write(&notes, "not a program\n").unwrap();
+    let notes = notes.to_str().unwrap();
+    let unwritable = "/nonexistent/account.json";
+    for (arguments, code, says) in [
+        (&["--max", "-1", "true"][..], 2, "--max: '-1' is negative"),
+        (&["--max", "12Q", "true"], 2, "--max: '12Q' is not a size"),
+        (&["--max", "", "true"], 2, "--max: a size is missing"),
+        (&["--max", "99999999999G", "true"], 2, "--max: '99999999999G' is too large"),
+        (&["--max=1.5G", "true"], 2, "--max: '1.5G' is not a size"),
+        (&["--high", "lots", "true"], 2, "--high: 'lots' is not a size"),
+        (&["--json", unwritable, "true"], 2, "cannot be written"),
+        (&["--json", "/", "true"], 2, "cannot be written"),
+        (&["--account", unwritable, "true"], 2, "cannot be written"),
+        (&["--", "no-such-program-anywhere"], 127, "is not in PATH"),
+        (&["./no/such/program"], 127, "does not exist"),
+        (&[notes], 126, "cannot be executed"),
+        (&["/"], 126, "cannot be executed"),
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", stderr(&output));
+        let message = stderr(&output);
+        assert!(
+            message.starts_with("ledgerline: ") && message.contains(says),
+            "{arguments:?}: {message}"
+        );
+        assert_eq!(message.lines().count(), 1, "{arguments:?}: {message}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+    std::fs::remove_file(notes).unwrap();
+}
+
+#[test]
+fn a_wrong_option_shows_the_usage() {
+    for (arguments, says) in [
+        (&["--bogus", "true"][..], "--bogus"),
+        (&[], "COMMAND"),
+        (&["--max", "1M"], "COMMAND"),
+        (&["--by", "moon", "true"], "moon"),
+        (&["--on-max", "cry", "true"], "cry"),
+        (&["--max"], "--max"),
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(says), "{arguments:?}: {}", stderr(&output));
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn help_and_version_go_to_standard_output() {
+    let text = |arguments: &[&str]| {
+        let output = ledgerline().args(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}");
+        assert!(output.stderr.is_empty(), "{arguments:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(text(&[]).contains("Usage: ledgerline"));
+    assert_eq!(text(&["--version"]), concat!("ledgerline ", env!("CARGO_PKG_VERSION"), "\n"));
+    let (short, long) = (text(&["run", "-h"]), text(&["run", "--help"]));
+    for help in [&short, &long] {
+        assert!(help.contains("ledgerline run --max 512M -- python3 job.py"), "{help}");
+    }
+    assert!(long.contains("\"max\" where there is no limit"), "{long}");
+    assert!(short.lines().count() < long.lines().count());
+}
+
+#[test]
+fn standard_output_stays_clean_and_input_arrives() {
+    let output = run(&["--", "printf", r"one\000two\377"]);
+    assert_eq!(output.stdout, b"one\0two\xff");
+    let input = scratch("input");
+    std::fs::write(&input, "b\na\n").unwrap();
+    let output = ledgerline()
+        .args(["run", "sort"])
+        .stdin(std::fs::File::open(&input).unwrap())
+        .output()
+        .unwrap();
+    assert_eq!(output.stdout, b"a\nb\n");
+    let account = stderr(&output);
+    assert!(account.starts_with("ledgerline: sort: exit 0, "), "{account}");
+    assert!(account.is_ascii() && !account.contains('\x1b'), "a pipe gets plain text: {account}");
+    std::fs::remove_file(input).unwrap();
+}
+
+#[test]
+fn the_account_can_go_elsewhere() {
+    let output = run(&["--json", "-", "true"]);
+    let account = serde_json::from_slice(&output.stdout).unwrap();
+    check(&account);
+
+    let file = scratch("account.txt");
+    let output = run(&["--account", file.to_str().unwrap(), "--", "sh", "-c", "echo mine >&2"]);
+    assert_eq!(stderr(&output), "mine\n");
+    assert!(
+        std::fs::read_to_string(&file)
+            .unwrap()
+            .starts_with("ledgerline: sh -c 'echo mine >&2': exit 0, ")
+    );
+    std::fs::remove_file(file).unwrap();
+
+    // A file that is there already is replaced as a whole.
+    let file = scratch("old.json");
+    std::fs::write(&file, "x".repeat(100_000)).unwrap();
+    let output = run(&["--json", file.to_str().unwrap(), "true"]);
+    assert!(output.status.success());
+    check(&serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap());
+    std::fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn real_programs_have_sane_accounts() {
+    let source = scratch("hello.c");
+    std::fs::write(&source, "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 0; }\n")
+        .unwrap();
+    let object = scratch("hello.o");
+    let (source, object) = (source.to_str().unwrap(), object.to_str().unwrap());
+    for program in [
+        &["python3", "-c", "import json, threading; print(json.dumps(list(range(1000))))"][..],
+        &["sort", "/etc/passwd"],
+        &["gcc", "-O1", "-c", source, "-o", object],
+        &["git", "--version"],
+        &["perl", "-e", "my @a = map { $_ x 10 } 1..10000; print scalar @a"],
+        &["node", "-e", "console.log([...Array(1000).keys()].length)"],
+    ] {
+        if !have(program[0]) {
+            continue;
+        }
+        for by in ["thread", "process", "library"] {
+            let (output, account) = account(&["--by", by], program);
+            assert_eq!(output.status.code(), Some(0), "{program:?}: {}", stderr(&output));
+            check(&account);
+            assert!(
+                groups(&account).len() > 1,
+                "{program:?} by {by} left no row: {}",
+                stderr(&output)
+            );
+            assert!(number(&groups(&account)[0], "charges") > 0, "{program:?}");
+            assert_eq!(account["command"][0], program[0]);
+            assert_eq!(account["exit_code"], 0);
+            assert!(account["signal"].is_null());
+        }
+    }
+    for file in [source, object] {
+        let _ = std::fs::remove_file(file);
+    }
+}
+
+#[test]
+fn a_known_allocation_shows_in_the_peak() {
+    let Some(python) = python() else { return };
+    let peak = |script: &str| {
+        let (output, account) = account(&[], &[python, "-c", script]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        check(&account);
+        number(&groups(&account)[0], "peak")
+    };
+    let bare = peak("pass");
+    let full = peak("held = bytearray(64 << 20)");
+    let grown = full.saturating_sub(bare);
+    // What one run differs from the next, and what lies in idle stock, is far
+    // below three percent of it.
+    assert!(
+        (64 * MIB * 97 / 100..=64 * MIB * 103 / 100).contains(&grown),
+        "64 MiB more raised the peak from {bare} by {grown}"
+    );
+}
+
+#[test]
+fn a_limit_refuses() {
+    let Some(python) = python() else { return };
+    let script = "try:\n held = bytearray(256 << 20)\nexcept MemoryError:\n print('refused')";
+    let (output, account) = account(&["--max", "128M"], &[python, "-c", script]);
+    assert_eq!(output.stdout, b"refused\n", "{}", stderr(&output));
+    assert!(output.status.success());
+    check(&account);
+    let root = &groups(&account)[0];
+    assert_eq!(number(root, "max"), 128 * MIB);
+    assert!(number(root, "refused") > 0 && number(root, "max_events") > 0, "{root}");
+    assert!(number(root, "peak") <= 128 * MIB, "{root}");
+    assert!(stderr(&output).contains("max 128M refused "), "{}", stderr(&output));
+}
+
+#[test]
+fn a_limit_can_kill() {
+    let Some(python) = python() else { return };
+    let script = "held = bytearray(256 << 20); print('alive')";
+    let (output, account) =
+        account(&["--max", "128M", "--on-max", "kill"], &[python, "-c", script]);
+    assert_eq!(output.status.code(), Some(137), "{}", stderr(&output));
+    assert!(output.stdout.is_empty());
+    assert_eq!(account["exit_code"], 137);
+    assert_eq!(account["signal"], "SIGKILL");
+    assert!(number(&groups(&account)[0], "max_events") > 0);
+    check(&account);
+}
+
+#[test]
+fn a_process_that_ended_earlier_gives_back_what_it_held() {
+    let Some(python) = python() else { return };
+    // The child is killed with 64 MiB in hand; its parent then lives long
+    // enough for that to be noticed, and holds 16 MiB at its own end.
+    let script = "import os, signal, subprocess, sys, time\n\
+        if len(sys.argv) > 1:\n\
+        \x20held = bytearray(64 << 20)\n\
+        \x20os.kill(os.getpid(), signal.SIGKILL)\n\
+        subprocess.run([sys.executable, __file__, 'child'])\n\
+        held = bytearray(16 << 20)\n\
+        time.sleep(0.3)\n\
+        os._exit(3)\n";
+    let file = scratch("family.py");
+    std::fs::write(&file, script).unwrap();
+    let (output, account) = account(&["--by", "process"], &[python, file.to_str().unwrap()]);
+    std::fs::remove_file(file).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    check(&account);
+    let held: Vec<u64> = groups(&account)
+        .iter()
+        .filter(|group| group["state"] == "exited")
+        .map(|group| number(group, "at_exit"))
+        .collect();
+    assert!(held.iter().any(|&held| (64 * MIB..80 * MIB).contains(&held)), "{account:#}");
+    let root = &groups(&account)[0];
+    assert!((16 * MIB..60 * MIB).contains(&number(root, "current")), "{root}");
+    assert!(number(root, "peak") >= 64 * MIB, "{root}");
+    assert!(stderr(&output).contains("at exit"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_signal_is_passed_on_and_the_account_is_printed() {
+    for (signal, code) in [(libc::SIGTERM, 143), (libc::SIGINT, 130), (libc::SIGHUP, 129)] {
+        let mut child = ledgerline()
+            .args(["run", "--", "sh", "-c", "echo ready; exec sleep 60"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        // SAFETY: kill takes no pointers; the child has not been waited for,
+        // so its process id is still its own.
+        assert_eq!(unsafe { libc::kill(child.id().cast_signed(), signal) }, 0);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{}: {}", output.status, stderr(&output));
+        assert!(stderr(&output).contains("killed by SIG"), "{}", stderr(&output));
+        assert!(stderr(&output).contains("The ledger itself took"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_program_that_answers_a_signal_is_not_cut_short() {
+    let script = "trap 'echo answered; exit 5' TERM; echo ready; while :; do sleep 0.05; done";
+    let mut child = ledgerline()
+        .args(["run", "--", "sh", "-c", script])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "ready");
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::kill(child.id().cast_signed(), libc::SIGTERM) }, 0);
+    assert_eq!(lines.next().unwrap().unwrap(), "answered");
+    assert_eq!(child.wait().unwrap().code(), Some(5));
+}
+
+#[test]
+fn what_still_runs_is_named_and_not_waited_for() {
+    let started = std::time::Instant::now();
+    let (output, account) = account(
+        &[],
+        &[
+            "sh",
+            "-c",
+            "sleep 60 >/dev/null 2>&1 & until [ -e /proc/$!/exe ] && \
+                 readlink /proc/$!/exe | grep -qv sh$; do :; done; sleep 0.3",
+        ],
+    );
+    assert!(started.elapsed().as_secs() < 30, "waited for an orphan");
+    let running: Vec<_> =
+        groups(&account).iter().filter(|group| group["state"] == "running").collect();
+    for group in &running {
+        let pid = i32::try_from(number(group, "pid")).unwrap();
+        // SAFETY: kill takes no pointers; this is the sleep from above, which
+        // no other test knows.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+    }
+    assert!(!running.is_empty(), "{account:#}");
+    assert!(stderr(&output).contains("still running"), "{}", stderr(&output));
+}
+
+#[test]
+fn the_users_own_preload_stays() {
+    let ours = preload().canonicalize().unwrap();
+    let output = ledgerline()
+        .args(["run", "--", "sh", "-c", "echo $LD_PRELOAD"])
+        .env("LD_PRELOAD", "libm.so.6")
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{}:libm.so.6\n", ours.display()));
+}
+
+#[test]
+fn a_missing_preload_library_says_what_to_do() {
+    let output = ledgerline()
+        .args(["run", "true"])
+        .env("LEDGERLINE_PRELOAD", "/nonexistent.so")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(
+        stderr(&output).starts_with("ledgerline: LEDGERLINE_PRELOAD names"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_static_program_runs_with_a_warning() {
+    use std::os::unix::fs::PermissionsExt;
+    let program = scratch("static");
+    std::fs::write(&program, static_program()).unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let output = run(&["--max", "1M", program.to_str().unwrap()]);
+    std::fs::remove_file(&program).unwrap();
+    assert_eq!(output.status.code(), Some(42), "{}", stderr(&output));
+    let message = stderr(&output);
+    assert!(
+        message.starts_with("ledgerline: warning: ") && message.contains("statically linked"),
+        "{message}"
+    );
+    assert!(message.contains("No allocation was seen: "), "{message}");
+}
+
+#[test]
+fn a_terminal_gets_lines_and_colour() {
+    if !have("script") {
+        return;
+    }
+    preload();
+    let show = |name: &str, value: &str| {
+        let command = format!("{} run true", env!("CARGO_BIN_EXE_ledgerline"));
+        let mut script = std::process::Command::new("script");
+        script.args(["-qec", &command, "/dev/null"]).env("TERM", "xterm").env("LC_ALL", "C.UTF-8");
+        script.env_remove("NO_COLOR").env(name, value).stdin(Stdio::null());
+        String::from_utf8_lossy(&script.output().unwrap().stdout).into_owned()
+    };
+    let full = show("TERM", "xterm");
+    assert!(full.contains("└─ ") && full.contains("\x1b["), "{full}");
+    let dumb = show("TERM", "dumb");
+    assert!(dumb.contains("`- ") && !dumb.contains('\x1b'), "{dumb}");
+    let grey = show("NO_COLOR", "1");
+    assert!(grey.contains("└─ ") && !grey.contains('\x1b'), "{grey}");
+    let ascii = show("LC_ALL", "C");
+    assert!(ascii.contains("`- ") && ascii.contains("\x1b["), "{ascii}");
+}

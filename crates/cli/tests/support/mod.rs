@@ -1,0 +1,199 @@
+//! Runs the command as a user does: the built binary, beside the built
+//! preload library.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::Value;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_ledgerline");
+
+/// The preload library, built into the directory of the command with the
+/// profile of this test. A plain `cargo test` builds no library that is only
+/// loaded at run time.
+pub fn preload() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let directory = Path::new(BINARY).parent().expect("the command lies in a directory");
+        let profile = match directory.file_name().and_then(|name| name.to_str()) {
+            Some("debug") => "dev",
+            Some(profile) => profile,
+            None => panic!("{BINARY} does not lie in a profile's directory"),
+        };
+        let above = directory.parent().expect("a profile's directory lies in a target directory");
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.current_dir(env!("CARGO_MANIFEST_DIR")).args([
+            "build",
+            "--quiet",
+            "--package",
+            "ledgerline-preload",
+        ]);
+        cargo.args(["--profile", profile]);
+        // With --target there is one more level, named after it.
+        if above.join("CACHEDIR.TAG").exists() {
+            cargo.arg("--target-dir").arg(above);
+        } else {
+            cargo.arg("--target").arg(above.file_name().expect("the target's name"));
+            cargo.arg("--target-dir").arg(above.parent().expect("a target directory above"));
+        }
+        assert!(
+            cargo.status().expect("cargo runs").success(),
+            "the preload library does not build"
+        );
+        let library = directory.join("libledgerline_preload.so");
+        assert!(library.is_file(), "no {library:?} after building it");
+        library
+    })
+}
+
+/// The command, with an environment that decides nothing.
+pub fn ledgerline() -> Command {
+    preload();
+    let mut command = Command::new(BINARY);
+    for name in ["LD_PRELOAD", "LEDGERLINE_PRELOAD", "LEDGERLINE_PERCPU", "NO_COLOR"] {
+        command.env_remove(name);
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+pub fn run(arguments: &[&str]) -> Output {
+    ledgerline().arg("run").args(arguments).output().expect("the command starts")
+}
+
+/// Runs a program and reads its account.
+pub fn account(options: &[&str], program: &[&str]) -> (Output, Value) {
+    let file = scratch("account.json");
+    let output = ledgerline()
+        .arg("run")
+        .args(options)
+        .arg("--json")
+        .arg(&file)
+        .arg("--")
+        .args(program)
+        .output()
+        .expect("the command starts");
+    let text = std::fs::read_to_string(&file)
+        .unwrap_or_else(|error| panic!("no account of {program:?}: {error}\n{}", stderr(&output)));
+    std::fs::remove_file(&file).expect("the account can be removed");
+    let account = serde_json::from_str(&text).expect("the account is JSON");
+    (output, account)
+}
+
+/// A name for a file that no other test uses.
+pub fn scratch(name: &str) -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{number}-{name}", std::process::id()))
+}
+
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Whether a program is installed; says so where it is not.
+pub fn have(program: &str) -> bool {
+    let found = std::env::var_os("PATH").is_some_and(|path| {
+        std::env::split_paths(&path).any(|entry| entry.join(program).is_file())
+    });
+    if !found {
+        eprintln!("skipped: {program} is not installed");
+    }
+    found
+}
+
+/// The Python interpreter itself: what PATH has may be a script that starts
+/// other programs first.
+pub fn python() -> Option<&'static str> {
+    static PYTHON: OnceLock<Option<String>> = OnceLock::new();
+    let python = PYTHON.get_or_init(|| {
+        let output = Command::new("python3")
+            .args(["-c", "import sys; print(sys.executable)"])
+            .output()
+            .ok()?;
+        let path = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+        output.status.success().then_some(path)
+    });
+    if python.is_none() {
+        eprintln!("skipped: python3 is not installed");
+    }
+    python.as_deref()
+}
+
+pub fn groups(account: &Value) -> &Vec<Value> {
+    account["groups"].as_array().expect("groups is a list")
+}
+
+pub fn number(group: &Value, field: &str) -> u64 {
+    group[field].as_u64().unwrap_or_else(|| panic!("{field} of {group} is not a number"))
+}
+
+/// What holds in every account.
+pub fn check(account: &Value) {
+    assert_eq!(account["unit"], "bytes");
+    let groups = groups(account);
+    assert_eq!(groups[0]["path"], "/", "the root comes first");
+    // The way from the root to the row before, with what their children hold.
+    let mut open: Vec<(String, u64, u64)> = Vec::new();
+    let close = |open: &mut Vec<(String, u64, u64)>| {
+        let (path, current, below) = open.pop().expect("something is open");
+        assert!(current >= below, "{path} holds {current}, its children {below}:\n{account:#}");
+    };
+    for group in groups {
+        let path = group["path"].as_str().expect("path is a string").to_owned();
+        let (current, peak) = (number(group, "current"), number(group, "peak"));
+        assert!(peak >= current, "{path}: peak {peak} below current {current}");
+        assert!(
+            number(group, "charges") >= number(group, "uncharges"),
+            "more uncharges than charges: {group}"
+        );
+        for limit in ["max", "high"] {
+            assert!(group[limit].is_u64() || group[limit] == "max", "{limit} of {group}");
+        }
+        if group["state"] == "exited" {
+            assert_eq!(current, 0, "{path} has ended and still holds something");
+        }
+        let parent = &path[..path.rfind('/').unwrap_or(0)];
+        while open.len() > 1 && open.last().is_some_and(|(last, ..)| last != parent) {
+            close(&mut open);
+        }
+        if let Some(last) = open.last_mut() {
+            last.2 += current;
+        }
+        open.push((path, current, 0));
+    }
+    while !open.is_empty() {
+        close(&mut open);
+    }
+}
+
+/// A whole program in 132 bytes: one loadable segment, and `exit(42)`.
+#[cfg(target_arch = "x86_64")]
+pub fn static_program() -> Vec<u8> {
+    let code = [0xbf, 42, 0, 0, 0, 0xb8, 60, 0, 0, 0, 0x0f, 0x05];
+    let (base, start) = (0x40_0000_u64, 120_u64);
+    let length = start + code.len() as u64;
+    let mut bytes = vec![0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let half = |bytes: &mut Vec<u8>, value: u16| bytes.extend(value.to_le_bytes());
+    let word = |bytes: &mut Vec<u8>, value: u32| bytes.extend(value.to_le_bytes());
+    let long = |bytes: &mut Vec<u8>, value: u64| bytes.extend(value.to_le_bytes());
+    half(&mut bytes, 2); // an executable
+    half(&mut bytes, 62); // for x86-64
+    word(&mut bytes, 1);
+    long(&mut bytes, base + start); // the entry
+    long(&mut bytes, 64); // the program headers
+    long(&mut bytes, 0);
+    word(&mut bytes, 0);
+    for value in [64, 56, 1, 0, 0, 0] {
+        half(&mut bytes, value);
+    }
+    word(&mut bytes, 1); // a segment to load
+    word(&mut bytes, 5); // to read and execute
+    for value in [0, base, base, length, length, 4096] {
+        long(&mut bytes, value);
+    }
+    bytes.extend(code);
+    bytes
+}
