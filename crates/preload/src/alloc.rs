@@ -4,102 +4,118 @@ use crate::library;
 use crate::next::{self, NEXT, early};
 use crate::process::{self, By};
 use crate::refuse::{self, set_errno};
-use crate::tag::{SIZE, Tag};
+use crate::shadow::{self, WINDOW};
 use crate::thread::{self, Busy, Word};
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
+use std::sync::atomic::Ordering;
 
-/// The tag of what the calling thread allocates now.
-#[inline(always)]
-fn owner(caller: usize) -> Tag {
-    let tag = Tag::from_raw(thread::get(Word::Tag) as u32);
-    // A forked child has another stamp than its parent's tags, or none yet.
-    if process::made(tag) { tag } else { find_owner(caller) }
+/// The slot in which the calling thread is charged now; zero for nowhere.
+fn owner(caller: usize) -> u32 {
+    let slot = thread::get(Word::Slot) as u32;
+    if process::group(slot).is_some() { slot } else { find_owner(caller) }
 }
 
 #[cold]
 #[inline(never)]
-pub(crate) fn find_owner(caller: usize) -> Tag {
-    let Some(_busy) = Busy::enter() else { return Tag::NONE };
+pub(crate) fn find_owner(caller: usize) -> u32 {
+    let Some(_busy) = Busy::enter() else { return 0 };
     if !process::attached() {
-        return Tag::NONE;
+        return 0;
     }
-    let row = match process::settings().by {
-        By::Process => process::row(),
-        By::Thread => process::named_row(thread::name(&mut [0; 16]).as_bytes()),
+    let slot = match process::settings().by {
+        By::Process => process::OWN,
+        By::Thread => process::named_slot(thread::name(&mut [0; 16]).as_bytes()),
         By::Library => {
             let through_new = thread::get(Word::Caller);
             thread::set(Word::Caller, 0);
             // Not kept in the thread's word: the next caller may be another.
-            let caller = if through_new != 0 { through_new } else { caller };
-            return process::tag(library::row(caller));
+            return library::slot(if through_new != 0 { through_new } else { caller });
         }
     };
-    let tag = process::tag(row);
-    thread::set(Word::Tag, tag.raw() as usize);
-    tag
-}
-
-/// Charges a block; `false` if a limit says no.
-#[inline(always)]
-fn charge(tag: Tag, units: usize) -> bool {
-    if tag == Tag::NONE {
-        return true;
+    // The fast path reads glibc's headers; where there are none, every call comes through here.
+    if NEXT.headers() {
+        thread::set(Word::Slot, slot as usize);
     }
-    process::group(tag.row()).try_charge_units(units as u64).is_ok()
-        || refuse::try_again(tag.row(), units as u64)
+    slot
 }
 
-/// Takes the charge of a block back from whoever it was charged to, if that is this process.
-///
-/// A block that an ancestor allocated stays in the ancestor's account: it still has its copy.
-#[inline(always)]
-fn uncharge(tag: Tag, units: usize) {
-    if process::made(tag) {
-        process::group(tag.row()).uncharge_units(units as u64);
+/// Charges a slot; `false` if a limit says no. Nobody is charged for a block without an owner.
+fn charge(slot: u32, units: usize) -> bool {
+    let Some(group) = process::group(slot) else { return true };
+    group.try_charge_units(units as u64).is_ok() || refuse::try_again(group, units as u64)
+}
+
+/// Returns units to a slot, if it is one of this process's.
+fn uncharge(slot: u32, units: usize) {
+    if let Some(group) = process::group(slot) {
+        group.uncharge_units(units as u64);
     }
 }
 
-/// Charges and tags a new block, or gives it back and fails.
+/// Notes the owner of a block.
+fn mark(block: *mut c_void, slot: u32) {
+    if let Some(byte) = shadow::byte(block) {
+        byte.store(slot as u8, Ordering::Relaxed);
+    }
+}
+
+/// Takes the owner off a block: before it is freed, since the next thread may get it at once.
+fn unmark(block: *mut c_void) -> u32 {
+    shadow::byte(block).map_or(0, |byte| {
+        let slot = byte.load(Ordering::Relaxed);
+        byte.store(0, Ordering::Relaxed);
+        u32::from(slot)
+    })
+}
+
+/// Charges and marks a new block, or gives it back and fails. The fast path calls nothing, so that
+/// the compiler saves no registers for it.
 ///
 /// # Safety
-/// `block` is null or fresh from the next allocator, with four bytes more than the program wants.
+/// `block` is null or fresh from the next allocator.
 #[inline(always)]
 unsafe fn adopt(block: *mut c_void, caller: usize) -> *mut c_void {
     if block.is_null() {
         return block;
     }
-    let tag = Tag::from_raw(thread::get(Word::Tag) as u32);
-    // SAFETY: the block is the next allocator's, and its last four bytes are ours.
+    let slot = thread::get(Word::Slot) as u32;
+    // SAFETY: where a thread has a slot, blocks have glibc's header (the early buffer's as well).
     unsafe {
-        if NEXT.headers() && process::made(tag) {
-            let usable = next::size_in_header(block);
-            if process::group(tag.row()).try_charge_units(usable as u64).is_ok() {
-                tag.write(block.cast(), usable);
-                return block;
-            }
+        if let Some(group) = process::group(slot)
+            && let Some(map) = shadow::map(block)
+            && group.take_prepaid(next::chunk_size(block) as u64)
+        {
+            shadow::byte_in(map, block).store(slot as u8, Ordering::Relaxed);
+            return block;
         }
         adopt_otherwise(block, caller)
     }
 }
 
-/// [`adopt`] for a thread without a row, for other allocators, and after a refusal.
+/// [`adopt`] for a thread without a slot, an empty cell, a first block in its GiB.
 ///
 /// # Safety
-/// As [`adopt`].
+/// As [`adopt`], and not null.
 #[cold]
 #[inline(never)]
 unsafe fn adopt_otherwise(block: *mut c_void, caller: usize) -> *mut c_void {
-    // SAFETY: by the caller's word.
+    if early::owns(block.cast()) || !NEXT.ready() {
+        return block;
+    }
+    let slot = owner(caller);
+    // Without a byte for its owner a block is nobody's.
+    if slot == 0 || shadow::make_byte(block).is_none() {
+        return block;
+    }
+    // SAFETY: the block is the next allocator's, which is ready.
     unsafe {
-        let usable = NEXT.usable(block);
-        let tag = owner(caller);
-        if !charge(tag, usable) {
+        if !charge(slot, NEXT.size(block)) {
             NEXT.free(block);
             return fail();
         }
-        tag.write(block.cast(), usable);
     }
+    mark(block, slot);
     block
 }
 
@@ -109,15 +125,17 @@ fn fail() -> *mut c_void {
     null_mut()
 }
 
+/// What to ask the next allocator for: two blocks are a window apart at least. glibc sees to that
+/// itself. (For malloc, `Next` does this.)
+fn spaced(size: usize) -> usize {
+    if NEXT.headers() { size } else { size.max(WINDOW) }
+}
+
 /// # Safety
 /// As C's `malloc`.
 pub(crate) unsafe extern "C" fn malloc(size: usize, caller: usize) -> *mut c_void {
-    if !NEXT.ready() {
-        return early::allocate(size, 1).cast();
-    }
-    let Some(whole) = size.checked_add(SIZE) else { return fail() };
-    // SAFETY: the next allocator is ready.
-    unsafe { adopt(NEXT.malloc(whole), caller) }
+    // SAFETY: until the next malloc is found, its place holds one that finds it.
+    unsafe { adopt(NEXT.malloc(size), caller) }
 }
 
 /// # Safety
@@ -127,14 +145,17 @@ pub(crate) unsafe fn free(block: *mut c_void) {
     if block.is_null() {
         return;
     }
-    // SAFETY: the block came from the next allocator, or from the early buffer, whose blocks look
-    // alike and have no owner.
+    // SAFETY: a block with an owner is the next allocator's.
     unsafe {
-        if NEXT.headers() {
-            let usable = next::size_in_header(block);
-            let tag = Tag::read(block.cast(), usable);
-            if process::made(tag) {
-                process::group(tag.row()).uncharge_units(usable as u64);
+        if NEXT.headers()
+            && let Some(map) = shadow::map(block)
+        {
+            let byte = shadow::byte_in(map, block);
+            if let Some(group) = process::group(u32::from(byte.load(Ordering::Relaxed)))
+                && group.put_prepaid(next::chunk_size(block) as u64)
+            {
+                // Before the block goes: the next thread may get it at once.
+                byte.store(0, Ordering::Relaxed);
                 return NEXT.free(block);
             }
         }
@@ -142,7 +163,7 @@ pub(crate) unsafe fn free(block: *mut c_void) {
     }
 }
 
-/// [`free`] of a block that this process is not charged for, and for other allocators.
+/// [`free`] of a block that this process is not charged for, or when the cell has no room.
 ///
 /// # Safety
 /// As [`free`], and not null.
@@ -152,10 +173,12 @@ unsafe fn free_otherwise(block: *mut c_void) {
     if early::owns(block.cast()) || !NEXT.ready() {
         return;
     }
-    // SAFETY: the block came from the next allocator, through one of these functions.
+    // SAFETY: the block came from the next allocator.
     unsafe {
-        let usable = NEXT.usable(block);
-        uncharge(Tag::read(block.cast(), usable), usable);
+        let slot = unmark(block);
+        if slot != 0 {
+            uncharge(slot, NEXT.size(block));
+        }
         NEXT.free(block);
     }
 }
@@ -167,9 +190,8 @@ pub(crate) unsafe extern "C" fn calloc(count: usize, size: usize, caller: usize)
     if !NEXT.ready() {
         return early::allocate(bytes, 1).cast();
     }
-    let Some(whole) = bytes.checked_add(SIZE) else { return fail() };
     // SAFETY: the next allocator is ready.
-    unsafe { adopt(NEXT.calloc(1, whole), caller) }
+    unsafe { adopt(NEXT.calloc(1, spaced(bytes)), caller) }
 }
 
 /// # Safety
@@ -196,53 +218,52 @@ pub(crate) unsafe extern "C" fn realloc(
             free(block);
             return null_mut();
         }
-        let Some(whole) = size.checked_add(SIZE) else { return fail() };
-        let held = NEXT.usable(block);
-        let old = Tag::read(block.cast(), held);
+        let held = NEXT.size(block);
         let new = owner(caller);
+        let old = unmark(block);
         // The charge comes first: once the block has moved there is no way back. Its size is only
         // known afterwards, so it is charged as glibc will round it and corrected. In the same row
         // only the difference is asked for, so that a block may grow up to the limit.
-        let guess = rounded(whole);
+        let guess = rounded(size);
         let base = if old == new { held } else { 0 };
         if !charge(new, guess.saturating_sub(base)) {
+            mark(block, old);
             return fail();
         }
-        let moved = NEXT.realloc(block, whole);
+        let moved = NEXT.realloc(block, spaced(size));
         if moved.is_null() {
             uncharge(new, guess.saturating_sub(base));
+            mark(block, old);
             return moved;
         }
-        let usable = NEXT.usable(moved);
-        correct(new, base.max(guess), usable);
+        correct(new, base.max(guess), NEXT.size(moved));
         // A realloc counts as a charge and an uncharge, whatever the difference was.
         uncharge(old, held - base);
-        new.write(moved.cast(), usable);
+        if shadow::make_byte(moved).is_some() {
+            mark(moved, new);
+        } else {
+            uncharge(new, NEXT.size(moved));
+        }
         moved
     }
 }
 
 /// Makes a charge of `charged` one of `units`.
-#[inline(always)]
-fn correct(tag: Tag, charged: usize, units: usize) {
-    if units == charged || tag == Tag::NONE {
-        return;
-    }
-    let group = process::group(tag.row());
+fn correct(slot: u32, charged: usize, units: usize) {
+    let Some(group) = process::group(slot) else { return };
     if units > charged {
         // The rest of a page at most, and the block is there already: it is charged in any case.
         let _ = group.charge_units((units - charged) as u64);
         group.uncharge_units(0);
-    } else {
+    } else if units < charged {
         let _ = group.charge_units(0);
         group.uncharge_units((charged - units) as u64);
     }
 }
 
-/// The usable size that glibc gives a request of `whole` bytes below its mmap threshold.
-#[inline(always)]
-fn rounded(whole: usize) -> usize {
-    (whole.saturating_add(8 + 15) & !15).max(32) - 8
+/// The chunk that glibc makes for a request of `size` bytes below its mmap threshold.
+fn rounded(size: usize) -> usize {
+    (size.saturating_add(8 + 15) & !15).max(WINDOW)
 }
 
 /// # Safety
@@ -251,9 +272,8 @@ pub(crate) unsafe extern "C" fn memalign(align: usize, size: usize, caller: usiz
     if !NEXT.ready() {
         return early::allocate(size, align.next_power_of_two()).cast();
     }
-    let Some(whole) = size.checked_add(SIZE) else { return fail() };
     // SAFETY: the next allocator is ready.
-    unsafe { adopt(NEXT.memalign(align, whole), caller) }
+    unsafe { adopt(NEXT.memalign(align, spaced(size)), caller) }
 }
 
 /// # Safety
@@ -266,9 +286,8 @@ pub(crate) unsafe extern "C" fn aligned_alloc(
     if !NEXT.ready() {
         return early::allocate(size, align.next_power_of_two()).cast();
     }
-    let Some(whole) = size.checked_add(SIZE) else { return fail() };
     // SAFETY: the next allocator is ready.
-    unsafe { adopt(NEXT.aligned_alloc(align, whole), caller) }
+    unsafe { adopt(NEXT.aligned_alloc(align, size), caller) }
 }
 
 /// # Safety
@@ -279,7 +298,6 @@ pub(crate) unsafe extern "C" fn posix_memalign(
     size: usize,
     caller: usize,
 ) -> c_int {
-    let Some(whole) = size.checked_add(SIZE) else { return libc::ENOMEM };
     // It reports errors by its result and leaves errno and `into` alone.
     let errno = refuse::errno();
     let mut block = null_mut();
@@ -287,7 +305,7 @@ pub(crate) unsafe extern "C" fn posix_memalign(
         block = early::allocate(size, align.next_power_of_two()).cast();
     } else {
         // SAFETY: the next allocator is ready; it writes to a variable of ours.
-        let result = unsafe { NEXT.posix_memalign(&raw mut block, align, whole) };
+        let result = unsafe { NEXT.posix_memalign(&raw mut block, align, spaced(size)) };
         if result != 0 {
             return result;
         }
@@ -303,7 +321,7 @@ pub(crate) unsafe extern "C" fn posix_memalign(
     0
 }
 
-/// What a program may use of a block: all but the tag.
+/// What a program may use of a block.
 ///
 /// # Safety
 /// As glibc's `malloc_usable_size`.
@@ -316,6 +334,6 @@ pub(crate) unsafe extern "C" fn usable_size(block: *mut c_void) -> usize {
         if early::owns(block.cast()) {
             return early::size(block.cast());
         }
-        NEXT.usable(block).saturating_sub(SIZE)
+        NEXT.usable(block)
     }
 }

@@ -63,8 +63,7 @@ pub unsafe extern "C" fn cfree(block: *mut c_void) {
     unsafe { alloc::free(block) }
 }
 
-/// glibc's `malloc_usable_size`: without the tag, so that a program which uses all that it is told
-/// leaves the tag alone.
+/// glibc's `malloc_usable_size`.
 ///
 /// # Safety
 /// As the C function.
@@ -181,7 +180,7 @@ pub unsafe extern "C" fn pthread_setname_np(of: libc::pthread_t, name: *const c_
     };
     // SAFETY: pthread_self has no preconditions.
     if of == unsafe { libc::pthread_self() } {
-        thread::set(thread::Word::Tag, 0);
+        thread::set(thread::Word::Slot, 0);
     }
     result
 }
@@ -210,7 +209,7 @@ pub unsafe extern "C" fn prctl(
         real(option, a, b, c, d)
     };
     if option == libc::PR_SET_NAME {
-        thread::set(thread::Word::Tag, 0);
+        thread::set(thread::Word::Slot, 0);
     }
     result
 }

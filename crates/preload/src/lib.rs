@@ -5,15 +5,15 @@
 //! another shared library's behind this one):
 //!
 //! ```text
-//! malloc(n):  p = next.malloc(n + 4); charge(my row, usable(p)); write my row behind the block
-//! free(p):    read the row behind the block; uncharge(that row, usable(p)); next.free(p)
+//! malloc(n):  p = next.malloc(n); charge(my row, size(p)); shadow[p] = my row
+//! free(p):    uncharge(shadow[p], size(p)); shadow[p] = nobody; next.free(p)
 //! ```
 //!
 //! | room      | what it holds                                              |
 //! |-----------|------------------------------------------------------------|
 //! | `alloc`   | the bodies of malloc and its family                        |
 //! | `next`    | the allocator behind this one; memory before it is found   |
-//! | `tag`     | the owner behind each block                                |
+//! | `shadow`  | the owner of each block                                    |
 //! | `process` | this process's rows; what a fork must forget               |
 //! | `thread`  | the calling thread's row                                   |
 //! | `library` | the calling library's row                                  |
@@ -30,5 +30,5 @@ mod library;
 mod next;
 mod process;
 mod refuse;
-mod tag;
+mod shadow;
 mod thread;

@@ -1,6 +1,6 @@
-//! `--by library`: the row of the shared object that called malloc, by its return address.
+//! `--by library`: the slot of the shared object that called malloc, by its return address.
 //!
-//! A direct-mapped table remembers the row of each code page. A miss asks the dynamic linker with
+//! A direct-mapped table remembers the slot of each code page. A miss asks the dynamic linker with
 //! `_dl_find_object` (glibc 2.35 and later), which takes no lock and allocates nothing, so that it
 //! may be asked in the middle of a `dlopen`; elsewhere with `dladdr`.
 
@@ -9,21 +9,21 @@ use crate::process::{self, STATE};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-const ROW_BITS: u32 = 20;
+const SLOT_BITS: u32 = 8;
 
-/// The row of whoever contains this address.
-pub(crate) fn row(caller: usize) -> u32 {
+/// The slot of whoever contains this address.
+pub(crate) fn slot(caller: usize) -> u32 {
     // A page of code belongs to one object. Mixed, so that objects of equal layout do not collide.
     let page = caller >> 12;
-    let slot = &STATE.pages[(page ^ page >> 12) % STATE.pages.len()];
-    let known = slot.load(Ordering::Relaxed);
-    // One word holds both, so a reader never sees the page of one and the row of another.
-    if known >> ROW_BITS == page as u64 && known != 0 {
-        return known as u32 & ((1 << ROW_BITS) - 1);
+    let entry = &STATE.pages[(page ^ page >> 12) % STATE.pages.len()];
+    let known = entry.load(Ordering::Relaxed);
+    // One word holds both, so a reader never sees the page of one and the slot of another.
+    if known >> SLOT_BITS == page as u64 && known != 0 {
+        return known as u32 & ((1 << SLOT_BITS) - 1);
     }
-    let row = process::named_row(object_name(caller));
-    slot.store((page as u64) << ROW_BITS | u64::from(row), Ordering::Relaxed);
-    row
+    let slot = process::named_slot(object_name(caller));
+    entry.store((page as u64) << SLOT_BITS | u64::from(slot), Ordering::Relaxed);
+    slot
 }
 
 /// The file name of the object that contains an address.

@@ -6,11 +6,11 @@
 //! their address and never given back.
 
 use std::ffi::{CStr, c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 /// Addresses of the next allocator's functions; zero before they are found.
 pub(crate) struct Next {
-    malloc: AtomicUsize,
+    malloc: AtomicPtr<()>,
     free: AtomicUsize,
     calloc: AtomicUsize,
     realloc: AtomicUsize,
@@ -23,7 +23,7 @@ pub(crate) struct Next {
 }
 
 pub(crate) static NEXT: Next = Next {
-    malloc: AtomicUsize::new(0),
+    malloc: AtomicPtr::new(first_malloc as *const () as *mut ()),
     free: AtomicUsize::new(0),
     calloc: AtomicUsize::new(0),
     realloc: AtomicUsize::new(0),
@@ -33,6 +33,27 @@ pub(crate) static NEXT: Next = Next {
     usable: AtomicUsize::new(0),
     headers: AtomicBool::new(false),
 };
+
+/// Stands for the next `malloc` until that is found.
+unsafe extern "C" fn first_malloc(size: usize) -> *mut c_void {
+    if NEXT.ready() {
+        // SAFETY: it is found now.
+        return unsafe { NEXT.malloc(size) };
+    }
+    early::allocate(size, 1).cast()
+}
+
+/// Stands before a next `malloc` whose blocks may lie closer than a window of shadow.
+unsafe extern "C" fn spaced_malloc(size: usize) -> *mut c_void {
+    let real = REAL_MALLOC.load(Ordering::Relaxed);
+    // SAFETY: `resolve` stored the next malloc there before it put this function in its place.
+    unsafe {
+        let real: unsafe extern "C" fn(usize) -> *mut c_void = std::mem::transmute(real);
+        real(size.max(crate::shadow::WINDOW))
+    }
+}
+
+static REAL_MALLOC: AtomicUsize = AtomicUsize::new(0);
 
 /// Looks a function up in the libraries behind this one.
 pub(crate) fn find(name: &CStr) -> usize {
@@ -64,8 +85,8 @@ impl Next {
     /// Whether the next allocator is known; looks it up on the first call.
     #[inline(always)]
     pub(crate) fn ready(&self) -> bool {
-        // Acquire: `malloc` is stored last.
-        self.malloc.load(Ordering::Acquire) != 0 || self.resolve()
+        // Acquire: `usable` is stored last.
+        self.usable.load(Ordering::Acquire) != 0 || self.resolve()
     }
 
     #[cold]
@@ -75,8 +96,9 @@ impl Next {
         static LOOKING: AtomicUsize = AtomicUsize::new(0);
         if LOOKING.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
             // Recursion from dlsym, or another thread in these first microseconds.
-            return self.malloc.load(Ordering::Acquire) != 0;
+            return self.usable.load(Ordering::Acquire) != 0;
         }
+        let malloc = find(c"malloc");
         for (field, name) in [
             (&self.free, c"free"),
             (&self.calloc, c"calloc"),
@@ -87,18 +109,22 @@ impl Next {
             (&self.usable, c"malloc_usable_size"),
         ] {
             let address = find(name);
-            if address == 0 {
+            if address == 0 || malloc == 0 {
                 // Without these there is no telling how large a block is: nothing works.
                 crate::refuse::say(&[b"the next allocator has no ", name.to_bytes()]);
                 // SAFETY: ends the process.
                 unsafe { libc::abort() };
             }
-            field.store(address, Ordering::Relaxed);
+            if name == c"malloc_usable_size" {
+                self.malloc.store(malloc as *mut (), Ordering::Relaxed);
+            }
+            field.store(address, Ordering::Release);
         }
-        let malloc = find(c"malloc");
-        self.malloc.store(malloc, Ordering::Release);
         if malloc == find(c"__libc_malloc") && self.headers_tell() {
             self.headers.store(true, Ordering::Release);
+        } else {
+            REAL_MALLOC.store(malloc, Ordering::Relaxed);
+            self.malloc.store(spaced_malloc as *const () as *mut (), Ordering::Release);
         }
         LOOKING.store(0, Ordering::Release);
         true
@@ -128,7 +154,7 @@ impl Next {
         aligned_alloc, aligned_alloc, (align: usize, size: usize) -> *mut c_void);
     forward!(
         /// The next `malloc_usable_size`.
-        usable_by_call, usable, (block: *mut c_void) -> usize);
+        usable, usable, (block: *mut c_void) -> usize);
 
     /// Whether blocks bear glibc's header. It implies [`ready`](Self::ready).
     #[inline(always)]
@@ -136,25 +162,28 @@ impl Next {
         self.headers.load(Ordering::Acquire)
     }
 
-    /// The usable size of a block: read off glibc's header where that is what the next allocator
-    /// writes, otherwise by call (which costs a nanosecond or two, twice a block).
+    /// What a block takes: by glibc's header where there is one, otherwise by call (which costs a
+    /// nanosecond or two, twice a block).
     ///
     /// # Safety
-    /// `block` is the next allocator's, and [`Next::ready`] returned true.
+    /// `block` is the next allocator's or an early one, and [`Next::ready`] returned true.
     #[inline(always)]
-    pub(crate) unsafe fn usable(&self, block: *mut c_void) -> usize {
+    pub(crate) unsafe fn size(&self, block: *mut c_void) -> usize {
         // SAFETY: by the caller's word and, for the header, by the test at start.
-        unsafe { if self.headers() { size_in_header(block) } else { self.usable_by_call(block) } }
+        unsafe { if self.headers() { chunk_size(block) } else { self.usable(block) } }
     }
 
-    /// Whether the header of a block tells its usable size: tried on blocks of many sizes, small
+    /// Whether the header of a block tells its size: tried on blocks of many sizes, small
     /// ones, large ones and some that are mapped by themselves.
     fn headers_tell(&self) -> bool {
-        [1, 24, 25, 100, 1000, 5000, 70_000, 200_000, 3_000_000].iter().all(|&size| {
-            // SAFETY: the three functions were found; each block is freed.
+        [1, 24, 25, 100, 1000, 5000, 70_000, 200_000, 3_000_000, 50_000_000].iter().all(|&size| {
+            // SAFETY: the functions were found; each block is freed.
             unsafe {
                 let block = self.malloc(size);
-                let same = !block.is_null() && size_in_header(block) == self.usable_by_call(block);
+                let same = block.is_null() || {
+                    let mapped = block.cast::<usize>().sub(1).read() & 2 != 0;
+                    chunk_size(block) == self.usable(block) + if mapped { 16 } else { 8 }
+                };
                 self.free(block);
                 same
             }
@@ -162,17 +191,15 @@ impl Next {
     }
 }
 
-/// glibc's header: the word before a block is the chunk's size with three flags in its low bits; a
-/// chunk begins 16 bytes before its block and, unless it was mapped by itself (flag 2), reaches 8
-/// bytes into the next.
+/// What glibc set aside for a block, its own header included: the word before the block is the
+/// chunk's size with three flags in its low bits.
 ///
 /// # Safety
-/// `block` was allocated by glibc's malloc.
+/// `block` bears such a header.
 #[inline(always)]
-pub(crate) unsafe fn size_in_header(block: *mut c_void) -> usize {
+pub(crate) unsafe fn chunk_size(block: *mut c_void) -> usize {
     // SAFETY: by the caller's word.
-    let header = unsafe { block.cast::<usize>().sub(1).read() };
-    (header & !7) - 8 - ((header & 2) << 2)
+    unsafe { block.cast::<usize>().sub(1).read() & !7 }
 }
 
 /// Memory for before the next allocator is known. `dlsym` asks for some hundred bytes at most.
@@ -191,8 +218,7 @@ pub(crate) mod early {
     static BUFFER: Buffer = Buffer(UnsafeCell::new([0; SIZE]));
     static USED: AtomicUsize = AtomicUsize::new(0);
 
-    /// Zeroed memory; null when it is used up. It looks like glibc's: a header before it, and an
-    /// empty tag behind it, so that `free` need not ask for it first.
+    /// Zeroed memory; null when it is used up. A block has its size before it, as glibc's have.
     pub(crate) fn allocate(size: usize, align: usize) -> *mut u8 {
         let align = align.max(HEADER);
         let Some(room) = size.checked_add(2 * HEADER + align).filter(|&room| room <= SIZE) else {
@@ -206,9 +232,9 @@ pub(crate) mod early {
         }
         let base = BUFFER.0.get() as usize;
         let block = (base + start + HEADER).next_multiple_of(align);
-        let chunk = (size + crate::tag::SIZE + 8).next_multiple_of(HEADER);
+        let chunk = (size + 8).next_multiple_of(HEADER);
         // SAFETY: `room` bytes from `start` are this caller's, zero so far; the header lies in
-        // front of the block, and the block with its tag ends within them.
+        // front of the block, and the block ends within them.
         unsafe { (block as *mut usize).sub(1).write(chunk) };
         block as *mut u8
     }
@@ -225,6 +251,6 @@ pub(crate) mod early {
     /// [`owns`] said so.
     pub(crate) unsafe fn size(block: *const u8) -> usize {
         // SAFETY: `allocate` wrote a header like glibc's.
-        unsafe { super::size_in_header(block.cast_mut().cast()) - crate::tag::SIZE }
+        unsafe { (block as *const usize).sub(1).read() - 8 }
     }
 }

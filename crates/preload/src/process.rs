@@ -4,11 +4,9 @@
 //! that leads to those rows lies in [`STATE`], memory that the kernel hands to a child zeroed
 //! (`MADV_WIPEONFORK`). So the child finds out by itself, at its first allocation, in whatever way it
 //! was forked (`fork`, a bare `clone`, inside somebody's atfork handler), and attaches as a process of
-//! its own. What it needs for that is outside of the wiped memory: the mapped ledger, the settings,
-//! the stamps that its ancestors' blocks bear.
+//! its own. What it needs for that is outside of the wiped memory: the mapped ledger, the settings.
 
 use crate::refuse::{environment, say};
-use crate::tag::{STAMPS, Tag};
 use ledgerline::{Group, GroupId, Ledger, NAME_MAX};
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, OsStr};
@@ -38,27 +36,27 @@ const GENERATION: u16 = 1;
 /// Zero in a new process, also in a forked one.
 #[repr(C, align(4096))]
 pub(crate) struct State {
-    /// This process's stamp plus one; zero until it is attached. (One more, so that the zero of a
-    /// block or a thread without a tag never matches the zero of a process without a stamp.)
-    stamp: AtomicU32,
+    /// Rows by slot, the number that stands for an owner in the shadow and in a thread's word; zero
+    /// (the root's row, which owns no block) where there is none. Slot 0 is nobody's, slot 1 the
+    /// process's own.
+    rows: [AtomicU32; SLOTS],
     phase: AtomicU32,
-    /// The process's own row.
-    row: AtomicU32,
     naming: AtomicU32,
-    names: [Name; NAMES],
-    /// Code page and row of callers (library.rs).
+    /// The names of slots 2 and up.
+    names: [Name; SLOTS],
+    /// Code page and slot of callers (library.rs).
     pub(crate) pages: [AtomicU64; 4096],
 }
 
-/// Rows with names of their own, threads' or libraries', a process may have; what comes later is
-/// charged to the process's row.
-const NAMES: usize = 500;
+/// Owners that a process may have: what fits in a byte of shadow. Threads and libraries with names
+/// beyond that are charged to the process's own row.
+const SLOTS: usize = 256;
+/// The process's own slot.
+pub(crate) const OWN: u32 = 1;
 
 struct Name {
     /// The name, filled up with zeros.
     text: [AtomicU64; NAME_MAX / 8],
-    /// Row + 1.
-    row: AtomicU32,
 }
 
 mod phase {
@@ -70,12 +68,10 @@ mod phase {
 }
 
 pub(crate) static STATE: State = State {
-    stamp: AtomicU32::new(0),
+    rows: [const { AtomicU32::new(0) }; SLOTS],
     phase: AtomicU32::new(phase::NEW),
-    row: AtomicU32::new(0),
     naming: AtomicU32::new(0),
-    names: [const { Name { text: [const { AtomicU64::new(0) }; NAME_MAX / 8], row: AtomicU32::new(0) } };
-        NAMES],
+    names: [const { Name { text: [const { AtomicU64::new(0) }; NAME_MAX / 8] } }; SLOTS],
     pages: [const { AtomicU64::new(0) }; 4096],
 };
 
@@ -85,9 +81,6 @@ struct Inherited {
     opened: AtomicU32,
     ledger: UnsafeCell<MaybeUninit<Ledger>>,
     settings: UnsafeCell<Settings>,
-    /// Stamps of this process and its ancestors, a bit each, and the last one given.
-    stamps: [AtomicU64; STAMPS as usize / 64],
-    last: AtomicU32,
 }
 
 // SAFETY: the ledger and the settings are written once, by the one thread that moves `phase` from
@@ -98,38 +91,23 @@ static INHERITED: Inherited = Inherited {
     opened: AtomicU32::new(0),
     ledger: UnsafeCell::new(MaybeUninit::uninit()),
     settings: UnsafeCell::new(Settings { by: By::Thread, kill: false }),
-    stamps: [const { AtomicU64::new(0) }; STAMPS as usize / 64],
-    last: AtomicU32::new(0),
 };
 
-/// Whether a tag was made by this process: neither empty, nor inherited from an ancestor.
+/// The group of a slot; `None` if this process has none there: the slot of nobody, and each that a
+/// forked child finds in what it inherited.
 #[inline(always)]
-pub(crate) fn made(tag: Tag) -> bool {
-    tag.stamp() + 1 == STATE.stamp.load(Ordering::Relaxed)
-}
-
-/// The tag of blocks charged to a row of this process. Only after [`attached`] was true.
-pub(crate) fn tag(row: u32) -> Tag {
-    Tag::new(STATE.stamp.load(Ordering::Relaxed).wrapping_sub(1), row)
-}
-
-/// The row of a tag that bears this process's stamp.
-#[inline(always)]
-pub(crate) fn group(row: u32) -> Group<'static> {
-    // SAFETY: a stamp is given out after the ledger was opened, and it stays open for good.
+pub(crate) fn group(slot: u32) -> Option<Group<'static>> {
+    let row = STATE.rows[(slot as usize) % SLOTS].load(Ordering::Relaxed);
+    // SAFETY: a slot has a row only after the ledger was opened, and it stays open for good.
     let ledger = unsafe { (*INHERITED.ledger.get()).assume_init_ref() };
-    ledger.group(GroupId::from_parts(row, GENERATION))
+    // (The mask tells the compiler what the ledger guarantees: rows have 20 bits.)
+    (row != 0).then(|| ledger.group(GroupId::from_parts(row & 0xf_ffff, GENERATION)))
 }
 
 /// What the environment asked for. Only after [`attached`] was true.
 pub(crate) fn settings() -> Settings {
     // SAFETY: written once, before the process was attached.
     unsafe { *INHERITED.settings.get() }
-}
-
-/// The process's own row.
-pub(crate) fn row() -> u32 {
-    STATE.row.load(Ordering::Relaxed)
 }
 
 /// Whether this process is charged; attaches it on the first call. The caller is marked busy.
@@ -180,23 +158,8 @@ fn attach() -> bool {
     if process.id().generation() != GENERATION {
         return false;
     }
-    STATE.row.store(process.id().index(), Ordering::Relaxed);
-    STATE.stamp.store(next_stamp() + 1, Ordering::Release);
+    STATE.rows[OWN as usize].store(process.id().index(), Ordering::Release);
     true
-}
-
-/// A stamp that no ancestor has, so that a block tells whether it was inherited.
-fn next_stamp() -> u32 {
-    let mut stamp = INHERITED.last.load(Ordering::Relaxed);
-    loop {
-        stamp = (stamp + 1) % STAMPS;
-        let (word, bit) = (&INHERITED.stamps[stamp as usize / 64], 1u64 << (stamp % 64));
-        if stamp != 0 && word.load(Ordering::Relaxed) & bit == 0 {
-            word.fetch_or(bit, Ordering::Relaxed);
-            INHERITED.last.store(stamp, Ordering::Relaxed);
-            return stamp;
-        }
-    }
 }
 
 /// Opens the ledger that the environment names; says why not, if it names one.
@@ -243,39 +206,39 @@ fn open() -> bool {
     true
 }
 
-/// The row below this process's that bears a name; created when it is new, the process's own when
-/// there are too many.
-pub(crate) fn named_row(name: &[u8]) -> u32 {
+/// The slot of the row below this process's that bears a name; created when it is new. The process's
+/// own when there are too many, or no room in the ledger.
+pub(crate) fn named_slot(name: &[u8]) -> u32 {
     let mut text = Text::new();
     text.push(if name.is_empty() { b"(no name)" } else { name });
     while STATE.naming.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
         std::thread::yield_now();
     }
-    let row = find_or_create(&text);
+    let slot = find_or_create(&text).unwrap_or(OWN);
     STATE.naming.store(0, Ordering::Release);
-    row
+    slot
 }
 
-fn find_or_create(text: &Text) -> u32 {
+fn find_or_create(text: &Text) -> Option<u32> {
     let words = text.words();
-    for name in &STATE.names {
-        let row = name.row.load(Ordering::Relaxed);
-        if row == 0 {
-            let Ok(group) = group(self::row()).create(text.as_str()) else { break };
+    for (slot, name) in STATE.names.iter().enumerate().skip(OWN as usize + 1) {
+        let row = &STATE.rows[slot];
+        if row.load(Ordering::Relaxed) == 0 {
+            let group = group(OWN)?.create(text.as_str()).ok()?;
             if group.id().generation() != GENERATION {
-                break;
+                return None;
             }
             for (to, from) in name.text.iter().zip(words) {
                 to.store(from, Ordering::Relaxed);
             }
-            name.row.store(group.id().index() + 1, Ordering::Relaxed);
-            return group.id().index();
+            row.store(group.id().index(), Ordering::Release);
+            return Some(slot as u32);
         }
         if name.text.iter().zip(words).all(|(have, want)| have.load(Ordering::Relaxed) == want) {
-            return row - 1;
+            return Some(slot as u32);
         }
     }
-    self::row()
+    None
 }
 
 /// The program's name without its folder.
@@ -355,12 +318,5 @@ mod tests {
         assert_eq!(text.as_str().len(), NAME_MAX);
         text.shorten(3);
         assert_eq!(text.as_str(), "a_b");
-    }
-
-    #[test]
-    fn a_stamp_is_never_given_twice_to_one_line_of_descent() {
-        let stamps: std::collections::BTreeSet<u32> = (0..500).map(|_| next_stamp()).collect();
-        assert_eq!(stamps.len(), 500);
-        assert!(!stamps.contains(&0));
     }
 }

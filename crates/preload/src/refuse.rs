@@ -1,14 +1,13 @@
 //! What happens when a limit says no.
 
 use crate::process;
-use ledgerline::Refusal;
+use ledgerline::{Group, Refusal};
 use std::ffi::CStr;
 
 /// Tries a charge that was refused once more after the rows of dead processes are settled.
 #[cold]
 #[inline(never)]
-pub(crate) fn try_again(row: u32, units: u64) -> bool {
-    let group = process::group(row);
+pub(crate) fn try_again(group: Group<'_>, units: u64) -> bool {
     group.ledger().settle_dead(&alive);
     match group.try_charge_units(units) {
         Ok(()) => true,
@@ -17,10 +16,37 @@ pub(crate) fn try_again(row: u32, units: u64) -> bool {
     }
 }
 
+/// Whether a process still holds memory: it exists and is not merely waiting to be reaped.
 fn alive(process: u32) -> bool {
     // SAFETY: signal 0 only asks. A process that may not be signalled exists, too.
-    let gone = unsafe { libc::kill(process as libc::pid_t, 0) } != 0;
-    !(gone && errno() == libc::ESRCH)
+    let gone = unsafe { libc::kill(process as libc::pid_t, 0) } != 0 && errno() == libc::ESRCH;
+    !gone && !zombie(process)
+}
+
+/// Whether `/proc` shows a process as ended; `false` where it cannot be read.
+fn zombie(process: u32) -> bool {
+    let mut path = *b"/proc/0000000000/stat\0";
+    let mut number = [0; 20];
+    let number = digits(u64::from(process), &mut number);
+    // The number padded with zeros is not what the file is called: it goes in front of "/stat".
+    let start = b"/proc/".len();
+    path[start..start + number.len()].copy_from_slice(number);
+    path[start + number.len()..][..6].copy_from_slice(b"/stat\0");
+    let mut text = [0u8; 256];
+    // SAFETY: opens a NUL-terminated path and reads at most the buffer's length into it.
+    let length = unsafe {
+        let file = libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if file < 0 {
+            return false;
+        }
+        let length = libc::read(file, text.as_mut_ptr().cast(), text.len());
+        libc::close(file);
+        length.max(0) as usize
+    };
+    // "pid (name) S ...": the name may hold anything, so the last parenthesis counts.
+    let text = &text[..length];
+    let state = text.iter().rposition(|&byte| byte == b')').and_then(|at| text.get(at + 2));
+    matches!(state, Some(b'Z' | b'X'))
 }
 
 /// `--on-max kill`: says who and why, and ends the process.
@@ -93,6 +119,18 @@ pub(crate) fn environment(name: &CStr) -> Option<&'static [u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn this_process_is_alive_and_one_that_was_not_reaped_is_not() {
+        assert!(alive(std::process::id()));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        while !zombie(child.id()) {
+            std::thread::yield_now();
+        }
+        assert!(!alive(child.id()));
+        child.wait().unwrap();
+        assert!(!alive(child.id()));
+    }
 
     #[test]
     fn numbers_are_printed_whole() {

@@ -5,13 +5,13 @@
 //! from the thread pointer is a constant in the global offset table; stable Rust has no switch for
 //! it, so on x86-64 the variables are declared in assembly.
 
-/// What a thread remembers: the row in which it is charged, as the tag of its blocks; zero before
-/// it has one. The tag carries the stamp of the process, so that it is void in a forked child.
+/// What a thread remembers.
 #[derive(Clone, Copy, Debug)]
 #[repr(usize)]
 pub(crate) enum Word {
-    /// The tag of the thread's blocks.
-    Tag = 0,
+    /// The slot in which the thread is charged; zero before it has one. (A forked child inherits the
+    /// number, but its process has no row in that slot until it gets one of its own.)
+    Slot = 0,
     /// Not zero while this library itself is at work: what it allocates is not charged.
     Busy = 8,
     /// The address that called `operator new`; malloc takes it for its own caller.
