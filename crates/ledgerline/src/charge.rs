@@ -3,7 +3,7 @@
 use crate::error::{Refusal, Refused};
 use crate::group::Group;
 use crate::ledger::{GroupId, Ledger};
-use crate::lock::{self, GATE};
+use crate::lock;
 use crate::page_counter::{self, No};
 
 /// Units charged to a group, returned when this is dropped, by whichever thread that is.
@@ -86,16 +86,18 @@ impl Ledger {
     /// Moves granted units from one group to another: charges the levels that only the new one
     /// has, then releases those that only the old one has.
     fn move_units(&self, from: GroupId, to: GroupId, units: u64) -> Result<(), Refusal> {
-        let _pass = GATE.enter(lock::thread());
-        let (Some(old), Some(new)) = (self.path(from), self.path(to)) else {
+        let inside = lock::pass();
+        let new = self.path(to).filter(|path| self.is_live(path.leaf()));
+        let (Some(old), Some(new)) = (self.path(from), new) else {
             return Err(Refusal::gone(to, units));
         };
-        let mut drained = false;
-        while let Err(refusal) = page_counter::try_charge(new.below_common(&old), units) {
+        let levels = new.below_common(&old);
+        let mut drained = 0u64;
+        while let Err(refusal) = page_counter::try_reserve(levels, units, inside.patience()) {
             new.free_emptied(self, refusal.emptied);
             match refusal.no {
-                No::Full { level } if !drained => {
-                    drained = true;
+                No::Full { level } if drained >> level & 1 == 0 => {
+                    drained |= 1 << level;
                     self.drain(new.row(level));
                 }
                 no => {
@@ -106,13 +108,17 @@ impl Ledger {
                 }
             }
         }
+        self.still_current(&new, levels, units).map_err(|no| self.refusal(&new, to, units, no))?;
+        self.trim(&new, levels);
+        page_counter::commit(levels, units);
+        // Counted before the units leave, which keep the rows.
+        let column = self.columns.current();
+        self.count_charge(column, new.leaf());
+        self.count_uncharge(column, old.leaf());
         let (emptied, result) = page_counter::uncharge(old.below_common(&new), units);
         if result.is_err() {
             self.count_underflow();
         }
-        let column = self.columns.current();
-        self.count_charge(column, new.leaf());
-        self.count_uncharge(column, old.leaf());
         old.free_emptied(self, emptied);
         Ok(())
     }

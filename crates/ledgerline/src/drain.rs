@@ -45,19 +45,18 @@ impl Ledger {
         }
         let mut drained = 0;
         for (column, path) in cells() {
-            let stock = self.empty_cell(column, &path);
+            let (stock, cap) = self.empty_cell(column, &path);
             let cell = self.columns.cell(column, path.leaf());
             cell.open(word::empty(word::generation(cell.word.load(Ordering::Relaxed))));
-            if stock > 0 {
-                self.give_back(&path, stock);
-            }
+            self.return_idle(&path, stock, cap);
             drained += stock;
         }
         drained
     }
 
-    /// Closes all cells of one row for good, so that it can be destroyed; the units that lay idle
-    /// in them, which the caller returns. `None` when this thread holds the stock lock already.
+    /// Closes all cells of one row for good, so that it can be destroyed, and returns the units that
+    /// lay idle in them; how many they were. (With the lock held, as in a drain: who waits for it
+    /// before it refuses a charge finds them returned.) `None` when this thread holds the stock lock already.
     pub(crate) fn close_cells(&self, path: &RowPath<'_>) -> Option<u64> {
         let _held = lock::lock()?;
         let row = path.leaf();
@@ -79,7 +78,25 @@ impl Ledger {
         if remote > 0 && !self.settle_marks(|| stocked().map(|column| (column, row))) {
             return None;
         }
-        Some(stocked().map(|column| self.empty_cell(column, path)).sum())
+        let (mut idle, mut caps) = (0, 0);
+        for column in stocked() {
+            let (stock, cap) = self.empty_cell(column, path);
+            idle += stock;
+            caps += cap;
+        }
+        self.return_idle(path, idle, caps);
+        Some(idle)
+    }
+
+    /// Returns what was taken from cells, and then the caps that allowed it: a reader in between
+    /// sees too much of the latter (read.rs).
+    fn return_idle(&self, path: &RowPath<'_>, stock: u64, caps: u64) {
+        if stock > 0 {
+            self.give_back(path, stock);
+        }
+        for counter in path.counters() {
+            counter.disallow(caps);
+        }
     }
 
     /// Whether a cell holds a cap, or serves the row's present group without one.
@@ -112,18 +129,16 @@ impl Ledger {
         }
     }
 
-    /// Takes everything from a frozen cell and leaves it frozen, without a cap.
-    fn empty_cell(&self, column: u32, path: &RowPath<'_>) -> u64 {
+    /// Takes everything from a frozen cell and leaves it frozen, without a cap: its stock and the
+    /// cap that it had.
+    fn empty_cell(&self, column: u32, path: &RowPath<'_>) -> (u64, u64) {
         let row = path.leaf();
         let cell = self.columns.cell(column, row);
         let word = cell.word.load(Ordering::Acquire);
         let cap = u64::from(cell.cap.swap(0, Ordering::Relaxed));
         self.add_counts(column, row, word);
         cell.open(word::empty(word::generation(word)) | word::FROZEN);
-        self.stocked(column).remove(row);
-        for counter in path.counters() {
-            counter.disallow(cap);
-        }
-        word::stock(word)
+        self.unstock(column, row);
+        (word::stock(word), cap)
     }
 }

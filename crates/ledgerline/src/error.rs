@@ -87,6 +87,9 @@ pub struct Busy {
 
 impl fmt::Display for Busy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.usage == 0 {
+            return f.write_str("the limit cannot be set: the group was destroyed");
+        }
         write!(
             f,
             "the limit cannot be lowered to {}: {} are in use",

@@ -68,7 +68,7 @@ impl Gate {
     /// signal handler that finds the gate closed while the thread it interrupted is inside waits
     /// until the closer gives up on that thread.)
     pub(crate) fn enter(&self, me: usize) -> Pass<'_> {
-        let stripe = &self.stripes[(me >> 6).wrapping_mul(0x9e37_79b9) % STRIPES];
+        let stripe = self.stripe(me);
         let mut turn = 0;
         loop {
             stripe.entered.fetch_add(1, Ordering::Relaxed);
@@ -85,6 +85,19 @@ impl Gate {
                 turn = turn.saturating_add(1);
             }
         }
+    }
+
+    /// Enters whether the gate is closed or not: for a thread for which the closer may be waiting.
+    #[cfg(not(loom))]
+    pub(crate) fn enter_anyway(&self, me: usize) -> Pass<'_> {
+        let stripe = self.stripe(me);
+        stripe.entered.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        Pass(stripe)
+    }
+
+    fn stripe(&self, me: usize) -> &Stripe {
+        &self.stripes[(me >> 6).wrapping_mul(0x9e37_79b9) % STRIPES]
     }
 
     fn may_enter(&self, me: usize) -> bool {
@@ -131,6 +144,14 @@ impl Gate {
             turn += 1;
         }
         true
+    }
+
+    /// Nobody is inside, and it is open: the process is a fork's child, with one thread.
+    pub(crate) fn forget_others(&self) {
+        for stripe in &self.stripes {
+            stripe.left.store(stripe.entered.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        self.closed_by.store(0, Ordering::Release);
     }
 
     /// Opens the gate again.

@@ -2,8 +2,8 @@
 
 use crate::charge::Charge;
 use crate::error::{Busy, CreateError, DestroyError, Refusal, Refused};
-use crate::ledger::{DEPTH_MAX, GroupId, Ledger, NAME_MAX, state};
-use crate::lock::{self, GATE};
+use crate::ledger::{CAPACITY_MAX, DEPTH_MAX, GroupId, Ledger, NAME_MAX, state};
+use crate::lock;
 use crate::path::RowPath;
 use crate::percpu;
 use crate::percpu::word::{self, Cell};
@@ -55,9 +55,10 @@ impl Ledger {
     /// such a group shows when the handle is used.
     #[inline]
     pub fn group(&self, id: GroupId) -> Group<'_> {
-        // R2: an id that reaches the cells names a row of the table. The id of nobody has
-        // generation 0, which no cell serves.
-        let id = if id.index() < self.capacity() { id } else { GroupId::from_parts(0, 0) };
+        // R2: an id that reaches the cells names a place in the columns, whose size is fixed; a
+        // place without a row serves no generation.
+        let named = id.index() < CAPACITY_MAX as u32 && id.generation() != 0;
+        let id = if named { id } else { GroupId::NOBODY };
         Group { cell: self.columns.first(id.index()), id, ledger: self }
     }
 }
@@ -114,8 +115,8 @@ impl<'l> Group<'l> {
     /// # Errors
     /// As `try_charge`.
     #[inline(always)]
-    pub fn try_charge_units(self, units: u64) -> Result<(), Refusal> {
-        if self.take(units) {
+    pub fn try_charge_units(&self, units: u64) -> Result<(), Refusal> {
+        if self.take_prepaid(units) {
             Ok(())
         } else {
             self.ledger.charge_slow(self.id, units, Limits::Enforced)
@@ -127,27 +128,37 @@ impl<'l> Group<'l> {
     /// # Errors
     /// As `charge`.
     #[inline(always)]
-    pub fn charge_units(self, units: u64) -> Result<(), Refusal> {
-        if self.take(units) {
+    pub fn charge_units(&self, units: u64) -> Result<(), Refusal> {
+        if self.take_prepaid(units) {
             Ok(())
         } else {
             self.ledger.charge_slow(self.id, units, Limits::Overrun)
         }
     }
 
-    /// The fast path of a charge: prepaid units of the running CPU.
+    /// The fast half of a charge: takes what lies prepaid on the running CPU, or changes nothing and
+    /// returns `false` (always in machines without compact CPU ids). Then [`try_charge_units`](Self::try_charge_units) does the whole. For an
+    /// allocator that keeps everything else out of the line of its fast path.
     #[inline(always)]
-    fn take(self, units: u64) -> bool {
+    #[must_use = "without prepaid units nothing was charged"]
+    pub fn take_prepaid(&self, units: u64) -> bool {
         // SAFETY: `cell` and `id` are of one row of the ledger (R2).
-        units <= word::STOCK_MAX && unsafe { percpu::take(self.cell, self.id.raw(), units) }
+        units <= word::STOCK_MAX && unsafe { percpu::take_fast(self.cell, self.id.raw(), units) }
+    }
+
+    /// The fast half of an uncharge, likewise: `false` when the running CPU's cell has no room.
+    #[inline(always)]
+    #[must_use = "without room nothing was uncharged"]
+    pub fn put_prepaid(&self, units: u64) -> bool {
+        // SAFETY: as in `take_prepaid`.
+        units <= word::STOCK_MAX && unsafe { percpu::put_fast(self.cell, self.id.raw(), units) }
     }
 
     /// Returns units that were charged to this group, from any thread. Returning more than was
     /// charged changes nothing and is counted ([`Ledger::mistakes`]) when it shows.
     #[inline(always)]
-    pub fn uncharge_units(self, units: u64) {
-        // SAFETY: as in `take`.
-        if !(units <= word::STOCK_MAX && unsafe { percpu::put(self.cell, self.id.raw(), units) }) {
+    pub fn uncharge_units(&self, units: u64) {
+        if !self.put_prepaid(units) {
             self.ledger.uncharge_slow(self.id, units);
         }
     }
@@ -178,7 +189,7 @@ impl<'l> Group<'l> {
         {
             return Err(CreateError::BadName);
         }
-        let _pass = GATE.enter(lock::thread());
+        let _pass = lock::pass();
         let row = self.row();
         let depth = row.depth() + 1;
         if depth as usize >= DEPTH_MAX {
@@ -212,7 +223,7 @@ impl<'l> Group<'l> {
         if self.id.index() == 0 {
             return Err(DestroyError::Root);
         }
-        let _pass = GATE.enter(lock::thread());
+        let _pass = lock::pass();
         let path = self.ledger.path(self.id).ok_or(DestroyError::Gone)?;
         let row = self.row();
         if row.state.load(Ordering::Acquire) != state::LIVE {
@@ -224,6 +235,11 @@ impl<'l> Group<'l> {
                 children => Err(DestroyError::HasChildren { children }),
             };
         }
+        // Now nobody else destroys the row; was it destroyed (and perhaps reused) before?
+        if !self.exists() {
+            row.accept_children();
+            return Err(DestroyError::Gone);
+        }
         // From here on no cell of the row is opened, and no walk starts in it.
         row.state.store(state::RETIRED, Ordering::SeqCst);
         let counter = &row.counter;
@@ -234,9 +250,6 @@ impl<'l> Group<'l> {
             row.accept_children();
             return Err(DestroyError::Busy);
         };
-        if idle > 0 {
-            self.ledger.give_back(&path, idle);
-        }
         let (charges, uncharges) = self.ledger.own_counts(self.id.index());
         let settled = Settled {
             leftover: counter.usage(),
@@ -245,10 +258,11 @@ impl<'l> Group<'l> {
             charges,
             uncharges,
         };
-        self.ledger.row(path.row(1)).remove_child();
         if counter.let_go() {
             self.ledger.recycle(self.id.index());
         }
+        // Last: until here the parent cannot go, which inherits the counts.
+        self.ledger.row(path.row(1)).remove_child();
         Ok(settled)
     }
 
@@ -256,9 +270,13 @@ impl<'l> Group<'l> {
     ///
     /// # Errors
     /// [`Busy`] when more than that is in use; the limit then stays as it was. (A limit that does
-    /// not hold is never visible to chargers, not even for a moment.)
+    /// not hold is never visible to chargers, not even for a moment.) A group that was destroyed
+    /// has no limit to set: `Busy` with a usage of zero.
     pub fn set_max(self, limit: Limit) -> Result<(), Busy> {
-        let _pass = GATE.enter(lock::thread());
+        let _pass = lock::pass();
+        if !self.exists() {
+            return Err(Busy { usage: 0, limit: limit.raw() });
+        }
         let counter = &self.row().counter;
         // Twice: stock may be fetched between the drain and the next try; then it is small, since
         // caps are held off while `draining` is set.
@@ -271,26 +289,37 @@ impl<'l> Group<'l> {
             counter.track.draining.fetch_sub(1, Ordering::SeqCst);
             result
         });
-        // A lower limit leaves less headroom for what already lies idle.
-        if result.is_ok() && counter.overstocked() {
-            self.ledger.drain(self.id.index());
+        match result {
+            // The group was destroyed meanwhile, and this was the last to hold on to its row.
+            Ok(true) => self.ledger.recycle(self.id.index()),
+            // A lower limit leaves less headroom for what already lies idle.
+            Ok(false) if counter.overstocked() => {
+                self.ledger.drain(self.id.index());
+            }
+            _ => {}
         }
-        result.map_err(|in_use| Busy { usage: in_use.usage, limit: limit.raw() })
+        result.map(|_| ()).map_err(|in_use| Busy { usage: in_use.usage, limit: limit.raw() })
     }
 
     /// Sets the soft limit above which charges count `high` events.
     pub fn set_high(self, limit: Limit) {
-        self.row().counter.limits.high.store(limit.raw(), Ordering::Relaxed);
+        if self.exists() {
+            self.row().counter.limits.high.store(limit.raw(), Ordering::Relaxed);
+        }
     }
 
     /// Sets what is protected from reclaim unless nothing else is left.
     pub fn set_low(self, limit: Limit) {
-        self.row().counter.limits.low.store(limit.raw(), Ordering::Relaxed);
+        if self.exists() {
+            self.row().counter.limits.low.store(limit.raw(), Ordering::Relaxed);
+        }
     }
 
     /// Sets what is protected from reclaim always.
     pub fn set_min(self, limit: Limit) {
-        self.row().counter.limits.min.store(limit.raw(), Ordering::Relaxed);
+        if self.exists() {
+            self.row().counter.limits.min.store(limit.raw(), Ordering::Relaxed);
+        }
     }
 
     /// The hard limit.
@@ -322,7 +351,9 @@ impl<'l> Group<'l> {
 
     /// Starts the peak anew at the present usage.
     pub fn reset_peak(self) {
-        self.row().counter.reset_watermark();
+        if self.exists() {
+            self.row().counter.reset_watermark();
+        }
     }
 
     /// Charges that a limit of this very group refused or that went over it (`max` events).
@@ -338,14 +369,16 @@ impl<'l> Group<'l> {
     /// Returns the idle stock of the whole subtree to the counters; how much it was. A few
     /// microseconds; for tests and for before a measurement, since charging does it when needed.
     pub fn drain(self) -> u64 {
-        let _pass = GATE.enter(lock::thread());
+        let _pass = lock::pass();
         self.ledger.drain(self.id.index())
     }
 
     /// Whether the group exists (was not destroyed).
     pub fn exists(self) -> bool {
         let row = self.row();
-        row.state.load(Ordering::Acquire) == state::LIVE && row.generation() == self.id.generation()
+        self.id.index() < self.ledger.capacity()
+            && row.state.load(Ordering::Acquire) == state::LIVE
+            && row.generation() == self.id.generation()
     }
 
     /// Its name; `/` for the root.
@@ -373,7 +406,10 @@ impl<'l> Group<'l> {
         }
     }
 
-    fn row(self) -> &'l crate::ledger::Row {
-        self.ledger.row(self.id.index())
+    /// The group's row; of an id that names none, the root's: there is nothing to read, and what
+    /// changes a row asks [`exists`](Self::exists) first.
+    pub(crate) fn row(self) -> &'l crate::ledger::Row {
+        let index = self.id.index();
+        self.ledger.row(if index < self.ledger.capacity() { index } else { 0 })
     }
 }

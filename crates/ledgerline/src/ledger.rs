@@ -10,7 +10,8 @@
 //! All of it is reserved at once and touched by use: a row when its group is created, a cell when
 //! its CPU first charges that group.
 //!
-//! Invariant R2: a row number in a [`GroupId`] that reaches the table is below its capacity.
+//! Invariant R2: a row number that reaches the cells lies within a column (which has room for
+//! `CAPACITY_MAX` cells, whatever the ledger's capacity); one that reaches the rows, within those.
 
 use crate::error::OpenError;
 use crate::free_list::FreeList;
@@ -33,7 +34,7 @@ pub(crate) const DEPTH_MAX: usize = 32;
 /// Longest name of a group, in bytes.
 pub const NAME_MAX: usize = 56;
 /// Most rows, and the default: a cell's place in its column is fixed (percpu/columns.rs).
-const CAPACITY_MAX: usize = 1 << 20;
+pub(crate) const CAPACITY_MAX: usize = 1 << 20;
 /// 64 pages of 4 KiB, as in the kernel.
 const DEFAULT_BATCH: u64 = 64 * 4096;
 
@@ -47,6 +48,8 @@ pub struct GroupId(u64);
 
 impl GroupId {
     pub(crate) const ROOT: GroupId = GroupId::from_parts(0, 1);
+    /// Names no group, and no cell ever serves it: it has a bit where a sum must have none.
+    pub(crate) const NOBODY: GroupId = GroupId(crate::percpu::word::FROZEN);
 
     /// Puts an id together. Any numbers may be given; an id that names no group is refused on use.
     pub const fn from_parts(index: u32, generation: u16) -> GroupId {
@@ -405,7 +408,7 @@ impl Ledger {
 
     /// Rows that were ever used, as far as they can be trusted to lie in the table.
     pub(crate) fn high_water(&self) -> u32 {
-        self.header().high_water.load(Ordering::Acquire).min(self.capacity())
+        self.header().high_water.load(Ordering::Acquire).clamp(1, self.capacity())
     }
 
     pub(crate) fn row(&self, index: u32) -> &Row {
@@ -429,6 +432,12 @@ impl Ledger {
         let offset = self.plan.sets() + column as usize * self.plan.set_size();
         // SAFETY: `plan` leaves `RowSet::size` bytes there, touched as atomics only.
         unsafe { RowSet::new(self.region.at(offset), self.plan.capacity) }
+    }
+
+    /// Takes a row out of a column's set of [`stocked`](Self::stocked) ones.
+    pub(crate) fn unstock(&self, column: u32, row: u32) {
+        let set = self.stocked(column);
+        if self.shared { set.remove_shared(row) } else { set.remove(row) }
     }
 
     /// The path from a group to the root; `None` if the group does not exist (any more).
@@ -511,7 +520,7 @@ impl Ledger {
         self.header()
             .high_water
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |used| {
-                (used < capacity).then_some(used + 1)
+                (used < capacity).then(|| used + 1)
             })
             .ok()
     }
@@ -539,7 +548,7 @@ impl Row {
     pub(crate) fn add_child(&self) -> bool {
         self.children
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |children| {
-                (children & NO_MORE_CHILDREN == 0).then_some(children + 1)
+                (children & NO_MORE_CHILDREN == 0).then(|| children + 1)
             })
             .is_ok()
     }

@@ -24,7 +24,7 @@
 //! |--------------------------------------|----------------------------------------------|--------------|
 //! | charge, and return when dropped      | [`Group::try_charge`]                        | about 1 ns   |
 //! | charge in an allocator               | [`Group::try_charge_units`]                  | about 1 ns   |
-//! | read within a bound                  | [`Group::approximate`]                       | two loads    |
+//! | read within a bound                  | [`Group::approximate`]                       | a few loads  |
 //! | read exactly                         | [`Group::precise`]                           | stocked cells|
 //! | read everything                      | [`Ledger::snapshot`]                         | rows in use  |
 //! | share a ledger with other processes  | [`LedgerBuilder::create_in`], [`Ledger::open_in`] |         |

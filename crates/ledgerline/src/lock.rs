@@ -5,7 +5,8 @@
 //! a cap. A drain waits for it, unless the thread that holds it is the one that asks (a signal
 //! handler that interrupted a drain): then there is nothing to wait for.
 
-use crate::gate::Gate;
+use crate::gate::{Gate, Pass};
+use crate::sync::PATIENCE;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The gate of all slow paths of this process.
@@ -21,6 +22,64 @@ impl Drop for Held {
     fn drop(&mut self) {
         HOLDER.store(0, Ordering::Release);
     }
+}
+
+/// The threads inside the gate, by thread pointer: a signal handler finds the thread that it
+/// interrupted here. Noted after the gate is passed and taken off before it is left, so whoever is
+/// noted is inside. (Where eight threads of one hash are inside, the ninth is not noted.)
+static INSIDE: [Line; 64] = [const { Line([const { AtomicUsize::new(0) }; 8]) }; 64];
+
+#[repr(align(64))]
+struct Line([AtomicUsize; 8]);
+
+/// Somebody is inside the gate; leaves when dropped.
+pub(crate) struct Inside {
+    noted: Option<&'static AtomicUsize>,
+    nested: bool,
+    /// Dropped last.
+    _pass: Pass<'static>,
+}
+
+impl Inside {
+    /// How long to wait for somebody else's walk: hardly at all where it may be the one that this
+    /// signal handler interrupted.
+    pub(crate) fn patience(&self) -> u32 {
+        if self.nested { PATIENCE.min(64) } else { PATIENCE }
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        if let Some(slot) = self.noted {
+            slot.store(0, Ordering::Release);
+        }
+    }
+}
+
+/// Passes the gate. A signal handler does not wait there if the thread that it interrupted is
+/// inside (whoever closed the gate waits for that thread, and has it not closed yet), or holds the
+/// lock (which the closer may be waiting for).
+pub(crate) fn pass() -> Inside {
+    let me = thread();
+    let line = &INSIDE[(me >> 6).wrapping_mul(0x9e37_79b9) >> 8 & 63].0;
+    let nested = HOLDER.load(Ordering::Relaxed) == me
+        || line.iter().any(|slot| slot.load(Ordering::Relaxed) == me);
+    if nested {
+        return Inside { noted: None, nested, _pass: GATE.enter_anyway(me) };
+    }
+    let pass = GATE.enter(me);
+    let noted = line
+        .iter()
+        .find(|slot| slot.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed).is_ok());
+    Inside { noted, nested, _pass: pass }
+}
+
+/// Frees the lock and the gate of threads that this process does not have: it was forked, without
+/// the handlers of [`guard_forks`] (an allocator cannot register them; a raw fork runs none). What
+/// they were doing they do in the parent, whose cells and totals they do it to.
+pub(crate) fn forget_others() {
+    HOLDER.store(0, Ordering::Release);
+    GATE.forget_others();
 }
 
 /// Takes the lock if it is free.

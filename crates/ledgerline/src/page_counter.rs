@@ -67,7 +67,10 @@ pub(crate) struct Track {
     pub(crate) prepaid: AtomicU64,
     /// Drains of this subtree in progress: no cell below gets a cap while there is one.
     pub(crate) draining: AtomicU64,
-    spare: [u64; 2],
+    /// Idle units between the counters and a cell, in the hand of a walk: in `usage` already, or
+    /// still, and nobody's charge.
+    pub(crate) in_hand: AtomicU64,
+    spare: u64,
 }
 
 /// What the fast walk only reads.
@@ -135,7 +138,7 @@ pub(crate) struct InUse {
 }
 
 impl PageCounter {
-    #[cfg(any(test, loom))]
+    #[cfg(loom)]
     pub(crate) fn new(max: u64) -> Self {
         let word = AtomicU64::new;
         PageCounter {
@@ -147,14 +150,15 @@ impl PageCounter {
                 high_events: word(0),
                 prepaid: word(0),
                 draining: word(0),
-                spare: [0; 2],
+                in_hand: word(0),
+                spare: 0,
             },
             limits: Limits { max: word(max), high: word(COUNTER_MAX), low: word(0), min: word(0) },
         }
     }
 
     /// Makes a row that holds nothing ready for its next group; [`open`](Self::open) lets it in.
-    /// (`draining` stays: whoever raised it on the row's last group lowers it again.)
+    /// (`draining` and `in_hand` stay: whoever raised them on the row's last group lowers them.)
     pub(crate) fn reset(&self) {
         for word in [
             &self.hot.usage,
@@ -204,17 +208,19 @@ impl PageCounter {
     }
 
     /// Takes everything out of a row that nobody charges any more (its process ended); how much was
-    /// granted, and how much reserved.
-    pub(crate) fn take_all(&self) -> (u64, u64) {
-        let reserved = self.hot.reserved.fetch_and(CLOSED, Ordering::AcqRel) & !CLOSED;
-        (self.hot.usage.swap(0, Ordering::AcqRel), reserved)
+    /// granted.
+    pub(crate) fn take_all(&self) -> u64 {
+        self.hot.reserved.fetch_and(CLOSED, Ordering::AcqRel);
+        self.hot.usage.swap(0, Ordering::AcqRel)
     }
 
-    /// Takes from a level what [`take_all`](Self::take_all) found below it.
-    pub(crate) fn remove(&self, usage: u64, reserved: u64) -> Result<(), Underflow> {
+    /// Takes from a level what [`take_all`](Self::take_all) found below it: the same from both
+    /// words, whatever the row had reserved. (A process that was killed in the middle of a walk may
+    /// have turned the reservation into usage here and not there.)
+    pub(crate) fn remove(&self, usage: u64) -> Result<(), Underflow> {
         let result = self.ungrant(usage);
         if result.is_ok() {
-            self.release(reserved);
+            self.release(usage);
         }
         result
     }
@@ -229,6 +235,13 @@ impl PageCounter {
     pub(crate) fn headroom(&self) -> u64 {
         let reserved = self.hot.reserved.load(Ordering::Relaxed) & !CLOSED;
         self.max().saturating_sub(reserved)
+    }
+
+    /// Whether `n` would fit but for idle units that some walk is about to put away.
+    pub(crate) fn waits_for_hands(&self, n: u64) -> bool {
+        // Read before the usage: what is not counted here any more is in a cell or given back.
+        let in_hand = self.track.in_hand.load(Ordering::SeqCst);
+        in_hand > 0 && self.usage().saturating_sub(in_hand).saturating_add(n) <= self.max()
     }
 
     /// Whether the idle units allowed below this level have outgrown a sixteenth of its headroom.
@@ -274,7 +287,7 @@ impl PageCounter {
     }
 
     /// Reserves `n`, waiting while only unfinished walks stand in the way.
-    fn reserve(&self, n: u64) -> Result<(), Reserve> {
+    fn reserve(&self, n: u64, patience: u32) -> Result<(), Reserve> {
         let mut turn = 0;
         loop {
             let max = self.max();
@@ -308,7 +321,7 @@ impl PageCounter {
                 continue;
             }
             // Only what is granted counts against a request (I2).
-            if self.usage().saturating_add(n) > self.max() || turn >= PATIENCE {
+            if self.usage().saturating_add(n) > self.max() || turn >= patience {
                 return Err(Reserve::Full);
             }
             wait_a_turn(turn);
@@ -365,14 +378,17 @@ impl PageCounter {
     ///
     /// A charger that read the old limit and reserves after the last step has acquired it, so its
     /// second look at the limit (in `reserve`) sees the new one.
-    pub(crate) fn set_max(&self, new: u64) -> Result<(), InUse> {
+    ///
+    /// `true` if the row was closed meanwhile and held nothing but that reservation: the caller
+    /// frees it.
+    pub(crate) fn set_max(&self, new: u64) -> Result<bool, InUse> {
         let new = new.min(COUNTER_MAX);
         let mut turn = 0;
         loop {
             let old = self.max();
             if new >= old {
                 if self.exchange_max(old, new) {
-                    return Ok(());
+                    return Ok(false);
                 }
                 continue;
             }
@@ -402,9 +418,9 @@ impl PageCounter {
             }
             let done = self.exchange_max(old, new);
             // Release: partner of the Acquire in `reserve`.
-            self.hot.reserved.fetch_sub(difference, Ordering::AcqRel);
-            if done {
-                return Ok(());
+            let emptied = self.release(difference);
+            if done || emptied {
+                return Ok(emptied);
             }
         }
     }
@@ -455,15 +471,16 @@ enum Reserve {
 /// Grants `n` units on every level, or nothing: then it names the level that refused.
 ///
 /// The limits of all levels hold at every instant (I1, I2). At most [`COUNTER_MAX`] units.
+#[cfg(loom)]
 pub(crate) fn try_charge(path: &Path<'_>, n: u64) -> Result<(), Refusal> {
-    try_reserve(path, n)?;
+    try_reserve(path, n, PATIENCE)?;
     commit(path, n);
     Ok(())
 }
 
 /// Reserves on every level without granting: the first half of [`try_charge`], for a caller that
 /// has something to do between the two (stock.rs trims idle units there).
-pub(crate) fn try_reserve(path: &Path<'_>, n: u64) -> Result<(), Refusal> {
+pub(crate) fn try_reserve(path: &Path<'_>, n: u64, patience: u32) -> Result<(), Refusal> {
     // Looking first keeps a request that cannot be granted from reserving anything at all.
     for (level, counter) in path.iter().enumerate().rev() {
         if counter.look(n).is_err() {
@@ -471,7 +488,7 @@ pub(crate) fn try_reserve(path: &Path<'_>, n: u64) -> Result<(), Refusal> {
         }
     }
     for (level, counter) in path.iter().enumerate().rev() {
-        if let Err(why) = counter.reserve(n) {
+        if let Err(why) = counter.reserve(n, patience) {
             return Err(refuse(path, n, level, why));
         }
     }
@@ -508,15 +525,15 @@ fn refuse(path: &Path<'_>, n: u64, level: usize, why: Reserve) -> Refusal {
 
 /// Grants `n` units whatever the limits say, for what must not fail; counts a `max` event on every
 /// level that it takes over its limit. Fails only for a destroyed row or beyond [`COUNTER_MAX`].
-#[cfg(any(test, loom))]
+#[cfg(loom)]
 pub(crate) fn charge(path: &Path<'_>, n: u64) -> Result<(), Refusal> {
-    force_reserve(path, n)?;
+    force_reserve(path, n, PATIENCE)?;
     force_commit(path, n);
     Ok(())
 }
 
 /// Reserves on every level whatever the limits say: the first half of [`charge`].
-pub(crate) fn force_reserve(path: &Path<'_>, n: u64) -> Result<(), Refusal> {
+pub(crate) fn force_reserve(path: &Path<'_>, n: u64, patience: u32) -> Result<(), Refusal> {
     for (level, counter) in path.iter().enumerate().rev() {
         let mut reserved = counter.hot.reserved.load(Ordering::Relaxed);
         let mut turn = 0;
@@ -525,7 +542,7 @@ pub(crate) fn force_reserve(path: &Path<'_>, n: u64) -> Result<(), Refusal> {
                 return Err(refuse(path, n, level, Reserve::Closed));
             }
             if reserved.saturating_add(n) > COUNTER_MAX {
-                if counter.usage().saturating_add(n) > COUNTER_MAX || turn >= PATIENCE {
+                if counter.usage().saturating_add(n) > COUNTER_MAX || turn >= patience {
                     return Err(refuse(path, n, level, Reserve::Full));
                 }
                 // A limit is being lowered (`set_max` reserves the difference for a moment).

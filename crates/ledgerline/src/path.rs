@@ -18,6 +18,9 @@ impl<'l> RowPath<'l> {
     /// Follows the parents of a row; `None` if they do not lead to the root (memory that another
     /// process overwrote).
     pub(crate) fn new(ledger: &'l Ledger, row: u32) -> Option<Self> {
+        if row >= ledger.capacity() {
+            return None;
+        }
         let root = &ledger.row(0).counter;
         let generation = ledger.row(row).generation();
         let mut path =

@@ -7,6 +7,8 @@
 use crate::error::CreateError;
 use crate::group::Group;
 use crate::ledger::{Ledger, Row, state};
+use crate::path::RowPath;
+use crate::percpu::word;
 use crate::sync::{AtomicU32, Ordering};
 
 /// The number under which this process charges ledgers that it shares; 0 before it attaches.
@@ -30,6 +32,11 @@ impl Ledger {
     /// # Errors
     /// As [`Group::create`].
     pub fn attach_process(&self, name: &str, pid: u32) -> Result<Group<'_>, CreateError> {
+        let before = ATTACHED.load(Ordering::Relaxed);
+        if before != 0 && before != pid {
+            // A forked child: whoever held the lock or passed the gate is a thread of the parent's.
+            crate::lock::forget_others();
+        }
         self.settle(&|owner| owner != pid);
         ATTACHED.store(pid, Ordering::Relaxed);
         self.root().create_owned(name, pid)
@@ -55,43 +62,72 @@ impl Ledger {
             }
             last.1
         };
-        let mut released = 0;
+        // First all that the dead held, by group; their cells are untouched until that is known.
         for index in 1..self.high_water() {
             let row = self.row(index);
             let owner = row.owner.load(Ordering::Relaxed);
-            if owner != 0 && row.state.load(Ordering::Acquire) == state::LIVE && !kept(owner) {
-                released += self.settle_row(index, row, owner);
+            let state = row.state.load(Ordering::Acquire);
+            // Of destroyed groups, only one right below the others' rows: it may be all that is left.
+            let settled = match state {
+                state::LIVE => false,
+                state::RETIRED => !self.is_top(row, owner),
+                _ => true,
+            };
+            if owner != 0 && !settled && !kept(owner) {
+                let held = row.counter.usage().saturating_sub(self.idle(index).0);
+                row.at_exit.store(held, Ordering::Relaxed);
+                let _ = row.state.compare_exchange(
+                    state,
+                    state::EXITED,
+                    Ordering::AcqRel,
+                    Ordering::Relaxed,
+                );
             }
         }
-        released
+        // Then it is taken out, by swaps: each unit once, if several processes settle at a time
+        // (or one was killed while it did).
+        (1..self.high_water()).map(|index| self.settle_row(index)).sum()
     }
 
-    /// Settles the topmost row of a dead process (the others are below it, and go with it).
-    fn settle_row(&self, index: u32, row: &Row, owner: u32) -> u64 {
+    /// Whether a row is the topmost of its process.
+    fn is_top(&self, row: &Row, owner: u32) -> bool {
         let parent = row.parent.load(Ordering::Relaxed).min(self.capacity() - 1);
-        let is_top = self.row(parent).owner.load(Ordering::Relaxed) != owner;
-        let idle = self.idle(index).0;
-        let held = row.counter.usage().saturating_sub(idle);
-        // One process settles a row: the one that changes its state.
-        let mine = row
-            .state
-            .compare_exchange(state::LIVE, state::EXITED, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok();
-        if !mine {
+        self.row(parent).owner.load(Ordering::Relaxed) != owner
+    }
+
+    /// Empties a row of a dead process; what it returned to rows of others. (The topmost row has it
+    /// all; those below it go with it.)
+    fn settle_row(&self, index: u32) -> u64 {
+        let row = self.row(index);
+        if row.state.load(Ordering::Acquire) != state::EXITED {
             return 0;
         }
-        row.at_exit.store(held, Ordering::Relaxed);
-        if !is_top {
-            return 0;
-        }
-        let prepaid = row.counter.track.prepaid.load(Ordering::Relaxed);
-        let (usage, reserved) = row.counter.take_all();
-        let Some(path) = crate::path::RowPath::new(self, index) else { return 0 };
-        for counter in &path.counters()[1..] {
-            if counter.remove(usage, reserved).is_err() {
-                self.count_underflow();
+        for column in row.noted_columns(self.columns.count()) {
+            let cell = self.columns.cell(column, index);
+            // Nobody writes it any more; what lies in it is in the row's usage, or is no more.
+            let word =
+                cell.word.swap(word::empty(row.generation()) | word::FROZEN, Ordering::AcqRel);
+            cell.cap.store(0, Ordering::Relaxed);
+            self.unstock(column, index);
+            if word::generation(word) == row.generation() {
+                self.add_counts(column, index, word);
             }
-            counter.disallow(prepaid);
+        }
+        if !self.is_top(row, row.owner.load(Ordering::Relaxed)) {
+            return 0;
+        }
+        let Some(path) = RowPath::new(self, index) else { return 0 };
+        let prepaid = row.counter.track.prepaid.swap(0, Ordering::AcqRel);
+        let in_hand = row.counter.track.in_hand.swap(0, Ordering::AcqRel);
+        let usage = row.counter.take_all();
+        if usage | prepaid | in_hand != 0 {
+            for counter in &path.counters()[1..] {
+                if counter.remove(usage).is_err() {
+                    self.count_underflow();
+                }
+                counter.disallow(prepaid);
+                counter.track.in_hand.fetch_sub(in_hand, Ordering::SeqCst);
+            }
         }
         usage
     }

@@ -5,29 +5,45 @@ use crate::ledger::Ledger;
 use crate::lock::{self, GATE};
 use crate::path::RowPath;
 use crate::percpu::word;
-use crate::sync::{Ordering, fence};
+use crate::sync::{AtomicU64, Ordering, fence};
 
-/// A reading that took no care: two loads.
+/// A reading that took no care: a few loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimate {
     /// Units granted, of which some may lie idle in cells.
     pub value: u64,
-    /// How many of them at most: the true value is at least `value - bound` and at most `value`
-    /// (units that a walk holds in its hand meanwhile count as charged). The bound does not depend
-    /// on the number of threads or of groups; below a limit it is a sixteenth of the headroom.
+    /// How many of them at most: the true value is at least `value - bound` and at most `value`.
+    /// The bound does not depend on the number of threads or of groups; below a limit it is a
+    /// sixteenth of the headroom (and what walks have in their hand at that moment).
     pub bound: u64,
 }
 
 /// Tries at an undisturbed reading before the writers are held up for one.
 const TRIES: usize = 32;
+/// How often that is tried: several readers and a fork may all want it at a time.
+const ROUNDS: usize = 16;
 
 impl Group<'_> {
-    /// The usage within a stated bound: two loads, whatever the size of the tree.
+    /// The usage within a stated bound: a few loads, whatever the size of the tree.
     pub fn approximate(self) -> Estimate {
-        let counter = &self.ledger().row(self.id().index()).counter;
-        let bound = counter.track.prepaid.load(Ordering::Acquire);
-        let value = counter.usage();
-        Estimate { value, bound: bound.min(value) }
+        let counter = &self.row().counter;
+        // Units between a cell and the counter are in neither's number: they are in the hand of a
+        // walk. Looked up before the usage and after it, since caps come and go.
+        let idle = || {
+            let track = &counter.track;
+            track.prepaid.load(Ordering::SeqCst).wrapping_add(track.in_hand.load(Ordering::SeqCst))
+        };
+        let mut before = idle();
+        let mut tries = 0;
+        loop {
+            let value = counter.usage();
+            let after = idle();
+            if after == before || tries == TRIES {
+                return Estimate { value, bound: before.max(after).min(value) };
+            }
+            before = after;
+            tries += 1;
+        }
     }
 
     /// The usage without idle stock. Exact when writers are still; otherwise a value that was true
@@ -40,26 +56,43 @@ impl Group<'_> {
     pub fn precise(self) -> u64 {
         let ledger = self.ledger();
         let index = self.id().index();
-        for _ in 0..TRIES {
-            if let Some(usage) = ledger.undisturbed(index) {
+        if index >= ledger.capacity() {
+            return 0;
+        }
+        for _ in 0..ROUNDS {
+            for _ in 0..TRIES {
+                if let Some(usage) = ledger.undisturbed(index) {
+                    return usage;
+                }
+                std::hint::spin_loop();
+            }
+            if GATE.close(lock::thread()) {
+                // With the gate closed nobody fetches or gives back, and after the drain every
+                // charge would have to: the total is what is charged.
+                // (Inside itself, so that no other reader takes the drain for a quiet moment.)
+                let inside = lock::pass();
+                ledger.drain(index);
+                let usage = ledger.at_once(index, 0);
+                drop(inside);
+                GATE.open();
                 return usage;
             }
-            std::hint::spin_loop();
         }
-        let me = lock::thread();
-        let closed = GATE.close(me);
-        // With the gate closed nobody fetches or gives back, and after the drain every charge
-        // would have to: the total is what is charged.
-        ledger.drain(index);
-        let usage = ledger.row(index).counter.usage().saturating_sub(ledger.idle(index).0);
-        if closed {
-            GATE.open();
-        }
-        usage
+        ledger.at_once(index, ledger.in_hand(index))
     }
 }
 
 impl Ledger {
+    /// The usage without what is idle in the cells and in hands, whoever disturbs.
+    fn at_once(&self, top: u32, in_hand: u64) -> u64 {
+        let usage = self.row(top).counter.usage();
+        usage.saturating_sub(in_hand.saturating_add(self.idle(top).0))
+    }
+
+    fn in_hand(&self, top: u32) -> u64 {
+        self.row(top).counter.track.in_hand.load(Ordering::Acquire)
+    }
+
     /// One look at a subtree: its usage without idle stock, if nothing moved meanwhile.
     fn undisturbed(&self, top: u32) -> Option<u64> {
         let counter = &self.row(top).counter;
@@ -107,8 +140,12 @@ impl Ledger {
             if word::generation(word) == generation {
                 (charges, uncharges) = (word::charges(word), word::uncharges(word));
             }
-            sums.0 += charges + counts.charges.load(Ordering::Relaxed);
-            sums.1 += uncharges + counts.uncharges.load(Ordering::Relaxed);
+            // Wrapping: in a file, another process may have written nonsense.
+            let add = |sum: u64, counted: &AtomicU64, word: u64| {
+                sum.wrapping_add(counted.load(Ordering::Relaxed)).wrapping_add(word)
+            };
+            sums.0 = add(sums.0, &counts.charges, charges);
+            sums.1 = add(sums.1, &counts.uncharges, uncharges);
         }
         sums
     }

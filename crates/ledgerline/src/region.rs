@@ -15,7 +15,9 @@ use std::ptr::NonNull;
 pub(crate) struct Region {
     base: NonNull<u8>,
     size: usize,
-    /// A descriptor of our own for the file behind a shared region; -1 for anonymous memory.
+    shared: bool,
+    /// A descriptor of our own for the file of a region that was created here, to ask for its size;
+    /// -1 otherwise. (A program that merely joins a ledger keeps its descriptor numbers.)
     file: i32,
 }
 
@@ -40,20 +42,15 @@ impl Region {
             ));
         }
         file.set_len(size as u64)?;
-        Region::shared(file, size)
+        let mut region = Region::shared(file, size)?;
+        // SAFETY: duplicates a descriptor that `file` keeps open during the call.
+        region.file = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 3) };
+        Ok(region)
     }
 
     /// Maps `size` bytes of a file that holds at least as many.
     pub(crate) fn shared(file: &File, size: usize) -> io::Result<Region> {
-        // SAFETY: duplicates a descriptor that `file` keeps open during the call.
-        let own = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 3) };
-        if own < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Region::map(size, libc::MAP_SHARED, own).inspect_err(|_| {
-            // SAFETY: `own` was opened above and is used by nobody else.
-            unsafe { libc::close(own) };
-        })
+        Region::map(size, libc::MAP_SHARED, file.as_raw_fd())
     }
 
     fn map(size: usize, flags: libc::c_int, file: i32) -> io::Result<Region> {
@@ -76,7 +73,7 @@ impl Region {
         // SAFETY: advises about the mapping just made.
         unsafe { libc::madvise(base, size, libc::MADV_NOHUGEPAGE) };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Region { base, size, file })
+        Ok(Region { base, size, shared: flags & libc::MAP_SHARED != 0, file: -1 })
     }
 
     /// The address of a `T` at an offset.
@@ -92,7 +89,7 @@ impl Region {
     }
 
     pub(crate) fn is_shared(&self) -> bool {
-        self.file >= 0
+        self.shared
     }
 
     pub(crate) fn size(&self) -> usize {

@@ -63,6 +63,13 @@ impl<'a> RowSet<'a> {
         }
     }
 
+    /// Takes a row out of a set that several processes change, each with a lock of its own: the
+    /// summaries stay (a bit cleared there could hide what another process put in meanwhile).
+    pub(crate) fn remove_shared(self, row: u32) {
+        let bit = row as usize;
+        self.levels[0][bit / 64].fetch_and(!(1 << (bit % 64)), Ordering::Relaxed);
+    }
+
     /// The rows in the set, ascending. Rows may be removed while the iterator stands on them.
     pub(crate) fn iter(self) -> impl Iterator<Item = u32> + 'a {
         let below = move |level: usize, at: usize| {

@@ -119,10 +119,11 @@ impl Ledger {
             if index != 0 {
                 let own = sums[index as usize];
                 let up = &mut sums[parents[index as usize] as usize];
-                up.idle += own.idle;
-                up.charges += own.charges;
-                up.uncharges += own.uncharges;
-                up.refused += own.refused;
+                // (Wrapping: another process may have written nonsense here, too.)
+                up.idle = up.idle.wrapping_add(own.idle);
+                up.charges = up.charges.wrapping_add(own.charges);
+                up.uncharges = up.uncharges.wrapping_add(own.uncharges);
+                up.refused = up.refused.wrapping_add(own.refused);
             }
         }
         let mut groups = Vec::with_capacity(order.len());

@@ -27,12 +27,12 @@
 //! caps held off (`draining`), and exactly `n` is asked for again.
 
 use crate::error::{Reason, Refusal};
-use crate::ledger::{GroupId, Ledger, state};
-use crate::lock::{self, GATE};
+use crate::ledger::{CAPACITY_MAX, GroupId, Ledger, state};
+use crate::lock::{self, Inside};
 use crate::page_counter::{self, No};
 use crate::path::RowPath;
 use crate::percpu::word;
-use crate::sync::{Ordering, fence};
+use crate::sync::{Ordering, fence, wait_a_turn};
 
 /// Whether a charge must succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,10 +47,10 @@ impl Ledger {
     #[cold]
     #[inline(never)]
     pub(crate) fn charge_slow(&self, id: GroupId, n: u64, limits: Limits) -> Result<(), Refusal> {
-        if self.fold_if_full(id) && n <= word::STOCK_MAX && self.columns.take(id.raw(), n) {
+        if self.may_retry(id) && n <= word::STOCK_MAX && self.columns.take(id.raw(), n) {
             return Ok(());
         }
-        let _pass = GATE.enter(lock::thread());
+        let inside = lock::pass();
         let Some(path) = self.path(id).filter(|path| self.is_live(path.leaf())) else {
             return Err(Refusal::gone(id, n));
         };
@@ -60,7 +60,8 @@ impl Ledger {
         let column = self.columns.current();
         let surplus = self.open_cell(&path, id, column, n) / 2;
         if surplus > 0
-            && let Ok(surplus) = self.fetch(&path, n, surplus)
+            && let _hand = InHand::new(&path, surplus)
+            && let Ok(surplus) = self.fetch(&path, n, surplus, &inside)
         {
             if surplus > 0 && !self.columns.deposit(id.raw(), surplus) {
                 // The thread moved to a column whose cell is closed or full.
@@ -69,7 +70,7 @@ impl Ledger {
             self.count_charge(column, path.leaf());
             return Ok(());
         }
-        self.fetch_exactly(&path, id, n, limits)?;
+        self.fetch_exactly(&path, id, n, limits, &inside)?;
         self.count_charge(column, path.leaf());
         Ok(())
     }
@@ -77,10 +78,10 @@ impl Ledger {
     #[cold]
     #[inline(never)]
     pub(crate) fn uncharge_slow(&self, id: GroupId, n: u64) {
-        if self.fold_if_full(id) && n <= word::STOCK_MAX && self.columns.put(id.raw(), n) {
+        if self.may_retry(id) && n <= word::STOCK_MAX && self.columns.put(id.raw(), n) {
             return;
         }
-        let _pass = GATE.enter(lock::thread());
+        let _pass = lock::pass();
         let Some(path) = self.path(id) else {
             // A charge of nothing does not keep its group's row.
             if n > 0 {
@@ -95,7 +96,7 @@ impl Ledger {
         {
             return;
         }
-        let above = self.skim(column, path.leaf(), id, n);
+        let (above, _hand) = self.skim(column, &path, id, n);
         self.count_uncharge(column, path.leaf());
         if !self.give_back(&path, n.saturating_add(above)) && above > 0 {
             // More than was charged: nothing of `n`, but what came from the cell.
@@ -106,9 +107,9 @@ impl Ledger {
     /// Asks the counters for `n` and `surplus`; how much surplus was granted. Between the
     /// reservation and the grant, levels whose idle units have outgrown the smaller headroom are
     /// drained. The cell for which the surplus was meant is closed by that, so it is not granted.
-    fn fetch(&self, path: &RowPath<'_>, n: u64, surplus: u64) -> Result<u64, No> {
+    fn fetch(&self, path: &RowPath<'_>, n: u64, surplus: u64, inside: &Inside) -> Result<u64, No> {
         let counters = path.counters();
-        page_counter::try_reserve(counters, n + surplus).map_err(|refusal| {
+        page_counter::try_reserve(counters, n + surplus, inside.patience()).map_err(|refusal| {
             path.free_emptied(self, refusal.emptied);
             refusal.no
         })?;
@@ -158,10 +159,12 @@ impl Ledger {
         id: GroupId,
         n: u64,
         limits: Limits,
+        inside: &Inside,
     ) -> Result<(), Refusal> {
         let mut held_off = 0u64;
+        let mut turn = 0;
         let result = loop {
-            match self.fetch(path, n, 0) {
+            match self.fetch(path, n, 0, inside) {
                 Ok(_) => break Ok(()),
                 Err(No::Full { level }) if held_off >> level & 1 == 0 => {
                     held_off |= 1 << level;
@@ -170,6 +173,12 @@ impl Ledger {
                     // Partner of the fence in `PageCounter::allow`.
                     fence(Ordering::SeqCst);
                     self.drain(path.row(level));
+                }
+                Err(No::Full { level })
+                    if turn < inside.patience() && path.counters()[level].waits_for_hands(n) =>
+                {
+                    wait_a_turn(turn);
+                    turn += 1;
                 }
                 Err(no) => break Err(no),
             }
@@ -183,7 +192,7 @@ impl Ledger {
             Ok(()) => Ok(()),
             Err(No::Full { .. }) if limits == Limits::Overrun => {
                 let counters = path.counters();
-                page_counter::force_reserve(counters, n)
+                page_counter::force_reserve(counters, n, inside.patience())
                     .map_err(|refusal| {
                         path.free_emptied(self, refusal.emptied);
                         refusal.no
@@ -201,6 +210,11 @@ impl Ledger {
                 Err(self.refusal(path, id, n, no))
             }
         }
+    }
+
+    /// Whether a row takes charges.
+    pub(crate) fn is_live(&self, row: u32) -> bool {
+        self.row(row).state.load(Ordering::Acquire) == state::LIVE
     }
 
     pub(crate) fn refusal(
@@ -300,19 +314,37 @@ impl Ledger {
 
     /// Takes what is above half of the cap from the cell that an uncharge of `n` found full; the
     /// caller returns that too.
-    fn skim(&self, column: u32, row: u32, id: GroupId, n: u64) -> u64 {
+    fn skim<'p>(
+        &self,
+        column: u32,
+        path: &'p RowPath<'_>,
+        id: GroupId,
+        n: u64,
+    ) -> (u64, Option<InHand<'p>>) {
+        let row = path.leaf();
         let cell = self.columns.cell(column, row);
         let word = cell.word.load(Ordering::Acquire);
         if !word::passes(word, id.raw()) {
-            return 0;
+            return (0, None);
         }
         let keep = u64::from(cell.cap.load(Ordering::Relaxed)) / 2;
         let above = word::stock(word).saturating_sub(keep);
         // A large `n` by itself does not make the stock too large.
         if above == 0 || n > keep.max(1) * 2 {
-            return 0;
+            return (0, None);
         }
-        if self.columns.swap(column, row, word, word - above) { above } else { 0 }
+        let hand = InHand::new(path, above);
+        if self.columns.swap(column, row, word, word - above) {
+            (above, Some(hand))
+        } else {
+            (0, None)
+        }
+    }
+
+    /// Whether the cell deserves another look: its count was full and is folded, or the fast path does
+    /// not serve this machine and has not looked at all.
+    fn may_retry(&self, id: GroupId) -> bool {
+        (self.fold_if_full(id) || !self.columns.is_fast()) && id.index() < CAPACITY_MAX as u32
     }
 
     /// Moves a full count from the word of the running column's cell to the counts beside it. The
@@ -347,6 +379,31 @@ impl Ledger {
     pub(crate) fn count_uncharge(&self, column: u32, row: u32) {
         self.row(row).note_column(column);
         self.counts(column, row).uncharges.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Idle units on their way between the counters and a cell, noted at every level: who is about to
+/// be refused there waits for them to be put away (I2), and a reader counts them as idle (I4).
+struct InHand<'p> {
+    path: &'p RowPath<'p>,
+    units: u64,
+}
+
+impl<'p> InHand<'p> {
+    fn new(path: &'p RowPath<'_>, units: u64) -> Self {
+        // The root first and last, as walks do: an ancestor has noted what those below it have.
+        for counter in path.counters().iter().rev() {
+            counter.track.in_hand.fetch_add(units, Ordering::SeqCst);
+        }
+        InHand { path, units }
+    }
+}
+
+impl Drop for InHand<'_> {
+    fn drop(&mut self) {
+        for counter in self.path.counters() {
+            counter.track.in_hand.fetch_sub(self.units, Ordering::SeqCst);
+        }
     }
 }
 

@@ -1,8 +1,13 @@
 //! Cells by column, with one interface over restartable sections and atomics.
 
 use super::probe;
-use super::registration::{self, Registration};
+use super::registration::Registration;
 use super::word::{self, Cell};
+#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+use super::{
+    registration::{COMPACT, CPU},
+    rseq,
+};
 use std::sync::atomic::Ordering;
 
 /// Columns lie 2^25 bytes apart: room for a Mi cells of 16 bytes and as many counts. A constant, so
@@ -29,69 +34,44 @@ unsafe impl Send for Columns {}
 // SAFETY: as above.
 unsafe impl Sync for Columns {}
 
-/// Takes `units <= STOCK_MAX` from the running column's stock and counts a charge: the fast path.
+/// Takes `units <= STOCK_MAX` from the running column's stock and counts a charge, where compact ids
+/// make that fast; `false` elsewhere, too.
 ///
 /// # Safety
 /// `cell` is [`Columns::first`] of a row, and `id` that of the group that is charged.
 #[inline(always)]
-pub(crate) unsafe fn take(cell: *const Cell, id: u64, units: u64) -> bool {
-    // SAFETY: handed on.
-    unsafe { update::<false>(cell, id, word::CHARGE.wrapping_sub(units)) }
+pub(crate) unsafe fn take_fast(cell: *const Cell, id: u64, units: u64) -> bool {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+    {
+        let area = probe::fast_area();
+        let delta = word::CHARGE.wrapping_sub(units);
+        // SAFETY: there is a cell in every column that the kernel can report (`Columns::new`).
+        area != 0 && unsafe { rseq::take::<COMPACT>(area, cell, id, delta) }
+    }
+    #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
+    {
+        let _ = (cell, id, units);
+        false
+    }
 }
 
 /// Puts `units <= STOCK_MAX` into the running column's stock and counts an uncharge: likewise.
 ///
 /// # Safety
-/// As [`take`].
+/// As [`take_fast`].
 #[inline(always)]
-pub(crate) unsafe fn put(cell: *const Cell, id: u64, units: u64) -> bool {
-    // SAFETY: handed on.
-    unsafe { update::<true>(cell, id, word::UNCHARGE + units) }
-}
-
-/// # Safety
-/// As [`take`].
-#[inline(always)]
-unsafe fn update<const PUT: bool>(cell: *const Cell, id: u64, delta: u64) -> bool {
+pub(crate) unsafe fn put_fast(cell: *const Cell, id: u64, units: u64) -> bool {
     #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
     {
         let area = probe::fast_area();
-        if area != 0 {
-            // SAFETY: there is a cell in every column that the kernel can report (`Columns::new`).
-            return unsafe {
-                if PUT {
-                    super::rseq::put::<{ registration::COMPACT }>(area, cell, id, delta)
-                } else {
-                    super::rseq::take::<{ registration::COMPACT }>(area, cell, id, delta)
-                }
-            };
-        }
+        // SAFETY: as in `take_fast`.
+        area != 0 && unsafe { rseq::put::<COMPACT>(area, cell, id, word::UNCHARGE + units) }
     }
-    // SAFETY: handed on.
-    unsafe { update_otherwise(cell, id, delta, PUT) }
-}
-
-/// The fast path of machines without compact ids: by CPU number, or by atomics.
-///
-/// # Safety
-/// As [`take`].
-#[cold]
-#[inline(never)]
-unsafe fn update_otherwise(cell: *const Cell, id: u64, delta: u64, put: bool) -> bool {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
-    if let Registration::Cpu { area } = probe::registration() {
-        // SAFETY: as in `update`.
-        return unsafe {
-            if put {
-                super::rseq::put::<{ registration::CPU }>(area, cell, id, delta)
-            } else {
-                super::rseq::take::<{ registration::CPU }>(area, cell, id, delta)
-            }
-        };
+    #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
+    {
+        let _ = (cell, id, units);
+        false
     }
-    let column = stripe() % possible_cpus();
-    // SAFETY: a table has at least as many columns as CPUs are possible.
-    unsafe { &*cell.byte_add((column as usize) << STRIDE_SHIFT) }.update(id, delta, put)
 }
 
 impl Columns {
@@ -113,6 +93,11 @@ impl Columns {
         self.columns
     }
 
+    /// Whether [`take_fast`] and [`put_fast`] serve this machine.
+    pub(crate) fn is_fast(&self) -> bool {
+        matches!(self.at, Registration::Compact { .. })
+    }
+
     pub(crate) fn is_rseq(&self) -> bool {
         self.at.is_some()
     }
@@ -125,22 +110,44 @@ impl Columns {
         unsafe { &*self.first(row).byte_add((column as usize) << STRIDE_SHIFT) }
     }
 
-    /// [`take`] for the slow paths, by row.
+    /// Takes `units <= STOCK_MAX` from the running column's stock and counts a charge, in any mode.
     pub(crate) fn take(&self, id: u64, units: u64) -> bool {
-        // SAFETY: the id comes from a path that was checked (R2).
-        unsafe { take(self.first(id as u32), id, units) }
+        self.update(id, word::CHARGE.wrapping_sub(units), false)
     }
 
-    /// [`put`] likewise.
+    /// Puts `units <= STOCK_MAX` into the running column's stock and counts an uncharge.
     pub(crate) fn put(&self, id: u64, units: u64) -> bool {
-        // SAFETY: as above.
-        unsafe { put(self.first(id as u32), id, units) }
+        self.update(id, word::UNCHARGE + units, true)
     }
 
     /// Puts `units` of a refill into the running column's stock; counts nothing.
     pub(crate) fn deposit(&self, id: u64, units: u64) -> bool {
-        // SAFETY: the id comes from a path that was checked (R2).
-        unsafe { update::<true>(self.first(id as u32), id, units) }
+        self.update(id, units, true)
+    }
+
+    fn update(&self, id: u64, delta: u64, put: bool) -> bool {
+        #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+        // SAFETY: there is a cell in every column that the kernel can report (`new`), and ids name
+        // places within a column (R2).
+        unsafe {
+            let cell = self.first(id as u32);
+            match (self.at, put) {
+                (Registration::Compact { area }, false) => {
+                    return rseq::take::<COMPACT>(area, cell, id, delta);
+                }
+                (Registration::Compact { area }, true) => {
+                    return rseq::put::<COMPACT>(area, cell, id, delta);
+                }
+                (Registration::Cpu { area }, false) => {
+                    return rseq::take::<CPU>(area, cell, id, delta);
+                }
+                (Registration::Cpu { area }, true) => {
+                    return rseq::put::<CPU>(area, cell, id, delta);
+                }
+                (Registration::None, _) => {}
+            }
+        }
+        self.cell(self.current(), id as u32).update(id, delta, put)
     }
 
     /// The column that the calling thread would use now. Under rseq it may have changed by the
@@ -151,10 +158,10 @@ impl Columns {
         unsafe {
             match self.at {
                 Registration::Compact { area } => {
-                    return super::rseq::index::<{ registration::COMPACT }>(area);
+                    return rseq::index::<COMPACT>(area);
                 }
                 Registration::Cpu { area } => {
-                    return super::rseq::index::<{ registration::CPU }>(area);
+                    return rseq::index::<CPU>(area);
                 }
                 Registration::None => {}
             }
@@ -170,17 +177,13 @@ impl Columns {
         // SAFETY: `cell` is the row's cell in `column`; the section checks that the thread still
         // runs there.
         unsafe {
-            use super::rseq::compare_store;
+            use rseq::compare_store;
             match self.at {
                 Registration::Compact { area } => {
-                    return compare_store::<{ registration::COMPACT }>(
-                        area, cell, column, expected, new,
-                    );
+                    return compare_store::<COMPACT>(area, cell, column, expected, new);
                 }
                 Registration::Cpu { area } => {
-                    return compare_store::<{ registration::CPU }>(
-                        area, cell, column, expected, new,
-                    );
+                    return compare_store::<CPU>(area, cell, column, expected, new);
                 }
                 Registration::None => {}
             }

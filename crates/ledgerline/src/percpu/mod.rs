@@ -31,7 +31,7 @@ pub(crate) mod word;
 #[cfg(not(loom))]
 pub use array::Array;
 #[cfg(not(loom))]
-pub(crate) use columns::{Columns, STRIDE, possible_cpus, put, take, thread_pointer};
+pub(crate) use columns::{Columns, STRIDE, possible_cpus, put_fast, take_fast, thread_pointer};
 
 /// How this process updates its per-CPU memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

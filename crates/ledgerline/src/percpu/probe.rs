@@ -71,7 +71,10 @@ fn sections_abort(found: Registration) -> bool {
     };
     let entered = AtomicBool::new(false);
     let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
+    // The helper must not take a signal that the program means for its own threads, and must be
+    // gone for good when this returns: it starts with all signals blocked, and is joined.
+    let unblocked = block_signals();
+    let aborted = std::thread::scope(|scope| {
         let fencer =
             std::thread::Builder::new().name("ledgerline-probe".into()).spawn_scoped(scope, || {
                 while !done.load(Ordering::Relaxed) {
@@ -81,14 +84,35 @@ fn sections_abort(found: Registration) -> bool {
                     std::thread::yield_now();
                 }
             });
-        let aborted = fencer.is_ok()
-            && (0..TRIES).all(|_| {
-                // SAFETY: this thread is registered: `adopt` read a valid CPU from its area.
-                unsafe { super::rseq::spin_until_aborted(area, &entered, TURNS) }
-            });
+        let Ok(fencer) = fencer else { return false };
+        let aborted = (0..TRIES).all(|_| {
+            // SAFETY: this thread is registered: `adopt` read a valid CPU from its area.
+            unsafe { super::rseq::spin_until_aborted(area, &entered, TURNS) }
+        });
         done.store(true, Ordering::Relaxed);
-        aborted
-    })
+        fencer.join().is_ok() && aborted
+    });
+    restore_signals(&unblocked);
+    aborted
+}
+
+/// Blocks all signals for the calling thread; the mask from before.
+#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+fn block_signals() -> libc::sigset_t {
+    // SAFETY: both sets are on the stack; the first is filled before it is used, the second
+    // written by the call.
+    unsafe {
+        let (mut all, mut before) = std::mem::zeroed::<(libc::sigset_t, libc::sigset_t)>();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        before
+    }
+}
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+fn restore_signals(before: &libc::sigset_t) {
+    // SAFETY: the set was written by `block_signals`.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, std::ptr::null_mut()) };
 }
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]

@@ -1,0 +1,197 @@
+//! An embedded ledger and `fork`: the child's copy is whole.
+
+mod common;
+
+use common::{Random, fork, in_both_modes, times, wait};
+use ledgerline::{Charge, Group, Ledger, Limit};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// A tree with work going on in it.
+struct Busy<'l> {
+    root: Group<'l>,
+    parents: [Group<'l>; 2],
+    leaves: [Group<'l>; 4],
+}
+
+impl<'l> Busy<'l> {
+    fn new(ledger: &'l Ledger) -> Self {
+        let root = ledger.root();
+        let parents = ["a", "b"].map(|name| root.create(name).unwrap());
+        let leaf = |n: usize| parents[n / 2].create("leaf").unwrap();
+        parents[0].set_max(Limit::units(1 << 20)).unwrap();
+        Busy { root, parents, leaves: [leaf(0), leaf(1), leaf(2), leaf(3)] }
+    }
+
+    /// Charges, uncharges, drains, moves, makes and destroys until the end.
+    fn work(&self, stop: &AtomicBool, seed: u64) {
+        let mut random = Random(seed);
+        let mut held: Vec<Charge<'l>> = Vec::new();
+        while !stop.load(Relaxed) {
+            let leaf = self.leaves[random.below(4) as usize];
+            match random.below(40) {
+                0 => drop(held.drain(..)),
+                1 => drop(leaf.drain()),
+                2 => {
+                    let made = leaf.create("short").unwrap();
+                    held.extend(made.try_charge(random.size(12)));
+                    made.destroy().unwrap();
+                }
+                3 => {
+                    if let Some(charge) = held.pop() {
+                        held.push(charge.transfer(leaf).unwrap_or_else(|(charge, _)| charge));
+                    }
+                }
+                4..20 if !held.is_empty() => {
+                    let pick = random.below(held.len() as u64) as usize;
+                    drop(held.swap_remove(pick));
+                }
+                _ => held.extend(leaf.try_charge(random.size(15))),
+            }
+            held.truncate(40);
+        }
+    }
+
+    /// What a child finds; zero if all is well.
+    fn inspect(&self) -> i32 {
+        // Nobody else runs: two readings are equal, and nothing is on its way.
+        let all = [self.root, self.parents[0], self.parents[1]];
+        for (code, group) in all.iter().chain(&self.leaves).enumerate() {
+            let usage = group.precise();
+            let estimate = group.approximate();
+            if usage != group.precise()
+                || usage > estimate.value
+                || usage < estimate.value - estimate.bound
+            {
+                return 10 + code as i32;
+            }
+        }
+        let sum = |groups: &[Group<'_>]| -> u64 { groups.iter().map(|g| g.precise()).sum() };
+        for (code, parent) in self.parents.iter().enumerate() {
+            // (Destroyed groups that were still charged are in the parent's number alone.)
+            if parent.precise() < sum(&self.leaves[2 * code..][..2]) {
+                return 20 + code as i32;
+            }
+        }
+        if self.root.precise() != sum(&self.parents) {
+            return 22;
+        }
+        self.exercise()
+    }
+
+    /// The child's ledger works, to the last unit: no lock, reservation or cap was left behind.
+    fn exercise(&self) -> i32 {
+        for (code, leaf) in self.leaves.iter().enumerate() {
+            let before = leaf.precise();
+            for n in 1..200 {
+                match leaf.charge_units(n) {
+                    Ok(()) => leaf.uncharge_units(n),
+                    Err(_) => return 30 + code as i32,
+                }
+            }
+            if leaf.precise() != before {
+                return 40 + code as i32;
+            }
+        }
+        // The whole of what a limit leaves can be had, and not a unit more.
+        let [parent, other] = self.parents;
+        let usage = parent.precise();
+        if parent.set_max(Limit::units(usage + 1_000)).is_err() {
+            return 50;
+        }
+        if self.leaves[0].try_charge_units(1_000).is_err() {
+            return 51;
+        }
+        if self.leaves[1].try_charge_units(1).is_ok() || parent.precise() != usage + 1_000 {
+            return 52;
+        }
+        let Ok(made) = other.create("child") else { return 53 };
+        if made.try_charge_units(5).is_err() || made.destroy().map(|s| s.leftover) != Ok(5) {
+            return 54;
+        }
+        0
+    }
+}
+
+#[test]
+fn a_forked_child_has_a_whole_ledger_whatever_the_threads_were_at() {
+    in_both_modes("a_forked_child_has_a_whole_ledger_whatever_the_threads_were_at", || {
+        let ledger = Ledger::builder().batch(4096).capacity(4096).anonymous().unwrap();
+        let busy = Busy::new(&ledger);
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for seed in 0..4 {
+                let (busy, stop) = (&busy, &stop);
+                scope.spawn(move || busy.work(stop, seed));
+            }
+            let failed = (0..times(200, 20_000)).find_map(|round| {
+                let code = wait(fork(|| busy.inspect()));
+                (code != 0).then_some((round, code))
+            });
+            stop.store(true, Relaxed);
+            assert_eq!(failed, None, "round and code of the child");
+        });
+        assert_eq!(busy.inspect(), 0, "the parent goes on");
+        // `inspect` leaves 1005 units.
+        busy.leaves[0].uncharge_units(1_000);
+        assert_eq!((busy.root.precise(), ledger.mistakes().underflows), (5, 0));
+    });
+}
+
+/// Touched memory in small pages: their tables are what a fork copies.
+fn ballast(size: usize) -> &'static [u8] {
+    // SAFETY: a new mapping of this process, never unmapped; advised about and filled before use.
+    unsafe {
+        let (protection, flags) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let base = libc::mmap(std::ptr::null_mut(), size, protection, flags, -1, 0);
+        assert_ne!(base, libc::MAP_FAILED);
+        libc::madvise(base, size, libc::MADV_NOHUGEPAGE);
+        std::ptr::write_bytes(base.cast::<u8>(), 1, size);
+        std::slice::from_raw_parts(base.cast(), size)
+    }
+}
+
+/// A fork takes the longer the more memory a process has; the threads must wait for so long.
+#[test]
+fn a_slow_fork_is_waited_for() {
+    in_both_modes("a_slow_fork_is_waited_for", || {
+        let ballast = ballast(times(192 << 20, 2 << 30) as usize);
+        let ledger = Ledger::builder().batch(4096).capacity(4096).anonymous().unwrap();
+        let busy = Busy::new(&ledger);
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for seed in 0..3 {
+                let (busy, stop) = (&busy, &stop);
+                scope.spawn(move || busy.work(stop, seed));
+            }
+            // Two threads fork at once.
+            let busy = &busy;
+            let forks = move |rounds: u64| {
+                (0..rounds).find_map(|round| {
+                    let code = wait(fork(|| busy.inspect()));
+                    (code != 0).then_some((round, code))
+                })
+            };
+            let other = scope.spawn(move || forks(times(12, 500)));
+            let here = forks(times(12, 500));
+            let there = other.join().unwrap();
+            stop.store(true, Relaxed);
+            assert_eq!((here, there), (None, None), "round and code of the child");
+        });
+        assert_eq!(busy.inspect(), 0);
+        // And the gate is open again: nobody waits for a fork that is over.
+        let waited = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let group = busy.parents[1].create("slow").unwrap();
+                // Each is a slow path: the cell would have to hold more than it may.
+                for _ in 0..20_000 {
+                    group.try_charge_units(1 << 32).unwrap();
+                    group.uncharge_units(1 << 32);
+                }
+                waited.store(1, Relaxed);
+            });
+        });
+        assert_eq!((waited.into_inner(), ballast.len() & 0xfff), (1, 0));
+    });
+}
