@@ -2,9 +2,10 @@
 
 use crate::error::{Refusal, Refused};
 use crate::group::Group;
-use crate::ledger::{GroupId, Ledger};
+use crate::ledger::Ledger;
 use crate::lock;
 use crate::page_counter::{self, No};
+use crate::row::GroupId;
 
 /// Units charged to a group, returned when this is dropped, by whichever thread that is.
 ///

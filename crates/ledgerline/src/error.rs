@@ -1,6 +1,6 @@
 //! What can go wrong, in sentences that an operator understands.
 
-use crate::ledger::{GroupId, NAME_MAX};
+use crate::row::{GroupId, NAME_MAX};
 use crate::size;
 use std::fmt;
 

@@ -2,11 +2,12 @@
 
 use crate::charge::Charge;
 use crate::error::{Busy, CreateError, DestroyError, Refusal, Refused};
-use crate::ledger::{CAPACITY_MAX, DEPTH_MAX, GroupId, Ledger, NAME_MAX, state};
+use crate::ledger::{CAPACITY_MAX, DEPTH_MAX, Ledger};
 use crate::lock;
 use crate::path::RowPath;
 use crate::percpu;
 use crate::percpu::word::{self, Cell};
+use crate::row::{GroupId, NAME_MAX, Row, state};
 use crate::size::Limit;
 use crate::stock::Limits;
 use crate::sync::Ordering;
@@ -408,7 +409,7 @@ impl<'l> Group<'l> {
 
     /// The group's row; of an id that names none, the root's: there is nothing to read, and what
     /// changes a row asks [`exists`](Self::exists) first.
-    pub(crate) fn row(self) -> &'l crate::ledger::Row {
+    pub(crate) fn row(self) -> &'l Row {
         let index = self.id.index();
         self.ledger.row(if index < self.ledger.capacity() { index } else { 0 })
     }

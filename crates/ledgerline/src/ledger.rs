@@ -15,11 +15,11 @@
 
 use crate::error::OpenError;
 use crate::free_list::FreeList;
-use crate::page_counter::PageCounter;
 use crate::path::RowPath;
 use crate::percpu::word::Cell;
 use crate::percpu::{Columns, Mode, STRIDE, possible_cpus};
 use crate::region::Region;
+use crate::row::{GroupId, Row, state};
 use crate::row_set::RowSet;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use std::fs::File;
@@ -31,90 +31,10 @@ const MAGIC: u64 = u64::from_le_bytes(*b"LEDGLINE");
 const VERSION: u32 = 1;
 /// Levels that a tree may have, the root included.
 pub(crate) const DEPTH_MAX: usize = 32;
-/// Longest name of a group, in bytes.
-pub const NAME_MAX: usize = 56;
 /// Most rows, and the default: a cell's place in its column is fixed (percpu/columns.rs).
 pub(crate) const CAPACITY_MAX: usize = 1 << 20;
 /// 64 pages of 4 KiB, as in the kernel.
 const DEFAULT_BATCH: u64 = 64 * 4096;
-
-/// A group's number: which row, and which of the row's successive groups.
-///
-/// Sixteen bits of generation: an id that outlived its group is refused, unless exactly a multiple
-/// of 65 535 other groups have used that row since. (A group with live charges keeps its row, so a
-/// charge's id never goes stale; only a copy of a handle can.)
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct GroupId(u64);
-
-impl GroupId {
-    pub(crate) const ROOT: GroupId = GroupId::from_parts(0, 1);
-    /// Names no group, and no cell ever serves it: it has a bit where a sum must have none.
-    pub(crate) const NOBODY: GroupId = GroupId(crate::percpu::word::FROZEN);
-
-    /// Puts an id together. Any numbers may be given; an id that names no group is refused on use.
-    pub const fn from_parts(index: u32, generation: u16) -> GroupId {
-        GroupId((generation as u64) << 48 | (index & 0x7fff_ffff) as u64)
-    }
-
-    /// The row.
-    pub const fn index(self) -> u32 {
-        self.0 as u32
-    }
-
-    /// Which of the row's successive groups; never zero for a group that exists.
-    pub const fn generation(self) -> u16 {
-        (self.0 >> 48) as u16
-    }
-
-    /// The generation in the upper 16 bits and the row in the lower 32: as in the charge word.
-    pub(crate) const fn raw(self) -> u64 {
-        self.0
-    }
-}
-
-/// What a row is used for.
-pub(crate) mod state {
-    pub(crate) const FREE: u32 = 0;
-    pub(crate) const LIVE: u32 = 1;
-    /// Destroyed, and kept until its last charge is returned.
-    pub(crate) const RETIRED: u32 = 2;
-    /// Its process ended; kept for the account.
-    pub(crate) const EXITED: u32 = 3;
-}
-
-/// In `children`: the row takes no more children.
-const NO_MORE_CHILDREN: u32 = 1 << 31;
-
-/// One group. Two pairs of lines by who writes them: the counter's words (`page_counter.rs`), and
-/// 128 bytes further what is read on the way and seldom written.
-#[repr(C, align(256))]
-#[derive(Debug)]
-pub(crate) struct Row {
-    pub(crate) counter: PageCounter,
-    /// While the row is free: the next free row.
-    pub(crate) parent: AtomicU32,
-    generation: AtomicU32,
-    pub(crate) state: AtomicU32,
-    depth: AtomicU32,
-    /// The process whose columns serve this row; 0 in a ledger of one process.
-    pub(crate) owner: AtomicU32,
-    children: AtomicU32,
-    /// Columns (modulo 64) in which the row has, or had, cells or counts.
-    columns: AtomicU64,
-    /// What the process held when it ended (`state::EXITED`).
-    pub(crate) at_exit: AtomicU64,
-    /// UTF-8, filled up with zeros.
-    name: [AtomicU64; NAME_MAX / 8],
-}
-
-const _: () = {
-    use std::mem::offset_of;
-    assert!(size_of::<Row>() == 256);
-    // Limits, parent, generation and state share the line that a walk only reads.
-    assert!(offset_of!(Row, counter.limits) / 64 == offset_of!(Row, state) / 64);
-    assert!(offset_of!(Row, counter.limits) % 128 == 0);
-    assert!(offset_of!(Row, children) / 64 == 2);
-};
 
 /// The first page of the region.
 #[repr(C)]
@@ -284,9 +204,8 @@ impl LedgerBuilder {
         header.high_water.store(1, Ordering::Relaxed);
         let root = ledger.row(0);
         root.counter.reset();
-        root.generation.store(1, Ordering::Relaxed);
+        root.begin_root();
         root.counter.open();
-        root.state.store(state::LIVE, Ordering::Release);
         // Release: who sees the magic sees a whole header and a root.
         header.magic.store(MAGIC, Ordering::Release);
         ledger
@@ -466,20 +385,7 @@ impl Ledger {
         let index = self.reuse().or_else(|| self.take_fresh())?;
         let row = self.row(index);
         row.counter.reset();
-        row.parent.store(parent, Ordering::Relaxed);
-        row.depth.store(depth, Ordering::Relaxed);
-        row.owner.store(owner, Ordering::Relaxed);
-        row.children.store(0, Ordering::Relaxed);
-        row.columns.store(0, Ordering::Relaxed);
-        row.at_exit.store(0, Ordering::Relaxed);
-        row.set_name(name);
-        let generation = match row.generation().wrapping_add(1) {
-            0 => 1,
-            next => next,
-        };
-        row.generation.store(u32::from(generation), Ordering::Relaxed);
-        row.counter.open();
-        row.state.store(state::LIVE, Ordering::Release);
+        let generation = row.begin(parent, depth, owner, name);
         Some(GroupId::from_parts(index, generation))
     }
 
@@ -533,80 +439,4 @@ pub struct Mistakes {
     pub underflows: u64,
     /// Uncharges of a group that does not exist (any more). They changed nothing.
     pub strays: u64,
-}
-
-impl Row {
-    pub(crate) fn generation(&self) -> u16 {
-        self.generation.load(Ordering::Relaxed) as u16
-    }
-
-    pub(crate) fn depth(&self) -> u32 {
-        self.depth.load(Ordering::Relaxed)
-    }
-
-    /// Counts a child, unless the row takes none any more.
-    pub(crate) fn add_child(&self) -> bool {
-        self.children
-            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |children| {
-                (children & NO_MORE_CHILDREN == 0).then(|| children + 1)
-            })
-            .is_ok()
-    }
-
-    pub(crate) fn remove_child(&self) {
-        self.children.fetch_sub(1, Ordering::AcqRel);
-    }
-
-    pub(crate) fn children(&self) -> u32 {
-        self.children.load(Ordering::Relaxed) & !NO_MORE_CHILDREN
-    }
-
-    /// From now on no child can be made; fails while there is one.
-    pub(crate) fn refuse_children(&self) -> bool {
-        self.children
-            .compare_exchange(0, NO_MORE_CHILDREN, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
-    }
-
-    /// Undoes [`refuse_children`](Self::refuse_children).
-    pub(crate) fn accept_children(&self) {
-        self.children.fetch_and(!NO_MORE_CHILDREN, Ordering::AcqRel);
-    }
-
-    /// Notes that a column holds a cell or counts of this row.
-    pub(crate) fn note_column(&self, column: u32) {
-        let bit = 1 << (column % 64);
-        if self.columns.load(Ordering::Relaxed) & bit == 0 {
-            self.columns.fetch_or(bit, Ordering::Relaxed);
-        }
-    }
-
-    /// The columns that may hold something of this row.
-    pub(crate) fn noted_columns(&self, count: u32) -> impl Iterator<Item = u32> {
-        let noted = self.columns.load(Ordering::Relaxed);
-        (0..count).filter(move |column| noted >> (column % 64) & 1 != 0)
-    }
-
-    pub(crate) fn forget_columns(&self) {
-        self.columns.store(0, Ordering::Relaxed);
-    }
-
-    fn set_name(&self, name: &str) {
-        let mut bytes = [0u8; NAME_MAX];
-        bytes[..name.len()].copy_from_slice(name.as_bytes());
-        for (word, part) in self.name.iter().zip(bytes.chunks_exact(8)) {
-            let part = part.try_into().expect("chunks of eight");
-            word.store(u64::from_le_bytes(part), Ordering::Relaxed);
-        }
-    }
-
-    /// The name; what is not UTF-8 (another process wrote over it) shows as replacement marks.
-    pub(crate) fn name(&self) -> String {
-        let mut bytes = [0u8; NAME_MAX];
-        for (word, part) in self.name.iter().zip(bytes.chunks_exact_mut(8)) {
-            part.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
-        }
-        let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(NAME_MAX);
-        String::from_utf8_lossy(&bytes[..length]).into_owned()
-    }
 }

@@ -60,6 +60,8 @@ mod read;
 #[cfg(not(loom))]
 mod region;
 #[cfg(not(loom))]
+mod row;
+#[cfg(not(loom))]
 mod row_set;
 #[cfg(not(loom))]
 pub mod size;
@@ -76,9 +78,11 @@ pub use error::{Busy, CreateError, DestroyError, OpenError, Reason, Refusal, Ref
 #[cfg(not(loom))]
 pub use group::{Group, Settled};
 #[cfg(not(loom))]
-pub use ledger::{Footprint, GroupId, Ledger, LedgerBuilder, Mistakes, NAME_MAX};
+pub use ledger::{Footprint, Ledger, LedgerBuilder, Mistakes};
 #[cfg(not(loom))]
 pub use read::Estimate;
+#[cfg(not(loom))]
+pub use row::{GroupId, NAME_MAX};
 #[cfg(not(loom))]
 pub use size::Limit;
 #[cfg(not(loom))]

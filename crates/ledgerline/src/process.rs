@@ -6,9 +6,10 @@
 
 use crate::error::CreateError;
 use crate::group::Group;
-use crate::ledger::{Ledger, Row, state};
+use crate::ledger::Ledger;
 use crate::path::RowPath;
 use crate::percpu::word;
+use crate::row::{Row, state};
 use crate::sync::{AtomicU32, Ordering};
 
 /// The number under which this process charges ledgers that it shares; 0 before it attaches.

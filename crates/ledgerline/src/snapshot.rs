@@ -1,7 +1,8 @@
 //! What readers get: owned data, no locks, one pass over the rows in use.
 
-use crate::ledger::{GroupId, Ledger, state};
+use crate::ledger::Ledger;
 use crate::percpu::word;
+use crate::row::{GroupId, state};
 use crate::size::Limit;
 use crate::sync::Ordering;
 

@@ -27,11 +27,12 @@
 //! caps held off (`draining`), and exactly `n` is asked for again.
 
 use crate::error::{Reason, Refusal};
-use crate::ledger::{CAPACITY_MAX, GroupId, Ledger, state};
+use crate::ledger::{CAPACITY_MAX, Ledger};
 use crate::lock::{self, Inside};
 use crate::page_counter::{self, No};
 use crate::path::RowPath;
 use crate::percpu::word;
+use crate::row::{GroupId, Row, state};
 use crate::sync::{Ordering, fence, wait_a_turn};
 
 /// Whether a charge must succeed.
@@ -47,7 +48,8 @@ impl Ledger {
     #[cold]
     #[inline(never)]
     pub(crate) fn charge_slow(&self, id: GroupId, n: u64, limits: Limits) -> Result<(), Refusal> {
-        if self.may_retry(id) && n <= word::STOCK_MAX && self.columns.take(id.raw(), n) {
+        let take = || n <= word::STOCK_MAX && self.columns.take(id.raw(), n);
+        if (self.unlooked(id) && take()) || (self.fold_if_full(id) && take()) {
             return Ok(());
         }
         let inside = lock::pass();
@@ -78,7 +80,8 @@ impl Ledger {
     #[cold]
     #[inline(never)]
     pub(crate) fn uncharge_slow(&self, id: GroupId, n: u64) {
-        if self.may_retry(id) && n <= word::STOCK_MAX && self.columns.put(id.raw(), n) {
+        let put = || n <= word::STOCK_MAX && self.columns.put(id.raw(), n);
+        if (self.unlooked(id) && put()) || (self.fold_if_full(id) && put()) {
             return;
         }
         let _pass = lock::pass();
@@ -162,7 +165,7 @@ impl Ledger {
         inside: &Inside,
     ) -> Result<(), Refusal> {
         let mut held_off = 0u64;
-        let mut turn = 0;
+        let mut waited = false;
         let result = loop {
             match self.fetch(path, n, 0, inside) {
                 Ok(_) => break Ok(()),
@@ -174,11 +177,13 @@ impl Ledger {
                     fence(Ordering::SeqCst);
                     self.drain(path.row(level));
                 }
-                Err(No::Full { level })
-                    if turn < inside.patience() && path.counters()[level].waits_for_hands(n) =>
-                {
-                    wait_a_turn(turn);
-                    turn += 1;
+                Err(No::Full { level }) if !waited && path.counters()[level].waits_for_hands(n) => {
+                    waited = true;
+                    let mut turn = 0;
+                    while turn < inside.patience() && path.counters()[level].waits_for_hands(n) {
+                        wait_a_turn(turn);
+                        turn += 1;
+                    }
                 }
                 Err(no) => break Err(no),
             }
@@ -296,7 +301,7 @@ impl Ledger {
     /// uses (so that a small group's account is not mostly stock) and half of what the tightest
     /// ancestor still allows (so that the next cell finds some too). A power of two, so that it
     /// changes seldom.
-    fn wanted_cap(&self, row: &crate::ledger::Row, path: &RowPath<'_>, n: u64) -> u64 {
+    fn wanted_cap(&self, row: &Row, path: &RowPath<'_>, n: u64) -> u64 {
         let smallest = (self.batch / 32).max(2);
         let usage = row.counter.usage().saturating_add(n);
         let mut wanted = (self.batch * 2).min((usage / 16).max(smallest));
@@ -341,10 +346,9 @@ impl Ledger {
         }
     }
 
-    /// Whether the cell deserves another look: its count was full and is folded, or the fast path does
-    /// not serve this machine and has not looked at all.
-    fn may_retry(&self, id: GroupId) -> bool {
-        (self.fold_if_full(id) || !self.columns.is_fast()) && id.index() < CAPACITY_MAX as u32
+    /// Whether the cell is still to be looked at, because the fast path does not serve this machine.
+    fn unlooked(&self, id: GroupId) -> bool {
+        !self.columns.is_fast() && id.index() < CAPACITY_MAX as u32
     }
 
     /// Moves a full count from the word of the running column's cell to the counts beside it. The

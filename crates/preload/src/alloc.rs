@@ -43,7 +43,10 @@ pub(crate) fn find_owner(caller: usize) -> u32 {
 /// Charges a slot; `false` if a limit says no. Nobody is charged for a block without an owner.
 fn charge(slot: u32, units: usize) -> bool {
     let Some(group) = process::group(slot) else { return true };
-    group.try_charge_units(units as u64).is_ok() || refuse::try_again(group, units as u64)
+    match group.try_charge_units(units as u64) {
+        Ok(()) => true,
+        Err(refusal) => refuse::try_again(group, refusal),
+    }
 }
 
 /// Returns units to a slot, if it is one of this process's.
@@ -77,6 +80,8 @@ fn unmark(block: *mut c_void) -> u32 {
 #[inline(always)]
 unsafe fn adopt(block: *mut c_void, caller: usize) -> *mut c_void {
     if block.is_null() {
+        // Nobody took note of the operator new that asked.
+        thread::set(Word::Caller, 0);
         return block;
     }
     let slot = thread::get(Word::Slot) as u32;
@@ -173,12 +178,15 @@ unsafe fn free_otherwise(block: *mut c_void) {
     if early::owns(block.cast()) || !NEXT.ready() {
         return;
     }
+    // What the account asks of the kernel may fail; `free` leaves errno alone.
+    let errno = refuse::errno();
     // SAFETY: the block came from the next allocator.
     unsafe {
         let slot = unmark(block);
         if slot != 0 {
             uncharge(slot, NEXT.size(block));
         }
+        set_errno(errno);
         NEXT.free(block);
     }
 }
@@ -217,6 +225,10 @@ pub(crate) unsafe extern "C" fn realloc(
         if size == 0 {
             free(block);
             return null_mut();
+        }
+        // No allocator has so much: not a question of limits, nor a reason to be killed.
+        if size > isize::MAX as usize {
+            return fail();
         }
         let held = NEXT.size(block);
         let new = owner(caller);

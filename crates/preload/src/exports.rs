@@ -119,7 +119,11 @@ macro_rules! export_new {
                     Ok(name) => name,
                     Err(_) => panic!(),
                 };
-            let real = next::find(NAME);
+            // What the look-up allocates is the linker's own.
+            let caller = thread::get(thread::Word::Caller);
+            thread::set(thread::Word::Caller, 0);
+            let real = next::find_for(NAME, caller);
+            thread::set(thread::Word::Caller, caller);
             if real == 0 {
                 // Nobody who calls an operator new runs without a library that has it.
                 crate::refuse::say(&[b"no ", NAME.to_bytes(), b" behind this library"]);
@@ -143,9 +147,13 @@ macro_rules! export_new {
         #[unsafe(export_name = $symbol)]
         pub unsafe extern "C" fn $name() {
             std::arch::naked_asm!(
-                "mov r11, [rsp]",
                 "mov rax, qword ptr [rip + ledgerline_thread_words@GOTTPOFF]",
+                // One operator new calls another (that of arrays the plain one): the first counts.
+                "cmp qword ptr fs:[rax + {caller}], 0",
+                "jne 2f",
+                "mov r11, [rsp]",
                 "mov qword ptr fs:[rax + {caller}], r11",
+                "2:",
                 "jmp qword ptr [rip + {slot}]",
                 caller = const thread::Word::Caller as usize,
                 slot = sym $slot,

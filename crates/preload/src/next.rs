@@ -61,6 +61,37 @@ pub(crate) fn find(name: &CStr) -> usize {
     unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) as usize }
 }
 
+/// As [`find`], and if need be as the code at `caller` sees it: an object that was loaded for itself
+/// alone (`dlopen` without `RTLD_GLOBAL`) has libraries that nobody else sees.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn find_for(name: &CStr, caller: usize) -> usize {
+    const LOADED: c_int = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
+    let found = find(name);
+    if found != 0 {
+        return found;
+    }
+    // SAFETY: the names are NUL-terminated, those of the linker stay as long as their objects; a
+    // handle is only used when it is not null.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        if libc::dladdr(caller as *const c_void, &raw mut info) == 0 || info.dli_fname.is_null() {
+            return 0;
+        }
+        let object = libc::dlopen(info.dli_fname, LOADED);
+        if object.is_null() {
+            return 0;
+        }
+        let found = libc::dlsym(object, name.as_ptr());
+        if !found.is_null() && libc::dladdr(found, &raw mut info) != 0 && !info.dli_fname.is_null()
+        {
+            // Never closed: the address is kept for good.
+            libc::dlopen(info.dli_fname, LOADED);
+        }
+        libc::dlclose(object);
+        found as usize
+    }
+}
+
 macro_rules! forward {
     ($(#[$doc:meta])* $name:ident, $field:ident, ($($argument:ident: $kind:ty),*) -> $result:ty) => {
         $(#[$doc])*
@@ -173,10 +204,10 @@ impl Next {
         unsafe { if self.headers() { chunk_size(block) } else { self.usable(block) } }
     }
 
-    /// Whether the header of a block tells its size: tried on blocks of many sizes, small
-    /// ones, large ones and some that are mapped by themselves.
+    /// Whether the header of a block tells its size: tried on blocks of several sizes, none of them so
+    /// large that glibc maps it by itself (freeing such a block moves the limit for the whole program).
     fn headers_tell(&self) -> bool {
-        [1, 24, 25, 100, 1000, 5000, 70_000, 200_000, 3_000_000, 50_000_000].iter().all(|&size| {
+        [1, 24, 25, 40, 100, 1000, 5000, 70_000].iter().all(|&size| {
             // SAFETY: the functions were found; each block is freed.
             unsafe {
                 let block = self.malloc(size);

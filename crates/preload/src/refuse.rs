@@ -4,16 +4,23 @@ use crate::process;
 use ledgerline::{Group, Refusal};
 use std::ffi::CStr;
 
-/// Tries a charge that was refused once more after the rows of dead processes are settled.
+/// After a refusal: settles the rows of dead processes and, if there is room then, charges.
 #[cold]
 #[inline(never)]
-pub(crate) fn try_again(group: Group<'_>, units: u64) -> bool {
+pub(crate) fn try_again(group: Group<'_>, mut refusal: Refusal) -> bool {
     group.ledger().settle_dead(&alive);
-    match group.try_charge_units(units) {
-        Ok(()) => true,
-        Err(refusal) if process::settings().kill => kill(&refusal),
-        Err(_) => false,
+    // Whether by this process or another. (Looked at first, since a refusal counts.)
+    let usage = group.ledger().group(refusal.group).approximate().value;
+    if usage.saturating_add(refusal.requested) <= refusal.limit {
+        match group.try_charge_units(refusal.requested) {
+            Ok(()) => return true,
+            Err(again) => refusal = again,
+        }
     }
+    if process::settings().kill {
+        kill(&refusal);
+    }
+    false
 }
 
 /// Whether a process still holds memory: it exists and is not merely waiting to be reaped.
