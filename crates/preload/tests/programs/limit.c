@@ -35,6 +35,8 @@ static void fill(void) {
     free(blocks[--count]);
     check((blocks[0] = realloc(blocks[0], 130000)));
     check(!allocate(65536));
+    /* What becomes smaller is never refused. */
+    check((blocks[0] = realloc(blocks[0], 1000)));
     say("%d\n", count);
     while (count) free(blocks[--count]);
     void *again = allocate(2 << 20);

@@ -69,8 +69,26 @@ pub fn have(program: &str) -> bool {
     found
 }
 
+/// A compiled program in a folder of its own, which goes when this is dropped.
+pub struct Program(PathBuf);
+
+impl std::ops::Deref for Program {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // What is left lies in the target folder: no reason to fail a test.
+        let _ = std::fs::remove_dir_all(self.0.parent().expect("its folder"));
+    }
+}
+
 /// Compiles a source from `programs/`, a `plugin` to a shared library; `None` without a compiler.
-pub fn compile(source: &str) -> Option<PathBuf> {
+pub fn compile(source: &str) -> Option<Program> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let compiler = if source.ends_with(".cc") { "g++" } else { "cc" };
     if !have(compiler) {
@@ -95,7 +113,7 @@ pub fn compile(source: &str) -> Option<PathBuf> {
     command.arg("-o").arg(&output);
     command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(source));
     assert!(command.arg("-ldl").status().expect("it runs").success(), "{source} does not compile");
-    Some(output)
+    Some(Program(output))
 }
 
 /// Compiles a source, or ends the test where there is no compiler.
