@@ -215,7 +215,7 @@ impl LedgerBuilder {
 impl Ledger {
     /// A ledger in memory of this process, with the defaults of [`builder`](Ledger::builder).
     ///
-    /// The first ledger of a process runs the self-test of [`percpu::detect`].
+    /// The first ledger of a process runs the self-test of [`detect`](crate::percpu::detect).
     ///
     /// # Errors
     /// When the address space cannot be reserved.

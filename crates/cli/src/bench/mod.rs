@@ -14,7 +14,7 @@
 //! | `cases`    | the loops that are timed; `peers`: what they are compared with         |
 //! | `row`      | one figure; `report`: JSON lines and the table; `progress`             |
 //!
-//! A further suite is a file like `charge.rs` with a [`Suite`](suite::Suite), and a variant of the
+//! A further suite is a file like `charge.rs` with a [`Suite`], and a variant of the
 //! subcommand below.
 
 mod barrier;
