@@ -114,13 +114,15 @@ impl Ledger {
                 self.add_counts(column, index, word);
             }
         }
+        let prepaid = row.counter.track.prepaid.swap(0, Ordering::AcqRel);
+        let in_hand = row.counter.track.in_hand.swap(0, Ordering::AcqRel);
+        let usage = row.counter.take_all();
+        // Whoever settles at the same time has found nothing left either; the next need not look.
+        row.state.store(state::SETTLED, Ordering::Release);
         if !self.is_top(row, row.owner.load(Ordering::Relaxed)) {
             return 0;
         }
         let Some(path) = RowPath::new(self, index) else { return 0 };
-        let prepaid = row.counter.track.prepaid.swap(0, Ordering::AcqRel);
-        let in_hand = row.counter.track.in_hand.swap(0, Ordering::AcqRel);
-        let usage = row.counter.take_all();
         if usage | prepaid | in_hand != 0 {
             for counter in &path.counters()[1..] {
                 if counter.remove(usage).is_err() {

@@ -48,6 +48,8 @@ pub(crate) mod state {
     pub(crate) const RETIRED: u32 = 2;
     /// Its process ended; kept for the account.
     pub(crate) const EXITED: u32 = 3;
+    /// The same, and nothing is left in it.
+    pub(crate) const SETTLED: u32 = 4;
 }
 
 /// In `children`: the row takes no more children.

@@ -167,10 +167,9 @@ impl Ledger {
             low: limit(load(&counter.limits.low)),
             min: limit(load(&counter.limits.min)),
             owner: row.owner.load(Ordering::Relaxed),
-            state: if row.state.load(Ordering::Relaxed) == state::EXITED {
-                GroupState::Exited
-            } else {
-                GroupState::Live
+            state: match row.state.load(Ordering::Relaxed) {
+                state::EXITED | state::SETTLED => GroupState::Exited,
+                _ => GroupState::Live,
             },
             at_exit: load(&row.at_exit),
         }
