@@ -58,7 +58,9 @@ fn where_glibc_registers_no_thread_the_account_is_the_same() {
 fn what_another_thread_frees_or_reallocs_leaves_the_row_that_allocated_it() {
     let program = compiled!("across.c");
     for mode in modes() {
-        let (_, rows) = account(&program, &[], &[("LEDGERLINE_PERCPU", mode)]);
+        let (said, rows) = account(&program, &[], &[("LEDGERLINE_PERCPU", mode)]);
+        let moved: u64 = said.trim().parse().expect("the mover's sum");
+        assert!((100 * chunk(2000)..=100 * (chunk(2000) + 16)).contains(&moved), "{moved}");
         let producer = rows.row("producer");
         assert_eq!((producer.current, producer.charges, live(producer)), (0, 20_100, 0), "{mode}");
         // (A thread that starts or ends may take something for the C library.)
@@ -66,7 +68,7 @@ fn what_another_thread_frees_or_reallocs_leaves_the_row_that_allocated_it() {
             assert_eq!((consumer.current, live(consumer)), (0, 0), "{mode}");
         }
         let mover = rows.row("mover");
-        assert_eq!((mover.current, live(mover)), (100 * chunk(2000), 100), "{mode}");
+        assert_eq!((mover.current, live(mover)), (moved, 100), "{mode}");
     }
 }
 

@@ -27,9 +27,18 @@ static void *consumer(void *unused) {
     return unused;
 }
 
+/* Says what its blocks take: out of freed chunks glibc may hand out some a little too large. */
 static void *mover(void *unused) {
     check(!pthread_setname_np(pthread_self(), "mover"));
-    for (int i = COUNT; i < COUNT + MOVED; i++) check(realloc(take(i), 2000));
+    size_t sum = 0;
+    for (int i = COUNT; i < COUNT + MOVED; i++) {
+        void *block = realloc(take(i), 2000);
+        check(block);
+        sum += malloc_usable_size(block) + 8;
+    }
+    char line[32];
+    int length = snprintf(line, sizeof line, "%zu\n", sum);
+    check(write(1, line, length) == length);
     return unused;
 }
 
