@@ -33,7 +33,8 @@
 //! that is killed in the middle of a walk leaves its ancestors too full by that one request, never
 //! too empty.
 //!
-//! Cost: two atomic operations a level; once a batch, not once a charge (`stock.rs`).
+//! Cost: two atomic operations a level, and two more where a surplus is fetched (`in_hand`); once a
+//! batch, not once a charge (`stock.rs`).
 
 use crate::sync::{AtomicU64, Ordering, PATIENCE, fence, wait_a_turn};
 
