@@ -4,8 +4,8 @@ use crate::error::{Refusal, Refused};
 use crate::group::Group;
 use crate::ledger::Ledger;
 use crate::lock;
-use crate::page_counter::{self, No};
 use crate::row::GroupId;
+use crate::walk::{self, No};
 
 /// Units charged to a group, returned when this is dropped, by whichever thread that is.
 ///
@@ -94,7 +94,7 @@ impl Ledger {
         };
         let levels = new.below_common(&old);
         let mut drained = 0u64;
-        while let Err(refusal) = page_counter::try_reserve(levels, units, inside.patience()) {
+        while let Err(refusal) = walk::try_reserve(levels, units, inside.patience()) {
             new.free_emptied(self, refusal.emptied);
             match refusal.no {
                 No::Full { level } if drained >> level & 1 == 0 => {
@@ -111,12 +111,12 @@ impl Ledger {
         }
         self.still_current(&new, levels, units).map_err(|no| self.refusal(&new, to, units, no))?;
         self.trim(&new, levels);
-        page_counter::commit(levels, units);
+        walk::commit(levels, units);
         // Counted before the units leave, which keep the rows.
-        let column = self.columns.current();
+        let column = self.columns().current();
         self.count_charge(column, new.leaf());
         self.count_uncharge(column, old.leaf());
-        let (emptied, result) = page_counter::uncharge(old.below_common(&new), units);
+        let (emptied, result) = walk::uncharge(old.below_common(&new), units);
         if result.is_err() {
             self.count_underflow();
         }

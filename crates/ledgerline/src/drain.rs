@@ -29,7 +29,7 @@ impl Ledger {
             RowPath::new(self, row).filter(|path| path.leads_through(top))
         };
         let cells = || {
-            (0..self.columns.count()).flat_map(move |column| {
+            (0..self.columns().count()).flat_map(move |column| {
                 self.stocked(column)
                     .iter()
                     .filter_map(move |row| mine(row).map(|path| (column, path)))
@@ -37,7 +37,7 @@ impl Ledger {
         };
         let mut any = false;
         for (column, path) in cells() {
-            self.columns.freeze(column, path.leaf());
+            self.columns().freeze(column, path.leaf());
             any = true;
         }
         if !any || !self.settle_marks(|| cells().map(|(column, path)| (column, path.leaf()))) {
@@ -46,7 +46,7 @@ impl Ledger {
         let mut drained = 0;
         for (column, path) in cells() {
             let (stock, cap) = self.empty_cell(column, &path);
-            let cell = self.columns.cell(column, path.leaf());
+            let cell = self.columns().cell(column, path.leaf());
             cell.open(word::empty(word::generation(cell.word.load(Ordering::Relaxed))));
             self.return_idle(&path, stock, cap);
             drained += stock;
@@ -62,16 +62,16 @@ impl Ledger {
         let row = path.leaf();
         let stocked = || {
             self.row(row)
-                .noted_columns(self.columns.count())
+                .noted_columns(self.columns().count())
                 .filter(move |&column| self.is_open(column, row))
         };
         let mut remote = 0;
         for column in stocked() {
             // The running CPU's own cell needs no fence: one section takes it.
-            let cell = self.columns.cell(column, row);
+            let cell = self.columns().cell(column, row);
             let word = cell.word.load(Ordering::Acquire);
-            if !self.columns.swap(column, row, word, word | word::FROZEN) {
-                self.columns.freeze(column, row);
+            if !self.columns().swap(column, row, word, word | word::FROZEN) {
+                self.columns().freeze(column, row);
                 remote += 1;
             }
         }
@@ -101,7 +101,7 @@ impl Ledger {
 
     /// Whether a cell holds a cap, or serves the row's present group without one.
     fn is_open(&self, column: u32, row: u32) -> bool {
-        let cell = self.columns.cell(column, row);
+        let cell = self.columns().cell(column, row);
         cell.cap.load(Ordering::Relaxed) > 0
             || word::generation(cell.word.load(Ordering::Relaxed)) == self.row(row).generation()
     }
@@ -110,16 +110,19 @@ impl Ledger {
     /// start-up); then the marks are taken off again.
     fn settle_marks<I: Iterator<Item = (u32, u32)>>(&self, cells: impl Fn() -> I) -> bool {
         loop {
-            if !self.columns.fence() {
+            if !self.columns().fence() {
                 for (column, row) in cells() {
-                    self.columns.cell(column, row).word.fetch_and(!word::FROZEN, Ordering::AcqRel);
+                    self.columns()
+                        .cell(column, row)
+                        .word
+                        .fetch_and(!word::FROZEN, Ordering::AcqRel);
                 }
                 return false;
             }
             let mut lost = false;
             for (column, row) in cells() {
-                if !self.columns.is_owned(column, row) {
-                    self.columns.freeze(column, row);
+                if !self.columns().is_owned(column, row) {
+                    self.columns().freeze(column, row);
                     lost = true;
                 }
             }
@@ -133,7 +136,7 @@ impl Ledger {
     /// cap that it had.
     fn empty_cell(&self, column: u32, path: &RowPath<'_>) -> (u64, u64) {
         let row = path.leaf();
-        let cell = self.columns.cell(column, row);
+        let cell = self.columns().cell(column, row);
         let word = cell.word.load(Ordering::Acquire);
         let cap = u64::from(cell.cap.swap(0, Ordering::Relaxed));
         self.add_counts(column, row, word);

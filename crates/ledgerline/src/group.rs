@@ -2,7 +2,7 @@
 
 use crate::charge::Charge;
 use crate::error::{Busy, CreateError, DestroyError, Refusal, Refused};
-use crate::ledger::{CAPACITY_MAX, DEPTH_MAX, Ledger};
+use crate::ledger::{DEPTH_MAX, Ledger};
 use crate::lock;
 use crate::path::RowPath;
 use crate::percpu;
@@ -11,18 +11,23 @@ use crate::row::{GroupId, NAME_MAX, Row, state};
 use crate::size::Limit;
 use crate::stock::Limits;
 use crate::sync::Ordering;
+use crate::table::{CAPACITY_MAX, Table};
+use std::marker::PhantomData;
 
-/// A group of a ledger: a query, a tenant, a thread, a process. A copyable handle of three words.
+/// A group of a ledger: a query, a tenant, a thread, a process. A copyable handle of two words.
 ///
 /// Charging and uncharging take about a nanosecond and are async-signal-safe. A handle of a group
 /// that was destroyed is refused, not followed.
 #[derive(Clone, Copy, Debug)]
 pub struct Group<'l> {
-    /// The row's cell in the first column. R2: of a row of `ledger`, namely that in `id`.
+    /// The row's cell in the first column of the ledger. R2: of the row that `id` names.
     cell: *const Cell,
     id: GroupId,
-    ledger: &'l Ledger,
+    ledger: PhantomData<&'l Ledger>,
 }
+
+/// Two, so that a walk over many handles leaves room in the cache for their cells.
+const _: () = assert!(size_of::<Group<'_>>() == 16);
 
 // SAFETY: the pointer is into the ledger's region, which is shared through atomics and sections
 // only, and which `'l` keeps mapped (R1).
@@ -60,7 +65,7 @@ impl Ledger {
         // place without a row serves no generation.
         let named = id.index() < CAPACITY_MAX as u32 && id.generation() != 0;
         let id = if named { id } else { GroupId::NOBODY };
-        Group { cell: self.columns.first(id.index()), id, ledger: self }
+        Group { cell: self.columns().first(id.index()), id, ledger: PhantomData }
     }
 }
 
@@ -72,7 +77,8 @@ impl<'l> Group<'l> {
 
     /// Its ledger.
     pub fn ledger(self) -> &'l Ledger {
-        self.ledger
+        // SAFETY: R2, and `'l` keeps the ledger from being dropped.
+        unsafe { Table::of(self.cell, self.id.index()) }.ledger()
     }
 
     /// Charges `units`, or refuses and says who did. The charge is returned when the guard drops.
@@ -120,7 +126,7 @@ impl<'l> Group<'l> {
         if self.take_prepaid(units) {
             Ok(())
         } else {
-            self.ledger.charge_slow(self.id, units, Limits::Enforced)
+            self.ledger().charge_slow(self.id, units, Limits::Enforced)
         }
     }
 
@@ -133,7 +139,7 @@ impl<'l> Group<'l> {
         if self.take_prepaid(units) {
             Ok(())
         } else {
-            self.ledger.charge_slow(self.id, units, Limits::Overrun)
+            self.ledger().charge_slow(self.id, units, Limits::Overrun)
         }
     }
 
@@ -160,13 +166,13 @@ impl<'l> Group<'l> {
     #[inline(always)]
     pub fn uncharge_units(&self, units: u64) {
         if !self.put_prepaid(units) {
-            self.ledger.uncharge_slow(self.id, units);
+            self.ledger().uncharge_slow(self.id, units);
         }
     }
 
     pub(crate) fn explain(self, refusal: &Refusal) -> Refused {
         Refused {
-            group: self.ledger.group(refusal.group).path(),
+            group: self.ledger().group(refusal.group).path(),
             limit: refusal.limit,
             usage: refusal.usage,
             requested: refusal.requested,
@@ -204,11 +210,11 @@ impl<'l> Group<'l> {
             row.remove_child();
             return Err(CreateError::Gone);
         }
-        match self.ledger.allocate(self.id.index(), depth, owner, name) {
-            Some(id) => Ok(self.ledger.group(id)),
+        match self.ledger().allocate(self.id.index(), depth, owner, name) {
+            Some(id) => Ok(self.ledger().group(id)),
             None => {
                 row.remove_child();
-                Err(CreateError::Full { capacity: self.ledger.capacity() })
+                Err(CreateError::Full { capacity: self.ledger().capacity() })
             }
         }
     }
@@ -225,7 +231,7 @@ impl<'l> Group<'l> {
             return Err(DestroyError::Root);
         }
         let _pass = lock::pass();
-        let path = self.ledger.path(self.id).ok_or(DestroyError::Gone)?;
+        let path = self.ledger().path(self.id).ok_or(DestroyError::Gone)?;
         let row = self.row();
         if row.state.load(Ordering::Acquire) != state::LIVE {
             return Err(DestroyError::Gone);
@@ -245,13 +251,13 @@ impl<'l> Group<'l> {
         row.state.store(state::RETIRED, Ordering::SeqCst);
         let counter = &row.counter;
         counter.close();
-        let Some(idle) = self.ledger.close_cells(&path) else {
+        let Some(idle) = self.ledger().close_cells(&path) else {
             counter.reopen();
             row.state.store(state::LIVE, Ordering::Release);
             row.accept_children();
             return Err(DestroyError::Busy);
         };
-        let (charges, uncharges) = self.ledger.own_counts(self.id.index());
+        let (charges, uncharges) = self.ledger().own_counts(self.id.index());
         let settled = Settled {
             leftover: counter.usage(),
             idle,
@@ -260,10 +266,10 @@ impl<'l> Group<'l> {
             uncharges,
         };
         if counter.let_go() {
-            self.ledger.recycle(self.id.index());
+            self.ledger().recycle(self.id.index());
         }
         // Last: until here the parent cannot go, which inherits the counts.
-        self.ledger.row(path.row(1)).remove_child();
+        self.ledger().row(path.row(1)).remove_child();
         Ok(settled)
     }
 
@@ -281,21 +287,21 @@ impl<'l> Group<'l> {
         let counter = &self.row().counter;
         // Twice: stock may be fetched between the drain and the next try; then it is small, since
         // caps are held off while `draining` is set.
-        let try_set = || counter.set_max(limit.raw());
+        let try_set = || counter.set_max(limit.raw(), || self.exists());
         let result = try_set().or_else(|_| {
             counter.track.draining.fetch_add(1, Ordering::SeqCst);
             crate::sync::fence(Ordering::SeqCst);
-            self.ledger.drain(self.id.index());
+            self.ledger().drain(self.id.index());
             let result = try_set();
             counter.track.draining.fetch_sub(1, Ordering::SeqCst);
             result
         });
         match result {
             // The group was destroyed meanwhile, and this was the last to hold on to its row.
-            Ok(true) => self.ledger.recycle(self.id.index()),
+            Ok(true) => self.ledger().recycle(self.id.index()),
             // A lower limit leaves less headroom for what already lies idle.
             Ok(false) if counter.overstocked() => {
-                self.ledger.drain(self.id.index());
+                self.ledger().drain(self.id.index());
             }
             _ => {}
         }
@@ -371,13 +377,13 @@ impl<'l> Group<'l> {
     /// microseconds; for tests and for before a measurement, since charging does it when needed.
     pub fn drain(self) -> u64 {
         let _pass = lock::pass();
-        self.ledger.drain(self.id.index())
+        self.ledger().drain(self.id.index())
     }
 
     /// Whether the group exists (was not destroyed).
     pub fn exists(self) -> bool {
         let row = self.row();
-        self.id.index() < self.ledger.capacity()
+        self.id.index() < self.ledger().capacity()
             && row.state.load(Ordering::Acquire) == state::LIVE
             && row.generation() == self.id.generation()
     }
@@ -390,18 +396,18 @@ impl<'l> Group<'l> {
     /// Its parent; `None` for the root.
     pub fn parent(self) -> Option<Group<'l>> {
         (self.id.index() != 0).then(|| {
-            let index = self.row().parent.load(Ordering::Relaxed).min(self.ledger.capacity() - 1);
-            let generation = self.ledger.row(index).generation();
-            self.ledger.group(GroupId::from_parts(index, generation))
+            let index = self.row().parent.load(Ordering::Relaxed).min(self.ledger().capacity() - 1);
+            let generation = self.ledger().row(index).generation();
+            self.ledger().group(GroupId::from_parts(index, generation))
         })
     }
 
     /// Its path, like a cgroup's: `/acme/q42`, and `/` for the root.
     pub fn path(self) -> String {
-        match RowPath::new(self.ledger, self.id.index()) {
+        match RowPath::new(self.ledger(), self.id.index()) {
             Some(path) if path.rows().len() > 1 => {
                 let names = path.rows().iter().rev().skip(1);
-                names.map(|&row| format!("/{}", self.ledger.row(row).name())).collect()
+                names.map(|&row| format!("/{}", self.ledger().row(row).name())).collect()
             }
             _ => "/".into(),
         }
@@ -411,6 +417,6 @@ impl<'l> Group<'l> {
     /// changes a row asks [`exists`](Self::exists) first.
     pub(crate) fn row(self) -> &'l Row {
         let index = self.id.index();
-        self.ledger.row(if index < self.ledger.capacity() { index } else { 0 })
+        self.ledger().row(if index < self.ledger().capacity() { index } else { 0 })
     }
 }

@@ -1,101 +1,25 @@
-//! The table: one region that holds the header, the rows and the columns of cells.
-//!
-//! ```text
-//! +--------+------------------------+-------------------+-----------------+-----------------+----
-//! | header | rows: capacity x 256 B | a set of rows for | column 0        | column 1        | ...
-//! |        |                        | each column       | cells  | counts | cells  | counts |
-//! +--------+------------------------+-------------------+-----------------+-----------------+----
-//! ```
-//!
-//! All of it is reserved at once and touched by use: a row when its group is created, a cell when
-//! its CPU first charges that group.
-//!
-//! Invariant R2: a row number that reaches the cells lies within a column (which has room for
-//! `CAPACITY_MAX` cells, whatever the ledger's capacity); one that reaches the rows, within those.
+//! Ledgers: made in memory or in a file, opened, looked into. Where their parts lie is in `table.rs`.
 
 use crate::error::OpenError;
-use crate::free_list::FreeList;
 use crate::path::RowPath;
-use crate::percpu::word::Cell;
-use crate::percpu::{Columns, Mode, STRIDE, possible_cpus};
+use crate::percpu::{Columns, Mode, possible_cpus};
 use crate::region::Region;
 use crate::row::{GroupId, Row, state};
 use crate::row_set::RowSet;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::Ordering;
+use crate::table::{CAPACITY_MAX, Counts, Header, Plan, Table};
 use std::fs::File;
 use std::io;
+use std::ptr::NonNull;
 
 /// "LEDGLINE" in ASCII, so that `file` and a hex dump show what it is.
 const MAGIC: u64 = u64::from_le_bytes(*b"LEDGLINE");
 /// Changes whenever the meaning of a byte of the region does.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Levels that a tree may have, the root included.
 pub(crate) const DEPTH_MAX: usize = 32;
-/// Most rows, and the default: a cell's place in its column is fixed (percpu/columns.rs).
-pub(crate) const CAPACITY_MAX: usize = 1 << 20;
 /// 64 pages of 4 KiB, as in the kernel.
 const DEFAULT_BATCH: u64 = 64 * 4096;
-
-/// The first page of the region.
-#[repr(C)]
-#[derive(Debug)]
-struct Header {
-    magic: AtomicU64,
-    version: AtomicU32,
-    columns: AtomicU32,
-    capacity: AtomicU32,
-    /// Rows that were ever used: those from here on are untouched.
-    high_water: AtomicU32,
-    batch: AtomicU64,
-    free: FreeList,
-    /// Uncharges of more than was charged, and of groups that do not exist: bugs of the caller.
-    underflows: AtomicU64,
-    strays: AtomicU64,
-}
-
-/// Where everything lies, from the two numbers that decide it.
-#[derive(Clone, Copy, Debug)]
-struct Plan {
-    capacity: usize,
-    columns: usize,
-}
-
-impl Plan {
-    const PAGE: usize = 4096;
-    const ROWS: usize = Plan::PAGE;
-    /// In a column: the counts lie behind the cells, at a fixed place.
-    const COUNTS: usize = CAPACITY_MAX * size_of::<Cell>();
-
-    const fn pages(bytes: usize) -> usize {
-        bytes.next_multiple_of(Plan::PAGE)
-    }
-
-    const fn sets(self) -> usize {
-        Plan::ROWS + Plan::pages(self.capacity * size_of::<Row>())
-    }
-
-    const fn set_size(self) -> usize {
-        Plan::pages(RowSet::size(self.capacity))
-    }
-
-    const fn first_column(self) -> usize {
-        self.sets() + self.columns * self.set_size()
-    }
-
-    const fn size(self) -> usize {
-        self.first_column() + self.columns * STRIDE
-    }
-}
-
-const _: () = assert!(Plan::COUNTS + CAPACITY_MAX * size_of::<Counts>() <= STRIDE);
-
-/// What was counted in a column beyond what the charge words hold.
-#[repr(C)]
-#[derive(Debug)]
-pub(crate) struct Counts {
-    pub(crate) charges: AtomicU64,
-    pub(crate) uncharges: AtomicU64,
-}
 
 /// Memory that a ledger takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,21 +52,23 @@ pub struct Footprint {
 /// ```
 #[derive(Debug)]
 pub struct Ledger {
-    pub(crate) columns: Columns,
-    plan: Plan,
-    rows: *const Row,
-    header: *const Header,
-    pub(crate) batch: u64,
-    /// Whether the region is a file that other processes may have open.
-    shared: bool,
-    region: Region,
+    /// R3: laid by this value's constructor, valid until it is dropped.
+    table: NonNull<Table>,
 }
 
-// SAFETY: the pointers are into `region`, whose memory is shared through atomics and sections only
-// and stays mapped as long as this value lives (R1).
+// SAFETY: the table's pointers are into its region, whose memory is shared through atomics and
+// sections only and stays mapped as long as this value lives (R1).
 unsafe impl Send for Ledger {}
 // SAFETY: as above.
 unsafe impl Sync for Ledger {}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        // SAFETY: R3; groups borrow the ledger, so none is left. The copy in the table itself is
+        // never dropped.
+        unsafe { Table::unmap(self.table) }
+    }
+}
 
 /// How to make a [`Ledger`].
 #[derive(Clone, Debug)]
@@ -180,7 +106,7 @@ impl LedgerBuilder {
         crate::lock::guard_forks();
         let plan = self.plan();
         let region = Region::anonymous(plan.size())?;
-        Ok(self.initialise(plan, region))
+        self.initialise(plan, region)
     }
 
     /// Makes the ledger in an empty file, so that other processes can look on ([`Ledger::open_in`])
@@ -191,11 +117,11 @@ impl LedgerBuilder {
     pub fn create_in(self, file: &File) -> io::Result<Ledger> {
         let plan = self.plan();
         let region = Region::create_in(file, plan.size())?;
-        Ok(self.initialise(plan, region))
+        self.initialise(plan, region)
     }
 
-    fn initialise(self, plan: Plan, region: Region) -> Ledger {
-        let ledger = Ledger::over(plan, self.batch, region);
+    fn initialise(self, plan: Plan, region: Region) -> io::Result<Ledger> {
+        let ledger = Ledger::over(Table::lay(plan, self.batch, region)?);
         let header = ledger.header();
         header.version.store(VERSION, Ordering::Relaxed);
         header.columns.store(plan.columns as u32, Ordering::Relaxed);
@@ -208,7 +134,7 @@ impl LedgerBuilder {
         root.counter.open();
         // Release: who sees the magic sees a whole header and a root.
         header.magic.store(MAGIC, Ordering::Release);
-        ledger
+        Ok(ledger)
     }
 }
 
@@ -265,42 +191,51 @@ impl Ledger {
             return Err(OpenError::Damaged);
         }
         let region = Region::shared(file, plan.size()).map_err(OpenError::Io)?;
-        Ok(Ledger::over(plan, batch, region))
+        Ok(Ledger::over(Table::lay(plan, batch, region).map_err(OpenError::Io)?))
     }
 
-    fn over(plan: Plan, batch: u64, region: Region) -> Ledger {
-        // SAFETY: `plan.size()` bytes are mapped, which is where `plan` puts the columns; they are
-        // at least as many as CPUs are possible; `region` moves into the same value.
-        let columns = unsafe { Columns::new(region.at(plan.first_column()), plan.columns as u32) };
-        Ledger {
-            columns,
-            plan,
-            rows: region.at(Plan::ROWS),
-            header: region.at(0),
-            batch,
-            shared: region.is_shared(),
-            region,
-        }
+    /// R3: the table was laid for this value (and the copy of it in the table).
+    pub(crate) fn over(table: NonNull<Table>) -> Ledger {
+        Ledger { table }
+    }
+
+    pub(crate) fn table(&self) -> &Table {
+        // SAFETY: R3; the table is not changed after it was laid.
+        unsafe { self.table.as_ref() }
+    }
+
+    pub(crate) fn columns(&self) -> &Columns {
+        &self.table().columns
+    }
+
+    pub(crate) fn batch(&self) -> u64 {
+        self.table().batch
     }
 
     fn header(&self) -> &Header {
-        // SAFETY: the header is at the start of the mapped region and is all atomics.
-        unsafe { &*self.header }
+        self.table().header()
+    }
+
+    fn is_shared(&self) -> bool {
+        self.table().region().is_shared()
     }
 
     /// How this process updates the ledger's cells.
     pub fn mode(&self) -> Mode {
-        if self.columns.is_rseq() { Mode::Rseq } else { Mode::Fallback }
+        if self.columns().is_rseq() { Mode::Rseq } else { Mode::Fallback }
     }
 
     /// Memory and address space that the ledger takes. Looks at every page; not for hot paths.
     pub fn footprint(&self) -> Footprint {
-        Footprint { resident: self.region.resident(), reserved: self.region.size() as u64 }
+        Footprint {
+            resident: self.table().region().resident(),
+            reserved: self.table().region().size() as u64,
+        }
     }
 
     /// Most groups at a time, the root included.
     pub fn capacity(&self) -> u32 {
-        self.plan.capacity as u32
+        self.table().plan.capacity as u32
     }
 
     /// Mistakes that callers made, counted: uncharges of more than was charged, and uncharges of
@@ -322,7 +257,7 @@ impl Ledger {
 
     /// The process whose rows this value may charge; 0 in a ledger of one process.
     pub(crate) fn process(&self) -> u32 {
-        if self.shared { crate::process::attached() } else { 0 }
+        if self.is_shared() { crate::process::attached() } else { 0 }
     }
 
     /// Rows that were ever used, as far as they can be trusted to lie in the table.
@@ -331,32 +266,22 @@ impl Ledger {
     }
 
     pub(crate) fn row(&self, index: u32) -> &Row {
-        assert!((index as usize) < self.plan.capacity, "row {index} of {}", self.plan.capacity);
-        // SAFETY: below the capacity, so inside the region; rows are all atomics.
-        unsafe { &*self.rows.add(index as usize) }
+        self.table().row(index)
     }
 
     pub(crate) fn counts(&self, column: u32, row: u32) -> &Counts {
-        assert!((row as usize) < self.plan.capacity && column < self.columns.count());
-        let offset = self.plan.first_column()
-            + column as usize * STRIDE
-            + Plan::COUNTS
-            + row as usize * size_of::<Counts>();
-        // SAFETY: `at` checks the bounds; counts are all atomics.
-        unsafe { &*self.region.at(offset) }
+        self.table().counts(column, row)
     }
 
     /// The rows whose cell in this column holds a cap.
     pub(crate) fn stocked(&self, column: u32) -> RowSet<'_> {
-        let offset = self.plan.sets() + column as usize * self.plan.set_size();
-        // SAFETY: `plan` leaves `RowSet::size` bytes there, touched as atomics only.
-        unsafe { RowSet::new(self.region.at(offset), self.plan.capacity) }
+        self.table().stocked(column)
     }
 
     /// Takes a row out of a column's set of [`stocked`](Self::stocked) ones.
     pub(crate) fn unstock(&self, column: u32, row: u32) {
         let set = self.stocked(column);
-        if self.shared { set.remove_shared(row) } else { set.remove(row) }
+        if self.is_shared() { set.remove_shared(row) } else { set.remove(row) }
     }
 
     /// The path from a group to the root; `None` if the group does not exist (any more).
@@ -401,8 +326,8 @@ impl Ledger {
     pub(crate) fn recycle(&self, index: u32) {
         let row = self.row(index);
         let parent = row.parent.load(Ordering::Relaxed).min(self.capacity() - 1);
-        let column = self.columns.current();
-        for from in row.noted_columns(self.columns.count()) {
+        let column = self.columns().current();
+        for from in row.noted_columns(self.columns().count()) {
             let counts = self.counts(from, index);
             let charges = counts.charges.swap(0, Ordering::Relaxed);
             let uncharges = counts.uncharges.swap(0, Ordering::Relaxed);

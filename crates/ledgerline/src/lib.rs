@@ -70,6 +70,9 @@ mod snapshot;
 #[cfg(not(loom))]
 mod stock;
 mod sync;
+#[cfg(not(loom))]
+mod table;
+mod walk;
 
 #[cfg(not(loom))]
 pub use charge::Charge;

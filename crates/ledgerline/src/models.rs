@@ -7,9 +7,10 @@
 
 use crate::free_list::FreeList;
 use crate::gate::Gate;
-use crate::page_counter::{self, No, PageCounter};
+use crate::page_counter::PageCounter;
 use crate::percpu::word::{self, Cell};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::walk::{self, No};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
@@ -32,11 +33,11 @@ impl Two {
     }
 
     fn try_charge(&self, n: u64) -> Result<(), No> {
-        page_counter::try_charge(&[&self.leaf, &self.root], n).map_err(|refusal| refusal.no)
+        walk::try_charge(&[&self.leaf, &self.root], n).map_err(|refusal| refusal.no)
     }
 
     fn uncharge(&self, n: u64) {
-        let (_, result) = page_counter::uncharge(&[&self.leaf, &self.root], n);
+        let (_, result) = walk::uncharge(&[&self.leaf, &self.root], n);
         result.unwrap();
     }
 }
@@ -112,8 +113,8 @@ fn either_the_charger_sees_the_new_limit_or_the_setter_sees_the_charge() {
     model(|| {
         let counter = Arc::new(PageCounter::new(10));
         let other = counter.clone();
-        let set = thread::spawn(move || other.set_max(5).is_ok());
-        let charged = page_counter::try_charge(&[&counter], 8).is_ok();
+        let set = thread::spawn(move || other.set_max(5, || true).is_ok());
+        let charged = walk::try_charge(&[&counter], 8).is_ok();
         assert!(counter.usage() <= counter.max());
         let set = set.join().unwrap();
         assert!(!(set && charged), "a limit of 5 over a usage of 8");
@@ -127,10 +128,10 @@ fn either_the_charger_sees_the_new_limit_or_the_setter_sees_the_charge() {
 fn a_limit_that_is_refused_is_never_seen_by_a_charger() {
     model(|| {
         let counter = Arc::new(PageCounter::new(10));
-        page_counter::try_charge(&[&counter], 4).unwrap();
+        walk::try_charge(&[&counter], 4).unwrap();
         let other = counter.clone();
-        let set = thread::spawn(move || other.set_max(3));
-        assert!(page_counter::try_charge(&[&counter], 6).is_ok(), "the limit is 10 all the time");
+        let set = thread::spawn(move || other.set_max(3, || true));
+        assert!(walk::try_charge(&[&counter], 6).is_ok(), "the limit is 10 all the time");
         assert!(set.join().unwrap().is_err());
         assert_eq!(counter.max(), 10);
     });
@@ -140,10 +141,10 @@ fn a_limit_that_is_refused_is_never_seen_by_a_charger() {
 fn two_setters_leave_one_of_their_limits_and_it_holds() {
     model(|| {
         let counter = Arc::new(PageCounter::new(10));
-        page_counter::try_charge(&[&counter], 4).unwrap();
+        walk::try_charge(&[&counter], 4).unwrap();
         let other = counter.clone();
-        let set = thread::spawn(move || other.set_max(6).unwrap());
-        counter.set_max(5).unwrap();
+        let set = thread::spawn(move || other.set_max(6, || true).unwrap());
+        counter.set_max(5, || true).unwrap();
         set.join().unwrap();
         assert!(matches!(counter.max(), 5 | 6));
         assert_eq!((counter.usage(), counter.in_flight()), (4, 0));
@@ -154,15 +155,15 @@ fn two_setters_leave_one_of_their_limits_and_it_holds() {
 fn a_closed_row_is_freed_once_by_whoever_returns_its_last_unit() {
     model(|| {
         let row = Arc::new(PageCounter::new(100));
-        page_counter::try_charge(&[&row], 5).unwrap();
+        walk::try_charge(&[&row], 5).unwrap();
         let other = row.clone();
         let late = thread::spawn(move || {
-            let (emptied, result) = page_counter::uncharge(&[&other], 5);
+            let (emptied, result) = walk::uncharge(&[&other], 5);
             result.unwrap();
             emptied.levels().count()
         });
         row.close();
-        assert!(page_counter::try_charge(&[&row], 1).is_err());
+        assert!(walk::try_charge(&[&row], 1).is_err());
         let here = usize::from(row.let_go());
         assert_eq!(here + late.join().unwrap(), 1, "freed exactly once");
     });

@@ -1,20 +1,11 @@
-//! One row's total and its limits, and the walk from a row to the root.
+//! One row's total and its limits; `walk.rs` walks them from a row to the root.
 //!
 //! Lockless and unit-agnostic: a unit is whatever the ledger counts. Two words make up the total:
 //!
 //! * `reserved` is what has been asked for and fits: it only grows by a compare-and-swap that checks
-//!   the limit, so `reserved <= max` (but for [`charge`], which may go over).
+//!   the limit, so `reserved <= max` (but for [`force_reserve`](PageCounter::force_reserve), which may go over).
 //! * `usage` is what has been granted: it grows when every level has reserved, so `usage <= reserved`
 //!   at every instant, and a request that fails half-way never shows in it.
-//!
-//! ```text
-//! try_charge(path, n):                         uncharge(path, n):
-//!   each level, root first: look                 each level, row first:
-//!     does not fit: refuse, name the level         usage    -= n   (never below zero)
-//!   each level, root first: reserve n              reserved -= n
-//!     does not fit: release what was reserved
-//!   each level, root first: usage += n; raise the watermark to that
-//! ```
 //!
 //! What that buys over add-then-undo on one word (the kernel's counter, see the reference):
 //!
@@ -28,13 +19,6 @@
 //!   raises it. It includes the units that lie idle in the cells (bounded by `prepaid`).
 //! * **I7 no surprises**: an uncharge of more than is there changes nothing and is reported; sums
 //!   cannot wrap, since no counter passes [`COUNTER_MAX`].
-//!
-//! Root first, so that at every instant a parent holds at least what its children hold: a process
-//! that is killed in the middle of a walk leaves its ancestors too full by that one request, never
-//! too empty.
-//!
-//! Cost: two atomic operations a level, and two more where a surplus is fetched (`in_hand`); once a
-//! batch, not once a charge (`stock.rs`).
 
 use crate::sync::{AtomicU64, Ordering, PATIENCE, fence, wait_a_turn};
 
@@ -91,41 +75,6 @@ pub(crate) struct PageCounter {
     hot: Hot,
     pub(crate) track: Track,
     pub(crate) limits: Limits,
-}
-
-/// The counters from a row (first) to the root (last).
-pub(crate) type Path<'a> = [&'a PageCounter];
-
-/// Why a level said no. `level` counts from the row (0) to the root.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum No {
-    /// `usage + n > max` was seen.
-    Full { level: usize },
-    /// The row was destroyed.
-    Closed { level: usize },
-}
-
-/// The levels (from the row, 0) whose closed rows lost their last unit: the caller frees them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[must_use = "an emptied row that nobody frees is lost"]
-pub(crate) struct Emptied(u64);
-
-impl Emptied {
-    fn note(&mut self, level: usize) {
-        self.0 |= 1 << level;
-    }
-
-    /// The levels, the row's first.
-    pub(crate) fn levels(self) -> impl Iterator<Item = usize> {
-        (0..64).filter(move |level| self.0 >> level & 1 != 0)
-    }
-}
-
-/// A request that was not granted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    pub(crate) no: No,
-    pub(crate) emptied: Emptied,
 }
 
 /// An uncharge of more than the counter holds; nothing was changed.
@@ -278,7 +227,7 @@ impl PageCounter {
     }
 
     /// Looks whether `n` more would fit: `Err` only after `usage + n > max` was seen.
-    fn look(&self, n: u64) -> Result<bool, ()> {
+    pub(crate) fn look(&self, n: u64) -> Result<bool, ()> {
         let reserved = self.hot.reserved.load(Ordering::Acquire) & !CLOSED;
         let max = self.max();
         if reserved.saturating_add(n) <= max {
@@ -288,7 +237,7 @@ impl PageCounter {
     }
 
     /// Reserves `n`, waiting while only unfinished walks stand in the way.
-    fn reserve(&self, n: u64, patience: u32) -> Result<(), Reserve> {
+    pub(crate) fn reserve(&self, n: u64, patience: u32) -> Result<(), Reserve> {
         let mut turn = 0;
         loop {
             let max = self.max();
@@ -330,15 +279,45 @@ impl PageCounter {
         }
     }
 
+    /// Reserves `n` whatever the limit says, up to [`COUNTER_MAX`].
+    pub(crate) fn force_reserve(&self, n: u64, patience: u32) -> Result<(), Reserve> {
+        let mut reserved = self.hot.reserved.load(Ordering::Relaxed);
+        let mut turn = 0;
+        loop {
+            if reserved & CLOSED != 0 {
+                return Err(Reserve::Closed);
+            }
+            if reserved.saturating_add(n) > COUNTER_MAX {
+                if self.usage().saturating_add(n) > COUNTER_MAX || turn >= patience {
+                    return Err(Reserve::Full);
+                }
+                // A limit is being lowered (`set_max` reserves the difference for a moment).
+                wait_a_turn(turn);
+                turn += 1;
+                reserved = self.hot.reserved.load(Ordering::Relaxed);
+                continue;
+            }
+            match self.hot.reserved.compare_exchange_weak(
+                reserved,
+                reserved + n,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return Ok(()),
+                Err(seen) => reserved = seen,
+            }
+        }
+    }
+
     /// Returns a reservation. `true` if it was the last unit of a closed row.
-    fn release(&self, n: u64) -> bool {
+    pub(crate) fn release(&self, n: u64) -> bool {
         // AcqRel: the one who frees the row sees what all the others did to it. (Returning nothing
         // empties nothing: the row may be empty, and freed by another, already.)
         self.hot.reserved.fetch_sub(n, Ordering::AcqRel) == CLOSED + n && n > 0
     }
 
     /// Turns a reservation into usage.
-    fn commit(&self, n: u64) {
+    pub(crate) fn commit(&self, n: u64) {
         // Release, partner of the Acquire in `usage`: who sees these units sees them reserved.
         let usage = self.hot.usage.fetch_add(n, Ordering::AcqRel) + n;
         // Read first: the watermark's line stays shared while it holds.
@@ -351,7 +330,7 @@ impl PageCounter {
     }
 
     /// Takes `n` from the usage, never below zero.
-    fn ungrant(&self, n: u64) -> Result<(), Underflow> {
+    pub(crate) fn ungrant(&self, n: u64) -> Result<(), Underflow> {
         let mut usage = self.hot.usage.load(Ordering::Relaxed);
         loop {
             let left = usage.checked_sub(n).ok_or(Underflow)?;
@@ -381,13 +360,18 @@ impl PageCounter {
     /// second look at the limit (in `reserve`) sees the new one.
     ///
     /// `true` if the row was closed meanwhile and held nothing but that reservation: the caller
-    /// frees it.
-    pub(crate) fn set_max(&self, new: u64) -> Result<bool, InUse> {
+    /// frees it. `meant` says whether the row is still the one that the caller means; nobody reuses
+    /// a row with a reservation, so it is asked while there is one. (A limit that is raised has
+    /// none: a row that is reused between the question and the exchange may get it.)
+    pub(crate) fn set_max(&self, new: u64, meant: impl Fn() -> bool) -> Result<bool, InUse> {
         let new = new.min(COUNTER_MAX);
         let mut turn = 0;
         loop {
             let old = self.max();
             if new >= old {
+                if !meant() {
+                    return Err(InUse { usage: 0 });
+                }
                 if self.exchange_max(old, new) {
                     return Ok(false);
                 }
@@ -403,6 +387,11 @@ impl PageCounter {
                 turn += 1;
                 continue;
             }
+            // Closed and empty: freed already, or about to be, by whoever emptied it. A reservation
+            // here would free the row a second time.
+            if reserved == CLOSED {
+                return Err(InUse { usage: 0 });
+            }
             let difference = old - new;
             if self
                 .hot
@@ -417,11 +406,15 @@ impl PageCounter {
             {
                 continue;
             }
-            let done = self.exchange_max(old, new);
+            let meant = meant();
+            let done = meant && self.exchange_max(old, new);
             // Release: partner of the Acquire in `reserve`.
             let emptied = self.release(difference);
             if done || emptied {
                 return Ok(emptied);
+            }
+            if !meant {
+                return Err(InUse { usage: 0 });
             }
         }
     }
@@ -464,141 +457,12 @@ impl PageCounter {
 }
 
 /// Why a reservation was not made.
-enum Reserve {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reserve {
+    /// `usage + n > max` was seen, or patience ran out.
     Full,
+    /// The row was destroyed.
     Closed,
-}
-
-/// Grants `n` units on every level, or nothing: then it names the level that refused.
-///
-/// The limits of all levels hold at every instant (I1, I2). At most [`COUNTER_MAX`] units.
-#[cfg(loom)]
-pub(crate) fn try_charge(path: &Path<'_>, n: u64) -> Result<(), Refusal> {
-    try_reserve(path, n, PATIENCE)?;
-    commit(path, n);
-    Ok(())
-}
-
-/// Reserves on every level without granting: the first half of [`try_charge`], for a caller that
-/// has something to do between the two (stock.rs trims idle units there).
-pub(crate) fn try_reserve(path: &Path<'_>, n: u64, patience: u32) -> Result<(), Refusal> {
-    // Looking first keeps a request that cannot be granted from reserving anything at all.
-    for (level, counter) in path.iter().enumerate().rev() {
-        if counter.look(n).is_err() {
-            return Err(Refusal { no: No::Full { level }, emptied: Emptied::default() });
-        }
-    }
-    for (level, counter) in path.iter().enumerate().rev() {
-        if let Err(why) = counter.reserve(n, patience) {
-            return Err(refuse(path, n, level, why));
-        }
-    }
-    Ok(())
-}
-
-/// Grants what [`try_reserve`] reserved.
-pub(crate) fn commit(path: &Path<'_>, n: u64) {
-    for counter in path.iter().rev() {
-        counter.commit(n);
-    }
-}
-
-/// Takes reservations back that were never granted, from `first` up to the root.
-pub(crate) fn cancel(path: &Path<'_>, first: usize, n: u64) -> Emptied {
-    let mut emptied = Emptied::default();
-    for (level, counter) in path.iter().enumerate().skip(first) {
-        if counter.release(n) {
-            emptied.note(level);
-        }
-    }
-    emptied
-}
-
-fn refuse(path: &Path<'_>, n: u64, level: usize, why: Reserve) -> Refusal {
-    Refusal {
-        no: match why {
-            Reserve::Full => No::Full { level },
-            Reserve::Closed => No::Closed { level },
-        },
-        emptied: cancel(path, level + 1, n),
-    }
-}
-
-/// Grants `n` units whatever the limits say, for what must not fail; counts a `max` event on every
-/// level that it takes over its limit. Fails only for a destroyed row or beyond [`COUNTER_MAX`].
-#[cfg(loom)]
-pub(crate) fn charge(path: &Path<'_>, n: u64) -> Result<(), Refusal> {
-    force_reserve(path, n, PATIENCE)?;
-    force_commit(path, n);
-    Ok(())
-}
-
-/// Reserves on every level whatever the limits say: the first half of [`charge`].
-pub(crate) fn force_reserve(path: &Path<'_>, n: u64, patience: u32) -> Result<(), Refusal> {
-    for (level, counter) in path.iter().enumerate().rev() {
-        let mut reserved = counter.hot.reserved.load(Ordering::Relaxed);
-        let mut turn = 0;
-        loop {
-            if reserved & CLOSED != 0 {
-                return Err(refuse(path, n, level, Reserve::Closed));
-            }
-            if reserved.saturating_add(n) > COUNTER_MAX {
-                if counter.usage().saturating_add(n) > COUNTER_MAX || turn >= patience {
-                    return Err(refuse(path, n, level, Reserve::Full));
-                }
-                // A limit is being lowered (`set_max` reserves the difference for a moment).
-                wait_a_turn(turn);
-                turn += 1;
-                reserved = counter.hot.reserved.load(Ordering::Relaxed);
-                continue;
-            }
-            match counter.hot.reserved.compare_exchange_weak(
-                reserved,
-                reserved + n,
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => break,
-                Err(seen) => reserved = seen,
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Grants what [`force_reserve`] reserved, and counts a `max` event where it is over the limit.
-pub(crate) fn force_commit(path: &Path<'_>, n: u64) {
-    for counter in path.iter().rev() {
-        counter.commit(n);
-        if counter.usage() > counter.max() {
-            counter.track.max_events.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
-
-/// Returns `n` granted units on every level, and says which closed rows that emptied.
-///
-/// An uncharge of more than the row holds changes nothing and is an error; on an ancestor (which
-/// holds at least as much, unless its memory was overwritten) it is skipped there and reported.
-pub(crate) fn uncharge(path: &Path<'_>, n: u64) -> (Emptied, Result<(), Underflow>) {
-    let mut emptied = Emptied::default();
-    let mut result = Ok(());
-    for (level, counter) in path.iter().enumerate() {
-        match counter.ungrant(n) {
-            Ok(()) => {
-                if counter.release(n) {
-                    emptied.note(level);
-                }
-            }
-            Err(underflow) => {
-                result = Err(underflow);
-                if level == 0 {
-                    break;
-                }
-            }
-        }
-    }
-    (emptied, result)
 }
 
 #[cfg(not(loom))]

@@ -1,8 +1,9 @@
 //! The rows from a group to the root: what a walk walks.
 
 use crate::ledger::{DEPTH_MAX, Ledger};
-use crate::page_counter::{Emptied, PageCounter, Path};
+use crate::page_counter::PageCounter;
 use crate::sync::Ordering;
+use crate::walk::{Emptied, Path};
 
 /// The rows from a group (first) to the root (last), and their counters. Lives on the stack.
 #[derive(Clone, Copy, Debug)]

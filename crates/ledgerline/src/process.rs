@@ -103,8 +103,8 @@ impl Ledger {
         if row.state.load(Ordering::Acquire) != state::EXITED {
             return 0;
         }
-        for column in row.noted_columns(self.columns.count()) {
-            let cell = self.columns.cell(column, index);
+        for column in row.noted_columns(self.columns().count()) {
+            let cell = self.columns().cell(column, index);
             // Nobody writes it any more; what lies in it is in the row's usage, or is no more.
             let word =
                 cell.word.swap(word::empty(row.generation()) | word::FROZEN, Ordering::AcqRel);

@@ -114,12 +114,12 @@ impl Ledger {
     pub(crate) fn idle(&self, top: u32) -> (u64, u64) {
         let mut idle = 0;
         let mut trace = 0xcbf2_9ce4_8422_2325u64;
-        for column in 0..self.columns.count() {
+        for column in 0..self.columns().count() {
             for row in self.stocked(column).iter() {
                 let below =
                     top == 0 || RowPath::new(self, row).is_some_and(|path| path.leads_through(top));
                 if below {
-                    let word = self.columns.cell(column, row).word.load(Ordering::Acquire);
+                    let word = self.columns().cell(column, row).word.load(Ordering::Acquire);
                     idle += word::stock(word);
                     trace = (trace ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
                 }
@@ -133,9 +133,9 @@ impl Ledger {
         let row = self.row(index);
         let generation = row.generation();
         let mut sums = (0u64, 0u64);
-        for column in row.noted_columns(self.columns.count()) {
+        for column in row.noted_columns(self.columns().count()) {
             let counts = self.counts(column, index);
-            let word = self.columns.cell(column, index).word.load(Ordering::Acquire);
+            let word = self.columns().cell(column, index).word.load(Ordering::Acquire);
             let (mut charges, mut uncharges) = (0, 0);
             if word::generation(word) == generation {
                 (charges, uncharges) = (word::charges(word), word::uncharges(word));

@@ -88,6 +88,28 @@ impl Region {
         unsafe { self.base.as_ptr().add(offset).cast() }
     }
 
+    /// Makes a part of the region memory of this process alone, zeroed, whatever the rest is. Both
+    /// numbers are multiples of the page size.
+    pub(crate) fn make_private(&self, offset: usize, size: usize) -> io::Result<()> {
+        if !self.shared {
+            return Ok(());
+        }
+        assert!(offset.checked_add(size).is_some_and(|end| end <= self.size));
+        // SAFETY: replaces a part of our own mapping, as just checked, by another of the same size;
+        // nobody has an address into it yet.
+        let mapped = unsafe {
+            libc::mmap(
+                self.base.as_ptr().add(offset).cast(),
+                size,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
+                -1,
+                0,
+            )
+        };
+        if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
     pub(crate) fn is_shared(&self) -> bool {
         self.shared
     }

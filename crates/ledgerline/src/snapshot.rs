@@ -107,8 +107,8 @@ impl Ledger {
             own.charges = charges;
             own.uncharges = uncharges;
             own.refused = row.counter.failcnt();
-            for column in row.noted_columns(self.columns.count()) {
-                let word = self.columns.cell(column, index).word.load(Ordering::Acquire);
+            for column in row.noted_columns(self.columns().count()) {
+                let word = self.columns().cell(column, index).word.load(Ordering::Acquire);
                 if word::generation(word) == row.generation() {
                     own.idle += word::stock(word);
                 }

@@ -27,13 +27,15 @@
 //! caps held off (`draining`), and exactly `n` is asked for again.
 
 use crate::error::{Reason, Refusal};
-use crate::ledger::{CAPACITY_MAX, Ledger};
+use crate::ledger::Ledger;
 use crate::lock::{self, Inside};
-use crate::page_counter::{self, No};
+use crate::page_counter::COUNTER_MAX;
 use crate::path::RowPath;
 use crate::percpu::word;
 use crate::row::{GroupId, Row, state};
 use crate::sync::{Ordering, fence, wait_a_turn};
+use crate::table::CAPACITY_MAX;
+use crate::walk::{self, No};
 
 /// Whether a charge must succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +50,7 @@ impl Ledger {
     #[cold]
     #[inline(never)]
     pub(crate) fn charge_slow(&self, id: GroupId, n: u64, limits: Limits) -> Result<(), Refusal> {
-        let take = || n <= word::STOCK_MAX && self.columns.take(id.raw(), n);
+        let take = || n <= word::STOCK_MAX && self.columns().take(id.raw(), n);
         if (self.unlooked(id) && take()) || (self.fold_if_full(id) && take()) {
             return Ok(());
         }
@@ -56,16 +58,16 @@ impl Ledger {
         let Some(path) = self.path(id).filter(|path| self.is_live(path.leaf())) else {
             return Err(Refusal::gone(id, n));
         };
-        if n > page_counter::COUNTER_MAX {
+        if n > COUNTER_MAX {
             return Err(self.refusal(&path, id, n, No::Full { level: path.rows().len() - 1 }));
         }
-        let column = self.columns.current();
+        let column = self.columns().current();
         let surplus = self.open_cell(&path, id, column, n) / 2;
         if surplus > 0
             && let _hand = InHand::new(&path, surplus)
             && let Ok(surplus) = self.fetch(&path, n, surplus, &inside)
         {
-            if surplus > 0 && !self.columns.deposit(id.raw(), surplus) {
+            if surplus > 0 && !self.columns().deposit(id.raw(), surplus) {
                 // The thread moved to a column whose cell is closed or full.
                 self.give_back(&path, surplus);
             }
@@ -80,7 +82,7 @@ impl Ledger {
     #[cold]
     #[inline(never)]
     pub(crate) fn uncharge_slow(&self, id: GroupId, n: u64) {
-        let put = || n <= word::STOCK_MAX && self.columns.put(id.raw(), n);
+        let put = || n <= word::STOCK_MAX && self.columns().put(id.raw(), n);
         if (self.unlooked(id) && put()) || (self.fold_if_full(id) && put()) {
             return;
         }
@@ -92,10 +94,10 @@ impl Ledger {
             }
             return;
         };
-        let column = self.columns.current();
+        let column = self.columns().current();
         if self.open_cell(&path, id, column, n) >= n
             && n <= word::STOCK_MAX
-            && self.columns.put(id.raw(), n)
+            && self.columns().put(id.raw(), n)
         {
             return;
         }
@@ -112,19 +114,19 @@ impl Ledger {
     /// drained. The cell for which the surplus was meant is closed by that, so it is not granted.
     fn fetch(&self, path: &RowPath<'_>, n: u64, surplus: u64, inside: &Inside) -> Result<u64, No> {
         let counters = path.counters();
-        page_counter::try_reserve(counters, n + surplus, inside.patience()).map_err(|refusal| {
+        walk::try_reserve(counters, n + surplus, inside.patience()).map_err(|refusal| {
             path.free_emptied(self, refusal.emptied);
             refusal.no
         })?;
         self.still_current(path, counters, n + surplus)?;
         let drained = self.trim(path, counters);
         let surplus = if drained && surplus > 0 {
-            path.free_emptied(self, page_counter::cancel(counters, 0, surplus));
+            path.free_emptied(self, walk::cancel(counters, 0, surplus));
             0
         } else {
             surplus
         };
-        page_counter::commit(counters, n + surplus);
+        walk::commit(counters, n + surplus);
         Ok(surplus)
     }
 
@@ -133,18 +135,18 @@ impl Ledger {
     pub(crate) fn still_current(
         &self,
         path: &RowPath<'_>,
-        reserved: &page_counter::Path<'_>,
+        reserved: &walk::Path<'_>,
         n: u64,
     ) -> Result<(), No> {
         if path.is_current(self) {
             return Ok(());
         }
-        path.free_emptied(self, page_counter::cancel(reserved, 0, n));
+        path.free_emptied(self, walk::cancel(reserved, 0, n));
         Err(No::Closed { level: 0 })
     }
 
     /// Drains the levels whose idle units have outgrown their headroom; whether there were any.
-    pub(crate) fn trim(&self, path: &RowPath<'_>, counters: &page_counter::Path<'_>) -> bool {
+    pub(crate) fn trim(&self, path: &RowPath<'_>, counters: &walk::Path<'_>) -> bool {
         let mut drained = false;
         for (level, counter) in counters.iter().enumerate().rev() {
             if counter.overstocked() {
@@ -197,7 +199,7 @@ impl Ledger {
             Ok(()) => Ok(()),
             Err(No::Full { .. }) if limits == Limits::Overrun => {
                 let counters = path.counters();
-                page_counter::force_reserve(counters, n, inside.patience())
+                walk::force_reserve(counters, n, inside.patience())
                     .map_err(|refusal| {
                         path.free_emptied(self, refusal.emptied);
                         refusal.no
@@ -205,7 +207,7 @@ impl Ledger {
                     .and_then(|()| self.still_current(path, counters, n))
                     .map_err(|no| self.refusal(path, id, n, no))?;
                 self.trim(path, counters);
-                page_counter::force_commit(counters, n);
+                walk::force_commit(counters, n);
                 Ok(())
             }
             Err(no) => {
@@ -249,7 +251,7 @@ impl Ledger {
 
     /// Returns units to the counters; `false` if they are more than there were (then nothing is).
     pub(crate) fn give_back(&self, path: &RowPath<'_>, n: u64) -> bool {
-        let (emptied, result) = page_counter::uncharge(path.counters(), n);
+        let (emptied, result) = walk::uncharge(path.counters(), n);
         if result.is_err() {
             self.count_underflow();
         }
@@ -265,7 +267,7 @@ impl Ledger {
         if row.owner.load(Ordering::Relaxed) != self.process() || !self.is_live(path.leaf()) {
             return 0;
         }
-        let cell = self.columns.cell(column, path.leaf());
+        let cell = self.columns().cell(column, path.leaf());
         let room = |cap: u64| cap.saturating_sub(word::stock(cell.word.load(Ordering::Relaxed)));
         let open = || word::passes(cell.word.load(Ordering::Acquire), id.raw());
         let cap = if open() { u64::from(cell.cap.load(Ordering::Relaxed)) } else { 0 };
@@ -302,11 +304,11 @@ impl Ledger {
     /// ancestor still allows (so that the next cell finds some too). A power of two, so that it
     /// changes seldom.
     fn wanted_cap(&self, row: &Row, path: &RowPath<'_>, n: u64) -> u64 {
-        let smallest = (self.batch / 32).max(2);
+        let smallest = (self.batch() / 32).max(2);
         let usage = row.counter.usage().saturating_add(n);
-        let mut wanted = (self.batch * 2).min((usage / 16).max(smallest));
+        let mut wanted = (self.batch() * 2).min((usage / 16).max(smallest));
         for counter in path.counters() {
-            if counter.max() < page_counter::COUNTER_MAX {
+            if counter.max() < COUNTER_MAX {
                 let prepaid = counter.track.prepaid.load(Ordering::Relaxed);
                 wanted = wanted.min((counter.headroom() / 32).saturating_sub(prepaid) / 2);
             }
@@ -327,7 +329,7 @@ impl Ledger {
         n: u64,
     ) -> (u64, Option<InHand<'p>>) {
         let row = path.leaf();
-        let cell = self.columns.cell(column, row);
+        let cell = self.columns().cell(column, row);
         let word = cell.word.load(Ordering::Acquire);
         if !word::passes(word, id.raw()) {
             return (0, None);
@@ -339,7 +341,7 @@ impl Ledger {
             return (0, None);
         }
         let hand = InHand::new(path, above);
-        if self.columns.swap(column, row, word, word - above) {
+        if self.columns().swap(column, row, word, word - above) {
             (above, Some(hand))
         } else {
             (0, None)
@@ -348,7 +350,7 @@ impl Ledger {
 
     /// Whether the cell is still to be looked at, because the fast path does not serve this machine.
     fn unlooked(&self, id: GroupId) -> bool {
-        !self.columns.is_fast() && id.index() < CAPACITY_MAX as u32
+        !self.columns().is_fast() && id.index() < CAPACITY_MAX as u32
     }
 
     /// Moves a full count from the word of the running column's cell to the counts beside it. The
@@ -357,11 +359,11 @@ impl Ledger {
         if id.index() >= self.capacity() {
             return false;
         }
-        let column = self.columns.current();
-        let word = self.columns.cell(column, id.index()).word.load(Ordering::Relaxed);
+        let column = self.columns().current();
+        let word = self.columns().cell(column, id.index()).word.load(Ordering::Relaxed);
         let folded = word::counts_full(word)
             && word::passes(word, id.raw())
-            && self.columns.swap(column, id.index(), word, word::without_counts(word));
+            && self.columns().swap(column, id.index(), word, word::without_counts(word));
         if folded {
             self.add_counts(column, id.index(), word);
         }

@@ -100,7 +100,7 @@ fn a_ledger_with_absurd_numbers_is_refused() {
     };
     assert!(with(MAGIC, b"LEDGLINE").is_ok(), "the offsets above are right");
     assert!(matches!(with(MAGIC, b"ledgline"), Err(OpenError::NotALedger)));
-    for found in [0u32, 2, u32::MAX] {
+    for found in [0u32, 1, u32::MAX] {
         let error = with(VERSION, &found.to_le_bytes()).unwrap_err();
         assert!(matches!(error, OpenError::Version { found: f, .. } if f == found), "{error}");
     }

@@ -1,0 +1,201 @@
+//! Where everything of a ledger lies: one region, planned from two numbers.
+//!
+//! ```text
+//! +--------+------------------------+-------------------+-------+-----------------+-----------------+----
+//! | header | rows: capacity x 256 B | a set of rows for | local | column 0        | column 1        | ...
+//! |        |                        | each column       | page  | cells  | counts | cells  | counts |
+//! +--------+------------------------+-------------------+-------+-----------------+-----------------+----
+//! ```
+//!
+//! All of it is reserved at once and touched by use: a row when its group is created, a cell when
+//! its CPU first charges that group.
+//!
+//! The *local page* is this process's own, also where the rest is a file that others map: it holds
+//! the [`Table`], the addresses of all that. It lies at a fixed distance before the first column, so
+//! the address of a group's cell leads to it, and a handle needs no word for the ledger
+//! ([`Table::of`]).
+//!
+//! Invariant R2: a row number that reaches the cells lies within a column (which has room for
+//! `CAPACITY_MAX` cells, whatever the ledger's capacity); one that reaches the rows, within those.
+
+use crate::free_list::FreeList;
+use crate::ledger::Ledger;
+use crate::percpu::word::Cell;
+use crate::percpu::{Columns, STRIDE};
+use crate::region::Region;
+use crate::row::Row;
+use crate::row_set::RowSet;
+use crate::sync::{AtomicU32, AtomicU64};
+use std::io;
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+
+/// Most rows, and the default: a cell's place in its column is fixed (percpu/columns.rs).
+pub(crate) const CAPACITY_MAX: usize = 1 << 20;
+
+/// The first page of the region.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Header {
+    pub(crate) magic: AtomicU64,
+    pub(crate) version: AtomicU32,
+    pub(crate) columns: AtomicU32,
+    pub(crate) capacity: AtomicU32,
+    /// Rows that were ever used: those from here on are untouched.
+    pub(crate) high_water: AtomicU32,
+    pub(crate) batch: AtomicU64,
+    pub(crate) free: FreeList,
+    /// Uncharges of more than was charged, and of groups that do not exist: bugs of the caller.
+    pub(crate) underflows: AtomicU64,
+    pub(crate) strays: AtomicU64,
+}
+
+/// What was counted in a column beyond what the charge words hold.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Counts {
+    pub(crate) charges: AtomicU64,
+    pub(crate) uncharges: AtomicU64,
+}
+
+/// Where everything lies, from the two numbers that decide it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) capacity: usize,
+    pub(crate) columns: usize,
+}
+
+impl Plan {
+    pub(crate) const PAGE: usize = 4096;
+    const ROWS: usize = Plan::PAGE;
+    /// The largest page of any machine: a mapping of its own starts and ends at one.
+    const LOCAL: usize = 1 << 16;
+    /// In a column: the counts lie behind the cells, at a fixed place.
+    const COUNTS: usize = CAPACITY_MAX * size_of::<Cell>();
+
+    const fn pages(bytes: usize) -> usize {
+        bytes.next_multiple_of(Plan::PAGE)
+    }
+
+    const fn sets(self) -> usize {
+        Plan::ROWS + Plan::pages(self.capacity * size_of::<Row>())
+    }
+
+    const fn set_size(self) -> usize {
+        Plan::pages(RowSet::size(self.capacity))
+    }
+
+    const fn local(self) -> usize {
+        (self.sets() + self.columns * self.set_size()).next_multiple_of(Plan::LOCAL)
+    }
+
+    const fn first_column(self) -> usize {
+        self.local() + Plan::LOCAL
+    }
+
+    /// Bytes of the whole region.
+    pub(crate) const fn size(self) -> usize {
+        self.first_column() + self.columns * STRIDE
+    }
+}
+
+const _: () = assert!(Plan::COUNTS + CAPACITY_MAX * size_of::<Counts>() <= STRIDE);
+const _: () = assert!(size_of::<Table>() <= Plan::LOCAL);
+
+/// The addresses of a ledger's parts in this process. Lives in the local page of its own region.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) columns: Columns,
+    pub(crate) plan: Plan,
+    pub(crate) batch: u64,
+    rows: *const Row,
+    header: *const Header,
+    region: Region,
+    /// What [`Group::ledger`](crate::Group::ledger) refers to. Not dropped with the table: the
+    /// ledger that drops the table is another copy of it.
+    ledger: ManuallyDrop<Ledger>,
+}
+
+impl Table {
+    /// Lays a table over a region of `plan.size()` bytes, in the region's local page. The caller
+    /// drops it with [`unmap`](Self::unmap).
+    pub(crate) fn lay(plan: Plan, batch: u64, region: Region) -> io::Result<NonNull<Table>> {
+        region.make_private(plan.local(), Plan::LOCAL)?;
+        // SAFETY: `plan.size()` bytes are mapped, which is where `plan` puts the columns; they are
+        // at least as many as CPUs are possible; `region` moves into the same value.
+        let columns = unsafe { Columns::new(region.at(plan.first_column()), plan.columns as u32) };
+        let place = NonNull::new(region.at::<Table>(plan.local()).cast_mut())
+            .ok_or(io::ErrorKind::OutOfMemory)?;
+        let table = Table {
+            columns,
+            plan,
+            batch,
+            rows: region.at(Plan::ROWS),
+            header: region.at(0),
+            region,
+            ledger: ManuallyDrop::new(Ledger::over(place)),
+        };
+        // SAFETY: the place is mapped (as long as the region, which stays until `unmap`), aligned,
+        // large enough, and nobody else knows it yet.
+        unsafe { place.write(table) };
+        Ok(place)
+    }
+
+    /// Unmaps the region that a table lies in.
+    ///
+    /// # Safety
+    /// The table was made by [`lay`](Self::lay), and neither it nor anything in its region is used
+    /// afterwards.
+    pub(crate) unsafe fn unmap(table: NonNull<Table>) {
+        // SAFETY: the table is valid; the region is moved out before its memory goes, and nothing
+        // else in the table needs dropping.
+        drop(unsafe { (&raw const (*table.as_ptr()).region).read() });
+    }
+
+    /// The table that a cell of the first column belongs to.
+    ///
+    /// # Safety
+    /// `cell` is the cell of row `row` in the first column of a table that is still mapped.
+    #[inline(always)]
+    pub(crate) unsafe fn of<'t>(cell: *const Cell, row: u32) -> &'t Table {
+        // SAFETY: the table lies `Plan::LOCAL` before the first row's cell (`Plan::first_column`).
+        unsafe { &*cell.sub(row as usize).byte_sub(Plan::LOCAL).cast() }
+    }
+
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    pub(crate) fn region(&self) -> &Region {
+        &self.region
+    }
+
+    pub(crate) fn header(&self) -> &Header {
+        // SAFETY: the header is at the start of the mapped region and is all atomics.
+        unsafe { &*self.header }
+    }
+
+    pub(crate) fn row(&self, index: u32) -> &Row {
+        assert!((index as usize) < self.plan.capacity, "row {index} of {}", self.plan.capacity);
+        // SAFETY: below the capacity, so inside the region; rows are all atomics.
+        unsafe { &*self.rows.add(index as usize) }
+    }
+
+    pub(crate) fn counts(&self, column: u32, row: u32) -> &Counts {
+        assert!((row as usize) < self.plan.capacity && column < self.columns.count());
+        let offset = self.plan.first_column()
+            + column as usize * STRIDE
+            + Plan::COUNTS
+            + row as usize * size_of::<Counts>();
+        // SAFETY: `at` checks the bounds; counts are all atomics.
+        unsafe { &*self.region.at(offset) }
+    }
+
+    /// The rows whose cell in this column holds a cap.
+    pub(crate) fn stocked(&self, column: u32) -> RowSet<'_> {
+        assert!(column < self.columns.count());
+        let offset = self.plan.sets() + column as usize * self.plan.set_size();
+        // SAFETY: `plan` leaves `RowSet::size` bytes there, touched as atomics only.
+        unsafe { RowSet::new(self.region.at(offset), self.plan.capacity) }
+    }
+}
