@@ -4,6 +4,7 @@ use crate::error::{Refusal, Refused};
 use crate::group::Group;
 use crate::ledger::Ledger;
 use crate::lock;
+use crate::memory_stat::Sum;
 use crate::row::GroupId;
 use crate::walk::{self, No};
 
@@ -114,6 +115,8 @@ impl Ledger {
         walk::commit(levels, units);
         // Counted before the units leave, which keep the rows.
         let column = self.columns().current();
+        self.count_flow(to, Sum::Charged, units);
+        self.count_flow(from, Sum::Freed, units);
         self.count_charge(column, new.leaf());
         self.count_uncharge(column, old.leaf());
         let (emptied, result) = walk::uncharge(old.below_common(&new), units);

@@ -103,7 +103,8 @@ impl Ledger {
     fn is_open(&self, column: u32, row: u32) -> bool {
         let cell = self.columns().cell(column, row);
         cell.cap.load(Ordering::Relaxed) > 0
-            || word::generation(cell.word.load(Ordering::Relaxed)) == self.row(row).generation()
+            || word::generation(cell.word.load(Ordering::Relaxed))
+                == self.cell_generation(self.row(row))
     }
 
     /// Fences until every mark holds. `false` when fencing is forbidden (a sandbox entered after

@@ -63,7 +63,9 @@ impl Ledger {
     pub fn group(&self, id: GroupId) -> Group<'_> {
         // R2: an id that reaches the cells names a place in the columns, whose size is fixed; a
         // place without a row serves no generation.
-        let named = id.index() < CAPACITY_MAX as u32 && id.generation() != 0;
+        let named = id.index() < CAPACITY_MAX as u32
+            && id.generation() != 0
+            && id.generation() & self.table().flows == 0;
         let id = if named { id } else { GroupId::NOBODY };
         Group { cell: self.columns().first(id.index()), id, ledger: PhantomData }
     }
@@ -257,6 +259,7 @@ impl<'l> Group<'l> {
             row.accept_children();
             return Err(DestroyError::Busy);
         };
+        self.ledger().close_statistics(&path);
         let (charges, uncharges) = self.ledger().own_counts(self.id.index());
         let settled = Settled {
             leftover: counter.usage(),

@@ -47,6 +47,8 @@ mod group;
 mod ledger;
 #[cfg(not(loom))]
 mod lock;
+#[cfg(not(loom))]
+mod memory_stat;
 #[cfg(all(loom, test))]
 mod models;
 mod page_counter;
@@ -82,6 +84,8 @@ pub use error::{Busy, CreateError, DestroyError, OpenError, Reason, Refusal, Ref
 pub use group::{Group, Settled};
 #[cfg(not(loom))]
 pub use ledger::{Footprint, Ledger, LedgerBuilder, Mistakes};
+#[cfg(not(loom))]
+pub use memory_stat::{ITEM_NAME_MAX, ITEMS_MAX, MemoryStat, StatLine};
 #[cfg(not(loom))]
 pub use read::Estimate;
 #[cfg(not(loom))]

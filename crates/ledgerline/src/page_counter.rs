@@ -55,7 +55,8 @@ pub(crate) struct Track {
     /// Idle units between the counters and a cell, in the hand of a walk: in `usage` already, or
     /// still, and nobody's charge.
     pub(crate) in_hand: AtomicU64,
-    spare: u64,
+    /// The row's, not the counter's: which columns have its statistics (row.rs).
+    pub(crate) statistics: AtomicU64,
 }
 
 /// What the fast walk only reads.
@@ -101,7 +102,7 @@ impl PageCounter {
                 prepaid: word(0),
                 draining: word(0),
                 in_hand: word(0),
-                spare: 0,
+                statistics: word(0),
             },
             limits: Limits { max: word(max), high: word(COUNTER_MAX), low: word(0), min: word(0) },
         }

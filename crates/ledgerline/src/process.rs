@@ -106,13 +106,17 @@ impl Ledger {
         for column in row.noted_columns(self.columns().count()) {
             let cell = self.columns().cell(column, index);
             // Nobody writes it any more; what lies in it is in the row's usage, or is no more.
-            let word =
-                cell.word.swap(word::empty(row.generation()) | word::FROZEN, Ordering::AcqRel);
+            let word = cell
+                .word
+                .swap(word::empty(self.cell_generation(row)) | word::FROZEN, Ordering::AcqRel);
             cell.cap.store(0, Ordering::Relaxed);
             self.unstock(column, index);
-            if word::generation(word) == row.generation() {
+            if word::generation(word) == self.cell_generation(row) {
                 self.add_counts(column, index, word);
             }
+        }
+        if let Some(path) = RowPath::new(self, index) {
+            self.collect_row(&path);
         }
         let prepaid = row.counter.track.prepaid.swap(0, Ordering::AcqRel);
         let in_hand = row.counter.track.in_hand.swap(0, Ordering::AcqRel);

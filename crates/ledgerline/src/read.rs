@@ -131,7 +131,7 @@ impl Ledger {
     /// Charges and uncharges of one row, its destroyed children's included.
     pub(crate) fn own_counts(&self, index: u32) -> (u64, u64) {
         let row = self.row(index);
-        let generation = row.generation();
+        let generation = self.cell_generation(row);
         let mut sums = (0u64, 0u64);
         for column in row.noted_columns(self.columns().count()) {
             let counts = self.counts(column, index);

@@ -94,7 +94,8 @@ impl Row {
     }
 
     /// Makes a row that nobody else can reach ready for its next group; that group's generation.
-    pub(crate) fn begin(&self, parent: u32, depth: u32, owner: u32, name: &str) -> u16 {
+    /// Generations go from 1 to `last`.
+    pub(crate) fn begin(&self, parent: u32, depth: u32, owner: u32, name: &str, last: u16) -> u16 {
         self.parent.store(parent, Ordering::Relaxed);
         self.depth.store(depth, Ordering::Relaxed);
         self.owner.store(owner, Ordering::Relaxed);
@@ -102,10 +103,7 @@ impl Row {
         self.columns.store(0, Ordering::Relaxed);
         self.at_exit.store(0, Ordering::Relaxed);
         self.set_name(name);
-        let generation = match self.generation().wrapping_add(1) {
-            0 => 1,
-            next => next,
-        };
+        let generation = self.generation() % last + 1;
         self.generation.store(u32::from(generation), Ordering::Relaxed);
         self.counter.open();
         // Release: who sees the row live sees all of the above.
@@ -162,6 +160,38 @@ impl Row {
     pub(crate) fn noted_columns(&self, count: u32) -> impl Iterator<Item = u32> {
         let noted = self.columns.load(Ordering::Relaxed);
         (0..count).filter(move |column| noted >> (column % 64) & 1 != 0)
+    }
+
+    /// Notes that a column has sums of this row (memory_stat.rs). The last bit stands for the
+    /// totals, so the columns share the others.
+    pub(crate) fn note_statistics(&self, column: u32) {
+        self.note_in_statistics(1 << (column % 63));
+    }
+
+    /// Notes that there are totals of this row.
+    pub(crate) fn note_totals(&self) {
+        self.note_in_statistics(1 << 63);
+    }
+
+    fn note_in_statistics(&self, bit: u64) {
+        let noted = &self.counter.track.statistics;
+        if noted.load(Ordering::Relaxed) & bit == 0 {
+            noted.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the row may have sums or totals.
+    pub(crate) fn has_statistics(&self) -> bool {
+        self.counter.track.statistics.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether a column may have sums of this row.
+    pub(crate) fn has_sums_in(&self, column: u32) -> bool {
+        self.counter.track.statistics.load(Ordering::Relaxed) >> (column % 63) & 1 != 0
+    }
+
+    pub(crate) fn forget_statistics(&self) {
+        self.counter.track.statistics.store(0, Ordering::Relaxed);
     }
 
     pub(crate) fn forget_columns(&self) {

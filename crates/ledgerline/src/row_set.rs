@@ -11,6 +11,7 @@ use crate::sync::{AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RowSet<'a> {
     levels: [&'a [AtomicU64]; 3],
+    capacity: usize,
 }
 
 /// Words of each level for so many rows.
@@ -40,6 +41,7 @@ impl<'a> RowSet<'a> {
                     std::slice::from_raw_parts(base.add(zero), one),
                     std::slice::from_raw_parts(base.add(zero + one), two),
                 ],
+                capacity,
             }
         }
     }
@@ -50,6 +52,11 @@ impl<'a> RowSet<'a> {
             level[bit / 64].fetch_or(1 << (bit % 64), Ordering::Relaxed);
             bit /= 64;
         }
+    }
+
+    pub(crate) fn contains(self, row: u32) -> bool {
+        let bit = row as usize;
+        self.levels[0][bit / 64].load(Ordering::Relaxed) >> (bit % 64) & 1 != 0
     }
 
     pub(crate) fn remove(self, row: u32) {
@@ -80,6 +87,8 @@ impl<'a> RowSet<'a> {
             .flat_map(move |at| below(2, at))
             .flat_map(move |at| below(1, at))
             .flat_map(move |at| below(0, at))
+            // (Another process may have written nonsense behind the last row.)
+            .filter(move |&row| row < self.capacity)
             .map(|row| row as u32)
     }
 }

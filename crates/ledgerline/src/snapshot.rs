@@ -109,7 +109,7 @@ impl Ledger {
             own.refused = row.counter.failcnt();
             for column in row.noted_columns(self.columns().count()) {
                 let word = self.columns().cell(column, index).word.load(Ordering::Acquire);
-                if word::generation(word) == row.generation() {
+                if word::generation(word) == self.cell_generation(row) {
                     own.idle += word::stock(word);
                 }
             }

@@ -29,6 +29,7 @@
 use crate::error::{Reason, Refusal};
 use crate::ledger::Ledger;
 use crate::lock::{self, Inside};
+use crate::memory_stat::Sum;
 use crate::page_counter::COUNTER_MAX;
 use crate::path::RowPath;
 use crate::percpu::word;
@@ -50,7 +51,19 @@ impl Ledger {
     #[cold]
     #[inline(never)]
     pub(crate) fn charge_slow(&self, id: GroupId, n: u64, limits: Limits) -> Result<(), Refusal> {
-        let take = || n <= word::STOCK_MAX && self.columns().take(id.raw(), n);
+        let result = self.charge_otherwise(id, n, limits);
+        match &result {
+            Ok(()) => self.count_flow(id, Sum::Charged, n),
+            Err(refusal) if refusal.reason == Reason::Limit => {
+                self.add_sum(id, Sum::Refused as usize, 1);
+            }
+            Err(_) => {}
+        }
+        result
+    }
+
+    fn charge_otherwise(&self, id: GroupId, n: u64, limits: Limits) -> Result<(), Refusal> {
+        let take = || n <= word::STOCK_MAX && self.columns().take(self.cell_id(id), n);
         if (self.unlooked(id) && take()) || (self.fold_if_full(id) && take()) {
             return Ok(());
         }
@@ -67,7 +80,7 @@ impl Ledger {
             && let _hand = InHand::new(&path, surplus)
             && let Ok(surplus) = self.fetch(&path, n, surplus, &inside)
         {
-            if surplus > 0 && !self.columns().deposit(id.raw(), surplus) {
+            if surplus > 0 && !self.columns().deposit(self.cell_id(id), surplus) {
                 // The thread moved to a column whose cell is closed or full.
                 self.give_back(&path, surplus);
             }
@@ -82,9 +95,18 @@ impl Ledger {
     #[cold]
     #[inline(never)]
     pub(crate) fn uncharge_slow(&self, id: GroupId, n: u64) {
-        let put = || n <= word::STOCK_MAX && self.columns().put(id.raw(), n);
+        // Before the units go, which keep the row.
+        self.count_flow(id, Sum::Freed, n);
+        if !self.uncharge_otherwise(id, n) {
+            self.count_flow(id, Sum::Freed, n.wrapping_neg());
+        }
+    }
+
+    /// `false` if there was nothing to return.
+    fn uncharge_otherwise(&self, id: GroupId, n: u64) -> bool {
+        let put = || n <= word::STOCK_MAX && self.columns().put(self.cell_id(id), n);
         if (self.unlooked(id) && put()) || (self.fold_if_full(id) && put()) {
-            return;
+            return true;
         }
         let _pass = lock::pass();
         let Some(path) = self.path(id) else {
@@ -92,20 +114,29 @@ impl Ledger {
             if n > 0 {
                 self.count_stray();
             }
-            return;
+            return false;
         };
         let column = self.columns().current();
         if self.open_cell(&path, id, column, n) >= n
             && n <= word::STOCK_MAX
-            && self.columns().put(id.raw(), n)
+            && self.columns().put(self.cell_id(id), n)
         {
-            return;
+            return true;
         }
         let (above, _hand) = self.skim(column, &path, id, n);
         self.count_uncharge(column, path.leaf());
-        if !self.give_back(&path, n.saturating_add(above)) && above > 0 {
+        let returned = self.give_back(&path, n.saturating_add(above));
+        if !returned && above > 0 {
             // More than was charged: nothing of `n`, but what came from the cell.
             self.give_back(&path, above);
+        }
+        returned
+    }
+
+    /// Counts units charged or freed, in a ledger that keeps that.
+    pub(crate) fn count_flow(&self, id: GroupId, sum: Sum, n: u64) {
+        if self.keeps_flows() && n != 0 && self.path(id).is_some() {
+            self.add_sum(id, sum as usize, n as i64);
         }
     }
 
@@ -269,7 +300,7 @@ impl Ledger {
         }
         let cell = self.columns().cell(column, path.leaf());
         let room = |cap: u64| cap.saturating_sub(word::stock(cell.word.load(Ordering::Relaxed)));
-        let open = || word::passes(cell.word.load(Ordering::Acquire), id.raw());
+        let open = || word::passes(cell.word.load(Ordering::Acquire), self.cell_id(id));
         let cap = if open() { u64::from(cell.cap.load(Ordering::Relaxed)) } else { 0 };
         let wanted = self.wanted_cap(row, path, n);
         if wanted < cap.saturating_mul(2).max(1) {
@@ -294,7 +325,7 @@ impl Ledger {
             self.stocked(column).insert(path.leaf());
         }
         if !open() {
-            cell.open(word::empty(id.generation()));
+            cell.open(word::empty(self.cell_generation(row)));
         }
         room(cap + more)
     }
@@ -331,7 +362,7 @@ impl Ledger {
         let row = path.leaf();
         let cell = self.columns().cell(column, row);
         let word = cell.word.load(Ordering::Acquire);
-        if !word::passes(word, id.raw()) {
+        if !word::passes(word, self.cell_id(id)) {
             return (0, None);
         }
         let keep = u64::from(cell.cap.load(Ordering::Relaxed)) / 2;
@@ -348,9 +379,10 @@ impl Ledger {
         }
     }
 
-    /// Whether the cell is still to be looked at, because the fast path does not serve this machine.
+    /// Whether the cell is still to be looked at, because the fast path does not serve this machine,
+    /// or not a ledger that keeps flows.
     fn unlooked(&self, id: GroupId) -> bool {
-        !self.columns().is_fast() && id.index() < CAPACITY_MAX as u32
+        (!self.columns().is_fast() || self.keeps_flows()) && id.index() < CAPACITY_MAX as u32
     }
 
     /// Moves a full count from the word of the running column's cell to the counts beside it. The
@@ -362,7 +394,7 @@ impl Ledger {
         let column = self.columns().current();
         let word = self.columns().cell(column, id.index()).word.load(Ordering::Relaxed);
         let folded = word::counts_full(word)
-            && word::passes(word, id.raw())
+            && word::passes(word, self.cell_id(id))
             && self.columns().swap(column, id.index(), word, word::without_counts(word));
         if folded {
             self.add_counts(column, id.index(), word);
@@ -375,16 +407,19 @@ impl Ledger {
         let counts = self.counts(column, row);
         counts.charges.fetch_add(word::charges(word), Ordering::Relaxed);
         counts.uncharges.fetch_add(word::uncharges(word), Ordering::Relaxed);
+        self.note_changed(column, row);
     }
 
     pub(crate) fn count_charge(&self, column: u32, row: u32) {
         self.row(row).note_column(column);
         self.counts(column, row).charges.fetch_add(1, Ordering::Relaxed);
+        self.note_changed(column, row);
     }
 
     pub(crate) fn count_uncharge(&self, column: u32, row: u32) {
         self.row(row).note_column(column);
         self.counts(column, row).uncharges.fetch_add(1, Ordering::Relaxed);
+        self.note_changed(column, row);
     }
 }
 

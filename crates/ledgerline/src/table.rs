@@ -1,10 +1,10 @@
 //! Where everything of a ledger lies: one region, planned from two numbers.
 //!
 //! ```text
-//! +--------+------------------------+-------------------+-------+-----------------+-----------------+----
-//! | header | rows: capacity x 256 B | a set of rows for | local | column 0        | column 1        | ...
-//! |        |                        | each column       | page  | cells  | counts | cells  | counts |
-//! +--------+------------------------+-------------------+-------+-----------------+-----------------+----
+//! +--------+------------------------+-------------------+-------+----------------+---   ---+------------+--------+
+//! | header | rows: capacity x 256 B | two sets of rows  | local | column 0       | ...      | statistics | totals |
+//! |        |                        | for each column   | page  | cells | counts |          | by column  | by row |
+//! +--------+------------------------+-------------------+-------+----------------+---   ---+------------+--------+
 //! ```
 //!
 //! All of it is reserved at once and touched by use: a row when its group is created, a cell when
@@ -20,12 +20,13 @@
 
 use crate::free_list::FreeList;
 use crate::ledger::Ledger;
+use crate::memory_stat::{self, ITEMS_MAX, Name};
 use crate::percpu::word::Cell;
-use crate::percpu::{Columns, STRIDE};
+use crate::percpu::{Columns, STRIDE, Tagged};
 use crate::region::Region;
 use crate::row::Row;
 use crate::row_set::RowSet;
-use crate::sync::{AtomicU32, AtomicU64};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use std::io;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
@@ -48,7 +49,16 @@ pub(crate) struct Header {
     /// Uncharges of more than was charged, and of groups that do not exist: bugs of the caller.
     pub(crate) underflows: AtomicU64,
     pub(crate) strays: AtomicU64,
+    /// How many items the ledger has of its own, and their names.
+    pub(crate) item_count: AtomicU32,
+    /// Whether the units charged and freed are counted: 0 or 1.
+    pub(crate) flows: AtomicU32,
+    /// Collections of statistics, begun and ended (memory_stat.rs).
+    collections: [AtomicU64; 2],
+    pub(crate) items: [Name; ITEMS_MAX],
 }
+
+const _: () = assert!(size_of::<Header>() <= Plan::PAGE);
 
 /// What was counted in a column beyond what the charge words hold.
 #[repr(C)]
@@ -63,6 +73,8 @@ pub(crate) struct Counts {
 pub(crate) struct Plan {
     pub(crate) capacity: usize,
     pub(crate) columns: usize,
+    /// Items of statistics beyond the fixed ones.
+    pub(crate) items: usize,
 }
 
 impl Plan {
@@ -86,21 +98,54 @@ impl Plan {
     }
 
     const fn local(self) -> usize {
-        (self.sets() + self.columns * self.set_size()).next_multiple_of(Plan::LOCAL)
+        (self.sets() + 2 * self.columns * self.set_size()).next_multiple_of(Plan::LOCAL)
     }
 
     const fn first_column(self) -> usize {
         self.local() + Plan::LOCAL
     }
 
+    const fn statistics(self) -> usize {
+        self.first_column() + self.columns * STRIDE
+    }
+
+    /// A row's cell of statistics begins on a line.
+    const fn statistics_width(self) -> usize {
+        (memory_stat::cell_words(self.items) * 8).next_multiple_of(64)
+    }
+
+    const fn statistics_stride(self) -> usize {
+        Plan::pages(self.capacity * self.statistics_width())
+    }
+
+    const fn totals(self) -> usize {
+        self.statistics() + self.columns * self.statistics_stride()
+    }
+
+    const fn totals_width(self) -> usize {
+        (memory_stat::total_words(self.items) * 8).next_multiple_of(64)
+    }
+
     /// Bytes of the whole region.
     pub(crate) const fn size(self) -> usize {
-        self.first_column() + self.columns * STRIDE
+        self.totals() + Plan::pages(self.capacity * self.totals_width())
     }
 }
 
 const _: () = assert!(Plan::COUNTS + CAPACITY_MAX * size_of::<Counts>() <= STRIDE);
 const _: () = assert!(size_of::<Table>() <= Plan::LOCAL);
+
+/// See [`Table::flows`].
+pub(crate) const FLOWS: u16 = 1 << 15;
+
+/// What decides how a table is laid.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    pub(crate) plan: Plan,
+    pub(crate) batch: u64,
+    pub(crate) flows: bool,
+    pub(crate) opened: bool,
+}
 
 /// The addresses of a ledger's parts in this process. Lives in the local page of its own region.
 #[derive(Debug)]
@@ -108,6 +153,12 @@ pub(crate) struct Table {
     pub(crate) columns: Columns,
     pub(crate) plan: Plan,
     pub(crate) batch: u64,
+    pub(crate) statistics: Tagged,
+    /// In the generation of cells where flows are kept: the ids of groups do not have it, so the
+    /// fast path, which counts no flows, finds no cell open (ledger.rs).
+    pub(crate) flows: u16,
+    /// Whether another process made the ledger.
+    pub(crate) opened: bool,
     rows: *const Row,
     header: *const Header,
     region: Region,
@@ -119,17 +170,26 @@ pub(crate) struct Table {
 impl Table {
     /// Lays a table over a region of `plan.size()` bytes, in the region's local page. The caller
     /// drops it with [`unmap`](Self::unmap).
-    pub(crate) fn lay(plan: Plan, batch: u64, region: Region) -> io::Result<NonNull<Table>> {
+    pub(crate) fn lay(settings: Settings, region: Region) -> io::Result<NonNull<Table>> {
+        let Settings { plan, batch, flows, opened } = settings;
         region.make_private(plan.local(), Plan::LOCAL)?;
         // SAFETY: `plan.size()` bytes are mapped, which is where `plan` puts the columns; they are
         // at least as many as CPUs are possible; `region` moves into the same value.
         let columns = unsafe { Columns::new(region.at(plan.first_column()), plan.columns as u32) };
+        // SAFETY: likewise; `statistics_width` bytes a row and `statistics_stride` a column.
+        let statistics = unsafe {
+            let cells = region.at(plan.statistics());
+            Tagged::new(cells, plan.statistics_width(), plan.statistics_stride(), &columns)
+        };
         let place = NonNull::new(region.at::<Table>(plan.local()).cast_mut())
             .ok_or(io::ErrorKind::OutOfMemory)?;
         let table = Table {
             columns,
             plan,
             batch,
+            statistics,
+            flows: if flows { FLOWS } else { 0 },
+            opened,
             rows: region.at(Plan::ROWS),
             header: region.at(0),
             region,
@@ -194,8 +254,45 @@ impl Table {
     /// The rows whose cell in this column holds a cap.
     pub(crate) fn stocked(&self, column: u32) -> RowSet<'_> {
         assert!(column < self.columns.count());
-        let offset = self.plan.sets() + column as usize * self.plan.set_size();
+        self.set(column as usize)
+    }
+
+    /// The rows whose statistics in this column changed since they were collected.
+    pub(crate) fn changed(&self, column: u32) -> RowSet<'_> {
+        assert!(column < self.columns.count());
+        self.set(self.plan.columns + column as usize)
+    }
+
+    fn set(&self, number: usize) -> RowSet<'_> {
+        let offset = self.plan.sets() + number * self.plan.set_size();
         // SAFETY: `plan` leaves `RowSet::size` bytes there, touched as atomics only.
         unsafe { RowSet::new(self.region.at(offset), self.plan.capacity) }
+    }
+
+    /// A word of a row's totals.
+    pub(crate) fn total(&self, row: u32, word: usize) -> &AtomicU64 {
+        assert!((row as usize) < self.plan.capacity);
+        assert!(word < memory_stat::total_words(self.plan.items));
+        let offset = self.plan.totals() + row as usize * self.plan.totals_width() + word * 8;
+        // SAFETY: `at` checks the bounds; totals are all atomics.
+        unsafe { &*self.region.at(offset) }
+    }
+
+    /// Collections of statistics so far, if none is under way: two equal answers, and nothing was
+    /// moved from the cells to the totals in between.
+    pub(crate) fn collections(&self) -> Option<u64> {
+        // Acquire, partners of the Release below. First those ended: equal numbers mean that at some
+        // moment in between none was under way.
+        let [begun, ended] = &self.header().collections;
+        let ended = ended.load(Ordering::Acquire);
+        (begun.load(Ordering::Acquire) == ended).then_some(ended)
+    }
+
+    pub(crate) fn begin_collection(&self) {
+        self.header().collections[0].fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn end_collection(&self) {
+        self.header().collections[1].fetch_add(1, Ordering::Release);
     }
 }

@@ -98,6 +98,10 @@ impl Columns {
         matches!(self.at, Registration::Compact { .. })
     }
 
+    pub(crate) fn registration(&self) -> Registration {
+        self.at
+    }
+
     pub(crate) fn is_rseq(&self) -> bool {
         self.at.is_some()
     }

@@ -47,6 +47,7 @@ mod tests {
         Fence,
     }
 
+    const CAP: u32 = 1 << 20;
     const EVENTS: [Event; 6] =
         [Event::None, Event::Signal, Event::Sleep, Event::Yield, Event::Migrate, Event::Fence];
 
@@ -56,11 +57,17 @@ mod tests {
         Take,
         Put,
         CompareStore,
+        AddTagged,
     }
 
     impl Section {
-        const ALL: [(Section, u32); 4] =
-            [(Section::Add, 3), (Section::Take, 5), (Section::Put, 5), (Section::CompareStore, 3)];
+        const ALL: [(Section, u32); 5] = [
+            (Section::Add, 3),
+            (Section::Take, 5),
+            (Section::Put, 5),
+            (Section::CompareStore, 3),
+            (Section::AddTagged, 3),
+        ];
 
         /// Runs the section once over cells prepared by `prepare`; whether it took effect.
         fn run<const INDEX: isize>(self, area: isize, region: &Region) -> bool {
@@ -77,6 +84,12 @@ mod tests {
                         rseq::take::<INDEX>(area, cell, ID, delta)
                     }
                     Section::Put => rseq::put::<INDEX>(area, cell, ID, word::UNCHARGE + UNITS),
+                    Section::AddTagged => {
+                        // The tag is the word with the cap, and the sum the word before it.
+                        let tagged = cell.byte_add(8).cast();
+                        let (tag, sum) = (u64::from(CAP), 0usize.wrapping_sub(8));
+                        rseq::add_tagged::<INDEX>(area, tagged, 1 << 25, tag, sum, UNITS as i64)
+                    }
                     Section::CompareStore => {
                         let column = rseq::index::<INDEX>(area);
                         let cell = &*cell.byte_add((column as usize) << 25);
@@ -91,7 +104,7 @@ mod tests {
         /// By how much the sum over all columns must have changed.
         fn effect(self) -> u64 {
             match self {
-                Section::Add => UNITS,
+                Section::Add | Section::AddTagged => UNITS,
                 Section::Take => word::CHARGE.wrapping_sub(UNITS),
                 Section::Put => word::UNCHARGE + UNITS,
                 Section::CompareStore => UNITS.wrapping_neg(),
@@ -148,9 +161,8 @@ mod tests {
     /// One try: a thread enters `section`, is held at `point`, and `event` happens to it there.
     fn hold<const INDEX: isize>(area: isize, section: Section, point: u32, event: Event) {
         let region = Region::anonymous((possible_cpus() as usize) << 25).unwrap();
-        let cap = 1 << 20;
         for cell in cells(&region) {
-            cell.cap.store(cap, SeqCst);
+            cell.cap.store(CAP, SeqCst);
             cell.open(word::empty(3) | 1000);
         }
         let before = sum(&region);

@@ -11,6 +11,7 @@
 //! | `membarrier`    | the remote fence                                                  |
 //! | `probe`         | the self-test that chooses the mode                               |
 //! | `array`         | bare per-CPU sums                                                 |
+//! | `tagged`        | cells of several sums that serve whom their tag names             |
 
 #[cfg(not(loom))]
 mod array;
@@ -26,12 +27,16 @@ mod probe;
 pub(crate) mod registration;
 #[cfg(all(not(loom), target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 pub(crate) mod rseq;
+#[cfg(not(loom))]
+mod tagged;
 pub(crate) mod word;
 
 #[cfg(not(loom))]
 pub use array::Array;
 #[cfg(not(loom))]
 pub(crate) use columns::{Columns, STRIDE, possible_cpus, put_fast, take_fast, thread_pointer};
+#[cfg(not(loom))]
+pub(crate) use tagged::Tagged;
 
 /// How this process updates its per-CPU memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

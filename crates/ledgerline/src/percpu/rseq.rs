@@ -1,4 +1,4 @@
-//! The restartable sections: four operations on the running CPU's column, in x86-64 assembly.
+//! The restartable sections: five operations on the running CPU's column, in x86-64 assembly.
 //!
 //! Pseudocode first (`README.md` in this folder has the invariants and the proof sketch). `index`
 //! is the running CPU's column as the kernel last wrote it into the thread's rseq area (at `INDEX`
@@ -15,6 +15,13 @@
 //!                                               if put and low32(sum) > cell.cap: fail
 //!                                               if (sum ^ id) & TEST != 0:        fail
 //!                                               cell.word = sum         // commit
+//!
+//! add_tagged(cell0, stride, tag, offset, n):
+//!   restart:
+//!     area.rseq_cs = &descriptor
+//!     cell = cell0 + area.index * stride
+//!     if cell.tag != tag:                 fail
+//!     *(cell + offset) += n               // commit
 //!
 //! compare_store(cell, column, expected, new):
 //!   restart:
@@ -137,6 +144,49 @@ pub(crate) unsafe fn add<const INDEX: isize>(area: isize, base: *const u64, stri
             options(nostack),
         );
     }
+}
+
+/// Adds `n` to the word `offset` bytes into the running CPU's cell if the cell's first word is `tag`.
+///
+/// # Safety
+/// As [`add`], for a cell of more than `offset + 8` bytes at `cell + index * stride`.
+#[inline(always)]
+pub(crate) unsafe fn add_tagged<const INDEX: isize>(
+    area: isize,
+    cell: *const std::sync::atomic::AtomicU64,
+    stride: usize,
+    tag: u64,
+    offset: usize,
+    n: i64,
+) -> bool {
+    // SAFETY: as in `add` (P1): one store, the last instruction, and not without the tag.
+    unsafe {
+        section!(
+            [
+                point!(1),
+                "mov {c:e}, dword ptr fs:[{area} + {index}]",
+                point!(2),
+                "imul {c}, {stride}",
+                "add {c}, {cell}",
+                "cmp {tag}, qword ptr [{c}]",
+                "jne {no}",
+                point!(3),
+                "add qword ptr [{c} + {offset}], {n}",
+            ]
+            t = out(reg) _,
+            c = out(reg) _,
+            area = in(reg) area,
+            index = const INDEX,
+            stride = in(reg) stride,
+            cell = in(reg) cell,
+            tag = in(reg) tag,
+            offset = in(reg) offset,
+            n = in(reg) n,
+            no = label { return false },
+            options(nostack),
+        );
+    }
+    true
 }
 
 /// Takes prepaid units: adds `delta` to the charge word unless a guard or the generation says no.

@@ -1,0 +1,77 @@
+//! Cells of statistics: a tag and several sums, of which the running CPU adds to one at a time.
+//!
+//! The tag says whom the cell serves. An addition is one section that stores only while the tag is
+//! as expected; whoever clears the tag and fences owns the sums until the tag is set again.
+
+use super::columns::Columns;
+use super::registration::Registration;
+#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+use super::{
+    probe,
+    registration::{COMPACT, CPU},
+    rseq,
+};
+use crate::sync::AtomicU64;
+
+/// Where the cells lie: `width` bytes a row, `stride` bytes a column.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tagged {
+    cells: *const AtomicU64,
+    width: usize,
+    stride: usize,
+    at: Registration,
+}
+
+// SAFETY: the pointer is to shared memory that is only touched through atomics and sections; the
+// table that made this value keeps it mapped (invariant R1 in region.rs).
+unsafe impl Send for Tagged {}
+// SAFETY: as above.
+unsafe impl Sync for Tagged {}
+
+impl Tagged {
+    /// # Safety
+    /// `cells + column * stride + row * width` is the start of `width` live bytes for each column
+    /// of `columns` and each row that is ever named; a word is zero before its first use.
+    pub(crate) unsafe fn new(
+        cells: *const AtomicU64,
+        width: usize,
+        stride: usize,
+        columns: &Columns,
+    ) -> Self {
+        Tagged { cells, width, stride, at: columns.registration() }
+    }
+
+    /// A word of a cell: the tag (0), or a sum (from 1 on).
+    pub(crate) fn word(&self, column: u32, row: u32, word: usize) -> &AtomicU64 {
+        debug_assert!(word * 8 < self.width);
+        let offset = column as usize * self.stride + row as usize * self.width + word * 8;
+        // SAFETY: within the cells by `new`'s contract; callers pass checked numbers.
+        unsafe { &*self.cells.byte_add(offset) }
+    }
+
+    /// Whether there are cells that a CPU may add to; without sections there are none.
+    pub(crate) fn is_used(&self) -> bool {
+        self.at.is_some()
+    }
+
+    /// Adds `n` to a sum in the running column; `false` if the cell there has another tag, or where
+    /// sections do not work. Async-signal-safe, about a nanosecond.
+    #[inline(always)]
+    pub(crate) fn add(&self, row: u32, tag: u64, word: usize, n: i64) -> bool {
+        debug_assert!(word > 0 && word * 8 < self.width);
+        #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+        // SAFETY: there is a cell in every column that the kernel can report (`new`).
+        unsafe {
+            let cell = self.cells.byte_add(row as usize * self.width);
+            let area = probe::fast_area();
+            if area != 0 {
+                return rseq::add_tagged::<COMPACT>(area, cell, self.stride, tag, word * 8, n);
+            }
+            if let Registration::Cpu { area } = self.at {
+                return rseq::add_tagged::<CPU>(area, cell, self.stride, tag, word * 8, n);
+            }
+        }
+        let _ = (row, tag, word, n);
+        false
+    }
+}
