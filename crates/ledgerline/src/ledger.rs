@@ -106,7 +106,7 @@ impl LedgerBuilder {
 
     /// Counts the units charged and freed, too (`charged` and `freed` in
     /// [`Group::stat`](crate::Group::stat)). Then a charge takes the slow way round its cell: about
-    /// 4 ns instead of 1.
+    /// 5 ns instead of 1.
     pub fn flows(mut self, keep: bool) -> Self {
         self.flows = keep;
         self

@@ -185,7 +185,23 @@ impl Ledger {
 
     #[inline]
     pub(crate) fn add_sum(&self, id: GroupId, sum: usize, n: i64) {
-        if !self.table().statistics.add(id.index(), id.raw(), 1 + sum, n) {
+        if !self.add_sum_fast(id, sum, n) {
+            self.add_sum_slow(id, sum, n);
+        }
+    }
+
+    /// Adds where the running CPU's cell serves the group already.
+    #[inline]
+    pub(crate) fn add_sum_fast(&self, id: GroupId, sum: usize, n: i64) -> bool {
+        id.index() < self.capacity()
+            && self.table().statistics.add(id.index(), id.raw(), 1 + sum, n)
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn add_flow_slow(&self, id: GroupId, sum: usize, n: i64) {
+        // Of a group that does not exist, the charge itself says so.
+        if self.path(id).is_some() {
             self.add_sum_slow(id, sum, n);
         }
     }

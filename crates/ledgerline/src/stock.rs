@@ -51,6 +51,10 @@ impl Ledger {
     #[cold]
     #[inline(never)]
     pub(crate) fn charge_slow(&self, id: GroupId, n: u64, limits: Limits) -> Result<(), Refusal> {
+        if self.take_unlooked(id, n) {
+            self.count_flow(id, Sum::Charged, n);
+            return Ok(());
+        }
         let result = self.charge_otherwise(id, n, limits);
         match &result {
             Ok(()) => self.count_flow(id, Sum::Charged, n),
@@ -62,9 +66,11 @@ impl Ledger {
         result
     }
 
+    /// (Not inlined: its frame is large, and a ledger that keeps flows seldom needs it.)
+    #[inline(never)]
     fn charge_otherwise(&self, id: GroupId, n: u64, limits: Limits) -> Result<(), Refusal> {
         let take = || n <= word::STOCK_MAX && self.columns().take(self.cell_id(id), n);
-        if (self.unlooked(id) && take()) || (self.fold_if_full(id) && take()) {
+        if self.fold_if_full(id) && take() {
             return Ok(());
         }
         let inside = lock::pass();
@@ -97,15 +103,19 @@ impl Ledger {
     pub(crate) fn uncharge_slow(&self, id: GroupId, n: u64) {
         // Before the units go, which keep the row.
         self.count_flow(id, Sum::Freed, n);
+        if self.put_unlooked(id, n) {
+            return;
+        }
         if !self.uncharge_otherwise(id, n) {
             self.count_flow(id, Sum::Freed, n.wrapping_neg());
         }
     }
 
     /// `false` if there was nothing to return.
+    #[inline(never)]
     fn uncharge_otherwise(&self, id: GroupId, n: u64) -> bool {
         let put = || n <= word::STOCK_MAX && self.columns().put(self.cell_id(id), n);
-        if (self.unlooked(id) && put()) || (self.fold_if_full(id) && put()) {
+        if self.fold_if_full(id) && put() {
             return true;
         }
         let _pass = lock::pass();
@@ -135,8 +145,8 @@ impl Ledger {
 
     /// Counts units charged or freed, in a ledger that keeps that.
     pub(crate) fn count_flow(&self, id: GroupId, sum: Sum, n: u64) {
-        if self.keeps_flows() && n != 0 && self.path(id).is_some() {
-            self.add_sum(id, sum as usize, n as i64);
+        if self.keeps_flows() && n != 0 && !self.add_sum_fast(id, sum as usize, n as i64) {
+            self.add_flow_slow(id, sum as usize, n as i64);
         }
     }
 
@@ -377,6 +387,18 @@ impl Ledger {
         } else {
             (0, None)
         }
+    }
+
+    /// Takes from the running column's cell, where the fast path has not looked.
+    #[inline]
+    fn take_unlooked(&self, id: GroupId, n: u64) -> bool {
+        self.unlooked(id) && n <= word::STOCK_MAX && self.columns().take(self.cell_id(id), n)
+    }
+
+    /// Puts into it, likewise.
+    #[inline]
+    fn put_unlooked(&self, id: GroupId, n: u64) -> bool {
+        self.unlooked(id) && n <= word::STOCK_MAX && self.columns().put(self.cell_id(id), n)
     }
 
     /// Whether the cell is still to be looked at, because the fast path does not serve this machine,
