@@ -58,6 +58,8 @@ pub mod percpu;
 #[cfg(not(loom))]
 mod process;
 #[cfg(not(loom))]
+mod protection;
+#[cfg(not(loom))]
 mod read;
 #[cfg(not(loom))]
 mod region;
@@ -86,6 +88,8 @@ pub use group::{Group, Settled};
 pub use ledger::{Footprint, Ledger, LedgerBuilder, Mistakes};
 #[cfg(not(loom))]
 pub use memory_stat::{ITEM_NAME_MAX, ITEMS_MAX, MemoryStat, StatLine};
+#[cfg(not(loom))]
+pub use protection::{Protection, Unclaimed};
 #[cfg(not(loom))]
 pub use read::Estimate;
 #[cfg(not(loom))]
