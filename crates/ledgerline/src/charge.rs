@@ -105,6 +105,7 @@ impl Ledger {
                 no => {
                     if let No::Full { level } = no {
                         new.counters()[level].count_refusal();
+                        self.announce(&new, 1 << level);
                     }
                     return Err(self.refusal(&new, to, units, no));
                 }
@@ -112,7 +113,7 @@ impl Ledger {
         }
         self.still_current(&new, levels, units).map_err(|no| self.refusal(&new, to, units, no))?;
         self.trim(&new, levels);
-        walk::commit(levels, units);
+        self.announce(&new, walk::commit(levels, units));
         // Counted before the units leave, which keep the rows.
         let column = self.columns().current();
         self.count_flow(to, Sum::Charged, units);

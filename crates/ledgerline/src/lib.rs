@@ -39,6 +39,8 @@ mod charge;
 mod drain;
 #[cfg(not(loom))]
 mod error;
+#[cfg(not(loom))]
+mod events;
 mod free_list;
 mod gate;
 #[cfg(not(loom))]
@@ -82,6 +84,8 @@ mod walk;
 pub use charge::Charge;
 #[cfg(not(loom))]
 pub use error::{Busy, CreateError, DestroyError, OpenError, Reason, Refusal, Refused};
+#[cfg(not(loom))]
+pub use events::{Events, WATCHES_MAX, Watch};
 #[cfg(not(loom))]
 pub use group::{Group, Settled};
 #[cfg(not(loom))]

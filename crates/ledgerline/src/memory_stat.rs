@@ -11,8 +11,9 @@
 //!
 //! So a cell holds what was added since it was last collected, and a reader's cost is what changed
 //! since the last reading, times the depth: an idle group costs nothing, however many CPUs ran it.
-//! The blocks (charges and uncharges) are counted in the charge words anyway; the totals remember how
-//! many were collected (`BLOCKS`), and a reader drains the subtree, which folds the words.
+//! The blocks (charges and uncharges) are counted in the charge words anyway, and the events in the
+//! rows; the totals remember how many were collected (`COUNTED`), and a reader drains the subtree,
+//! which folds the words.
 //!
 //! Invariant S1: a sum is written by sections of its tag's group alone while the tag is set, and by
 //! the holder of the stock lock, after the fence, while it is not. Whoever sets a tag holds the lock
@@ -49,7 +50,10 @@ pub(crate) enum Sum {
 pub(crate) const FIXED: usize = 4;
 /// Tries at a reading that no other process's collection disturbs.
 const TRIES: usize = 1000;
-/// In the totals, before the sums: the blocks that were collected, charged and returned.
+/// In the totals, before the sums: what the rows count elsewhere, as far as it was collected. Charges
+/// and uncharges (the blocks), `max` and `high` events.
+const COUNTED: usize = 4;
+/// The first of them, which a row that is freed hands on with the counts in its columns.
 const BLOCKS: usize = 2;
 
 /// Words of a row's cell: the tag and the sums.
@@ -59,7 +63,7 @@ pub(crate) const fn cell_words(items: usize) -> usize {
 
 /// Words of a row's totals: the row's own, and its subtree's.
 pub(crate) const fn total_words(items: usize) -> usize {
-    2 * (BLOCKS + FIXED + items)
+    2 * (COUNTED + FIXED + items)
 }
 
 /// One line of a group's [`MemoryStat`].
@@ -136,31 +140,15 @@ impl Group<'_> {
     /// async-signal-safe.
     pub fn stat(self) -> MemoryStat {
         let ledger = self.ledger();
-        let index = self.id().index().min(ledger.capacity() - 1);
-        let _pass = lock::pass();
-        ledger.drain(index);
-        let held = lock::lock();
-        if let Some(held) = &held {
-            ledger.collect(held);
-        }
         let items = ledger.table().plan.items;
         let words = total_words(items) / 2;
-        let mut totals = vec![0i64; 2 * words];
-        // Another process may be collecting; one that was killed in the middle does so for ever.
-        for _ in 0..TRIES {
-            let before = ledger.table().collections();
-            ledger.read_totals(index, &mut totals);
-            if before.is_some() && ledger.table().collections() == before {
-                break;
-            }
-        }
-        drop(held);
+        let totals = ledger.collected_totals(self.id().index());
         let line = |name: &str, value: &dyn Fn(&[i64]) -> i64| StatLine {
             name: name.to_owned(),
             own: value(&totals[..words]),
             subtree: value(&totals[words..]),
         };
-        let sum = |sum: Sum| move |totals: &[i64]| totals[BLOCKS + sum as usize];
+        let sum = |sum: Sum| move |totals: &[i64]| totals[COUNTED + sum as usize];
         let mut lines = Vec::with_capacity(6 + items);
         if ledger.keeps_flows() {
             lines.push(line("charged", &sum(Sum::Charged)));
@@ -171,13 +159,50 @@ impl Group<'_> {
         lines.push(line("refused", &sum(Sum::Refused)));
         lines.push(line("reclaimed", &sum(Sum::Reclaimed)));
         for (item, name) in ledger.item_names().iter().enumerate() {
-            lines.push(line(name, &|totals| totals[BLOCKS + FIXED + item]));
+            lines.push(line(name, &|totals| totals[COUNTED + FIXED + item]));
         }
         MemoryStat { lines }
     }
 }
 
 impl Ledger {
+    /// Collects what changed, and reads the totals of a row: its own, then its subtree's.
+    fn collected_totals(&self, index: u32) -> Vec<i64> {
+        let index = index.min(self.capacity() - 1);
+        let mut totals = vec![0i64; total_words(self.table().plan.items)];
+        let _pass = lock::pass();
+        self.drain(index);
+        let held = lock::lock();
+        if let Some(held) = &held {
+            self.collect(held);
+        }
+        // Another process may be collecting; one that was killed in the middle does so for ever.
+        for _ in 0..TRIES {
+            let before = self.table().collections();
+            self.read_totals(index, &mut totals);
+            if before.is_some() && self.table().collections() == before {
+                break;
+            }
+        }
+        totals
+    }
+
+    /// What a subtree counts elsewhere: charges, uncharges, `max` events, `high` events.
+    pub(crate) fn counted_below(&self, index: u32) -> [u64; COUNTED] {
+        let totals = self.collected_totals(index);
+        let subtree = &totals[totals.len() / 2..];
+        std::array::from_fn(|word| subtree[word] as u64)
+    }
+
+    /// What one row counts elsewhere by now.
+    fn counted(&self, row: u32) -> [u64; COUNTED] {
+        let (charges, uncharges) = self.own_counts(row);
+        let track = &self.row(row).counter.track;
+        let [max, high] =
+            [&track.max_events, &track.high_events].map(|events| events.load(Ordering::Relaxed));
+        [charges, uncharges, max, high]
+    }
+
     /// Whether the units charged and freed are counted, too.
     pub(crate) fn keeps_flows(&self) -> bool {
         self.table().flows != 0
@@ -228,7 +253,7 @@ impl Ledger {
                 }
             }
         }
-        self.add_totals(&path, BLOCKS + sum, n as u64);
+        self.add_totals(&path, COUNTED + sum, n as u64);
     }
 
     /// Sets the tag of the group's cell in the running column; `false` if the group is on its way
@@ -291,9 +316,11 @@ impl Ledger {
                 // First out of the set, then read: a count that follows puts it in again. (The
                 // summaries of the set stay: it is filled without the lock.)
                 self.changed(column).remove_shared(row);
-                if let Some(path) = RowPath::new(self, row) {
+                // (A free row's parent is the next free row.)
+                let free = self.row(row).state.load(Ordering::Acquire) == state::FREE;
+                if let Some(path) = RowPath::new(self, row).filter(|_| !free) {
                     self.take_sums(column, &path);
-                    self.take_blocks(&path);
+                    self.take_counted(&path);
                 }
             }
         }
@@ -302,8 +329,7 @@ impl Ledger {
 
     /// Collects one row for good: it is being destroyed, and nobody opens its cells any more.
     pub(crate) fn close_statistics(&self, path: &RowPath<'_>) {
-        let row = self.row(path.leaf());
-        if !row.has_statistics() {
+        if !self.counts_anything(path.leaf()) {
             return;
         }
         let Some(held) = lock::lock() else { return };
@@ -319,16 +345,24 @@ impl Ledger {
 
     /// Collects a row that nobody writes.
     pub(crate) fn collect_row(&self, path: &RowPath<'_>) {
-        let row = self.row(path.leaf());
-        if !row.has_statistics() {
+        if !self.counts_anything(path.leaf()) {
             return;
         }
         self.table().begin_collection();
         for column in 0..self.columns().count() {
             self.take_sums(column, path);
         }
-        self.take_blocks(path);
+        self.take_counted(path);
         self.table().end_collection();
+    }
+
+    /// Whether a row has anything that its parent does not get with the counts in its columns.
+    fn counts_anything(&self, row: u32) -> bool {
+        let row = self.row(row);
+        let track = &row.counter.track;
+        row.has_statistics()
+            || track.max_events.load(Ordering::Relaxed) | track.high_events.load(Ordering::Relaxed)
+                != 0
     }
 
     /// Clears a cell's tag; whether it had one.
@@ -346,17 +380,17 @@ impl Ledger {
         for sum in 0..FIXED + table.plan.items {
             let word = table.statistics.word(column, row, 1 + sum);
             if word.load(Ordering::Relaxed) != 0 {
-                self.add_totals(path, BLOCKS + sum, word.swap(0, Ordering::AcqRel));
+                self.add_totals(path, COUNTED + sum, word.swap(0, Ordering::AcqRel));
             }
         }
     }
 
-    /// Brings the blocks in the totals up to what the row's columns have counted.
-    fn take_blocks(&self, path: &RowPath<'_>) {
-        // First what was collected: the columns have counted at least as much.
-        let collected = [0, 1].map(|word| self.collected(path.leaf(), word));
-        let (charges, uncharges) = self.own_counts(path.leaf());
-        for (word, counted) in [charges, uncharges].into_iter().enumerate() {
+    /// Brings the totals up to what the row has counted elsewhere.
+    fn take_counted(&self, path: &RowPath<'_>) {
+        // First what was collected: the row has counted at least as much.
+        let collected: [u64; COUNTED] =
+            std::array::from_fn(|word| self.collected(path.leaf(), word));
+        for (word, counted) in self.counted(path.leaf()).into_iter().enumerate() {
             if counted == collected[word] {
                 continue;
             }
@@ -383,12 +417,16 @@ impl Ledger {
     /// counts themselves. Empties the row's totals.
     pub(crate) fn hand_statistics_up(&self, index: u32, parent: u32) {
         let row = self.row(index);
+        // Collected when the group was closed.
+        row.counter.track.max_events.store(0, Ordering::Relaxed);
+        row.counter.track.high_events.store(0, Ordering::Relaxed);
         if !row.has_statistics() {
             return;
         }
         let table = self.table();
         for word in 0..total_words(table.plan.items) {
             let total = table.total(index, word).swap(0, Ordering::AcqRel);
+            // (The events end with the row; its ancestors' subtrees have them.)
             if word < BLOCKS && total != 0 {
                 self.row(parent).note_totals();
                 table.total(parent, word).fetch_add(total, Ordering::Relaxed);
@@ -422,14 +460,14 @@ impl Ledger {
                 if !others || !below() || !seen.insert(row) {
                     continue;
                 }
-                let (charges, uncharges) = self.own_counts(row);
-                add(row, 0, charges.wrapping_sub(self.collected(row, 0)));
-                add(row, 1, uncharges.wrapping_sub(self.collected(row, 1)));
+                for (word, counted) in self.counted(row).into_iter().enumerate() {
+                    add(row, word, counted.wrapping_sub(self.collected(row, word)));
+                }
                 for column in 0..self.columns().count() {
                     for sum in 0..FIXED + table.plan.items {
                         if self.row(row).has_sums_in(column) {
                             let cell = table.statistics.word(column, row, 1 + sum);
-                            add(row, BLOCKS + sum, cell.load(Ordering::Acquire));
+                            add(row, COUNTED + sum, cell.load(Ordering::Acquire));
                         }
                     }
                 }

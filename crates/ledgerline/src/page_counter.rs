@@ -317,17 +317,19 @@ impl PageCounter {
         self.hot.reserved.fetch_sub(n, Ordering::AcqRel) == CLOSED + n && n > 0
     }
 
-    /// Turns a reservation into usage.
-    pub(crate) fn commit(&self, n: u64) {
+    /// Turns a reservation into usage; whether that is above the level's high.
+    pub(crate) fn commit(&self, n: u64) -> bool {
         // Release, partner of the Acquire in `usage`: who sees these units sees them reserved.
         let usage = self.hot.usage.fetch_add(n, Ordering::AcqRel) + n;
         // Read first: the watermark's line stays shared while it holds.
         if usage > self.track.watermark.load(Ordering::Relaxed) {
             self.track.watermark.fetch_max(usage, Ordering::Relaxed);
         }
-        if usage > self.limits.high.load(Ordering::Relaxed) {
+        let high = usage > self.limits.high.load(Ordering::Relaxed);
+        if high {
             self.track.high_events.fetch_add(1, Ordering::Relaxed);
         }
+        high
     }
 
     /// Takes `n` from the usage, never below zero.

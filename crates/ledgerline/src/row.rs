@@ -34,6 +34,11 @@ impl GroupId {
         (self.0 >> 48) as u16
     }
 
+    /// The row that a raw id names.
+    pub(crate) const fn row_of(raw: u64) -> u32 {
+        raw as u32
+    }
+
     /// The generation in the upper 16 bits and the row in the lower 32: as in the charge word.
     pub(crate) const fn raw(self) -> u64 {
         self.0

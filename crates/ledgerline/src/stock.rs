@@ -167,7 +167,7 @@ impl Ledger {
         } else {
             surplus
         };
-        walk::commit(counters, n + surplus);
+        self.announce(path, walk::commit(counters, n + surplus));
         Ok(surplus)
     }
 
@@ -248,12 +248,13 @@ impl Ledger {
                     .and_then(|()| self.still_current(path, counters, n))
                     .map_err(|no| self.refusal(path, id, n, no))?;
                 self.trim(path, counters);
-                walk::force_commit(counters, n);
+                self.announce(path, walk::force_commit(counters, n));
                 Ok(())
             }
             Err(no) => {
                 if let No::Full { level } = no {
                     path.counters()[level].count_refusal();
+                    self.announce(path, 1 << level);
                 }
                 Err(self.refusal(path, id, n, no))
             }

@@ -18,6 +18,7 @@
 //! Invariant R2: a row number that reaches the cells lies within a column (which has room for
 //! `CAPACITY_MAX` cells, whatever the ledger's capacity); one that reaches the rows, within those.
 
+use crate::events::Watchers;
 use crate::free_list::FreeList;
 use crate::ledger::Ledger;
 use crate::memory_stat::{self, ITEMS_MAX, Name};
@@ -159,6 +160,7 @@ pub(crate) struct Table {
     pub(crate) flows: u16,
     /// Whether another process made the ledger.
     pub(crate) opened: bool,
+    pub(crate) watchers: Watchers,
     rows: *const Row,
     header: *const Header,
     region: Region,
@@ -190,6 +192,7 @@ impl Table {
             statistics,
             flows: if flows { FLOWS } else { 0 },
             opened,
+            watchers: Watchers::new(),
             rows: region.at(Plan::ROWS),
             header: region.at(0),
             region,

@@ -83,11 +83,13 @@ pub(crate) fn try_reserve(path: &Path<'_>, n: u64, patience: u32) -> Result<(), 
     Ok(())
 }
 
-/// Grants what [`try_reserve`] reserved.
-pub(crate) fn commit(path: &Path<'_>, n: u64) {
-    for counter in path.iter().rev() {
-        counter.commit(n);
+/// Grants what [`try_reserve`] reserved. The levels, by bit, at which that met the high limit.
+pub(crate) fn commit(path: &Path<'_>, n: u64) -> u64 {
+    let mut met = 0;
+    for (level, counter) in path.iter().enumerate().rev() {
+        met |= u64::from(counter.commit(n)) << level;
     }
+    met
 }
 
 /// Takes reservations back that were never granted, from `first` up to the root.
@@ -130,14 +132,19 @@ pub(crate) fn force_reserve(path: &Path<'_>, n: u64, patience: u32) -> Result<()
     Ok(())
 }
 
-/// Grants what [`force_reserve`] reserved, and counts a `max` event where it is over the limit.
-pub(crate) fn force_commit(path: &Path<'_>, n: u64) {
-    for counter in path.iter().rev() {
-        counter.commit(n);
-        if counter.usage() > counter.max() {
+/// Grants what [`force_reserve`] reserved, and counts a `max` event where it is over the limit. The
+/// levels, by bit, at which a limit was met.
+pub(crate) fn force_commit(path: &Path<'_>, n: u64) -> u64 {
+    let mut met = 0;
+    for (level, counter) in path.iter().enumerate().rev() {
+        let high = counter.commit(n);
+        let over = counter.usage() > counter.max();
+        if over {
             counter.track.max_events.fetch_add(1, Ordering::Relaxed);
         }
+        met |= u64::from(high || over) << level;
     }
+    met
 }
 
 /// Returns `n` granted units on every level, and says which closed rows that emptied.
