@@ -11,6 +11,8 @@ pub enum Reason {
     Limit,
     /// The group was destroyed.
     Gone,
+    /// It came from inside a reclaimer, below the group that is being reclaimed.
+    Reclaiming,
 }
 
 /// A charge that was refused, in plain numbers: for allocators, which may not allocate to say no.
@@ -33,6 +35,10 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    pub(crate) fn reclaiming(id: GroupId, requested: u64) -> Refusal {
+        Refusal { reason: Reason::Reclaiming, ..Refusal::gone(id, requested) }
+    }
+
     pub(crate) fn gone(id: GroupId, requested: u64) -> Refusal {
         Refusal { group: id, charged: id, limit: 0, usage: 0, requested, reason: Reason::Gone }
     }
@@ -63,6 +69,12 @@ impl fmt::Display for Refused {
                 size::format(self.requested),
                 size::format(self.usage),
                 size::format(self.limit),
+            ),
+            Reason::Reclaiming => write!(
+                f,
+                "{} cannot be charged from inside a reclaimer ({} requested)",
+                self.group,
+                size::format(self.requested),
             ),
             Reason::Gone => write!(
                 f,

@@ -1,9 +1,10 @@
 //! The public door: groups, what they hold, what they may hold.
 
 use crate::charge::Charge;
-use crate::error::{Busy, CreateError, DestroyError, Refusal, Refused};
+use crate::error::{Busy, CreateError, DestroyError, Reason, Refusal, Refused};
 use crate::ledger::{DEPTH_MAX, Ledger};
 use crate::lock;
+use crate::memory_stat::Sum;
 use crate::path::RowPath;
 use crate::percpu;
 use crate::percpu::word::{self, Cell};
@@ -13,6 +14,7 @@ use crate::stock::Limits;
 use crate::sync::Ordering;
 use crate::table::{CAPACITY_MAX, Table};
 use std::marker::PhantomData;
+use std::time::Instant;
 
 /// A group of a ledger: a query, a tenant, a thread, a process. A copyable handle of two words.
 ///
@@ -96,13 +98,38 @@ impl<'l> Group<'l> {
     /// ```
     ///
     /// # Errors
-    /// [`Refused`] when a group's limit, its own or an ancestor's, does not allow it.
+    /// [`Refused`] when a group's limit, its own or an ancestor's, does not allow it, and what can be
+    /// reclaimed there ([`add_reclaimer`](Self::add_reclaimer)) does not make room.
     #[inline]
     pub fn try_charge(self, units: u64) -> Result<Charge<'l>, Refused> {
         match self.try_charge_units(units) {
             Ok(()) => Ok(Charge::new(self, units)),
-            Err(refusal) => Err(self.explain(&refusal)),
+            Err(refusal) => self.reclaim_and_charge(units, refusal),
         }
+    }
+
+    /// Has the reclaimers of what is full make room, as long as that is of use.
+    #[cold]
+    fn reclaim_and_charge(self, units: u64, mut refusal: Refusal) -> Result<Charge<'l>, Refused> {
+        let ledger = self.ledger();
+        if ledger.table().pressure.can_help() {
+            let until = Instant::now() + ledger.table().reclaim_time;
+            let mut tries = 0;
+            while refusal.reason == Reason::Limit && ledger.reclaim(&refusal, until) {
+                tries += 1;
+                match self.try_charge_units(units) {
+                    Ok(()) => {
+                        // Not refused after all, however often the limit was met.
+                        ledger.add_sum(self.id(), Sum::Refused as usize, -tries);
+                        return Ok(Charge::new(self, units));
+                    }
+                    Err(again) => refusal = again,
+                }
+            }
+            // One charge was refused, not each of its tries.
+            ledger.add_sum(self.id(), Sum::Refused as usize, -tries);
+        }
+        Err(self.explain(&refusal))
     }
 
     /// Charges `units` even over the limits, for what must not fail; every group that this takes

@@ -12,6 +12,7 @@ use crate::table::{CAPACITY_MAX, Counts, FLOWS, Header, Plan, Settings, Table};
 use std::fs::File;
 use std::io;
 use std::ptr::NonNull;
+use std::time::Duration;
 
 /// "LEDGLINE" in ASCII, so that `file` and a hex dump show what it is.
 const MAGIC: u64 = u64::from_le_bytes(*b"LEDGLINE");
@@ -21,6 +22,8 @@ const VERSION: u32 = 2;
 pub(crate) const DEPTH_MAX: usize = 32;
 /// 64 pages of 4 KiB, as in the kernel.
 const DEFAULT_BATCH: u64 = 64 * 4096;
+/// See [`LedgerBuilder::reclaim_time`].
+const RECLAIM_TIME: Duration = Duration::from_millis(100);
 
 /// Memory that a ledger takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +82,7 @@ pub struct LedgerBuilder {
     batch: u64,
     flows: bool,
     items: Vec<String>,
+    reclaim_time: Duration,
 }
 
 impl LedgerBuilder {
@@ -112,6 +116,13 @@ impl LedgerBuilder {
         self
     }
 
+    /// How long a charge may have its reclaimers run before it is refused (default 100 ms; see
+    /// [`Group::add_reclaimer`](crate::Group::add_reclaimer)).
+    pub fn reclaim_time(mut self, time: Duration) -> Self {
+        self.reclaim_time = time;
+        self
+    }
+
     fn settings(&self) -> io::Result<Settings> {
         let names: Vec<&str> = self.items.iter().map(String::as_str).collect();
         Plan::takes(&names).map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
@@ -120,7 +131,13 @@ impl LedgerBuilder {
             columns: possible_cpus() as usize,
             items: names.len(),
         };
-        Ok(Settings { plan, batch: self.batch, flows: self.flows, opened: false })
+        Ok(Settings {
+            plan,
+            batch: self.batch,
+            flows: self.flows,
+            opened: false,
+            reclaim_time: self.reclaim_time,
+        })
     }
 
     /// Makes the ledger in memory of this process. A forked child has its own copy.
@@ -189,6 +206,7 @@ impl Ledger {
             batch: DEFAULT_BATCH,
             flows: false,
             items: Vec::new(),
+            reclaim_time: RECLAIM_TIME,
         }
     }
 
@@ -233,7 +251,8 @@ impl Ledger {
             return Err(OpenError::Damaged);
         }
         let region = Region::shared(file, plan.size()).map_err(OpenError::Io)?;
-        let settings = Settings { plan, batch, flows: flows == 1, opened: true };
+        let flows = flows == 1;
+        let settings = Settings { plan, batch, flows, opened: true, reclaim_time: RECLAIM_TIME };
         Ok(Ledger::over(Table::lay(settings, region).map_err(OpenError::Io)?))
     }
 

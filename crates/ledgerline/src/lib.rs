@@ -58,6 +58,8 @@ mod page_counter;
 mod path;
 pub mod percpu;
 #[cfg(not(loom))]
+mod pressure;
+#[cfg(not(loom))]
 mod process;
 #[cfg(not(loom))]
 mod protection;
@@ -92,6 +94,8 @@ pub use group::{Group, Settled};
 pub use ledger::{Footprint, Ledger, LedgerBuilder, Mistakes};
 #[cfg(not(loom))]
 pub use memory_stat::{ITEM_NAME_MAX, ITEMS_MAX, MemoryStat, StatLine};
+#[cfg(not(loom))]
+pub use pressure::{ReclaimReport, Reclaimer};
 #[cfg(not(loom))]
 pub use protection::{Protection, Unclaimed};
 #[cfg(not(loom))]

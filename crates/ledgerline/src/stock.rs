@@ -51,6 +51,9 @@ impl Ledger {
     #[cold]
     #[inline(never)]
     pub(crate) fn charge_slow(&self, id: GroupId, n: u64, limits: Limits) -> Result<(), Refusal> {
+        if self.is_reclaiming(id) {
+            return Err(Refusal::reclaiming(id, n));
+        }
         if self.take_unlooked(id, n) {
             self.count_flow(id, Sum::Charged, n);
             return Ok(());

@@ -24,6 +24,7 @@ use crate::ledger::Ledger;
 use crate::memory_stat::{self, ITEMS_MAX, Name};
 use crate::percpu::word::Cell;
 use crate::percpu::{Columns, STRIDE, Tagged};
+use crate::pressure::Pressure;
 use crate::region::Region;
 use crate::row::Row;
 use crate::row_set::RowSet;
@@ -31,6 +32,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use std::io;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
+use std::time::Duration;
 
 /// Most rows, and the default: a cell's place in its column is fixed (percpu/columns.rs).
 pub(crate) const CAPACITY_MAX: usize = 1 << 20;
@@ -146,6 +148,7 @@ pub(crate) struct Settings {
     pub(crate) batch: u64,
     pub(crate) flows: bool,
     pub(crate) opened: bool,
+    pub(crate) reclaim_time: Duration,
 }
 
 /// The addresses of a ledger's parts in this process. Lives in the local page of its own region.
@@ -161,6 +164,8 @@ pub(crate) struct Table {
     /// Whether another process made the ledger.
     pub(crate) opened: bool,
     pub(crate) watchers: Watchers,
+    pub(crate) pressure: Pressure,
+    pub(crate) reclaim_time: Duration,
     rows: *const Row,
     header: *const Header,
     region: Region,
@@ -173,7 +178,7 @@ impl Table {
     /// Lays a table over a region of `plan.size()` bytes, in the region's local page. The caller
     /// drops it with [`unmap`](Self::unmap).
     pub(crate) fn lay(settings: Settings, region: Region) -> io::Result<NonNull<Table>> {
-        let Settings { plan, batch, flows, opened } = settings;
+        let Settings { plan, batch, flows, opened, reclaim_time } = settings;
         region.make_private(plan.local(), Plan::LOCAL)?;
         // SAFETY: `plan.size()` bytes are mapped, which is where `plan` puts the columns; they are
         // at least as many as CPUs are possible; `region` moves into the same value.
@@ -193,6 +198,8 @@ impl Table {
             flows: if flows { FLOWS } else { 0 },
             opened,
             watchers: Watchers::new(),
+            pressure: Pressure::new(),
+            reclaim_time,
             rows: region.at(Plan::ROWS),
             header: region.at(0),
             region,
@@ -210,9 +217,12 @@ impl Table {
     /// The table was made by [`lay`](Self::lay), and neither it nor anything in its region is used
     /// afterwards.
     pub(crate) unsafe fn unmap(table: NonNull<Table>) {
-        // SAFETY: the table is valid; the region is moved out before its memory goes, and nothing
-        // else in the table needs dropping.
-        drop(unsafe { (&raw const (*table.as_ptr()).region).read() });
+        // SAFETY: the table is valid; what owns something outside of the region is moved out before
+        // the region's memory goes.
+        unsafe {
+            drop((&raw const (*table.as_ptr()).pressure).read());
+            drop((&raw const (*table.as_ptr()).region).read());
+        }
     }
 
     /// The table that a cell of the first column belongs to.
