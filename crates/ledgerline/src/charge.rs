@@ -124,6 +124,7 @@ impl Ledger {
         if result.is_err() {
             self.count_underflow();
         }
+        self.tell_waiters(old.rows());
         old.free_emptied(self, emptied);
         Ok(())
     }

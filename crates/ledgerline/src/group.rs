@@ -104,13 +104,23 @@ impl<'l> Group<'l> {
     pub fn try_charge(self, units: u64) -> Result<Charge<'l>, Refused> {
         match self.try_charge_units(units) {
             Ok(()) => Ok(Charge::new(self, units)),
+            Err(refusal) => {
+                self.reclaim_and_charge(units, refusal).map_err(|refusal| self.explain(&refusal))
+            }
+        }
+    }
+
+    /// As [`try_charge`](Self::try_charge), with the refusal in plain numbers.
+    pub(crate) fn try_charge_reclaiming(self, units: u64) -> Result<Charge<'l>, Refusal> {
+        match self.try_charge_units(units) {
+            Ok(()) => Ok(Charge::new(self, units)),
             Err(refusal) => self.reclaim_and_charge(units, refusal),
         }
     }
 
     /// Has the reclaimers of what is full make room, as long as that is of use.
     #[cold]
-    fn reclaim_and_charge(self, units: u64, mut refusal: Refusal) -> Result<Charge<'l>, Refused> {
+    fn reclaim_and_charge(self, units: u64, mut refusal: Refusal) -> Result<Charge<'l>, Refusal> {
         let ledger = self.ledger();
         if ledger.table().pressure.can_help() {
             let until = Instant::now() + ledger.table().reclaim_time;
@@ -129,7 +139,7 @@ impl<'l> Group<'l> {
             // One charge was refused, not each of its tries.
             ledger.add_sum(self.id(), Sum::Refused as usize, -tries);
         }
-        Err(self.explain(&refusal))
+        Err(refusal)
     }
 
     /// Charges `units` even over the limits, for what must not fail; every group that this takes
@@ -295,6 +305,8 @@ impl<'l> Group<'l> {
             charges,
             uncharges,
         };
+        // Who waits to charge it waits in vain.
+        self.ledger().tell_waiters(path.rows());
         if counter.let_go() {
             self.ledger().recycle(self.id.index());
         }
@@ -335,6 +347,7 @@ impl<'l> Group<'l> {
             }
             _ => {}
         }
+        self.ledger().tell_waiters(&[self.id().index()]);
         result.map(|_| ()).map_err(|in_use| Busy { usage: in_use.usage, limit: limit.raw() })
     }
 

@@ -33,6 +33,7 @@
 
 #![cfg_attr(loom, allow(dead_code, reason = "the models need the protocols alone"))]
 
+mod bell;
 #[cfg(not(loom))]
 mod charge;
 #[cfg(not(loom))]
@@ -80,6 +81,8 @@ mod stock;
 mod sync;
 #[cfg(not(loom))]
 mod table;
+#[cfg(not(loom))]
+mod wait;
 mod walk;
 
 #[cfg(not(loom))]

@@ -5,6 +5,7 @@
 //! CPU was fenced since its start. That the real sections keep that promise is what
 //! `percpu/inject.rs` tests, on the machine.
 
+use crate::bell::Bell;
 use crate::free_list::FreeList;
 use crate::gate::Gate;
 use crate::page_counter::PageCounter;
@@ -342,5 +343,28 @@ fn a_closed_gate_has_nobody_inside() {
         }
         there.join().unwrap();
         assert!(gate.quiet().is_some());
+    });
+}
+
+#[test]
+fn of_a_ring_and_a_wait_one_sees_the_other() {
+    model(|| {
+        let full = Arc::new((Bell::new(), PageCounter::new(4)));
+        walk::try_charge(&[&full.1], 4).unwrap();
+        let other = full.clone();
+        let returned = thread::spawn(move || {
+            let (bell, counter) = &*other;
+            walk::uncharge(&[counter], 4).1.unwrap();
+            if bell.is_awaited() {
+                bell.ring();
+            }
+        });
+        let (bell, counter) = &*full;
+        bell.arrive();
+        let seen = bell.seen();
+        let room = counter.usage() == 0;
+        returned.join().unwrap();
+        assert!(room || bell.seen() != seen, "it would sleep for ever");
+        bell.leave();
     });
 }

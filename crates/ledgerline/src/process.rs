@@ -136,6 +136,7 @@ impl Ledger {
                 counter.track.in_hand.fetch_sub(in_hand, Ordering::SeqCst);
             }
         }
+        self.tell_waiters(path.rows());
         usage
     }
 }

@@ -300,6 +300,7 @@ impl Ledger {
         if result.is_err() {
             self.count_underflow();
         }
+        self.tell_waiters(path.rows());
         path.free_emptied(self, emptied);
         result.is_ok()
     }

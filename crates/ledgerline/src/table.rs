@@ -29,6 +29,7 @@ use crate::region::Region;
 use crate::row::Row;
 use crate::row_set::RowSet;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::wait::Waiting;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
@@ -165,6 +166,7 @@ pub(crate) struct Table {
     pub(crate) opened: bool,
     pub(crate) watchers: Watchers,
     pub(crate) pressure: Pressure,
+    pub(crate) waiting: Waiting,
     pub(crate) reclaim_time: Duration,
     rows: *const Row,
     header: *const Header,
@@ -199,6 +201,7 @@ impl Table {
             opened,
             watchers: Watchers::new(),
             pressure: Pressure::new(),
+            waiting: Waiting::new(),
             reclaim_time,
             rows: region.at(Plan::ROWS),
             header: region.at(0),
@@ -221,6 +224,7 @@ impl Table {
         // the region's memory goes.
         unsafe {
             drop((&raw const (*table.as_ptr()).pressure).read());
+            drop((&raw const (*table.as_ptr()).waiting).read());
             drop((&raw const (*table.as_ptr()).region).read());
         }
     }
