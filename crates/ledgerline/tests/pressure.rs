@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A ledger that outlives every closure.
+/// A ledger that outlives every closure, and gives reclaim all the time it takes.
 fn ledger() -> &'static Ledger {
-    Box::leak(Box::new(Ledger::builder().capacity(64).anonymous().unwrap()))
+    let builder = Ledger::builder().capacity(64).reclaim_time(Duration::from_secs(60));
+    Box::leak(Box::new(builder.anonymous().unwrap()))
 }
 
 fn limited(parent: Group<'static>, name: &str, max: u64) -> Group<'static> {
