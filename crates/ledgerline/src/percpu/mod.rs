@@ -6,6 +6,8 @@
 //! |-----------------|-------------------------------------------------------------------|
 //! | `registration`  | glibc's rseq registration, adopted                                |
 //! | `rseq`          | the sections, in assembly                                         |
+//! | `sums`          | sections that tell a sum, or ask for a mark                       |
+//! | `words`         | one interface over those: words by column                         |
 //! | `word`          | the charge word and its portable update                           |
 //! | `columns`       | one interface over both: cells by column                          |
 //! | `membarrier`    | the remote fence                                                  |
@@ -26,12 +28,20 @@ mod probe;
 pub(crate) mod registration;
 #[cfg(all(not(loom), target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 pub(crate) mod rseq;
+#[cfg(all(not(loom), target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+pub(crate) mod sums;
 pub(crate) mod word;
+#[cfg(not(loom))]
+mod words;
 
 #[cfg(not(loom))]
 pub use array::Array;
 #[cfg(not(loom))]
-pub(crate) use columns::{Columns, STRIDE, possible_cpus, put_fast, take_fast, thread_pointer};
+pub(crate) use columns::{
+    Columns, STRIDE, possible_cpus, put_fast, stripe, take_fast, thread_pointer,
+};
+#[cfg(not(loom))]
+pub(crate) use words::Words;
 
 /// How this process updates its per-CPU memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
