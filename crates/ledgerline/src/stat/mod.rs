@@ -1,0 +1,4 @@
+//! Statistics: sums and counters that many CPUs write and few readers read.
+
+pub mod rss;
+pub mod tree;
