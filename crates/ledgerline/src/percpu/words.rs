@@ -55,18 +55,32 @@ impl Words {
     #[inline(always)]
     pub(crate) unsafe fn add_return(&self, slot: usize, n: i64) -> (i64, usize) {
         #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
-        // SAFETY: there is a word in every column that the kernel can report (P3), by `new`.
-        unsafe {
-            let base = self.base.add(slot).cast();
-            match self.at {
-                Registration::Compact { area } => {
-                    return sums::add_return::<COMPACT>(area, base, self.stride, n);
-                }
-                Registration::Cpu { area } => {
-                    return sums::add_return::<CPU>(area, base, self.stride, n);
-                }
-                Registration::None => {}
+        {
+            let area = probe::fast_area();
+            if area != 0 {
+                // SAFETY: there is a word in every column that the kernel can report (P3), by `new`.
+                return unsafe {
+                    let base = self.base.add(slot).cast();
+                    sums::add_return::<COMPACT>(area, base, self.stride, n)
+                };
             }
+        }
+        // SAFETY: by the caller.
+        unsafe { self.add_return_otherwise(slot, n) }
+    }
+
+    /// # Safety
+    /// As [`add_return`](Self::add_return).
+    #[cold]
+    #[inline(never)]
+    unsafe fn add_return_otherwise(&self, slot: usize, n: i64) -> (i64, usize) {
+        #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+        if let Registration::Cpu { area } = self.at {
+            // SAFETY: as in `add_return`.
+            return unsafe {
+                let base = self.base.add(slot).cast();
+                sums::add_return::<CPU>(area, base, self.stride, n)
+            };
         }
         let column = stripe() % self.columns;
         // SAFETY: the column is below the number of columns; the slot by the caller. Relaxed: the

@@ -235,8 +235,12 @@ impl Table {
     /// The CPUs that ran an owner since it was shared.
     pub(super) fn ran_on(&self, row: u32) -> impl Iterator<Item = u32> + '_ {
         (0u32..).zip(self.mask(row)).flat_map(|(at, word)| {
-            let word = word.load(Ordering::Relaxed);
-            (0..64).filter(move |bit| word >> bit & 1 != 0).map(move |bit| at * 64 + bit)
+            let mut left = word.load(Ordering::Relaxed);
+            std::iter::from_fn(move || {
+                let bit = left.trailing_zeros();
+                left &= left.wrapping_sub(1);
+                (bit < 64).then_some(at * 64 + bit)
+            })
         })
     }
 
