@@ -9,7 +9,7 @@
 //!
 //! They print owned names and values and know of no counters: whoever has read the counters hands over
 //! what was read. All are [`Display`](std::fmt::Display), so they print into any
-//! [`fmt::Write`](std::fmt::Write); nothing is allocated to print.
+//! [`fmt::Write`]; nothing is allocated to print.
 
 mod flat;
 #[cfg(test)]
