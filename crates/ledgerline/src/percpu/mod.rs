@@ -10,6 +10,7 @@
 //! | `words`         | one interface over those: words by column                         |
 //! | `word`          | the charge word and its portable update                           |
 //! | `columns`       | one interface over both: cells by column                          |
+//! | `node`          | the NUMA node of the running CPU                                  |
 //! | `membarrier`    | the remote fence                                                  |
 //! | `probe`         | the self-test that chooses the mode                               |
 //! | `array`         | bare per-CPU sums                                                 |
@@ -22,6 +23,8 @@ mod columns;
 mod inject;
 #[cfg(not(loom))]
 pub(crate) mod membarrier;
+#[cfg(not(loom))]
+mod node;
 #[cfg(not(loom))]
 mod probe;
 #[cfg(not(loom))]
@@ -40,6 +43,8 @@ pub use array::Array;
 pub(crate) use columns::{
     Columns, STRIDE, possible_cpus, put_fast, stripe, take_fast, thread_pointer,
 };
+#[cfg(not(loom))]
+pub(crate) use node::running_node;
 #[cfg(not(loom))]
 pub(crate) use words::Words;
 
