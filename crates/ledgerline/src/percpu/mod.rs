@@ -6,6 +6,7 @@
 //! |-----------------|-------------------------------------------------------------------|
 //! | `registration`  | glibc's rseq registration, adopted                                |
 //! | `rseq`          | the sections, in assembly                                         |
+//! | `narrow`        | the sections of counters with a threshold                         |
 //! | `word`          | the charge word and its portable update                           |
 //! | `columns`       | one interface over both: cells by column                          |
 //! | `membarrier`    | the remote fence                                                  |
@@ -20,8 +21,10 @@ mod columns;
 mod inject;
 #[cfg(not(loom))]
 pub(crate) mod membarrier;
+#[cfg(all(not(loom), target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+pub(crate) mod narrow;
 #[cfg(not(loom))]
-mod probe;
+pub(crate) mod probe;
 #[cfg(not(loom))]
 pub(crate) mod registration;
 #[cfg(all(not(loom), target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
@@ -31,7 +34,9 @@ pub(crate) mod word;
 #[cfg(not(loom))]
 pub use array::Array;
 #[cfg(not(loom))]
-pub(crate) use columns::{Columns, STRIDE, possible_cpus, put_fast, take_fast, thread_pointer};
+pub(crate) use columns::{
+    Columns, STRIDE, possible_cpus, put_fast, stripe, take_fast, thread_pointer,
+};
 
 /// How this process updates its per-CPU memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
