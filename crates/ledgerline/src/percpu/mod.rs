@@ -6,6 +6,7 @@
 //! |-----------------|-------------------------------------------------------------------|
 //! | `registration`  | glibc's rseq registration, adopted                                |
 //! | `rseq`          | the sections, in assembly                                         |
+//! | `narrow`        | the sections of counters with a threshold                         |
 //! | `sums`          | sections that tell a sum, or ask for a mark                       |
 //! | `words`         | one interface over those: words by column                         |
 //! | `word`          | the charge word and its portable update                           |
@@ -23,10 +24,12 @@ mod columns;
 mod inject;
 #[cfg(not(loom))]
 pub(crate) mod membarrier;
+#[cfg(all(not(loom), target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+pub(crate) mod narrow;
 #[cfg(not(loom))]
 mod node;
 #[cfg(not(loom))]
-mod probe;
+pub(crate) mod probe;
 #[cfg(not(loom))]
 pub(crate) mod registration;
 #[cfg(all(not(loom), target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
