@@ -9,6 +9,7 @@
 //! | read all, or look on from another process     | [`CountersSnapshot`], [`CountersFile`]       |
 //! | add up over many CPUs, read in one load       | [`tree::Sum`]                                |
 //! | count the resident pages of many owners       | [`rss::Table`]                               |
+//! | count where allocations come from             | [`numa::Numa`]                               |
 //! | print as the kernel does                      | [`print`]                                    |
 
 mod counters;
@@ -16,6 +17,7 @@ mod file;
 mod fold;
 mod items;
 mod layout;
+pub mod numa;
 mod places;
 pub mod print;
 mod read;

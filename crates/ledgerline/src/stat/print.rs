@@ -1,24 +1,26 @@
 //! Printers in the kernel's own formats, for tools that read `/proc` and cgroup files.
 //!
-//! | file                                  | here                       | a line is               |
-//! |---------------------------------------|----------------------------|-------------------------|
-//! | `/proc/vmstat`, `node0/vmstat`        | [`Flat`]                   | `name value`            |
-//! | cgroup v2 `memory.stat`               | [`Flat`], in bytes         | `name value`            |
-//! | `node0/numastat`                      | [`Flat`], its own names    | `name value`            |
-//! | `/proc/zoneinfo`                      | [`Zone`]                   | see there               |
+//! | file                           | what to print          | printed by         | a line is    |
+//! |--------------------------------|------------------------|--------------------|--------------|
+//! | `/proc/vmstat`, `node0/vmstat` | [`vmstat`]             | [`Flat`]           | `name value` |
+//! | `node0/numastat`               | [`numastat`]           | [`Flat`]           | `name value` |
+//! | cgroup v2 `memory.stat`        | [`Stat::bytes`] and so | [`Flat`]           | `name value` |
+//! | `/proc/zoneinfo`               | [`zoneinfo`]           | [`Zone`]           | see there    |
 //!
-//! They print owned names and values and know of no counters: whoever has read the counters hands over
-//! what was read. All are [`Display`](std::fmt::Display), so they print into any
-//! [`fmt::Write`]; nothing is allocated to print.
+//! What is printed are owned names and values: the printers know of no counters, and the functions above
+//! take [snapshots](super::CountersSnapshot). All are [`Display`](std::fmt::Display), so they print into
+//! any [`fmt::Write`]; nothing is allocated to print.
 
 mod flat;
 #[cfg(test)]
 mod parse;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod zone;
 
 pub use flat::Flat;
+pub use tables::{numastat, vmstat, zoneinfo};
 pub use zone::{Pageset, Zone};
 
 use std::borrow::Cow;

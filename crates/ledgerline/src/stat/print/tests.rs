@@ -2,6 +2,8 @@
 
 use super::parse;
 use super::*;
+use crate::stat::numa::{Numa, NumaItem};
+use crate::stat::{Counters, PlaceId, Places};
 use proptest::prelude::*;
 use std::path::Path;
 
@@ -112,6 +114,88 @@ fn a_name_never_breaks_its_line() {
          a_b:                 3\n"
     );
     assert_eq!(Flat(&zone.stats).to_string(), "tab_here 1\nend___pages_free_5 2\n");
+}
+
+crate::items! {
+    /// Some of what the kernel's zones count.
+    enum ZoneItem {
+        /// Free pages.
+        Free = "nr_free_pages",
+        /// Locked pages.
+        Mlock = "nr_mlock",
+        /// Free pages for large blocks.
+        Cma = "nr_free_cma",
+    }
+}
+
+crate::items! {
+    /// Some of what the kernel's nodes count.
+    enum NodeItem {
+        /// Pages on the list of anonymous pages that were used lately.
+        ActiveAnon = "nr_active_anon",
+        /// Pages that wait to be written.
+        Dirty = "nr_dirty",
+    }
+}
+
+/// Two nodes with three zones, counted at random but always the same.
+struct Machine {
+    zones: Counters<ZoneItem, i8>,
+    numa: Numa<u16>,
+    nodes: Counters<NodeItem, i64>,
+    node: [PlaceId; 2],
+}
+
+impl Machine {
+    fn new() -> Machine {
+        let mut tree = Places::builder("machine");
+        let node = ["0", "node1"].map(|name| tree.node(name).unwrap());
+        let zone = [(0, "DMA32"), (0, "Normal"), (1, "Normal")]
+            .map(|(at, name)| tree.zone(node[at], name).unwrap());
+        let places = tree.build().unwrap();
+        let zones = Counters::builder(&places).cpus(2).threshold(10).anonymous().unwrap();
+        let numa: Numa<u16> = Counters::builder(&places).cpus(2).anonymous().unwrap().into();
+        let nodes = Counters::builder(&places).cpus(2).anonymous().unwrap();
+        for (at, place) in zone.into_iter().enumerate() {
+            for n in 0..40 {
+                zones.on(n % 2).add(place, ZoneItem::Free, i64::from(n) * (at as i64 + 1));
+                zones.on(n % 2).inc(place, ZoneItem::Mlock);
+                let wanted = numa.zone(zone[if n % 7 == 0 { 2 } else { at }]).unwrap();
+                numa.zone(place).unwrap().count_on(n % 2, wanted);
+            }
+        }
+        numa.counters().on(1).add(zone[1], NumaItem::Interleave, 3);
+        nodes.on(0).add(node[0], NodeItem::ActiveAnon, 15_427);
+        nodes.on(1).add(node[1], NodeItem::Dirty, 60);
+        Machine { zones, numa, nodes, node }
+    }
+}
+
+#[test]
+fn counters_are_printed_as_the_files_of_the_kernel() {
+    let machine = Machine::new();
+    let (zones, nodes) = (machine.zones.table(), machine.nodes.table());
+    let numa = machine.numa.counters().table();
+    let text = Flat(&vmstat(&[&zones, &numa, &nodes])).to_string();
+    golden("vmstat.txt", &text);
+    assert_eq!(parse::flat(&text).unwrap().len(), 11);
+
+    golden("numastat.txt", &Flat(&numastat(&numa, machine.node[0].index())).to_string());
+    assert!(numastat(&numa, 1000).is_empty());
+
+    let printed = zoneinfo(&zones, Some(&numa), Some(&nodes));
+    let text: String = printed.iter().map(Zone::to_string).collect();
+    golden("zoneinfo_of_counters.txt", &text);
+    assert_eq!(parse::zones(&text).unwrap(), printed);
+    assert!(zoneinfo(&zones, None, None).iter().all(|zone| zone.numa.is_empty()));
+}
+
+#[test]
+fn numastat_has_the_lines_of_this_machines_own() {
+    let Some(text) = kernels("/sys/devices/system/node/node0/numastat") else { return };
+    let table = Machine::new().numa.counters().table();
+    let names = |stats: Vec<Stat>| stats.into_iter().map(|stat| stat.name).collect::<Vec<_>>();
+    assert_eq!(names(numastat(&table, 1)), names(parse::flat(&text).unwrap()));
 }
 
 /// What this machine has of a file; says so when it has none (or shows it to root alone).
