@@ -77,6 +77,8 @@ pub mod size;
 #[cfg(not(loom))]
 mod snapshot;
 #[cfg(not(loom))]
+pub mod stat;
+#[cfg(not(loom))]
 mod stock;
 mod sync;
 #[cfg(not(loom))]

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 
-/// One mapping, readable and writable.
+/// One mapping; readable and writable, unless it is only looked at.
 #[derive(Debug)]
 pub(crate) struct Region {
     base: NonNull<u8>,
@@ -21,6 +21,8 @@ pub(crate) struct Region {
     file: i32,
 }
 
+const WRITABLE: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
+
 // SAFETY: the region hands out addresses and touches nothing itself; its users share the memory
 // through atomics and restartable sections only.
 unsafe impl Send for Region {}
@@ -30,7 +32,7 @@ unsafe impl Sync for Region {}
 impl Region {
     /// Maps zeroed memory of this process alone. A forked child gets a copy, made when written.
     pub(crate) fn anonymous(size: usize) -> io::Result<Region> {
-        Region::map(size, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
+        Region::map(size, WRITABLE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
     }
 
     /// Extends an empty file to `size` and maps it for all who open it.
@@ -50,20 +52,18 @@ impl Region {
 
     /// Maps `size` bytes of a file that holds at least as many.
     pub(crate) fn shared(file: &File, size: usize) -> io::Result<Region> {
-        Region::map(size, libc::MAP_SHARED, file.as_raw_fd())
+        Region::map(size, WRITABLE, libc::MAP_SHARED, file.as_raw_fd())
     }
 
-    fn map(size: usize, flags: libc::c_int, file: i32) -> io::Result<Region> {
+    /// Likewise, to look at only: whoever writes to it is killed.
+    pub(crate) fn read_only(file: &File, size: usize) -> io::Result<Region> {
+        Region::map(size, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd())
+    }
+
+    fn map(size: usize, access: libc::c_int, flags: libc::c_int, file: i32) -> io::Result<Region> {
         // SAFETY: a new mapping at an address of the kernel's choice; it overlaps nothing.
         let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                size,
-                libc::PROT_READ | libc::PROT_WRITE,
-                flags | libc::MAP_NORESERVE,
-                file,
-                0,
-            )
+            libc::mmap(std::ptr::null_mut(), size, access, flags | libc::MAP_NORESERVE, file, 0)
         };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());

@@ -24,13 +24,15 @@ mod tests {
     use super::*;
     use crate::percpu::registration::{self, COMPACT, CPU, Registration};
     use crate::percpu::word::{self, Cell};
-    use crate::percpu::{membarrier, possible_cpus, rseq};
+    use crate::percpu::{membarrier, possible_cpus, rseq, sums};
     use crate::region::Region;
     use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};
     use std::time::{Duration, Instant};
 
     const UNITS: u64 = 64;
     const ID: u64 = word::empty(3) | 5;
+    /// What the cells hold before: some stock, and what a marked word has in its lowest bit.
+    const BEFORE: u64 = word::empty(3) | 1001;
 
     /// What is done to the held thread.
     #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,15 +60,19 @@ mod tests {
         Put,
         CompareStore,
         AddTagged,
+        AddReturn,
+        AddMarked,
     }
 
     impl Section {
-        const ALL: [(Section, u32); 5] = [
+        const ALL: [(Section, u32); 7] = [
             (Section::Add, 3),
             (Section::Take, 5),
             (Section::Put, 5),
             (Section::CompareStore, 3),
             (Section::AddTagged, 3),
+            (Section::AddReturn, 4),
+            (Section::AddMarked, 4),
         ];
 
         /// Runs the section once over cells prepared by `prepare`; whether it took effect.
@@ -93,9 +99,18 @@ mod tests {
                     Section::CompareStore => {
                         let column = rseq::index::<INDEX>(area);
                         let cell = &*cell.byte_add((column as usize) << 25);
-                        let expected = word::empty(3) | 1000;
-                        let new = expected - UNITS;
-                        rseq::compare_store::<INDEX>(area, cell, column, expected, new)
+                        rseq::compare_store::<INDEX>(area, cell, column, BEFORE, BEFORE - UNITS)
+                    }
+                    Section::AddReturn => {
+                        let n = UNITS as i64;
+                        let (sum, at) = sums::add_return::<INDEX>(area, cell.cast(), 1 << 25, n);
+                        assert_eq!(sum as u64, BEFORE + UNITS, "the sum that was stored");
+                        let cell = &*cell.byte_add(at);
+                        assert_eq!(cell.word.load(SeqCst), BEFORE + UNITS, "where it was stored");
+                        true
+                    }
+                    Section::AddMarked => {
+                        sums::add_marked::<INDEX>(area, cell.cast(), 1 << 25, UNITS as i64)
                     }
                 }
             }
@@ -104,7 +119,9 @@ mod tests {
         /// By how much the sum over all columns must have changed.
         fn effect(self) -> u64 {
             match self {
-                Section::Add | Section::AddTagged => UNITS,
+                Section::Add | Section::AddTagged | Section::AddReturn | Section::AddMarked => {
+                    UNITS
+                }
                 Section::Take => word::CHARGE.wrapping_sub(UNITS),
                 Section::Put => word::UNCHARGE + UNITS,
                 Section::CompareStore => UNITS.wrapping_neg(),
@@ -163,7 +180,7 @@ mod tests {
         let region = Region::anonymous((possible_cpus() as usize) << 25).unwrap();
         for cell in cells(&region) {
             cell.cap.store(CAP, SeqCst);
-            cell.open(word::empty(3) | 1000);
+            cell.open(BEFORE);
         }
         let before = sum(&region);
         let cpus = allowed();

@@ -6,8 +6,12 @@
 //! |-----------------|-------------------------------------------------------------------|
 //! | `registration`  | glibc's rseq registration, adopted                                |
 //! | `rseq`          | the sections, in assembly                                         |
+//! | `narrow`        | the sections of counters with a threshold                         |
+//! | `sums`          | sections that tell a sum, or ask for a mark                       |
+//! | `words`         | one interface over those: words by column                         |
 //! | `word`          | the charge word and its portable update                           |
 //! | `columns`       | one interface over both: cells by column                          |
+//! | `node`          | the NUMA node of the running CPU                                  |
 //! | `membarrier`    | the remote fence                                                  |
 //! | `probe`         | the self-test that chooses the mode                               |
 //! | `array`         | bare per-CPU sums                                                 |
@@ -21,22 +25,36 @@ mod columns;
 mod inject;
 #[cfg(not(loom))]
 pub(crate) mod membarrier;
+#[cfg(all(not(loom), target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+pub(crate) mod narrow;
 #[cfg(not(loom))]
-mod probe;
+mod node;
+#[cfg(not(loom))]
+pub(crate) mod probe;
 #[cfg(not(loom))]
 pub(crate) mod registration;
 #[cfg(all(not(loom), target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 pub(crate) mod rseq;
+#[cfg(all(not(loom), target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+pub(crate) mod sums;
 #[cfg(not(loom))]
 mod tagged;
 pub(crate) mod word;
+#[cfg(not(loom))]
+mod words;
 
 #[cfg(not(loom))]
 pub use array::Array;
 #[cfg(not(loom))]
-pub(crate) use columns::{Columns, STRIDE, possible_cpus, put_fast, take_fast, thread_pointer};
+pub(crate) use columns::{
+    Columns, STRIDE, possible_cpus, put_fast, stripe, take_fast, thread_pointer,
+};
+#[cfg(not(loom))]
+pub(crate) use node::running_node;
 #[cfg(not(loom))]
 pub(crate) use tagged::Tagged;
+#[cfg(not(loom))]
+pub(crate) use words::Words;
 
 /// How this process updates its per-CPU memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -114,6 +114,8 @@ macro_rules! abort_count {
     };
 }
 
+pub(crate) use {abort_count, point, section};
+
 /// Adds `n` to the running CPU's instance of the word at `base`.
 ///
 /// # Safety

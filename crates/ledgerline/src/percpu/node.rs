@@ -1,0 +1,67 @@
+//! The NUMA node that the calling thread runs on.
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+use super::{probe, rseq};
+
+/// Where the node lies, relative to `rseq_cs`: `node_id` in the kernel's `struct rseq`. It lies before
+/// `mm_cid`, so a kernel that fills compact ids fills it.
+#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+const NODE: isize = 20 - 8;
+
+/// That node: one load where compact ids are in use, the system's `getcpu` elsewhere; 0 where a sandbox
+/// forbids that. Right when read; the thread may have moved when it is used. Async-signal-safe.
+#[inline]
+pub(crate) fn running_node() -> u32 {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+    {
+        let area = probe::fast_area();
+        if area != 0 {
+            // SAFETY: every thread of a glibc that registered one thread is registered, and the kernel
+            // fills the area beyond the node (guarded by
+            // `the_running_node_is_what_the_system_says_on_every_cpu`).
+            return unsafe { rseq::index::<NODE>(area) };
+        }
+    }
+    asked()
+}
+
+#[cold]
+fn asked() -> u32 {
+    let (mut cpu, mut node) = (0u32, 0u32);
+    let nothing = std::ptr::null_mut::<libc::c_void>();
+    // SAFETY: the call writes two integers on the stack; its third argument has had no meaning since
+    // Linux 2.6.24.
+    let done = unsafe { libc::syscall(libc::SYS_getcpu, &raw mut cpu, &raw mut node, nothing) };
+    if done == 0 { node } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_running_node_is_what_the_system_says_on_every_cpu() {
+        super::super::detect();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // SAFETY: masks on the stack are filled and read; the thread is this one.
+                unsafe {
+                    let mut allowed: libc::cpu_set_t = std::mem::zeroed();
+                    libc::sched_getaffinity(0, size_of_val(&allowed), &raw mut allowed);
+                    for cpu in (0..1024).filter(|&cpu| libc::CPU_ISSET(cpu, &allowed)) {
+                        let mut one: libc::cpu_set_t = std::mem::zeroed();
+                        libc::CPU_SET(cpu, &mut one);
+                        assert_eq!(
+                            libc::sched_setaffinity(0, size_of_val(&one), &raw const one),
+                            0
+                        );
+                        assert_eq!(running_node(), asked(), "on CPU {cpu}");
+                        let of_cpu = format!("/sys/devices/system/cpu/cpu{cpu}/node{}", asked());
+                        let numa = std::path::Path::new("/sys/devices/system/node/node0").exists();
+                        assert!(!numa || std::path::Path::new(&of_cpu).exists(), "{of_cpu}");
+                    }
+                }
+            });
+        });
+    }
+}

@@ -1,0 +1,274 @@
+//! Words by column: one interface over the sections of `sums.rs` and atomics.
+
+use super::columns::{possible_cpus, stripe};
+use super::{probe, registration::Registration};
+#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+use super::{
+    registration::{COMPACT, CPU},
+    rseq, sums,
+};
+use crate::sync::{AtomicU64, Ordering};
+
+/// In a marked word, bit 0 says that whoever reads the row knows of this column; the value is in
+/// the 63 bits above.
+pub(crate) const MARK: u64 = 1;
+
+/// Columns of signed 64-bit words, a constant distance apart, one for each CPU.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Words {
+    base: *const AtomicU64,
+    stride: usize,
+    columns: u32,
+    at: Registration,
+}
+
+// SAFETY: the pointer is to memory that is touched through atomics and sections only; whoever made
+// this value keeps it mapped.
+unsafe impl Send for Words {}
+// SAFETY: as above.
+unsafe impl Sync for Words {}
+
+impl Words {
+    /// # Safety
+    /// `base + column * stride` is the start of a live column for each of [`possible_cpus`] columns,
+    /// and outlives every use of this value. The words are written through this interface alone.
+    pub(crate) unsafe fn new(base: *const AtomicU64, stride: usize) -> Words {
+        Words { base, stride, columns: possible_cpus(), at: probe::registration() }
+    }
+
+    /// The word of a column.
+    ///
+    /// # Safety
+    /// `slot` is within a column.
+    pub(crate) unsafe fn word(&self, column: u32, slot: usize) -> &AtomicU64 {
+        debug_assert!(column < self.columns);
+        // SAFETY: both indices are within the columns: by `new` and by the caller.
+        unsafe { &*self.base.add(slot).byte_add(column as usize * self.stride) }
+    }
+
+    /// Adds `n` to the running column's word, modulo 2^64; the new sum, and how far from the first
+    /// column that word lies: [`column`](Self::column) tells which it is (a division, which most
+    /// callers of this have no need of).
+    ///
+    /// # Safety
+    /// `slot` is within a column.
+    #[inline(always)]
+    pub(crate) unsafe fn add_return(&self, slot: usize, n: i64) -> (i64, usize) {
+        #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+        {
+            let area = probe::fast_area();
+            if area != 0 {
+                // SAFETY: there is a word in every column that the kernel can report (P3), by `new`.
+                return unsafe {
+                    let base = self.base.add(slot).cast();
+                    sums::add_return::<COMPACT>(area, base, self.stride, n)
+                };
+            }
+        }
+        // SAFETY: by the caller.
+        unsafe { self.add_return_otherwise(slot, n) }
+    }
+
+    /// # Safety
+    /// As [`add_return`](Self::add_return).
+    #[cold]
+    #[inline(never)]
+    unsafe fn add_return_otherwise(&self, slot: usize, n: i64) -> (i64, usize) {
+        #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+        if let Registration::Cpu { area } = self.at {
+            // SAFETY: as in `add_return`.
+            return unsafe {
+                let base = self.base.add(slot).cast();
+                sums::add_return::<CPU>(area, base, self.stride, n)
+            };
+        }
+        let column = stripe() % self.columns;
+        // SAFETY: the column is below the number of columns; the slot by the caller. Relaxed: the
+        // word is all there is to see.
+        let old = unsafe { self.word(column, slot) }.fetch_add(n as u64, Ordering::Relaxed);
+        (old.wrapping_add(n as u64) as i64, column as usize * self.stride)
+    }
+
+    /// The column that lies so far from the first.
+    pub(crate) fn column(&self, distance: usize) -> u32 {
+        (distance / self.stride) as u32
+    }
+
+    /// Adds `value` to the running column's marked word; `false`, and nothing is changed, if the
+    /// mark is missing, the sum would overflow 63 bits, or compact ids are not in use here.
+    ///
+    /// # Safety
+    /// `slot` is within a column, and `value` fits in 63 bits.
+    #[inline(always)]
+    pub(crate) unsafe fn add_marked_fast(&self, slot: usize, value: i64) -> bool {
+        #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+        {
+            let area = probe::fast_area();
+            // SAFETY: there is a word in every column that the kernel can report (P3), by `new`.
+            area != 0
+                && unsafe {
+                    let base = self.base.add(slot).cast();
+                    sums::add_marked::<COMPACT>(area, base, self.stride, value << 1)
+                }
+        }
+        #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
+        {
+            let _ = (slot, value);
+            false
+        }
+    }
+
+    /// Adds `value` to the running column's word in any mode, and sets its mark: `note` is called
+    /// with the column before a mark is stored. `false` if the sum would overflow 63 bits.
+    ///
+    /// # Safety
+    /// As [`add_marked_fast`](Self::add_marked_fast).
+    pub(crate) unsafe fn add_marked(
+        &self,
+        slot: usize,
+        value: i64,
+        mut note: impl FnMut(u32),
+    ) -> bool {
+        loop {
+            let column = self.current();
+            // SAFETY: `current` is below the number of columns; the slot by the caller.
+            let word = unsafe { self.word(column, slot) };
+            // Relaxed: the word is all there is to see.
+            let seen = word.load(Ordering::Relaxed);
+            let Some(sum) = (seen as i64).checked_add(value << 1) else { return false };
+            if seen & MARK == 0 {
+                note(column);
+            }
+            // SAFETY: `word` is a word of `column`.
+            if unsafe { self.swap(column, word, seen, sum as u64 | MARK) } {
+                return true;
+            }
+        }
+    }
+
+    /// The column that the calling thread would use now.
+    fn current(&self) -> u32 {
+        #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+        // SAFETY: every thread of a glibc that registered one thread is registered.
+        unsafe {
+            match self.at {
+                Registration::Compact { area } => return rseq::index::<COMPACT>(area),
+                Registration::Cpu { area } => return rseq::index::<CPU>(area),
+                Registration::None => {}
+            }
+        }
+        stripe() % self.columns
+    }
+
+    /// Replaces a word of the running column; fails when the thread has moved or the word changed.
+    ///
+    /// # Safety
+    /// `word` is a word of `column`.
+    unsafe fn swap(&self, column: u32, word: &AtomicU64, expected: u64, new: u64) -> bool {
+        #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+        // SAFETY: the section touches the eight bytes of the word alone, and checks that the thread
+        // still runs on `column`.
+        unsafe {
+            let cell = std::ptr::from_ref(word).cast();
+            match self.at {
+                Registration::Compact { area } => {
+                    return rseq::compare_store::<COMPACT>(area, cell, column, expected, new);
+                }
+                Registration::Cpu { area } => {
+                    return rseq::compare_store::<CPU>(area, cell, column, expected, new);
+                }
+                Registration::None => {}
+            }
+        }
+        // Relaxed: as the sections, which order nothing either.
+        word.compare_exchange(expected, new, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::region::Region;
+
+    fn words(region: &Region) -> Words {
+        // SAFETY: the regions below hold a column of a page for every possible CPU.
+        unsafe { Words::new(region.at(0), 4096) }
+    }
+
+    fn region() -> Region {
+        Region::anonymous(possible_cpus() as usize * 4096).unwrap()
+    }
+
+    fn values(words: &Words, slot: usize) -> Vec<i64> {
+        (0..words.columns)
+            // SAFETY: the slots of these tests are within a page.
+            .map(|column| unsafe { words.word(column, slot) }.load(Ordering::Relaxed) as i64)
+            .collect()
+    }
+
+    #[test]
+    fn the_sums_that_all_threads_were_told_are_each_told_once() {
+        let region = region();
+        let words = words(&region);
+        let told: Vec<(u32, i64)> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(move || {
+                        // SAFETY: slot 5 is within a page.
+                        let step = || unsafe { words.add_return(5, 1) };
+                        (0..50_000)
+                            .map(|_| step())
+                            .map(|(n, at)| (words.column(at), n))
+                            .collect::<Vec<_>>()
+                    })
+                })
+                .collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        let mut told = told;
+        told.sort_unstable();
+        let expected: Vec<(u32, i64)> = (0..words.columns)
+            .zip(values(&words, 5))
+            .flat_map(|(column, last)| (1..=last).map(move |n| (column, n)))
+            .collect();
+        assert_eq!(told.len(), 200_000);
+        assert!(told == expected, "a sum was told twice, or never");
+    }
+
+    #[test]
+    fn a_word_without_its_mark_is_not_touched_until_its_column_is_noted() {
+        let region = region();
+        let words = words(&region);
+        // SAFETY: the slot is within a page, here and below.
+        assert!(!unsafe { words.add_marked_fast(3, 7) });
+        assert!(values(&words, 3).iter().all(|&word| word == 0));
+        let mut noted = Vec::new();
+        // SAFETY: as above.
+        assert!(unsafe { words.add_marked(3, -7, |column| noted.push(column)) });
+        let marked: Vec<u32> = (0..)
+            .zip(values(&words, 3))
+            .filter_map(|(column, word)| (word != 0).then_some(column))
+            .collect();
+        assert!(marked.iter().all(|column| noted.contains(column)), "{noted:?}: {marked:?}");
+        assert_eq!(values(&words, 3).iter().map(|word| word >> 1).sum::<i64>(), -7);
+    }
+
+    #[test]
+    fn a_sum_that_would_overflow_changes_nothing() {
+        let region = region();
+        let words = words(&region);
+        let most = i64::MAX >> 1;
+        for column in 0..words.columns {
+            // SAFETY: the slot is within a page, here and below.
+            unsafe { words.word(column, 0) }.store((most as u64) << 1 | MARK, Ordering::Relaxed);
+        }
+        // SAFETY: as above.
+        unsafe {
+            assert!(!words.add_marked_fast(0, 1));
+            assert!(!words.add_marked(0, 1, |_| panic!("already marked")));
+            assert!(words.add_marked(0, -1, |_| panic!("already marked")));
+        }
+        let sum: i64 = values(&words, 0).iter().map(|word| most - (word >> 1)).sum();
+        assert_eq!(sum, 1);
+    }
+}

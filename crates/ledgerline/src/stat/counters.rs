@@ -1,0 +1,530 @@
+//! The table of counters and the ways to update it.
+
+use super::items::Item;
+use super::layout::{Described, Layout, View};
+use super::places::{PlaceId, Places, is_name};
+use super::threshold;
+use super::total::Totals;
+use super::width::{Signed, Update, Width, WidthKind};
+use crate::percpu::{self, Mode, possible_cpus, probe, registration::Registration, stripe};
+#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+use crate::percpu::{
+    registration::{COMPACT, CPU},
+    rseq,
+};
+use crate::region::Region;
+use std::fs::File;
+use std::io;
+use std::marker::PhantomData;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+/// Counters of items at places: a difference for each CPU, and shared totals.
+///
+/// `I` says what is counted (see [`items!`](crate::items)), `W` how wide a difference is
+/// ([`Width`]). An update touches the running CPU's difference alone. When that passes the place's
+/// threshold, it goes to the totals of the place and of all that it lies in.
+///
+/// | call | cost |
+/// |---|---|
+/// | [`inc`](Self::inc), [`dec`](Self::dec), [`add`](Self::add) | about a nanosecond; an overstep adds an atomic addition a level |
+/// | [`approximate`](Self::approximate) | two loads (`i64`: as `precise`) |
+/// | [`precise`](Self::precise), [`snapshot`](Self::snapshot) | a load for each CPU and place below |
+/// | [`fold`](Self::fold) and the like | microseconds: a remote fence |
+///
+/// Updates are async-signal-safe, never wait, and may be made by any thread at any time. Readers
+/// take no lock either. Folds, drains and threshold changes take a lock of the table's, which
+/// updates and readers never touch; they are not for signal handlers.
+///
+/// A forked child has a copy of its own of a table in memory. It must not update a table in a file:
+/// that is its parent's.
+///
+/// ```
+/// use ledgerline::stat::{Counters, Places};
+///
+/// ledgerline::items! {
+///     /// What a cache does.
+///     enum Cache {
+///         /// Lookups that found it.
+///         Hits = "cache_hits",
+///         /// Pages held.
+///         Pages = "nr_pages",
+///     }
+/// }
+///
+/// let mut tree = Places::builder("machine");
+/// let node = tree.node("0")?;
+/// let places = tree.build()?;
+///
+/// let counters = Counters::<Cache, i8>::new(&places)?;
+/// counters.inc(node, Cache::Hits);
+/// counters.add(node, Cache::Pages, 1000);
+/// counters.dec(node, Cache::Pages);
+/// assert_eq!(counters.precise(places.root(), Cache::Pages), 999);
+///
+/// let reading = counters.approximate(node, Cache::Hits);
+/// assert!(reading.value.abs_diff(1) <= reading.bound);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Counters<I, W = i64> {
+    /// The first block of the first column.
+    first: *const u8,
+    block: usize,
+    stride: usize,
+    tree: u32,
+    /// Offset of `rseq_cs` where sections with compact ids update this table; zero elsewhere. A
+    /// field and not the process's, so that a simulated table has none.
+    area: isize,
+    simulated: bool,
+    pub(super) view: View,
+    pub(super) shared: Box<Shared>,
+    #[allow(dead_code, reason = "keeps the memory mapped")]
+    region: Region,
+    kind: PhantomData<(fn(I), W)>,
+}
+
+/// What only slow paths need.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) places: Places,
+    /// Held by whoever takes differences out of columns, or changes thresholds.
+    pub(super) fold: Mutex<()>,
+}
+
+// SAFETY: the memory is touched through sections and atomics only, and mapped as long as `region`.
+unsafe impl<I, W: Width> Send for Counters<I, W> {}
+// SAFETY: as above.
+unsafe impl<I, W: Width> Sync for Counters<I, W> {}
+
+impl<I, W: Width> std::fmt::Debug for Counters<I, W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Counters").field("layout", &self.view.layout).finish_non_exhaustive()
+    }
+}
+
+/// How a table of [`Counters`] is made.
+#[derive(Clone, Debug)]
+pub struct CountersBuilder<I, W = i64> {
+    places: Places,
+    cpus: Option<u32>,
+    threshold: Option<u32>,
+    kind: PhantomData<(fn(I), W)>,
+}
+
+impl<I: Item, W: Width> CountersBuilder<I, W> {
+    /// Simulates so many CPUs: a column each, driven by [`Counters::on`] with atomics. For tests and
+    /// experiments with machines that one does not have. (Updates that do not say on which CPU take
+    /// a column by thread.)
+    pub fn cpus(mut self, cpus: u32) -> Self {
+        self.cpus = Some(cpus);
+        self
+    }
+
+    /// The threshold of every place, instead of the default: for `i8` the
+    /// [formula](threshold::normal) for this machine's memory and the table's CPUs, for `u16` 65533.
+    /// 0 keeps nothing back.
+    pub fn threshold(mut self, threshold: u32) -> Self {
+        self.threshold = Some(threshold);
+        self
+    }
+
+    /// Makes the table in memory of this process.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] when the items have a bad name or one twice, or are more than
+    /// 1024, when the CPUs are none or more than 65536, or the threshold above what the width can
+    /// hold; otherwise when the memory cannot be mapped.
+    pub fn anonymous(self) -> io::Result<Counters<I, W>> {
+        let layout = self.layout()?;
+        self.finish(Region::anonymous(layout.size)?, layout)
+    }
+
+    /// Makes the table in an empty file, so that other processes can look on: see
+    /// [`CountersFile`](super::CountersFile). This process alone updates it.
+    ///
+    /// # Errors
+    /// As [`anonymous`](Self::anonymous), and when the file is not empty or cannot be mapped for
+    /// reading and writing.
+    pub fn create_in(self, file: &File) -> io::Result<Counters<I, W>> {
+        let layout = self.layout()?;
+        self.finish(Region::create_in(file, layout.size)?, layout)
+    }
+
+    fn columns(&self) -> u32 {
+        self.cpus.unwrap_or_else(possible_cpus)
+    }
+
+    fn layout(&self) -> io::Result<Layout> {
+        let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
+        let names: Vec<&str> = I::ALL.iter().map(|item| item.name()).collect();
+        for (at, name) in names.iter().enumerate() {
+            if !is_name(name) || names[..at].contains(name) {
+                return Err(invalid(format!("the item name {name:?} is none, or there twice")));
+            }
+            if I::ALL[at].index() != at {
+                return Err(invalid(format!("the item {name:?} is not where its index says")));
+            }
+        }
+        let most = W::KIND.most();
+        if let Some(threshold) = self.threshold.filter(|&threshold| threshold > most) {
+            let width = W::KIND;
+            return Err(invalid(format!("threshold {threshold}: at most {most} with {width}")));
+        }
+        let (items, places, columns) = (names.len(), self.places.len(), self.columns());
+        Layout::new(W::KIND, items, places, columns).ok_or_else(|| {
+            invalid(format!("{items} items at {places} places for {columns} CPUs: not possible"))
+        })
+    }
+
+    fn finish(self, region: Region, layout: Layout) -> io::Result<Counters<I, W>> {
+        // The mode is known before the first update, and no fork falls into a fold.
+        percpu::detect();
+        crate::lock::guard_forks();
+        // SAFETY: the region has the layout's size, and lives as long as the table (S1).
+        let view = unsafe { View::new(region.at(0), layout) };
+        let threshold = self.threshold.unwrap_or_else(|| match W::KIND {
+            WidthKind::I8 => threshold::normal(layout.columns, memory()),
+            other => other.most(),
+        });
+        for place in 0..layout.places {
+            let record = view.place(place);
+            record.threshold.store(threshold, Ordering::Relaxed);
+            let below = self.places.subtree(place as u32).len() as u64;
+            record.below.store(below * u64::from(threshold), Ordering::Relaxed);
+        }
+        if W::BOUNDED {
+            for column in 0..layout.columns {
+                for place in 0..layout.places {
+                    header(view.block(column, place)).store(W::open(threshold), Ordering::Relaxed);
+                }
+            }
+        }
+        let tree = &self.places;
+        let describe = |place| Described {
+            name: tree.name(place).to_owned(),
+            kind: tree.kind(place),
+            parent: tree.parent(place).map_or(0, PlaceId::index),
+        };
+        view.describe(I::ALL.iter().map(|item| item.name()), tree.iter().map(describe));
+        Ok(Counters {
+            first: view.block(0, 0),
+            block: layout.block,
+            stride: layout.stride,
+            tree: tree.number(),
+            area: if self.cpus.is_none() { probe::fast_area() } else { 0 },
+            simulated: self.cpus.is_some(),
+            view,
+            shared: Box::new(Shared { places: self.places, fold: Mutex::new(()) }),
+            region,
+            kind: PhantomData,
+        })
+    }
+}
+
+/// Bytes of memory of this machine.
+fn memory() -> u64 {
+    // SAFETY: sysconf takes a constant and has no preconditions.
+    let (pages, size) =
+        unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(size).unwrap_or(0))
+}
+
+/// The header of a block: the thresholds.
+pub(super) fn header<'v>(block: *const u8) -> &'v AtomicU16 {
+    // SAFETY: blocks of bounded widths begin with two aligned bytes that are touched by atomics and
+    // sections alone; the view that the block is from keeps them mapped (S1).
+    unsafe { &*block.cast() }
+}
+
+impl<I: Item, W: Width> Counters<I, W> {
+    /// Makes a table in memory with all defaults.
+    ///
+    /// # Errors
+    /// As [`CountersBuilder::anonymous`].
+    pub fn new(places: &Places) -> io::Result<Self> {
+        Self::builder(places).anonymous()
+    }
+
+    /// Makes a table with a choice.
+    pub fn builder(places: &Places) -> CountersBuilder<I, W> {
+        CountersBuilder { places: places.clone(), cpus: None, threshold: None, kind: PhantomData }
+    }
+
+    /// The places.
+    pub fn places(&self) -> &Places {
+        &self.shared.places
+    }
+
+    /// How many columns the table has: the CPUs that this machine may ever have, or the simulated.
+    pub fn cpus(&self) -> u32 {
+        self.view.layout.columns
+    }
+
+    /// How this table is updated. Simulated CPUs use atomics.
+    pub fn mode(&self) -> Mode {
+        if self.simulated { Mode::Fallback } else { percpu::detect() }
+    }
+
+    /// A handle to one place: the check of the place is made once, here.
+    ///
+    /// # Panics
+    /// If the place is one of another tree (so with all calls that take a place).
+    #[inline(always)]
+    pub fn at(&self, place: PlaceId) -> At<'_, I, W> {
+        At { counters: self, place: self.check(place) }
+    }
+
+    /// Adds one to an item at a place (and so at all that it lies in).
+    #[inline(always)]
+    pub fn inc(&self, place: PlaceId, item: I) {
+        self.at(place).inc(item);
+    }
+
+    /// Takes one off.
+    #[inline(always)]
+    pub fn dec(&self, place: PlaceId, item: I)
+    where
+        W: Signed,
+    {
+        self.at(place).dec(item);
+    }
+
+    /// Adds `n`. What is too much for a difference goes to the totals at once; what is too much for
+    /// those is left out and counted (see [`clamps`](Self::clamps)).
+    #[inline(always)]
+    pub fn add(&self, place: PlaceId, item: I, n: W::Amount) {
+        self.at(place).add(item, n);
+    }
+
+    /// A handle to one simulated CPU.
+    ///
+    /// # Panics
+    /// If the table was not made with [`CountersBuilder::cpus`], or has no such CPU.
+    pub fn on(&self, cpu: u32) -> On<'_, I, W> {
+        assert!(self.simulated, "only simulated CPUs can be chosen");
+        assert!(cpu < self.cpus(), "CPU {cpu} of {}", self.cpus());
+        On { counters: self, cpu }
+    }
+
+    #[inline(always)]
+    pub(super) fn check(&self, place: PlaceId) -> usize {
+        // A place of this tree is within it; numbers of trees are never reused.
+        assert!(place.tree == self.tree, "a place of another tree");
+        place.index as usize
+    }
+
+    #[inline(always)]
+    pub(super) fn check_item(item: I) -> usize {
+        let at = item.index();
+        assert!(at < I::ALL.len(), "item {at} of {}", I::ALL.len());
+        at
+    }
+
+    #[inline(always)]
+    fn update(&self, place: usize, item: usize, update: Update) {
+        #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+        if self.area != 0 {
+            let block = self.first.wrapping_add(place * self.block);
+            let at = block.wrapping_add(View::offset(W::KIND, item));
+            // SAFETY: place and item are below the layout's, and there is a column for every index
+            // that the kernel can report (S1, P3).
+            if unsafe { W::add::<COMPACT>(self.area, block, at, self.stride, update.n) } {
+                return;
+            }
+        }
+        self.update_otherwise(place, item, update);
+    }
+
+    /// Everything but the fast path: an overstep, a closed place, another mode.
+    #[cold]
+    #[inline(never)]
+    fn update_otherwise(&self, place: usize, item: usize, update: Update) {
+        #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+        if !self.simulated {
+            match probe::registration() {
+                Registration::Compact { area } => {
+                    return self.overstep::<COMPACT>(area, place, item, update);
+                }
+                Registration::Cpu { area } => {
+                    return self.overstep::<CPU>(area, place, item, update);
+                }
+                Registration::None => {}
+            }
+        }
+        self.update_column(stripe() % self.cpus(), place, item, update);
+    }
+
+    /// Lets a difference overstep: one section stores what is left of it, then the carry goes to
+    /// the totals. Between the two the carry is in flight: in neither (at most `t + t/2 + 1` or
+    /// `t + n` a thread).
+    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+    fn overstep<const INDEX: isize>(&self, area: isize, place: usize, item: usize, update: Update) {
+        let offset = View::offset(W::KIND, item);
+        if INDEX != COMPACT {
+            let block = self.view.block(0, place);
+            // SAFETY: as in `update`.
+            let added =
+                unsafe { W::add::<INDEX>(area, block, block.add(offset), self.stride, update.n) };
+            if added {
+                return;
+            }
+        }
+        if !W::BOUNDED {
+            return self.totals().add(place, item, update.n);
+        }
+        loop {
+            // SAFETY: this thread is registered.
+            let column = unsafe { rseq::index::<INDEX>(area) };
+            let block = self.view.block(column, place);
+            let at = block.wrapping_add(offset);
+            let header = header(block).load(Ordering::Acquire);
+            if header == W::CLOSED {
+                return self.totals().add(place, item, update.n);
+            }
+            // SAFETY: a live difference of the column (S1); the section checks that the thread
+            // still runs there, and that nothing has changed.
+            let stored = unsafe {
+                let old = W::load(at);
+                let (new, carry) = W::step(old, update, header);
+                W::compare_store::<INDEX>(area, block, at, column, header, (old, new))
+                    .then_some(carry)
+            };
+            if let Some(carry) = stored {
+                return self.totals().add(place, item, carry);
+            }
+        }
+    }
+
+    /// The update by atomics on a given column.
+    fn update_column(&self, column: u32, place: usize, item: usize, update: Update) {
+        let block = self.view.block(column, place);
+        let at = block.wrapping_add(View::offset(W::KIND, item));
+        loop {
+            let before = if W::BOUNDED { header(block).load(Ordering::Acquire) } else { 0 };
+            if before == W::CLOSED {
+                return self.totals().add(place, item, update.n);
+            }
+            // SAFETY: a live difference (S1).
+            let old = unsafe { W::load(at) };
+            let (new, carry) = W::step(old, update, before);
+            // SAFETY: as above.
+            if unsafe { W::exchange(at, old, new) } {
+                self.totals().add(place, item, carry);
+                // SeqCst, partner of the header's store in fold.rs: either whoever lowered the
+                // threshold takes this difference out, or this sees the new threshold.
+                if W::BOUNDED && header(block).load(Ordering::SeqCst) != before {
+                    self.settle(block, at, place, item);
+                }
+                return;
+            }
+        }
+    }
+
+    /// Takes a difference out that may not stay under the header as it is now.
+    #[cold]
+    fn settle(&self, block: *const u8, at: *const u8, place: usize, item: usize) {
+        loop {
+            let header = header(block).load(Ordering::SeqCst);
+            // SAFETY: a live difference (S1).
+            let old = unsafe { W::load(at) };
+            if old == 0 || header != W::CLOSED && W::rests(old, header) {
+                return;
+            }
+            // SAFETY: as above.
+            if unsafe { W::exchange(at, old, 0) } {
+                return self.totals().add(place, item, old);
+            }
+        }
+    }
+
+    pub(super) fn totals(&self) -> Totals<'_> {
+        Totals { view: &self.view, places: &self.shared.places }
+    }
+
+    /// Whether updates go through sections, so that a fold has to fence.
+    pub(super) fn is_rseq(&self) -> bool {
+        !self.simulated && probe::registration().is_some()
+    }
+}
+
+/// One place of a table: [`Counters::at`].
+#[derive(Debug)]
+pub struct At<'c, I, W: Width = i64> {
+    counters: &'c Counters<I, W>,
+    place: usize,
+}
+
+impl<I, W: Width> Clone for At<'_, I, W> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<I, W: Width> Copy for At<'_, I, W> {}
+
+impl<I: Item, W: Width> At<'_, I, W> {
+    /// As [`Counters::inc`].
+    #[inline(always)]
+    pub fn inc(self, item: I) {
+        let update = Update { n: 1, by_one: true };
+        self.counters.update(self.place, Counters::<I, W>::check_item(item), update);
+    }
+
+    /// As [`Counters::dec`].
+    #[inline(always)]
+    pub fn dec(self, item: I)
+    where
+        W: Signed,
+    {
+        let update = Update { n: -1, by_one: true };
+        self.counters.update(self.place, Counters::<I, W>::check_item(item), update);
+    }
+
+    /// As [`Counters::add`].
+    #[inline(always)]
+    pub fn add(self, item: I, n: W::Amount) {
+        let update = Update { n: n.into(), by_one: false };
+        self.counters.update(self.place, Counters::<I, W>::check_item(item), update);
+    }
+}
+
+/// One simulated CPU of a table: [`Counters::on`].
+#[derive(Debug)]
+pub struct On<'c, I, W: Width = i64> {
+    counters: &'c Counters<I, W>,
+    cpu: u32,
+}
+
+impl<I, W: Width> Clone for On<'_, I, W> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<I, W: Width> Copy for On<'_, I, W> {}
+
+impl<I: Item, W: Width> On<'_, I, W> {
+    /// As [`Counters::inc`], on this CPU.
+    pub fn inc(self, place: PlaceId, item: I) {
+        self.update(place, item, Update { n: 1, by_one: true });
+    }
+
+    /// As [`Counters::dec`], on this CPU.
+    pub fn dec(self, place: PlaceId, item: I)
+    where
+        W: Signed,
+    {
+        self.update(place, item, Update { n: -1, by_one: true });
+    }
+
+    /// As [`Counters::add`], on this CPU.
+    pub fn add(self, place: PlaceId, item: I, n: W::Amount) {
+        self.update(place, item, Update { n: n.into(), by_one: false });
+    }
+
+    fn update(self, place: PlaceId, item: I, update: Update) {
+        let place = self.counters.check(place);
+        let item = Counters::<I, W>::check_item(item);
+        self.counters.update_column(self.cpu, place, item, update);
+    }
+}

@@ -1,0 +1,251 @@
+//! Taking differences to the totals: fold, drain, another threshold.
+//!
+//! ```text
+//! take(cells, header):                       under the table's lock
+//!   sections:  each block: header = CLOSED            updates go to the totals meanwhile
+//!              fence                                  no section that saw it open runs on
+//!   sequence += 1                                     readers wait
+//!   each difference: total += difference; difference = 0
+//!   sequence += 1
+//!   each block: header = open(threshold)
+//! ```
+//!
+//! With atomics (fallback, simulated CPUs) nothing is closed: each difference is swapped for a zero,
+//! and an update that finds another header after it than before looks at its difference again.
+
+use super::counters::{Counters, header};
+use super::items::Item;
+use super::layout::View;
+use super::places::PlaceId;
+use super::width::Width;
+use crate::percpu::membarrier;
+use crate::sync::{Ordering, fence};
+use std::fmt;
+use std::ops::Range;
+use std::sync::PoisonError;
+
+/// A threshold that a place cannot have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThresholdError {
+    /// It is above what the width can hold.
+    TooLarge {
+        /// That threshold.
+        threshold: u32,
+        /// The largest possible one; 0 for `i64`, which has none.
+        most: u32,
+    },
+    /// The kernel refused the remote fence, which a sandbox may have forbidden. Nothing was changed.
+    Fence,
+}
+
+impl fmt::Display for ThresholdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ThresholdError::TooLarge { threshold, most } => {
+                write!(f, "threshold {threshold}: at most {most} with this width")
+            }
+            ThresholdError::Fence => write!(f, "the kernel refused the remote fence"),
+        }
+    }
+}
+
+impl std::error::Error for ThresholdError {}
+
+/// Which blocks to take differences from.
+struct Cells<'a> {
+    places: &'a [u32],
+    columns: Range<u32>,
+    /// Also from blocks that are empty: they get another header.
+    all: bool,
+}
+
+impl<I: Item, W: Width> Counters<I, W> {
+    /// Takes all differences of all CPUs to the totals; how many there were. A block that is empty is
+    /// looked at and left alone.
+    ///
+    /// Nothing to do for `i64`: those are added up when they are read. Where the kernel refuses
+    /// the remote fence, nothing is taken; `precise` is right all the same. Not for signal handlers.
+    pub fn fold(&self) -> u64 {
+        let all: Vec<u32> = (0..self.view.layout.places as u32).collect();
+        self.take(&Cells { places: &all, columns: 0..self.cpus(), all: false }).unwrap_or(0)
+    }
+
+    /// As [`fold`](Self::fold), the differences of one place alone, not of those below it.
+    pub fn fold_place(&self, place: PlaceId) -> u64 {
+        let place = [self.check(place) as u32];
+        self.take(&Cells { places: &place, columns: 0..self.cpus(), all: false }).unwrap_or(0)
+    }
+
+    /// As [`fold`](Self::fold), the differences of one CPU (a column) alone: one that is idle, or
+    /// gone.
+    ///
+    /// # Panics
+    /// If there is no such CPU.
+    pub fn fold_cpu(&self, cpu: u32) -> u64 {
+        assert!(cpu < self.cpus(), "CPU {cpu} of {}", self.cpus());
+        let all: Vec<u32> = (0..self.view.layout.places as u32).collect();
+        self.take(&Cells { places: &all, columns: cpu..cpu + 1, all: false }).unwrap_or(0)
+    }
+
+    /// Empties a place that goes away, and all below it: its differences go to the totals, and
+    /// from now on every update there does so at once (its threshold is 0 until
+    /// [`set_threshold`](Self::set_threshold)). How many differences there were.
+    ///
+    /// Nothing to do for `i64`.
+    ///
+    /// # Errors
+    /// When the kernel refuses the remote fence. Nothing was changed.
+    pub fn drain(&self, place: PlaceId) -> Result<u64, ThresholdError> {
+        let subtree = self.places().subtree(self.check(place) as u32);
+        self.change(subtree, 0).ok_or(ThresholdError::Fence)
+    }
+
+    /// Gives a place another threshold, from 0 (nothing is kept back) to 125 with `i8`, 65533 with
+    /// `u16`; its differences go to the totals. When this returns, no update from before keeps
+    /// back more than the new threshold.
+    ///
+    /// # Errors
+    /// When the width cannot hold it, and when the kernel refuses the remote fence.
+    pub fn set_threshold(&self, place: PlaceId, threshold: u32) -> Result<(), ThresholdError> {
+        let place = [self.check(place) as u32];
+        let most = W::KIND.most();
+        if threshold > most {
+            return Err(ThresholdError::TooLarge { threshold, most });
+        }
+        self.change(&place, threshold).map(drop).ok_or(ThresholdError::Fence)
+    }
+
+    /// Sets the threshold of some places; how many differences there were. `None` without a fence.
+    fn change(&self, places: &[u32], threshold: u32) -> Option<u64> {
+        if !W::BOUNDED {
+            return Some(0);
+        }
+        let _held = self.lock();
+        let old: Vec<u32> = places
+            .iter()
+            .map(|&place| self.view.place(place as usize).threshold.load(Ordering::Relaxed))
+            .collect();
+        // The bound is raised before anything may grow up to it, and lowered afterwards.
+        for (&place, &old) in places.iter().zip(&old) {
+            self.set(place, threshold, old.max(threshold), old);
+        }
+        let taken = self.take_locked(&Cells { places, columns: 0..self.cpus(), all: true });
+        for (&place, &old) in places.iter().zip(&old) {
+            match taken {
+                Some(_) => self.set(place, threshold, threshold, old.max(threshold)),
+                None => self.set(place, old, old, old.max(threshold)),
+            }
+        }
+        taken
+    }
+
+    /// Notes a place's threshold, and what it adds to the bounds of all that it lies in.
+    fn set(&self, place: u32, threshold: u32, bound: u32, before: u32) {
+        self.view.place(place as usize).threshold.store(threshold, Ordering::Relaxed);
+        let change = u64::from(bound).wrapping_sub(u64::from(before));
+        for at in self.places().ancestors(place) {
+            // (Wrapping: a change may be negative, a sum never is.)
+            self.view.place(at as usize).below.fetch_add(change, Ordering::Relaxed);
+        }
+    }
+
+    fn take(&self, cells: &Cells<'_>) -> Option<u64> {
+        if !W::BOUNDED {
+            return Some(0);
+        }
+        let _held = self.lock();
+        self.take_locked(cells)
+    }
+
+    /// The lock, inside the gate that forks close: no child starts with a fold that never ends.
+    fn lock(&self) -> (impl Drop, impl Drop) {
+        let inside = crate::lock::pass();
+        // Nothing in here panics half-way through; a poisoned lock would say nothing.
+        let held = self.shared.fold.lock().unwrap_or_else(PoisonError::into_inner);
+        (held, inside)
+    }
+
+    fn take_locked(&self, cells: &Cells<'_>) -> Option<u64> {
+        let blocks: Vec<(u32, u32)> = cells
+            .places
+            .iter()
+            .flat_map(|&place| cells.columns.clone().map(move |column| (place, column)))
+            .filter(|&(place, column)| cells.all || !self.is_empty(place, column))
+            .collect();
+        if blocks.is_empty() {
+            return Some(0);
+        }
+        let header_of =
+            |&(place, column): &(u32, u32)| header(self.view.block(column, place as usize));
+        let open =
+            |place: u32| W::open(self.view.place(place as usize).threshold.load(Ordering::Relaxed));
+        if self.is_rseq() {
+            let before: Vec<u16> = blocks
+                .iter()
+                // SeqCst, so that it is before the fence.
+                .map(|block| header_of(block).swap(W::CLOSED, Ordering::SeqCst))
+                .collect();
+            if !membarrier::fence() {
+                for (block, before) in blocks.iter().zip(before) {
+                    header_of(block).store(before, Ordering::Release);
+                }
+                return None;
+            }
+        } else {
+            // Partner of the header's load after an update (counters.rs): whoever stored a
+            // difference by the old header either does so before the swap below, or looks again.
+            for block in &blocks {
+                header_of(block).store(open(block.0), Ordering::SeqCst);
+            }
+        }
+        let taken = self.move_to_totals(&blocks);
+        if self.is_rseq() {
+            for block in &blocks {
+                // Release, partner of the sections' order of loads: who sees it open sees zeros.
+                header_of(block).store(open(block.0), Ordering::Release);
+            }
+        }
+        Some(taken)
+    }
+
+    /// Whether all differences of a block are zero.
+    fn is_empty(&self, place: u32, column: u32) -> bool {
+        let block = self.view.block(column, place as usize);
+        (0..I::ALL.len()).all(|item| {
+            // SAFETY: a live difference (S1).
+            unsafe { W::load(block.wrapping_add(View::offset(W::KIND, item))) == 0 }
+        })
+    }
+
+    /// Moves the differences of blocks that nobody else takes from; how many were not zero.
+    fn move_to_totals(&self, blocks: &[(u32, u32)]) -> u64 {
+        let sequence = &self.view.header().sequence;
+        sequence.fetch_add(1, Ordering::Relaxed);
+        // Partner of the fence in `steady` (read.rs): whoever reads what follows sees the number.
+        fence(Ordering::Release);
+        let mut taken = 0;
+        let mut sums = vec![0i64; I::ALL.len()];
+        // Places come in runs: one addition an item and level for all CPUs of a place.
+        for run in blocks.chunk_by(|a, b| a.0 == b.0) {
+            sums.fill(0);
+            for &(place, column) in run {
+                let block = self.view.block(column, place as usize);
+                for (item, sum) in sums.iter_mut().enumerate() {
+                    let at = block.wrapping_add(View::offset(W::KIND, item));
+                    // SAFETY: a live difference (S1); under sections its block is closed and was
+                    // fenced, so that no section stores to it (P2; guarded by
+                    // `tests/counters.rs`: nothing is lost while another thread folds).
+                    let difference = unsafe { W::take(at) };
+                    *sum += difference;
+                    taken += u64::from(difference != 0);
+                }
+            }
+            for (item, &sum) in sums.iter().enumerate() {
+                self.totals().add(run[0].0 as usize, item, sum);
+            }
+        }
+        // Release, partner of the Acquire in `steady`.
+        sequence.fetch_add(1, Ordering::Release);
+        taken
+    }
+}

@@ -1,0 +1,348 @@
+//! Where everything lies in a table's region, in memory as in a file.
+//!
+//! ```text
+//! header     what follows, and how much of it
+//! items      a name each
+//! places     a name, the parent, the kind, the threshold
+//! totals     items of place 0, items of place 1, ...        shared, touched at an overstep
+//! columns    CPU 0: block of place 0, block of place 1, ... written by that CPU alone
+//!            CPU 1: ...
+//! ```
+//!
+//! All offsets follow from four numbers (width, items, places, columns), so that a file cannot name a
+//! wrong one. A block of up to 64 bytes lies in one line, the threshold beside the differences.
+//! Columns are an odd number of pairs of lines long: no two CPUs share a pair, and the same word of
+//! many columns does not fall into the same cache set, which makes adding a row up several times
+//! cheaper than with columns a page apart.
+
+use super::places::{NAME_MAX, PLACES_MAX, PlaceKind};
+use super::width::WidthKind;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU8};
+
+/// "ledgstat".
+const MAGIC: u64 = u64::from_le_bytes(*b"ledgstat");
+/// Of this layout.
+const VERSION: u32 = 1;
+/// Two lines, which CPUs fetch together.
+const PAIR: usize = 128;
+/// How many items a table may have.
+pub(super) const ITEMS_MAX: usize = 1024;
+/// How many columns a table may have.
+pub(super) const COLUMNS_MAX: u32 = 1 << 16;
+
+/// What a table consists of; every offset follows from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub(super) width: WidthKind,
+    pub(super) items: usize,
+    pub(super) places: usize,
+    pub(super) columns: u32,
+    /// Bytes of a block.
+    pub(super) block: usize,
+    /// Bytes from a column to the next.
+    pub(super) stride: usize,
+    places_at: usize,
+    totals_at: usize,
+    totals_stride: usize,
+    pub(super) columns_at: usize,
+    /// Bytes of the whole.
+    pub(super) size: usize,
+}
+
+impl Layout {
+    /// `None` where a number is zero or too large.
+    pub(super) fn new(
+        width: WidthKind,
+        items: usize,
+        places: usize,
+        columns: u32,
+    ) -> Option<Layout> {
+        let fits = (1..=ITEMS_MAX).contains(&items)
+            && (1..=PLACES_MAX).contains(&places)
+            && (1..=COLUMNS_MAX).contains(&columns);
+        if !fits {
+            return None;
+        }
+        // None of this overflows: at most 2^10 items, 2^12 places, 2^16 columns of 8 bytes.
+        let block = width.header() + items * width.bytes();
+        let block =
+            if block <= 64 { block.next_power_of_two().max(8) } else { block.next_multiple_of(64) };
+        let pairs = (places * block).div_ceil(PAIR) | 1;
+        let places_at = size_of::<Header>() + (items * size_of::<Name>()).next_multiple_of(PAIR);
+        let totals_at = places_at + places * size_of::<PlaceRecord>();
+        let totals_stride = (items * 8).next_multiple_of(PAIR);
+        let columns_at = (totals_at + places * totals_stride).next_multiple_of(4096);
+        let stride = pairs * PAIR;
+        let size = columns_at + columns as usize * stride;
+        Some(Layout {
+            width,
+            items,
+            places,
+            columns,
+            block,
+            stride,
+            places_at,
+            totals_at,
+            totals_stride,
+            columns_at,
+            size,
+        })
+    }
+}
+
+/// The start of the region.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub(super) struct Header {
+    magic: AtomicU64,
+    version: AtomicU32,
+    width: AtomicU32,
+    items: AtomicU32,
+    places: AtomicU32,
+    columns: AtomicU32,
+    apart: [AtomicU32; 25],
+    /// Odd while differences are on their way to the totals; see fold.rs.
+    pub(super) sequence: AtomicU64,
+    /// Readings that were clamped at zero.
+    pub(super) below_zero: AtomicU64,
+    /// Amounts that a total could not take.
+    pub(super) saturated: AtomicU64,
+}
+
+impl Header {
+    /// Whether this is the start of a file of counters.
+    pub(super) fn is_named(&self) -> bool {
+        // Acquire, partner of the Release in `describe`: then all the rest is written.
+        self.magic.load(Ordering::Acquire) == MAGIC
+    }
+}
+
+/// A name in the region.
+#[repr(C)]
+#[derive(Debug)]
+struct Name {
+    length: AtomicU8,
+    bytes: [AtomicU8; NAME_MAX],
+}
+
+impl Name {
+    fn write(&self, name: &str) {
+        for (to, &from) in self.bytes.iter().zip(name.as_bytes()) {
+            to.store(from, Ordering::Relaxed);
+        }
+        self.length.store(name.len().min(NAME_MAX) as u8, Ordering::Relaxed);
+    }
+
+    /// The name, if it is one.
+    fn read(&self) -> Option<String> {
+        let length = self.length.load(Ordering::Relaxed) as usize;
+        let bytes = self.bytes.get(..length)?;
+        let bytes = bytes.iter().map(|byte| byte.load(Ordering::Relaxed)).collect();
+        String::from_utf8(bytes).ok().filter(|name| super::places::is_name(name))
+    }
+}
+
+/// A place in the region.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub(super) struct PlaceRecord {
+    name: Name,
+    /// Of an earlier number; the root is its own.
+    parent: AtomicU32,
+    kind: AtomicU32,
+    /// Of every column of this place.
+    pub(super) threshold: AtomicU32,
+    /// Sum of the thresholds of the place and all below it.
+    pub(super) below: AtomicU64,
+}
+
+/// A place as a file names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Described {
+    pub(super) name: String,
+    pub(super) kind: PlaceKind,
+    pub(super) parent: usize,
+}
+
+fn kind_number(kind: PlaceKind) -> u32 {
+    match kind {
+        PlaceKind::Machine => 0,
+        PlaceKind::Node => 1,
+        PlaceKind::Zone => 2,
+        PlaceKind::Other => 3,
+    }
+}
+
+fn kind_from(number: u32) -> Option<PlaceKind> {
+    [PlaceKind::Machine, PlaceKind::Node, PlaceKind::Zone, PlaceKind::Other]
+        .into_iter()
+        .find(|&kind| kind_number(kind) == number)
+}
+
+/// A table's memory, by its parts.
+///
+/// Invariant S1: `base` is the start of a mapping of at least `layout.size` bytes that outlives
+/// every use of the view; indices that are handed to a view are below the layout's.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct View {
+    base: *const u8,
+    pub(super) layout: Layout,
+}
+
+impl View {
+    /// # Safety
+    /// S1.
+    pub(super) unsafe fn new(base: *const u8, layout: Layout) -> View {
+        View { base, layout }
+    }
+
+    /// What lies at an offset that follows from the layout.
+    fn at<T>(&self, offset: usize) -> &T {
+        debug_assert!(offset + size_of::<T>() <= self.layout.size);
+        // SAFETY: within the mapping (S1; guarded by `tests::the_parts_lie_apart_and_inside`); all
+        // types here consist of atomics, for which any bytes are valid, and which others may write.
+        unsafe { &*self.base.add(offset).cast() }
+    }
+
+    pub(super) fn header(&self) -> &Header {
+        self.at(0)
+    }
+
+    fn item(&self, item: usize) -> &Name {
+        self.at(size_of::<Header>() + item * size_of::<Name>())
+    }
+
+    pub(super) fn place(&self, place: usize) -> &PlaceRecord {
+        self.at(self.layout.places_at + place * size_of::<PlaceRecord>())
+    }
+
+    #[inline(always)]
+    pub(super) fn total(&self, place: usize, item: usize) -> &AtomicI64 {
+        self.at(self.layout.totals_at + place * self.layout.totals_stride + item * 8)
+    }
+
+    /// The start of a place's block in a column.
+    #[inline(always)]
+    pub(super) fn block(&self, column: u32, place: usize) -> *const u8 {
+        let layout = &self.layout;
+        debug_assert!(column < layout.columns && place < layout.places);
+        let offset = column as usize * layout.stride + place * layout.block;
+        self.base.wrapping_add(layout.columns_at + offset)
+    }
+
+    /// How far an item's difference lies behind the start of its block.
+    #[inline(always)]
+    pub(super) fn offset(width: WidthKind, item: usize) -> usize {
+        width.header() + item * width.bytes()
+    }
+
+    /// Writes down what the table consists of; last of all, that it is one.
+    pub(super) fn describe<'n>(
+        &self,
+        items: impl Iterator<Item = &'n str>,
+        places: impl Iterator<Item = Described>,
+    ) {
+        for (at, name) in items.enumerate() {
+            self.item(at).write(name);
+        }
+        for (at, place) in places.enumerate() {
+            let record = self.place(at);
+            record.name.write(&place.name);
+            record.parent.store(place.parent as u32, Ordering::Relaxed);
+            record.kind.store(kind_number(place.kind), Ordering::Relaxed);
+        }
+        let (header, layout) = (self.header(), &self.layout);
+        header.version.store(VERSION, Ordering::Relaxed);
+        header.width.store(layout.width.number(), Ordering::Relaxed);
+        header.items.store(layout.items as u32, Ordering::Relaxed);
+        header.places.store(layout.places as u32, Ordering::Relaxed);
+        header.columns.store(layout.columns, Ordering::Relaxed);
+        // Release, partner of the Acquire in `is_named`.
+        header.magic.store(MAGIC, Ordering::Release);
+    }
+
+    /// The names of the items, if they are names.
+    pub(super) fn read_items(&self) -> Option<Vec<String>> {
+        (0..self.layout.items).map(|item| self.item(item).read()).collect()
+    }
+
+    /// The places, if they form a tree.
+    pub(super) fn read_places(&self) -> Option<Vec<Described>> {
+        (0..self.layout.places)
+            .map(|at| {
+                let record = self.place(at);
+                let parent = record.parent.load(Ordering::Relaxed) as usize;
+                let kind = kind_from(record.kind.load(Ordering::Relaxed))?;
+                let name = record.name.read()?;
+                // Parents come first, so that there is no circle; only the root is its own.
+                (parent < at || at == 0 && parent == 0).then_some(Described { name, kind, parent })
+            })
+            .collect()
+    }
+}
+
+/// What the header at the start of a file says, as far as it can be believed.
+///
+/// # Errors
+/// A sentence that says what is wrong.
+pub(super) fn read_layout(header: &Header) -> Result<Layout, &'static str> {
+    if !header.is_named() {
+        return Err("this is no file of counters");
+    }
+    if header.version.load(Ordering::Relaxed) != VERSION {
+        return Err("these counters were written by another version");
+    }
+    let load = |word: &AtomicU32| word.load(Ordering::Relaxed);
+    let width = WidthKind::from_number(load(&header.width));
+    width
+        .and_then(|width| {
+            let (items, places) = (load(&header.items) as usize, load(&header.places) as usize);
+            Layout::new(width, items, places, load(&header.columns))
+        })
+        .ok_or("the header of these counters is damaged")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_lie_apart_and_inside() {
+        assert_eq!(size_of::<Header>(), 256);
+        assert_eq!(std::mem::offset_of!(Header, sequence), PAIR);
+        for width in [WidthKind::I8, WidthKind::U16, WidthKind::I64] {
+            for items in [1, 2, 5, 7, 8, 30, 31, 62, 63, 200, ITEMS_MAX] {
+                for places in [1, 2, 7, 64, PLACES_MAX] {
+                    for columns in [1, 2, 63, COLUMNS_MAX] {
+                        let layout = Layout::new(width, items, places, columns).unwrap();
+                        let differences = width.header() + items * width.bytes();
+                        assert!(layout.block >= differences);
+                        assert!(layout.block > 64 || 64 % layout.block == 0, "straddles a line");
+                        assert!(layout.block.is_multiple_of(8));
+                        assert!(layout.stride >= places * layout.block);
+                        assert_eq!(layout.stride / PAIR % 2, 1);
+                        assert!(layout.stride.is_multiple_of(PAIR));
+                        let places_end = layout.places_at + places * size_of::<PlaceRecord>();
+                        assert!(size_of::<Header>() + items * 64 <= layout.places_at);
+                        assert!(places_end <= layout.totals_at);
+                        assert!(items * 8 <= layout.totals_stride);
+                        assert!(layout.totals_at.is_multiple_of(PAIR));
+                        let totals_end = layout.totals_at + places * layout.totals_stride;
+                        assert!(totals_end <= layout.columns_at);
+                        let end = layout.columns_at + columns as usize * layout.stride;
+                        assert_eq!(end, layout.size);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_and_too_much_have_no_layout() {
+        let layout = |items, places, columns| Layout::new(WidthKind::I8, items, places, columns);
+        assert!(layout(0, 1, 1).is_none() && layout(ITEMS_MAX + 1, 1, 1).is_none());
+        assert!(layout(1, 0, 1).is_none() && layout(1, PLACES_MAX + 1, 1).is_none());
+        assert!(layout(1, 1, 0).is_none() && layout(1, 1, COLUMNS_MAX + 1).is_none());
+    }
+}

@@ -1,0 +1,214 @@
+//! NUMA statistics: did an allocation come from the node that it wanted, and from the running one?
+//!
+//! ```text
+//! an allocation that wanted zone P and came from zone A, on a CPU of node R:
+//!     A's node = P's node:  A counts numa_hit
+//!     otherwise:            A counts numa_miss, P counts numa_foreign
+//!     A's node = R:         A counts numa_local        otherwise: A counts numa_other
+//!     interleaved, and A's node = P's node:            A counts numa_interleave as well
+//! ```
+//!
+//! These are the kernel's rules (`zone_statistics`; seed 003 has them in full). What an item says so
+//! depends on whom one asks: hits, misses, local and other are the zone's that *gave* the page,
+//! foreign the zone's that was wanted. For each zone, hit + miss = local + other; over all zones,
+//! miss = foreign.
+
+use super::{At, Counters, PlaceId, PlaceKind, Places, Width};
+use crate::percpu;
+use std::fmt;
+use std::io;
+
+crate::items! {
+    /// What a zone counts of its allocations, with the names of `/proc/vmstat` and `/proc/zoneinfo`.
+    pub enum NumaItem {
+        /// Allocations that came from the node that was wanted.
+        Hit = "numa_hit",
+        /// Allocations that came from here although another node was wanted.
+        Miss = "numa_miss",
+        /// Allocations that wanted this node and came from another.
+        Foreign = "numa_foreign",
+        /// Interleaved allocations that came from the node whose turn it was.
+        Interleave = "numa_interleave",
+        /// Allocations by a CPU of the node that they came from.
+        Local = "numa_local",
+        /// Allocations by a CPU of another node.
+        Other = "numa_other",
+    }
+}
+
+impl NumaItem {
+    /// The name in a node's `numastat`, which has its own.
+    pub const fn numastat(self) -> &'static str {
+        match self {
+            NumaItem::Hit => "numa_hit",
+            NumaItem::Miss => "numa_miss",
+            NumaItem::Foreign => "numa_foreign",
+            NumaItem::Interleave => "interleave_hit",
+            NumaItem::Local => "local_node",
+            NumaItem::Other => "other_node",
+        }
+    }
+}
+
+/// What an allocation was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Class {
+    /// It came from the node that was wanted.
+    pub hit: bool,
+    /// It came from the node that the CPU belongs to.
+    pub local: bool,
+}
+
+/// Classifies an allocation by the node that was wanted, the one that it came from, and the one that the
+/// CPU runs on.
+#[inline(always)]
+pub const fn classify(preferred: u32, actual: u32, running: u32) -> Class {
+    Class { hit: actual == preferred, local: actual == running }
+}
+
+/// The node that the calling thread runs on: one load with restartable sequences, otherwise a system
+/// call. Async-signal-safe.
+#[inline]
+pub fn running_node() -> u32 {
+    percpu::running_node()
+}
+
+/// NUMA counters of the zones of a tree of places.
+///
+/// Safe to share; see [`Counters`] for the cost of the widths (the kernel used `u16` from 4.14 on, and
+/// whole words since 5.14).
+///
+/// ```
+/// use ledgerline::stat::Places;
+/// use ledgerline::stat::numa::{Numa, NumaItem};
+///
+/// let mut tree = Places::builder("machine");
+/// let nodes = [tree.node("0")?, tree.node("1")?];
+/// let zones = [tree.zone(nodes[0], "Normal")?, tree.zone(nodes[1], "Normal")?];
+/// let numa: Numa = Numa::new(&tree.build()?)?;
+/// let [here, there] = [numa.zone(zones[0])?, numa.zone(zones[1])?];
+///
+/// here.count(here); // wanted from here, came from here
+/// there.count(here); // node 0 was full
+/// assert_eq!(numa.counters().precise(zones[0], NumaItem::Foreign), 1);
+/// assert_eq!(numa.counters().precise(zones[1], NumaItem::Miss), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Numa<W: Width = i64> {
+    counters: Counters<NumaItem, W>,
+}
+
+/// A zone whose allocations are counted: [`Numa::zone`].
+#[derive(Debug)]
+pub struct Zone<'n, W: Width = i64> {
+    at: At<'n, NumaItem, W>,
+    node: u32,
+}
+
+impl<W: Width> Clone for Zone<'_, W> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<W: Width> Copy for Zone<'_, W> {}
+
+/// A place that is not part of a node whose name is its number (`0`, or `node0`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotInANode {
+    /// The place's path.
+    pub place: String,
+}
+
+impl fmt::Display for NotInANode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the place {:?} is not part of a node that is named by its number", self.place)
+    }
+}
+
+impl std::error::Error for NotInANode {}
+
+impl<W: Width> Numa<W> {
+    /// Counters for the zones of these places.
+    ///
+    /// # Errors
+    /// As [`Counters::new`].
+    pub fn new(places: &Places) -> io::Result<Numa<W>> {
+        Counters::new(places).map(Numa::from)
+    }
+
+    /// The counters.
+    pub fn counters(&self) -> &Counters<NumaItem, W> {
+        &self.counters
+    }
+
+    /// A handle to a zone (or to a whole node): where it lies is looked up once, here.
+    ///
+    /// # Errors
+    /// [`NotInANode`].
+    ///
+    /// # Panics
+    /// If the place is one of another tree.
+    pub fn zone(&self, place: PlaceId) -> Result<Zone<'_, W>, NotInANode> {
+        let places = self.counters.places();
+        let node = node(places, place).ok_or_else(|| NotInANode { place: places.path(place) })?;
+        Ok(Zone { at: self.counters.at(place), node })
+    }
+}
+
+impl<W: Width> From<Counters<NumaItem, W>> for Numa<W> {
+    /// With counters that were made with a choice of threshold, say.
+    fn from(counters: Counters<NumaItem, W>) -> Numa<W> {
+        Numa { counters }
+    }
+}
+
+impl<W: Width> Zone<'_, W> {
+    /// Counts an allocation that came from this zone, by the running CPU, where `preferred` was wanted.
+    /// Two or three updates. Async-signal-safe.
+    #[inline]
+    pub fn count(self, preferred: Zone<'_, W>) {
+        self.count_on(running_node(), preferred);
+    }
+
+    /// As [`count`](Self::count), for a CPU of the node `running`.
+    #[inline]
+    pub fn count_on(self, running: u32, preferred: Zone<'_, W>) -> Class {
+        let class = classify(preferred.node, self.node, running);
+        if class.hit {
+            self.at.inc(NumaItem::Hit);
+        } else {
+            self.at.inc(NumaItem::Miss);
+            preferred.at.inc(NumaItem::Foreign);
+        }
+        self.at.inc(if class.local { NumaItem::Local } else { NumaItem::Other });
+        class
+    }
+
+    /// As [`count`](Self::count), for an interleaved allocation whose turn it was to come from
+    /// `preferred`.
+    #[inline]
+    pub fn count_interleaved(self, preferred: Zone<'_, W>) {
+        if self.count_on(running_node(), preferred).hit {
+            self.at.inc(NumaItem::Interleave);
+        }
+    }
+
+    /// The number of its node.
+    pub fn node(self) -> u32 {
+        self.node
+    }
+}
+
+/// The number of the node that a place is, or lies in.
+fn node(places: &Places, place: PlaceId) -> Option<u32> {
+    let up = |&at: &PlaceId| places.parent(at);
+    let mut above = std::iter::successors(Some(place), up);
+    let node = above.find(|&at| places.kind(at) == PlaceKind::Node)?;
+    let name = places.name(node);
+    name.strip_prefix("node").unwrap_or(name).parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

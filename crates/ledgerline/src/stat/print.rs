@@ -1,0 +1,69 @@
+//! Printers in the kernel's own formats, for tools that read `/proc` and cgroup files.
+//!
+//! | file                           | what to print          | printed by         | a line is    |
+//! |--------------------------------|------------------------|--------------------|--------------|
+//! | `/proc/vmstat`, `node0/vmstat` | [`vmstat`]             | [`Flat`]           | `name value` |
+//! | `node0/numastat`               | [`numastat`]           | [`Flat`]           | `name value` |
+//! | cgroup v2 `memory.stat`        | [`Stat::bytes`] and so | [`Flat`]           | `name value` |
+//! | `/proc/zoneinfo`               | [`zoneinfo`]           | [`Zone`]           | see there    |
+//!
+//! What is printed are owned names and values: the printers know of no counters, and the functions above
+//! take [snapshots](super::CountersSnapshot). All are [`Display`](std::fmt::Display), so they print into
+//! any [`fmt::Write`]; nothing is allocated to print.
+
+mod flat;
+#[cfg(test)]
+mod parse;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod zone;
+
+pub use flat::Flat;
+pub use tables::{numastat, vmstat, zoneinfo};
+pub use zone::{Pageset, Zone};
+
+use std::borrow::Cow;
+use std::fmt::{self, Write};
+
+/// A name and a value, as read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// The name, one word. (White space and control characters in it are printed as `_`, so that a
+    /// line stays a line.)
+    pub name: Cow<'static, str>,
+    /// The value.
+    pub value: u64,
+}
+
+impl Stat {
+    /// A value that was read.
+    pub fn new(name: impl Into<Cow<'static, str>>, value: u64) -> Stat {
+        Stat { name: name.into(), value }
+    }
+
+    /// A reading that may be below zero for a moment, which is shown as zero, as the kernel does.
+    pub fn clamped(name: impl Into<Cow<'static, str>>, value: i64) -> Stat {
+        Stat::new(name, u64::try_from(value).unwrap_or(0))
+    }
+
+    /// A number of units (pages, say) of so many bytes, in bytes; clamped at zero and at `u64::MAX`.
+    pub fn bytes(name: impl Into<Cow<'static, str>>, units: i64, unit: u64) -> Stat {
+        Stat::new(name, u64::try_from(units).unwrap_or(0).saturating_mul(unit))
+    }
+}
+
+/// A name as printed: one word, whatever it holds; padded to a width like the kernel's `%-12s`.
+struct Word<'a>(&'a str, usize);
+
+impl fmt::Display for Word<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Word(name, width) = *self;
+        let mut length = 0;
+        for c in name.chars() {
+            f.write_char(if c.is_whitespace() || c.is_control() { '_' } else { c })?;
+            length += 1;
+        }
+        (length..width).try_for_each(|_| f.write_char(' '))
+    }
+}

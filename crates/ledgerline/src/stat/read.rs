@@ -1,0 +1,139 @@
+//! Reading: within a bound from the total alone, or exactly from all CPUs.
+
+use super::counters::Counters;
+use super::items::Item;
+use super::layout::View;
+use super::places::PlaceId;
+use super::snapshot::CountersSnapshot;
+use super::width::{Width, sealed::Difference};
+use crate::sync::{Ordering, PATIENCE, fence, wait_a_turn};
+
+/// A reading of a total, without the differences that CPUs keep back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// The total; zero where it is below that.
+    pub value: u64,
+    /// How far the true value is from it at most, when no update is in flight (and the true value
+    /// is not negative): the sum over this place and all below it of CPUs times threshold. The bound
+    /// is attained: every CPU may keep exactly its threshold back. `i64` keeps nothing back.
+    pub bound: u64,
+}
+
+/// What was clamped, never wrapped, since the table was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clamps {
+    /// Readings of a value below zero, given as zero.
+    pub below_zero: u64,
+    /// Additions of which a total took only a part (totals end at ±2^62), counted at each level.
+    pub saturated: u64,
+}
+
+impl<I: Item, W: Width> Counters<I, W> {
+    /// The total and the bound on its error: two loads. An `i64` has no difference that could be
+    /// left out; all CPUs are added up and the bound is zero.
+    ///
+    /// With updates in flight, add to the bound what each of their threads carries at that moment:
+    /// at most its amount plus one and a half thresholds. Async-signal-safe.
+    pub fn approximate(&self, place: PlaceId, item: I) -> Reading {
+        if !W::BOUNDED {
+            return Reading { value: self.snapshot(place, item), bound: 0 };
+        }
+        let place = self.check(place);
+        let total = self.view.total(place, Self::check_item(item)).load(Ordering::Relaxed);
+        Reading { value: self.clamp(total), bound: self.bound(place) }
+    }
+
+    /// The total and all differences, clamped at zero: what printers show. As exact as
+    /// [`precise`](Self::precise).
+    pub fn snapshot(&self, place: PlaceId, item: I) -> u64 {
+        self.clamp(self.precise(place, item))
+    }
+
+    /// The total and all differences: exact when writers are still, whatever folds are under way;
+    /// otherwise off by what was in flight during the call. Not clamped, except at the ends of
+    /// `i64`. A load for each CPU and place below. Async-signal-safe.
+    pub fn precise(&self, place: PlaceId, item: I) -> i64 {
+        let (place, item) = (self.check(place), Self::check_item(item));
+        let view = &self.view;
+        let subtree = self.places().subtree(place as u32);
+        let (sum, _) = steady(view, PATIENCE, || {
+            let total = i128::from(view.total(place, item).load(Ordering::Relaxed));
+            subtree.iter().fold(total, |sum, &below| sum + row::<W>(view, below as usize, item))
+        });
+        i64::try_from(sum).unwrap_or(if sum < 0 { i64::MIN } else { i64::MAX })
+    }
+
+    /// The threshold of a place: how far a CPU's difference may be from zero. 0 for `i64`.
+    pub fn threshold(&self, place: PlaceId) -> u32 {
+        self.view.place(self.check(place)).threshold.load(Ordering::Relaxed)
+    }
+
+    /// What was clamped so far.
+    pub fn clamps(&self) -> Clamps {
+        let header = self.view.header();
+        Clamps {
+            below_zero: header.below_zero.load(Ordering::Relaxed),
+            saturated: header.saturated.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The whole table as owned data, each number as [`snapshot`](Self::snapshot) gives it.
+    pub fn table(&self) -> CountersSnapshot {
+        CountersSnapshot::of(self)
+    }
+
+    pub(super) fn bound(&self, place: usize) -> u64 {
+        let below = self.view.place(place).below.load(Ordering::Relaxed);
+        below * u64::from(self.view.layout.columns)
+    }
+
+    fn clamp(&self, value: i64) -> u64 {
+        u64::try_from(value).unwrap_or_else(|_| {
+            self.view.header().below_zero.fetch_add(1, Ordering::Relaxed);
+            0
+        })
+    }
+}
+
+/// The differences of one item at one place, added up over all columns.
+#[inline(always)]
+pub(super) fn row<W: Difference>(view: &View, place: usize, item: usize) -> i128 {
+    let layout = &view.layout;
+    let first = view.block(0, place).wrapping_add(View::offset(W::KIND, item));
+    let column = |column: u32| {
+        let at = first.wrapping_add(column as usize * layout.stride);
+        // SAFETY: a live difference of that column (S1).
+        unsafe { W::load(at) }
+    };
+    if W::BOUNDED {
+        i128::from((0..layout.columns).map(column).sum::<i64>())
+    } else {
+        (0..layout.columns).map(column).map(i128::from).sum()
+    }
+}
+
+/// Reads while no fold moves differences to the totals, and tells whether that was so. Waits at most
+/// `patience` turns for a fold to end: it may be the one that this signal handler interrupted, or
+/// that of a process that is no more.
+pub(super) fn steady<T>(view: &View, patience: u32, read: impl Fn() -> T) -> (T, bool) {
+    let sequence = &view.header().sequence;
+    let mut turn = 0;
+    loop {
+        // Acquire, partner of the Release at the end of a fold: what it moved is seen.
+        let before = sequence.load(Ordering::Acquire);
+        let patient = turn < patience;
+        if before.is_multiple_of(2) || !patient {
+            let value = read();
+            // Partner of the fence at the start of a fold: whoever read what it moved sees that it
+            // has begun.
+            fence(Ordering::Acquire);
+            let undisturbed =
+                before.is_multiple_of(2) && sequence.load(Ordering::Relaxed) == before;
+            if undisturbed || !patient {
+                return (value, undisturbed);
+            }
+        }
+        wait_a_turn(turn);
+        turn += 1;
+    }
+}

@@ -1,0 +1,65 @@
+//! Folding now and then, from a thread that the user starts.
+
+use super::counters::Counters;
+use super::items::Item;
+use super::width::Width;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// A thread that folds a table until this is dropped: see [`Counters::refresh`].
+#[derive(Debug)]
+pub struct RefreshHandle {
+    stop: Arc<Stop>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Stop {
+    asked: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Stop {
+    /// Sleeps; whether it was asked to stop.
+    fn wait(&self, time: Duration) -> bool {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_timeout_while(asked, time, |asked| !*asked);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+impl Drop for RefreshHandle {
+    fn drop(&mut self) {
+        *self.stop.asked.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.stop.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // It does not panic, and if it did there would be nothing more to do here.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl<I: Item, W: Width> Counters<I, W> {
+    /// Starts a thread that [folds](Self::fold) every so often, until the handle is dropped (which
+    /// waits for a fold that is under way). So totals lag behind by that time at most, however few
+    /// updates there are. A forked child has no such thread.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] when the time is zero; otherwise when no thread can be started.
+    pub fn refresh(self: &Arc<Self>, every: Duration) -> io::Result<RefreshHandle> {
+        if every.is_zero() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "no time between two folds"));
+        }
+        let stop = Arc::new(Stop::default());
+        let (counters, told) = (Arc::clone(self), Arc::clone(&stop));
+        let thread =
+            std::thread::Builder::new().name("ledgerline-fold".into()).spawn(move || {
+                while !told.wait(every) {
+                    counters.fold();
+                }
+            })?;
+        Ok(RefreshHandle { stop, thread: Some(thread) })
+    }
+}

@@ -1,0 +1,169 @@
+//! One owner's row: its own words, the words for others, the generation.
+
+use super::Kind;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// Most pages that one update moves, either way: 2^58 bytes of 4 KiB pages.
+pub(super) const MOVE_MAX: i64 = 1 << 46;
+/// Where the value of a word for others begins; below is the generation it belongs to.
+const VALUE: u32 = 16;
+
+/// See the [module](super). 128 bytes, so that two owners never share a pair of lines.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub(super) struct Row {
+    /// Written by the one thread of an owner that is not shared.
+    own: [AtomicU64; 4],
+    /// Odd while an owner has the row; grows by one whenever it is taken or given back.
+    pub(super) generation: AtomicU32,
+    /// The free row behind this one.
+    pub(super) next: AtomicU32,
+    spare: [u64; 3],
+    /// Written by anyone: 48 bits of pages and 16 of the generation, so that what was meant for an
+    /// owner that has gone does not reach the next.
+    elsewhere: [AtomicU64; 4],
+}
+
+const _: () = assert!(size_of::<Row>() == 128);
+
+impl Row {
+    /// Adds to the one thread's own word, in one instruction that nothing can interrupt in the middle;
+    /// `false`, and nothing has changed, if the sum does not fit in 64 bits.
+    ///
+    /// Only one thread calls this at a time. (Readers load the word, which is whole at every moment.)
+    #[inline(always)]
+    pub(super) fn add_own(&self, kind: Kind, n: i64) -> bool {
+        let word = &self.own[kind as usize];
+        #[cfg(target_arch = "x86_64")]
+        {
+            // SAFETY: one naturally aligned word of the row, which is borrowed; a single instruction,
+            // so that a signal handler of this thread that does the same comes before it or after it
+            // (guarded by `tests/rss.rs`, `a_signal_handler_adds_between_two_additions…`).
+            unsafe {
+                std::arch::asm!(
+                    "add qword ptr [{word}], {n}",
+                    "jo {over}",
+                    word = in(reg) word.as_ptr(),
+                    n = in(reg) n,
+                    over = label { return take_back(word, n) },
+                    options(nostack),
+                );
+            }
+            true
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            // Relaxed: the word is all there is to see.
+            let old = word.fetch_add(n as u64, Ordering::Relaxed) as i64;
+            old.checked_add(n).is_some() || take_back(word, n)
+        }
+    }
+
+    /// Adds to the words for others if the owner is still of that generation.
+    ///
+    /// Returns what did not fit (the word was clamped), or `None` if the owner has gone.
+    pub(super) fn add_elsewhere(&self, generation: u32, kind: Kind, n: i64) -> Option<i64> {
+        let word = &self.elsewhere[kind as usize];
+        let mut seen = word.load(Ordering::Relaxed);
+        loop {
+            if seen as u16 != generation as u16 {
+                return None;
+            }
+            let old = seen as i64 >> VALUE;
+            let sum = old.saturating_add(n).clamp(i64::MIN >> VALUE, i64::MAX >> VALUE);
+            // Relaxed: the word is all there is to see.
+            match word.compare_exchange_weak(
+                seen,
+                elsewhere(sum, generation),
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return Some(old.saturating_add(n) - sum),
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// What the row itself holds of a kind.
+    pub(super) fn pages(&self, kind: Kind) -> i128 {
+        let own = self.own[kind as usize].load(Ordering::Relaxed) as i64;
+        let elsewhere = self.elsewhere[kind as usize].load(Ordering::Relaxed) as i64 >> VALUE;
+        i128::from(own) + i128::from(elsewhere)
+    }
+
+    /// Makes the row ready for an owner of that generation. The row is the caller's.
+    pub(super) fn open(&self, generation: u32) {
+        for word in &self.elsewhere {
+            word.store(elsewhere(0, generation), Ordering::Relaxed);
+        }
+        // Release, partner of the Acquire in `Table::read`: who sees the owner sees empty words.
+        self.generation.store(generation, Ordering::Release);
+    }
+
+    /// Empties the words of a kind, and says what they held. `closed` is a generation that no owner has,
+    /// so that nothing is added to the words for others from here on. The row is the caller's.
+    pub(super) fn take(&self, closed: u32, kind: Kind) -> i128 {
+        let own = self.own[kind as usize].swap(0, Ordering::Relaxed) as i64;
+        let word = &self.elsewhere[kind as usize];
+        let others = word.swap(elsewhere(0, closed), Ordering::Relaxed) as i64 >> VALUE;
+        i128::from(own) + i128::from(others)
+    }
+}
+
+const fn elsewhere(pages: i64, generation: u32) -> u64 {
+    (pages << VALUE) as u64 | generation as u16 as u64
+}
+
+#[cold]
+fn take_back(word: &AtomicU64, n: i64) -> bool {
+    // Relaxed: the word is all there is to see. Atomic, because a signal handler may come between.
+    word.fetch_sub(n as u64, Ordering::Relaxed);
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row() -> Row {
+        // SAFETY: a row is atomics and integers, for which zero is a value.
+        let row: Row = unsafe { std::mem::zeroed() };
+        row.open(0x0007_0001);
+        row
+    }
+
+    #[test]
+    fn an_own_word_never_wraps() {
+        let row = row();
+        assert!(row.add_own(Kind::Swap, i64::MAX));
+        assert!(!row.add_own(Kind::Swap, 1));
+        assert_eq!(row.pages(Kind::Swap), i64::MAX.into());
+        assert!(row.add_own(Kind::Swap, -1));
+        assert!(row.add_own(Kind::Anon, i64::MIN));
+        assert!(!row.add_own(Kind::Anon, -1));
+        assert_eq!(row.pages(Kind::Anon), i64::MIN.into());
+    }
+
+    #[test]
+    fn the_words_for_others_clamp_and_say_by_how_much() {
+        let row = row();
+        let half = 1 << 46;
+        assert_eq!(row.add_elsewhere(0x0007_0001, Kind::File, half), Some(0));
+        assert_eq!(row.add_elsewhere(0x0007_0001, Kind::File, half), Some(1));
+        assert_eq!(row.pages(Kind::File), (1 << 47) - 1);
+        assert_eq!(row.add_elsewhere(0x0007_0001, Kind::File, 5), Some(5));
+        assert_eq!(row.add_elsewhere(0x0007_0001, Kind::File, -5), Some(0));
+        assert_eq!(row.pages(Kind::File), (1 << 47) - 6);
+        assert_eq!(row.pages(Kind::Anon), 0);
+    }
+
+    #[test]
+    fn another_generation_adds_nothing() {
+        let row = row();
+        assert_eq!(row.add_elsewhere(0x0007_0003, Kind::Anon, 3), None);
+        assert_eq!(row.add_elsewhere(0x0007_0001, Kind::Anon, 3), Some(0));
+        assert_eq!(row.take(0x0007_0002, Kind::Anon), 3);
+        assert_eq!(row.add_elsewhere(0x0007_0001, Kind::Anon, 3), None);
+        assert_eq!(row.pages(Kind::Anon), 0);
+    }
+}

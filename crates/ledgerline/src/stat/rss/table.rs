@@ -1,0 +1,332 @@
+//! The table of owners: one sparse region with their rows, their masks and the columns of cells.
+
+use super::row::{MOVE_MAX, Row};
+use super::{Kind, Owner, Pages};
+use crate::free_list::FreeList;
+use crate::percpu::{Words, possible_cpus};
+use crate::region::Region;
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use std::fmt;
+use std::io;
+
+/// Most owners of a table.
+const CAPACITY_MAX: u32 = 1 << 24;
+const PAGE: usize = 4096;
+/// Words of a cell.
+const KINDS: usize = Kind::ALL.len();
+
+/// Names an owner: a row, and how often it was used. A name of an owner that has gone is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OwnerId {
+    pub(super) row: u32,
+    pub(super) generation: u32,
+}
+
+/// Every row has an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full {
+    /// How many rows the table has.
+    pub capacity: u32,
+}
+
+impl fmt::Display for Full {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the table has its {} owners", self.capacity)
+    }
+}
+
+impl std::error::Error for Full {}
+
+/// The owner has unregistered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone;
+
+impl fmt::Display for Gone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the owner has unregistered")
+    }
+}
+
+impl std::error::Error for Gone {}
+
+/// Mistakes of callers that a table has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mistakes {
+    /// Updates of more than 2^46 pages at once, and sums past 2^47 pages: clamped.
+    pub clamped: u64,
+    /// Owners that unregistered with less than nothing of a kind.
+    pub negative: u64,
+}
+
+/// The first 128 bytes of the region, in the place of row 0 (which the free list never holds).
+#[repr(C)]
+#[derive(Debug)]
+struct Header {
+    free: FreeList,
+    /// Rows up to this one were used before.
+    high_water: AtomicU32,
+    clamped: AtomicU64,
+    negative: AtomicU64,
+}
+
+const _: () = assert!(size_of::<Header>() <= size_of::<Row>());
+
+/// Resident pages by owner. See the [module](super).
+///
+/// Safe to share; usually in a `static LazyLock`, or leaked, so that owners are `Owner<'static>`. Costs
+/// address space when made; then 128 bytes and a mask an owner, and 32 bytes for each CPU that ran a
+/// shared one.
+#[derive(Debug)]
+pub struct Table {
+    header: *const Header,
+    rows: *const Row,
+    masks: *const AtomicU64,
+    /// Words of a mask.
+    mask_words: usize,
+    pub(super) cells: Words,
+    capacity: u32,
+    region: Region,
+}
+
+// SAFETY: the region is touched through atomics and sections only, and mapped as long as the table.
+unsafe impl Send for Table {}
+// SAFETY: as above.
+unsafe impl Sync for Table {}
+
+impl Table {
+    /// A table for so many owners at a time.
+    ///
+    /// # Errors
+    /// No owners, more than 2^24 - 1, or no address space for them.
+    pub fn new(capacity: u32) -> io::Result<Table> {
+        if !(1..CAPACITY_MAX).contains(&capacity) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("a table has 1 to {} owners, not {capacity}", CAPACITY_MAX - 1),
+            ));
+        }
+        let columns = possible_cpus() as usize;
+        let rows = capacity as usize + 1;
+        let mask_words = columns.div_ceil(64);
+        let masks = rows * size_of::<Row>();
+        let cells = (masks + rows * mask_words * 8).next_multiple_of(PAGE);
+        let stride = (rows * KINDS * 8).next_multiple_of(PAGE);
+        let size = stride.checked_mul(columns).and_then(|all| all.checked_add(cells));
+        let region = Region::anonymous(size.ok_or(io::ErrorKind::OutOfMemory)?)?;
+        Ok(Table {
+            header: region.at(0),
+            rows: region.at(0),
+            masks: region.at(masks),
+            mask_words,
+            // SAFETY: the region has a column of `stride` bytes there for each possible CPU, and lives
+            // as long as the table. The cells are written through `Words`, and by `close`, where an
+            // owner has no other user.
+            cells: unsafe { Words::new(region.at(cells), stride) },
+            capacity,
+            region,
+        })
+    }
+
+    /// Registers an owner with one thread; it has no pages. Costs some tens of nanoseconds.
+    ///
+    /// # Errors
+    /// [`Full`].
+    pub fn register(&self) -> Result<Owner<'_>, Full> {
+        let full = Full { capacity: self.capacity };
+        let row = match self.header().free.pop(|row| self.checked(row).map(|row| &row.next)) {
+            Some(row) => row,
+            None => {
+                // Relaxed: rows past the mark are untouched memory.
+                let more = |rows| (rows < self.capacity).then(|| rows + 1);
+                let high_water = &self.header().high_water;
+                let taken = high_water.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+                taken.map_err(|_| full)? + 1
+            }
+        };
+        let generation = self.row(row).generation.load(Ordering::Relaxed).wrapping_add(1);
+        self.row(row).open(generation);
+        Ok(Owner::new(self, OwnerId { row, generation }))
+    }
+
+    /// What an owner has, from whichever thread: exact when its writers are still, otherwise off by
+    /// what moved during the call. Costs a few loads, and a line for each CPU that ran the owner.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub fn read(&self, owner: OwnerId) -> Result<Pages, Gone> {
+        let row = self.checked(owner.row).ok_or(Gone)?;
+        // Acquire, partner of the Release in `Row::open`.
+        if row.generation.load(Ordering::Acquire) != owner.generation {
+            return Err(Gone);
+        }
+        let pages = self.sum(owner.row);
+        // Partner of the fence in `close`: if any word was read after it was emptied, the generation
+        // is seen to have changed.
+        fence(Ordering::Acquire);
+        if row.generation.load(Ordering::Relaxed) != owner.generation {
+            return Err(Gone);
+        }
+        Ok(pages)
+    }
+
+    /// Adds `n` pages to an owner from elsewhere: a reclaimer, another process's proxy. An atomic
+    /// operation on the owner's row. Async-signal-safe. Clamps (and counts) as [`Mistakes`] says.
+    ///
+    /// # Errors
+    /// [`Gone`]; nothing is changed then, not even if the row has another owner by now.
+    pub fn add_to(&self, owner: OwnerId, kind: Kind, n: i64) -> Result<(), Gone> {
+        let row = self.checked(owner.row).ok_or(Gone)?;
+        if row.generation.load(Ordering::Relaxed) != owner.generation {
+            return Err(Gone);
+        }
+        let n = self.clamp(n);
+        match row.add_elsewhere(owner.generation, kind, n) {
+            Some(0) => Ok(()),
+            Some(_) => {
+                self.header().clamped.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            }
+            None => Err(Gone),
+        }
+    }
+
+    /// All owners and what they have, one after the other.
+    pub fn owners(&self) -> impl Iterator<Item = (OwnerId, Pages)> + '_ {
+        (1..=self.header().high_water.load(Ordering::Relaxed)).filter_map(|row| {
+            let generation = self.row(row).generation.load(Ordering::Relaxed);
+            let id = OwnerId { row, generation };
+            (generation % 2 == 1).then(|| self.read(id).ok()).flatten().map(|pages| (id, pages))
+        })
+    }
+
+    /// What callers did wrong.
+    pub fn mistakes(&self) -> Mistakes {
+        Mistakes {
+            clamped: self.header().clamped.load(Ordering::Relaxed),
+            negative: self.header().negative.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Bytes of memory that the table takes now.
+    pub fn resident(&self) -> u64 {
+        self.region.resident()
+    }
+
+    /// How many owners it can have at a time.
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// `n`, or the most that one update moves; counted.
+    pub(super) fn clamp(&self, n: i64) -> i64 {
+        let clamped = n.clamp(-MOVE_MAX, MOVE_MAX);
+        if clamped != n {
+            self.header().clamped.fetch_add(1, Ordering::Relaxed);
+        }
+        clamped
+    }
+
+    /// Puts a CPU into an owner's mask.
+    pub(super) fn note(&self, row: u32, column: u32) {
+        // Relaxed: a reader that must see the cell was told of the update, and so sees this too.
+        self.mask(row)[column as usize / 64].fetch_or(1 << (column % 64), Ordering::Relaxed);
+    }
+
+    /// The CPUs that ran an owner since it was shared.
+    pub(super) fn ran_on(&self, row: u32) -> impl Iterator<Item = u32> + '_ {
+        (0u32..).zip(self.mask(row)).flat_map(|(at, word)| {
+            let mut left = word.load(Ordering::Relaxed);
+            std::iter::from_fn(move || {
+                let bit = left.trailing_zeros();
+                left &= left.wrapping_sub(1);
+                (bit < 64).then_some(at * 64 + bit)
+            })
+        })
+    }
+
+    /// What an owner's words add up to.
+    pub(super) fn sum(&self, row: u32) -> Pages {
+        let mut sums = Kind::ALL.map(|kind| self.row(row).pages(kind));
+        for column in self.ran_on(row) {
+            for (sum, kind) in sums.iter_mut().zip(Kind::ALL) {
+                let word = self.cell(column, row, kind).load(Ordering::Relaxed);
+                *sum += i128::from(word as i64 >> 1);
+            }
+        }
+        self.pages(sums)
+    }
+
+    /// Ends an owner: empties all its words, frees its row. What they held.
+    pub(super) fn close(&self, owner: OwnerId) -> Pages {
+        let row = self.row(owner.row);
+        let closed = owner.generation.wrapping_add(1);
+        row.generation.store(closed, Ordering::Relaxed);
+        // Partner of the fence in `read`.
+        fence(Ordering::Release);
+        let mut sums = Kind::ALL.map(|kind| row.take(closed, kind));
+        for column in self.ran_on(owner.row) {
+            for (sum, kind) in sums.iter_mut().zip(Kind::ALL) {
+                // No section is under way on this word: nobody else has the owner any more.
+                let word = self.cell(column, owner.row, kind).swap(0, Ordering::Relaxed);
+                *sum += i128::from(word as i64 >> 1);
+            }
+        }
+        for word in self.mask(owner.row) {
+            word.store(0, Ordering::Relaxed);
+        }
+        let pages = self.pages(sums);
+        if pages.negative().is_some() {
+            self.header().negative.fetch_add(1, Ordering::Relaxed);
+        }
+        self.header().free.push(owner.row, &row.next);
+        pages
+    }
+
+    /// Sums as pages; one past an `i64` (which takes 2^16 largest updates) is clamped and counted.
+    fn pages(&self, sums: [i128; 4]) -> Pages {
+        Pages::from(sums.map(|sum| {
+            let clamped = sum.clamp(i64::MIN.into(), i64::MAX.into());
+            if clamped != sum {
+                self.header().clamped.fetch_add(1, Ordering::Relaxed);
+            }
+            clamped as i64
+        }))
+    }
+
+    fn header(&self) -> &Header {
+        // SAFETY: the region begins with a header, zeroed at first, and is mapped as long as `self`.
+        unsafe { &*self.header }
+    }
+
+    /// The row of that number, if the table has it.
+    fn checked(&self, row: u32) -> Option<&Row> {
+        (1..=self.capacity).contains(&row).then(|| self.row(row))
+    }
+
+    pub(super) fn row(&self, row: u32) -> &Row {
+        debug_assert!((1..=self.capacity).contains(&row));
+        // SAFETY: rows are numbered from 1 to the capacity (`register`, `checked`), and the region has
+        // room for them.
+        unsafe { &*self.rows.add(row as usize) }
+    }
+
+    fn mask(&self, row: u32) -> &[AtomicU64] {
+        debug_assert!((1..=self.capacity).contains(&row));
+        // SAFETY: as in `row`; a mask of `mask_words` words lies there for each.
+        unsafe {
+            let mask = self.masks.add(row as usize * self.mask_words);
+            std::slice::from_raw_parts(mask, self.mask_words)
+        }
+    }
+
+    fn cell(&self, column: u32, row: u32, kind: Kind) -> &AtomicU64 {
+        // SAFETY: columns in a mask are columns; the slot of a row of the table is within each.
+        unsafe { self.cells.word(column, slot(row, kind)) }
+    }
+}
+
+/// Which word of a column.
+#[inline(always)]
+pub(super) fn slot(row: u32, kind: Kind) -> usize {
+    row as usize * KINDS + kind as usize
+}

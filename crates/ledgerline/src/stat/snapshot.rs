@@ -1,0 +1,131 @@
+//! A whole table as owned data: names and values, no types, no locks.
+
+use super::counters::Counters;
+use super::items::Item;
+use super::layout::{Described, View};
+use super::places::{PlaceId, PlaceKind};
+use super::read::{row, steady};
+use super::width::{Width, WidthKind};
+use crate::sync::{Ordering, PATIENCE};
+
+/// A table at the time of a snapshot: what printers take. From [`Counters::table`], or from a file
+/// by [`CountersFile::table`](super::CountersFile::table).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CountersSnapshot {
+    /// How wide the differences are.
+    pub width: WidthKind,
+    /// How many columns were added up.
+    pub cpus: u32,
+    /// The items' names, in the order of their declaration.
+    pub items: Vec<String>,
+    /// The places; the root first, each after the place that it lies in.
+    pub places: Vec<PlaceSnapshot>,
+    /// Whether no fold moved numbers meanwhile. `false` only where one was under way all the time,
+    /// or the process of a file died in the middle of one: then some differences may be missing, or
+    /// there twice.
+    pub steady: bool,
+}
+
+/// One place at the time of a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlaceSnapshot {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: PlaceKind,
+    /// The place that it lies in, by its position in [`CountersSnapshot::places`]; `None` for the
+    /// root.
+    pub parent: Option<usize>,
+    /// How far a CPU's difference may be from zero; 0 where there is no threshold.
+    pub threshold: u32,
+    /// The value of each item here and at all places below: totals and differences, clamped at zero.
+    pub values: Vec<u64>,
+}
+
+impl CountersSnapshot {
+    /// The value of an item at a place.
+    pub fn value(&self, place: usize, item: &str) -> Option<u64> {
+        let item = self.items.iter().position(|name| name == item)?;
+        self.places.get(place)?.values.get(item).copied()
+    }
+
+    /// The items of a place, by name.
+    pub fn values(&self, place: usize) -> impl Iterator<Item = (&str, u64)> {
+        let values = self.places.get(place).map_or(&[][..], |place| &place.values);
+        self.items.iter().map(String::as_str).zip(values.iter().copied())
+    }
+
+    /// The positions of all places of a kind.
+    pub fn of_kind(&self, kind: PlaceKind) -> impl Iterator<Item = usize> {
+        let places = self.places.iter().enumerate();
+        places.filter(move |(_, place)| place.kind == kind).map(|(at, _)| at)
+    }
+
+    /// The positions of the places right below a place.
+    pub fn children(&self, parent: usize) -> impl Iterator<Item = usize> {
+        let places = self.places.iter().enumerate();
+        places.filter(move |(_, place)| place.parent == Some(parent)).map(|(at, _)| at)
+    }
+
+    /// The position of the place at a path of names below the root (`node/zone`); the empty path is
+    /// the root.
+    pub fn find(&self, path: &str) -> Option<usize> {
+        let mut names = path.split('/').filter(|name| !name.is_empty());
+        names.try_fold(0, |at, name| self.children(at).find(|&c| self.places[c].name == name))
+    }
+
+    pub(super) fn of<I: Item, W: Width>(counters: &Counters<I, W>) -> CountersSnapshot {
+        let tree = counters.places();
+        let places = tree.iter().map(|place| Described {
+            name: tree.name(place).to_owned(),
+            kind: tree.kind(place),
+            parent: tree.parent(place).map_or(0, PlaceId::index),
+        });
+        let items = I::ALL.iter().map(|item| item.name().to_owned()).collect();
+        CountersSnapshot::read(&counters.view, items, places.collect(), PATIENCE)
+    }
+
+    /// Reads a table whose names are known.
+    pub(super) fn read(
+        view: &View,
+        items: Vec<String>,
+        places: Vec<Described>,
+        patience: u32,
+    ) -> CountersSnapshot {
+        let add_up = match view.layout.width {
+            WidthKind::I8 => row::<i8>,
+            WidthKind::U16 => row::<u16>,
+            WidthKind::I64 => row::<i64>,
+        };
+        let (values, steady) = steady(view, patience, || {
+            let mut values: Vec<Vec<i128>> = (0..places.len())
+                .map(|place| (0..items.len()).map(|item| add_up(view, place, item)).collect())
+                .collect();
+            // From the end: what is below a place was added to it when its turn comes.
+            for place in (1..places.len()).rev() {
+                let own = std::mem::take(&mut values[place]);
+                for (up, own) in values[places[place].parent].iter_mut().zip(&own) {
+                    *up += own;
+                }
+                values[place] = own;
+            }
+            for (place, values) in values.iter_mut().enumerate() {
+                for (item, value) in values.iter_mut().enumerate() {
+                    *value += i128::from(view.total(place, item).load(Ordering::Relaxed));
+                }
+            }
+            values
+        });
+        let clamp = |value: i128| value.clamp(0, i64::MAX.into()) as u64;
+        let places =
+            places.into_iter().zip(values).enumerate().map(|(at, (place, values))| PlaceSnapshot {
+                name: place.name,
+                kind: place.kind,
+                parent: (at > 0).then_some(place.parent),
+                threshold: view.place(at).threshold.load(Ordering::Relaxed),
+                values: values.into_iter().map(clamp).collect(),
+            });
+        let (width, cpus) = (view.layout.width, view.layout.columns);
+        CountersSnapshot { width, cpus, items, places: places.collect(), steady }
+    }
+}

@@ -1,0 +1,233 @@
+//! The shape of a tree: its words, the multiple that each passes on, and what that bounds.
+
+use std::fmt;
+
+/// Most CPUs of a shape.
+const CPUS_MAX: u32 = 1 << 16;
+/// Largest batch.
+const BATCH_MAX: u64 = 1 << 20;
+/// Largest multiple.
+const MULTIPLE_MAX: u64 = 1 << 40;
+/// CPUs that share a node of the first level.
+const FIRST: u32 = 3;
+/// Nodes that share a node above them. Both as powers of two.
+const ABOVE: u32 = 2;
+
+/// How many words a tree has and when they pass on what they hold.
+///
+/// [`Shape::new`] chooses so that the bound is small and no line is busier than it must be: if all
+/// CPUs add, each line (the top as well) is written for one in `batch / 8` of the units that *one* CPU
+/// adds. For 256 CPUs, a batch of 32 and pages of 4 KiB that compares so, with the kernel's
+/// hierarchical counter first (`busiest` is how often the busiest line is written for a page on
+/// each CPU, `top` that for the top, `atomics` all additions for one page):
+///
+/// | CPUs a node: multiples           | bound           | lines | atomics | busiest | top  |
+/// |----------------------------------|-----------------|-------|---------|---------|------|
+/// | 8: 256, 64: 2048 (truncated)     | 0 .. 87 MiB     | 293   | 0.036   | 0.25    | 0.13 |
+/// | the same, rounded                | ±43.5 MiB       | 293   | 0.036   | 0.25    | 0.13 |
+/// | 8: 128, 32: 512, 128: 2048       | ±33.5 MiB       | 299   | 0.042   | 0.25    | 0.13 |
+/// | 8: 128, 32: 512, 128: 1024 (ours)| ±29.5 MiB       | 299   | 0.042   | 0.25    | 0.25 |
+/// | 8: 64, 16: 128, 32: 256, 64: 512, 128: 1024 | ±25.5 MiB | 319 | 0.062 | 0.25   | 0.25 |
+/// | none                             | ±15.5 MiB       | 257   | 0.031   | 8       | 8    |
+///
+/// ```
+/// use ledgerline::stat::tree::Shape;
+///
+/// let shape = Shape::new(256, 32)?;
+/// assert_eq!((shape.below(), shape.above()), (7552, 7552)); // pages: 29.5 MiB
+/// # Ok::<(), ledgerline::stat::tree::BadShape>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// The CPUs' cells, and the nodes from the lowest to those below the top.
+    levels: Box<[Level]>,
+    below: u64,
+    above: u64,
+}
+
+/// One level of words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Level {
+    /// CPUs below each word, as a power of two.
+    pub(super) shift: u32,
+    /// How many words.
+    pub(super) words: u32,
+    /// Where they begin among the words of all levels.
+    pub(super) first: usize,
+    /// What they pass on: multiples of this.
+    pub(super) multiple: u64,
+    /// What they get: multiples of this.
+    step: u64,
+    /// The words with this parity start half a multiple up, the others a step less.
+    parity: u32,
+}
+
+impl Level {
+    /// What the word starts at, so that truncating it rounds to the nearest multiple: it can then be
+    /// as much below a multiple.
+    pub(super) fn start(self, word: u32) -> u64 {
+        match self.multiple == self.step {
+            true => 0,
+            false if word & 1 == self.parity => self.multiple / 2,
+            false => self.multiple / 2 - self.step,
+        }
+    }
+
+    /// How far above a multiple the word can be.
+    pub(super) fn above(self, word: u32) -> u64 {
+        self.multiple - self.step - self.start(word)
+    }
+}
+
+/// A shape that cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadShape {
+    /// No CPUs, or more than 65 536.
+    Cpus {
+        /// How many.
+        cpus: u32,
+    },
+    /// A batch that is not a power of two up to 2^20.
+    Batch {
+        /// The batch.
+        batch: u64,
+    },
+    /// A level of nodes whose number of CPUs or whose multiple is not a power of two, or not larger
+    /// (the multiple: not smaller) than that of the level below, or past 2^40.
+    Level {
+        /// CPUs below a node.
+        cpus: u32,
+        /// The multiple that it passes on.
+        multiple: u64,
+    },
+}
+
+impl fmt::Display for BadShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BadShape::Cpus { cpus } => write!(f, "a tree has 1 to {CPUS_MAX} CPUs, not {cpus}"),
+            BadShape::Batch { batch } => {
+                write!(f, "a batch is a power of two up to {BATCH_MAX}, not {batch}")
+            }
+            BadShape::Level { cpus, multiple } => write!(
+                f,
+                "a level of {cpus} CPUs a node and multiples of {multiple} does not fit: both are \
+                 powers of two, and grow from the level below"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for BadShape {}
+
+impl Shape {
+    /// The shape for so many CPUs and a batch: eight CPUs share a node, four nodes the node above,
+    /// and each level passes on larger multiples by as much as the node above has words below it.
+    ///
+    /// # Errors
+    /// No CPUs, more than 65 536, or a batch that is not a power of two up to 2^20.
+    pub fn new(cpus: u32, batch: u64) -> Result<Shape, BadShape> {
+        if cpus > CPUS_MAX {
+            return Err(BadShape::Cpus { cpus });
+        }
+        let mut levels = Vec::new();
+        let mut multiple = batch;
+        let mut shift = FIRST;
+        while cpus.div_ceil(1 << shift) > 1 {
+            let words = cpus.div_ceil(1 << shift);
+            multiple = multiple.saturating_mul(words.next_power_of_two().min(1 << ABOVE).into());
+            levels.push((1 << shift, multiple));
+            shift += ABOVE;
+        }
+        Shape::with_levels(cpus, batch, &levels)
+    }
+
+    /// A shape of one's own: for each level of nodes, from the CPUs up, the CPUs below a node and the
+    /// multiples that it passes on.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and a level that does not fit on the one below.
+    pub fn with_levels(cpus: u32, batch: u64, levels: &[(u32, u64)]) -> Result<Shape, BadShape> {
+        if !(1..=CPUS_MAX).contains(&cpus) {
+            return Err(BadShape::Cpus { cpus });
+        }
+        if !batch.is_power_of_two() || batch > BATCH_MAX {
+            return Err(BadShape::Batch { batch });
+        }
+        let cells = Level { shift: 0, words: cpus, first: 0, multiple: batch, step: 1, parity: 0 };
+        let mut all = vec![cells];
+        for (&(under, multiple), parity) in levels.iter().zip([1, 0].into_iter().cycle()) {
+            let last = all[all.len() - 1];
+            let fits = under.is_power_of_two()
+                && under > 1 << last.shift
+                && multiple.is_power_of_two()
+                && (last.multiple..=MULTIPLE_MAX).contains(&multiple);
+            if !fits {
+                return Err(BadShape::Level { cpus: under, multiple });
+            }
+            all.push(Level {
+                shift: under.trailing_zeros(),
+                words: cpus.div_ceil(under),
+                first: last.first + last.words as usize,
+                multiple,
+                step: last.multiple,
+                parity,
+            });
+        }
+        let words = || all.iter().flat_map(|level| (0..level.words).map(move |n| (level, n)));
+        let below = words().map(|(level, n)| level.start(n)).sum();
+        let above = words().map(|(level, n)| level.above(n)).sum();
+        Ok(Shape { levels: all.into(), below, above })
+    }
+
+    /// How many CPUs.
+    pub fn cpus(&self) -> u32 {
+        self.levels[0].words
+    }
+
+    /// What a CPU's cell passes on: multiples of this.
+    pub fn batch(&self) -> u64 {
+        self.levels[0].multiple
+    }
+
+    /// What reaches the top: multiples of this.
+    pub fn top_multiple(&self) -> u64 {
+        self.levels[self.levels.len() - 1].multiple
+    }
+
+    /// Lines of memory: cells, nodes, and the top.
+    pub fn lines(&self) -> usize {
+        self.levels.iter().map(|level| level.words as usize).sum::<usize>() + 1
+    }
+
+    /// By how much the sum can be below the top when no update is in flight; attained.
+    ///
+    /// A word of level *l* keeps a multiple of `m[l-1]` between `-m[l]/2` and `m[l]/2 - m[l-1]` (every
+    /// other word: the same with the signs changed), so that over all words there is
+    /// `words[l] * (m[l] - m[l-1])` between the ends of each level.
+    pub fn below(&self) -> u64 {
+        self.below
+    }
+
+    /// By how much the sum can be above the top when no update is in flight; attained.
+    pub fn above(&self) -> u64 {
+        self.above
+    }
+
+    /// By how much more the top can be off, on either side, while `writers` threads are in the middle of
+    /// adding at most `largest`, up or down; attained. Each holds one carry in its hands, and the
+    /// largest carry is `largest` rounded up to what reaches the top. Clamped at `u64::MAX`.
+    pub fn in_flight_bound(&self, writers: u64, largest: u64) -> u64 {
+        let multiple = self.top_multiple();
+        let carry = u128::from(largest.div_ceil(multiple)) * u128::from(multiple);
+        u64::try_from(carry.saturating_mul(writers.into())).unwrap_or(u64::MAX)
+    }
+
+    pub(super) fn levels(&self) -> impl Iterator<Item = Level> {
+        self.levels.iter().copied()
+    }
+
+    pub(super) fn level(&self, level: usize) -> Option<&Level> {
+        self.levels.get(level)
+    }
+}
