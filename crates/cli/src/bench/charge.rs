@@ -5,6 +5,7 @@ use super::harness::{self, Measured, Plan};
 use super::machine;
 use super::options::Options;
 use super::progress::Progress;
+use super::rounds;
 use super::row::{Pass, Row, Rows, thousandths};
 use super::stats::{Summary, median};
 use super::suite::Suite;
@@ -58,38 +59,15 @@ Examples:
 
 /// Measures the chosen cases in this process.
 fn measure(options: &Options, progress: &Progress) -> Result<Vec<Row>, String> {
-    let mode = ledgerline::percpu::detect().to_string();
     let in_rounds: Vec<&'static str> =
         options.cases.iter().copied().filter(|&name| name != MILLION).collect();
-    let mut rows = Vec::new();
-    let pass = |threads, runs| Pass {
-        suite: CHARGE.name,
-        mode: &mode,
-        threads,
-        runs,
-        oversubscribed: threads > options.cpus.len(),
-    };
-    for &threads in &options.threads {
-        if in_rounds.is_empty() {
-            break;
-        }
-        let plan = Plan {
-            threads,
-            runs: options.runs,
-            round: options.round(),
-            cpus: options.cpus.clone(),
-        };
-        let plural = if threads == 1 { "" } else { "s" };
-        let what = format!("{mode}, {threads} thread{plural}");
-        let measured = timed(&in_rounds, &plan, &|step| progress.step(&what, plan.runs, step))
-            .map_err(|error| format!("{what}: {error}"))?;
-        rows.extend(measured.iter().map(|measured| Row::new(pass(threads, plan.runs), measured)));
-    }
+    let mut rows = rounds::measure(CHARGE.name, &in_rounds, options, progress, &timed)?;
     if options.cases.contains(&MILLION) {
+        let mode = ledgerline::percpu::detect().to_string();
         let groups = if options.quick { 1 << 16 } else { 1 << 20 };
         progress.show(&format!("{mode}: {MILLION}"));
-        let row = create_many(groups, pass(1, options.runs.min(3)))
-            .map_err(|error| format!("{MILLION}: {error}"))?;
+        let pass = rounds::pass(CHARGE.name, &mode, 1, options.runs.min(3), options);
+        let row = create_many(groups, pass).map_err(|error| format!("{MILLION}: {error}"))?;
         // Among the other rows of one thread, if there are any.
         let at =
             rows.iter().rposition(|row: &Row| row.threads == 1).map_or(rows.len(), |at| at + 1);

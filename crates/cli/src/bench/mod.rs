@@ -3,15 +3,16 @@
 //! | room       | what it holds                                                          |
 //! |------------|------------------------------------------------------------------------|
 //! | `options`  | what the user asked for, checked                                       |
-//! | `suite`    | a suite as the command sees it; `charge` is one                        |
+//! | `suite`    | a suite as the command sees it: `charge`, `stat`, `read`, `numa`       |
 //! | `modes`    | one process a mode                                                     |
+//! | `rounds`   | a pass for each number of threads                                      |
 //! | `harness`  | rounds of timed work on pinned threads; knows nothing of ledgers       |
 //! | `size`     | how much work fills a round                                            |
 //! | `barrier`  | threads start together                                                 |
 //! | `transfer` | what moving a cache line costs                                         |
 //! | `stats`    | medians                                                                |
 //! | `machine`  | CPUs, affinity, names                                                  |
-//! | `cases`    | the loops that are timed; `peers`: what they are compared with         |
+//! | `cases`    | the loops of `charge`; `peers`, `jvm`: what they are compared with     |
 //! | `row`      | one figure; `report`: JSON lines and the table; `progress`             |
 //!
 //! A further suite is a file like `charge.rs` with a [`Suite`], and a variant of the
@@ -21,15 +22,20 @@ mod barrier;
 mod cases;
 mod charge;
 mod harness;
+mod jvm;
 mod machine;
 mod modes;
+mod numa;
 mod options;
 mod padded;
 mod peers;
 mod progress;
+mod read;
 mod report;
+mod rounds;
 mod row;
 mod size;
+mod stat;
 mod stats;
 mod suite;
 mod transfer;
@@ -53,6 +59,15 @@ enum Suites {
     /// Charging and uncharging: per-CPU updates, trees, many groups, and shared counters beside
     #[command(after_help = charge::HELP)]
     Charge(SuiteArgs),
+    /// Counting: differences of each width, beside atomics, thread-locals and LongAdder
+    #[command(after_help = stat::HELP)]
+    Stat(SuiteArgs),
+    /// Reading: by the number of CPUs, and by how much has changed
+    #[command(after_help = read::HELP)]
+    Read(SuiteArgs),
+    /// NUMA statistics: a sweep of thresholds, beside what the kernel's commit reported
+    #[command(after_help = numa::HELP)]
+    Numa(SuiteArgs),
 }
 
 // The values are texts that `options` checks, so that a bad one is reported in one line.
@@ -93,6 +108,9 @@ struct SuiteArgs {
 pub fn main(args: BenchArgs) -> ExitCode {
     let (suite, args) = match &args.suite {
         Suites::Charge(args) => (&charge::CHARGE, args),
+        Suites::Stat(args) => (&stat::STAT, args),
+        Suites::Read(args) => (&read::READ, args),
+        Suites::Numa(args) => (&numa::NUMA, args),
     };
     let options = match Options::check(args, suite.cases) {
         Ok(options) => options,

@@ -31,6 +31,21 @@ pub(super) struct Row {
     /// Of those measured after the case's rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) transfer_ns_after: Option<f64>,
+    /// For a reading: how many CPUs were added up, and what each took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cpus: Option<u32>,
+    /// See `cpus`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ns_per_cpu: Option<f64>,
+    /// For a counter with a threshold: that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) threshold: Option<u32>,
+    /// What the source document reported for the same threshold: cycles an allocation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) seed_cycles: Option<u64>,
+    /// And allocations of all its threads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) seed_allocations: Option<u64>,
     /// For a case about memory: how many groups there were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) groups: Option<u64>,
@@ -69,6 +84,11 @@ impl Row {
             transfer_ns: transfer.map(|t| thousandths(t.median)),
             transfer_ns_before: transfer.map(|t| thousandths(t.before)),
             transfer_ns_after: transfer.map(|t| thousandths(t.after)),
+            cpus: None,
+            ns_per_cpu: None,
+            threshold: None,
+            seed_cycles: None,
+            seed_allocations: None,
             groups: None,
             seconds: None,
             resident_bytes: None,
