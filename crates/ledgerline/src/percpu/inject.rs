@@ -412,19 +412,18 @@ mod tests {
                 assert!(!stored(at as u64));
             }
             set(open, ZEROS);
-            for (limits, column, old) in
-                [(closed, 0, ZEROS), (open, 1 << 20, ZEROS), (open, 0, ZEROS + 1)]
-            {
-                // (In column 0 this thread may be or not; the others say no at any rate.)
-                let (block, word) = (region.at(BLOCK), region.at(LANES));
-                assert!(!narrow::compare_store::<COMPACT>(
-                    area,
-                    block,
-                    word,
-                    column,
-                    limits,
-                    (old, 7)
-                ));
+            // Whichever column this thread runs on is among them.
+            for column in 0..possible_cpus() {
+                let [block, word] =
+                    [BLOCK, LANES].map(|at| region.at(at + ((column as usize) << 25)));
+                for (limits, column, old) in
+                    [(closed, column, ZEROS), (open, column, ZEROS + 1), (open, 1 << 20, ZEROS)]
+                {
+                    let change = (old, 7);
+                    assert!(!narrow::compare_store::<COMPACT>(
+                        area, block, word, column, limits, change
+                    ));
+                }
             }
             assert!(!stored(ZEROS));
         }
