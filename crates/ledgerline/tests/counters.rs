@@ -119,7 +119,7 @@ impl Oracle {
         std::iter::successors(Some(place), |&at| self.parents[at]).collect()
     }
 
-    fn to_totals(&mut self, place: usize, item: usize, n: i64) {
+    fn carry(&mut self, place: usize, item: usize, n: i64) {
         for at in self.lineage(place) {
             *self.totals.entry((at, item)).or_default() += n;
         }
@@ -160,7 +160,7 @@ impl Oracle {
                 0
             }
         };
-        self.to_totals(place, item, carry);
+        self.carry(place, item, carry);
     }
 
     /// Takes differences; how many were not zero.
@@ -176,7 +176,7 @@ impl Oracle {
             .filter(|&(_, _, difference)| difference != 0)
             .collect();
         for &(place, item, difference) in &taken {
-            self.to_totals(place, item, difference);
+            self.carry(place, item, difference);
         }
         taken.len() as u64
     }
