@@ -22,11 +22,12 @@ pub(crate) static ledgerline_inject_aborts: AtomicU32 = AtomicU32::new(0);
 
 mod tests {
     use super::*;
+    use crate::percpu::narrow::{self, Lane};
     use crate::percpu::registration::{self, COMPACT, CPU, Registration};
     use crate::percpu::word::{self, Cell};
     use crate::percpu::{membarrier, possible_cpus, rseq, sums};
     use crate::region::Region;
-    use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};
+    use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::SeqCst};
     use std::time::{Duration, Instant};
 
     const UNITS: u64 = 64;
@@ -60,22 +61,52 @@ mod tests {
         CompareStore,
         AddReturn,
         AddMarked,
+        UpU8,
+        DownU8,
+        UpU16,
+        AddI64,
+        CompareStoreLane,
     }
 
+    /// Where the sections of `narrow.rs` find a block in each column, and a word in it.
+    const BLOCK: usize = 64;
+    /// See [`BLOCK`].
+    const LANES: usize = BLOCK + 8;
+    /// Limits that leave room for what is added here, in both widths.
+    const LIMITS: u16 = u16::from_le_bytes([253, 3]);
+    /// All 8-bit lanes at zero, and 16-bit ones somewhere.
+    const ZEROS: u64 = 0x0080_0080_0080_0080;
+
     impl Section {
-        const ALL: [(Section, u32); 6] = [
+        const ALL: [(Section, u32); 11] = [
             (Section::Add, 3),
             (Section::Take, 5),
             (Section::Put, 5),
             (Section::CompareStore, 3),
             (Section::AddReturn, 4),
             (Section::AddMarked, 4),
+            (Section::UpU8, 5),
+            (Section::DownU8, 5),
+            (Section::UpU16, 5),
+            (Section::AddI64, 5),
+            (Section::CompareStoreLane, 4),
         ];
+
+        /// Whether it may rightly do nothing: after a migration.
+        fn is_bound_to_a_column(self) -> bool {
+            matches!(self, Section::CompareStore | Section::CompareStoreLane)
+        }
 
         /// Runs the section once over cells prepared by `prepare`; whether it took effect.
         fn run<const INDEX: isize>(self, area: isize, region: &Region) -> bool {
             let cell = region.at::<Cell>(0);
-            // SAFETY: the region has a cell in each column; the calling thread is registered.
+            let lane = |shift| {
+                let (block, word) = (region.at(BLOCK), region.at(LANES));
+                Lane { block, word, shift, stride: 1 << 25 }
+            };
+            let n = UNITS as i32;
+            // SAFETY: the region has a cell and a block in each column; the calling thread is
+            // registered.
             unsafe {
                 match self {
                     Section::Add => {
@@ -103,6 +134,19 @@ mod tests {
                     Section::AddMarked => {
                         sums::add_marked::<INDEX>(area, cell.cast(), 1 << 25, UNITS as i64)
                     }
+                    Section::UpU8 => narrow::up_u8::<INDEX>(area, lane(16), n),
+                    Section::DownU8 => narrow::down_u8::<INDEX>(area, lane(16), -n),
+                    Section::UpU16 => narrow::up_u16::<INDEX>(area, lane(16), n),
+                    Section::AddI64 => {
+                        narrow::add_i64::<INDEX>(area, lane(0).word, 1 << 25, n.into())
+                    }
+                    Section::CompareStoreLane => {
+                        let column = rseq::index::<INDEX>(area);
+                        let [block, word] =
+                            [BLOCK, LANES].map(|at| region.at(at + ((column as usize) << 25)));
+                        let change = (ZEROS, ZEROS + UNITS);
+                        narrow::compare_store::<INDEX>(area, block, word, column, LIMITS, change)
+                    }
                 }
             }
         }
@@ -114,6 +158,9 @@ mod tests {
                 Section::Take => word::CHARGE.wrapping_sub(UNITS),
                 Section::Put => word::UNCHARGE + UNITS,
                 Section::CompareStore => UNITS.wrapping_neg(),
+                Section::UpU8 | Section::UpU16 => UNITS << 16,
+                Section::DownU8 => (UNITS << 16).wrapping_neg(),
+                Section::AddI64 | Section::CompareStoreLane => UNITS,
             }
         }
     }
@@ -124,8 +171,18 @@ mod tests {
             .map(|column| unsafe { &*region.at::<Cell>(column << 25) })
     }
 
+    /// The words of all columns at an offset.
+    fn words(region: &Region, at: usize) -> impl Iterator<Item = &AtomicU64> {
+        (0..possible_cpus() as usize)
+            // SAFETY: each column of the region has words there.
+            .map(move |column| unsafe { &*region.at::<AtomicU64>(at + (column << 25)) })
+    }
+
+    /// Both words of all columns that a section may change; the one that it should not is a part of
+    /// the sum, too.
     fn sum(region: &Region) -> u64 {
-        cells(region).fold(0, |sum, cell| sum.wrapping_add(cell.word.load(SeqCst)))
+        let all = words(region, 0).chain(words(region, LANES));
+        all.fold(0, |sum, word| sum.wrapping_add(word.load(SeqCst)))
     }
 
     /// Moves a thread; `false` if it has ended meanwhile.
@@ -172,6 +229,8 @@ mod tests {
             cell.cap.store(cap, SeqCst);
             cell.open(BEFORE);
         }
+        words(&region, BLOCK).for_each(|limits| limits.store(LIMITS.into(), SeqCst));
+        words(&region, LANES).for_each(|lanes| lanes.store(ZEROS, SeqCst));
         let before = sum(&region);
         let cpus = allowed();
         let thread = AtomicI32::new(0);
@@ -221,7 +280,7 @@ mod tests {
         if worked.load(SeqCst) {
             assert_eq!(effect, section.effect(), "{case}");
         } else {
-            assert!(matches!(section, Section::CompareStore), "{case}: failed");
+            assert!(section.is_bound_to_a_column(), "{case}: failed");
             assert_eq!(effect, 0, "{case}");
         }
     }
@@ -305,6 +364,84 @@ mod tests {
             }
             seen += 1;
         }
-        assert!(seen >= 5, "{seen} descriptors");
+        assert!(seen >= 10, "{seen} descriptors");
+    }
+
+    /// What must not be stored is not: limits that are passed or closed, overflows, a word, limits or
+    /// a column other than expected.
+    #[test]
+    fn a_section_that_fails_stores_nothing() {
+        let Registration::Compact { area } = registration::adopt() else {
+            eprintln!("skipped: no compact ids here");
+            return;
+        };
+        let region = Region::anonymous((possible_cpus() as usize) << 25).unwrap();
+        let lane = |shift| {
+            let (block, word) = (region.at(BLOCK), region.at(LANES));
+            Lane { block, word, shift, stride: 1 << 25 }
+        };
+        let set = |limits: u16, word: u64| {
+            words(&region, BLOCK).for_each(|word| word.store(limits.into(), SeqCst));
+            words(&region, LANES).for_each(|lanes| lanes.store(word, SeqCst));
+        };
+        let stored = |word: u64| words(&region, LANES).any(|lanes| lanes.load(SeqCst) != word);
+        let open = u16::from_le_bytes([128 + 5, 128 - 5]);
+        let closed = u16::from_le_bytes([0, 255]);
+        // SAFETY: as in `run`.
+        unsafe {
+            for (limits, at, n, fits) in [
+                (open, 0, 5, true),
+                (open, 0, 6, false),
+                (open, -5, 10, true),
+                (open, -5, 11, false),
+                (open, 5, 1 << 16, false),
+                (closed, -125, 1, false),
+                (closed, 125, 1, false),
+            ] {
+                for shift in (0..64).step_by(8) {
+                    let lanes = |value: i64| !(0xff << shift) | ((value + 128) as u64) << shift;
+                    set(limits, lanes(at));
+                    let added = narrow::up_u8::<COMPACT>(area, lane(shift), n);
+                    assert_eq!((added, stored(lanes(at))), (fits, fits), "{at} + {n}");
+                    set(limits, lanes(-at));
+                    let added = narrow::down_u8::<COMPACT>(area, lane(shift), -n);
+                    assert_eq!((added, stored(lanes(-at))), (fits, fits), "{} - {n}", -at);
+                }
+            }
+            for (limits, at, n, fits) in [
+                (65533, 65532, 1, true),
+                (65533, 65533, 1, false),
+                (65533, 65533, 1 << 16, false),
+                (0, 0, 1, false),
+            ] {
+                for shift in (0..64).step_by(16) {
+                    let lanes = !(0xffff << shift) | at << shift;
+                    set(limits, lanes);
+                    let added = narrow::up_u16::<COMPACT>(area, lane(shift), n);
+                    assert_eq!((added, stored(lanes)), (fits, fits), "{at} + {n}");
+                }
+            }
+            for (at, n) in [(i64::MAX, 1), (i64::MIN, -1), (1, i64::MAX)] {
+                set(0, at as u64);
+                assert!(!narrow::add_i64::<COMPACT>(area, lane(0).word, 1 << 25, n));
+                assert!(!stored(at as u64));
+            }
+            set(open, ZEROS);
+            for (limits, column, old) in
+                [(closed, 0, ZEROS), (open, 1 << 20, ZEROS), (open, 0, ZEROS + 1)]
+            {
+                // (In column 0 this thread may be or not; the others say no at any rate.)
+                let (block, word) = (region.at(BLOCK), region.at(LANES));
+                assert!(!narrow::compare_store::<COMPACT>(
+                    area,
+                    block,
+                    word,
+                    column,
+                    limits,
+                    (old, 7)
+                ));
+            }
+            assert!(!stored(ZEROS));
+        }
     }
 }

@@ -9,6 +9,7 @@ use super::width::{Signed, Update, Width, WidthKind};
 use crate::percpu::{self, Mode, possible_cpus, probe, registration::Registration, stripe};
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 use crate::percpu::{
+    narrow::{Lane, compare_store},
     registration::{COMPACT, CPU},
     rseq,
 };
@@ -17,7 +18,7 @@ use std::fs::File;
 use std::io;
 use std::marker::PhantomData;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 /// Counters of items at places: a difference for each CPU, and shared totals.
 ///
@@ -77,6 +78,9 @@ pub struct Counters<I, W = i64> {
     area: isize,
     simulated: bool,
     pub(super) view: View,
+    /// For each place, itself and all below it: here and not looked up in the tree, because adding
+    /// two CPUs up takes less time than going there.
+    pub(super) below: Box<[Box<[u32]>]>,
     pub(super) shared: Box<Shared>,
     #[allow(dead_code, reason = "keeps the memory mapped")]
     region: Region,
@@ -195,7 +199,12 @@ impl<I: Item, W: Width> CountersBuilder<I, W> {
         if W::BOUNDED {
             for column in 0..layout.columns {
                 for place in 0..layout.places {
-                    header(view.block(column, place)).store(W::open(threshold), Ordering::Relaxed);
+                    let block = view.block(column, place);
+                    for item in 0..layout.items {
+                        // SAFETY: a live difference (S1).
+                        unsafe { W::take(block.wrapping_add(View::offset(W::KIND, item))) };
+                    }
+                    limits(block).store(W::open(threshold), Ordering::Relaxed);
                 }
             }
         }
@@ -214,6 +223,7 @@ impl<I: Item, W: Width> CountersBuilder<I, W> {
             area: if self.cpus.is_none() { probe::fast_area() } else { 0 },
             simulated: self.cpus.is_some(),
             view,
+            below: (0..layout.places).map(|at| tree.subtree(at as u32).into()).collect(),
             shared: Box::new(Shared { places: self.places, fold: Mutex::new(()) }),
             region,
             kind: PhantomData,
@@ -229,9 +239,9 @@ fn memory() -> u64 {
     u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(size).unwrap_or(0))
 }
 
-/// The header of a block: the thresholds.
-pub(super) fn header<'v>(block: *const u8) -> &'v AtomicU16 {
-    // SAFETY: blocks of bounded widths begin with two aligned bytes that are touched by atomics and
+/// The limits of a block.
+pub(super) fn limits<'v>(block: *const u8) -> &'v AtomicU16 {
+    // SAFETY: blocks of bounded widths begin with a word of limits that are touched by atomics and
     // sections alone; the view that the block is from keeps them mapped (S1).
     unsafe { &*block.cast() }
 }
@@ -324,15 +334,23 @@ impl<I: Item, W: Width> Counters<I, W> {
     fn update(&self, place: usize, item: usize, update: Update) {
         #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
         if self.area != 0 {
-            let block = self.first.wrapping_add(place * self.block);
-            let at = block.wrapping_add(View::offset(W::KIND, item));
             // SAFETY: place and item are below the layout's, and there is a column for every index
             // that the kernel can report (S1, P3).
-            if unsafe { W::add::<COMPACT>(self.area, block, at, self.stride, update.n) } {
+            if unsafe { W::add::<COMPACT>(self.area, self.lane(place, item), update.n) } {
                 return;
             }
         }
         self.update_otherwise(place, item, update);
+    }
+
+    /// Where the sections find a difference.
+    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+    #[inline(always)]
+    fn lane(&self, place: usize, item: usize) -> Lane {
+        let block = self.first.wrapping_add(place * self.block);
+        let offset = View::offset(W::KIND, item);
+        let word = block.wrapping_add(offset & !7);
+        Lane { block, word, shift: (offset & 7) as u32 * 8, stride: self.stride }
     }
 
     /// Everything but the fast path: an overstep, a closed place, another mode.
@@ -340,15 +358,12 @@ impl<I: Item, W: Width> Counters<I, W> {
     #[inline(never)]
     fn update_otherwise(&self, place: usize, item: usize, update: Update) {
         #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
-        if !self.simulated {
-            match probe::registration() {
-                Registration::Compact { area } => {
-                    return self.overstep::<COMPACT>(area, place, item, update);
-                }
-                Registration::Cpu { area } => {
-                    return self.overstep::<CPU>(area, place, item, update);
-                }
-                Registration::None => {}
+        {
+            if self.area != 0 {
+                return self.overstep::<COMPACT>(self.area, place, item, update);
+            }
+            if let (Registration::Cpu { area }, false) = (probe::registration(), self.simulated) {
+                return self.overstep::<CPU>(area, place, item, update);
             }
         }
         self.update_column(stripe() % self.cpus(), place, item, update);
@@ -359,37 +374,32 @@ impl<I: Item, W: Width> Counters<I, W> {
     /// `t + n` a thread).
     #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
     fn overstep<const INDEX: isize>(&self, area: isize, place: usize, item: usize, update: Update) {
-        let offset = View::offset(W::KIND, item);
-        if INDEX != COMPACT {
-            let block = self.view.block(0, place);
-            // SAFETY: as in `update`.
-            let added =
-                unsafe { W::add::<INDEX>(area, block, block.add(offset), self.stride, update.n) };
-            if added {
-                return;
-            }
+        let first = self.lane(place, item);
+        // SAFETY: as in `update`, where compact ids have failed already.
+        if INDEX != COMPACT && unsafe { W::add::<INDEX>(area, first, update.n) } {
+            return;
         }
         if !W::BOUNDED {
             return self.totals().add(place, item, update.n);
         }
+        let lane = ((1 << (8 * size_of::<W>())) - 1) << first.shift;
         loop {
             // SAFETY: this thread is registered.
             let column = unsafe { rseq::index::<INDEX>(area) };
             let block = self.view.block(column, place);
-            let at = block.wrapping_add(offset);
-            let header = header(block).load(Ordering::Acquire);
-            if header == W::CLOSED {
+            let limits = limits(block).load(Ordering::Acquire);
+            if limits == W::CLOSED {
                 return self.totals().add(place, item, update.n);
             }
-            // SAFETY: a live difference of the column (S1); the section checks that the thread
-            // still runs there, and that nothing has changed.
-            let stored = unsafe {
-                let old = W::load(at);
-                let (new, carry) = W::step(old, update, header);
-                W::compare_store::<INDEX>(area, block, at, column, header, (old, new))
-                    .then_some(carry)
-            };
-            if let Some(carry) = stored {
+            let at = block.wrapping_add(first.word.addr() - first.block.addr());
+            // SAFETY: a live, aligned word of the column (S1).
+            let word = unsafe { &*at.cast::<AtomicU64>() }.load(Ordering::Relaxed);
+            let old = ((word & lane) >> first.shift) as i64 - W::ZERO;
+            let (new, carry) = W::step(old, update, limits);
+            let new = word & !lane | (((new + W::ZERO) as u64) << first.shift);
+            // SAFETY: as above; the section checks that the thread still runs there, and that
+            // nothing has changed.
+            if unsafe { compare_store::<INDEX>(area, block, at, column, limits, (word, new)) } {
                 return self.totals().add(place, item, carry);
             }
         }
@@ -400,7 +410,7 @@ impl<I: Item, W: Width> Counters<I, W> {
         let block = self.view.block(column, place);
         let at = block.wrapping_add(View::offset(W::KIND, item));
         loop {
-            let before = if W::BOUNDED { header(block).load(Ordering::Acquire) } else { 0 };
+            let before = if W::BOUNDED { limits(block).load(Ordering::Acquire) } else { 0 };
             if before == W::CLOSED {
                 return self.totals().add(place, item, update.n);
             }
@@ -410,9 +420,9 @@ impl<I: Item, W: Width> Counters<I, W> {
             // SAFETY: as above.
             if unsafe { W::exchange(at, old, new) } {
                 self.totals().add(place, item, carry);
-                // SeqCst, partner of the header's store in fold.rs: either whoever lowered the
+                // SeqCst, partner of the limits' store in fold.rs: either whoever lowered the
                 // threshold takes this difference out, or this sees the new threshold.
-                if W::BOUNDED && header(block).load(Ordering::SeqCst) != before {
+                if W::BOUNDED && limits(block).load(Ordering::SeqCst) != before {
                     self.settle(block, at, place, item);
                 }
                 return;
@@ -420,14 +430,14 @@ impl<I: Item, W: Width> Counters<I, W> {
         }
     }
 
-    /// Takes a difference out that may not stay under the header as it is now.
+    /// Takes a difference out that may not stay under the limits as they are now.
     #[cold]
     fn settle(&self, block: *const u8, at: *const u8, place: usize, item: usize) {
         loop {
-            let header = header(block).load(Ordering::SeqCst);
+            let limits = limits(block).load(Ordering::SeqCst);
             // SAFETY: a live difference (S1).
             let old = unsafe { W::load(at) };
-            if old == 0 || header != W::CLOSED && W::rests(old, header) {
+            if old == 0 || limits != W::CLOSED && W::rests(old, limits) {
                 return;
             }
             // SAFETY: as above.

@@ -1,19 +1,19 @@
 //! Taking differences to the totals: fold, drain, another threshold.
 //!
 //! ```text
-//! take(cells, header):                       under the table's lock
-//!   sections:  each block: header = CLOSED            updates go to the totals meanwhile
+//! take(cells):                               under the table's lock
+//!   sections:  each block: limits = CLOSED            updates go to the totals meanwhile
 //!              fence                                  no section that saw it open runs on
 //!   sequence += 1                                     readers wait
 //!   each difference: total += difference; difference = 0
 //!   sequence += 1
-//!   each block: header = open(threshold)
+//!   each block: limits = open(threshold)
 //! ```
 //!
 //! With atomics (fallback, simulated CPUs) nothing is closed: each difference is swapped for a zero,
-//! and an update that finds another header after it than before looks at its difference again.
+//! and an update that finds other limits after it than before looks at its difference again.
 
-use super::counters::{Counters, header};
+use super::counters::{Counters, limits};
 use super::items::Item;
 use super::layout::View;
 use super::places::PlaceId;
@@ -55,7 +55,7 @@ impl std::error::Error for ThresholdError {}
 struct Cells<'a> {
     places: &'a [u32],
     columns: Range<u32>,
-    /// Also from blocks that are empty: they get another header.
+    /// Also from blocks that are empty: they get other limits.
     all: bool,
 }
 
@@ -175,34 +175,34 @@ impl<I: Item, W: Width> Counters<I, W> {
         if blocks.is_empty() {
             return Some(0);
         }
-        let header_of =
-            |&(place, column): &(u32, u32)| header(self.view.block(column, place as usize));
+        let limits_of =
+            |&(place, column): &(u32, u32)| limits(self.view.block(column, place as usize));
         let open =
             |place: u32| W::open(self.view.place(place as usize).threshold.load(Ordering::Relaxed));
         if self.is_rseq() {
             let before: Vec<u16> = blocks
                 .iter()
                 // SeqCst, so that it is before the fence.
-                .map(|block| header_of(block).swap(W::CLOSED, Ordering::SeqCst))
+                .map(|block| limits_of(block).swap(W::CLOSED, Ordering::SeqCst))
                 .collect();
             if !membarrier::fence() {
                 for (block, before) in blocks.iter().zip(before) {
-                    header_of(block).store(before, Ordering::Release);
+                    limits_of(block).store(before, Ordering::Release);
                 }
                 return None;
             }
         } else {
-            // Partner of the header's load after an update (counters.rs): whoever stored a
-            // difference by the old header either does so before the swap below, or looks again.
+            // Partner of the limits' load after an update (counters.rs): whoever stored a
+            // difference by the old limits either does so before the swap below, or looks again.
             for block in &blocks {
-                header_of(block).store(open(block.0), Ordering::SeqCst);
+                limits_of(block).store(open(block.0), Ordering::SeqCst);
             }
         }
         let taken = self.move_to_totals(&blocks);
         if self.is_rseq() {
             for block in &blocks {
                 // Release, partner of the sections' order of loads: who sees it open sees zeros.
-                header_of(block).store(open(block.0), Ordering::Release);
+                limits_of(block).store(open(block.0), Ordering::Release);
             }
         }
         Some(taken)

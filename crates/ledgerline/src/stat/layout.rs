@@ -67,7 +67,7 @@ impl Layout {
         // None of this overflows: at most 2^10 items, 2^12 places, 2^16 columns of 8 bytes.
         let block = width.header() + items * width.bytes();
         let block =
-            if block <= 64 { block.next_power_of_two().max(8) } else { block.next_multiple_of(64) };
+            if block <= 64 { block.next_power_of_two() } else { block.next_multiple_of(64) };
         let pairs = (places * block).div_ceil(PAIR) | 1;
         let places_at = size_of::<Header>() + (items * size_of::<Name>()).next_multiple_of(PAIR);
         let totals_at = places_at + places * size_of::<PlaceRecord>();

@@ -55,10 +55,10 @@ impl<I: Item, W: Width> Counters<I, W> {
     pub fn precise(&self, place: PlaceId, item: I) -> i64 {
         let (place, item) = (self.check(place), Self::check_item(item));
         let view = &self.view;
-        let subtree = self.places().subtree(place as u32);
+        let below = &self.below[place];
         let (sum, _) = steady(view, PATIENCE, || {
             let total = i128::from(view.total(place, item).load(Ordering::Relaxed));
-            subtree.iter().fold(total, |sum, &below| sum + row::<W>(view, below as usize, item))
+            below.iter().fold(total, |sum, &below| sum + row::<W>(view, below as usize, item))
         });
         i64::try_from(sum).unwrap_or(if sum < 0 { i64::MIN } else { i64::MAX })
     }
@@ -115,25 +115,35 @@ pub(super) fn row<W: Difference>(view: &View, place: usize, item: usize) -> i128
 /// Reads while no fold moves differences to the totals, and tells whether that was so. Waits at most
 /// `patience` turns for a fold to end: it may be the one that this signal handler interrupted, or
 /// that of a process that is no more.
+#[inline(always)]
 pub(super) fn steady<T>(view: &View, patience: u32, read: impl Fn() -> T) -> (T, bool) {
-    let sequence = &view.header().sequence;
-    let mut turn = 0;
-    loop {
-        // Acquire, partner of the Release at the end of a fold: what it moved is seen.
-        let before = sequence.load(Ordering::Acquire);
-        let patient = turn < patience;
-        if before.is_multiple_of(2) || !patient {
-            let value = read();
-            // Partner of the fence at the start of a fold: whoever read what it moved sees that it
-            // has begun.
-            fence(Ordering::Acquire);
-            let undisturbed =
-                before.is_multiple_of(2) && sequence.load(Ordering::Relaxed) == before;
-            if undisturbed || !patient {
-                return (value, undisturbed);
-            }
-        }
-        wait_a_turn(turn);
-        turn += 1;
+    match try_steady(view, &read) {
+        (value, true) => (value, true),
+        _ => steady_at_last(view, patience, &read),
     }
+}
+
+#[inline(always)]
+fn try_steady<T>(view: &View, read: &impl Fn() -> T) -> (T, bool) {
+    let sequence = &view.header().sequence;
+    // Acquire, partner of the Release at the end of a fold: what it moved is seen.
+    let before = sequence.load(Ordering::Acquire);
+    let value = read();
+    // Partner of the fence at the start of a fold: whoever read what it moved sees that it has
+    // begun.
+    fence(Ordering::Acquire);
+    (value, before.is_multiple_of(2) && sequence.load(Ordering::Relaxed) == before)
+}
+
+#[cold]
+fn steady_at_last<T>(view: &View, patience: u32, read: &impl Fn() -> T) -> (T, bool) {
+    for turn in 0..patience {
+        wait_a_turn(turn);
+        if view.header().sequence.load(Ordering::Relaxed).is_multiple_of(2)
+            && let (value, true) = try_steady(view, read)
+        {
+            return (value, true);
+        }
+    }
+    try_steady(view, read)
 }

@@ -18,8 +18,8 @@
 
 use super::threshold;
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
-use crate::percpu::narrow;
-use std::sync::atomic::{AtomicI8, AtomicI64, AtomicU16, Ordering};
+use crate::percpu::narrow::{self, Lane};
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU16, Ordering};
 
 /// How wide a per-CPU difference is: `i8`, `u16` or `i64`.
 ///
@@ -79,9 +79,10 @@ impl WidthKind {
         self.number() as usize
     }
 
-    /// Bytes before a block's differences.
+    /// Bytes before a block's differences: a word of its own for the limits, since sections store
+    /// whole words.
     pub(super) fn header(self) -> usize {
-        if self == WidthKind::I64 { 0 } else { 2 }
+        if self == WidthKind::I64 { 0 } else { 8 }
     }
 
     /// The largest threshold.
@@ -119,31 +120,33 @@ pub(super) mod sealed {
     pub trait Difference: Copy + Send + Sync + 'static {
         /// This width as a value.
         const KIND: WidthKind;
-        /// Whether a block has a header with a threshold.
+        /// Whether a block has limits.
         const BOUNDED: bool = true;
-        /// The header that lets no update through.
+        /// The limits that let no update through.
         const CLOSED: u16;
+        /// How a difference of zero is stored: so that no lane ever carries into the next.
+        const ZERO: i64 = 0;
 
-        /// The header for a threshold. For 0 that is the closed one: nothing is kept back.
+        /// The limits for a threshold. For 0 those are closed: nothing is kept back.
         fn open(threshold: u32) -> u16;
 
         /// The rule: what is left of a difference, and what goes to the total.
-        fn step(old: i64, update: Update, header: u16) -> (i64, i64);
+        fn step(old: i64, update: Update, limits: u16) -> (i64, i64);
 
-        /// Whether a difference may stay under an open header.
-        fn rests(difference: i64, header: u16) -> bool;
+        /// Whether a difference may stay under open limits.
+        fn rests(difference: i64, limits: u16) -> bool;
 
         /// # Safety
         /// `at` is a live difference (so in all that follow).
         unsafe fn load(at: *const u8) -> i64;
 
-        /// Compare and swap, SeqCst: partner of the header's store in fold.rs.
+        /// Compare and swap, SeqCst: partner of the limits' store in fold.rs.
         ///
         /// # Safety
         /// As [`load`](Self::load).
         unsafe fn exchange(at: *const u8, old: i64, new: i64) -> bool;
 
-        /// Swaps a zero in, SeqCst: partner of the header's load after an update.
+        /// Swaps a zero in, SeqCst: partner of the limits' load after an update.
         ///
         /// # Safety
         /// As [`load`](Self::load).
@@ -154,27 +157,7 @@ pub(super) mod sealed {
         /// # Safety
         /// As the sections in percpu/narrow.rs.
         #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
-        unsafe fn add<const INDEX: isize>(
-            area: isize,
-            block: *const u8,
-            at: *const u8,
-            stride: usize,
-            n: i64,
-        ) -> bool;
-
-        /// Stores a step's outcome on `column` if nothing has changed since it was read.
-        ///
-        /// # Safety
-        /// As the sections in percpu/narrow.rs.
-        #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
-        unsafe fn compare_store<const INDEX: isize>(
-            area: isize,
-            block: *const u8,
-            at: *const u8,
-            column: u32,
-            header: u16,
-            step: (i64, i64),
-        ) -> bool;
+        unsafe fn add<const INDEX: isize>(area: isize, lane: Lane, n: i64) -> bool;
     }
 }
 
@@ -184,42 +167,47 @@ const AMOUNT_MOST: u64 = 1 << 16;
 
 /// The atomics on a difference, which are alike for all widths.
 macro_rules! atomics {
-    ($Atomic:ty, $Value:ty) => {
+    ($Atomic:ty, $Stored:ty) => {
         #[inline(always)]
         unsafe fn load(at: *const u8) -> i64 {
             // SAFETY: a live, aligned difference, by the caller; others touch it through atomics
             // and sections only.
-            i64::from(unsafe { &*at.cast::<$Atomic>() }.load(Ordering::Relaxed))
+            i64::from(unsafe { &*at.cast::<$Atomic>() }.load(Ordering::Relaxed)) - Self::ZERO
         }
 
         unsafe fn exchange(at: *const u8, old: i64, new: i64) -> bool {
-            // SAFETY: as above. (Both values came from this width or its rule, so they fit.)
+            // Both values came from this width or its rule, so they fit.
+            let (old, new) = ((old + Self::ZERO) as $Stored, (new + Self::ZERO) as $Stored);
+            // SAFETY: as above.
             unsafe { &*at.cast::<$Atomic>() }
-                .compare_exchange(old as $Value, new as $Value, Ordering::SeqCst, Ordering::Relaxed)
+                .compare_exchange(old, new, Ordering::SeqCst, Ordering::Relaxed)
                 .is_ok()
         }
 
         unsafe fn take(at: *const u8) -> i64 {
             // SAFETY: as above.
-            i64::from(unsafe { &*at.cast::<$Atomic>() }.swap(0, Ordering::SeqCst))
+            let difference = unsafe { &*at.cast::<$Atomic>() };
+            i64::from(difference.swap(Self::ZERO as $Stored, Ordering::SeqCst)) - Self::ZERO
         }
     };
 }
 
 impl sealed::Difference for i8 {
     const KIND: WidthKind = WidthKind::I8;
-    /// Above the most nothing is, below the least neither: -128 and 127.
-    const CLOSED: u16 = u16::from_le_bytes([i8::MIN as u8, i8::MAX as u8]);
+    /// Stored from 3 to 253, so no sum is below 1 or, going down, above 252: the most is 0, the
+    /// least 255.
+    const CLOSED: u16 = u16::from_le_bytes([0, u8::MAX]);
+    const ZERO: i64 = 128;
 
     fn open(threshold: u32) -> u16 {
         match threshold.min(threshold::MOST) as u8 {
             0 => Self::CLOSED,
-            most => u16::from_le_bytes([most, most.wrapping_neg()]),
+            most => u16::from_le_bytes([128 + most, 128 - most]),
         }
     }
 
-    fn step(old: i64, update: Update, header: u16) -> (i64, i64) {
-        let most = i64::from(header.to_le_bytes()[0] as i8);
+    fn step(old: i64, update: Update, limits: u16) -> (i64, i64) {
+        let most = i64::from(limits.to_le_bytes()[0]) - Self::ZERO;
         let sum = old.saturating_add(update.n);
         if (-most..=most).contains(&sum) {
             return (sum, 0);
@@ -231,21 +219,15 @@ impl sealed::Difference for i8 {
         if sum > 0 { (-overstep, sum + overstep) } else { (overstep, sum - overstep) }
     }
 
-    fn rests(difference: i64, header: u16) -> bool {
-        difference.abs() <= i64::from(header.to_le_bytes()[0] as i8)
+    fn rests(difference: i64, limits: u16) -> bool {
+        difference.abs() <= i64::from(limits.to_le_bytes()[0]) - Self::ZERO
     }
 
-    atomics!(AtomicI8, i8);
+    atomics!(AtomicU8, u8);
 
     #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
     #[inline(always)]
-    unsafe fn add<const INDEX: isize>(
-        area: isize,
-        block: *const u8,
-        at: *const u8,
-        stride: usize,
-        n: i64,
-    ) -> bool {
+    unsafe fn add<const INDEX: isize>(area: isize, lane: Lane, n: i64) -> bool {
         if n.unsigned_abs() > AMOUNT_MOST {
             return false;
         }
@@ -254,25 +236,11 @@ impl sealed::Difference for i8 {
         // SAFETY: by the caller.
         unsafe {
             match n {
-                1.. => narrow::up_i8::<INDEX>(area, block, at, stride, n as i32),
+                1.. => narrow::up_u8::<INDEX>(area, lane, n as i32),
                 0 => true,
-                _ => narrow::down_i8::<INDEX>(area, block, at, stride, n as i32),
+                _ => narrow::down_u8::<INDEX>(area, lane, n as i32),
             }
         }
-    }
-
-    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
-    unsafe fn compare_store<const INDEX: isize>(
-        area: isize,
-        block: *const u8,
-        at: *const u8,
-        column: u32,
-        header: u16,
-        (old, new): (i64, i64),
-    ) -> bool {
-        let step = (old as i8, new as i8);
-        // SAFETY: by the caller.
-        unsafe { narrow::compare_store_i8::<INDEX>(area, block, at, column, header, step) }
     }
 }
 
@@ -285,53 +253,33 @@ impl sealed::Difference for u16 {
         threshold.min(threshold::MOST_U16) as u16
     }
 
-    fn step(old: i64, update: Update, header: u16) -> (i64, i64) {
+    fn step(old: i64, update: Update, limits: u16) -> (i64, i64) {
         let sum = old + update.n;
-        if sum <= i64::from(header) { (sum, 0) } else { (0, sum) }
+        if sum <= i64::from(limits) { (sum, 0) } else { (0, sum) }
     }
 
-    fn rests(difference: i64, header: u16) -> bool {
-        difference <= i64::from(header)
+    fn rests(difference: i64, limits: u16) -> bool {
+        difference <= i64::from(limits)
     }
 
     atomics!(AtomicU16, u16);
 
     #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
     #[inline(always)]
-    unsafe fn add<const INDEX: isize>(
-        area: isize,
-        block: *const u8,
-        at: *const u8,
-        stride: usize,
-        n: i64,
-    ) -> bool {
-        match n {
-            0 => true,
-            // SAFETY: by the caller.
-            1..=0x1_0000 => unsafe { narrow::up_u16::<INDEX>(area, block, at, stride, n as i32) },
-            _ => false,
+    unsafe fn add<const INDEX: isize>(area: isize, lane: Lane, n: i64) -> bool {
+        // (Not negative: amounts are unsigned.)
+        if n.unsigned_abs() > AMOUNT_MOST {
+            return false;
         }
-    }
-
-    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
-    unsafe fn compare_store<const INDEX: isize>(
-        area: isize,
-        block: *const u8,
-        at: *const u8,
-        column: u32,
-        header: u16,
-        (old, new): (i64, i64),
-    ) -> bool {
-        let step = (old as u16, new as u16);
         // SAFETY: by the caller.
-        unsafe { narrow::compare_store_u16::<INDEX>(area, block, at, column, header, step) }
+        n == 0 || unsafe { narrow::up_u16::<INDEX>(area, lane, n as i32) }
     }
 }
 
 impl sealed::Difference for i64 {
     const KIND: WidthKind = WidthKind::I64;
     const BOUNDED: bool = false;
-    /// There is no header.
+    /// There are no limits.
     const CLOSED: u16 = 1;
 
     fn open(_: u32) -> u16 {
@@ -350,27 +298,8 @@ impl sealed::Difference for i64 {
 
     #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
     #[inline(always)]
-    unsafe fn add<const INDEX: isize>(
-        area: isize,
-        _: *const u8,
-        at: *const u8,
-        stride: usize,
-        n: i64,
-    ) -> bool {
+    unsafe fn add<const INDEX: isize>(area: isize, lane: Lane, n: i64) -> bool {
         // SAFETY: by the caller.
-        unsafe { narrow::add_i64::<INDEX>(area, at, stride, n) }
-    }
-
-    /// Never called: there is no header to step over.
-    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
-    unsafe fn compare_store<const INDEX: isize>(
-        _: isize,
-        _: *const u8,
-        _: *const u8,
-        _: u32,
-        _: u16,
-        _: (i64, i64),
-    ) -> bool {
-        false
+        unsafe { narrow::add_i64::<INDEX>(area, lane.word, lane.stride, n) }
     }
 }
