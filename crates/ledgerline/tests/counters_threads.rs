@@ -161,6 +161,41 @@ fn simulated_cpus_may_be_driven_by_several_threads_each() {
 }
 
 #[test]
+fn a_place_that_was_drained_keeps_nothing_back_even_from_updates_under_way() {
+    in_both_modes(
+        "a_place_that_was_drained_keeps_nothing_back_even_from_updates_under_way",
+        || {
+            let (places, zones) = machine();
+            let counters = Counters::<Vm, i8>::new(&places).unwrap();
+            let rounds = times(10_000, 500_000) as i64;
+            let (start, end) = (Barrier::new(2), Barrier::new(2));
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    for _ in 0..rounds {
+                        start.wait();
+                        for _ in 0..30 {
+                            counters.inc(zones[0], Vm::Free);
+                        }
+                        end.wait();
+                    }
+                });
+                for round in 1..=rounds {
+                    counters.set_threshold(zones[0], 125).unwrap();
+                    start.wait();
+                    for _ in 0..round % 50 {
+                        std::hint::spin_loop();
+                    }
+                    counters.drain(zones[0]).unwrap();
+                    end.wait();
+                    let reading = counters.approximate(zones[0], Vm::Free);
+                    assert_eq!((reading.value, reading.bound), (30 * round as u64, 0));
+                }
+            });
+        },
+    );
+}
+
+#[test]
 fn a_precise_reading_is_exact_while_differences_are_being_folded() {
     in_both_modes("a_precise_reading_is_exact_while_differences_are_being_folded", || {
         let (places, zones) = machine();

@@ -4,6 +4,8 @@ mod common;
 
 use common::{Random, allowed_cpus, fork, in_all_modes, in_both_modes, pin, wait};
 use ledgerline::stat::rss::{Gone, Kind, Mistakes, Owner, OwnerId, Pages, SharedOwner, Table};
+use proptest::prelude::*;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, Ordering::Relaxed};
 use std::sync::mpsc;
 
@@ -239,6 +241,125 @@ fn what_others_add_reaches_the_owner_they_meant_or_nobody() {
         drop(name);
     });
     assert_eq!(accepted.into_inner(), left);
+}
+
+/// Owner `n` has either nothing or `n` of two kinds; a read that is accepted says one of the two.
+#[test]
+fn a_read_never_mixes_an_owner_with_the_next_of_its_row() {
+    in_both_modes("a_read_never_mixes_an_owner_with_the_next_of_its_row", || {
+        let table = Table::new(1).unwrap();
+        let current: Mutex<Option<(OwnerId, i64)>> = Mutex::new(None);
+        let (stop, accepted) = (AtomicBool::new(false), AtomicI64::new(0));
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                while !stop.load(Relaxed) {
+                    let Some((id, n)) = *current.lock().unwrap() else { continue };
+                    // The owner may end at any moment from here on.
+                    for _ in 0..8 {
+                        let Ok(read) = table.read(id) else { break };
+                        let swap = read.swap == 0 || read.swap == n;
+                        let anon = read.anon == 0 || read.anon == n;
+                        assert!(swap && anon, "{read:?} of owner {n}");
+                        accepted.fetch_add(1, Relaxed);
+                    }
+                }
+            });
+            // Until it was read often enough, or was read wrong.
+            let goes_on =
+                |n: &i64| *n < 40_000 || accepted.load(Relaxed) < 1000 && !reader.is_finished();
+            for n in (1..).take_while(goes_on) {
+                let owner = table.register().unwrap();
+                *current.lock().unwrap() = Some((owner.id(), n));
+                owner.add(Kind::Swap, n);
+                let owner = owner.share();
+                owner.add(Kind::Anon, n);
+                assert_eq!(owner.unregister(), pages(0, n, n, 0));
+            }
+            stop.store(true, Relaxed);
+        });
+    });
+}
+
+/// An owner of either sort, and what it ought to have.
+enum Either<'t> {
+    Single(Owner<'t>),
+    Shared(SharedOwner<'t>),
+}
+
+impl Either<'_> {
+    fn add(&self, kind: Kind, n: i64) {
+        match self {
+            Either::Single(owner) => owner.add(kind, n),
+            Either::Shared(owner) => owner.add(kind, n),
+        }
+    }
+
+    fn id(&self) -> OwnerId {
+        match self {
+            Either::Single(owner) => owner.id(),
+            Either::Shared(owner) => owner.id(),
+        }
+    }
+
+    fn unregister(self) -> Pages {
+        match self {
+            Either::Single(owner) => owner.unregister(),
+            Either::Shared(owner) => owner.unregister(),
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_table_holds_what_a_list_of_arrays_holds(
+        steps in prop::collection::vec((0u8..10, any::<prop::sample::Index>(), 0usize..4, any::<i32>()), 0..300),
+    ) {
+        const CAPACITY: u32 = 4;
+        let table = Table::new(CAPACITY).unwrap();
+        let mut owners: Vec<(Either<'_>, [i64; 4])> = Vec::new();
+        let mut gone: Vec<OwnerId> = Vec::new();
+        for (step, index, kind, n) in steps {
+            if step == 0 || owners.is_empty() {
+                match table.register() {
+                    Ok(owner) => owners.push((Either::Single(owner), [0; 4])),
+                    Err(full) => prop_assert_eq!(full.capacity as usize, owners.len()),
+                }
+                continue;
+            }
+            let at = index.index(owners.len());
+            match step {
+                1 => {
+                    let (owner, oracle) = owners.swap_remove(at);
+                    gone.push(owner.id());
+                    prop_assert_eq!(owner.unregister(), Pages::from(oracle));
+                }
+                2 => {
+                    let (owner, oracle) = owners.swap_remove(at);
+                    let owner = match owner {
+                        Either::Single(owner) => Either::Shared(owner.share()),
+                        shared => shared,
+                    };
+                    owners.push((owner, oracle));
+                }
+                3 => {
+                    table.add_to(owners[at].0.id(), Kind::ALL[kind], n.into()).unwrap();
+                    owners[at].1[kind] += i64::from(n);
+                }
+                _ => {
+                    owners[at].0.add(Kind::ALL[kind], n.into());
+                    owners[at].1[kind] += i64::from(n);
+                }
+            }
+            for id in &gone {
+                prop_assert_eq!(table.read(*id), Err(Gone));
+                prop_assert_eq!(table.add_to(*id, Kind::Anon, 1), Err(Gone));
+            }
+            for (owner, oracle) in &owners {
+                prop_assert_eq!(table.read(owner.id()), Ok(Pages::from(*oracle)));
+            }
+            prop_assert_eq!(table.owners().count(), owners.len());
+        }
+    }
 }
 
 #[test]

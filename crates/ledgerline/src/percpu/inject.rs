@@ -307,6 +307,42 @@ mod tests {
         }
     }
 
+    /// A section enters a block that is closed, and while it is held there the difference is taken and
+    /// the block opened again: it must not store what was taken.
+    fn opened_while_held<const INDEX: isize>(area: isize) {
+        let closed = u16::from_le_bytes([0, 255]);
+        for section in [Section::UpU8, Section::DownU8, Section::UpU16] {
+            for point in 1..=5 {
+                let region = Region::anonymous((possible_cpus() as usize) << 25).unwrap();
+                let limits = if matches!(section, Section::UpU16) { 0 } else { closed };
+                let lanes = ZEROS + (20 << 16);
+                words(&region, BLOCK).for_each(|word| word.store(limits.into(), SeqCst));
+                words(&region, LANES).for_each(|word| word.store(lanes, SeqCst));
+                let done = AtomicBool::new(false);
+                ledgerline_inject_reached.store(0, SeqCst);
+                ledgerline_inject_point.store(point, SeqCst);
+                std::thread::scope(|scope| {
+                    scope.spawn(|| {
+                        section.run::<INDEX>(area, &region);
+                        done.store(true, SeqCst);
+                    });
+                    // (It fails before the last point, and so never reaches it.)
+                    wait_for("the point", || {
+                        ledgerline_inject_reached.load(SeqCst) == point || done.load(SeqCst)
+                    });
+                    words(&region, LANES).for_each(|word| word.store(ZEROS, SeqCst));
+                    words(&region, BLOCK).for_each(|word| word.store(LIMITS.into(), SeqCst));
+                    ledgerline_inject_point.store(0, SeqCst);
+                });
+                let sound = [ZEROS, ZEROS.wrapping_add(section.effect())];
+                for word in words(&region, LANES) {
+                    let word = word.load(SeqCst);
+                    assert!(sound.contains(&word), "{section:?} at point {point}: {word:x}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn every_point_of_every_section_restarts() {
         const ALONE: &str = "LEDGERLINE_TEST_ALONE";
@@ -335,6 +371,7 @@ mod tests {
             libc::signal(libc::SIGUSR2, sleeps as *const () as usize);
         }
         every_point::<CPU>(area);
+        opened_while_held::<CPU>(area);
         if matches!(registration::adopt(), Registration::Compact { .. }) {
             every_point::<COMPACT>(area);
         }

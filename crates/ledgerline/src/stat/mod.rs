@@ -10,7 +10,7 @@
 //! | add up over many CPUs, read in one load       | [`tree::Sum`]                                |
 //! | count the resident pages of many owners       | [`rss::Table`]                               |
 //! | count where allocations come from             | [`numa::Numa`]                               |
-//! | print as the kernel does                      | [`print`]                                    |
+//! | print as the kernel does                      | [`mod@print`]                                |
 
 mod counters;
 mod file;

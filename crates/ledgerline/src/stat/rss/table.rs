@@ -169,8 +169,8 @@ impl Table {
         Ok(pages)
     }
 
-    /// Adds `n` pages to an owner from elsewhere: a reclaimer, another process's proxy. An atomic
-    /// operation on the owner's row. Async-signal-safe. Clamps (and counts) as [`Mistakes`] says.
+    /// Adds `n` pages to an owner from elsewhere: a reclaimer, a thread that returns what another took. An
+    /// atomic operation on the owner's row. Async-signal-safe. Clamps (and counts) as [`Mistakes`] says.
     ///
     /// # Errors
     /// [`Gone`]; nothing is changed then, not even if the row has another owner by now.

@@ -15,11 +15,11 @@ const ABOVE: u32 = 2;
 
 /// How many words a tree has and when they pass on what they hold.
 ///
-/// [`Shape::new`] chooses so that the bound is small and no line is busier than it must be: if all
-/// CPUs add, each line (the top as well) is written for one in `batch / 8` of the units that *one* CPU
-/// adds. For 256 CPUs, a batch of 32 and pages of 4 KiB that compares so, with the kernel's
-/// hierarchical counter first (`busiest` is how often the busiest line is written for a page on
-/// each CPU, `top` that for the top, `atomics` all additions for one page):
+/// [`Shape::new`] chooses so that the bound is small and no line is busy: when all CPUs add at one pace,
+/// a node is written once for each `batch / 8` units that each of them adds, and the top no more often.
+/// That compares so, for 256 CPUs, a batch of 32 and pages of 4 KiB, with the kernel's hierarchical
+/// counter first (`atomics` is how many additions to nodes and top a page costs, `busiest` how often the
+/// busiest line is written for a page on each CPU, `top` how often the top is):
 ///
 /// | CPUs a node: multiples           | bound           | lines | atomics | busiest | top  |
 /// |----------------------------------|-----------------|-------|---------|---------|------|

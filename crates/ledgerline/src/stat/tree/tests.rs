@@ -82,6 +82,8 @@ fn the_trade_is_as_documented() {
         assert!((all - atomics).abs() <= 0.000_51, "{levels:?}: {all}");
         assert_eq!(busy.iter().copied().fold(0.0, f64::max), busiest, "{levels:?}");
         assert_eq!(busy[busy.len() - 1], top, "{levels:?}");
+        let (counted, counted_top) = traffic(shape);
+        assert_eq!((counted, counted_top), (all, top), "{levels:?}: counted");
     }
     let levels = rows[2].0;
     assert_eq!(
@@ -89,6 +91,26 @@ fn the_trade_is_as_documented() {
         Shape::with_levels(256, 32, levels),
         "that is what `new` gives"
     );
+}
+
+/// Additions to nodes and top for a page, and to the top for a page on each CPU: counted, with all CPUs
+/// adding in turn for one period of the largest multiple.
+fn traffic(shape: Shape) -> (f64, f64) {
+    let pages = shape.top_multiple();
+    let sum = Sum::with_shape(shape);
+    let (mut additions, mut at_top) = (0, 0);
+    for _ in 0..pages {
+        for cpu in 0..sum.shape.cpus() {
+            let top = sum.approximate().value;
+            let mut update = sum.begin(cpu, 1);
+            while update.step() {
+                additions += 1;
+            }
+            at_top += u32::from(sum.approximate().value != top);
+        }
+    }
+    let pages = pages as f64;
+    (f64::from(additions) / pages / f64::from(sum.shape.cpus()), f64::from(at_top) / pages)
 }
 
 #[test]
