@@ -3,7 +3,7 @@
 //! | room       | what it holds                                                          |
 //! |------------|------------------------------------------------------------------------|
 //! | `options`  | what the user asked for, checked                                       |
-//! | `suite`    | a suite as the command sees it: `charge`, `stat`, `read`, `numa`       |
+//! | `suite`    | a suite as the command sees it: `charge`, `stat`, `read`, `numa`, `rss`|
 //! | `modes`    | one process a mode                                                     |
 //! | `rounds`   | a pass for each number of threads                                      |
 //! | `harness`  | rounds of timed work on pinned threads; knows nothing of ledgers       |
@@ -12,6 +12,7 @@
 //! | `transfer` | what moving a cache line costs                                         |
 //! | `stats`    | medians                                                                |
 //! | `machine`  | CPUs, affinity, names                                                  |
+//! | `history`  | older designs of counting pages, for `rss`                             |
 //! | `cases`    | the loops of `charge`; `peers`, `jvm`: what they are compared with     |
 //! | `row`      | one figure; `report`: JSON lines and the table; `progress`             |
 //!
@@ -22,6 +23,7 @@ mod barrier;
 mod cases;
 mod charge;
 mod harness;
+mod history;
 mod jvm;
 mod machine;
 mod modes;
@@ -34,6 +36,7 @@ mod read;
 mod report;
 mod rounds;
 mod row;
+mod rss;
 mod size;
 mod stat;
 mod stats;
@@ -68,6 +71,9 @@ enum Suites {
     /// NUMA statistics: a sweep of thresholds, beside what the kernel's commit reported
     #[command(after_help = numa::HELP)]
     Numa(SuiteArgs),
+    /// Resident pages: many threads counted four ways, beside what the kernel says
+    #[command(after_help = rss::HELP)]
+    Rss(RssArgs),
 }
 
 // The values are texts that `options` checks, so that a bad one is reported in one line.
@@ -102,17 +108,32 @@ struct SuiteArgs {
     in_this_process: bool,
 }
 
+#[derive(Args, Debug)]
+struct RssArgs {
+    #[command(flatten)]
+    suite: SuiteArgs,
+
+    /// Threads that touch 128 KiB and sleep [default: 10000; with --quick: 200]
+    #[arg(long, value_name = "N")]
+    sleepers: Option<String>,
+}
+
 /// Runs the suite and prints its figures.
 ///
 /// The exit status is 0, 1 when something could not be measured, or 2 for a bad command line.
 pub fn main(args: BenchArgs) -> ExitCode {
+    let sleepers = match &args.suite {
+        Suites::Rss(args) => args.sleepers.as_deref(),
+        _ => None,
+    };
     let (suite, args) = match &args.suite {
         Suites::Charge(args) => (&charge::CHARGE, args),
         Suites::Stat(args) => (&stat::STAT, args),
         Suites::Read(args) => (&read::READ, args),
         Suites::Numa(args) => (&numa::NUMA, args),
+        Suites::Rss(args) => (&rss::RSS, &args.suite),
     };
-    let options = match Options::check(args, suite.cases) {
+    let options = match Options::check(args, sleepers, suite.cases) {
         Ok(options) => options,
         Err(error) => return fail(&error, 2),
     };

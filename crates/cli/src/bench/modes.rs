@@ -34,6 +34,8 @@ pub(super) fn measure(suite: &Suite, options: &Options) -> Result<Vec<Row>, Stri
 /// The rows of one mode, or `None` if this machine does not have it.
 fn in_mode(suite: &Suite, options: &Options, mode: Mode) -> Result<Option<Vec<Row>>, String> {
     let threads: Vec<String> = options.threads.iter().map(usize::to_string).collect();
+    let sleepers =
+        (suite.name == super::rss::RSS.name).then(|| format!("--sleepers={}", options.sleepers));
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new(program);
     command
@@ -41,6 +43,7 @@ fn in_mode(suite: &Suite, options: &Options, mode: Mode) -> Result<Option<Vec<Ro
         .args(["--runs", &options.runs.to_string(), "--cases", &options.cases.join(",")])
         .args(["--in-this-process", "--mode", &mode.to_string()])
         .args(options.quick.then_some("--quick"))
+        .args(sleepers)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit());
     match mode {

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 /// Most threads of a pass, and most rounds.
 const MOST: usize = 4096;
+/// Most threads that sleep.
+const SLEEPERS_MOST: usize = 1_000_000;
 
 /// Which ways of updating per-CPU memory to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +29,8 @@ pub(super) struct Options {
     pub(super) quick: bool,
     /// CPUs to run on, in the order of the threads.
     pub(super) cpus: Vec<usize>,
+    /// Threads of the suite `rss` that touch memory and sleep.
+    pub(super) sleepers: usize,
 }
 
 impl Options {
@@ -34,6 +38,7 @@ impl Options {
     /// line for the user.
     pub(super) fn check(
         args: &super::SuiteArgs,
+        sleepers: Option<&str>,
         cases: &'static [&'static str],
     ) -> Result<Options, String> {
         let cpus = machine::allowed_cpus()
@@ -57,6 +62,11 @@ impl Options {
             json: args.json,
             quick,
             cpus,
+            sleepers: match sleepers {
+                Some(text) => count_to("--sleepers", text, SLEEPERS_MOST)?,
+                None if quick => 200,
+                None => 10_000,
+            },
         })
     }
 
@@ -85,9 +95,13 @@ fn thread_list(list: &str) -> Result<Vec<usize>, String> {
 }
 
 fn count(option: &str, text: &str) -> Result<usize, String> {
+    count_to(option, text, MOST)
+}
+
+fn count_to(option: &str, text: &str, most: usize) -> Result<usize, String> {
     match text.trim().parse() {
-        Ok(number) if (1..=MOST).contains(&number) => Ok(number),
-        _ => Err(format!("{option}: {text:?} is not a number from 1 to {MOST}")),
+        Ok(number) if (1..=most).contains(&number) => Ok(number),
+        _ => Err(format!("{option}: {text:?} is not a number from 1 to {most}")),
     }
 }
 

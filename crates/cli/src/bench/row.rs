@@ -46,6 +46,9 @@ pub(super) struct Row {
     /// And allocations of all its threads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) seed_allocations: Option<u64>,
+    /// For a way to count resident pages.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub(super) rss: Option<RssFigures>,
     /// For a case about memory: how many groups there were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) groups: Option<u64>,
@@ -55,6 +58,24 @@ pub(super) struct Row {
     /// For a case about memory: what the process grew by.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) resident_bytes: Option<u64>,
+}
+
+/// What a design showed of the pages of many sleeping threads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct RssFigures {
+    pub(super) sleepers: u64,
+    pub(super) shown_pages: i64,
+    pub(super) counted_pages: i64,
+    /// What the process grew by, as the kernel adds it up page by page.
+    pub(super) truth_pages: Option<i64>,
+    /// Shown less counted.
+    pub(super) error_pages: i64,
+    /// Most pages by which it may be wrong.
+    pub(super) bound_pages: i64,
+    pub(super) read_ns: f64,
+    pub(super) memory_bytes: u64,
+    /// Updates for each write of a line that other CPUs write.
+    pub(super) updates_per_miss: f64,
 }
 
 /// What rows of one pass have in common.
@@ -89,6 +110,7 @@ impl Row {
             threshold: None,
             seed_cycles: None,
             seed_allocations: None,
+            rss: None,
             groups: None,
             seconds: None,
             resident_bytes: None,
