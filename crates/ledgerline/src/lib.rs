@@ -54,6 +54,8 @@ mod page_counter;
 mod path;
 pub mod percpu;
 #[cfg(not(loom))]
+mod prepaid;
+#[cfg(not(loom))]
 mod process;
 #[cfg(not(loom))]
 mod read;
@@ -79,6 +81,8 @@ pub use error::{Busy, CreateError, DestroyError, OpenError, Reason, Refusal, Ref
 pub use group::{Group, Settled};
 #[cfg(not(loom))]
 pub use ledger::{Footprint, Ledger, LedgerBuilder, Mistakes};
+#[cfg(not(loom))]
+pub use prepaid::Prepaid;
 #[cfg(not(loom))]
 pub use read::Estimate;
 #[cfg(not(loom))]

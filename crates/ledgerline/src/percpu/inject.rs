@@ -30,7 +30,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     const UNITS: u64 = 64;
-    const ID: u64 = word::empty(3) | 5;
+    const ID: u64 = word::empty(1) | 5;
 
     /// What is done to the held thread.
     #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,11 +56,19 @@ mod tests {
         Take,
         Put,
         CompareStore,
+        TakeFirst,
+        PutFirst,
     }
 
     impl Section {
-        const ALL: [(Section, u32); 4] =
-            [(Section::Add, 3), (Section::Take, 5), (Section::Put, 5), (Section::CompareStore, 3)];
+        const ALL: [(Section, u32); 6] = [
+            (Section::Add, 3),
+            (Section::Take, 5),
+            (Section::Put, 5),
+            (Section::CompareStore, 3),
+            (Section::TakeFirst, 5),
+            (Section::PutFirst, 5),
+        ];
 
         /// Runs the section once over cells prepared by `prepare`; whether it took effect.
         fn run<const INDEX: isize>(self, area: isize, region: &Region) -> bool {
@@ -77,10 +85,17 @@ mod tests {
                         rseq::take::<INDEX>(area, cell, ID, delta)
                     }
                     Section::Put => rseq::put::<INDEX>(area, cell, ID, word::UNCHARGE + UNITS),
+                    Section::TakeFirst => {
+                        let delta = word::CHARGE.wrapping_sub(UNITS);
+                        rseq::take_first::<INDEX>(area, cell, delta)
+                    }
+                    Section::PutFirst => {
+                        rseq::put_first::<INDEX>(area, cell, word::UNCHARGE + UNITS)
+                    }
                     Section::CompareStore => {
                         let column = rseq::index::<INDEX>(area);
                         let cell = &*cell.byte_add((column as usize) << 25);
-                        let expected = word::empty(3) | 1000;
+                        let expected = word::empty(1) | 1000;
                         let new = expected - UNITS;
                         rseq::compare_store::<INDEX>(area, cell, column, expected, new)
                     }
@@ -92,8 +107,8 @@ mod tests {
         fn effect(self) -> u64 {
             match self {
                 Section::Add => UNITS,
-                Section::Take => word::CHARGE.wrapping_sub(UNITS),
-                Section::Put => word::UNCHARGE + UNITS,
+                Section::Take | Section::TakeFirst => word::CHARGE.wrapping_sub(UNITS),
+                Section::Put | Section::PutFirst => word::UNCHARGE + UNITS,
                 Section::CompareStore => UNITS.wrapping_neg(),
             }
         }
@@ -151,7 +166,7 @@ mod tests {
         let cap = 1 << 20;
         for cell in cells(&region) {
             cell.cap.store(cap, SeqCst);
-            cell.open(word::empty(3) | 1000);
+            cell.open(word::empty(1) | 1000);
         }
         let before = sum(&region);
         let cpus = allowed();

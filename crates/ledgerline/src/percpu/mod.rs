@@ -31,7 +31,11 @@ pub(crate) mod word;
 #[cfg(not(loom))]
 pub use array::Array;
 #[cfg(not(loom))]
-pub(crate) use columns::{Columns, STRIDE, possible_cpus, put_fast, take_fast, thread_pointer};
+pub(crate) use columns::{
+    Columns, STRIDE, possible_cpus, put_fast, put_first, take_fast, take_first, thread_pointer,
+};
+#[cfg(not(loom))]
+pub(crate) use probe::fast_area;
 
 /// How this process updates its per-CPU memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
