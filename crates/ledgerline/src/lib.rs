@@ -59,6 +59,8 @@ mod page_counter;
 mod path;
 pub mod percpu;
 #[cfg(not(loom))]
+mod prepaid;
+#[cfg(not(loom))]
 mod pressure;
 #[cfg(not(loom))]
 mod process;
@@ -99,6 +101,8 @@ pub use group::{Group, Settled};
 pub use ledger::{Footprint, Ledger, LedgerBuilder, Mistakes};
 #[cfg(not(loom))]
 pub use memory_stat::{ITEM_NAME_MAX, ITEMS_MAX, MemoryStat, StatLine};
+#[cfg(not(loom))]
+pub use prepaid::Prepaid;
 #[cfg(not(loom))]
 pub use pressure::{ReclaimReport, Reclaimer};
 #[cfg(not(loom))]

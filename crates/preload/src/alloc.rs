@@ -1,11 +1,12 @@
 //! The bodies of malloc and its family. `caller` is the address that the function returns to.
 
 use crate::library;
-use crate::next::{self, NEXT, early};
+use crate::next::{self, HOT, NEXT, WINDOW, early};
 use crate::process::{self, By};
 use crate::refuse::{self, set_errno};
-use crate::shadow::{self, WINDOW};
+use crate::shadow;
 use crate::thread::{self, Busy, Word};
+use ledgerline::Prepaid;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering;
@@ -23,6 +24,8 @@ pub(crate) fn find_owner(caller: usize) -> u32 {
     if !process::attached() {
         return 0;
     }
+    // The early blocks are nobody's, and all were handed out by now.
+    early::used().into_iter().flatten().for_each(|place| shadow::claim(place.cast()));
     let slot = match process::settings().by {
         By::Process => process::OWN,
         By::Thread => process::named_slot(thread::name(&mut [0; 16]).as_bytes()),
@@ -36,6 +39,8 @@ pub(crate) fn find_owner(caller: usize) -> u32 {
     // The fast path reads glibc's headers; where there are none, every call comes through here.
     if NEXT.headers() {
         thread::set(Word::Slot, slot as usize);
+        let cell = process::group(slot).and_then(|group| group.prepaid());
+        thread::set(Word::Cell, cell.map_or(thread::NO_CELL, |cell| cell.into_raw().0));
     }
     slot
 }
@@ -56,71 +61,80 @@ fn uncharge(slot: u32, units: usize) {
     }
 }
 
-/// Notes the owner of a block.
-fn mark(block: *mut c_void, slot: u32) {
-    if let Some(byte) = shadow::byte(block) {
-        byte.store(slot as u8, Ordering::Relaxed);
-    }
+/// The handle of a cell.
+///
+/// # Safety
+/// A span's entry ([`shadow::sole`]) held the cell.
+#[inline(always)]
+unsafe fn prepaid(cell: usize) -> Prepaid<'static> {
+    // SAFETY: both numbers are a handle's, the second since before the first was entered; a ledger
+    // that is open stays open for good.
+    unsafe { Prepaid::from_raw(cell, HOT.area.load(Ordering::Relaxed)) }
 }
 
-/// Takes the owner off a block: before it is freed, since the next thread may get it at once.
-fn unmark(block: *mut c_void) -> u32 {
-    shadow::byte(block).map_or(0, |byte| {
-        let slot = byte.load(Ordering::Relaxed);
-        byte.store(0, Ordering::Relaxed);
-        u32::from(slot)
-    })
-}
-
-/// Charges and marks a new block, or gives it back and fails. The fast path calls nothing, so that
-/// the compiler saves no registers for it.
+/// Charges and assigns a new block, or gives it back and fails. The fast path calls nothing and needs
+/// few registers, so that none are saved.
 ///
 /// # Safety
 /// `block` is null or fresh from the next allocator.
-#[inline(always)]
-unsafe fn adopt(block: *mut c_void, caller: usize) -> *mut c_void {
+pub(crate) unsafe extern "C" fn adopt(block: *mut c_void, caller: usize) -> *mut c_void {
     if block.is_null() {
         // Nobody took note of the operator new that asked.
         thread::set(Word::Caller, 0);
         return block;
     }
+    let cell = shadow::sole(block);
+    // SAFETY: the entry of a span is a thread's cell only if it is a cell at all, of the ledger that is
+    // open for good; and then blocks have glibc's header (the early buffer's as well).
+    unsafe {
+        if cell == thread::cell(HOT.words.load(Ordering::Relaxed))
+            && prepaid(cell).take(next::chunk_size(block) as u64)
+        {
+            return block;
+        }
+        adopt_shared(block, caller)
+    }
+}
+
+/// [`adopt`] in a span that has other owners, too. (C's calling convention, here and below: a function
+/// that cannot unwind can be jumped to.)
+///
+/// # Safety
+/// As [`adopt`], and not null.
+#[inline(never)]
+unsafe extern "C" fn adopt_shared(block: *mut c_void, caller: usize) -> *mut c_void {
     let slot = thread::get(Word::Slot) as u32;
-    // SAFETY: where a thread has a slot, blocks have glibc's header (the early buffer's as well).
+    // SAFETY: where a thread has a slot, blocks have glibc's header.
     unsafe {
         if let Some(group) = process::group(slot)
-            && let Some(map) = shadow::map(block)
+            && shadow::assign(block, slot) == slot
             && group.take_prepaid(next::chunk_size(block) as u64)
         {
-            shadow::byte_in(map, block).store(slot as u8, Ordering::Relaxed);
             return block;
         }
         adopt_otherwise(block, caller)
     }
 }
 
-/// [`adopt`] for a thread without a slot, an empty cell, a first block in its GiB.
+/// [`adopt`] for a thread without a slot, or with an empty cell.
 ///
 /// # Safety
 /// As [`adopt`], and not null.
 #[cold]
 #[inline(never)]
-unsafe fn adopt_otherwise(block: *mut c_void, caller: usize) -> *mut c_void {
+unsafe extern "C" fn adopt_otherwise(block: *mut c_void, caller: usize) -> *mut c_void {
     if early::owns(block.cast()) || !NEXT.ready() {
         return block;
     }
-    let slot = owner(caller);
-    // Without a byte for its owner a block is nobody's.
-    if slot == 0 || shadow::make_byte(block).is_none() {
-        return block;
-    }
+    let slot = shadow::assign(block, owner(caller));
     // SAFETY: the block is the next allocator's, which is ready.
     unsafe {
         if !charge(slot, NEXT.size(block)) {
+            shadow::clear(block);
             NEXT.free(block);
             return fail();
         }
     }
-    mark(block, slot);
     block
 }
 
@@ -150,19 +164,30 @@ pub(crate) unsafe fn free(block: *mut c_void) {
     if block.is_null() {
         return;
     }
+    let cell = shadow::sole(block);
+    // SAFETY: as in `adopt`; a block in a span with a cell is the next allocator's.
+    unsafe {
+        if cell > shadow::SHARED && prepaid(cell).put(next::chunk_size(block) as u64) {
+            return NEXT.free(block);
+        }
+        free_shared(block);
+    }
+}
+
+/// [`free`] in a span with several owners.
+///
+/// # Safety
+/// As [`free`], and not null.
+#[inline(never)]
+unsafe extern "C" fn free_shared(block: *mut c_void) {
     // SAFETY: a block with an owner is the next allocator's.
     unsafe {
         if NEXT.headers()
-            && let Some(map) = shadow::map(block)
+            && let Some(group) = process::group(shadow::owner(block))
+            && group.put_prepaid(next::chunk_size(block) as u64)
         {
-            let byte = shadow::byte_in(map, block);
-            if let Some(group) = process::group(u32::from(byte.load(Ordering::Relaxed)))
-                && group.put_prepaid(next::chunk_size(block) as u64)
-            {
-                // Before the block goes: the next thread may get it at once.
-                byte.store(0, Ordering::Relaxed);
-                return NEXT.free(block);
-            }
+            shadow::clear(block);
+            return NEXT.free(block);
         }
         free_otherwise(block);
     }
@@ -174,7 +199,7 @@ pub(crate) unsafe fn free(block: *mut c_void) {
 /// As [`free`], and not null.
 #[cold]
 #[inline(never)]
-unsafe fn free_otherwise(block: *mut c_void) {
+unsafe extern "C" fn free_otherwise(block: *mut c_void) {
     if early::owns(block.cast()) || !NEXT.ready() {
         return;
     }
@@ -182,8 +207,9 @@ unsafe fn free_otherwise(block: *mut c_void) {
     let errno = refuse::errno();
     // SAFETY: the block came from the next allocator.
     unsafe {
-        let slot = unmark(block);
+        let slot = shadow::owner(block);
         if slot != 0 {
+            shadow::clear(block);
             uncharge(slot, NEXT.size(block));
         }
         set_errno(errno);
@@ -232,29 +258,34 @@ pub(crate) unsafe extern "C" fn realloc(
         }
         let held = NEXT.size(block);
         let new = owner(caller);
-        let old = unmark(block);
+        let old = shadow::owner(block);
+        shadow::clear(block);
         // The charge comes first: once the block has moved there is no way back. Its size is only
         // known afterwards, so it is charged as glibc will round it and corrected. In the same row
         // only the difference is asked for, so that a block may grow up to the limit.
         let guess = rounded(size);
         let base = if old == new { held } else { 0 };
         if !charge(new, guess.saturating_sub(base)) {
-            mark(block, old);
+            shadow::assign(block, old);
             return fail();
         }
         let moved = NEXT.realloc(block, spaced(size));
         if moved.is_null() {
             uncharge(new, guess.saturating_sub(base));
-            mark(block, old);
+            shadow::assign(block, old);
             return moved;
         }
         correct(new, base.max(guess), NEXT.size(moved));
         // A realloc counts as a charge and an uncharge, whatever the difference was.
         uncharge(old, held - base);
-        if shadow::make_byte(moved).is_some() {
-            mark(moved, new);
-        } else {
-            uncharge(new, NEXT.size(moved));
+        let noted = shadow::assign(moved, new);
+        if noted != new {
+            let size = NEXT.size(moved);
+            uncharge(new, size);
+            if let Some(group) = process::group(noted) {
+                // The block is there already: it is charged in any case.
+                let _ = group.charge_units(size as u64);
+            }
         }
         moved
     }

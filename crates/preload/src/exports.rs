@@ -31,7 +31,33 @@ macro_rules! export {
     };
 }
 
+#[cfg(not(target_arch = "x86_64"))]
 export!(malloc(_size: usize) -> *mut c_void, "rsi", "x1", alloc::malloc);
+
+/// C's `malloc`: calls the next one and goes on to `adopt`, with the block and the caller.
+///
+/// # Safety
+/// As the C function.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc(_size: usize) -> *mut c_void {
+    std::arch::naked_asm!(
+        ".cfi_startproc",
+        "sub rsp, 8",
+        ".cfi_adjust_cfa_offset 8",
+        "call qword ptr [rip + {next}]",
+        "mov rsi, [rsp + 8]",
+        "mov rdi, rax",
+        "add rsp, 8",
+        ".cfi_adjust_cfa_offset -8",
+        "jmp {adopt}",
+        ".cfi_endproc",
+        next = sym next::HOT,
+        adopt = sym alloc::adopt,
+    );
+}
+
 export!(calloc(_count: usize, _size: usize) -> *mut c_void, "rdx", "x2", alloc::calloc);
 export!(realloc(_block: *mut c_void, _size: usize) -> *mut c_void, "rdx", "x2", alloc::realloc);
 export!(memalign(_align: usize, _size: usize) -> *mut c_void, "rdx", "x2", alloc::memalign);
@@ -188,7 +214,7 @@ pub unsafe extern "C" fn pthread_setname_np(of: libc::pthread_t, name: *const c_
     };
     // SAFETY: pthread_self has no preconditions.
     if of == unsafe { libc::pthread_self() } {
-        thread::set(thread::Word::Slot, 0);
+        thread::forget_slot();
     }
     result
 }
@@ -217,7 +243,7 @@ pub unsafe extern "C" fn prctl(
         real(option, a, b, c, d)
     };
     if option == libc::PR_SET_NAME {
-        thread::set(thread::Word::Slot, 0);
+        thread::forget_slot();
     }
     result
 }

@@ -5,8 +5,12 @@
 //! another shared library's behind this one):
 //!
 //! ```text
-//! malloc(n):  p = next.malloc(n); charge(my row, size(p)); shadow[p] = my row
-//! free(p):    uncharge(shadow[p], size(p)); shadow[p] = nobody; next.free(p)
+//! malloc(n):  p = next.malloc(n)
+//!             if span[p] is my cell: take size(p) from it
+//!             else: charge(my row, size(p)); shadow[p] = my row
+//! free(p):    if span[p] is a cell: put size(p) into it
+//!             else: uncharge(shadow[p], size(p)); shadow[p] = nobody
+//!             next.free(p)
 //! ```
 //!
 //! | room      | what it holds                                              |

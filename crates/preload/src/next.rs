@@ -6,12 +6,11 @@
 //! their address and never given back.
 
 use std::ffi::{CStr, c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicUsize, Ordering};
 
-/// Addresses of the next allocator's functions; zero before they are found.
+/// Addresses of the next allocator's functions; zero before they are found. (`malloc` and `free` are
+/// in [`HOT`].)
 pub(crate) struct Next {
-    malloc: AtomicPtr<()>,
-    free: AtomicUsize,
     calloc: AtomicUsize,
     realloc: AtomicUsize,
     memalign: AtomicUsize,
@@ -23,8 +22,6 @@ pub(crate) struct Next {
 }
 
 pub(crate) static NEXT: Next = Next {
-    malloc: AtomicPtr::new(first_malloc as *const () as *mut ()),
-    free: AtomicUsize::new(0),
     calloc: AtomicUsize::new(0),
     realloc: AtomicUsize::new(0),
     memalign: AtomicUsize::new(0),
@@ -32,6 +29,31 @@ pub(crate) static NEXT: Next = Next {
     aligned_alloc: AtomicUsize::new(0),
     usable: AtomicUsize::new(0),
     headers: AtomicBool::new(false),
+};
+
+/// Smallest distance between the starts of two blocks: glibc's smallest chunk. Other allocators are
+/// asked for no less.
+pub(crate) const WINDOW: usize = 32;
+
+/// What malloc and free read besides the block, the thread's words and the cell: all on one line,
+/// which is written at the start alone.
+#[repr(C, align(64))]
+pub(crate) struct Hot {
+    /// The next `malloc`, or who stands for it. The first field: `exports` calls it.
+    malloc: AtomicPtr<()>,
+    /// The next `free`; zero before it is found.
+    free: AtomicUsize,
+    /// The second number of every [`ledgerline::Prepaid`].
+    pub(crate) area: AtomicIsize,
+    /// Where the thread's words lie (thread.rs), or zero: no cell lies there either.
+    pub(crate) words: AtomicUsize,
+}
+
+pub(crate) static HOT: Hot = Hot {
+    malloc: AtomicPtr::new(first_malloc as *const () as *mut ()),
+    free: AtomicUsize::new(0),
+    area: AtomicIsize::new(0),
+    words: AtomicUsize::new(0),
 };
 
 /// Stands for the next `malloc` until that is found.
@@ -49,7 +71,7 @@ unsafe extern "C" fn spaced_malloc(size: usize) -> *mut c_void {
     // SAFETY: `resolve` stored the next malloc there before it put this function in its place.
     unsafe {
         let real: unsafe extern "C" fn(usize) -> *mut c_void = std::mem::transmute(real);
-        real(size.max(crate::shadow::WINDOW))
+        real(size.max(WINDOW))
     }
 }
 
@@ -93,14 +115,14 @@ pub(crate) fn find_for(name: &CStr, caller: usize) -> usize {
 }
 
 macro_rules! forward {
-    ($(#[$doc:meta])* $name:ident, $field:ident, ($($argument:ident: $kind:ty),*) -> $result:ty) => {
+    ($(#[$doc:meta])* $name:ident, $table:ident.$field:ident, ($($argument:ident: $kind:ty),*) -> $result:ty) => {
         $(#[$doc])*
         ///
         /// # Safety
         /// As the C function of that name; [`Next::ready`] returned true.
         #[inline(always)]
         pub(crate) unsafe fn $name(&self, $($argument: $kind),*) -> $result {
-            let address = self.$field.load(Ordering::Relaxed);
+            let address = $table.$field.load(Ordering::Relaxed);
             // SAFETY: not zero once `ready`; dlsym found it under the name of a C function of this
             // type, in a library that stays loaded.
             unsafe {
@@ -131,7 +153,7 @@ impl Next {
         }
         let malloc = find(c"malloc");
         for (field, name) in [
-            (&self.free, c"free"),
+            (&HOT.free, c"free"),
             (&self.calloc, c"calloc"),
             (&self.realloc, c"realloc"),
             (&self.memalign, c"memalign"),
@@ -147,7 +169,7 @@ impl Next {
                 unsafe { libc::abort() };
             }
             if name == c"malloc_usable_size" {
-                self.malloc.store(malloc as *mut (), Ordering::Relaxed);
+                HOT.malloc.store(malloc as *mut (), Ordering::Relaxed);
             }
             field.store(address, Ordering::Release);
         }
@@ -155,7 +177,7 @@ impl Next {
             self.headers.store(true, Ordering::Release);
         } else {
             REAL_MALLOC.store(malloc, Ordering::Relaxed);
-            self.malloc.store(spaced_malloc as *const () as *mut (), Ordering::Release);
+            HOT.malloc.store(spaced_malloc as *const () as *mut (), Ordering::Release);
         }
         LOOKING.store(0, Ordering::Release);
         true
@@ -163,29 +185,29 @@ impl Next {
 
     forward!(
         /// The next `malloc`.
-        malloc, malloc, (size: usize) -> *mut c_void);
+        malloc, HOT.malloc, (size: usize) -> *mut c_void);
     forward!(
         /// The next `free`.
-        free, free, (block: *mut c_void) -> ());
+        free, HOT.free, (block: *mut c_void) -> ());
     forward!(
         /// The next `calloc`.
-        calloc, calloc, (count: usize, size: usize) -> *mut c_void);
+        calloc, NEXT.calloc, (count: usize, size: usize) -> *mut c_void);
     forward!(
         /// The next `realloc`.
-        realloc, realloc, (block: *mut c_void, size: usize) -> *mut c_void);
+        realloc, NEXT.realloc, (block: *mut c_void, size: usize) -> *mut c_void);
     forward!(
         /// The next `memalign`.
-        memalign, memalign, (align: usize, size: usize) -> *mut c_void);
+        memalign, NEXT.memalign, (align: usize, size: usize) -> *mut c_void);
     forward!(
         /// The next `posix_memalign`.
-        posix_memalign, posix_memalign,
+        posix_memalign, NEXT.posix_memalign,
         (into: *mut *mut c_void, align: usize, size: usize) -> c_int);
     forward!(
         /// The next `aligned_alloc`.
-        aligned_alloc, aligned_alloc, (align: usize, size: usize) -> *mut c_void);
+        aligned_alloc, NEXT.aligned_alloc, (align: usize, size: usize) -> *mut c_void);
     forward!(
         /// The next `malloc_usable_size`.
-        usable, usable, (block: *mut c_void) -> usize);
+        usable, NEXT.usable, (block: *mut c_void) -> usize);
 
     /// Whether blocks bear glibc's header. It implies [`ready`](Self::ready).
     #[inline(always)]
@@ -268,6 +290,12 @@ pub(crate) mod early {
         // front of the block, and the block ends within them.
         unsafe { (block as *mut usize).sub(1).write(chunk) };
         block as *mut u8
+    }
+
+    /// The first and the last place of the buffer, if anything was taken from it.
+    pub(crate) fn used() -> Option<[*const u8; 2]> {
+        let base: *const u8 = BUFFER.0.get().cast();
+        (USED.load(Ordering::Relaxed) != 0).then(|| [base, base.wrapping_add(SIZE - 1)])
     }
 
     /// Whether a block came from here.

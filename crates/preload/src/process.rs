@@ -12,7 +12,7 @@ use std::cell::UnsafeCell;
 use std::ffi::{CStr, OsStr};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// How rows are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,13 @@ pub(crate) struct State {
     names: [Name; SLOTS],
     /// Code page and slot of callers (library.rs).
     pub(crate) pages: [AtomicU64; 4096],
+    /// The one owner's cell, and the first owner, of each span of the heap (shadow.rs).
+    pub(crate) sole: [AtomicUsize; SPANS],
+    pub(crate) first: [AtomicU16; SPANS],
 }
+
+/// The spans of 64 MiB in the lower half of the address space.
+pub(crate) const SPANS: usize = 1 << (47 - 26);
 
 /// Owners that a process may have: what fits in a byte of shadow. Threads and libraries with names
 /// beyond that are charged to the process's own row.
@@ -73,6 +79,8 @@ pub(crate) static STATE: State = State {
     naming: AtomicU32::new(0),
     names: [const { Name { text: [const { AtomicU64::new(0) }; NAME_MAX / 8] } }; SLOTS],
     pages: [const { AtomicU64::new(0) }; 4096],
+    sole: [const { AtomicUsize::new(0) }; SPANS],
+    first: [const { AtomicU16::new(0) }; SPANS],
 };
 
 /// What outlives a fork.

@@ -1,67 +1,174 @@
-//! Who a block belongs to: one byte of shadow for each 32 bytes of heap.
+//! Who a block belongs to: the *slot* of its owner (`process.rs`), zero for nobody.
+//!
+//! **Spans.** The address space is cut into spans of 64 MiB, the size of the heaps that glibc gives to
+//! threads. Whoever is charged in a span first is its *first owner*. While nobody else is, nothing is
+//! noted for single blocks: the span's entry holds the cell to charge, so that malloc and free have it
+//! in one load, and no memory is spent. Most programs never leave this state.
+//!
+//! **Bytes.** When another owner comes, the span is *shared*, for good. From then on a byte of shadow
+//! for each 32 bytes of heap names the owner of the block that starts there. It holds the owner's slot
+//! exclusive-or the first owner's: so zero, which is what unwritten shadow reads as, means the first
+//! owner, and all blocks from before are described already.
 //!
 //! An allocator's smallest chunk is 32 bytes here (glibc's by nature, others' by asking for no less),
-//! so a window of 32 aligned bytes holds the start of at most one block, and its shadow byte the
-//! *slot* of that block's owner (`process.rs`): zero for nobody.
+//! so a window of 32 aligned bytes holds the start of at most one block. A byte is not zero only while
+//! a block of another than the first owner starts in its window.
 //!
 //! Why not in the block's slack, where a few bytes often lie unused: a quarter to a half of all sizes
 //! have no slack, and grow by 16; the end of a block is a line of its own that `free` would not touch
-//! otherwise. Here nothing grows, 64 bytes of shadow serve two KiB of heap, and it takes a 32nd of the
-//! memory that small blocks take.
+//! otherwise. Here nothing grows, and 64 bytes of shadow serve two KiB of heap.
 //!
-//! The shadow is wiped in a forked child (`MADV_WIPEONFORK`), by the kernel. So a block that was
-//! inherited has no owner there: its account stays with the process that allocated it, which still
-//! has it; freeing the copy changes no account.
+//! **Fork.** Entries and bytes are wiped in a forked child, by the kernel (`MADV_WIPEONFORK`). A block
+//! that was inherited must have no owner there: its account stays with the process that allocated it,
+//! which still has it; freeing the copy changes no account. So a child takes note of where its
+//! ancestors had blocks ([`CLAIMED`] is not wiped): the first owner of such a span is nobody.
 //!
 //! ```text
-//! address:  | 46 ... 30 | 29 ...  5 | 4 ... 0 |
-//!             directory   byte in a   window
+//! address:  | 46 ... 30 | 29 ...  5 | 4 ... 0 |      address:  | 46 ... 26 | 25 ... 0 |
+//!             directory   byte in a   window                        span
 //!                         32-MiB map
 //! ```
 //!
-//! A map is made when the first block of its GiB appears; it costs memory where it is touched.
+//! A map is made when the first block of its GiB needs a byte; it costs memory where it is touched.
 
+use crate::next::{HOT, NEXT, WINDOW};
+use crate::process::{self, SPANS, STATE};
+use crate::thread;
 use std::ffi::c_void;
 use std::num::NonZeroUsize;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
-/// Smallest distance between two blocks: a window.
-pub(crate) const WINDOW: usize = 32;
+const SPAN_BITS: u32 = 26;
+
+/// An entry of `STATE.sole` is a cell ([`ledgerline::Prepaid`]) or one of two numbers that no cell's
+/// is: zero, nobody was charged here yet, and this: look at the bytes.
+pub(crate) const SHARED: usize = 1;
+
+/// An entry of `STATE.first` holds this and the first owner's slot once that is decided.
+const DECIDED: u16 = 1 << 8;
+
+/// Spans in which this process or an ancestor had an owner. Not wiped on fork.
+static CLAIMED: [AtomicBool; SPANS] = [const { AtomicBool::new(false) }; SPANS];
+
+/// (The C library asks the kernel for no address above 2^47, which it would have to do explicitly.)
+#[inline(always)]
+fn span(block: *const c_void) -> usize {
+    (block as usize >> SPAN_BITS) % SPANS
+}
+
+/// The cell of the one owner in a block's span, if it is more than [`SHARED`].
+///
+/// Acquire, partner of the Release in `decide`. A thread that still reads the cell when the span has
+/// become shared has a block of the first owner in its hands: another's it would have got from a
+/// thread, and the entry with it.
+#[inline(always)]
+pub(crate) fn sole(block: *const c_void) -> usize {
+    STATE.sole[span(block)].load(Ordering::Acquire)
+}
+
+/// The first owner in a block's span; `None` before there is one.
+#[inline(always)]
+fn first(block: *const c_void) -> Option<u32> {
+    let entry = STATE.first[span(block)].load(Ordering::Relaxed);
+    (entry != 0).then_some(u32::from(entry & !DECIDED))
+}
+
+/// The slot of a block's owner.
+#[inline(always)]
+pub(crate) fn owner(block: *const c_void) -> u32 {
+    let Some(first) = first(block) else { return 0 };
+    first ^ byte(block).map_or(0, |byte| u32::from(byte.load(Ordering::Relaxed)))
+}
+
+/// Notes the owner of a new block and returns it: not the wanted one, but the span's first, when
+/// there is no memory for a byte.
+#[inline(always)]
+pub(crate) fn assign(block: *const c_void, slot: u32) -> u32 {
+    let Some(first) = first(block).or_else(|| decide(block, slot)) else { return 0 };
+    let difference = (slot ^ first) as u8;
+    let Some(byte) = byte(block).or_else(|| if difference == 0 { None } else { make_byte(block) })
+    else {
+        return first;
+    };
+    byte.store(difference, Ordering::Relaxed);
+    // Before anyone has the block. (`decide` may not have entered the cell yet; then it will not.)
+    if difference != 0 && sole(block) != SHARED {
+        STATE.sole[span(block)].store(SHARED, Ordering::Relaxed);
+    }
+    slot
+}
+
+/// Takes the owner off a block: before it is freed, since the next thread may get it at once.
+#[inline(always)]
+pub(crate) fn clear(block: *const c_void) {
+    if let Some(byte) = byte(block)
+        && byte.load(Ordering::Relaxed) != 0
+    {
+        byte.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Keeps a span from having a first owner: something there is nobody's.
+pub(crate) fn claim(address: *const c_void) {
+    CLAIMED[span(address)].store(true, Ordering::Relaxed);
+}
+
+/// Makes an owner the first in a block's span, or nobody where an ancestor had blocks; returns whom
+/// it is now. Nobody alone decides nothing: what this library allocates while it attaches lies where
+/// the program's blocks will lie, and stays for good.
+#[cold]
+#[inline(never)]
+fn decide(block: *const c_void, slot: u32) -> Option<u32> {
+    if slot == 0 {
+        return None;
+    }
+    let claimed = CLAIMED[span(block)].swap(true, Ordering::Relaxed);
+    let chosen = if claimed { 0 } else { slot as u16 };
+    let entry = &STATE.first[span(block)];
+    let decided = entry.compare_exchange(0, DECIDED | chosen, Ordering::Relaxed, Ordering::Relaxed);
+    if decided.is_ok()
+        && chosen != 0
+        && NEXT.headers()
+        && let Some(cell) = process::group(slot).and_then(|group| group.prepaid())
+    {
+        let (cell, area) = cell.into_raw();
+        HOT.area.store(area, Ordering::Relaxed);
+        HOT.words.store(thread::place(), Ordering::Relaxed);
+        let entry = &STATE.sole[span(block)];
+        // Unless a second owner was here in between. Release, partner of the Acquire in `sole`: who
+        // sees a cell sees what goes with it.
+        let _ = entry.compare_exchange(0, cell, Ordering::Release, Ordering::Relaxed);
+    }
+    first(block)
+}
+
 const WINDOW_BITS: u32 = WINDOW.trailing_zeros();
-const SPAN_BITS: u32 = 30;
-const MAP: usize = 1 << (SPAN_BITS - WINDOW_BITS);
+const GIB_BITS: u32 = 30;
+const MAP: usize = 1 << (GIB_BITS - WINDOW_BITS);
 
 /// For each GiB of the lower half of the address space: its map's address, less what the GiB's own
 /// number would add, so that finding a byte is one addition. Zero: no map yet. A child inherits it.
-static DIRECTORY: [AtomicUsize; 1 << (47 - SPAN_BITS)] =
-    [const { AtomicUsize::new(0) }; 1 << (47 - SPAN_BITS)];
-
-/// The map that holds a block's shadow byte; `None` if its GiB has none yet.
-#[inline(always)]
-pub(crate) fn map(block: *const c_void) -> Option<NonZeroUsize> {
-    // Acquire: the map is made before it is entered.
-    NonZeroUsize::new(DIRECTORY.get(block as usize >> SPAN_BITS)?.load(Ordering::Acquire))
-}
-
-/// The shadow byte of a block in its map.
-#[inline(always)]
-pub(crate) fn byte_in(map: NonZeroUsize, block: *const c_void) -> &'static AtomicU8 {
-    let byte = map.get().wrapping_add(block as usize >> WINDOW_BITS);
-    // SAFETY: a map has a byte for each window of its GiB and is never unmapped.
-    unsafe { &*(byte as *const AtomicU8) }
-}
+static DIRECTORY: [AtomicUsize; 1 << (47 - GIB_BITS)] =
+    [const { AtomicUsize::new(0) }; 1 << (47 - GIB_BITS)];
 
 /// The shadow byte of a block; `None` if its GiB has no map yet.
-pub(crate) fn byte(block: *const c_void) -> Option<&'static AtomicU8> {
-    map(block).map(|map| byte_in(map, block))
+#[inline(always)]
+fn byte(block: *const c_void) -> Option<&'static AtomicU8> {
+    let address = block as usize;
+    // Acquire: the map is made before it is entered.
+    let map = NonZeroUsize::new(DIRECTORY.get(address >> GIB_BITS)?.load(Ordering::Acquire))?;
+    let byte = map.get().wrapping_add(address >> WINDOW_BITS);
+    // SAFETY: a map has a byte for each window of its GiB and is never unmapped.
+    Some(unsafe { &*(byte as *const AtomicU8) })
 }
 
 /// As [`byte`], making the map if need be; `None` when there is no memory for it.
 #[cold]
-pub(crate) fn make_byte(block: *const c_void) -> Option<&'static AtomicU8> {
+#[inline(never)]
+fn make_byte(block: *const c_void) -> Option<&'static AtomicU8> {
     let address = block as usize;
-    let entry = DIRECTORY.get(address >> SPAN_BITS)?;
+    let entry = DIRECTORY.get(address >> GIB_BITS)?;
     if entry.load(Ordering::Acquire) == 0 {
         // SAFETY: a new mapping at an address of the kernel's choice; the advice is about it.
         let map = unsafe {
@@ -85,7 +192,7 @@ pub(crate) fn make_byte(block: *const c_void) -> Option<&'static AtomicU8> {
             libc::madvise(map, MAP, libc::MADV_DONTDUMP);
             map
         };
-        let first = (address >> SPAN_BITS) << (SPAN_BITS - WINDOW_BITS);
+        let first = (address >> GIB_BITS) << (GIB_BITS - WINDOW_BITS);
         let biased = (map as usize).wrapping_sub(first);
         if entry.compare_exchange(0, biased, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             // Another thread was faster.
@@ -99,19 +206,72 @@ pub(crate) fn make_byte(block: *const c_void) -> Option<&'static AtomicU8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashMap;
+
+    fn block(address: usize) -> *const c_void {
+        address as *const c_void
+    }
 
     #[test]
-    fn blocks_a_window_apart_have_bytes_of_their_own() {
-        let at = |address: usize| make_byte(address as *const c_void).unwrap();
-        for base in [0x5555_0000_0000, 0x7fff_c000_0000 - 64, 0x4000_0000 - 64, 64] {
-            for step in 0..8 {
-                at(base + step * WINDOW).store(step as u8 + 1, Ordering::Relaxed);
+    fn while_a_span_has_one_owner_no_memory_is_spent() {
+        let heap = 0x1234_0000_0000;
+        for at in (0..1 << 20).step_by(WINDOW) {
+            assert_eq!(assign(block(heap + at), 7), 7);
+        }
+        assert_eq!(owner(block(heap + 4096)), 7);
+        assert!(byte(block(heap)).is_none());
+    }
+
+    #[test]
+    fn blocks_from_before_a_second_owner_came_keep_theirs() {
+        let heap = 0x2345_0000_0000;
+        assign(block(heap), 7);
+        assert_eq!(assign(block(heap + 64), 8), 8);
+        assert_eq!(assign(block(heap + 128), 0), 0);
+        assert_eq!(sole(block(heap)), SHARED);
+        assert_eq!([0, 64, 128].map(|at| owner(block(heap + at))), [7, 8, 0]);
+        // An address is the first owner's again once the other's block has gone.
+        clear(block(heap + 64));
+        assert_eq!(assign(block(heap + 64), 7), 7);
+        assert_eq!(owner(block(heap + 64)), 7);
+    }
+
+    #[test]
+    fn where_an_ancestor_had_blocks_they_are_nobodys() {
+        let heap = 0x3456_0000_0000;
+        claim(block(heap));
+        assert_eq!(owner(block(heap)), 0);
+        assert_eq!(assign(block(heap + 64), 7), 7);
+        assert_eq!([0, 64].map(|at| owner(block(heap + at))), [0, 7]);
+    }
+
+    #[test]
+    fn every_block_has_the_owner_that_it_was_given_last() {
+        // Around the ends of spans and maps; every block as small as can be.
+        let bases = [0x5555_0000_0000, 0x7fff_c000_0000 - 4096, 0x4400_0000 - 4096, 64];
+        let mut truth = HashMap::new();
+        let mut random = 88_172_645_463_325_252_u64;
+        for _ in 0..200_000 {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            let base = bases[(random >> 8) as usize % bases.len()];
+            let at = block(base + (random >> 16) as usize % 256 * WINDOW);
+            match truth.remove(&at) {
+                Some(slot) => {
+                    assert_eq!(owner(at), slot);
+                    clear(at);
+                }
+                None => {
+                    let slot = (random >> 40) as u32 % 256;
+                    assert_eq!(assign(at, slot), slot);
+                    truth.insert(at, slot);
+                }
             }
-            for step in 0..8 {
-                let block = base + step * WINDOW;
-                assert_eq!(at(block).load(Ordering::Relaxed), step as u8 + 1, "{block:x}");
-                assert_eq!(at(block + 16).load(Ordering::Relaxed), step as u8 + 1);
-            }
+        }
+        assert!(truth.len() > 400);
+        for (at, slot) in truth {
+            assert_eq!(owner(at), slot, "{at:?}");
         }
     }
 

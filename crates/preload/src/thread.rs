@@ -9,14 +9,20 @@
 #[derive(Clone, Copy, Debug)]
 #[repr(usize)]
 pub(crate) enum Word {
-    /// The slot in which the thread is charged; zero before it has one. (A forked child inherits the
-    /// number, but its process has no row in that slot until it gets one of its own.)
-    Slot = 0,
+    /// The cell of the thread's slot, to be compared with a span's (shadow.rs); [`NO_CELL`] before it
+    /// has one.
+    Cell = 0,
     /// Not zero while this library itself is at work: what it allocates is not charged.
     Busy = 8,
     /// The address that called `operator new`; malloc takes it for its own caller.
     Caller = 16,
+    /// The slot in which the thread is charged; zero before it has one. (A forked child inherits the
+    /// number, but its process has no row in that slot until it gets one of its own.)
+    Slot = 24,
 }
+
+/// No cell, and nothing that a span's entry may hold instead of one.
+pub(crate) const NO_CELL: usize = 2;
 
 #[cfg(target_arch = "x86_64")]
 mod words {
@@ -24,16 +30,45 @@ mod words {
     use std::arch::{asm, global_asm};
 
     global_asm!(
-        ".pushsection .tbss, \"awT\", @nobits",
+        ".pushsection .tdata, \"awT\", @progbits",
         ".balign 8",
         ".hidden ledgerline_thread_words",
         ".globl ledgerline_thread_words",
         ".type ledgerline_thread_words, @tls_object",
-        ".size ledgerline_thread_words, 24",
+        ".size ledgerline_thread_words, 32",
         "ledgerline_thread_words:",
-        ".zero 24",
+        ".quad {no_cell}, 0, 0, 0",
         ".popsection",
+        no_cell = const super::NO_CELL,
     );
+
+    pub(crate) fn place() -> usize {
+        let place;
+        // SAFETY: reads this library's own entry of the global offset table.
+        unsafe {
+            asm!(
+                "mov {place}, qword ptr [rip + ledgerline_thread_words@GOTTPOFF]",
+                place = out(reg) place,
+                options(nostack, readonly, preserves_flags),
+            );
+        }
+        place
+    }
+
+    #[inline(always)]
+    pub(crate) fn cell(place: usize) -> usize {
+        let value;
+        // SAFETY: reads the first of the calling thread's own words or, at zero, of its control block.
+        unsafe {
+            asm!(
+                "mov {value}, qword ptr fs:[{place}]",
+                place = in(reg) place,
+                value = lateout(reg) value,
+                options(nostack, readonly, preserves_flags),
+            );
+        }
+        value
+    }
 
     #[inline(always)]
     pub(crate) fn get(word: Word) -> usize {
@@ -72,7 +107,16 @@ mod words {
     use super::Word;
     use std::cell::Cell;
 
-    thread_local!(static WORDS: [Cell<usize>; 3] = const { [const { Cell::new(0) }; 3] });
+    thread_local!(static WORDS: [Cell<usize>; 4] =
+        const { [Cell::new(super::NO_CELL), Cell::new(0), Cell::new(0), Cell::new(0)] });
+
+    pub(crate) fn place() -> usize {
+        0
+    }
+
+    pub(crate) fn cell(_place: usize) -> usize {
+        get(Word::Cell)
+    }
 
     pub(crate) fn get(word: Word) -> usize {
         WORDS.with(|words| words[word as usize / 8].get())
@@ -83,7 +127,20 @@ mod words {
     }
 }
 
+/// Where the words lie, seen from any thread: for [`cell`].
+pub(crate) use words::place;
+
+/// [`Word::Cell`] of the calling thread, for whoever keeps the [`place`]. At place zero lies what is
+/// no cell.
+pub(crate) use words::cell;
+
 pub(crate) use words::{get, set};
+
+/// The thread finds its row anew: it has a new name.
+pub(crate) fn forget_slot() {
+    set(Word::Slot, 0);
+    set(Word::Cell, NO_CELL);
+}
 
 /// While this lives, the thread's allocations are its own affair: not charged.
 pub(crate) struct Busy(());

@@ -57,8 +57,9 @@ fn where_glibc_registers_no_thread_the_account_is_the_same() {
 #[test]
 fn what_another_thread_frees_or_reallocs_leaves_the_row_that_allocated_it() {
     let program = compiled!("across.c");
-    for mode in modes() {
-        let (said, rows) = account(&program, &[], &[("LEDGERLINE_PERCPU", mode)]);
+    for (mode, arenas) in modes().iter().flat_map(|mode| [(mode, "1"), (mode, "16")]) {
+        let env = [("LEDGERLINE_PERCPU", *mode), ("MALLOC_ARENA_MAX", arenas)];
+        let (said, rows) = account(&program, &[], &env);
         let moved: u64 = said.trim().parse().expect("the mover's sum");
         assert!((100 * chunk(2000)..=100 * (chunk(2000) + 16)).contains(&moved), "{moved}");
         let producer = rows.row("producer");

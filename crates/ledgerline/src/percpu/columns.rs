@@ -74,6 +74,43 @@ pub(crate) unsafe fn put_fast(cell: *const Cell, id: u64, units: u64) -> bool {
     }
 }
 
+/// As [`take_fast`] for the first group in a row, by whoever keeps the offset of the registration.
+///
+/// # Safety
+/// `cell` is [`Columns::first`] of a row, and `area` is [`probe::fast_area`], not zero.
+#[inline(always)]
+pub(crate) unsafe fn take_first(area: isize, cell: *const Cell, units: u64) -> bool {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+    {
+        let delta = word::CHARGE.wrapping_sub(units);
+        // SAFETY: there is a cell in every column that the kernel can report (`Columns::new`).
+        unsafe { rseq::take_first::<COMPACT>(area, cell, delta) }
+    }
+    #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
+    {
+        let _ = (area, cell, units);
+        false
+    }
+}
+
+/// As [`put_fast`], likewise.
+///
+/// # Safety
+/// As [`take_first`].
+#[inline(always)]
+pub(crate) unsafe fn put_first(area: isize, cell: *const Cell, units: u64) -> bool {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+    {
+        // SAFETY: as in `take_first`.
+        unsafe { rseq::put_first::<COMPACT>(area, cell, word::UNCHARGE + units) }
+    }
+    #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
+    {
+        let _ = (area, cell, units);
+        false
+    }
+}
+
 impl Columns {
     /// # Safety
     /// `cells + column * STRIDE` is the start of a live array of cells for each column below

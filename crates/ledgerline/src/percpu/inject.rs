@@ -31,9 +31,9 @@ mod tests {
     use std::time::{Duration, Instant};
 
     const UNITS: u64 = 64;
-    const ID: u64 = word::empty(3) | 5;
+    const ID: u64 = word::empty(1) | 5;
     /// What the cells hold before: some stock, and what a marked word has in its lowest bit.
-    const BEFORE: u64 = word::empty(3) | 1001;
+    const BEFORE: u64 = word::empty(1) | 1001;
 
     /// What is done to the held thread.
     #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,6 +60,8 @@ mod tests {
         Take,
         Put,
         CompareStore,
+        TakeFirst,
+        PutFirst,
         AddTagged,
         AddReturn,
         AddMarked,
@@ -80,11 +82,13 @@ mod tests {
     const ZEROS: u64 = 0x0080_0080_0080_0080;
 
     impl Section {
-        const ALL: [(Section, u32); 12] = [
+        const ALL: [(Section, u32); 14] = [
             (Section::Add, 3),
             (Section::Take, 5),
             (Section::Put, 5),
             (Section::CompareStore, 3),
+            (Section::TakeFirst, 5),
+            (Section::PutFirst, 5),
             (Section::AddTagged, 3),
             (Section::AddReturn, 4),
             (Section::AddMarked, 4),
@@ -121,6 +125,13 @@ mod tests {
                         rseq::take::<INDEX>(area, cell, ID, delta)
                     }
                     Section::Put => rseq::put::<INDEX>(area, cell, ID, word::UNCHARGE + UNITS),
+                    Section::TakeFirst => {
+                        let delta = word::CHARGE.wrapping_sub(UNITS);
+                        rseq::take_first::<INDEX>(area, cell, delta)
+                    }
+                    Section::PutFirst => {
+                        rseq::put_first::<INDEX>(area, cell, word::UNCHARGE + UNITS)
+                    }
                     Section::AddTagged => {
                         // The tag is the word with the cap, and the sum the word before it.
                         let tagged = cell.byte_add(8).cast();
@@ -166,8 +177,8 @@ mod tests {
                 Section::Add | Section::AddTagged | Section::AddReturn | Section::AddMarked => {
                     UNITS
                 }
-                Section::Take => word::CHARGE.wrapping_sub(UNITS),
-                Section::Put => word::UNCHARGE + UNITS,
+                Section::Take | Section::TakeFirst => word::CHARGE.wrapping_sub(UNITS),
+                Section::Put | Section::PutFirst => word::UNCHARGE + UNITS,
                 Section::CompareStore => UNITS.wrapping_neg(),
                 Section::UpU8 | Section::UpU16 => UNITS << 16,
                 Section::DownU8 => (UNITS << 16).wrapping_neg(),

@@ -47,10 +47,13 @@ mod words;
 pub use array::Array;
 #[cfg(not(loom))]
 pub(crate) use columns::{
-    Columns, STRIDE, possible_cpus, put_fast, stripe, take_fast, thread_pointer,
+    Columns, STRIDE, possible_cpus, put_fast, put_first, stripe, take_fast, take_first,
+    thread_pointer,
 };
 #[cfg(not(loom))]
 pub(crate) use node::running_node;
+#[cfg(not(loom))]
+pub(crate) use probe::fast_area;
 #[cfg(not(loom))]
 pub(crate) use tagged::Tagged;
 #[cfg(not(loom))]

@@ -1,4 +1,4 @@
-//! The restartable sections: five operations on the running CPU's column, in x86-64 assembly.
+//! The restartable sections: seven operations on the running CPU's column, in x86-64 assembly.
 //!
 //! Pseudocode first (`README.md` in this folder has the invariants and the proof sketch). `index`
 //! is the running CPU's column as the kernel last wrote it into the thread's rseq area (at `INDEX`
@@ -31,12 +31,21 @@
 //!     cell.word = new                     // commit
 //! ```
 //!
+//! `take_first` and `put_first` are `update` for a row's first group, whose generation is a constant.
+//!
 //! Each has one store that others can see, the last instruction of its section: either the kernel
 //! aborts before it and nothing happened, or it happened.
 
 use super::columns::STRIDE_SHIFT;
-use super::word::{Cell, TEST};
+use super::word::{self, Cell, TEST};
 use std::arch::asm;
+
+/// How the sections for first groups test a sum, shifted down by this much so that the constants fit
+/// into an instruction. The uppermost bit of the generation is lost by it.
+const FIRST_SHIFT: u32 = 31;
+const FIRST_TEST: u32 = (TEST >> FIRST_SHIFT) as u32;
+const FIRST: u32 = (word::empty(1) >> FIRST_SHIFT) as u32;
+const _: () = assert!(TEST.trailing_zeros() == FIRST_SHIFT && FIRST & FIRST_TEST == FIRST);
 
 /// The signature that glibc registers with the kernel for x86; it stands before every abort
 /// address, so that the kernel can tell a real one from a forged one. (It is the operand of a
@@ -282,6 +291,105 @@ pub(crate) unsafe fn put<const INDEX: isize>(
             delta = in(reg) delta,
             id = in(reg) id,
             test = in(reg) TEST,
+            no = label { return false },
+            options(nostack),
+        );
+    }
+    true
+}
+
+/// As [`take`] for a row's first group. It needs two registers less, and an allocator that has enough
+/// saves none.
+///
+/// # Safety
+/// As [`take`].
+#[inline(always)]
+pub(crate) unsafe fn take_first<const INDEX: isize>(
+    area: isize,
+    cell: *const Cell,
+    delta: u64,
+) -> bool {
+    // SAFETY: as in `take` (P1, P2).
+    unsafe {
+        section!(
+            [
+                point!(1),
+                "mov {c:e}, dword ptr fs:[{area} + {index}]",
+                point!(2),
+                "shl {c}, {shift}",
+                "mov {t}, qword ptr [{c} + {cell}]",
+                point!(3),
+                "add {t}, {delta}",
+                "mov {x}, {t}",
+                "shr {x}, {first_shift}",
+                point!(4),
+                "and {x:e}, {test}",
+                "cmp {x:e}, {first}",
+                "jne {no}",
+                point!(5),
+                "mov qword ptr [{c} + {cell}], {t}",
+            ]
+            t = out(reg) _,
+            x = out(reg) _,
+            c = out(reg) _,
+            area = in(reg) area,
+            index = const INDEX,
+            shift = const STRIDE_SHIFT,
+            cell = in(reg) cell,
+            delta = in(reg) delta,
+            first_shift = const FIRST_SHIFT,
+            test = const FIRST_TEST as i32,
+            first = const FIRST,
+            no = label { return false },
+            options(nostack),
+        );
+    }
+    true
+}
+
+/// As [`put`] for a row's first group; see [`take_first`].
+///
+/// # Safety
+/// As [`take`].
+#[inline(always)]
+pub(crate) unsafe fn put_first<const INDEX: isize>(
+    area: isize,
+    cell: *const Cell,
+    delta: u64,
+) -> bool {
+    // SAFETY: as in `put` (P1, P2, the order of word and cap).
+    unsafe {
+        section!(
+            [
+                point!(1),
+                "mov {c:e}, dword ptr fs:[{area} + {index}]",
+                point!(2),
+                "shl {c}, {shift}",
+                "mov {t}, qword ptr [{c} + {cell}]",
+                point!(3),
+                "add {t}, {delta}",
+                "cmp {t:e}, dword ptr [{c} + {cell} + 8]",
+                "ja {no}",
+                "mov {x}, {t}",
+                "shr {x}, {first_shift}",
+                point!(4),
+                "and {x:e}, {test}",
+                "cmp {x:e}, {first}",
+                "jne {no}",
+                point!(5),
+                "mov qword ptr [{c} + {cell}], {t}",
+            ]
+            t = out(reg) _,
+            x = out(reg) _,
+            c = out(reg) _,
+            area = in(reg) area,
+            index = const INDEX,
+            shift = const STRIDE_SHIFT,
+            cell = in(reg) cell,
+            delta = in(reg) delta,
+            first_shift = const FIRST_SHIFT,
+            test = const FIRST_TEST as i32,
+            first = const FIRST,
             no = label { return false },
             options(nostack),
         );

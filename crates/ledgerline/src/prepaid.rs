@@ -1,0 +1,130 @@
+//! The fast half of charging one group, in a handle that can be kept as numbers.
+
+use crate::group::Group;
+use crate::ledger::Ledger;
+use crate::percpu;
+use crate::percpu::word::{self, Cell};
+use crate::row::GroupId;
+use std::marker::PhantomData;
+
+/// Every group that a [`Prepaid`] serves is the first in its row, so that its generation is a
+/// constant.
+const FIRST: GroupId = GroupId::from_parts(0, 1);
+
+/// A group's prepaid units, for an allocator that has no instruction to spare: [`take`](Self::take)
+/// and [`put`](Self::put) are [`Group::take_prepaid`] and [`Group::put_prepaid`] behind a handle that
+/// may lie as a number in a table or a thread-local variable ([`into_raw`](Self::into_raw)).
+///
+/// Only for a group that is the first in its row of the ledger's table; where none is destroyed that
+/// is every group. A handle of a group that was destroyed is refused, not followed (except by the
+/// 32 769th group of that row, whose generation differs in the one bit that is not compared).
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let ledger = ledgerline::Ledger::new()?;
+/// let thread = ledger.root().create("worker")?;
+/// if let Some(prepaid) = thread.prepaid() {
+///     if !prepaid.take(64) {
+///         thread.try_charge_units(64).map_err(|refusal| format!("{refusal:?}"))?;
+///     }
+///     if !prepaid.put(64) {
+///         thread.uncharge_units(64);
+///     }
+/// }
+/// assert_eq!(thread.precise(), 0);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prepaid<'l> {
+    /// R2: of a row of a ledger, in its first column.
+    cell: *const Cell,
+    /// Where a thread's registration lies; not zero.
+    area: isize,
+    ledger: PhantomData<&'l Ledger>,
+}
+
+impl<'l> Group<'l> {
+    /// See [`Prepaid`]. `None` where there is no such short way: for a group that is not the first in
+    /// its row, in a ledger that keeps flows, and on machines without restartable sequences and compact
+    /// CPU ids.
+    pub fn prepaid(&self) -> Option<Prepaid<'l>> {
+        let (id, columns) = (self.id(), self.ledger().columns());
+        let first = id.generation() == FIRST.generation() && !self.ledger().keeps_flows();
+        (columns.is_fast() && first).then(|| {
+            let (cell, area) = (columns.first(id.index()), percpu::fast_area());
+            Prepaid { cell, area, ledger: PhantomData }
+        })
+    }
+}
+
+impl Prepaid<'_> {
+    /// The handle as two numbers. The first is the group's: an address, divisible by 16, never zero.
+    /// The second is the same for all groups and threads, and never zero.
+    pub fn into_raw(self) -> (usize, isize) {
+        (self.cell as usize, self.area)
+    }
+
+    /// The handle that two numbers stand for.
+    ///
+    /// # Safety
+    /// The numbers came from [`into_raw`](Self::into_raw) in this process or, by `fork`, an ancestor,
+    /// and the ledger is open while the handle is used.
+    #[inline(always)]
+    pub unsafe fn from_raw(group: usize, area: isize) -> Self {
+        Prepaid { cell: group as *const Cell, area, ledger: PhantomData }
+    }
+
+    /// Charges `units` that lie prepaid on the running CPU, or changes nothing and returns `false`;
+    /// then [`Group::try_charge_units`] does the whole. About a nanosecond; async-signal-safe.
+    #[inline(always)]
+    #[must_use = "without prepaid units nothing was charged"]
+    pub fn take(self, units: u64) -> bool {
+        // SAFETY: `cell` is a row's in the first column (R2); the area is the process's. Guarded by
+        // the test below and `percpu/inject.rs`.
+        units <= word::STOCK_MAX && unsafe { percpu::take_first(self.area, self.cell, units) }
+    }
+
+    /// Uncharges `units` into the running CPU's cell, or changes nothing and returns `false` when it
+    /// has no room; then [`Group::uncharge_units`] does the whole. Cost and signals as
+    /// [`take`](Self::take).
+    #[inline(always)]
+    #[must_use = "without room nothing was uncharged"]
+    pub fn put(self, units: u64) -> bool {
+        // SAFETY: as in `take`.
+        units <= word::STOCK_MAX && unsafe { percpu::put_first(self.area, self.cell, units) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_charges_its_group_and_no_later_one_of_its_row() {
+        let ledger = Ledger::new().unwrap();
+        let group = ledger.root().create("first").unwrap();
+        let Some(prepaid) = group.prepaid() else { return };
+        let (cell, area) = prepaid.into_raw();
+        // SAFETY: the numbers are this handle's.
+        assert_eq!(prepaid, unsafe { Prepaid::from_raw(cell, area) });
+        assert!(!prepaid.take(1), "nothing is prepaid yet");
+        group.try_charge_units(100).unwrap();
+        // The charge left a surplus in the cell.
+        assert!(prepaid.take(10) && prepaid.put(10) && prepaid.take(10));
+        assert!(
+            !prepaid.take(word::STOCK_MAX) && !prepaid.take(u64::MAX) && !prepaid.put(u64::MAX)
+        );
+        assert_eq!(group.precise(), 110);
+        group.uncharge_units(110);
+        let row = group.id().index();
+        group.destroy().unwrap();
+        assert!(!prepaid.take(1) && !prepaid.put(1));
+        let later = ledger.root().create("second").unwrap();
+        assert_eq!(later.id().index(), row, "the row is used again");
+        later.try_charge_units(100).unwrap();
+        assert!(later.prepaid().is_none());
+        assert!(!prepaid.take(1) && !prepaid.put(1));
+        assert_eq!(later.precise(), 100);
+    }
+}
