@@ -167,30 +167,30 @@ fn a_place_that_was_drained_keeps_nothing_back_even_from_updates_under_way() {
         || {
             let (places, zones) = machine();
             let counters = Counters::<Vm, i8>::new(&places).unwrap();
-            let rounds = times(10_000, 500_000) as i64;
-            let (start, end) = (Barrier::new(2), Barrier::new(2));
+            let done = AtomicU64::new(0);
+            let stop = AtomicBool::new(false);
             std::thread::scope(|scope| {
                 scope.spawn(|| {
-                    for _ in 0..rounds {
-                        start.wait();
-                        for _ in 0..30 {
-                            counters.inc(zones[0], Vm::Free);
-                        }
-                        end.wait();
+                    while !stop.load(Relaxed) {
+                        counters.inc(zones[0], Vm::Free);
+                        done.fetch_add(1, SeqCst);
                     }
                 });
-                for round in 1..=rounds {
+                for _ in 0..times(20_000, 1_000_000) {
                     counters.set_threshold(zones[0], 125).unwrap();
-                    start.wait();
-                    for _ in 0..round % 50 {
-                        std::hint::spin_loop();
-                    }
                     counters.drain(zones[0]).unwrap();
-                    end.wait();
-                    let reading = counters.approximate(zones[0], Vm::Free);
-                    assert_eq!((reading.value, reading.bound), (30 * round as u64, 0));
+                    // The update that was under way has ended, and begun after all of this.
+                    let under_way = done.load(SeqCst);
+                    while done.load(SeqCst) < under_way + 2 {
+                        std::thread::yield_now();
+                    }
+                    assert_eq!(counters.fold_place(zones[0]), 0, "something was kept back");
+                    assert_eq!(counters.approximate(zones[0], Vm::Free).bound, 0);
                 }
+                stop.store(true, Relaxed);
             });
+            let done = done.load(Relaxed) as i64;
+            assert_eq!(counters.precise(zones[0], Vm::Free), done);
         },
     );
 }
