@@ -186,13 +186,17 @@ fn a_place_that_was_drained_keeps_nothing_back_even_from_updates_under_way() {
                     }
                 });
                 let _stop = Stop(&stop);
-                for _ in 0..times(3_000, 300_000) {
+                for _ in 0..times(10_000, 300_000) {
                     counters.set_threshold(zones[0], 125).unwrap();
                     counters.drain(zones[0]).unwrap();
                     // The update that was under way has ended, and begun after all of this.
                     let under_way = done.load(SeqCst);
+                    let mut turns = 0;
                     while done.load(SeqCst) < under_way + 2 {
-                        std::thread::yield_now();
+                        turns += 1;
+                        if turns > 1000 {
+                            std::thread::yield_now();
+                        }
                     }
                     assert_eq!(counters.fold_place(zones[0]), 0, "something was kept back");
                     assert_eq!(counters.approximate(zones[0], Vm::Free).bound, 0);
