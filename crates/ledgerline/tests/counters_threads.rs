@@ -25,6 +25,15 @@ fn machine() -> (Places, [PlaceId; 2]) {
     (tree.build().unwrap(), zones)
 }
 
+/// Tells the other threads to stop when it goes, also by a failed assertion.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 /// Writers that move between CPUs, against whoever folds, drains and changes thresholds; `update`
 /// does one and says by how much.
 fn hammer<W: Width>(
@@ -76,8 +85,8 @@ fn hammer<W: Width>(
                 }
             }
         });
+        let _stop = Stop(stop);
         writers.into_iter().for_each(|writer| writer.join().unwrap());
-        stop.store(true, Relaxed);
     });
     if !thresholds.is_empty() {
         assert!(folds.load(Relaxed) > 0, "nothing was folded meanwhile");
@@ -167,30 +176,34 @@ fn a_place_that_was_drained_keeps_nothing_back_even_from_updates_under_way() {
         || {
             let (places, zones) = machine();
             let counters = Counters::<Vm, i8>::new(&places).unwrap();
-            let rounds = times(10_000, 500_000) as i64;
-            let (start, end) = (Barrier::new(2), Barrier::new(2));
+            let done = AtomicU64::new(0);
+            let stop = AtomicBool::new(false);
             std::thread::scope(|scope| {
                 scope.spawn(|| {
-                    for _ in 0..rounds {
-                        start.wait();
-                        for _ in 0..30 {
-                            counters.inc(zones[0], Vm::Free);
-                        }
-                        end.wait();
+                    while !stop.load(Relaxed) {
+                        counters.inc(zones[0], Vm::Free);
+                        done.fetch_add(1, SeqCst);
                     }
                 });
-                for round in 1..=rounds {
+                let _stop = Stop(&stop);
+                for _ in 0..times(10_000, 300_000) {
                     counters.set_threshold(zones[0], 125).unwrap();
-                    start.wait();
-                    for _ in 0..round % 50 {
-                        std::hint::spin_loop();
-                    }
                     counters.drain(zones[0]).unwrap();
-                    end.wait();
-                    let reading = counters.approximate(zones[0], Vm::Free);
-                    assert_eq!((reading.value, reading.bound), (30 * round as u64, 0));
+                    // The update that was under way has ended, and begun after all of this.
+                    let under_way = done.load(SeqCst);
+                    let mut turns = 0;
+                    while done.load(SeqCst) < under_way + 2 {
+                        turns += 1;
+                        if turns > 1000 {
+                            std::thread::yield_now();
+                        }
+                    }
+                    assert_eq!(counters.fold_place(zones[0]), 0, "something was kept back");
+                    assert_eq!(counters.approximate(zones[0], Vm::Free).bound, 0);
                 }
             });
+            let done = done.load(Relaxed) as i64;
+            assert_eq!(counters.precise(zones[0], Vm::Free), done);
         },
     );
 }
@@ -300,6 +313,7 @@ fn a_forked_child_has_a_copy_that_it_can_update_and_fold() {
                     counters.fold();
                 }
             });
+            let _stop = Stop(&stop);
             for _ in 0..times(100, 5_000) {
                 let child = fork(|| {
                     let before = counters.precise(zones[0], Vm::Free);
@@ -314,7 +328,6 @@ fn a_forked_child_has_a_copy_that_it_can_update_and_fold() {
                 });
                 assert_eq!(wait(child), 0);
             }
-            stop.store(true, Relaxed);
         });
         assert_eq!(counters.precise(zones[0], Vm::Free), 1000);
     });

@@ -78,13 +78,22 @@ pub struct Counters<I, W = i64> {
     area: isize,
     simulated: bool,
     pub(super) view: View,
-    /// For each place, itself and all below it: here and not looked up in the tree, because adding
-    /// two CPUs up takes less time than going there.
-    pub(super) below: Box<[Box<[u32]>]>,
+    /// For each place its relatives: here and not looked up in the tree, because going there takes
+    /// longer than adding two CPUs up.
+    pub(super) relatives: Box<[Relatives]>,
     pub(super) shared: Box<Shared>,
     #[allow(dead_code, reason = "keeps the memory mapped")]
     region: Region,
     kind: PhantomData<(fn(I), W)>,
+}
+
+/// The places that a place has to do with, itself among them.
+#[derive(Debug)]
+pub(super) struct Relatives {
+    /// Itself and all below it.
+    pub(super) below: Box<[u32]>,
+    /// Itself and all that it lies in.
+    pub(super) above: Box<[u32]>,
 }
 
 /// What only slow paths need.
@@ -223,7 +232,12 @@ impl<I: Item, W: Width> CountersBuilder<I, W> {
             area: if self.cpus.is_none() { probe::fast_area() } else { 0 },
             simulated: self.cpus.is_some(),
             view,
-            below: (0..layout.places).map(|at| tree.subtree(at as u32).into()).collect(),
+            relatives: (0..layout.places as u32)
+                .map(|at| Relatives {
+                    below: tree.subtree(at).into(),
+                    above: tree.ancestors(at).collect(),
+                })
+                .collect(),
             shared: Box::new(Shared { places: self.places, fold: Mutex::new(()) }),
             region,
             kind: PhantomData,
@@ -448,7 +462,7 @@ impl<I: Item, W: Width> Counters<I, W> {
     }
 
     pub(super) fn totals(&self) -> Totals<'_> {
-        Totals { view: &self.view, places: &self.shared.places }
+        Totals { view: &self.view, relatives: &self.relatives }
     }
 
     /// Whether updates go through sections, so that a fold has to fence.

@@ -55,7 +55,7 @@ impl<I: Item, W: Width> Counters<I, W> {
     pub fn precise(&self, place: PlaceId, item: I) -> i64 {
         let (place, item) = (self.check(place), Self::check_item(item));
         let view = &self.view;
-        let below = &self.below[place];
+        let below = &self.relatives[place].below;
         let (sum, _) = steady(view, PATIENCE, || {
             let total = i128::from(view.total(place, item).load(Ordering::Relaxed));
             below.iter().fold(total, |sum, &below| sum + row::<W>(view, below as usize, item))
@@ -99,17 +99,14 @@ impl<I: Item, W: Width> Counters<I, W> {
 #[inline(always)]
 pub(super) fn row<W: Difference>(view: &View, place: usize, item: usize) -> i128 {
     let layout = &view.layout;
-    let first = view.block(0, place).wrapping_add(View::offset(W::KIND, item));
-    let column = |column: u32| {
-        let at = first.wrapping_add(column as usize * layout.stride);
-        // SAFETY: a live difference of that column (S1).
-        unsafe { W::load(at) }
-    };
-    if W::BOUNDED {
-        i128::from((0..layout.columns).map(column).sum::<i64>())
-    } else {
-        (0..layout.columns).map(column).map(i128::from).sum()
+    let mut at = view.block(0, place).wrapping_add(View::offset(W::KIND, item));
+    let mut sum = 0;
+    for _ in 0..layout.columns {
+        // SAFETY: a live difference of the next column (S1).
+        sum += i128::from(unsafe { W::load(at) });
+        at = at.wrapping_add(layout.stride);
     }
+    sum
 }
 
 /// Reads while no fold moves differences to the totals, and tells whether that was so. Waits at most

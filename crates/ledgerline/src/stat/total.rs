@@ -1,7 +1,7 @@
 //! The shared totals of a place and of all that it lies in.
 
+use super::counters::Relatives;
 use super::layout::View;
-use super::places::Places;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 /// A total goes no further than this from zero: half-way to where it would wrap.
@@ -13,7 +13,7 @@ const SMALL: u64 = 1 << 32;
 /// The totals of a table.
 pub(super) struct Totals<'c> {
     pub(super) view: &'c View,
-    pub(super) places: &'c Places,
+    pub(super) relatives: &'c [Relatives],
 }
 
 impl Totals<'_> {
@@ -22,7 +22,7 @@ impl Totals<'_> {
         if n == 0 {
             return;
         }
-        for place in self.places.ancestors(place as u32) {
+        for &place in &self.relatives[place].above {
             if !add_clamped(self.view.total(place as usize, item), n) {
                 self.view.header().saturated.fetch_add(1, Ordering::Relaxed);
             }
