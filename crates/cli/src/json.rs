@@ -67,31 +67,59 @@ pub fn document(account: &Account) -> String {
             underflows: account.mistakes.underflows,
             strays: account.mistakes.strays,
         },
-        groups: account
-            .rows
-            .iter()
-            .map(|row| Group {
-                path: &row.path,
-                state: match row.state {
-                    State::Running => "running",
-                    State::Live => "live",
-                    State::Exited => "exited",
-                },
-                pid: row.pid,
-                current: row.current,
-                peak: row.peak,
-                charges: row.charges,
-                uncharges: row.uncharges,
-                refused: row.refused,
-                max: Limit(row.max),
-                high: Limit(row.high),
-                max_events: row.max_events,
-                high_events: row.high_events,
-                at_exit: row.at_exit,
-            })
-            .collect(),
+        groups: rows(account),
     };
-    let mut text = serde_json::to_string_pretty(&document)
+    pretty(&document)
+}
+
+fn rows(account: &Account) -> Vec<Group<'_>> {
+    account
+        .rows
+        .iter()
+        .map(|row| Group {
+            path: &row.path,
+            state: match row.state {
+                State::Running => "running",
+                State::Live => "live",
+                State::Exited => "exited",
+            },
+            pid: row.pid,
+            current: row.current,
+            peak: row.peak,
+            charges: row.charges,
+            uncharges: row.uncharges,
+            refused: row.refused,
+            max: Limit(row.max),
+            high: Limit(row.high),
+            max_events: row.max_events,
+            high_events: row.high_events,
+            at_exit: row.at_exit,
+        })
+        .collect()
+}
+
+/// The groups alone, of a ledger whose program goes on.
+pub fn groups(account: &Account) -> String {
+    #[derive(Serialize)]
+    struct Groups<'a> {
+        unit: &'a str,
+        ledger_bytes: u64,
+        mistakes: Mistakes,
+        groups: Vec<Group<'a>>,
+    }
+    pretty(&Groups {
+        unit: &account.unit,
+        ledger_bytes: account.ledger_bytes,
+        mistakes: Mistakes {
+            underflows: account.mistakes.underflows,
+            strays: account.mistakes.strays,
+        },
+        groups: rows(account),
+    })
+}
+
+fn pretty(document: &impl Serialize) -> String {
+    let mut text = serde_json::to_string_pretty(document)
         .expect("strings, numbers and lists of them always make a document");
     text.push('\n');
     text

@@ -9,6 +9,7 @@ mod bench;
 mod json;
 mod render;
 mod run;
+mod show;
 
 use std::process::ExitCode;
 
@@ -33,6 +34,9 @@ enum Command {
     /// Run a program and print who held its memory
     #[command(long_about = run::LONG_ABOUT)]
     Run(run::RunArgs),
+    /// Print what a ledger or a table of counters says now
+    #[command(long_about = show::LONG_ABOUT)]
+    Show(show::ShowArgs),
     /// Measure the library on this machine
     Bench(bench::BenchArgs),
 }
@@ -40,6 +44,7 @@ enum Command {
 fn main() -> ExitCode {
     match Cli::parse().command {
         Some(Command::Run(args)) => run::main(&args),
+        Some(Command::Show(args)) => show::main(&args),
         Some(Command::Bench(args)) => bench::main(args),
         None => match Cli::command().print_help() {
             Ok(()) => ExitCode::SUCCESS,

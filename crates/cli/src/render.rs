@@ -37,8 +37,17 @@ impl Style {
     }
 
     fn of_stderr() -> Style {
+        Style::of(std::io::stderr().is_terminal(), libc::STDERR_FILENO)
+    }
+
+    /// What standard output can show.
+    pub fn of_stdout() -> Style {
+        Style::of(std::io::stdout().is_terminal(), libc::STDOUT_FILENO)
+    }
+
+    fn of(terminal: bool, descriptor: libc::c_int) -> Style {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        if !std::io::stderr().is_terminal() {
+        if !terminal {
             return Style::plain();
         }
         let dumb = set("TERM").is_none_or(|term| term == "dumb");
@@ -50,17 +59,17 @@ impl Style {
         Style {
             unicode: utf8 && !dumb,
             colour: !dumb && set("NO_COLOR").is_none(),
-            width: stderr_width(),
+            width: terminal_width(descriptor),
         }
     }
 }
 
-fn stderr_width() -> Option<usize> {
+fn terminal_width(descriptor: libc::c_int) -> Option<usize> {
     // SAFETY: a winsize is four integers, for which zeros are valid.
     let mut size: libc::winsize = unsafe { std::mem::zeroed() };
     // SAFETY: this request writes one winsize, and `size` is one that lives
     // across the call.
-    let result = unsafe { libc::ioctl(libc::STDERR_FILENO, libc::TIOCGWINSZ, &mut size) };
+    let result = unsafe { libc::ioctl(descriptor, libc::TIOCGWINSZ, &mut size) };
     (result == 0 && size.ws_col > 0).then_some(size.ws_col.into())
 }
 
@@ -116,6 +125,14 @@ pub fn text(account: &Account, style: &Style) -> String {
     } else {
         nothing_seen(&mut out, account, style);
     }
+    footer(&mut out, account, style);
+    out
+}
+
+/// The groups alone, of a ledger whose program goes on, and the last words about the ledger.
+pub fn groups(account: &Account, style: &Style) -> String {
+    let mut out = String::new();
+    table(&mut out, &Account { rows: account.distinct(), ..account.clone() }, style);
     footer(&mut out, account, style);
     out
 }

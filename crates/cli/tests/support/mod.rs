@@ -1,6 +1,8 @@
 //! Runs the command as a user does: the built binary, beside the built
 //! preload library.
 
+#![allow(dead_code, reason = "every test binary uses a part of this")]
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;

@@ -1,0 +1,54 @@
+//! Finding and opening what is to be shown.
+
+use ledgerline::Ledger;
+use ledgerline::stat::{CountersFile, CountersSnapshot};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// What a file turned out to be.
+pub(super) enum Source {
+    Ledger(Ledger),
+    Counters(CountersSnapshot),
+}
+
+/// Opens a file and tells what it is.
+pub(super) fn open(path: &Path) -> Result<Source, String> {
+    let name = path.display();
+    // A ledger is mapped for writing, as whoever may charge it does; nothing is written here.
+    let file = File::options().read(true).write(true).open(path).or_else(|_| File::open(path));
+    let file = file.map_err(|error| format!("{name}: {error}"))?;
+    let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
+    if !is_file {
+        return Err(format!("{name} is not a file"));
+    }
+    if CountersFile::is_one(&file).map_err(|error| format!("{name}: {error}"))? {
+        return CountersFile::open(&file)
+            .map(|counters| Source::Counters(counters.table()))
+            .map_err(|error| format!("{name}: {error}"));
+    }
+    match Ledger::open_in(&file) {
+        Ok(ledger) => Ok(Source::Ledger(ledger)),
+        Err(ledgerline::OpenError::NotALedger) => {
+            Err(format!("{name} is neither a ledger nor a table of counters"))
+        }
+        Err(error) => Err(format!("{name}: {error}")),
+    }
+}
+
+/// Where the ledger of a running `ledgerline run` can be opened.
+pub(super) fn of_run(pid: u32) -> Result<PathBuf, String> {
+    let folder = PathBuf::from(format!("/proc/{pid}/fd"));
+    let entries = folder.read_dir().map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => format!("there is no process {pid}"),
+        _ => format!("process {pid} cannot be looked into: {error}"),
+    })?;
+    entries
+        .flatten()
+        .map(|entry| entry.path())
+        .find(|path| {
+            path.read_link().is_ok_and(|link| link.as_os_str() == "/memfd:ledgerline (deleted)")
+        })
+        .ok_or_else(|| {
+            format!("process {pid} has no ledger: give the ID of the `ledgerline run` itself")
+        })
+}

@@ -1,0 +1,234 @@
+//! `ledgerline show`, as a user runs it: ledgers and counters of a program that goes on, in the kernel's
+//! formats.
+
+mod support;
+
+use ledgerline::stat::numa::{Numa, NumaItem};
+use ledgerline::stat::{Counters, Places};
+use ledgerline::{Ledger, Limit};
+use serde_json::Value;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// A file that goes with the test.
+struct Shared(PathBuf, File);
+
+impl Shared {
+    fn new(name: &str) -> Shared {
+        let path = std::env::temp_dir().join(format!("ledgerline-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let options = File::options().read(true).write(true).create_new(true).open(&path);
+        Shared(path, options.expect("a new file"))
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn show(arguments: &[&str], files: &[&Path]) -> Output {
+    support::ledgerline()
+        .arg("show")
+        .args(arguments)
+        .args(files)
+        .output()
+        .expect("the command runs")
+}
+
+fn shown(arguments: &[&str], files: &[&Path]) -> String {
+    let output = show(arguments, files);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn refused(arguments: &[&str], files: &[&Path]) -> (i32, String) {
+    let output = show(arguments, files);
+    assert!(output.stdout.is_empty());
+    let text = String::from_utf8(output.stderr).expect("text");
+    (output.status.code().expect("an exit"), text)
+}
+
+#[test]
+fn a_ledger_is_shown_while_its_program_charges_it() {
+    let file = Shared::new("ledger");
+    let ledger = Ledger::builder().items(&["rows_read"]).flows(true).create_in(&file.1).unwrap();
+    let acme = ledger.root().create("acme").unwrap();
+    acme.set_max(Limit::units(1 << 20)).unwrap();
+    let [one, two] = ["q1", "q2"].map(|name| acme.create(name).unwrap());
+    let charge = one.try_charge(600 << 10).unwrap();
+    two.try_charge(500 << 10).unwrap_err();
+    two.charge_units(100).unwrap();
+    two.add_stat(0, 42);
+
+    let tree = shown(&[], &[&file.0]);
+    let lines: Vec<&str> = tree.lines().collect();
+    assert!(lines[0].starts_with("group"), "{tree}");
+    for (line, name) in lines[1..].iter().zip(["/", "`- acme", "   |- q1", "   `- q2"]) {
+        assert!(line.starts_with(name), "{name:?} in\n{tree}");
+    }
+    assert!(lines[2].contains("600.1K"), "{tree}");
+
+    let expected = "\
+current 614500
+peak ";
+    let stat = shown(&["--format", "memory.stat", "--at", "/acme"], &[&file.0]);
+    assert!(stat.starts_with(expected), "{stat}");
+    let counted: Vec<&str> = stat.lines().skip(2).collect();
+    assert_eq!(
+        counted,
+        [
+            "charged 614500",
+            "freed 0",
+            "blocks_live 2",
+            "blocks_total 2",
+            "refused 1",
+            "reclaimed 0",
+            "rows_read 42"
+        ]
+    );
+    let events = |at| shown(&["--format", "memory.events", "--at", at], &[&file.0]);
+    assert_eq!((&*events("/acme"), &*events("/acme/q2")), ("high 0\nmax 1\n", "high 0\nmax 0\n"));
+
+    let json: Value = serde_json::from_str(&shown(&["--json"], &[&file.0])).unwrap();
+    let paths: Vec<&str> = json["groups"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|group| group["path"].as_str().unwrap())
+        .collect();
+    assert_eq!(paths, ["/", "/acme", "/acme/q1", "/acme/q2"]);
+    assert_eq!(json["groups"][1]["current"], 614_500);
+
+    // Looking has changed nothing.
+    assert_eq!(acme.precise(), 614_500);
+    drop(charge);
+    assert_eq!(acme.precise(), 100);
+    let now = shown(&["--format", "memory.stat", "--at", "acme/q1"], &[&file.0]);
+    assert!(now.contains("\nfreed 614400\nblocks_live 0\n"), "{now}");
+}
+
+ledgerline::items! {
+    enum Zone {
+        /// Free pages.
+        Free = "nr_free_pages",
+        /// Locked pages.
+        Locked = "nr_mlock",
+    }
+}
+
+#[test]
+fn counters_are_shown_in_the_formats_of_the_kernel() {
+    let mut tree = Places::builder("machine");
+    let node = tree.node("0").unwrap();
+    let normal = tree.zone(node, "Normal").unwrap();
+    let places = tree.build().unwrap();
+    let (zones_file, numa_file) = (Shared::new("zones"), Shared::new("numa"));
+    let zones = Counters::<Zone, i8>::builder(&places).threshold(10).create_in(&zones_file.1);
+    let zones = zones.unwrap();
+    let numa = Counters::<NumaItem, u16>::builder(&places).create_in(&numa_file.1).unwrap();
+    let numa = Numa::from(numa);
+    zones.add(normal, Zone::Free, 3976);
+    for _ in 0..5 {
+        zones.inc(normal, Zone::Locked);
+    }
+    let zone = numa.zone(normal).unwrap();
+    for _ in 0..41 {
+        zone.count_on(0, zone);
+    }
+    zone.count_on(1, zone);
+    let (zones, numa) = (&*zones_file.0, &*numa_file.0);
+
+    assert_eq!(shown(&[], &[zones]), "nr_free_pages 3976\nnr_mlock 5\n");
+    let all = shown(&["--format", "vmstat", "--at", "0/Normal"], &[zones, numa]);
+    assert!(all.starts_with("nr_free_pages 3976\nnr_mlock 5\nnuma_hit 42\n"), "{all}");
+    assert_eq!(
+        shown(&["--format", "numastat"], &[numa]),
+        "numa_hit 42\nnuma_miss 0\nnuma_foreign 0\ninterleave_hit 0\nlocal_node 41\nother_node 1\n"
+    );
+    let zoneinfo = shown(&["--format", "zoneinfo"], &[zones, numa]);
+    let expected = "\
+Node 0, zone   Normal
+  pages free     3976
+      nr_free_pages 3976
+      nr_mlock     5
+      numa_hit     42
+      numa_miss    0
+      numa_foreign 0
+      numa_interleave 0
+      numa_local   41
+      numa_other   1
+  pagesets
+    cpu: 0
+  vm stats threshold: 10
+";
+    assert!(zoneinfo.starts_with(expected), "{zoneinfo}");
+    let json: Value = serde_json::from_str(&shown(&["--json"], &[zones])).unwrap();
+    assert_eq!(json["tables"][0]["places"][2]["values"]["nr_free_pages"], 3976);
+}
+
+#[test]
+fn the_ledger_of_a_run_is_shown_while_it_runs() {
+    let mut run = support::ledgerline()
+        .args(["run", "--", "sh", "-c", "echo started; read line"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // The shell has charged something when it has spoken.
+    let mut line = String::new();
+    std::io::BufRead::read_line(
+        &mut std::io::BufReader::new(run.stdout.take().unwrap()),
+        &mut line,
+    )
+    .unwrap();
+    assert_eq!(line, "started\n");
+    let tree = shown(&["--pid", &run.id().to_string()], &[]);
+    assert!(tree.lines().any(|line| line.contains("sh.")), "{tree}");
+    drop(run.stdin.take());
+    let start = Instant::now();
+    while run.try_wait().unwrap().is_none() {
+        assert!(start.elapsed() < Duration::from_secs(60), "the run does not end");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn what_cannot_be_shown_is_refused_in_one_line_that_says_what_to_do() {
+    let (ledger_file, counters_file, empty) =
+        (Shared::new("l"), Shared::new("c"), Shared::new("e"));
+    let _ledger = Ledger::builder().create_in(&ledger_file.1).unwrap();
+    let places = Places::single("machine").unwrap();
+    let _counters = Counters::<Zone>::builder(&places).create_in(&counters_file.1).unwrap();
+    let (ledger, counters) = (&*ledger_file.0, &*counters_file.0);
+    let missing = Path::new("/nonexistent/ledger");
+    let cases: [(&[&str], &[&Path], &str); 11] = [
+        (&[], &[missing], "No such file"),
+        (&[], &[&empty.0], "is neither a ledger nor a table of counters"),
+        (&[], &[Path::new("/dev/null")], "is not a file"),
+        (&["--format", "vmstat"], &[ledger], "a ledger has no vmstat; there are tree, memory.stat"),
+        (&["--format", "tree"], &[counters], "counters has no tree; there are vmstat, zoneinfo"),
+        (&["--format", "memory.stat", "--at", "/x"], &[ledger], "there is no group \"/x\""),
+        (&["--at", "/x"], &[ledger], "--at goes with --format memory.stat"),
+        (&["--at", "x"], &[counters], "there is no place \"x\""),
+        (&["--format", "numastat"], &[counters], "counts no NUMA statistics"),
+        (&["--format", "zoneinfo"], &[counters], "no place in it is a zone"),
+        (&[], &[ledger, counters], "a ledger is shown by itself"),
+    ];
+    for (arguments, files, message) in cases {
+        let (code, text) = refused(arguments, files);
+        assert!(text.contains(message), "{arguments:?} {files:?}: {text}");
+        assert_eq!((code, text.lines().count()), (1, 1), "{text}");
+        assert!(text.starts_with("ledgerline: show: "), "{text}");
+    }
+    let own = std::process::id().to_string();
+    assert!(refused(&["--pid", &own], &[]).1.contains("has no ledger"));
+    assert!(refused(&["--pid", "4194305"], &[]).1.contains("there is no process 4194305"));
+    assert_eq!(refused(&[], &[]).0, 2, "no file");
+    assert_eq!(refused(&["--format", "bogus"], &[ledger]).0, 2);
+}
