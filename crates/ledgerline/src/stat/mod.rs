@@ -8,6 +8,7 @@
 //! | choose how far a CPU may lag behind           | [`threshold`], [`Width`]                     |
 //! | print, or look on from another process        | [`CountersSnapshot`], [`CountersFile`]       |
 
+mod builder;
 mod counters;
 mod file;
 mod fold;
@@ -21,7 +22,8 @@ pub mod threshold;
 mod total;
 mod width;
 
-pub use counters::{At, Counters, CountersBuilder, On};
+pub use builder::CountersBuilder;
+pub use counters::{At, Counters, On};
 pub use file::CountersFile;
 pub use fold::ThresholdError;
 pub use items::{Item, UnknownItem};
