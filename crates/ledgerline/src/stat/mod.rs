@@ -12,6 +12,7 @@
 //! | count where allocations come from             | [`numa::Numa`]                               |
 //! | print as the kernel does                      | [`mod@print`]                                |
 
+mod builder;
 mod counters;
 mod file;
 mod fold;
@@ -29,7 +30,8 @@ mod total;
 pub mod tree;
 mod width;
 
-pub use counters::{At, Counters, CountersBuilder, On};
+pub use builder::CountersBuilder;
+pub use counters::{At, Counters, On};
 pub use file::CountersFile;
 pub use fold::ThresholdError;
 pub use items::{Item, UnknownItem};

@@ -1,0 +1,157 @@
+//! How a table of counters is made.
+
+use super::counters::{Counters, Relatives, Shared, limits};
+use super::items::Item;
+use super::layout::{Described, Layout, View};
+use super::places::{PlaceId, Places, is_name};
+use super::threshold;
+use super::width::{Width, WidthKind};
+use crate::percpu::{self, possible_cpus, probe};
+use crate::region::Region;
+use std::fs::File;
+use std::io;
+use std::marker::PhantomData;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+
+/// How a table of [`Counters`] is made.
+#[derive(Clone, Debug)]
+pub struct CountersBuilder<I, W = i64> {
+    places: Places,
+    cpus: Option<u32>,
+    threshold: Option<u32>,
+    kind: PhantomData<(fn(I), W)>,
+}
+
+impl<I: Item, W: Width> CountersBuilder<I, W> {
+    pub(super) fn new(places: &Places) -> Self {
+        CountersBuilder { places: places.clone(), cpus: None, threshold: None, kind: PhantomData }
+    }
+
+    /// Simulates so many CPUs: a column each, driven by [`Counters::on`] with atomics. For tests and
+    /// experiments with machines that one does not have. (Updates that do not say on which CPU take
+    /// a column by thread.)
+    pub fn cpus(mut self, cpus: u32) -> Self {
+        self.cpus = Some(cpus);
+        self
+    }
+
+    /// The threshold of every place, instead of the default: for `i8` the
+    /// [formula](threshold::normal) for this machine's memory and the table's CPUs, for `u16` 65533.
+    /// 0 keeps nothing back.
+    pub fn threshold(mut self, threshold: u32) -> Self {
+        self.threshold = Some(threshold);
+        self
+    }
+
+    /// Makes the table in memory of this process.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] when the items have a bad name or one twice, or are more than
+    /// 1024, when the CPUs are none or more than 65536, or the threshold above what the width can
+    /// hold; otherwise when the memory cannot be mapped.
+    pub fn anonymous(self) -> io::Result<Counters<I, W>> {
+        let layout = self.layout()?;
+        self.finish(Region::anonymous(layout.size)?, layout)
+    }
+
+    /// Makes the table in an empty file, so that other processes can look on: see
+    /// [`CountersFile`](super::CountersFile). This process alone updates it.
+    ///
+    /// # Errors
+    /// As [`anonymous`](Self::anonymous), and when the file is not empty or cannot be mapped for
+    /// reading and writing.
+    pub fn create_in(self, file: &File) -> io::Result<Counters<I, W>> {
+        let layout = self.layout()?;
+        self.finish(Region::create_in(file, layout.size)?, layout)
+    }
+
+    fn columns(&self) -> u32 {
+        self.cpus.unwrap_or_else(possible_cpus)
+    }
+
+    fn layout(&self) -> io::Result<Layout> {
+        let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
+        let names: Vec<&str> = I::ALL.iter().map(|item| item.name()).collect();
+        for (at, name) in names.iter().enumerate() {
+            if !is_name(name) || names[..at].contains(name) {
+                return Err(invalid(format!("the item name {name:?} is none, or there twice")));
+            }
+            if I::ALL[at].index() != at {
+                return Err(invalid(format!("the item {name:?} is not where its index says")));
+            }
+        }
+        let most = W::KIND.most();
+        if let Some(threshold) = self.threshold.filter(|&threshold| threshold > most) {
+            let width = W::KIND;
+            return Err(invalid(format!("threshold {threshold}: at most {most} with {width}")));
+        }
+        let (items, places, columns) = (names.len(), self.places.len(), self.columns());
+        Layout::new(W::KIND, items, places, columns).ok_or_else(|| {
+            invalid(format!("{items} items at {places} places for {columns} CPUs: not possible"))
+        })
+    }
+
+    fn finish(self, region: Region, layout: Layout) -> io::Result<Counters<I, W>> {
+        // The mode is known before the first update, and no fork falls into a fold.
+        percpu::detect();
+        crate::lock::guard_forks();
+        // SAFETY: the region has the layout's size, and lives as long as the table (S1).
+        let view = unsafe { View::new(region.at(0), layout) };
+        let threshold = self.threshold.unwrap_or_else(|| match W::KIND {
+            WidthKind::I8 => threshold::normal(layout.columns, memory()),
+            other => other.most(),
+        });
+        for place in 0..layout.places {
+            let record = view.place(place);
+            record.threshold.store(threshold, Ordering::Relaxed);
+            let below = self.places.subtree(place as u32).len() as u64;
+            record.below.store(below * u64::from(threshold), Ordering::Relaxed);
+        }
+        if W::BOUNDED {
+            for column in 0..layout.columns {
+                for place in 0..layout.places {
+                    let block = view.block(column, place);
+                    for item in 0..layout.items {
+                        // SAFETY: a live difference (S1).
+                        unsafe { W::take(block.wrapping_add(View::offset(W::KIND, item))) };
+                    }
+                    limits(block).store(W::open(threshold), Ordering::Relaxed);
+                }
+            }
+        }
+        let tree = &self.places;
+        let describe = |place| Described {
+            name: tree.name(place).to_owned(),
+            kind: tree.kind(place),
+            parent: tree.parent(place).map_or(0, PlaceId::index),
+        };
+        view.describe(I::ALL.iter().map(|item| item.name()), tree.iter().map(describe));
+        Ok(Counters {
+            first: view.block(0, 0),
+            block: layout.block,
+            stride: layout.stride,
+            tree: tree.number(),
+            area: if self.cpus.is_none() { probe::fast_area() } else { 0 },
+            simulated: self.cpus.is_some(),
+            view,
+            relatives: (0..layout.places as u32)
+                .map(|at| Relatives {
+                    below: tree.subtree(at).into(),
+                    above: tree.ancestors(at).collect(),
+                })
+                .collect(),
+            shared: Box::new(Shared { places: self.places, fold: Mutex::new(()) }),
+            region,
+            kind: PhantomData,
+        })
+    }
+}
+
+/// Bytes of memory of this machine.
+fn memory() -> u64 {
+    // SAFETY: sysconf takes a constant and has no preconditions.
+    let (pages, size) =
+        unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(size).unwrap_or(0))
+}
