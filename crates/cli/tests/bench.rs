@@ -145,3 +145,92 @@ fn a_pair_is_faster_than_behind_a_mutex() {
         assert!(pair < mutex, "a pair took {pair} ns, behind a mutex {mutex} ns");
     }
 }
+
+/// A suite's quick figures, in both modes.
+fn suite(name: &str, arguments: &[&str]) -> Vec<Value> {
+    let output = Command::new(env!("CARGO_BIN_EXE_ledgerline"))
+        .args(["bench", name, "--quick", "--json", "--runs", "3"])
+        .args(arguments)
+        .env_remove("LEDGERLINE_PERCPU")
+        .output()
+        .expect("the command runs");
+    let rows = rows(&output);
+    for row in &rows {
+        assert_eq!(row["suite"], name, "{row}");
+        let number = |key: &str| row[key].as_f64().unwrap_or_else(|| panic!("{key} of {row}"));
+        assert!(number("min") <= number("ns_per_op") && number("ns_per_op") <= number("max"));
+    }
+    rows
+}
+
+/// The rows of a case, by any of its modes.
+fn of<'r>(rows: &'r [Value], case: &str) -> Vec<&'r Value> {
+    let found: Vec<&Value> = rows.iter().filter(|row| row["case"] == case).collect();
+    assert!(!found.is_empty(), "no row for {case}");
+    found
+}
+
+#[test]
+fn counting_is_measured_in_every_width_and_beside_its_peers() {
+    let rows = suite("stat", &["--threads", "1,2"]);
+    for case in [
+        "bare_add",
+        "add_i64",
+        "add_u16",
+        "add_i8",
+        "inc_dec_i8",
+        "fetch_add_private",
+        "fetch_add_shared",
+        "thread_local",
+    ] {
+        let threads: Vec<u64> =
+            of(&rows, case).iter().map(|row| row["threads"].as_u64().unwrap()).collect();
+        assert!(threads.contains(&1) && threads.contains(&2), "{case}: {threads:?}");
+    }
+}
+
+#[test]
+fn reading_is_measured_by_the_number_of_cpus() {
+    let rows = suite("read", &["--cases", "precise_read,approximate_read,group_stat_unchanged"]);
+    let cpus: Vec<u64> =
+        of(&rows, "precise_read").iter().map(|row| row["cpus"].as_u64().unwrap()).collect();
+    for number in [1, 2, 8, 64, 256, 1024] {
+        assert!(cpus.contains(&number), "{cpus:?}");
+    }
+    assert!(of(&rows, "precise_read").iter().all(|row| row["ns_per_cpu"].is_number()));
+    of(&rows, "approximate_read");
+    of(&rows, "group_stat_unchanged");
+}
+
+#[test]
+fn the_sweep_of_thresholds_stands_beside_the_source_documents_columns() {
+    let rows = suite("numa", &["--threads", "1"]);
+    let row = of(&rows, "threshold_125")[0];
+    let number = |row: &Value, key: &str| row[key].as_u64();
+    assert_eq!(number(row, "threshold"), Some(125));
+    assert_eq!(number(row, "seed_cycles"), Some(537));
+    assert_eq!(number(row, "seed_allocations"), Some(358_906_028));
+    let none = of(&rows, "none")[0];
+    assert_eq!((number(none, "threshold"), number(none, "seed_cycles")), (None, Some(342)));
+}
+
+#[test]
+fn pages_are_counted_four_ways_and_ours_misses_none() {
+    let rows = suite("rss", &["--threads", "1", "--sleepers", "150"]);
+    for case in ["per_task", "per_cpu_batch", "hierarchical", "ours"] {
+        for row in of(&rows, case) {
+            assert_eq!(row["sleepers"], 150, "{row}");
+            assert_eq!(row["counted_pages"], 150 * 32, "{row}");
+            let error = row["error_pages"].as_i64().unwrap();
+            assert!(-error <= row["bound_pages"].as_i64().unwrap() && error <= 0, "{row}");
+        }
+    }
+    assert!(of(&rows, "ours").iter().all(|row| row["error_pages"] == 0));
+    assert!(of(&rows, "per_task").iter().all(|row| row["shown_pages"] == 0));
+    let output = Command::new(env!("CARGO_BIN_EXE_ledgerline"))
+        .args(["bench", "rss", "--sleepers", "0"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--sleepers: \"0\" is not a number"));
+}

@@ -19,11 +19,12 @@ pub(super) static STAT: Suite = Suite { name: "stat", cases: &ALL, measure, rema
 
 const LONG_ADDER: &str = "long_adder";
 
-const ALL: [&str; 8] = [
+const ALL: [&str; 9] = [
     "bare_add",
     "add_i64",
     "add_u16",
     "add_i8",
+    "inc_dec_i8",
     "fetch_add_private",
     "fetch_add_shared",
     "thread_local",
@@ -36,6 +37,8 @@ Cases (figures are nanoseconds an update and thread):
   add_i64             count an event in a table of counters, differences of 64 bits
   add_u16             ... of 16 bits, which go to the total above 65 533
   add_i8              ... of 8 bits with the threshold for this machine
+  inc_dec_i8          ... one up, one down, as a number of pages goes: the total is
+                      not touched
   fetch_add_private   for comparison: a relaxed atomic addition, each thread to a
                       word of its own
   fetch_add_shared    ... all threads to one word
@@ -126,6 +129,10 @@ fn case(
             let counters = Counters::<Item, i8>::new(places)?;
             Box::new(move |_, n| add_i8(&counters, n))
         }
+        "inc_dec_i8" => {
+            let counters = Counters::<Item, i8>::new(places)?;
+            Box::new(move |_, n| inc_dec_i8(&counters, n))
+        }
         "fetch_add_private" => {
             let words: Vec<Padded<AtomicI64>> = (0..threads).map(|_| Padded::default()).collect();
             Box::new(move |thread, n| fetch_add(&words[thread], black_box(1), n))
@@ -163,6 +170,17 @@ macro_rules! counting {
 counting!(add_i64, i64);
 counting!(add_u16, u16);
 counting!(add_i8, i8);
+
+#[inline(never)]
+fn inc_dec_i8(counters: &Counters<Item, i8>, n: u64) {
+    let at = counters.at(counters.places().root());
+    for _ in 0..n / UNROLLED {
+        at.inc(Item::Used);
+        at.dec(Item::Used);
+        at.inc(Item::Used);
+        at.dec(Item::Used);
+    }
+}
 
 #[inline(never)]
 fn fetch_add(word: &AtomicI64, one: i64, n: u64) {
