@@ -27,6 +27,11 @@
 //! | read within a bound                  | [`Group::approximate`]                       | a few loads  |
 //! | read exactly                         | [`Group::precise`]                           | stocked cells|
 //! | read everything                      | [`Ledger::snapshot`]                         | rows in use  |
+//! | wait for room                        | [`Group::try_charge_wait`]                   | a sleep      |
+//! | be asked before a charge is refused  | [`Group::add_reclaimer`]                     |              |
+//! | count and read what groups did       | [`Group::add_stat`], [`Group::stat`]         | 1 ns; what changed |
+//! | hear of limits that were met         | [`Group::watch`]                             |              |
+//! | count without a ledger               | [`stat`]                                     | under 1 ns   |
 //! | share a ledger with other processes  | [`LedgerBuilder::create_in`], [`Ledger::open_in`] |         |
 //!
 //! What always holds (I1 to I7) and which test guards it is in ARCHITECTURE.md.
