@@ -3,7 +3,10 @@
 use super::harness::Measured;
 use super::options::Options;
 use super::stats::Summary;
-use std::io::Write;
+use std::fs::DirBuilder;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const SOURCE: &str = include_str!("LongAdderBench.java");
@@ -18,13 +21,14 @@ pub(super) fn long_adder(
         eprintln!("ledgerline: bench: {name} was left out: {why}");
         Ok(None)
     };
+    let folder = match own_folder(&std::env::temp_dir(), std::process::id()) {
+        Ok(folder) => folder,
+        Err(error) => return skip(&format!("cannot make a folder for its source: {error}")),
+    };
     // The launcher takes a program's source by its file name alone.
-    let folder = std::env::temp_dir().join(format!("ledgerline-bench-{}", std::process::id()));
     let path = folder.join("LongAdderBench.java");
-    let written = std::fs::create_dir_all(&folder)
-        .and_then(|()| std::fs::File::create(&path))
-        .and_then(|mut file| file.write_all(SOURCE.as_bytes()));
-    if let Err(error) = written {
+    if let Err(error) = std::fs::write(&path, SOURCE) {
+        let _ = std::fs::remove_dir_all(&folder);
         return skip(&format!("cannot write its source to {}: {error}", folder.display()));
     }
     let output = Command::new("java")
@@ -52,4 +56,41 @@ pub(super) fn long_adder(
     }
     let ns_per_op = Summary::of_threads(&[figures]);
     Ok(Some(Measured { name, ns_per_op, transfer: None, waited: 0.0 }))
+}
+
+/// Names that are tried for a folder, at most.
+const NAMES: u32 = 100;
+
+/// Makes a folder that was not there before, for this user alone: in one that somebody else had waiting
+/// under this name, the source could be exchanged before it is run.
+fn own_folder(parent: &Path, process: u32) -> io::Result<PathBuf> {
+    for number in 0..NAMES {
+        let folder = parent.join(format!("ledgerline-bench-{process}-{number}"));
+        match DirBuilder::new().mode(0o700).create(&folder) {
+            Ok(()) => return Ok(folder),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(ErrorKind::AlreadyExists.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_folder_that_was_there_before_is_not_used() {
+        let parent = own_folder(&std::env::temp_dir(), std::process::id()).unwrap();
+        let first = own_folder(&parent, 7).unwrap();
+        let second = own_folder(&parent, 7).unwrap();
+        assert_ne!(first, second);
+        assert_eq!(second.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        for number in 2..NAMES {
+            std::fs::create_dir(parent.join(format!("ledgerline-bench-7-{number}"))).unwrap();
+        }
+        assert_eq!(own_folder(&parent, 7).unwrap_err().kind(), ErrorKind::AlreadyExists);
+        std::fs::remove_dir_all(&parent).unwrap();
+    }
 }
