@@ -20,8 +20,12 @@ const CPUS: [u32; 6] = [1, 2, 8, 64, 256, 1024];
 const SIMULATED: [(&str, &str); 2] =
     [("precise_read", "precise_read_"), ("snapshot_read", "snapshot_read_")];
 
-const ALL: [&str; 8] = [
+/// The one whose table has a column for each CPU of this machine.
+const PRECISE_HERE: &str = "precise_read_here";
+
+const ALL: [&str; 9] = [
     "precise_read",
+    PRECISE_HERE,
     "snapshot_read",
     "approximate_read",
     "tree_approximate",
@@ -35,6 +39,8 @@ pub(super) const HELP: &str = "\
 Cases (figures are nanoseconds a reading):
   precise_read            one item of a table of counters, exactly: for tables of
                           1 to 1024 simulated CPUs, and ns for each of them
+  precise_read_here       the same of a table for this machine's CPUs, updated by
+                          sections where they work
   snapshot_read           the same, clamped at zero, as printers show it
   approximate_read        within its bound: two loads (differences of 8 bits)
   tree_approximate        a sum over 256 CPUs within its bound: one load
@@ -80,6 +86,11 @@ fn measure(options: &Options, progress: &Progress) -> Result<Vec<Row>, String> {
         let simulated = SIMULATED.iter().find_map(|(case, prefix)| {
             row.case.strip_prefix(prefix).and_then(|cpus| cpus.parse().ok()).map(|n| (*case, n))
         });
+        if row.case == PRECISE_HERE {
+            let cpus = here()?.cpus();
+            row.cpus = Some(cpus);
+            row.ns_per_cpu = Some(thousandths(row.ns_per_op / f64::from(cpus)));
+        }
         if let Some((case, cpus)) = simulated {
             row.case = case.to_owned();
             row.cpus = Some(cpus);
@@ -110,6 +121,12 @@ fn case(name: &'static str) -> Result<Case<'static>, Box<dyn Error>> {
         (1, Box::new(move |_, n| repeat(n, || counters.snapshot(root, Item::Read))))
     } else {
         match name {
+            PRECISE_HERE => {
+                let counters = here()?;
+                let root = counters.places().root();
+                counters.inc(root, Item::Read);
+                (1, Box::new(move |_, n| repeat(n, || counters.precise(root, Item::Read))))
+            }
             "approximate_read" => {
                 let counters = Counters::<Item, i8>::new(&places)?;
                 counters.inc(root, Item::Read);
@@ -133,6 +150,12 @@ fn case(name: &'static str) -> Result<Case<'static>, Box<dyn Error>> {
         }
     };
     Ok(Case { name, granule, body })
+}
+
+/// A table for the CPUs of this machine.
+fn here() -> Result<Counters<Item, i64>, String> {
+    let made = Places::single("machine").map(|places| Counters::new(&places));
+    made.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
 }
 
 /// A table of simulated CPUs, each of which has counted something.

@@ -74,8 +74,8 @@ pub(super) struct RssFigures {
     pub(super) bound_pages: i64,
     pub(super) read_ns: f64,
     pub(super) memory_bytes: u64,
-    /// Updates for each write of a line that other CPUs write.
-    pub(super) updates_per_miss: f64,
+    /// Updates for each write of a line that other CPUs write; null where there was none.
+    pub(super) updates_per_miss: Option<f64>,
 }
 
 /// What rows of one pass have in common.

@@ -173,8 +173,7 @@ fn sleep(options: &Options) -> Result<Vec<(&'static str, RssFigures)>, Box<dyn E
             bound_pages: bound,
             read_ns: thousandths(read_ns),
             memory_bytes,
-            // None at all: as many updates as there were.
-            updates_per_miss: counted as f64 / misses.max(1) as f64,
+            updates_per_miss: (misses > 0).then(|| thousandths(counted as f64 / misses as f64)),
         };
         let (old, batch, tree, ours) =
             (&four.per_task, &four.per_cpu_batch, &four.hierarchical, &four.ours);
@@ -324,9 +323,13 @@ fn remark(row: &Row, _: Rows<'_>) -> String {
     let truth = rss.truth_pages.map_or_else(String::new, |truth| {
         format!(", {:+} of smaps_rollup's {truth}", rss.shown_pages - truth)
     });
+    let misses = rss.updates_per_miss.map_or_else(
+        || "no shared write at all".to_owned(),
+        |updates| format!("{updates:.0} updates a shared write"),
+    );
     format!(
-        "shows {} of {} pages ({percent:+.1} %{truth}), read in {:.0} ns, {} B, {:.0} updates a shared write",
-        rss.shown_pages, rss.counted_pages, rss.read_ns, rss.memory_bytes, rss.updates_per_miss
+        "shows {} of {} pages ({percent:+.1} %{truth}), read in {:.0} ns, {} B, {misses}",
+        rss.shown_pages, rss.counted_pages, rss.read_ns, rss.memory_bytes
     )
 }
 

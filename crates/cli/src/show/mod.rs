@@ -35,7 +35,7 @@ const EXAMPLES: &str = "\
 Examples:
   ledgerline show /dev/shm/server.ledger
   ledgerline show --format memory.stat --at /acme /dev/shm/server.ledger
-  ledgerline show --pid $(pgrep -f 'ledgerline run')
+  ledgerline show --pid 4711        a `ledgerline run` that goes on
   ledgerline show --format zoneinfo zones.counters numa.counters
   ledgerline show --json /dev/shm/server.ledger | jq '.groups[0].current'";
 

@@ -14,13 +14,14 @@ pub(super) enum Source {
 /// Opens a file and tells what it is.
 pub(super) fn open(path: &Path) -> Result<Source, String> {
     let name = path.display();
+    // Before it is opened: a pipe would wait for a writer.
+    let metadata = path.metadata().map_err(|error| format!("{name}: {error}"))?;
+    if !metadata.is_file() {
+        return Err(format!("{name} is not a file"));
+    }
     // A ledger is mapped for writing, as whoever may charge it does; nothing is written here.
     let file = File::options().read(true).write(true).open(path).or_else(|_| File::open(path));
     let file = file.map_err(|error| format!("{name}: {error}"))?;
-    let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
-    if !is_file {
-        return Err(format!("{name} is not a file"));
-    }
     if CountersFile::is_one(&file).map_err(|error| format!("{name}: {error}"))? {
         return CountersFile::open(&file)
             .map(|counters| Source::Counters(counters.table()))
