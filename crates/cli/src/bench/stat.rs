@@ -9,7 +9,7 @@ use super::rounds;
 use super::row::{Row, Rows};
 use super::suite::Suite;
 use ledgerline::percpu::Array;
-use ledgerline::stat::{Counters, Places};
+use ledgerline::stat::{Counters, PlaceId, Places};
 use std::cell::Cell;
 use std::error::Error;
 use std::hint::black_box;
@@ -34,7 +34,8 @@ const ALL: [&str; 9] = [
 pub(super) const HELP: &str = "\
 Cases (figures are nanoseconds an update and thread):
   bare_add            add to a per-CPU sum: the floor
-  add_i64             count an event in a table of counters, differences of 64 bits
+  add_i64             count an event in a zone of a node of a machine, with
+                      differences of 64 bits
   add_u16             ... of 16 bits, which go to the total above 65 533
   add_i8              ... of 8 bits with the threshold for this machine
   inc_dec_i8          ... one up, one down, as a number of pages goes: the total is
@@ -99,10 +100,13 @@ fn timed(
     plan: &Plan,
     progress: &(dyn Fn(harness::Step) + Sync),
 ) -> Result<Vec<Measured>, Box<dyn Error>> {
-    let places = Places::single("machine")?;
+    let mut tree = Places::builder("machine");
+    let node = tree.node("0")?;
+    let zone = tree.zone(node, "Normal")?;
+    let places = tree.build()?;
     let cases = names
         .iter()
-        .map(|&name| case(name, &places, plan.threads))
+        .map(|&name| case(name, &places, zone, plan.threads))
         .collect::<Result<Vec<_>, _>>()?;
     Ok(harness::measure(&cases, plan, progress))
 }
@@ -110,6 +114,7 @@ fn timed(
 fn case(
     name: &'static str,
     places: &Places,
+    zone: PlaceId,
     threads: usize,
 ) -> Result<Case<'static>, Box<dyn Error>> {
     let body: Body<'static> = match name {
@@ -119,19 +124,19 @@ fn case(
         }
         "add_i64" => {
             let counters = Counters::<Item, i64>::new(places)?;
-            Box::new(move |_, n| add_i64(&counters, n))
+            Box::new(move |_, n| add_i64(&counters, zone, n))
         }
         "add_u16" => {
             let counters = Counters::<Item, u16>::new(places)?;
-            Box::new(move |_, n| add_u16(&counters, n))
+            Box::new(move |_, n| add_u16(&counters, zone, n))
         }
         "add_i8" => {
             let counters = Counters::<Item, i8>::new(places)?;
-            Box::new(move |_, n| add_i8(&counters, n))
+            Box::new(move |_, n| add_i8(&counters, zone, n))
         }
         "inc_dec_i8" => {
             let counters = Counters::<Item, i8>::new(places)?;
-            Box::new(move |_, n| inc_dec_i8(&counters, n))
+            Box::new(move |_, n| inc_dec_i8(&counters, zone, n))
         }
         "fetch_add_private" => {
             let words: Vec<Padded<AtomicI64>> = (0..threads).map(|_| Padded::default()).collect();
@@ -158,8 +163,8 @@ fn bare_add(array: &Array, one: i64, n: u64) {
 macro_rules! counting {
     ($name:ident, $width:ty) => {
         #[inline(never)]
-        fn $name(counters: &Counters<Item, $width>, n: u64) {
-            let at = counters.at(counters.places().root());
+        fn $name(counters: &Counters<Item, $width>, zone: PlaceId, n: u64) {
+            let at = counters.at(zone);
             for _ in 0..n / UNROLLED {
                 four_times!(at.inc(Item::Used));
             }
@@ -172,8 +177,8 @@ counting!(add_u16, u16);
 counting!(add_i8, i8);
 
 #[inline(never)]
-fn inc_dec_i8(counters: &Counters<Item, i8>, n: u64) {
-    let at = counters.at(counters.places().root());
+fn inc_dec_i8(counters: &Counters<Item, i8>, zone: PlaceId, n: u64) {
+    let at = counters.at(zone);
     for _ in 0..n / UNROLLED {
         at.inc(Item::Used);
         at.dec(Item::Used);
@@ -232,10 +237,10 @@ mod tests {
         let wide = Counters::<Item, i64>::new(&places).unwrap();
         let narrow = Counters::<Item, i8>::new(&places).unwrap();
         let up = Counters::<Item, u16>::new(&places).unwrap();
-        add_i64(&wide, 4000);
-        add_i8(&narrow, 4000);
-        add_u16(&up, 4000);
         let root = places.root();
+        add_i64(&wide, root, 4000);
+        add_i8(&narrow, root, 4000);
+        add_u16(&up, root, 4000);
         let counted = (
             wide.precise(root, Item::Used),
             narrow.precise(root, Item::Used),

@@ -67,6 +67,8 @@ mod tests {
         AddMarked,
         UpU8,
         DownU8,
+        IncU8,
+        DecU8,
         UpU16,
         AddI64,
         CompareStoreLane,
@@ -82,7 +84,7 @@ mod tests {
     const ZEROS: u64 = 0x0080_0080_0080_0080;
 
     impl Section {
-        const ALL: [(Section, u32); 14] = [
+        const ALL: [(Section, u32); 16] = [
             (Section::Add, 3),
             (Section::Take, 5),
             (Section::Put, 5),
@@ -94,6 +96,8 @@ mod tests {
             (Section::AddMarked, 4),
             (Section::UpU8, 5),
             (Section::DownU8, 5),
+            (Section::IncU8, 5),
+            (Section::DecU8, 5),
             (Section::UpU16, 5),
             (Section::AddI64, 5),
             (Section::CompareStoreLane, 4),
@@ -156,6 +160,8 @@ mod tests {
                     }
                     Section::UpU8 => narrow::up_u8::<INDEX>(area, lane(16), n),
                     Section::DownU8 => narrow::down_u8::<INDEX>(area, lane(16), -n),
+                    Section::IncU8 => narrow::inc_u8::<INDEX>(area, lane(16)),
+                    Section::DecU8 => narrow::dec_u8::<INDEX>(area, lane(16)),
                     Section::UpU16 => narrow::up_u16::<INDEX>(area, lane(16), n),
                     Section::AddI64 => {
                         narrow::add_i64::<INDEX>(area, lane(0).word, 1 << 25, n.into())
@@ -182,6 +188,8 @@ mod tests {
                 Section::CompareStore => UNITS.wrapping_neg(),
                 Section::UpU8 | Section::UpU16 => UNITS << 16,
                 Section::DownU8 => (UNITS << 16).wrapping_neg(),
+                Section::IncU8 => 1 << 16,
+                Section::DecU8 => (1u64 << 16).wrapping_neg(),
                 Section::AddI64 | Section::CompareStoreLane => UNITS,
             }
         }

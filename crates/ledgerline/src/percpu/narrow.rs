@@ -17,6 +17,7 @@
 //!     word[offset] = sum      // commit       add(word, stride, n): likewise, without limits;
 //!                                               if the sum overflows: fail
 //! down: likewise, with the least
+//! inc, dec: likewise by one; what is compared is the lane before, which saves two instructions
 //! ```
 //!
 //! A whole word is loaded and stored, since processors forward a word from a store to the next load
@@ -121,6 +122,70 @@ bounded!(
     "movzx {x:e}, word ptr [{o} + {block}]",
     "movzx {y:e}, {y:x}",
     "ja {no}"
+);
+
+/// As [`bounded`] for one up or down: the lane itself is compared, before the addition.
+macro_rules! by_one {
+    ($(#[$doc:meta])* $name:ident, $limit:literal, $one:literal, $fail:literal) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As [`up_u8`].
+        #[inline(always)]
+        pub(crate) unsafe fn $name<const INDEX: isize>(area: isize, lane: Lane) -> bool {
+            // SAFETY: as above (P1, P2).
+            unsafe {
+                section!(
+                    [
+                        point!(1),
+                        "mov {o:e}, dword ptr fs:[{area} + {index}]",
+                        point!(2),
+                        "imul {o}, {stride}",
+                        $limit,
+                        point!(3),
+                        "mov {t}, qword ptr [{o} + {word}]",
+                        "mov {y}, {t}",
+                        "shr {y}, cl",
+                        "add {t}, {one}",
+                        point!(4),
+                        "cmp {y:l}, {x:l}",
+                        $fail,
+                        point!(5),
+                        "mov qword ptr [{o} + {word}], {t}",
+                    ]
+                    t = out(reg) _,
+                    x = out(reg) _,
+                    y = out(reg) _,
+                    o = out(reg) _,
+                    area = in(reg) area,
+                    index = const INDEX,
+                    stride = in(reg) lane.stride,
+                    block = in(reg) lane.block,
+                    word = in(reg) lane.word,
+                    in("ecx") lane.shift,
+                    one = in(reg) ($one as i64) << lane.shift,
+                    no = label { return false },
+                    options(nostack),
+                );
+            }
+            true
+        }
+    };
+}
+
+by_one!(
+    /// Adds one to an 8-bit lane, unless it is at the block's first byte, or above.
+    inc_u8,
+    "movzx {x:e}, byte ptr [{o} + {block}]",
+    1,
+    "jae {no}"
+);
+by_one!(
+    /// Takes one from an 8-bit lane, unless it is at the block's second byte, or below.
+    dec_u8,
+    "movzx {x:e}, byte ptr [{o} + {block} + 1]",
+    -1,
+    "jbe {no}"
 );
 
 /// Adds `n` to a 64-bit sum, unless that overflows.

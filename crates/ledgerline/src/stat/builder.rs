@@ -1,6 +1,6 @@
 //! How a table of counters is made.
 
-use super::counters::{Counters, Relatives, Shared, limits};
+use super::counters::{Counters, Shared, limits};
 use super::items::Item;
 use super::layout::{Described, Layout, View};
 use super::places::{PlaceId, Places, is_name};
@@ -135,12 +135,7 @@ impl<I: Item, W: Width> CountersBuilder<I, W> {
             area: if self.cpus.is_none() { probe::fast_area() } else { 0 },
             simulated: self.cpus.is_some(),
             view,
-            relatives: (0..layout.places as u32)
-                .map(|at| Relatives {
-                    below: tree.subtree(at).into(),
-                    above: tree.ancestors(at).collect(),
-                })
-                .collect(),
+            below: (0..layout.places as u32).map(|at| tree.subtree(at).into()).collect(),
             shared: Box::new(Shared { places: self.places, fold: Mutex::new(()) }),
             region,
             kind: PhantomData,

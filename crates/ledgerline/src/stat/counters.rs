@@ -23,12 +23,12 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 ///
 /// `I` says what is counted (see [`items!`](crate::items)), `W` how wide a difference is
 /// ([`Width`]). An update touches the running CPU's difference alone. When that passes the place's
-/// threshold, it goes to the totals of the place and of all that it lies in.
+/// threshold, it goes to the total of the place; readers add up what is below.
 ///
 /// | call | cost |
 /// |---|---|
-/// | [`inc`](Self::inc), [`dec`](Self::dec), [`add`](Self::add) | about a nanosecond; an overstep adds an atomic addition a level |
-/// | [`approximate`](Self::approximate) | two loads (`i64`: as `precise`) |
+/// | [`inc`](Self::inc), [`dec`](Self::dec), [`add`](Self::add) | about a nanosecond; an overstep adds an atomic addition |
+/// | [`approximate`](Self::approximate) | a load for each place below (`i64`: as `precise`) |
 /// | [`precise`](Self::precise), [`snapshot`](Self::snapshot) | a load for each CPU and place below |
 /// | [`fold`](Self::fold) and the like | microseconds: a remote fence |
 ///
@@ -77,22 +77,13 @@ pub struct Counters<I, W = i64> {
     pub(super) area: isize,
     pub(super) simulated: bool,
     pub(super) view: View,
-    /// For each place its relatives: here and not looked up in the tree, because going there takes
-    /// longer than adding two CPUs up.
-    pub(super) relatives: Box<[Relatives]>,
+    /// For each place itself and all below it: here and not looked up in the tree, because going there
+    /// takes longer than adding two CPUs up.
+    pub(super) below: Box<[Box<[u32]>]>,
     pub(super) shared: Box<Shared>,
     #[allow(dead_code, reason = "keeps the memory mapped")]
     pub(super) region: Region,
     pub(super) kind: PhantomData<(fn(I), W)>,
-}
-
-/// The places that a place has to do with, itself among them.
-#[derive(Debug)]
-pub(super) struct Relatives {
-    /// Itself and all below it.
-    pub(super) below: Box<[u32]>,
-    /// Itself and all that it lies in.
-    pub(super) above: Box<[u32]>,
 }
 
 /// What only slow paths need.
@@ -323,7 +314,7 @@ impl<I: Item, W: Width> Counters<I, W> {
     }
 
     pub(super) fn totals(&self) -> Totals<'_> {
-        Totals { view: &self.view, relatives: &self.relatives }
+        Totals { view: &self.view }
     }
 
     /// Whether updates go through sections, so that a fold has to fence.

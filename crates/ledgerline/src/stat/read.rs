@@ -29,8 +29,8 @@ pub struct Clamps {
 }
 
 impl<I: Item, W: Width> Counters<I, W> {
-    /// The total and the bound on its error: two loads. An `i64` has no difference that could be
-    /// left out; all CPUs are added up and the bound is zero.
+    /// The totals of the place and of all below it, a load each, and the bound on the error. An `i64`
+    /// has no difference that could be left out; all CPUs are added up and the bound is zero.
     ///
     /// With updates in flight, add to the bound what each of their threads carries at that moment:
     /// at most its amount plus one and a half thresholds. Async-signal-safe.
@@ -39,8 +39,8 @@ impl<I: Item, W: Width> Counters<I, W> {
             return Reading { value: self.snapshot(place, item), bound: 0 };
         }
         let place = self.check(place);
-        let total = self.view.total(place, Self::check_item(item)).load(Ordering::Relaxed);
-        Reading { value: self.clamp(total), bound: self.bound(place) }
+        let total = self.totals().sum(&self.below[place], Self::check_item(item));
+        Reading { value: self.clamp(within(total)), bound: self.bound(place) }
     }
 
     /// The total and all differences, clamped at zero: what printers show. As exact as
@@ -55,12 +55,14 @@ impl<I: Item, W: Width> Counters<I, W> {
     pub fn precise(&self, place: PlaceId, item: I) -> i64 {
         let (place, item) = (self.check(place), Self::check_item(item));
         let view = &self.view;
-        let below = &self.relatives[place].below;
         let (sum, _) = steady(view, PATIENCE, || {
-            let total = i128::from(view.total(place, item).load(Ordering::Relaxed));
-            below.iter().fold(total, |sum, &below| sum + row::<W>(view, below as usize, item))
+            self.below[place].iter().fold(0, |sum, &below| {
+                let below = below as usize;
+                let total = view.total(below, item).load(Ordering::Relaxed);
+                sum + i128::from(total) + row::<W>(view, below, item)
+            })
         });
-        i64::try_from(sum).unwrap_or(if sum < 0 { i64::MIN } else { i64::MAX })
+        within(sum)
     }
 
     /// The threshold of a place: how far a CPU's difference may be from zero. 0 for `i64`.
@@ -93,6 +95,11 @@ impl<I: Item, W: Width> Counters<I, W> {
             0
         })
     }
+}
+
+/// A sum of many, clamped at the ends of an `i64`.
+fn within(sum: i128) -> i64 {
+    i64::try_from(sum).unwrap_or(if sum < 0 { i64::MIN } else { i64::MAX })
 }
 
 /// The differences of one item at one place, added up over all columns.

@@ -98,8 +98,12 @@ impl CountersSnapshot {
             WidthKind::I64 => row::<i64>,
         };
         let (values, steady) = steady(view, patience, || {
+            let here = |place, item| {
+                let total = view.total(place, item).load(Ordering::Relaxed);
+                i128::from(total) + add_up(view, place, item)
+            };
             let mut values: Vec<Vec<i128>> = (0..places.len())
-                .map(|place| (0..items.len()).map(|item| add_up(view, place, item)).collect())
+                .map(|place| (0..items.len()).map(|item| here(place, item)).collect())
                 .collect();
             // From the end: what is below a place was added to it when its turn comes.
             for place in (1..places.len()).rev() {
@@ -108,11 +112,6 @@ impl CountersSnapshot {
                     *up += own;
                 }
                 values[place] = own;
-            }
-            for (place, values) in values.iter_mut().enumerate() {
-                for (item, value) in values.iter_mut().enumerate() {
-                    *value += i128::from(view.total(place, item).load(Ordering::Relaxed));
-                }
             }
             values
         });

@@ -1,6 +1,8 @@
-//! The shared totals of a place and of all that it lies in.
+//! The shared totals of the places.
+//!
+//! An overstep goes to the total of its own place alone: one line is written, and not that of the whole
+//! machine, which all CPUs would share. Who reads a place adds up the totals of what is below it.
 
-use super::counters::Relatives;
 use super::layout::View;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -13,20 +15,20 @@ const SMALL: u64 = 1 << 32;
 /// The totals of a table.
 pub(super) struct Totals<'c> {
     pub(super) view: &'c View,
-    pub(super) relatives: &'c [Relatives],
 }
 
 impl Totals<'_> {
-    /// Adds `n` at the place and at all that it lies in.
+    /// Adds `n` at the place.
     pub(super) fn add(&self, place: usize, item: usize, n: i64) {
-        if n == 0 {
-            return;
+        if n != 0 && !add_clamped(self.view.total(place, item), n) {
+            self.view.header().saturated.fetch_add(1, Ordering::Relaxed);
         }
-        for &place in &self.relatives[place].above {
-            if !add_clamped(self.view.total(place as usize, item), n) {
-                self.view.header().saturated.fetch_add(1, Ordering::Relaxed);
-            }
-        }
+    }
+
+    /// What the totals of these places come to.
+    pub(super) fn sum(&self, places: &[u32], item: usize) -> i128 {
+        let total = |&place: &u32| self.view.total(place as usize, item).load(Ordering::Relaxed);
+        places.iter().map(total).map(i128::from).sum()
     }
 }
 

@@ -236,7 +236,9 @@ impl sealed::Difference for i8 {
         // SAFETY: by the caller.
         unsafe {
             match n {
-                1.. => narrow::up_u8::<INDEX>(area, lane, n as i32),
+                1 => narrow::inc_u8::<INDEX>(area, lane),
+                -1 => narrow::dec_u8::<INDEX>(area, lane),
+                2.. => narrow::up_u8::<INDEX>(area, lane, n as i32),
                 0 => true,
                 _ => narrow::down_u8::<INDEX>(area, lane, n as i32),
             }
