@@ -1,0 +1,8 @@
+//! Where the fields of types fall on cache lines.
+//!
+//! Readers (`dwarf`, `btf`) turn a file's debug information into [`model::Types`]; everything else
+//! (printing, rules, differences, advice) reads that model alone and does not know where it came from.
+
+#![deny(unsafe_code)]
+
+pub mod model;

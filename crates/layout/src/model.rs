@@ -1,0 +1,287 @@
+//! What every reader produces and everything else reads: the types of one file.
+//!
+//! A table of types that refer to each other by index. Names are interned, because a kernel has a hundred
+//! thousand members and few thousand spellings.
+
+use std::collections::HashMap;
+
+/// A type in a [`Types`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TypeId(pub u32);
+
+/// A name in a [`Types`]; [`Types::name`] spells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Name(pub u32);
+
+impl Name {
+    /// What an anonymous type or member is called: nothing.
+    pub const NONE: Name = Name(0);
+}
+
+/// The types of one file, and where they were read.
+#[derive(Debug)]
+pub struct Types {
+    types: Vec<Type>,
+    names: Vec<Box<str>>,
+    spelled: HashMap<Box<str>, Name>,
+    /// Bytes of a pointer on the machine the file is for.
+    pub pointer_size: u8,
+}
+
+/// One type.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Type {
+    /// A structure, class, union or Rust enum: what has members.
+    Record(Record),
+    /// `count` elements in a row; `None` is a flexible array, which has no size.
+    Array {
+        /// What is repeated.
+        element: TypeId,
+        /// How often.
+        count: Option<u64>,
+    },
+    /// A pointer or reference.
+    Pointer {
+        /// To what; `None` is void.
+        to: Option<TypeId>,
+    },
+    /// A number, character or truth value.
+    Base {
+        /// As the file calls it.
+        name: Name,
+        /// In bytes.
+        size: u64,
+    },
+    /// An enumeration without payload (C, C++; a Rust enum with variant parts is a [`Record`]).
+    Enum {
+        /// [`Name::NONE`] when anonymous.
+        name: Name,
+        /// In bytes.
+        size: u64,
+    },
+    /// Another name.
+    Typedef {
+        /// The new name.
+        name: Name,
+        /// `None` is void.
+        to: Option<TypeId>,
+        /// What `alignas` or an attribute on the typedef asked for.
+        align: Option<u64>,
+    },
+    /// `const`, `volatile`, `_Atomic`, `restrict`, a type tag.
+    Qualified {
+        /// As C spells it.
+        qualifier: &'static str,
+        /// `None` is void.
+        to: Option<TypeId>,
+    },
+    /// A function: only ever pointed to.
+    Function,
+    /// Declared and never defined in this file.
+    Declaration {
+        /// Its name.
+        name: Name,
+    },
+    /// What the file refers to and the reader could not understand, with its size if that is known.
+    Unknown {
+        /// In bytes.
+        size: Option<u64>,
+    },
+}
+
+/// What sort of [`Record`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `struct`
+    Struct,
+    /// `class`
+    Class,
+    /// `union`
+    Union,
+    /// A Rust enum, which has variants.
+    Enum,
+    /// One variant of a Rust enum: a record that lies at its enum's start.
+    Variant,
+}
+
+/// How sure an alignment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// The file says so (`DW_AT_alignment`, Rust).
+    Known(u64),
+    /// Worked out from the alignment of the members, the largest of theirs: what was asked for with an
+    /// attribute may be more.
+    Inferred(u64),
+}
+
+impl Align {
+    /// In bytes.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Align::Known(bytes) | Align::Inferred(bytes) => bytes,
+        }
+    }
+}
+
+/// A type with members.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// With its namespaces and generic arguments (`alloc::vec::Vec<u8, alloc::alloc::Global>`);
+    /// [`Name::NONE`] when anonymous.
+    pub name: Name,
+    /// Which keyword.
+    pub kind: Kind,
+    /// In bytes.
+    pub size: u64,
+    /// Of the base.
+    pub align: Align,
+    /// By offset; in a union by declaration.
+    pub members: Vec<Member>,
+    /// Where it was declared, if the file says.
+    pub declared: Option<Place>,
+}
+
+/// A line of a source file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The file, as the compiler was told.
+    pub file: Name,
+    /// From 1.
+    pub line: u32,
+}
+
+/// One member of a [`Record`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Member {
+    /// [`Name::NONE`] when anonymous.
+    pub name: Name,
+    /// Of what type.
+    pub ty: TypeId,
+    /// From the record's start, in bytes; for a bitfield, of the storage unit that it is declared in.
+    pub offset: u64,
+    /// Its bits, when it is a bitfield.
+    pub bits: Option<Bits>,
+    /// What sort of member.
+    pub role: Role,
+    /// What `alignas` or an attribute on the member asked for.
+    pub align: Option<u64>,
+}
+
+/// A bitfield's place within the storage unit at [`Member::offset`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bits {
+    /// From the least significant bit of the unit (little endian).
+    pub offset: u8,
+    /// How many; 0 is never recorded.
+    pub size: u8,
+}
+
+/// What sort of [`Member`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// A field.
+    Field,
+    /// A base class.
+    Base,
+    /// A virtual base class: the offset is the one in the complete object, if `known`.
+    VirtualBase {
+        /// Whether the file gave a constant offset.
+        known: bool,
+    },
+    /// The table pointer of a class with virtual functions.
+    VirtualTable,
+    /// What tells the variants of a Rust enum apart.
+    Discriminant,
+    /// A variant of a Rust enum; its type is a record of [`Kind::Variant`].
+    Variant,
+}
+
+impl Types {
+    /// No types yet.
+    pub fn new(pointer_size: u8) -> Types {
+        let mut types =
+            Types { types: Vec::new(), names: Vec::new(), spelled: HashMap::new(), pointer_size };
+        types.intern("");
+        types
+    }
+
+    /// The number of a spelling.
+    pub fn intern(&mut self, spelling: &str) -> Name {
+        if let Some(&name) = self.spelled.get(spelling) {
+            return name;
+        }
+        let name = Name(u32::try_from(self.names.len()).expect("fewer than 2^32 names"));
+        self.names.push(spelling.into());
+        self.spelled.insert(spelling.into(), name);
+        name
+    }
+
+    /// How a name is spelled; empty for [`Name::NONE`].
+    pub fn name(&self, name: Name) -> &str {
+        &self.names[name.0 as usize]
+    }
+
+    /// Adds a type.
+    pub fn push(&mut self, ty: Type) -> TypeId {
+        let id = TypeId(u32::try_from(self.types.len()).expect("fewer than 2^32 types"));
+        self.types.push(ty);
+        id
+    }
+
+    /// Replaces a type, for readers that meet a reference before what it refers to.
+    pub fn set(&mut self, id: TypeId, ty: Type) {
+        self.types[id.0 as usize] = ty;
+    }
+
+    /// A type.
+    pub fn get(&self, id: TypeId) -> &Type {
+        &self.types[id.0 as usize]
+    }
+
+    /// All records, in the order of the file.
+    pub fn records(&self) -> impl Iterator<Item = (TypeId, &Record)> {
+        (0..).zip(&self.types).filter_map(|(index, ty)| match ty {
+            Type::Record(record) => Some((TypeId(index), record)),
+            _ => None,
+        })
+    }
+
+    /// A type without its typedefs and qualifiers.
+    ///
+    /// A file that lies may have a circle of them: after a hundred steps the walk ends where it is.
+    pub fn resolve(&self, mut id: TypeId) -> TypeId {
+        for _ in 0..100 {
+            match self.get(id) {
+                Type::Typedef { to: Some(to), .. } | Type::Qualified { to: Some(to), .. } => {
+                    id = *to
+                }
+                _ => break,
+            }
+        }
+        id
+    }
+
+    /// The size in bytes; `None` for what has none (void, a function, a flexible array, a declaration) and
+    /// for an array that would not fit in 64 bits.
+    pub fn size(&self, id: TypeId) -> Option<u64> {
+        let mut times = 1u64;
+        let mut id = self.resolve(id);
+        // As deep as arrays of arrays may be; a file that lies may have a circle.
+        for _ in 0..100 {
+            let size = match self.get(id) {
+                Type::Record(record) => record.size,
+                Type::Base { size, .. } | Type::Enum { size, .. } => *size,
+                Type::Pointer { .. } => u64::from(self.pointer_size),
+                Type::Unknown { size } => (*size)?,
+                Type::Array { element, count } => {
+                    times = times.checked_mul((*count)?)?;
+                    id = self.resolve(*element);
+                    continue;
+                }
+                _ => return None,
+            };
+            return times.checked_mul(size);
+        }
+        None
+    }
+}
