@@ -396,7 +396,7 @@ fn what_does_not_fit_is_clamped_and_counted_and_nothing_wraps() {
 
     let bytes = Counters::<Vm, i8>::builder(&places).cpus(1).anonymous().unwrap();
     bytes.on(0).add(root, Vm::File, i64::MAX);
-    assert_eq!(bytes.precise(root, Vm::File), 1 << 62, "a total ends there");
+    assert_eq!(bytes.precise(root, Vm::File), 1 << 60, "a total ends there");
     bytes.on(0).add(root, Vm::File, i64::MAX);
     assert_eq!(bytes.clamps().saturated, 2);
     bytes.on(0).add(root, Vm::Dirty, -500);

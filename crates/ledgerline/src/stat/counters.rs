@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 /// | call | cost |
 /// |---|---|
 /// | [`inc`](Self::inc), [`dec`](Self::dec), [`add`](Self::add) | about a nanosecond; an overstep adds an atomic addition |
-/// | [`approximate`](Self::approximate) | a load for each place below (`i64`: as `precise`) |
+/// | [`approximate`](Self::approximate) | up to four loads for each place below (`i64`: as `precise`) |
 /// | [`precise`](Self::precise), [`snapshot`](Self::snapshot) | a load for each CPU and place below |
 /// | [`fold`](Self::fold) and the like | microseconds: a remote fence |
 ///
@@ -246,7 +246,7 @@ impl<I: Item, W: Width> Counters<I, W> {
             return;
         }
         if !W::BOUNDED {
-            return self.totals().add(place, item, update.n);
+            return self.totals().add(0, place, item, update.n);
         }
         let lane = ((1 << (8 * size_of::<W>())) - 1) << first.shift;
         loop {
@@ -255,7 +255,7 @@ impl<I: Item, W: Width> Counters<I, W> {
             let block = self.view.block(column, place);
             let limits = limits(block).load(Ordering::Acquire);
             if limits == W::CLOSED {
-                return self.totals().add(place, item, update.n);
+                return self.totals().add(column, place, item, update.n);
             }
             let at = block.wrapping_add(first.word.addr() - first.block.addr());
             // SAFETY: a live, aligned word of the column (S1).
@@ -266,7 +266,7 @@ impl<I: Item, W: Width> Counters<I, W> {
             // SAFETY: as above; the section checks that the thread still runs there, and that
             // nothing has changed.
             if unsafe { compare_store::<INDEX>(area, block, at, column, limits, (word, new)) } {
-                return self.totals().add(place, item, carry);
+                return self.totals().add(column, place, item, carry);
             }
         }
     }
@@ -278,18 +278,18 @@ impl<I: Item, W: Width> Counters<I, W> {
         loop {
             let before = if W::BOUNDED { limits(block).load(Ordering::Acquire) } else { 0 };
             if before == W::CLOSED {
-                return self.totals().add(place, item, update.n);
+                return self.totals().add(column, place, item, update.n);
             }
             // SAFETY: a live difference (S1).
             let old = unsafe { W::load(at) };
             let (new, carry) = W::step(old, update, before);
             // SAFETY: as above.
             if unsafe { W::exchange(at, old, new) } {
-                self.totals().add(place, item, carry);
+                self.totals().add(column, place, item, carry);
                 // SeqCst, partner of the limits' store in fold.rs: either whoever lowered the
                 // threshold takes this difference out, or this sees the new threshold.
                 if W::BOUNDED && limits(block).load(Ordering::SeqCst) != before {
-                    self.settle(block, at, place, item);
+                    self.settle(column, block, at, place, item);
                 }
                 return;
             }
@@ -298,7 +298,7 @@ impl<I: Item, W: Width> Counters<I, W> {
 
     /// Takes a difference out that may not stay under the limits as they are now.
     #[cold]
-    fn settle(&self, block: *const u8, at: *const u8, place: usize, item: usize) {
+    fn settle(&self, column: u32, block: *const u8, at: *const u8, place: usize, item: usize) {
         loop {
             let limits = limits(block).load(Ordering::SeqCst);
             // SAFETY: a live difference (S1).
@@ -308,7 +308,7 @@ impl<I: Item, W: Width> Counters<I, W> {
             }
             // SAFETY: as above.
             if unsafe { W::exchange(at, old, 0) } {
-                return self.totals().add(place, item, old);
+                return self.totals().add(column, place, item, old);
             }
         }
     }

@@ -241,7 +241,7 @@ impl<I: Item, W: Width> Counters<I, W> {
                 }
             }
             for (item, &sum) in sums.iter().enumerate() {
-                self.totals().add(run[0].0 as usize, item, sum);
+                self.totals().add(run[0].1, run[0].0 as usize, item, sum);
             }
         }
         // Release, partner of the Acquire in `steady`.

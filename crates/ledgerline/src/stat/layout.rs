@@ -4,7 +4,8 @@
 //! header     what follows, and how much of it
 //! items      a name each
 //! places     a name, the parent, the kind, the threshold
-//! totals     items of place 0, items of place 1, ...        shared, touched at an overstep
+//! totals     stripe 0: items of place 0, of place 1, ...    shared by some CPUs, touched at an overstep
+//!            stripe 1: ...
 //! columns    CPU 0: block of place 0, block of place 1, ... written by that CPU alone
 //!            CPU 1: ...
 //! ```
@@ -23,11 +24,14 @@ use std::sync::atomic::{AtomicI64, AtomicU8};
 /// "ledgstat".
 const MAGIC: u64 = u64::from_le_bytes(*b"ledgstat");
 /// Of this layout.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Two lines, which CPUs fetch together.
 const PAIR: usize = 128;
 /// How many items a table may have.
 pub(super) const ITEMS_MAX: usize = 1024;
+/// Most stripes that a total is kept in: a reader adds them up, and as many CPUs can overstep without
+/// taking a line from each other. Four lines cost a reader less than one that others write.
+pub(super) const STRIPES_MAX: u32 = 4;
 /// How many columns a table may have.
 pub(super) const COLUMNS_MAX: u32 = 1 << 16;
 
@@ -42,9 +46,12 @@ pub(super) struct Layout {
     pub(super) block: usize,
     /// Bytes from a column to the next.
     pub(super) stride: usize,
+    /// In how many parts a total is kept: a power of two.
+    pub(super) stripes: u32,
     places_at: usize,
     totals_at: usize,
     totals_stride: usize,
+    stripe_size: usize,
     pub(super) columns_at: usize,
     /// Bytes of the whole.
     pub(super) size: usize,
@@ -72,7 +79,12 @@ impl Layout {
         let places_at = size_of::<Header>() + (items * size_of::<Name>()).next_multiple_of(PAIR);
         let totals_at = places_at + places * size_of::<PlaceRecord>();
         let totals_stride = (items * 8).next_multiple_of(PAIR);
-        let columns_at = (totals_at + places * totals_stride).next_multiple_of(4096);
+        let stripe_size = places * totals_stride;
+        // Without thresholds there is no overstep.
+        let bounded = !matches!(width, WidthKind::I64);
+        let stripes = if bounded { columns.next_power_of_two().min(STRIPES_MAX) } else { 1 };
+        let totals_end = totals_at + stripes as usize * stripe_size;
+        let columns_at = totals_end.next_multiple_of(4096);
         let stride = pairs * PAIR;
         let size = columns_at + columns as usize * stride;
         Some(Layout {
@@ -82,9 +94,11 @@ impl Layout {
             columns,
             block,
             stride,
+            stripes,
             places_at,
             totals_at,
             totals_stride,
+            stripe_size,
             columns_at,
             size,
         })
@@ -217,9 +231,31 @@ impl View {
         self.at(self.layout.places_at + place * size_of::<PlaceRecord>())
     }
 
+    /// The part of a total that a column adds to.
     #[inline(always)]
-    pub(super) fn total(&self, place: usize, item: usize) -> &AtomicI64 {
-        self.at(self.layout.totals_at + place * self.layout.totals_stride + item * 8)
+    pub(super) fn total(&self, column: u32, place: usize, item: usize) -> &AtomicI64 {
+        self.stripe(column & (self.layout.stripes - 1), place, item)
+    }
+
+    /// What all parts of a total come to. (The width is given again, so that what has no threshold and
+    /// therefore one part costs no loop.)
+    #[inline(always)]
+    pub(super) fn total_sum(&self, width: WidthKind, place: usize, item: usize) -> i64 {
+        let first = self.stripe(0, place, item).load(Ordering::Relaxed);
+        if matches!(width, WidthKind::I64) {
+            return first;
+        }
+        // Those together fit (total.rs); but a damaged file may hold anything.
+        (1..self.layout.stripes).fold(first, |sum, stripe| {
+            sum.wrapping_add(self.stripe(stripe, place, item).load(Ordering::Relaxed))
+        })
+    }
+
+    #[inline(always)]
+    fn stripe(&self, stripe: u32, place: usize, item: usize) -> &AtomicI64 {
+        let layout = &self.layout;
+        let offset = stripe as usize * layout.stripe_size + place * layout.totals_stride;
+        self.at(layout.totals_at + offset + item * 8)
     }
 
     /// The start of a place's block in a column.
@@ -328,7 +364,10 @@ mod tests {
                         assert!(places_end <= layout.totals_at);
                         assert!(items * 8 <= layout.totals_stride);
                         assert!(layout.totals_at.is_multiple_of(PAIR));
-                        let totals_end = layout.totals_at + places * layout.totals_stride;
+                        let totals = places * layout.totals_stride;
+                        assert!(layout.stripes.is_power_of_two());
+                        assert!(layout.stripes <= columns.next_power_of_two());
+                        let totals_end = layout.totals_at + layout.stripes as usize * totals;
                         assert!(totals_end <= layout.columns_at);
                         let end = layout.columns_at + columns as usize * layout.stride;
                         assert_eq!(end, layout.size);

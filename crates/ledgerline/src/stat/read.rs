@@ -24,12 +24,12 @@ pub struct Reading {
 pub struct Clamps {
     /// Readings of a value below zero, given as zero.
     pub below_zero: u64,
-    /// Additions of which a total took only a part (totals end at ±2^62), counted at each level.
+    /// Additions of which a total took only a part (each of a total's stripes ends at ±2^60).
     pub saturated: u64,
 }
 
 impl<I: Item, W: Width> Counters<I, W> {
-    /// The totals of the place and of all below it, a load each, and the bound on the error. An `i64`
+    /// The totals of the place and of all below it, up to four loads each, and the bound on the error. An `i64`
     /// has no difference that could be left out; all CPUs are added up and the bound is zero.
     ///
     /// With updates in flight, add to the bound what each of their threads carries at that moment:
@@ -55,14 +55,18 @@ impl<I: Item, W: Width> Counters<I, W> {
     pub fn precise(&self, place: PlaceId, item: I) -> i64 {
         let (place, item) = (self.check(place), Self::check_item(item));
         let view = &self.view;
-        let (sum, _) = steady(view, PATIENCE, || {
-            self.below[place].iter().fold(0, |sum, &below| {
-                let below = below as usize;
-                let total = view.total(below, item).load(Ordering::Relaxed);
-                sum + i128::from(total) + row::<W>(view, below, item)
-            })
-        });
-        within(sum)
+        // One caller, so that the reading is compiled into it: a call takes as long as two CPUs.
+        match try_steady(view, || add_up::<W>(view, place, &self.below[place], item)) {
+            (sum, true) => within(sum),
+            _ => self.precise_at_last(place, item),
+        }
+    }
+
+    /// A fold was under way.
+    #[cold]
+    fn precise_at_last(&self, place: usize, item: usize) -> i64 {
+        let (view, below) = (&self.view, &self.below[place]);
+        within(steady(view, PATIENCE, || add_up::<W>(view, place, below, item)).0)
     }
 
     /// The threshold of a place: how far a CPU's difference may be from zero. 0 for `i64`.
@@ -97,9 +101,26 @@ impl<I: Item, W: Width> Counters<I, W> {
     }
 }
 
+/// What is counted at a place and those below it (`below` has the place itself): totals and differences.
+#[inline(always)]
+fn add_up<W: Difference>(view: &View, place: usize, below: &[u32], item: usize) -> i128 {
+    let here =
+        |place| i128::from(view.total_sum(W::KIND, place, item)) + row::<W>(view, place, item);
+    // Most places have none below them; a loop of one takes longer than two CPUs.
+    if below.len() == 1 {
+        return here(place);
+    }
+    below.iter().map(|&place| here(place as usize)).sum()
+}
+
 /// A sum of many, clamped at the ends of an `i64`.
+#[inline(always)]
 fn within(sum: i128) -> i64 {
-    i64::try_from(sum).unwrap_or(if sum < 0 { i64::MIN } else { i64::MAX })
+    #[cold]
+    fn end(negative: bool) -> i64 {
+        if negative { i64::MIN } else { i64::MAX }
+    }
+    i64::try_from(sum).unwrap_or_else(|_| end(sum < 0))
 }
 
 /// The differences of one item at one place, added up over all columns.
@@ -128,7 +149,7 @@ pub(super) fn steady<T>(view: &View, patience: u32, read: impl Fn() -> T) -> (T,
 }
 
 #[inline(always)]
-fn try_steady<T>(view: &View, read: &impl Fn() -> T) -> (T, bool) {
+fn try_steady<T>(view: &View, read: impl Fn() -> T) -> (T, bool) {
     let sequence = &view.header().sequence;
     // Acquire, partner of the Release at the end of a fold: what it moved is seen.
     let before = sequence.load(Ordering::Acquire);
@@ -140,7 +161,7 @@ fn try_steady<T>(view: &View, read: &impl Fn() -> T) -> (T, bool) {
 }
 
 #[cold]
-fn steady_at_last<T>(view: &View, patience: u32, read: &impl Fn() -> T) -> (T, bool) {
+fn steady_at_last<T>(view: &View, patience: u32, read: &dyn Fn() -> T) -> (T, bool) {
     for turn in 0..patience {
         wait_a_turn(turn);
         if view.header().sequence.load(Ordering::Relaxed).is_multiple_of(2)

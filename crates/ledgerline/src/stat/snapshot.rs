@@ -99,8 +99,8 @@ impl CountersSnapshot {
         };
         let (values, steady) = steady(view, patience, || {
             let here = |place, item| {
-                let total = view.total(place, item).load(Ordering::Relaxed);
-                i128::from(total) + add_up(view, place, item)
+                i128::from(view.total_sum(view.layout.width, place, item))
+                    + add_up(view, place, item)
             };
             let mut values: Vec<Vec<i128>> = (0..places.len())
                 .map(|place| (0..items.len()).map(|item| here(place, item)).collect())

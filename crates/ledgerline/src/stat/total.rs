@@ -1,13 +1,16 @@
 //! The shared totals of the places.
 //!
 //! An overstep goes to the total of its own place alone: one line is written, and not that of the whole
-//! machine, which all CPUs would share. Who reads a place adds up the totals of what is below it.
+//! machine, which all CPUs would share. And a total is kept in stripes, each on lines of its own, that CPUs
+//! take turns at: up to four CPUs never take a line from each other. Who reads a place adds up the stripes of
+//! what is below it.
 
-use super::layout::View;
+use super::layout::{STRIPES_MAX, View};
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// A total goes no further than this from zero: half-way to where it would wrap.
-pub(super) const LIMIT: i64 = 1 << 62;
+/// A stripe goes no further than this from zero, so that all of them together fit, with as much room again.
+pub(super) const LIMIT: i64 = 1 << 60;
+const _: () = assert!(STRIPES_MAX as i64 * LIMIT <= 1 << 62);
 /// Amounts up to this are added first and clamped afterwards; 2^30 threads would have to do that at
 /// the same moment before a total wrapped.
 const SMALL: u64 = 1 << 32;
@@ -18,17 +21,21 @@ pub(super) struct Totals<'c> {
 }
 
 impl Totals<'_> {
-    /// Adds `n` at the place.
-    pub(super) fn add(&self, place: usize, item: usize, n: i64) {
-        if n != 0 && !add_clamped(self.view.total(place, item), n) {
+    /// Adds `n` at the place, in a column's stripe.
+    pub(super) fn add(&self, column: u32, place: usize, item: usize, n: i64) {
+        if n != 0 && !add_clamped(self.view.total(column, place, item), n) {
             self.view.header().saturated.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// What the totals of these places come to.
     pub(super) fn sum(&self, places: &[u32], item: usize) -> i128 {
-        let total = |&place: &u32| self.view.total(place as usize, item).load(Ordering::Relaxed);
-        places.iter().map(total).map(i128::from).sum()
+        places
+            .iter()
+            .map(|&place| {
+                i128::from(self.view.total_sum(self.view.layout.width, place as usize, item))
+            })
+            .sum()
     }
 }
 
