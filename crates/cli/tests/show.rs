@@ -88,11 +88,14 @@ peak ";
             "blocks_total 2",
             "refused 1",
             "reclaimed 0",
+            "throttled 0",
+            "throttled_usec 0",
             "rows_read 42"
         ]
     );
     let events = |at| shown(&["--format", "memory.events", "--at", at], &[&file.0]);
-    assert_eq!((&*events("/acme"), &*events("/acme/q2")), ("high 0\nmax 1\n", "high 0\nmax 0\n"));
+    let counted = |max| format!("low 0\nhigh 0\nmax {max}\noom 0\noom_kill 0\noom_group_kill 0\n");
+    assert_eq!((events("/acme"), events("/acme/q2")), (counted(1), counted(0)));
 
     let json: Value = serde_json::from_str(&shown(&["--json"], &[&file.0])).unwrap();
     let paths: Vec<&str> = json["groups"]

@@ -5,6 +5,7 @@ use crate::group::Group;
 use crate::ledger::Ledger;
 use crate::lock;
 use crate::memory_stat::Sum;
+use crate::mode::ControlMode;
 use crate::row::GroupId;
 use crate::walk::{self, No};
 
@@ -15,13 +16,28 @@ use crate::walk::{self, No};
 #[must_use = "a charge that is dropped at once is returned at once"]
 pub struct Charge<'l> {
     group: Group<'l>,
+    /// With [`UNCOUNTED`], of a charge of a group that was not accounted.
     units: u64,
 }
+
+/// The ledger does not know of these units (mode.rs).
+const UNCOUNTED: u64 = 1 << 63;
 
 impl<'l> Charge<'l> {
     #[inline(always)]
     pub(crate) fn new(group: Group<'l>, units: u64) -> Self {
         Charge { group, units }
+    }
+
+    /// A charge of a group that is not accounted.
+    pub(crate) fn uncounted(group: Group<'l>, units: u64) -> Self {
+        Charge { group, units: units | UNCOUNTED }
+    }
+
+    /// Whether the ledger counts the units: not those charged while the group's mode was
+    /// [`Off`](crate::ControlMode::Off).
+    pub fn is_counted(&self) -> bool {
+        self.units & UNCOUNTED == 0
     }
 
     /// The group that holds the units.
@@ -31,27 +47,31 @@ impl<'l> Charge<'l> {
 
     /// How many.
     pub fn units(&self) -> u64 {
-        self.units
+        self.units & !UNCOUNTED
     }
 
     /// Takes `units` out into a charge of their own; `None` if there are not so many.
     pub fn split(&mut self, units: u64) -> Option<Charge<'l>> {
-        self.units = self.units.checked_sub(units)?;
-        Some(Charge::new(self.group, units))
+        let left = self.units().checked_sub(units)?;
+        let uncounted = self.units & UNCOUNTED;
+        self.units = left | uncounted;
+        Some(Charge::new(self.group, units | uncounted))
     }
 
     /// Takes another charge of the same group in.
     ///
     /// # Errors
-    /// Hands the other back if it belongs to another group.
+    /// Hands the other back if it belongs to another group, or only one of the two
+    /// [is counted](Self::is_counted).
     pub fn merge(&mut self, other: Charge<'l>) -> Result<(), Charge<'l>> {
         if !std::ptr::eq(self.group.ledger(), other.group.ledger())
             || self.group.id() != other.group.id()
+            || self.is_counted() != other.is_counted()
         {
             return Err(other);
         }
         // Both were granted, so together they are within the counter's range.
-        self.units += other.units;
+        self.units += other.units();
         std::mem::forget(other);
         Ok(())
     }
@@ -64,11 +84,13 @@ impl<'l> Charge<'l> {
     /// Hands the charge back, as it was, with the refusal.
     pub fn transfer(self, to: Group<'l>) -> Result<Charge<'l>, (Charge<'l>, Refused)> {
         let ledger = self.group.ledger();
-        let moved = if std::ptr::eq(ledger, to.ledger()) {
+        let both = self.is_counted() && to.mode() != ControlMode::Off;
+        let moved = if both && std::ptr::eq(ledger, to.ledger()) {
             ledger.move_units(self.group.id(), to.id(), self.units).map_err(|no| to.explain(&no))
         } else {
-            // Another ledger has no ancestor in common: charge the one, then return the other.
-            return match to.try_charge(self.units) {
+            // Another ledger has no ancestor in common, and where one of the two is not counted there is
+            // nothing to move: charge the one, then return the other.
+            return match to.try_charge(self.units()) {
                 Ok(charge) => Ok(charge),
                 Err(refused) => Err((self, refused)),
             };
@@ -130,9 +152,21 @@ impl Ledger {
     }
 }
 
+impl Charge<'_> {
+    #[cold]
+    #[inline(never)]
+    fn give_back(&self) {
+        if self.is_counted() {
+            self.group.ledger().uncharge_slow(self.group.id(), self.units);
+        }
+    }
+}
+
 impl Drop for Charge<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.group.uncharge_units(self.units);
+        if !self.group.put_prepaid(self.units) {
+            self.give_back();
+        }
     }
 }

@@ -15,15 +15,20 @@
 //! of an event and a watch at the same time, either the event finds the slot, or the first look finds
 //! the event. The count is written before the eventfd, so whoever is woken sees what woke it.
 
+use crate::alarm::{self, Alarm};
 use crate::group::Group;
 use crate::ledger::Ledger;
 use crate::lock::{self, GATE};
+use crate::memory_stat::Sum;
 use crate::path::RowPath;
 use crate::row::GroupId;
 use crate::sync::{AtomicU64, AtomicUsize, Ordering, fence};
+use std::future::Future;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::atomic::AtomicI32;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicI32};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// Watches of one ledger that one process may have at a time.
@@ -33,16 +38,28 @@ pub const WATCHES_MAX: usize = 256;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Events {
+    /// Reclaimers of a group below its low that gave something back, since nothing else was left.
+    pub low: u64,
     /// Walks to the counters that ended above a group's high.
     pub high: u64,
-    /// Charges that met a group's max: refused there, or forced over it.
+    /// Charges that met a group's max: refused there, or forced over it, or measured above it.
     pub max: u64,
+    /// Times that a victim was looked for, because a group was full and nothing else made room.
+    pub oom: u64,
+    /// Groups that were cancelled as victims.
+    pub oom_kill: u64,
+    /// Groups of which everything was cancelled at once ([`Group::set_oom_group`]).
+    pub oom_group_kill: u64,
 }
 
 impl std::fmt::Display for Events {
     /// The lines of cgroup v2's `memory.events`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        writeln!(f, "high {}\nmax {}", self.high, self.max)
+        writeln!(
+            f,
+            "low {}\nhigh {}\nmax {}\noom {}\noom_kill {}\noom_group_kill {}",
+            self.low, self.high, self.max, self.oom, self.oom_kill, self.oom_group_kill
+        )
     }
 }
 
@@ -51,6 +68,8 @@ impl std::fmt::Display for Events {
 struct Slot {
     id: AtomicU64,
     eventfd: AtomicI32,
+    /// Whether a future waits, too.
+    awaited: AtomicBool,
 }
 
 const FREE: u64 = 0;
@@ -68,8 +87,13 @@ impl Watchers {
     pub(crate) const fn new() -> Self {
         Watchers {
             count: AtomicUsize::new(0),
-            slots: [const { Slot { id: AtomicU64::new(FREE), eventfd: AtomicI32::new(-1) } };
-                WATCHES_MAX],
+            slots: [const {
+                Slot {
+                    id: AtomicU64::new(FREE),
+                    eventfd: AtomicI32::new(-1),
+                    awaited: AtomicBool::new(false),
+                }
+            }; WATCHES_MAX],
         }
     }
 }
@@ -105,13 +129,13 @@ impl<'l> Group<'l> {
     /// The events of this group and its subtree, those of destroyed descendants included. Costs as
     /// [`stat`](Self::stat). Not async-signal-safe.
     pub fn events(self) -> Events {
-        let [_, _, max, high] = self.ledger().counted_below(self.id().index());
-        Events { high, max }
+        self.ledger().counted_events(self.id().index())[1]
     }
 
-    /// The events of this very group, as its own limits were met: two loads.
+    /// The events of this very group (`memory.events.local`). Costs as [`events`](Self::events);
+    /// [`max_events`](Self::max_events) and [`high_events`](Self::high_events) are loads.
     pub fn local_events(self) -> Events {
-        Events { high: self.high_events(), max: self.max_events() }
+        self.ledger().counted_events(self.id().index())[0]
     }
 
     /// Starts to watch this group's subtree. What happened before is not told.
@@ -183,6 +207,39 @@ impl Watch<'_> {
     }
 }
 
+impl<'l> Watch<'l> {
+    /// Waits for the next events without a thread: ready with the counts of the subtree, when there
+    /// were events that no look has told yet. One task at a time.
+    pub fn changed(&self) -> Changed<'_, 'l> {
+        Changed { watch: self, alarm: Alarm::default() }
+    }
+}
+
+/// Ready when there are events: [`Watch::changed`].
+#[derive(Debug)]
+#[must_use = "a future does nothing unless it is awaited"]
+pub struct Changed<'w, 'l> {
+    watch: &'w Watch<'l>,
+    alarm: Alarm,
+}
+
+impl Future for Changed<'_, '_> {
+    type Output = Events;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Events> {
+        let watch = self.watch;
+        if let Some(events) = watch.look() {
+            return Poll::Ready(events);
+        }
+        watch.slot.awaited.store(true, Ordering::Relaxed);
+        // Partner of the fence in `announce_some`: an event that is not seen by the look below finds
+        // the slot awaited.
+        fence(Ordering::SeqCst);
+        self.alarm.set(context.waker(), None, true);
+        watch.look().map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
 impl AsFd for Watch<'_> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.eventfd.as_fd()
@@ -211,6 +268,18 @@ impl Drop for Watch<'_> {
 pub(crate) type Levels = u64;
 
 impl Ledger {
+    /// Counts an event of a group that its row does not count itself, and tells those who watch.
+    pub(crate) fn count_event(&self, id: GroupId, event: Sum) {
+        if self.path(id).is_none() {
+            return; // Destroyed meanwhile.
+        }
+        self.add_sum(id, event as usize, 1);
+        let _pass = lock::pass();
+        if let Some(path) = self.path(id) {
+            self.announce(&path, 1);
+        }
+    }
+
     /// Tells those who watch that limits were met at some levels of a path. The caller has counted
     /// it there, and is inside the gate. Async-signal-safe.
     #[inline]
@@ -237,6 +306,7 @@ impl Ledger {
     }
 
     fn wake(&self, rows: &[u32]) {
+        let mut awaited = false;
         for slot in &self.table().watchers.slots {
             // Acquire: partner of the Release in `watch`.
             let id = slot.id.load(Ordering::Acquire);
@@ -247,7 +317,11 @@ impl Ledger {
             let eventfd = slot.eventfd.load(Ordering::Relaxed);
             if eventfd >= 0 && rows.contains(&row) {
                 nudge(eventfd);
+                awaited |= slot.awaited.swap(false, Ordering::SeqCst);
             }
+        }
+        if awaited {
+            alarm::ring();
         }
     }
 }

@@ -5,10 +5,11 @@ use crate::error::{Busy, CreateError, DestroyError, Reason, Refusal, Refused};
 use crate::ledger::{DEPTH_MAX, Ledger};
 use crate::lock;
 use crate::memory_stat::Sum;
+use crate::page_counter::COUNTER_MAX;
 use crate::path::RowPath;
 use crate::percpu;
 use crate::percpu::word::{self, Cell};
-use crate::row::{GroupId, NAME_MAX, Row, state};
+use crate::row::{GroupId, NAME_MAX, Row, flag, state};
 use crate::size::Limit;
 use crate::stock::Limits;
 use crate::sync::Ordering;
@@ -102,20 +103,37 @@ impl<'l> Group<'l> {
     /// reclaimed there ([`add_reclaimer`](Self::add_reclaimer)) does not make room.
     #[inline]
     pub fn try_charge(self, units: u64) -> Result<Charge<'l>, Refused> {
-        match self.try_charge_units(units) {
-            Ok(()) => Ok(Charge::new(self, units)),
-            Err(refusal) => {
-                self.reclaim_and_charge(units, refusal).map_err(|refusal| self.explain(&refusal))
-            }
+        if self.take_prepaid(units) {
+            return Ok(Charge::new(self, units));
         }
+        self.charge_otherwise(units).map_err(|refusal| self.explain(&refusal))
     }
 
     /// As [`try_charge`](Self::try_charge), with the refusal in plain numbers.
     pub(crate) fn try_charge_reclaiming(self, units: u64) -> Result<Charge<'l>, Refusal> {
-        match self.try_charge_units(units) {
-            Ok(()) => Ok(Charge::new(self, units)),
-            Err(refusal) => self.reclaim_and_charge(units, refusal),
+        if self.take_prepaid(units) {
+            return Ok(Charge::new(self, units));
         }
+        self.charge_otherwise(units)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn charge_otherwise(self, units: u64) -> Result<Charge<'l>, Refusal> {
+        match self.grant(units, Limits::Enforced) {
+            Err(refusal) => self.reclaim_and_charge(units, refusal),
+            granted => granted,
+        }
+    }
+
+    /// Asks the ledger, where the running CPU's cell could not serve.
+    #[cold]
+    pub(crate) fn grant(self, units: u64, limits: Limits) -> Result<Charge<'l>, Refusal> {
+        if self.row().has(flag::OFF) && units <= COUNTER_MAX && self.exists() {
+            return Ok(Charge::uncounted(self, units));
+        }
+        self.ledger().charge_slow(self.id, units, limits)?;
+        Ok(Charge::new(self, units))
     }
 
     /// Has the reclaimers of what is full make room, as long as that is of use.
@@ -127,11 +145,11 @@ impl<'l> Group<'l> {
             let mut tries = 0;
             while refusal.reason == Reason::Limit && ledger.reclaim(&refusal, until) {
                 tries += 1;
-                match self.try_charge_units(units) {
-                    Ok(()) => {
+                match self.grant(units, Limits::Enforced) {
+                    Ok(charge) => {
                         // Not refused after all, however often the limit was met.
                         ledger.add_sum(self.id(), Sum::Refused as usize, -tries);
-                        return Ok(Charge::new(self, units));
+                        return Ok(charge);
                     }
                     Err(again) => refusal = again,
                 }
@@ -149,10 +167,10 @@ impl<'l> Group<'l> {
     /// Only for a group that was destroyed, and beyond 2^62 units.
     #[inline]
     pub fn charge(self, units: u64) -> Result<Charge<'l>, Refused> {
-        match self.charge_units(units) {
-            Ok(()) => Ok(Charge::new(self, units)),
-            Err(refusal) => Err(self.explain(&refusal)),
+        if self.take_prepaid(units) {
+            return Ok(Charge::new(self, units));
         }
+        self.grant(units, Limits::Overrun).map_err(|refusal| self.explain(&refusal))
     }
 
     /// As [`try_charge`](Self::try_charge) without a guard, for allocators: nothing is allocated,
@@ -250,7 +268,10 @@ impl<'l> Group<'l> {
             return Err(CreateError::Gone);
         }
         match self.ledger().allocate(self.id.index(), depth, owner, name) {
-            Some(id) => Ok(self.ledger().group(id)),
+            Some(id) => {
+                self.ledger().row(id.index()).adopt_mode(row);
+                Ok(self.ledger().group(id))
+            }
             None => {
                 row.remove_child();
                 Err(CreateError::Full { capacity: self.ledger().capacity() })
@@ -374,7 +395,7 @@ impl<'l> Group<'l> {
 
     /// The hard limit.
     pub fn max(self) -> Limit {
-        Limit::units(self.row().counter.max())
+        Limit::units(self.row().counter.max_as_set())
     }
 
     /// The soft limit.

@@ -9,6 +9,8 @@ use crate::row::{GroupId, Row, state};
 use crate::row_set::RowSet;
 use crate::sync::Ordering;
 use crate::table::{CAPACITY_MAX, Counts, FLOWS, Header, Plan, Settings, Table};
+use crate::throttle::THROTTLE_TIME;
+use crate::victim::VICTIM_TIME;
 use std::fs::File;
 use std::io;
 use std::ptr::NonNull;
@@ -17,7 +19,7 @@ use std::time::Duration;
 /// "LEDGLINE" in ASCII, so that `file` and a hex dump show what it is.
 const MAGIC: u64 = u64::from_le_bytes(*b"LEDGLINE");
 /// Changes whenever the meaning of a byte of the region does.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// Levels that a tree may have, the root included.
 pub(crate) const DEPTH_MAX: usize = 32;
 /// 64 pages of 4 KiB, as in the kernel.
@@ -83,6 +85,8 @@ pub struct LedgerBuilder {
     flows: bool,
     items: Vec<String>,
     reclaim_time: Duration,
+    throttle_time: Duration,
+    victim_time: Duration,
 }
 
 impl LedgerBuilder {
@@ -123,6 +127,20 @@ impl LedgerBuilder {
         self
     }
 
+    /// How long one charge above a high is slowed down at most (default 2 s; see
+    /// [`Charge::backoff`](crate::Charge::backoff)).
+    pub fn throttle_time(mut self, time: Duration) -> Self {
+        self.throttle_time = time;
+        self
+    }
+
+    /// How long a victim that was cancelled may take to return what it held before another one is
+    /// (default 1 s; see [`Request::oom`](crate::Request::oom)).
+    pub fn victim_time(mut self, time: Duration) -> Self {
+        self.victim_time = time;
+        self
+    }
+
     fn settings(&self) -> io::Result<Settings> {
         let names: Vec<&str> = self.items.iter().map(String::as_str).collect();
         Plan::takes(&names).map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
@@ -137,6 +155,8 @@ impl LedgerBuilder {
             flows: self.flows,
             opened: false,
             reclaim_time: self.reclaim_time,
+            throttle_time: self.throttle_time,
+            victim_time: self.victim_time,
         })
     }
 
@@ -207,6 +227,8 @@ impl Ledger {
             flows: false,
             items: Vec::new(),
             reclaim_time: RECLAIM_TIME,
+            throttle_time: THROTTLE_TIME,
+            victim_time: VICTIM_TIME,
         }
     }
 
@@ -252,7 +274,15 @@ impl Ledger {
         }
         let region = Region::shared(file, plan.size()).map_err(OpenError::Io)?;
         let flows = flows == 1;
-        let settings = Settings { plan, batch, flows, opened: true, reclaim_time: RECLAIM_TIME };
+        let settings = Settings {
+            plan,
+            batch,
+            flows,
+            opened: true,
+            reclaim_time: RECLAIM_TIME,
+            throttle_time: THROTTLE_TIME,
+            victim_time: VICTIM_TIME,
+        };
         Ok(Ledger::over(Table::lay(settings, region).map_err(OpenError::Io)?))
     }
 

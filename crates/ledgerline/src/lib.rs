@@ -38,6 +38,8 @@
 
 #![cfg_attr(loom, allow(dead_code, reason = "the models need the protocols alone"))]
 
+#[cfg(not(loom))]
+mod alarm;
 mod bell;
 #[cfg(not(loom))]
 mod charge;
@@ -57,6 +59,8 @@ mod ledger;
 mod lock;
 #[cfg(not(loom))]
 mod memory_stat;
+#[cfg(not(loom))]
+mod mode;
 #[cfg(all(loom, test))]
 mod models;
 mod page_counter;
@@ -76,6 +80,8 @@ mod read;
 #[cfg(not(loom))]
 mod region;
 #[cfg(not(loom))]
+mod request;
+#[cfg(not(loom))]
 mod row;
 #[cfg(not(loom))]
 mod row_set;
@@ -91,6 +97,12 @@ mod sync;
 #[cfg(not(loom))]
 mod table;
 #[cfg(not(loom))]
+mod throttle;
+#[cfg(not(loom))]
+mod token;
+#[cfg(not(loom))]
+mod victim;
+#[cfg(not(loom))]
 mod wait;
 mod walk;
 
@@ -99,13 +111,15 @@ pub use charge::Charge;
 #[cfg(not(loom))]
 pub use error::{Busy, CreateError, DestroyError, OpenError, Reason, Refusal, Refused};
 #[cfg(not(loom))]
-pub use events::{Events, WATCHES_MAX, Watch};
+pub use events::{Changed, Events, WATCHES_MAX, Watch};
 #[cfg(not(loom))]
 pub use group::{Group, Settled};
 #[cfg(not(loom))]
 pub use ledger::{Footprint, Ledger, LedgerBuilder, Mistakes};
 #[cfg(not(loom))]
 pub use memory_stat::{ITEM_NAME_MAX, ITEMS_MAX, MemoryStat, StatLine};
+#[cfg(not(loom))]
+pub use mode::ControlMode;
 #[cfg(not(loom))]
 pub use prepaid::Prepaid;
 #[cfg(not(loom))]
@@ -115,8 +129,16 @@ pub use protection::{Protection, Unclaimed};
 #[cfg(not(loom))]
 pub use read::Estimate;
 #[cfg(not(loom))]
+pub use request::{Request, Requested};
+#[cfg(not(loom))]
 pub use row::{GroupId, NAME_MAX};
 #[cfg(not(loom))]
 pub use size::Limit;
 #[cfg(not(loom))]
 pub use snapshot::{GroupSnapshot, GroupState, Snapshot};
+#[cfg(not(loom))]
+pub use throttle::Backoff;
+#[cfg(not(loom))]
+pub use token::{CancelToken, Cancelled, Killed};
+#[cfg(not(loom))]
+pub use victim::Victim;

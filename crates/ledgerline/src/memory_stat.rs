@@ -23,6 +23,7 @@
 //! Where sections do not work (the fallback), and for rows of other processes, additions go to the
 //! totals at once: two atomic additions a level.
 
+use crate::events::Events;
 use crate::group::Group;
 use crate::ledger::Ledger;
 use crate::lock::{self, Held};
@@ -44,10 +45,18 @@ pub(crate) enum Sum {
     Freed,
     Refused,
     Reclaimed,
+    /// Times, and microseconds, that charges were slowed down (throttle.rs).
+    Throttled,
+    ThrottledTime,
+    /// Events (events.rs) that the rows do not count themselves.
+    Low,
+    Oom,
+    OomKill,
+    OomGroupKill,
 }
 
 /// Sums that every ledger has.
-pub(crate) const FIXED: usize = 4;
+pub(crate) const FIXED: usize = 10;
 /// Tries at a reading that no other process's collection disturbs.
 const TRIES: usize = 1000;
 /// In the totals, before the sums: what the rows count elsewhere, as far as it was collected. Charges
@@ -131,6 +140,7 @@ impl Group<'_> {
     /// * `blocks_live`, `blocks_total`: charges that were not returned yet, and all;
     /// * `refused`: charges of the group that were refused, by whomever;
     /// * `reclaimed`: units, see [`add_reclaimed`](Self::add_reclaimed);
+    /// * `throttled`, `throttled_usec`: charges above high that were slowed down, and by how much;
     /// * the ledger's own items.
     ///
     /// Exact when writers are still; otherwise each number was true at some moment of the call.
@@ -149,7 +159,7 @@ impl Group<'_> {
             subtree: value(&totals[words..]),
         };
         let sum = |sum: Sum| move |totals: &[i64]| totals[COUNTED + sum as usize];
-        let mut lines = Vec::with_capacity(6 + items);
+        let mut lines = Vec::with_capacity(8 + items);
         if ledger.keeps_flows() {
             lines.push(line("charged", &sum(Sum::Charged)));
             lines.push(line("freed", &sum(Sum::Freed)));
@@ -158,6 +168,8 @@ impl Group<'_> {
         lines.push(line("blocks_total", &|totals| totals[0]));
         lines.push(line("refused", &sum(Sum::Refused)));
         lines.push(line("reclaimed", &sum(Sum::Reclaimed)));
+        lines.push(line("throttled", &sum(Sum::Throttled)));
+        lines.push(line("throttled_usec", &sum(Sum::ThrottledTime)));
         for (item, name) in ledger.item_names().iter().enumerate() {
             lines.push(line(name, &|totals| totals[COUNTED + FIXED + item]));
         }
@@ -187,11 +199,21 @@ impl Ledger {
         totals
     }
 
-    /// What a subtree counts elsewhere: charges, uncharges, `max` events, `high` events.
-    pub(crate) fn counted_below(&self, index: u32) -> [u64; COUNTED] {
+    /// The events of a row, and of its subtree.
+    pub(crate) fn counted_events(&self, index: u32) -> [Events; 2] {
         let totals = self.collected_totals(index);
-        let subtree = &totals[totals.len() / 2..];
-        std::array::from_fn(|word| subtree[word] as u64)
+        let (own, subtree) = totals.split_at(totals.len() / 2);
+        [own, subtree].map(|totals| {
+            let sum = |sum: Sum| totals[COUNTED + sum as usize] as u64;
+            Events {
+                low: sum(Sum::Low),
+                high: totals[BLOCKS + 1] as u64,
+                max: totals[BLOCKS] as u64,
+                oom: sum(Sum::Oom),
+                oom_kill: sum(Sum::OomKill),
+                oom_group_kill: sum(Sum::OomGroupKill),
+            }
+        })
     }
 
     /// What one row counts elsewhere by now.
@@ -511,7 +533,16 @@ impl Plan {
         if items.len() > ITEMS_MAX {
             return Err(format!("{} items: a ledger has at most {ITEMS_MAX}", items.len()));
         }
-        let fixed = ["charged", "freed", "blocks_live", "blocks_total", "refused", "reclaimed"];
+        let fixed = [
+            "charged",
+            "freed",
+            "blocks_live",
+            "blocks_total",
+            "refused",
+            "reclaimed",
+            "throttled",
+            "throttled_usec",
+        ];
         for (place, name) in items.iter().enumerate() {
             let plain =
                 |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';

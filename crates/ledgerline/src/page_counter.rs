@@ -26,6 +26,8 @@ use crate::sync::{AtomicU64, Ordering, PATIENCE, fence, wait_a_turn};
 pub(crate) const COUNTER_MAX: u64 = 1 << 62;
 /// In `reserved`: the row takes no more charges; it is freed when its last unit is returned.
 const CLOSED: u64 = 1 << 63;
+/// In `max`: the limit is kept and not enforced (mode.rs).
+const UNENFORCED: u64 = 1 << 63;
 
 /// The words that every walk writes: alone on their line.
 #[repr(C)]
@@ -138,9 +140,31 @@ impl PageCounter {
         self.hot.usage.load(Ordering::Acquire)
     }
 
+    /// The limit that holds.
     pub(crate) fn max(&self) -> u64 {
         // Acquire: partner of the Release exchange in `set_max`.
-        self.limits.max.load(Ordering::Acquire)
+        let max = self.limits.max.load(Ordering::Acquire);
+        if max & UNENFORCED == 0 { max } else { COUNTER_MAX }
+    }
+
+    /// The limit that was set, whether or not it is enforced.
+    pub(crate) fn max_as_set(&self) -> u64 {
+        self.limits.max.load(Ordering::Acquire) & !UNENFORCED
+    }
+
+    pub(crate) fn is_enforced(&self) -> bool {
+        self.limits.max.load(Ordering::Acquire) & UNENFORCED == 0
+    }
+
+    /// Enforces the limit from now on, or no longer. What is above it by then stays.
+    pub(crate) fn set_enforced(&self, enforced: bool) {
+        if enforced {
+            // Release, partner of the Acquire in `max`: a reservation that sees the limit at its
+            // second look is taken back; any other came before.
+            self.limits.max.fetch_and(!UNENFORCED, Ordering::AcqRel);
+        } else {
+            self.limits.max.fetch_or(UNENFORCED, Ordering::AcqRel);
+        }
     }
 
     pub(crate) fn watermark(&self) -> u64 {
@@ -186,6 +210,12 @@ impl PageCounter {
     pub(crate) fn headroom(&self) -> u64 {
         let reserved = self.hot.reserved.load(Ordering::Relaxed) & !CLOSED;
         self.max().saturating_sub(reserved)
+    }
+
+    /// Idle units of the subtree, at most: in cells, and in the hands of walks.
+    pub(crate) fn idle_at_most(&self) -> u64 {
+        let prepaid = self.track.prepaid.load(Ordering::SeqCst);
+        prepaid.saturating_add(self.track.in_hand.load(Ordering::SeqCst))
     }
 
     /// Whether `n` would fit but for idle units that some walk is about to put away.
@@ -317,7 +347,8 @@ impl PageCounter {
         self.hot.reserved.fetch_sub(n, Ordering::AcqRel) == CLOSED + n && n > 0
     }
 
-    /// Turns a reservation into usage; whether that is above the level's high.
+    /// Turns a reservation into usage; whether that is above the level's high, or above a max that is
+    /// not enforced.
     pub(crate) fn commit(&self, n: u64) -> bool {
         // Release, partner of the Acquire in `usage`: who sees these units sees them reserved.
         let usage = self.hot.usage.fetch_add(n, Ordering::AcqRel) + n;
@@ -329,7 +360,12 @@ impl PageCounter {
         if high {
             self.track.high_events.fetch_add(1, Ordering::Relaxed);
         }
-        high
+        let max = self.limits.max.load(Ordering::Relaxed);
+        let measured = max & UNENFORCED != 0 && usage > max & !UNENFORCED;
+        if measured {
+            self.track.max_events.fetch_add(1, Ordering::Relaxed);
+        }
+        high || measured
     }
 
     /// Takes `n` from the usage, never below zero.
@@ -370,7 +406,16 @@ impl PageCounter {
         let new = new.min(COUNTER_MAX);
         let mut turn = 0;
         loop {
-            let old = self.max();
+            let old = self.limits.max.load(Ordering::Acquire);
+            if old & UNENFORCED != 0 {
+                if !meant() {
+                    return Err(InUse { usage: 0 });
+                }
+                if self.exchange_max(old, new | UNENFORCED) {
+                    return Ok(false);
+                }
+                continue;
+            }
             if new >= old {
                 if !meant() {
                     return Err(InUse { usage: 0 });

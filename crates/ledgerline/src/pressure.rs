@@ -19,6 +19,7 @@ use crate::error::Refusal;
 use crate::group::Group;
 use crate::ledger::Ledger;
 use crate::lock;
+use crate::memory_stat::Sum;
 use crate::path::RowPath;
 use crate::protection::Unclaimed;
 use crate::row::GroupId;
@@ -321,6 +322,19 @@ impl Ledger {
             let counter = &full.row().counter;
             counter.usage().saturating_add(refusal.requested).saturating_sub(counter.max())
         };
+        self.reclaim_below(full, missing, until)
+    }
+
+    /// Tries to bring a group down to its high; whether anything was freed.
+    pub(crate) fn reclaim_above(&self, above: Group<'_>, high: u64) -> bool {
+        let counter = &above.row().counter;
+        let missing = || counter.usage().saturating_sub(high);
+        self.table().pressure.can_help()
+            && self.reclaim_below(above, missing, Instant::now() + self.table().reclaim_time)
+    }
+
+    /// Has those who can give something back below a full group do so, until nothing is missing.
+    fn reclaim_below(&self, full: Group<'_>, missing: impl Fn() -> u64, until: Instant) -> bool {
         if Instant::now() >= until || self.table().pressure.mine().is_some() {
             return false;
         }
@@ -337,7 +351,12 @@ impl Ledger {
                 break;
             }
             match candidate.entry.run(self, missing.min(candidate.excess)) {
-                Some(freed) => progress |= freed > 0,
+                Some(freed) => {
+                    progress |= freed > 0;
+                    if candidate.protected && freed > 0 {
+                        self.count_event(candidate.entry.group, Sum::Low);
+                    }
+                }
                 None => busy.push(candidate.entry),
             }
         }

@@ -60,6 +60,14 @@ pub(crate) mod state {
 /// In `children`: the row takes no more children.
 const NO_MORE_CHILDREN: u32 = 1 << 31;
 
+/// What a row is told beside its limits: bits of `depth`, above the number.
+pub(crate) mod flag {
+    /// Charges are not counted (mode.rs).
+    pub(crate) const OFF: u32 = 1 << 8;
+    /// Whoever kills something in the subtree kills all of it (victim.rs).
+    pub(crate) const OOM_GROUP: u32 = 1 << 9;
+}
+
 /// One group. Two pairs of lines by who writes them: the counter's words (`page_counter.rs`), and
 /// 128 bytes further what is read on the way and seldom written.
 #[repr(C, align(256))]
@@ -70,6 +78,7 @@ pub(crate) struct Row {
     pub(crate) parent: AtomicU32,
     generation: AtomicU32,
     pub(crate) state: AtomicU32,
+    /// Levels below the root, and flags.
     depth: AtomicU32,
     /// The process whose columns serve this row; 0 in a ledger of one process.
     pub(crate) owner: AtomicU32,
@@ -121,7 +130,20 @@ impl Row {
     }
 
     pub(crate) fn depth(&self) -> u32 {
-        self.depth.load(Ordering::Relaxed)
+        self.depth.load(Ordering::Relaxed) & 0xff
+    }
+
+    /// Whether a [`flag`] is set.
+    pub(crate) fn has(&self, flag: u32) -> bool {
+        self.depth.load(Ordering::SeqCst) & flag != 0
+    }
+
+    pub(crate) fn set(&self, flag: u32, on: bool) {
+        if on {
+            self.depth.fetch_or(flag, Ordering::SeqCst);
+        } else {
+            self.depth.fetch_and(!flag, Ordering::SeqCst);
+        }
     }
 
     /// Counts a child, unless the row takes none any more.

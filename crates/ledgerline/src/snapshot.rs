@@ -162,7 +162,7 @@ impl Ledger {
             max_events: load(&counter.track.max_events),
             high_events: load(&counter.track.high_events),
             refused: sums.refused,
-            max: limit(counter.max()),
+            max: limit(counter.max_as_set()),
             high: limit(load(&counter.limits.high)),
             low: limit(load(&counter.limits.low)),
             min: limit(load(&counter.limits.min)),

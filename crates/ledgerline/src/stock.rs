@@ -33,7 +33,7 @@ use crate::memory_stat::Sum;
 use crate::page_counter::COUNTER_MAX;
 use crate::path::RowPath;
 use crate::percpu::word;
-use crate::row::{GroupId, Row, state};
+use crate::row::{GroupId, Row, flag, state};
 use crate::sync::{Ordering, fence, wait_a_turn};
 use crate::table::CAPACITY_MAX;
 use crate::walk::{self, No};
@@ -326,7 +326,11 @@ impl Ledger {
         };
         // Again under the lock: `destroy` retires the row before it takes the lock to close cells.
         // (And the row may have been another group's since the path was followed.)
-        if row.state.load(Ordering::SeqCst) != state::LIVE || !path.is_current(self) {
+        // (A group that is not accounted keeps no cell: mode.rs.)
+        if row.state.load(Ordering::SeqCst) != state::LIVE
+            || !path.is_current(self)
+            || row.has(flag::OFF)
+        {
             return 0;
         }
         let cap = if open() { u64::from(cell.cap.load(Ordering::Relaxed)) } else { 0 };

@@ -29,10 +29,12 @@ use crate::region::Region;
 use crate::row::Row;
 use crate::row_set::RowSet;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::victim::Victims;
 use crate::wait::Waiting;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// Most rows, and the default: a cell's place in its column is fixed (percpu/columns.rs).
@@ -150,6 +152,8 @@ pub(crate) struct Settings {
     pub(crate) flows: bool,
     pub(crate) opened: bool,
     pub(crate) reclaim_time: Duration,
+    pub(crate) throttle_time: Duration,
+    pub(crate) victim_time: Duration,
 }
 
 /// The addresses of a ledger's parts in this process. Lives in the local page of its own region.
@@ -167,7 +171,12 @@ pub(crate) struct Table {
     pub(crate) watchers: Watchers,
     pub(crate) pressure: Pressure,
     pub(crate) waiting: Waiting,
+    /// Held by whoever changes the mode of a subtree.
+    pub(crate) modes: Mutex<()>,
+    pub(crate) victims: Victims,
     pub(crate) reclaim_time: Duration,
+    pub(crate) throttle_time: Duration,
+    pub(crate) victim_time: Duration,
     rows: *const Row,
     header: *const Header,
     region: Region,
@@ -180,7 +189,8 @@ impl Table {
     /// Lays a table over a region of `plan.size()` bytes, in the region's local page. The caller
     /// drops it with [`unmap`](Self::unmap).
     pub(crate) fn lay(settings: Settings, region: Region) -> io::Result<NonNull<Table>> {
-        let Settings { plan, batch, flows, opened, reclaim_time } = settings;
+        let Settings { plan, batch, flows, opened, reclaim_time, throttle_time, victim_time } =
+            settings;
         region.make_private(plan.local(), Plan::LOCAL)?;
         // SAFETY: `plan.size()` bytes are mapped, which is where `plan` puts the columns; they are
         // at least as many as CPUs are possible; `region` moves into the same value.
@@ -202,7 +212,11 @@ impl Table {
             watchers: Watchers::new(),
             pressure: Pressure::new(),
             waiting: Waiting::new(),
+            modes: Mutex::new(()),
+            victims: Victims::new(),
             reclaim_time,
+            throttle_time,
+            victim_time,
             rows: region.at(Plan::ROWS),
             header: region.at(0),
             region,
@@ -225,6 +239,7 @@ impl Table {
         unsafe {
             drop((&raw const (*table.as_ptr()).pressure).read());
             drop((&raw const (*table.as_ptr()).waiting).read());
+            drop((&raw const (*table.as_ptr()).victims).read());
             drop((&raw const (*table.as_ptr()).region).read());
         }
     }

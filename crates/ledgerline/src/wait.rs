@@ -8,12 +8,17 @@
 //!     the first: hold off caps below the full group, drain it     what comes back reaches the counters
 //!       n would fit on the way: try; granted: leave, wake the next
 //!       full elsewhere: queue there
+//!       somebody may be cancelled for it: choose a victim
 //!       sleep until units come back (bell.rs)
 //! ```
 //!
-//! Only the first of a queue sleeps on the bell, so units that come back wake one thread, not all of
+//! Only the first of a queue sleeps on the bell, so units that come back wake one waiter, not all of
 //! them. A plain `try_charge` does not queue, and may be served in between.
+//!
+//! [`Wait`] takes these steps as far as they go without sleeping; a thread sleeps on the bell that it names
+//! (here), a future has itself woken (request.rs).
 
+use crate::alarm::{self, Alarm};
 use crate::bell::Bell;
 use crate::charge::Charge;
 use crate::error::{Reason, Refusal, Refused};
@@ -22,8 +27,10 @@ use crate::ledger::Ledger;
 use crate::lock;
 use crate::row::GroupId;
 use crate::sync::{AtomicU64, Ordering, fence};
+use crate::victim::Choice;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 /// Full groups of one ledger at which threads of one process may queue at a time.
@@ -45,9 +52,25 @@ struct Desk {
 
 struct Queues {
     /// By desk, the first in front. Each sleeps on a bell of its own until it is the first.
-    waiters: [VecDeque<Arc<Bell>>; QUEUES_MAX],
+    waiters: [VecDeque<Arc<Seat>>; QUEUES_MAX],
     /// The process whose threads these are: a forked child has none of them.
     process: u32,
+}
+
+/// Where one waits to be the first: a thread sleeps on the bell, a future leaves its waker.
+struct Seat {
+    bell: Bell,
+    waker: Mutex<Option<Waker>>,
+}
+
+impl Seat {
+    fn call(&self) {
+        self.bell.ring();
+        let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
 }
 
 impl std::fmt::Debug for Waiting {
@@ -83,7 +106,7 @@ impl Waiting {
 struct Place<'l> {
     ledger: &'l Ledger,
     desk: usize,
-    bell: Arc<Bell>,
+    seat: Arc<Seat>,
 }
 
 impl<'l> Place<'l> {
@@ -98,55 +121,48 @@ impl<'l> Place<'l> {
         };
         let desk = at(group.raw()).or_else(|| at(0))?;
         waiting.desks[desk].group.store(group.raw(), Ordering::Relaxed);
-        let bell = Arc::new(Bell::new());
-        queues.waiters[desk].push_back(bell.clone());
-        Some(Place { ledger, desk, bell })
+        let seat = Arc::new(Seat { bell: Bell::new(), waker: Mutex::new(None) });
+        queues.waiters[desk].push_back(seat.clone());
+        Some(Place { ledger, desk, seat })
     }
 
     fn is_first(&self) -> bool {
         let _pass = lock::pass();
         let queues = self.ledger.table().waiting.queues();
-        queues.waiters[self.desk].front().is_none_or(|first| Arc::ptr_eq(first, &self.bell))
-    }
-
-    /// Waits to be the first; `false` if the time is up before.
-    fn queue(&self, until: Instant) -> bool {
-        loop {
-            let seen = self.bell.seen();
-            if self.is_first() {
-                return true;
-            }
-            if Instant::now() >= until {
-                return false;
-            }
-            self.bell.sleep(seen, until);
-        }
+        queues.waiters[self.desk].front().is_none_or(|first| Arc::ptr_eq(first, &self.seat))
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let waiting = &self.ledger.table().waiting;
-        let _pass = lock::pass();
-        let mut queues = waiting.queues();
-        let queue = &mut queues.waiters[self.desk];
-        queue.retain(|bell| !Arc::ptr_eq(bell, &self.bell));
-        match queue.front() {
-            Some(next) => next.ring(),
-            None => waiting.desks[self.desk].group.store(0, Ordering::Relaxed),
+        let next = {
+            let _pass = lock::pass();
+            let mut queues = waiting.queues();
+            let queue = &mut queues.waiters[self.desk];
+            queue.retain(|seat| !Arc::ptr_eq(seat, &self.seat));
+            if queue.is_empty() {
+                waiting.desks[self.desk].group.store(0, Ordering::Relaxed);
+            }
+            queue.front().cloned()
+        };
+        // With nothing locked: a waker is somebody else's code.
+        if let Some(next) = next {
+            next.call();
         }
     }
 }
 
 /// The first of a queue: what is returned below the full group goes to the counters, and rings.
 struct First<'l> {
-    ledger: &'l Ledger,
     full: u32,
     desk: &'l Desk,
+    /// Given up last, when caps are allowed again.
+    place: Place<'l>,
 }
 
 impl<'l> First<'l> {
-    fn new(place: &Place<'l>, full: u32) -> First<'l> {
+    fn new(place: Place<'l>, full: u32) -> First<'l> {
         let ledger = place.ledger;
         let waiting = &ledger.table().waiting;
         waiting.any.arrive();
@@ -155,14 +171,184 @@ impl<'l> First<'l> {
         fence(Ordering::SeqCst);
         let _pass = lock::pass();
         ledger.drain(full);
-        First { ledger, full, desk: &waiting.desks[place.desk] }
+        First { full, desk: &waiting.desks[place.desk], place }
     }
 }
 
 impl Drop for First<'_> {
     fn drop(&mut self) {
-        self.ledger.row(self.full).counter.track.draining.fetch_sub(1, Ordering::SeqCst);
-        self.ledger.table().waiting.any.leave();
+        let ledger = self.place.ledger;
+        ledger.row(self.full).counter.track.draining.fetch_sub(1, Ordering::SeqCst);
+        ledger.table().waiting.any.leave();
+    }
+}
+
+/// A charge that waits.
+pub(crate) struct Wait<'l> {
+    group: Group<'l>,
+    units: u64,
+    /// When it stops waiting.
+    pub(crate) until: Instant,
+    /// Whether others may be cancelled for it.
+    oom: bool,
+    stage: Stage<'l>,
+}
+
+enum Stage<'l> {
+    New,
+    Queueing { place: Place<'l>, full: GroupId },
+    First { first: First<'l>, full: GroupId },
+}
+
+/// What came of a step.
+pub(crate) enum Step<'l> {
+    Done(Result<Charge<'l>, Refusal>),
+    /// To go on when the waiter's [`bell`](Wait::has_rung) has rung since `seen`, or at `until`.
+    Asleep {
+        seen: u32,
+        until: Instant,
+    },
+}
+
+impl<'l> Wait<'l> {
+    pub(crate) fn new(group: Group<'l>, units: u64, until: Instant, oom: bool) -> Wait<'l> {
+        Wait { group, units, until, oom, stage: Stage::New }
+    }
+
+    /// Goes as far as it can without sleeping.
+    pub(crate) fn step(&mut self) -> Step<'l> {
+        loop {
+            let went = match &self.stage {
+                Stage::New => self.begin(),
+                Stage::Queueing { .. } => self.queue(),
+                Stage::First { .. } => self.look(),
+            };
+            if let Some(step) = went {
+                return step;
+            }
+        }
+    }
+
+    /// The bell that tells whether to go on.
+    fn bell(&self) -> Option<&Bell> {
+        match &self.stage {
+            Stage::New => None,
+            Stage::Queueing { place, .. } => Some(&place.seat.bell),
+            Stage::First { first, .. } => Some(&first.desk.bell),
+        }
+    }
+
+    /// Sleeps until the bell has rung since `seen`.
+    pub(crate) fn sleep(&self, seen: u32, until: Instant) {
+        if let Some(bell) = self.bell() {
+            bell.sleep(seen, until);
+        }
+    }
+
+    /// Whether the bell has rung since `seen`.
+    pub(crate) fn has_rung(&self, seen: u32) -> bool {
+        self.bell().is_none_or(|bell| bell.seen() != seen)
+    }
+
+    /// Has a future woken when it is to go on; it looks again afterwards ([`has_rung`](Self::has_rung)).
+    pub(crate) fn leave_waker(&self, alarm: &mut Alarm, waker: &Waker, until: Instant) {
+        match &self.stage {
+            Stage::Queueing { place, .. } => {
+                let mut left = place.seat.waker.lock().unwrap_or_else(PoisonError::into_inner);
+                *left = Some(waker.clone());
+                drop(left);
+                alarm.set(waker, Some(until), false);
+            }
+            _ => alarm.set(waker, Some(until), true),
+        }
+    }
+
+    /// Behind those who wait already; otherwise at once, if there is room.
+    fn begin(&mut self) -> Option<Step<'l>> {
+        let (group, ledger) = (self.group, self.group.ledger());
+        match ledger.queued_on_the_way(group.id()) {
+            Some(full) => self.queue_at(full),
+            None => match group.try_charge_reclaiming(self.units) {
+                Ok(charge) => Some(Step::Done(Ok(charge))),
+                Err(refusal) => self.wait_or_give_up(refusal),
+            },
+        }
+    }
+
+    /// Waits at the group that refused, where that can help.
+    fn wait_or_give_up(&mut self, refusal: Refusal) -> Option<Step<'l>> {
+        if refusal.reason == Reason::Limit
+            && refusal.requested <= refusal.limit
+            && Instant::now() < self.until
+        {
+            self.queue_at(refusal.group)
+        } else {
+            Some(Step::Done(Err(refusal)))
+        }
+    }
+
+    fn queue_at(&mut self, full: GroupId) -> Option<Step<'l>> {
+        // The place before is given up first: a queue of the same desk would be behind itself.
+        self.stage = Stage::New;
+        match Place::take(self.group.ledger(), full) {
+            Some(place) => {
+                self.stage = Stage::Queueing { place, full };
+                None
+            }
+            None => Some(Step::Done(Err(self.refused_by(full)))),
+        }
+    }
+
+    fn refused_by(&self, full: GroupId) -> Refusal {
+        self.group.ledger().refusal_by(full, self.group.id(), self.units)
+    }
+
+    fn queue(&mut self) -> Option<Step<'l>> {
+        let Stage::Queueing { place, full } = &self.stage else { return None };
+        let full = *full;
+        let seen = place.seat.bell.seen();
+        if !place.is_first() {
+            return Some(if Instant::now() >= self.until {
+                Step::Done(Err(self.refused_by(full)))
+            } else {
+                Step::Asleep { seen, until: self.until }
+            });
+        }
+        if let Stage::Queueing { place, .. } = std::mem::replace(&mut self.stage, Stage::New) {
+            self.stage = Stage::First { first: First::new(place, full.index()), full };
+        }
+        None
+    }
+
+    /// As the first: looks for room.
+    fn look(&mut self) -> Option<Step<'l>> {
+        let Stage::First { first, full } = &self.stage else { return None };
+        let (group, ledger, full) = (self.group, self.group.ledger(), *full);
+        let seen = first.desk.bell.seen();
+        if ledger.would_fit(group.id(), self.units) {
+            match group.try_charge_reclaiming(self.units) {
+                Ok(charge) => return Some(Step::Done(Ok(charge))),
+                Err(refusal) if refusal.group == full && refusal.reason == Reason::Limit => {}
+                Err(refusal) => return self.wait_or_give_up(refusal),
+            }
+        }
+        if !group.exists() {
+            return Some(Step::Done(Err(Refusal::gone(group.id(), self.units))));
+        }
+        let refused = || Some(Step::Done(Err(self.refused_by(full))));
+        if Instant::now() >= self.until {
+            return refused();
+        }
+        let mut until = self.until;
+        if self.oom {
+            match ledger.choose_victim(ledger.group(full), group.id(), self.units) {
+                Choice::Dying(next) => until = until.min(next),
+                Choice::Yourself => return refused(),
+                // Nobody is to go for it, so it waits as others do.
+                Choice::Nobody => {}
+            }
+        }
+        Some(Step::Asleep { seen, until })
     }
 }
 
@@ -170,6 +356,9 @@ impl<'l> Group<'l> {
     /// As [`try_charge`](Self::try_charge), and waits up to `patience` for room where there is none:
     /// first come, first served among those who wait at the same full group. Units that come back
     /// wake one waiter. While somebody waits, charges below the full group go to its counters.
+    ///
+    /// For more (a future; cancelling others) see [`request`](Self::request), of which this is a short
+    /// form: `self.request(units).wait(patience).charge()`.
     ///
     /// ```
     /// # use ledgerline::{Ledger, Limit};
@@ -190,67 +379,11 @@ impl<'l> Group<'l> {
     /// [`Refused`] when the time is up, when the group is destroyed, and inside a reclaimer. More
     /// than a limit allows at all is refused at once.
     pub fn try_charge_wait(self, units: u64, patience: Duration) -> Result<Charge<'l>, Refused> {
-        let ledger = self.ledger();
-        let until = Instant::now() + patience;
-        // Behind those who wait already.
-        let mut full = match ledger.queued_on_the_way(self.id()) {
-            Some(full) => full,
-            None => match self.try_charge_reclaiming(units) {
-                Ok(charge) => return Ok(charge),
-                Err(refusal) => ledger.worth_waiting_for(self.id(), &refusal)?,
-            },
-        };
-        loop {
-            let refusal = match self.wait_at(full, units, until) {
-                Ok(charge) => return Ok(charge),
-                Err(refusal) => refusal,
-            };
-            if Instant::now() >= until {
-                return Err(self.explain(&refusal));
-            }
-            full = ledger.worth_waiting_for(self.id(), &refusal)?;
-        }
-    }
-
-    /// Queues at a full group until the charge is granted, or refused by another.
-    fn wait_at(self, full: GroupId, units: u64, until: Instant) -> Result<Charge<'l>, Refusal> {
-        let ledger = self.ledger();
-        let refused = || ledger.refusal_by(full, self.id(), units);
-        let Some(place) = Place::take(ledger, full) else { return Err(refused()) };
-        if !place.queue(until) {
-            return Err(refused());
-        }
-        let first = First::new(&place, full.index());
-        loop {
-            let seen = first.desk.bell.seen();
-            if ledger.would_fit(self.id(), units) {
-                match self.try_charge_reclaiming(units) {
-                    Ok(charge) => return Ok(charge),
-                    Err(refusal) if refusal.group == full && refusal.reason == Reason::Limit => {}
-                    Err(refusal) => return Err(refusal),
-                }
-            }
-            if !self.exists() {
-                return Err(Refusal::gone(self.id(), units));
-            }
-            if Instant::now() >= until {
-                return Err(refused());
-            }
-            first.desk.bell.sleep(seen, until);
-        }
+        self.request(units).wait(patience).charge()
     }
 }
 
 impl Ledger {
-    /// The full group to wait at; an error where no waiting helps.
-    fn worth_waiting_for(&self, id: GroupId, refusal: &Refusal) -> Result<GroupId, Refused> {
-        if refusal.reason == Reason::Limit && refusal.requested <= refusal.limit {
-            Ok(refusal.group)
-        } else {
-            Err(self.group(id).explain(refusal))
-        }
-    }
-
     /// The nearest group on the way at which somebody waits.
     fn queued_on_the_way(&self, id: GroupId) -> Option<GroupId> {
         let path = self.path(id)?;
@@ -290,11 +423,17 @@ impl Ledger {
     #[inline]
     pub(crate) fn tell_waiters(&self, rows: &[u32]) {
         if self.table().waiting.any.is_awaited() {
+            let mut told = false;
             for desk in &self.table().waiting.desks {
                 let raw = desk.group.load(Ordering::Relaxed);
                 if raw != 0 && rows.contains(&GroupId::row_of(raw)) {
                     desk.bell.ring();
+                    told = true;
                 }
+            }
+            // Futures among them cannot sleep on a bell.
+            if told {
+                alarm::ring();
             }
         }
     }

@@ -41,7 +41,10 @@ fn an_event_counts_in_its_group_and_in_every_ancestors_subtree() {
         assert_eq!(counts(full.events()), (0, 2));
         assert_eq!((counts(tenant.local_events()), counts(tenant.events())), ((1, 2), (1, 4)));
         assert_eq!(counts(ledger.root().events()), (1, 4));
-        assert_eq!(tenant.events().to_string(), "high 1\nmax 4\n");
+        assert_eq!(
+            tenant.events().to_string(),
+            "low 0\nhigh 1\nmax 4\noom 0\noom_kill 0\noom_group_kill 0\n"
+        );
         // What a destroyed group counted stays in its ancestors' subtrees, and there alone.
         full.uncharge_units(1200);
         full.destroy().unwrap();

@@ -11,13 +11,15 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const ITEMS: [&str; 3] = ["rows_read", "spills", "sorts"];
 /// The lines of a ledger that keeps flows, and has those items.
-const LINES: [&str; 9] = [
+const LINES: [&str; 11] = [
     "charged",
     "freed",
     "blocks_live",
     "blocks_total",
     "refused",
     "reclaimed",
+    "throttled",
+    "throttled_usec",
     "rows_read",
     "spills",
     "sorts",
@@ -56,7 +58,7 @@ fn steps() -> impl Strategy<Value = Step> {
 #[derive(Clone, Debug)]
 struct Model {
     parent: Option<usize>,
-    own: [i64; 9],
+    own: [i64; LINES.len()],
     /// What is charged, oldest first.
     charges: Vec<u64>,
     children: usize,
@@ -65,7 +67,7 @@ struct Model {
 
 impl Model {
     fn below(parent: Option<usize>) -> Model {
-        Model { parent, own: [0; 9], charges: Vec::new(), children: 0, live: true }
+        Model { parent, own: [0; LINES.len()], charges: Vec::new(), children: 0, live: true }
     }
 }
 
@@ -133,7 +135,7 @@ impl<'l> Both<'l> {
             Step::Count(group, item, n) => {
                 let group = self.pick(group);
                 self.groups[group].add_stat(item, n);
-                self.add(group, 6 + item, n);
+                self.add(group, LINES.len() - ITEMS.len() + item, n);
             }
             Step::Reclaim(group, n) => {
                 let group = self.pick(group);

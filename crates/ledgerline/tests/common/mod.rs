@@ -6,6 +6,8 @@
 
 #![allow(dead_code, reason = "every test binary uses a part of this")]
 
+pub mod tasks;
+
 use ledgerline::percpu::{self, Mode};
 use std::io::Read;
 use std::process::{Child, Command, Stdio};

@@ -1,0 +1,241 @@
+//! A token by which work is told to stop: asked, awaited, or called back.
+
+use crate::size;
+use std::fmt;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// Why a group was cancelled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Killed {
+    /// Path of the victim.
+    pub group: String,
+    /// What it held, in units.
+    pub usage: u64,
+    /// Path of the group that was full.
+    pub full: String,
+    /// What somebody else asked for there.
+    pub requested: u64,
+}
+
+impl fmt::Display for Killed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} was cancelled with {} in use: {} is full, and {} more were requested there",
+            self.group,
+            size::format(self.usage),
+            self.full,
+            size::format(self.requested)
+        )
+    }
+}
+
+impl std::error::Error for Killed {}
+
+/// Tells work that it should stop, once. Clones are the same token.
+///
+/// ```
+/// use ledgerline::{CancelToken, Killed};
+///
+/// let token = CancelToken::new();
+/// let work = token.clone();
+/// assert!(!work.is_cancelled()); // an atomic load: fit for an inner loop
+/// # let why = Killed { group: "/q1".into(), usage: 7, full: "/".into(), requested: 1 };
+/// token.cancel(why);
+/// assert!(work.is_cancelled());
+/// ```
+#[derive(Clone, Default)]
+pub struct CancelToken {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    killed: OnceLock<Killed>,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    wakers: Vec<(u64, Waker)>,
+    calls: Vec<Call>,
+    next: u64,
+}
+
+type Call = Box<dyn FnOnce(&Killed) + Send>;
+
+impl fmt::Debug for CancelToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CancelToken").field("killed", &self.shared.killed.get()).finish()
+    }
+}
+
+impl Shared {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl CancelToken {
+    /// A token that nobody has cancelled.
+    pub fn new() -> CancelToken {
+        CancelToken::default()
+    }
+
+    /// Cancels the work; `false` if somebody did before. Callbacks run here and now, in the order of
+    /// their registration; one that panics keeps none of the others from running.
+    pub fn cancel(&self, why: Killed) -> bool {
+        if self.shared.killed.set(why).is_err() {
+            return false;
+        }
+        // Whoever waits from here on sees it set: they look with the lock held.
+        let Waiting { wakers, calls, .. } = std::mem::take(&mut *self.shared.waiting());
+        let why = self.shared.killed.get().expect("set above");
+        for call in calls {
+            let _ = catch_unwind(AssertUnwindSafe(|| call(why)));
+        }
+        for (_, waker) in wakers {
+            let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+        }
+        true
+    }
+
+    /// Whether the work should stop. One load.
+    #[inline]
+    pub fn is_cancelled(&self) -> bool {
+        self.shared.killed.get().is_some()
+    }
+
+    /// Why it should.
+    pub fn killed(&self) -> Option<&Killed> {
+        self.shared.killed.get()
+    }
+
+    /// `Err` once the work should stop: for `?` in a loop.
+    ///
+    /// # Errors
+    /// Why it should.
+    pub fn check(&self) -> Result<(), Killed> {
+        self.killed().map_or(Ok(()), |killed| Err(killed.clone()))
+    }
+
+    /// Calls back when the work is cancelled, in the thread that cancels it; at once if it was before.
+    pub fn on_cancel(&self, call: impl FnOnce(&Killed) + Send + 'static) {
+        let mut waiting = self.shared.waiting();
+        match self.killed() {
+            None => waiting.calls.push(Box::new(call)),
+            Some(killed) => {
+                drop(waiting);
+                call(killed);
+            }
+        }
+    }
+
+    /// Waits until the work is cancelled.
+    pub fn cancelled(&self) -> Cancelled {
+        Cancelled { token: self.clone(), place: None }
+    }
+}
+
+/// Ready when a token is cancelled: [`CancelToken::cancelled`].
+#[derive(Debug)]
+#[must_use = "a future does nothing unless it is awaited"]
+pub struct Cancelled {
+    token: CancelToken,
+    place: Option<u64>,
+}
+
+impl Future for Cancelled {
+    type Output = Killed;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Killed> {
+        let token = self.token.clone();
+        let mut waiting = token.shared.waiting();
+        if let Some(killed) = token.killed() {
+            return Poll::Ready(killed.clone());
+        }
+        let place = *self.place.get_or_insert(waiting.next);
+        waiting.next = waiting.next.max(place + 1);
+        let waker = context.waker().clone();
+        match waiting.wakers.iter_mut().find(|(it, _)| *it == place) {
+            Some(entry) => entry.1 = waker,
+            None => waiting.wakers.push((place, waker)),
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Cancelled {
+    fn drop(&mut self) {
+        if let Some(place) = self.place {
+            let waker = {
+                let mut waiting = self.token.shared.waiting();
+                let at = waiting.wakers.iter().position(|(it, _)| *it == place);
+                at.map(|at| waiting.wakers.swap_remove(at))
+            };
+            drop(waker);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+    use std::task::Wake;
+
+    fn why() -> Killed {
+        Killed { group: "/a".into(), usage: 3 << 20, full: "/".into(), requested: 4096 }
+    }
+
+    struct Count(AtomicU32);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, SeqCst);
+        }
+    }
+
+    #[test]
+    fn a_token_is_cancelled_once_and_tells_everybody() {
+        let token = CancelToken::new();
+        let called = Arc::new(AtomicU32::new(0));
+        token.on_cancel(|_| panic!("one of the callbacks"));
+        let count = called.clone();
+        token.on_cancel(move |killed| {
+            assert_eq!(*killed, why());
+            count.fetch_add(1, SeqCst);
+        });
+        let woken = Arc::new(Count(AtomicU32::new(0)));
+        let waker: Waker = woken.clone().into();
+        let mut context = Context::from_waker(&waker);
+        let (mut first, mut second) = (Box::pin(token.cancelled()), Box::pin(token.cancelled()));
+        assert!(first.as_mut().poll(&mut context).is_pending());
+        assert!(first.as_mut().poll(&mut context).is_pending());
+        assert!(second.as_mut().poll(&mut context).is_pending());
+        drop(second);
+        assert_eq!(token.check(), Ok(()));
+        assert!(token.cancel(why()));
+        assert!(!token.cancel(Killed { usage: 0, ..why() }), "once");
+        assert_eq!((called.load(SeqCst), woken.0.load(SeqCst)), (1, 1));
+        assert_eq!(first.as_mut().poll(&mut context), Poll::Ready(why()));
+        assert_eq!(token.check(), Err(why()));
+        let count = called.clone();
+        token.on_cancel(move |_| {
+            count.fetch_add(1, SeqCst);
+        });
+        assert_eq!(called.load(SeqCst), 2, "late callers are called at once");
+    }
+
+    #[test]
+    fn a_reason_is_a_sentence() {
+        assert_eq!(
+            why().to_string(),
+            "/a was cancelled with 3.0M in use: / is full, and 4.0K more were requested there"
+        );
+    }
+}
