@@ -397,12 +397,14 @@ impl Ledger {
         })
     }
 
-    /// Whether the counters on the way have room for so much more.
+    /// Whether the counters on the way may have room for so much more: what lies idle is drained when it
+    /// is tried.
     fn would_fit(&self, id: GroupId, units: u64) -> bool {
         self.path(id).is_none_or(|path| {
-            path.counters()
-                .iter()
-                .all(|counter| counter.usage().saturating_add(units) <= counter.max())
+            path.counters().iter().all(|counter| {
+                let usage = counter.usage().saturating_sub(counter.idle_at_most());
+                usage.saturating_add(units) <= counter.max()
+            })
         })
     }
 

@@ -6,6 +6,7 @@
 
 #![allow(dead_code, reason = "every test binary uses a part of this")]
 
+pub mod control;
 pub mod tasks;
 
 use ledgerline::percpu::{self, Mode};
