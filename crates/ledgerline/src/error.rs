@@ -13,6 +13,8 @@ pub enum Reason {
     Gone,
     /// It came from inside a reclaimer, below the group that is being reclaimed.
     Reclaiming,
+    /// It would have had to wait, and the group was cancelled to make room for others.
+    Cancelled,
 }
 
 /// A charge that was refused, in plain numbers: for allocators, which may not allocate to say no.
@@ -37,6 +39,10 @@ pub struct Refusal {
 impl Refusal {
     pub(crate) fn reclaiming(id: GroupId, requested: u64) -> Refusal {
         Refusal { reason: Reason::Reclaiming, ..Refusal::gone(id, requested) }
+    }
+
+    pub(crate) fn cancelled(id: GroupId, requested: u64) -> Refusal {
+        Refusal { reason: Reason::Cancelled, ..Refusal::gone(id, requested) }
     }
 
     pub(crate) fn gone(id: GroupId, requested: u64) -> Refusal {
@@ -73,6 +79,12 @@ impl fmt::Display for Refused {
             Reason::Reclaiming => write!(
                 f,
                 "{} cannot be charged from inside a reclaimer ({} requested)",
+                self.group,
+                size::format(self.requested),
+            ),
+            Reason::Cancelled => write!(
+                f,
+                "{} was cancelled to make room for others, and waits for none ({} requested)",
                 self.group,
                 size::format(self.requested),
             ),

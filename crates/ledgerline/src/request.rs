@@ -60,8 +60,9 @@ impl<'l> Request<'l> {
     /// it returns. A victim that keeps what it holds for longer than
     /// [`LedgerBuilder::victim_time`](crate::LedgerBuilder::victim_time) is followed by another.
     ///
-    /// Without [`wait`](Self::wait) it waits as long as four of those times. If the caller's own group
-    /// is the victim, the request is refused at once.
+    /// Without [`wait`](Self::wait) it waits as long as four of those times. A victim's own requests
+    /// wait no longer ([`Reason::Cancelled`](crate::Reason::Cancelled)), wherever they wait: what it is
+    /// to let go of may be held by the thread that does.
     pub fn oom(mut self) -> Self {
         self.oom = true;
         self

@@ -35,6 +35,8 @@ pub(crate) struct Victims {
     /// By age.
     entries: Mutex<BTreeMap<u64, Arc<Entry>>>,
     count: AtomicUsize,
+    /// Those of them that were cancelled from here.
+    cancelled: AtomicUsize,
 }
 
 type Score = Box<dyn Fn(u64) -> u64 + Send + Sync>;
@@ -55,7 +57,11 @@ impl std::fmt::Debug for Victims {
 
 impl Victims {
     pub(crate) fn new() -> Victims {
-        Victims { entries: Mutex::new(BTreeMap::new()), count: AtomicUsize::new(0) }
+        Victims {
+            entries: Mutex::new(BTreeMap::new()),
+            count: AtomicUsize::new(0),
+            cancelled: AtomicUsize::new(0),
+        }
     }
 
     /// Looks at the entries, or changes them, inside the gate, so that no fork finds them locked.
@@ -78,11 +84,6 @@ impl Entry {
     fn cancelled(&self) -> Option<Instant> {
         *self.cancelled.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn cancel(&self, why: Killed) -> bool {
-        *self.cancelled.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-        self.token.cancel(why)
-    }
 }
 
 /// A group that may be cancelled to make room for others; it no longer may when this is dropped.
@@ -99,7 +100,11 @@ impl std::fmt::Debug for Victim<'_> {
 
 impl Drop for Victim<'_> {
     fn drop(&mut self) {
-        let entry = self.ledger.table().victims.with(|entries| entries.remove(&self.number));
+        let victims = &self.ledger.table().victims;
+        let entry = victims.with(|entries| entries.remove(&self.number));
+        if entry.as_ref().is_some_and(|entry| entry.cancelled().is_some()) {
+            victims.cancelled.fetch_sub(1, Ordering::Relaxed);
+        }
         // Outside of the lock: the score is somebody else's code.
         drop(entry);
     }
@@ -211,17 +216,9 @@ impl Ledger {
             below.map(|(&number, entry)| (number, entry.clone())).collect()
         });
         let now = Instant::now();
-        let yourself = |entry: &Entry| {
-            entry.token.is_cancelled()
-                && RowPath::new(self, asking.index())
-                    .is_some_and(|path| path.leads_through(entry.group.index()))
-        };
-        let verdict = |until: Instant| {
-            if entries.iter().any(|(_, entry)| yourself(entry)) {
-                Choice::Yourself
-            } else {
-                Choice::Dying(until)
-            }
+        let verdict = |until: Instant| match self.is_cancelled(asking) {
+            true => Choice::Yourself,
+            false => Choice::Dying(until),
         };
         let dying = entries.iter().filter_map(|(_, entry)| {
             let until = entry.cancelled()? + self.table().victim_time;
@@ -239,7 +236,13 @@ impl Ledger {
             let why = Killed { group: group.path(), usage, full: path.clone(), requested };
             // Counted first: whoever is told sees it counted.
             self.count_event(entry.group, Sum::OomKill);
-            entry.cancel(why);
+            let mut cancelled = entry.cancelled.lock().unwrap_or_else(PoisonError::into_inner);
+            if cancelled.replace(Instant::now()).is_none() {
+                victims.cancelled.fetch_add(1, Ordering::Relaxed);
+            }
+            drop(cancelled);
+            entry.token.cancel(why);
+            self.tell_cancelled(entry.group);
         };
         match self.oom_group_above(chosen.group, full) {
             None => cancel(&chosen, usage),
@@ -256,6 +259,21 @@ impl Ledger {
             }
         }
         verdict(until)
+    }
+
+    /// Whether the work that charges this group was cancelled from here.
+    pub(crate) fn is_cancelled(&self, id: GroupId) -> bool {
+        let victims = &self.table().victims;
+        if victims.cancelled.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let Some(path) = self.path(id) else { return false };
+        let above = |entry: &Entry| {
+            path.leads_through(entry.group.index()) && self.group(entry.group).exists()
+        };
+        victims.with(|entries| {
+            entries.values().any(|entry| entry.cancelled().is_some() && above(entry))
+        })
     }
 
     /// The two passes of the module's documentation: the victim with the highest score, and its usage.

@@ -25,6 +25,7 @@ use crate::error::{Reason, Refusal, Refused};
 use crate::group::Group;
 use crate::ledger::Ledger;
 use crate::lock;
+use crate::path::RowPath;
 use crate::row::GroupId;
 use crate::sync::{AtomicU64, Ordering, fence};
 use crate::victim::Choice;
@@ -59,6 +60,8 @@ struct Queues {
 
 /// Where one waits to be the first: a thread sleeps on the bell, a future leaves its waker.
 struct Seat {
+    /// Who waits.
+    asking: GroupId,
     bell: Bell,
     waker: Mutex<Option<Waker>>,
 }
@@ -111,7 +114,7 @@ struct Place<'l> {
 
 impl<'l> Place<'l> {
     /// The last place at a group's desk; `None` when all desks are taken.
-    fn take(ledger: &'l Ledger, group: GroupId) -> Option<Place<'l>> {
+    fn take(ledger: &'l Ledger, group: GroupId, asking: GroupId) -> Option<Place<'l>> {
         let waiting = &ledger.table().waiting;
         // Inside the gate, so that no fork finds the queues locked.
         let _pass = lock::pass();
@@ -121,7 +124,7 @@ impl<'l> Place<'l> {
         };
         let desk = at(group.raw()).or_else(|| at(0))?;
         waiting.desks[desk].group.store(group.raw(), Ordering::Relaxed);
-        let seat = Arc::new(Seat { bell: Bell::new(), waker: Mutex::new(None) });
+        let seat = Arc::new(Seat { asking, bell: Bell::new(), waker: Mutex::new(None) });
         queues.waiters[desk].push_back(seat.clone());
         Some(Place { ledger, desk, seat })
     }
@@ -290,13 +293,19 @@ impl<'l> Wait<'l> {
     fn queue_at(&mut self, full: GroupId) -> Option<Step<'l>> {
         // The place before is given up first: a queue of the same desk would be behind itself.
         self.stage = Stage::New;
-        match Place::take(self.group.ledger(), full) {
+        match Place::take(self.group.ledger(), full, self.group.id()) {
             Some(place) => {
                 self.stage = Stage::Queueing { place, full };
                 None
             }
             None => Some(Step::Done(Err(self.refused_by(full)))),
         }
+    }
+
+    /// Whether the caller's own work was told to stop. (Looked at after the bell was read: who cancels
+    /// it rings afterwards.)
+    fn is_cancelled(&self) -> bool {
+        self.group.ledger().is_cancelled(self.group.id())
     }
 
     fn refused_by(&self, full: GroupId) -> Refusal {
@@ -310,6 +319,8 @@ impl<'l> Wait<'l> {
         if !place.is_first() {
             return Some(if Instant::now() >= self.until {
                 Step::Done(Err(self.refused_by(full)))
+            } else if self.is_cancelled() {
+                Step::Done(Err(Refusal::cancelled(self.group.id(), self.units)))
             } else {
                 Step::Asleep { seen, until: self.until }
             });
@@ -335,15 +346,18 @@ impl<'l> Wait<'l> {
         if !group.exists() {
             return Some(Step::Done(Err(Refusal::gone(group.id(), self.units))));
         }
-        let refused = || Some(Step::Done(Err(self.refused_by(full))));
+        let cancelled = || Some(Step::Done(Err(Refusal::cancelled(group.id(), self.units))));
+        if self.is_cancelled() {
+            return cancelled();
+        }
         if Instant::now() >= self.until {
-            return refused();
+            return Some(Step::Done(Err(self.refused_by(full))));
         }
         let mut until = self.until;
         if self.oom {
             match ledger.choose_victim(ledger.group(full), group.id(), self.units) {
                 Choice::Dying(next) => until = until.min(next),
-                Choice::Yourself => return refused(),
+                Choice::Yourself => return cancelled(),
                 // Nobody is to go for it, so it waits as others do.
                 Choice::Nobody => {}
             }
@@ -418,6 +432,27 @@ impl Ledger {
             requested,
             reason: Reason::Limit,
         }
+    }
+
+    /// Has those look again who wait below a group that was cancelled.
+    pub(crate) fn tell_cancelled(&self, victim: GroupId) {
+        let waiting = &self.table().waiting;
+        let below = |seat: &Seat| {
+            RowPath::new(self, seat.asking.index())
+                .is_some_and(|path| path.leads_through(victim.index()))
+        };
+        let seats: Vec<Arc<Seat>> = {
+            let _pass = lock::pass();
+            let queues = waiting.queues();
+            for (queue, desk) in queues.waiters.iter().zip(&waiting.desks) {
+                if queue.front().is_some_and(|first| below(first)) {
+                    desk.bell.ring();
+                }
+            }
+            queues.waiters.iter().flatten().filter(|seat| below(seat)).cloned().collect()
+        };
+        seats.iter().for_each(|seat| seat.call());
+        alarm::ring();
     }
 
     /// Tells the first of those who wait at one of these groups that there may be room.

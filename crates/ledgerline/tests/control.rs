@@ -139,6 +139,9 @@ impl Both {
                 assert_eq!(outcome, expected);
                 self.put(group, number, charge);
             }
+            Err(refused) if refused.reason == Reason::Cancelled => {
+                assert_eq!(expected, Outcome::Cancelled);
+            }
             Err(refused) => {
                 assert_eq!(refused.reason, Reason::Limit);
                 let named = |&group: &usize| self.groups[group].path() == refused.group;

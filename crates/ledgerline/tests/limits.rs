@@ -32,6 +32,15 @@ fn small_against_big(small: Group<'_>, big: Group<'_>, tries: u64) {
         stop.store(true, Relaxed);
         assert!(refused.is_empty(), "{} of {tries} refused: {}", refused.len(), refused[0]);
     });
+    // The watermark follows every unit that is granted: at no instant was one too many (I1).
+    for group in [small, big] {
+        let mut level = Some(group);
+        while let Some(group) = level {
+            let (peak, max) = (group.peak(), group.max().get().unwrap_or(u64::MAX));
+            assert!(peak <= max, "{}: {peak} of {max}", group.path());
+            level = group.parent();
+        }
+    }
     let root = small.ledger().root();
     root.drain();
     assert_eq!(root.approximate().value, 0);

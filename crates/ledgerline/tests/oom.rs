@@ -139,9 +139,46 @@ fn who_is_the_victim_itself_is_refused_at_once() {
     let start = Instant::now();
     // (The callback lets go of what it holds; the request is refused all the same: it is cancelled.)
     let refused = greedy.group.request(500).wait(Duration::from_secs(100)).oom().charge();
-    assert!(refused.is_err() && greedy.token.is_cancelled() && !small.token.is_cancelled());
+    assert_eq!(refused.unwrap_err().reason, ledgerline::Reason::Cancelled);
+    assert!(greedy.token.is_cancelled() && !small.token.is_cancelled());
     assert!(start.elapsed() < Duration::from_secs(50));
     drop(greedy.held.lock().unwrap());
+}
+
+#[test]
+fn a_victim_that_waits_itself_is_woken_in_whichever_queue_it_waits() {
+    let ledger = ledger();
+    let tenant = limited(ledger.root(), "acme", 1000);
+    let inner = limited(tenant, "inner", 700);
+    let victim = inner.create("victim").unwrap();
+    let token = CancelToken::new();
+    let _victim = victim.add_victim(&token);
+    let long = Duration::from_secs(100);
+    let held = [victim.try_charge(300).unwrap(), victim.try_charge(300).unwrap()];
+    let [first, second] = held;
+    std::thread::scope(|scope| {
+        let stuck = |asks: u64, task: bool, held: Charge<'static>| {
+            scope.spawn(move || {
+                // What it holds it lets go of when its own waiting ends.
+                let _held = held;
+                let request = victim.request(asks).wait(long);
+                let refused = match task {
+                    true => block_on(request.into_future()).unwrap_err(),
+                    false => request.charge().unwrap_err(),
+                };
+                assert_eq!(refused.reason, ledgerline::Reason::Cancelled, "{refused}");
+            })
+        };
+        // The first in the queue of the inner group, and behind it a task.
+        let waiting = [stuck(500, false, first), stuck(500, true, second)];
+        std::thread::sleep(Duration::from_millis(50));
+        let start = Instant::now();
+        let other = tenant.create("other").unwrap();
+        other.request(700).wait(long).oom().charge().map(drop).unwrap();
+        assert!(start.elapsed() < Duration::from_secs(50));
+        waiting.into_iter().for_each(|waiting| waiting.join().unwrap());
+    });
+    assert_eq!((tenant.precise(), tenant.events().oom_kill), (0, 1));
 }
 
 #[test]

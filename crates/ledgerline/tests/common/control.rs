@@ -57,6 +57,8 @@ pub enum Outcome {
     Uncounted,
     /// By the limit of that group.
     Refused(usize),
+    /// The one who asked was the victim.
+    Cancelled,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -176,8 +178,14 @@ impl Model {
                     }
                 }
             }
-            if !self.cancel_one(full, group) {
+            if self.is_cancelled(group) {
+                return Outcome::Cancelled;
+            }
+            if !self.cancel_one(full) {
                 break;
+            }
+            if self.is_cancelled(group) {
+                return Outcome::Cancelled;
             }
         }
         Outcome::Refused(full)
@@ -254,8 +262,12 @@ impl Model {
         u64::try_from(protected).unwrap()
     }
 
-    /// Cancels whoever holds the most above its protection; whether the charge may go on waiting.
-    fn cancel_one(&mut self, full: usize, asking: usize) -> bool {
+    fn is_cancelled(&self, group: usize) -> bool {
+        self.path(group).iter().any(|&it| self.rows[it].victim == Some(true))
+    }
+
+    /// Cancels whoever holds the most above its protection; whether there was anybody.
+    fn cancel_one(&mut self, full: usize) -> bool {
         let victims: Vec<usize> = self
             .live()
             .into_iter()
@@ -293,8 +305,7 @@ impl Model {
             self.rows[group].victim = Some(true);
             self.held.retain(|_, held| held.group != group);
         }
-        let yourself = |group: &usize| cancelled(self, *group) && self.is_below(asking, *group);
-        !victims.iter().any(yourself)
+        true
     }
 
     /// A charge that must not fail.
