@@ -40,6 +40,8 @@
 
 mod bell;
 #[cfg(not(loom))]
+mod census;
+#[cfg(not(loom))]
 mod charge;
 #[cfg(not(loom))]
 mod drain;
@@ -90,6 +92,9 @@ mod stock;
 mod sync;
 #[cfg(not(loom))]
 mod table;
+#[cfg(not(loom))]
+mod transfer;
+mod transfers;
 #[cfg(not(loom))]
 mod wait;
 mod walk;
