@@ -60,13 +60,13 @@ impl Ledger {
     /// Looks at all rows in use.
     pub(crate) fn census(&self) -> Census {
         let mut lines = vec![Line::default(); self.high_water() as usize];
-        let steady = self.look(&mut lines, TRIES)
-            || lines.len() <= HELD_ROWS && GATE.close(lock::thread()) && {
-                // No allocation in here: an allocator may wait at the gate, with its own locks.
-                let steady = self.look(&mut lines, HELD_TRIES);
-                GATE.open();
-                steady
-            };
+        let small = lines.len() <= HELD_ROWS;
+        let mut steady = self.look(&mut lines, if small { TRIES } else { LARGE_TRIES });
+        if !steady && small && GATE.close(lock::thread()) {
+            // No allocation in here: an allocator may wait at the gate, with its own locks.
+            steady = self.look(&mut lines, HELD_TRIES);
+            GATE.open();
+        }
         let mut census = Census { lines, steady };
         census.measure_depths();
         census

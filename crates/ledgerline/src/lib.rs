@@ -27,6 +27,7 @@
 //! | read within a bound                  | [`Group::approximate`]                       | a few loads  |
 //! | read exactly                         | [`Group::precise`]                           | stocked cells|
 //! | read everything                      | [`Ledger::snapshot`]                         | rows in use  |
+//! | find what destroyed groups still hold | [`Ledger::leaks`]                      | rows in use  |
 //! | wait for room                        | [`Group::try_charge_wait`]                   | a sleep      |
 //! | be asked before a charge is refused  | [`Group::add_reclaimer`]                     |              |
 //! | count and read what groups did       | [`Group::add_stat`], [`Group::stat`]         | 1 ns; what changed |
@@ -53,6 +54,8 @@ mod free_list;
 mod gate;
 #[cfg(not(loom))]
 mod group;
+#[cfg(not(loom))]
+mod leak;
 #[cfg(not(loom))]
 mod ledger;
 #[cfg(not(loom))]
@@ -107,6 +110,8 @@ pub use error::{Busy, CreateError, DestroyError, OpenError, Reason, Refusal, Ref
 pub use events::{Events, WATCHES_MAX, Watch};
 #[cfg(not(loom))]
 pub use group::{Group, Settled};
+#[cfg(not(loom))]
+pub use leak::Leak;
 #[cfg(not(loom))]
 pub use ledger::{Footprint, Ledger, LedgerBuilder, Mistakes};
 #[cfg(not(loom))]
