@@ -215,10 +215,13 @@ impl<'l> Group<'l> {
     pub(crate) fn explain(self, refusal: &Refusal) -> Refused {
         Refused {
             group: self.ledger().group(refusal.group).path(),
+            refused_by: refusal.group,
+            charged: refusal.charged,
             limit: refusal.limit,
             usage: refusal.usage,
             requested: refusal.requested,
             reason: refusal.reason,
+            diagnosis: None,
         }
     }
 

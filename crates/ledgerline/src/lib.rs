@@ -28,6 +28,7 @@
 //! | read exactly                         | [`Group::precise`]                           | stocked cells|
 //! | read everything                      | [`Ledger::snapshot`]                         | rows in use  |
 //! | find what destroyed groups still hold | [`Ledger::leaks`]                      | rows in use  |
+//! | ask who fills a group                | [`Ledger::diagnose`], [`Group::diagnose`]    | rows in use  |
 //! | wait for room                        | [`Group::try_charge_wait`]                   | a sleep      |
 //! | be asked before a charge is refused  | [`Group::add_reclaimer`]                     |              |
 //! | count and read what groups did       | [`Group::add_stat`], [`Group::stat`]         | 1 ns; what changed |
@@ -44,6 +45,10 @@ mod bell;
 mod census;
 #[cfg(not(loom))]
 mod charge;
+#[cfg(not(loom))]
+mod diagnosis;
+#[cfg(not(loom))]
+mod diagnosis_print;
 #[cfg(not(loom))]
 mod drain;
 #[cfg(not(loom))]
@@ -104,6 +109,8 @@ mod walk;
 
 #[cfg(not(loom))]
 pub use charge::Charge;
+#[cfg(not(loom))]
+pub use diagnosis::{CONSUMERS, ChainLevel, Consumer, Diagnosis};
 #[cfg(not(loom))]
 pub use error::{Busy, CreateError, DestroyError, OpenError, Reason, Refusal, Refused};
 #[cfg(not(loom))]
