@@ -61,25 +61,35 @@ impl<'l> Charge<'l> {
     /// # Errors
     /// Hands the charge back, as it was, with the refusal.
     pub fn transfer(self, to: Group<'l>) -> Result<Charge<'l>, (Charge<'l>, Refused)> {
-        let ledger = self.group.ledger();
-        let moved = if std::ptr::eq(ledger, to.ledger()) {
-            ledger
-                .move_units(self.group.id(), to.id(), self.units, Limits::Enforced)
-                .map_err(|no| to.explain(&no))
-        } else {
+        self.transfer_within(to, Limits::Enforced)
+    }
+
+    /// As [`transfer`](Self::transfer), over the limits if need be; every group that this takes over
+    /// its limit counts a `max` event. Fails only if the group was destroyed.
+    pub(crate) fn transfer_over(self, to: Group<'l>) -> Result<Charge<'l>, (Charge<'l>, Refused)> {
+        self.transfer_within(to, Limits::Overrun)
+    }
+
+    fn transfer_within(
+        self,
+        to: Group<'l>,
+        limits: Limits,
+    ) -> Result<Charge<'l>, (Charge<'l>, Refused)> {
+        let (ledger, units) = (self.group.ledger(), self.units);
+        if !std::ptr::eq(ledger, to.ledger()) {
             // Another ledger has no ancestor in common: charge the one, then return the other.
-            return match to.try_charge(self.units) {
-                Ok(charge) => Ok(charge),
-                Err(refused) => Err((self, refused)),
+            let charged = match limits {
+                Limits::Enforced => to.try_charge(units),
+                Limits::Overrun => to.charge(units),
             };
-        };
-        match moved {
+            return charged.map_err(|refused| (self, refused));
+        }
+        match ledger.move_units(self.group.id(), to.id(), units, limits) {
             Ok(()) => {
-                let units = self.units;
                 std::mem::forget(self);
                 Ok(Charge::new(to, units))
             }
-            Err(refused) => Err((self, refused)),
+            Err(no) => Err((self, to.explain(&no))),
         }
     }
 }

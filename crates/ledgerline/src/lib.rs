@@ -24,6 +24,7 @@
 //! |--------------------------------------|----------------------------------------------|--------------|
 //! | charge, and return when dropped      | [`Group::try_charge`]                        | about 1 ns   |
 //! | charge in an allocator               | [`Group::try_charge_units`]                  | about 1 ns   |
+//! | charge once what several groups use   | [`Charge::share`]                            | a lock       |
 //! | read within a bound                  | [`Group::approximate`]                       | a few loads  |
 //! | read exactly                         | [`Group::precise`]                           | stocked cells|
 //! | read everything                      | [`Ledger::snapshot`]                         | rows in use  |
@@ -90,6 +91,8 @@ mod row;
 #[cfg(not(loom))]
 mod row_set;
 #[cfg(not(loom))]
+mod shared;
+#[cfg(not(loom))]
 pub mod size;
 #[cfg(not(loom))]
 mod snapshot;
@@ -133,6 +136,8 @@ pub use protection::{Protection, Unclaimed};
 pub use read::Estimate;
 #[cfg(not(loom))]
 pub use row::{GroupId, NAME_MAX};
+#[cfg(not(loom))]
+pub use shared::SharedCharge;
 #[cfg(not(loom))]
 pub use size::Limit;
 #[cfg(not(loom))]
