@@ -22,6 +22,15 @@ fn move_about<'l>(mut charge: Charge<'l>, groups: &[Group<'l>], stop: &AtomicBoo
     moves
 }
 
+/// Lets the other threads go, also when a picture is wrong.
+struct StopAtTheEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtTheEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 /// Snapshots that count transfers' units once, while `movers` threads each move a charge. (Without the
 /// counts of begun and ended transfers, and without the gate, this fails within a few dozen pictures.)
 fn snapshots_against(movers: usize) {
@@ -37,6 +46,7 @@ fn snapshots_against(movers: usize) {
             let (groups, stop, moves) = (&groups, &stop, &moves);
             scope.spawn(move || moves.fetch_add(move_about(charge, groups, stop), Relaxed));
         }
+        let _stop = StopAtTheEnd(&stop);
         let mut steady = 0;
         let pictures = times(2_000, 200_000);
         for _ in 0..pictures {
@@ -48,7 +58,6 @@ fn snapshots_against(movers: usize) {
                 assert_eq!(root.current, 1000 * movers as u64);
             }
         }
-        stop.store(true, Relaxed);
         // Nobody of this process can disturb a look with the gate closed; closing it may fail when a
         // thread loses its CPU inside for long.
         assert!(steady >= pictures - pictures / 10, "{steady} of {pictures} were steady");
