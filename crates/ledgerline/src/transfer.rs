@@ -129,4 +129,27 @@ mod tests {
         assert_eq!((sum(&picture), picture.steady), (100, true));
         drop(charge);
     }
+
+    #[test]
+    fn another_mapping_of_the_ledger_sees_that_a_transfer_is_under_way() {
+        static OTHER: std::sync::OnceLock<Ledger> = std::sync::OnceLock::new();
+        // SAFETY: makes a descriptor that is ours alone.
+        let file = unsafe {
+            let file = libc::memfd_create(c"ledger".as_ptr(), libc::MFD_CLOEXEC);
+            assert!(file >= 0, "{}", std::io::Error::last_os_error());
+            std::os::fd::FromRawFd::from_raw_fd(file)
+        };
+        let ledger = Ledger::builder().capacity(8).create_in(&file).unwrap();
+        let other = OTHER.get_or_init(|| Ledger::open_in(&file).unwrap());
+        let [a, b] = ["a", "b"].map(|name| ledger.root().create(name).unwrap());
+        let charge = a.try_charge(100).unwrap();
+        ledger.root().drain();
+        assert!(other.snapshot().steady);
+        IN_THE_MIDDLE.set(Some(|_| assert!(!OTHER.get().unwrap().snapshot().steady)));
+        let charge = charge.transfer(b).unwrap();
+        assert!(IN_THE_MIDDLE.take().is_none(), "the transfer came by there");
+        let picture = other.snapshot();
+        assert_eq!((sum(&picture), picture.steady), (100, true));
+        drop(charge);
+    }
 }
