@@ -76,8 +76,8 @@ pub struct GroupSnapshot {
 impl Ledger {
     /// A picture of the tree as it is now. Destroyed groups are not in it; what they still hold is
     /// in their ancestors' numbers. O(rows in use); about a microsecond a group. While transfers follow
-    /// each other without a pause, slow paths are held up for one look at the rows: for a millisecond
-    /// at most.
+    /// each other without a pause, slow paths are held up for one look at the rows, which
+    /// takes about a millisecond at most (a ledger of more than 32 768 rows does not do that).
     pub fn snapshot(&self) -> Snapshot {
         let mut census = self.census();
         census.sum_up();
