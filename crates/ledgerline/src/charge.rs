@@ -1,13 +1,9 @@
 //! A charge that returns itself.
 
-use crate::error::{Refusal, Refused};
+use crate::error::Refused;
 use crate::group::Group;
-use crate::ledger::Ledger;
-use crate::lock;
-use crate::memory_stat::Sum;
 use crate::mode::ControlMode;
-use crate::row::GroupId;
-use crate::walk::{self, No};
+use crate::stock::Limits;
 
 /// Units charged to a group, returned when this is dropped, by whichever thread that is.
 ///
@@ -78,77 +74,45 @@ impl<'l> Charge<'l> {
 
     /// Moves the units to another group of the ledger. Only the groups below the first common
     /// ancestor are asked: a full ancestor of both does not stand in the way, since its usage does
-    /// not change. The new group is charged before the old one is released.
+    /// not change. Within limits at every instant the new group is charged before the old one is
+    /// released; a reader of several groups ([`Ledger::snapshot`](crate::Ledger::snapshot)) sees the
+    /// units in one of the two.
     ///
     /// # Errors
     /// Hands the charge back, as it was, with the refusal.
     pub fn transfer(self, to: Group<'l>) -> Result<Charge<'l>, (Charge<'l>, Refused)> {
-        let ledger = self.group.ledger();
+        self.transfer_within(to, Limits::Enforced)
+    }
+
+    /// As [`transfer`](Self::transfer), over the limits if need be; every group that this takes over
+    /// its limit counts a `max` event. Fails only if the group was destroyed.
+    pub(crate) fn transfer_over(self, to: Group<'l>) -> Result<Charge<'l>, (Charge<'l>, Refused)> {
+        self.transfer_within(to, Limits::Overrun)
+    }
+
+    fn transfer_within(
+        self,
+        to: Group<'l>,
+        limits: Limits,
+    ) -> Result<Charge<'l>, (Charge<'l>, Refused)> {
+        let (ledger, units) = (self.group.ledger(), self.units());
         let both = self.is_counted() && to.mode() != ControlMode::Off;
-        let moved = if both && std::ptr::eq(ledger, to.ledger()) {
-            ledger.move_units(self.group.id(), to.id(), self.units).map_err(|no| to.explain(&no))
-        } else {
+        if !both || !std::ptr::eq(ledger, to.ledger()) {
             // Another ledger has no ancestor in common, and where one of the two is not counted there is
             // nothing to move: charge the one, then return the other.
-            return match to.try_charge(self.units()) {
-                Ok(charge) => Ok(charge),
-                Err(refused) => Err((self, refused)),
+            let charged = match limits {
+                Limits::Enforced => to.try_charge(units),
+                Limits::Overrun => to.charge(units),
             };
-        };
-        match moved {
+            return charged.map_err(|refused| (self, refused));
+        }
+        match ledger.move_units(self.group.id(), to.id(), units, limits) {
             Ok(()) => {
-                let units = self.units;
                 std::mem::forget(self);
                 Ok(Charge::new(to, units))
             }
-            Err(refused) => Err((self, refused)),
+            Err(no) => Err((self, to.explain(&no))),
         }
-    }
-}
-
-impl Ledger {
-    /// Moves granted units from one group to another: charges the levels that only the new one
-    /// has, then releases those that only the old one has.
-    fn move_units(&self, from: GroupId, to: GroupId, units: u64) -> Result<(), Refusal> {
-        let inside = lock::pass();
-        let new = self.path(to).filter(|path| self.is_live(path.leaf()));
-        let (Some(old), Some(new)) = (self.path(from), new) else {
-            return Err(Refusal::gone(to, units));
-        };
-        let levels = new.below_common(&old);
-        let mut drained = 0u64;
-        while let Err(refusal) = walk::try_reserve(levels, units, inside.patience()) {
-            new.free_emptied(self, refusal.emptied);
-            match refusal.no {
-                No::Full { level } if drained >> level & 1 == 0 => {
-                    drained |= 1 << level;
-                    self.drain(new.row(level));
-                }
-                no => {
-                    if let No::Full { level } = no {
-                        new.counters()[level].count_refusal();
-                        self.announce(&new, 1 << level);
-                    }
-                    return Err(self.refusal(&new, to, units, no));
-                }
-            }
-        }
-        self.still_current(&new, levels, units).map_err(|no| self.refusal(&new, to, units, no))?;
-        self.trim(&new, levels);
-        self.announce(&new, walk::commit(levels, units));
-        // Counted before the units leave, which keep the rows.
-        let column = self.columns().current();
-        self.count_flow(to, Sum::Charged, units);
-        self.count_flow(from, Sum::Freed, units);
-        self.count_charge(column, new.leaf());
-        self.count_uncharge(column, old.leaf());
-        let (emptied, result) = walk::uncharge(old.below_common(&new), units);
-        if result.is_err() {
-            self.count_underflow();
-        }
-        self.tell_waiters(old.rows());
-        old.free_emptied(self, emptied);
-        Ok(())
     }
 }
 

@@ -1,5 +1,6 @@
 //! What can go wrong, in sentences that an operator understands.
 
+use crate::diagnosis::Diagnosis;
 use crate::row::{GroupId, NAME_MAX};
 use crate::size;
 use std::fmt;
@@ -55,6 +56,10 @@ impl Refusal {
 pub struct Refused {
     /// Path of the group whose limit said no: the one that was charged, or an ancestor.
     pub group: String,
+    /// That group's number.
+    pub refused_by: GroupId,
+    /// The group that was to be charged.
+    pub charged: GroupId,
     /// That limit, in units.
     pub limit: u64,
     /// What was in use below that limit when the refusal was decided, or a moment later.
@@ -63,6 +68,9 @@ pub struct Refused {
     pub requested: u64,
     /// Why.
     pub reason: Reason,
+    /// Who held what, if that was asked for: it costs a pass over all groups, so a plain refusal comes
+    /// without, and [`Ledger::diagnose`](crate::Ledger::diagnose) makes one afterwards.
+    pub diagnosis: Option<Box<Diagnosis>>,
 }
 
 impl fmt::Display for Refused {
@@ -249,10 +257,13 @@ mod tests {
     fn a_refusal_is_a_sentence_that_names_the_culprit() {
         let refused = Refused {
             group: "/acme".into(),
+            refused_by: GroupId::from_parts(1, 1),
+            charged: GroupId::from_parts(2, 1),
             limit: 512 << 20,
             usage: 510 << 20,
             requested: 4 << 20,
             reason: Reason::Limit,
+            diagnosis: None,
         };
         assert_eq!(
             refused.to_string(),

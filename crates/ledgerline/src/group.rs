@@ -21,7 +21,7 @@ use std::time::Instant;
 ///
 /// Charging and uncharging take about a nanosecond and are async-signal-safe. A handle of a group
 /// that was destroyed is refused, not followed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group<'l> {
     /// The row's cell in the first column of the ledger. R2: of the row that `id` names.
     cell: *const Cell,
@@ -40,9 +40,12 @@ unsafe impl Sync for Group<'_> {}
 
 /// What was found when a group was destroyed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settled {
-    /// Units still charged to it: a leak, or charges that are still on their way back. They stay
-    /// counted in the group's ancestors until they are returned.
+pub struct Settled<'l> {
+    /// The group that was destroyed.
+    pub group: Group<'l>,
+    /// Units still charged to it, or to groups below that were destroyed before it: a leak, or charges
+    /// that are still on their way back. They stay counted in the group's ancestors until they are
+    /// returned. What can be said of them: [`leak`](Settled::leak).
     pub leftover: u64,
     /// Units that lay prepaid in its cells and went back to the ancestors.
     pub idle: u64,
@@ -230,10 +233,13 @@ impl<'l> Group<'l> {
     pub(crate) fn explain(self, refusal: &Refusal) -> Refused {
         Refused {
             group: self.ledger().group(refusal.group).path(),
+            refused_by: refusal.group,
+            charged: refusal.charged,
             limit: refusal.limit,
             usage: refusal.usage,
             requested: refusal.requested,
             reason: refusal.reason,
+            diagnosis: None,
         }
     }
 
@@ -286,7 +292,7 @@ impl<'l> Group<'l> {
     ///
     /// # Errors
     /// See [`DestroyError`]; the group then goes on as before.
-    pub fn destroy(self) -> Result<Settled, DestroyError> {
+    pub fn destroy(self) -> Result<Settled<'l>, DestroyError> {
         if self.id.index() == 0 {
             return Err(DestroyError::Root);
         }
@@ -320,6 +326,7 @@ impl<'l> Group<'l> {
         self.ledger().close_statistics(&path);
         let (charges, uncharges) = self.ledger().own_counts(self.id.index());
         let settled = Settled {
+            group: self,
             leftover: counter.usage(),
             idle,
             peak: counter.watermark(),

@@ -319,7 +319,7 @@ impl Ledger {
         self.table().header()
     }
 
-    fn is_shared(&self) -> bool {
+    pub(crate) fn is_shared(&self) -> bool {
         self.table().region().is_shared()
     }
 

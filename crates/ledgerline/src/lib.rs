@@ -24,9 +24,12 @@
 //! |--------------------------------------|----------------------------------------------|--------------|
 //! | charge, and return when dropped      | [`Group::try_charge`]                        | about 1 ns   |
 //! | charge in an allocator               | [`Group::try_charge_units`]                  | about 1 ns   |
+//! | charge once what several groups use   | [`Charge::share`]                            | a lock       |
 //! | read within a bound                  | [`Group::approximate`]                       | a few loads  |
 //! | read exactly                         | [`Group::precise`]                           | stocked cells|
 //! | read everything                      | [`Ledger::snapshot`]                         | rows in use  |
+//! | find what destroyed groups still hold | [`Ledger::leaks`]                      | rows in use  |
+//! | ask who fills a group                | [`Ledger::diagnose`], [`Group::diagnose`]    | rows in use  |
 //! | wait for room                        | [`Group::try_charge_wait`]                   | a sleep      |
 //! | be asked before a charge is refused  | [`Group::add_reclaimer`]                     |              |
 //! | count and read what groups did       | [`Group::add_stat`], [`Group::stat`]         | 1 ns; what changed |
@@ -42,7 +45,13 @@
 mod alarm;
 mod bell;
 #[cfg(not(loom))]
+mod census;
+#[cfg(not(loom))]
 mod charge;
+#[cfg(not(loom))]
+mod diagnosis;
+#[cfg(not(loom))]
+mod diagnosis_print;
 #[cfg(not(loom))]
 mod drain;
 #[cfg(not(loom))]
@@ -53,6 +62,8 @@ mod free_list;
 mod gate;
 #[cfg(not(loom))]
 mod group;
+#[cfg(not(loom))]
+mod leak;
 #[cfg(not(loom))]
 mod ledger;
 #[cfg(not(loom))]
@@ -86,6 +97,8 @@ mod row;
 #[cfg(not(loom))]
 mod row_set;
 #[cfg(not(loom))]
+mod shared;
+#[cfg(not(loom))]
 pub mod size;
 #[cfg(not(loom))]
 mod snapshot;
@@ -101,6 +114,9 @@ mod throttle;
 #[cfg(not(loom))]
 mod token;
 #[cfg(not(loom))]
+mod transfer;
+mod transfers;
+#[cfg(not(loom))]
 mod victim;
 #[cfg(not(loom))]
 mod wait;
@@ -109,11 +125,15 @@ mod walk;
 #[cfg(not(loom))]
 pub use charge::Charge;
 #[cfg(not(loom))]
+pub use diagnosis::{CONSUMERS, ChainLevel, Consumer, Diagnosis};
+#[cfg(not(loom))]
 pub use error::{Busy, CreateError, DestroyError, OpenError, Reason, Refusal, Refused};
 #[cfg(not(loom))]
 pub use events::{Changed, Events, WATCHES_MAX, Watch};
 #[cfg(not(loom))]
 pub use group::{Group, Settled};
+#[cfg(not(loom))]
+pub use leak::Leak;
 #[cfg(not(loom))]
 pub use ledger::{Footprint, Ledger, LedgerBuilder, Mistakes};
 #[cfg(not(loom))]
@@ -132,6 +152,8 @@ pub use read::Estimate;
 pub use request::{Request, Requested};
 #[cfg(not(loom))]
 pub use row::{GroupId, NAME_MAX};
+#[cfg(not(loom))]
+pub use shared::SharedCharge;
 #[cfg(not(loom))]
 pub use size::Limit;
 #[cfg(not(loom))]

@@ -11,6 +11,7 @@ use crate::gate::Gate;
 use crate::page_counter::PageCounter;
 use crate::percpu::word::{self, Cell};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::transfers::Transfers;
 use crate::walk::{self, No};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
@@ -366,5 +367,30 @@ fn of_a_ring_and_a_wait_one_sees_the_other() {
         returned.join().unwrap();
         assert!(room || bell.seen() != seen, "it would sleep for ever");
         bell.leave();
+    });
+}
+
+#[test]
+fn a_reading_between_two_quiet_moments_shows_a_transfer_whole_or_not_at_all() {
+    model(|| {
+        let [from, to] = [0, 1].map(|_| Arc::new(PageCounter::new(100)));
+        walk::try_charge(&[&from], 5).unwrap();
+        let transfers = Arc::new(Transfers::new());
+        let other = (from.clone(), to.clone(), transfers.clone());
+        let mover = thread::spawn(move || {
+            let (from, to, transfers) = other;
+            let under_way = transfers.begin();
+            walk::try_charge(&[&to], 5).unwrap();
+            walk::uncharge(&[&from], 5).1.unwrap();
+            drop(under_way);
+        });
+        let before = transfers.quiet();
+        let seen = (from.usage(), to.usage());
+        if before.is_some() && transfers.quiet() == before {
+            assert!(matches!(seen, (5, 0) | (0, 5)), "{seen:?}");
+        }
+        mover.join().unwrap();
+        assert_eq!(transfers.quiet(), Some(1));
+        assert_eq!((from.usage(), to.usage()), (0, 5));
     });
 }

@@ -98,24 +98,9 @@ impl Group<'_> {
         let Some(level) = path.rows().iter().position(|&row| row == top.id().index()) else {
             return Protection::default();
         };
-        // From right below `top` down to the group.
-        let rows = &path.rows()[..level];
-        let Some((&first, below)) = rows.split_last() else { return Protection::default() };
-        let [mut min, mut low] = Setting::BOTH.map(|setting| setting.of(ledger.row(first)));
-        let mut parent = first;
-        for &row in below.iter().rev() {
-            let usage = ledger.row(parent).counter.usage();
-            let [claims_min, claims_low] = ledger.claims(parent);
-            let child = ledger.row(row);
-            let protect = |setting: Setting, granted, claims| {
-                let parent = Parent { effective: granted, usage, claims };
-                effective(child.counter.usage(), setting.of(child), parent, unclaimed)
-            };
-            min = protect(Setting::Min, min, claims_min);
-            low = protect(Setting::Low, low, claims_low);
-            parent = row;
-        }
-        Protection { min, low }
+        let mut protection = Protection::default();
+        ledger.protect_down(&path.rows()[..level], unclaimed, |of_row| protection = of_row);
+        protection
     }
 }
 
@@ -139,6 +124,33 @@ impl Setting {
 }
 
 impl Ledger {
+    /// Hands out the effective protection of rows of a path, given with the deepest first, when the
+    /// parent of the last is reclaimed: from that one down. A pass over the rows in use for each.
+    pub(crate) fn protect_down(
+        &self,
+        rows: &[u32],
+        unclaimed: Unclaimed,
+        mut hand_out: impl FnMut(Protection),
+    ) {
+        let Some((&first, below)) = rows.split_last() else { return };
+        let [mut min, mut low] = Setting::BOTH.map(|setting| setting.of(self.row(first)));
+        hand_out(Protection { min, low });
+        let mut parent = first;
+        for &row in below.iter().rev() {
+            let usage = self.row(parent).counter.usage();
+            let [claims_min, claims_low] = self.claims(parent);
+            let child = self.row(row);
+            let protect = |setting: Setting, granted, claims| {
+                let parent = Parent { effective: granted, usage, claims };
+                effective(child.counter.usage(), setting.of(child), parent, unclaimed)
+            };
+            min = protect(Setting::Min, min, claims_min);
+            low = protect(Setting::Low, low, claims_low);
+            hand_out(Protection { min, low });
+            parent = row;
+        }
+    }
+
     /// What the children of a row claim, of min and of low.
     fn claims(&self, parent: u32) -> [u128; 2] {
         let mut claims = [0; 2];

@@ -38,12 +38,20 @@ pub struct Request<'l> {
     patience: Option<Duration>,
     oom: bool,
     throttled: bool,
+    explained: bool,
 }
 
 impl<'l> Group<'l> {
     /// A charge of `units` with more wishes than [`try_charge`](Self::try_charge) has.
     pub fn request(self, units: u64) -> Request<'l> {
-        Request { group: self, units, patience: None, oom: false, throttled: false }
+        Request {
+            group: self,
+            units,
+            patience: None,
+            oom: false,
+            throttled: false,
+            explained: false,
+        }
     }
 }
 
@@ -74,6 +82,18 @@ impl<'l> Request<'l> {
         self
     }
 
+    /// Has a refusal carry a [`Diagnosis`](crate::Diagnosis): the chain of groups with their limits, who
+    /// holds most below the one that is full, what lies idle. It costs a pass over the rows in use, where
+    /// the request is refused.
+    pub fn explained(mut self) -> Self {
+        self.explained = true;
+        self
+    }
+
+    fn explain(&self, refusal: &Refusal) -> Refused {
+        if self.explained { self.group.explain_fully(refusal) } else { self.group.explain(refusal) }
+    }
+
     /// Carries the request out in this thread.
     ///
     /// # Errors
@@ -87,7 +107,7 @@ impl<'l> Request<'l> {
                 Step::Asleep { seen, until } => wait.sleep(seen, until),
             }
         };
-        let charge = granted.map_err(|refusal| self.group.explain(&refusal))?;
+        let charge = granted.map_err(|refusal| self.explain(&refusal))?;
         if self.throttled {
             // The next in the queue does not wait for this.
             drop(wait);
@@ -179,7 +199,7 @@ impl<'l> Future for Requested<'l> {
                         return Poll::Pending;
                     }
                     Poll::Ready(Err(refusal)) => {
-                        return Poll::Ready(Err(self.request.group.explain(&refusal)));
+                        return Poll::Ready(Err(self.request.explain(&refusal)));
                     }
                     Poll::Ready(Ok(charge)) => {
                         drop(wait);

@@ -29,6 +29,7 @@ use crate::region::Region;
 use crate::row::Row;
 use crate::row_set::RowSet;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::transfers::Transfers;
 use crate::victim::Victims;
 use crate::wait::Waiting;
 use std::io;
@@ -61,6 +62,8 @@ pub(crate) struct Header {
     pub(crate) flows: AtomicU32,
     /// Collections of statistics, begun and ended (memory_stat.rs).
     collections: [AtomicU64; 2],
+    /// Transfers from group to group (transfers.rs).
+    transfers: Transfers,
     pub(crate) items: [Name; ITEMS_MAX],
 }
 
@@ -308,6 +311,10 @@ impl Table {
         let offset = self.plan.totals() + row as usize * self.plan.totals_width() + word * 8;
         // SAFETY: `at` checks the bounds; totals are all atomics.
         unsafe { &*self.region.at(offset) }
+    }
+
+    pub(crate) fn transfers(&self) -> &Transfers {
+        &self.header().transfers
     }
 
     /// Collections of statistics so far, if none is under way: two equal answers, and nothing was

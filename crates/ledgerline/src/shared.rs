@@ -1,0 +1,185 @@
+//! A charge that several groups hold and one of them pays for.
+//!
+//! ```text
+//! a holder goes                                       a holder joins
+//!   it was not the payer: done                          nobody among the holders pays: settle
+//!   settle
+//!
+//! settle: take the charge out of the common state (then nobody else settles)
+//!   nobody holds it: return the units
+//!   move them to the oldest holder whose group has room; if none has, to the oldest that takes them
+//!     over its limits
+//!   put the charge back; if the new payer went meanwhile: again
+//! ```
+//!
+//! The lock guards the list of holders and is held for a few instructions. Units are moved and returned
+//! without it, for that wakes others and may ask reclaimers.
+
+use crate::charge::Charge;
+use crate::group::Group;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A holder of a shared charge: a buffer, say, that several queries use. It is counted once, for the
+/// holder that pays; the others hold it free of charge.
+///
+/// When the payer is dropped, the units move to the oldest other holder whose group has room for them.
+/// If none has, the oldest takes them over its limits, which counts a `max` event there: the memory is
+/// there, whoever pays for it. The last holder returns them. A holder whose group was destroyed pays
+/// nothing for others any more; if all are like that, the units stay with who paid last.
+///
+/// Joining and dropping take a lock for a few instructions and room in a list, so they are not
+/// async-signal-safe. Limits that do not let the units in count a `max` event, as with any
+/// [transfer](Charge::transfer).
+///
+/// ```
+/// # let ledger = ledgerline::Ledger::new()?;
+/// let [a, b] = [ledger.root().create("a")?, ledger.root().create("b")?];
+/// let mine = a.try_charge(1000)?.share();
+/// let yours = mine.join(b);
+/// assert_eq!((a.precise(), b.precise(), ledger.root().precise()), (1000, 0, 1000));
+///
+/// drop(mine);
+/// assert_eq!((a.precise(), b.precise(), ledger.root().precise()), (0, 1000, 1000));
+/// drop(yours);
+/// assert_eq!(ledger.root().precise(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a holder that is dropped at once does not hold"]
+pub struct SharedCharge<'l> {
+    common: Arc<Common<'l>>,
+    me: Holder<'l>,
+}
+
+/// `number` tells holders apart and older from younger.
+#[derive(Clone, Copy, Debug)]
+struct Holder<'l> {
+    group: Group<'l>,
+    number: u64,
+}
+
+#[derive(Debug)]
+struct Common<'l> {
+    units: u64,
+    state: Mutex<State<'l>>,
+}
+
+#[derive(Debug)]
+struct State<'l> {
+    /// `None` while somebody settles who pays.
+    charge: Option<Charge<'l>>,
+    /// Whose group is charged.
+    payer: Holder<'l>,
+    /// The oldest first.
+    holders: Vec<Holder<'l>>,
+    next: u64,
+}
+
+impl<'l> Charge<'l> {
+    /// Makes it a charge that others can [`join`](SharedCharge::join). It stays where it is.
+    pub fn share(self) -> SharedCharge<'l> {
+        let me = Holder { group: self.group(), number: 0 };
+        let units = self.units();
+        let state = State { charge: Some(self), payer: me, holders: vec![me], next: 1 };
+        SharedCharge { common: Arc::new(Common { units, state: Mutex::new(state) }), me }
+    }
+}
+
+impl<'l> SharedCharge<'l> {
+    /// Another holder, for a group that pays only if those who came before it go. (A group of another
+    /// ledger is charged there then, and this one is charged no more.) Nothing is asked of the group
+    /// now, so this does not fail, not even for one that was destroyed.
+    pub fn join(&self, group: Group<'l>) -> SharedCharge<'l> {
+        let mut state = self.common.lock();
+        let me = Holder { group, number: state.next };
+        state.next += 1;
+        state.holders.push(me);
+        drop(state);
+        self.common.settle();
+        SharedCharge { common: self.common.clone(), me }
+    }
+
+    /// The group that this holder belongs to.
+    pub fn group(&self) -> Group<'l> {
+        self.me.group
+    }
+
+    /// The group that the units are charged to. (While they are being moved: that they are moved from.)
+    pub fn owner(&self) -> Group<'l> {
+        self.common.lock().payer.group
+    }
+
+    /// How many units there are.
+    pub fn units(&self) -> u64 {
+        self.common.units
+    }
+
+    /// How many hold it, this one included.
+    pub fn holders(&self) -> usize {
+        self.common.lock().holders.len()
+    }
+}
+
+impl Drop for SharedCharge<'_> {
+    fn drop(&mut self) {
+        let mut state = self.common.lock();
+        state.holders.retain(|holder| holder.number != self.me.number);
+        drop(state);
+        self.common.settle();
+    }
+}
+
+impl<'l> Common<'l> {
+    fn lock(&self) -> MutexGuard<'_, State<'l>> {
+        // Each use leaves the state whole, whatever panicked.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sees to it that a holder pays, or that nobody does if there is none. Who finds somebody else at
+    /// it leaves it to him: he looks again when he has done.
+    fn settle(&self) {
+        loop {
+            let mut state = self.lock();
+            if state.holders.iter().any(|holder| holder.number == state.payer.number) {
+                return;
+            }
+            let Some(charge) = state.charge.take() else { return };
+            let (holders, next) = (state.holders.clone(), state.next);
+            drop(state);
+            if holders.is_empty() {
+                // Nobody is left who could join. The units go back here, the lock not held.
+                return;
+            }
+            let (charge, payer) = hand_over(charge, &holders);
+            let mut state = self.lock();
+            state.charge = Some(charge);
+            match payer {
+                Some(payer) => state.payer = payer,
+                // Nobody can pay. If somebody joined or the last one went meanwhile, he left it to us.
+                None if state.next == next && !state.holders.is_empty() => return,
+                None => {}
+            }
+        }
+    }
+}
+
+/// Moves a charge to the oldest holder whose group has room for it, or the oldest that takes it over
+/// its limits; `None` if all were destroyed.
+fn hand_over<'l>(
+    mut charge: Charge<'l>,
+    holders: &[Holder<'l>],
+) -> (Charge<'l>, Option<Holder<'l>>) {
+    let ways = [Charge::transfer, Charge::transfer_over];
+    for way in ways {
+        for &holder in holders {
+            if holder.group == charge.group() && holder.group.exists() {
+                return (charge, Some(holder));
+            }
+            match way(charge, holder.group) {
+                Ok(moved) => return (moved, Some(holder)),
+                Err((same, _refused)) => charge = same,
+            }
+        }
+    }
+    (charge, None)
+}
