@@ -125,7 +125,9 @@ impl std::ops::DerefMut for Locked {
 /// Starts the thread; `false` if there can be none.
 fn start(alarms: &mut Alarms) -> bool {
     let thread = std::thread::Builder::new().name("ledgerline-alarm".into());
-    let started = thread.stack_size(128 << 10).spawn(run).is_ok();
+    // What rings from here on is news, however late the thread comes to look.
+    let rings = RINGS.load(Ordering::Acquire);
+    let started = thread.stack_size(128 << 10).spawn(move || run(rings)).is_ok();
     if started {
         alarms.process = std::process::id();
         alarms.soonest = None;
@@ -133,8 +135,8 @@ fn start(alarms: &mut Alarms) -> bool {
     started
 }
 
-fn run() {
-    let mut rings = RINGS.load(Ordering::Acquire);
+/// The thread: `rings` were there before its first alarm.
+fn run(mut rings: u64) {
     loop {
         let seen = BELL.seen();
         // Acquire, partner of the Release in `ring`.

@@ -317,13 +317,10 @@ impl<'l> Wait<'l> {
         let full = *full;
         let seen = place.seat.bell.seen();
         if !place.is_first() {
-            return Some(if Instant::now() >= self.until {
-                Step::Done(Err(self.refused_by(full)))
-            } else if self.is_cancelled() {
-                Step::Done(Err(Refusal::cancelled(self.group.id(), self.units)))
-            } else {
-                Step::Asleep { seen, until: self.until }
-            });
+            if Instant::now() >= self.until {
+                return Some(Step::Done(Err(self.refused_by(full))));
+            }
+            return Some(self.sleep_or_cancel(seen, full));
         }
         if let Stage::Queueing { place, .. } = std::mem::replace(&mut self.stage, Stage::New) {
             self.stage = Stage::First { first: First::new(place, full.index()), full };
@@ -346,23 +343,31 @@ impl<'l> Wait<'l> {
         if !group.exists() {
             return Some(Step::Done(Err(Refusal::gone(group.id(), self.units))));
         }
-        let cancelled = || Some(Step::Done(Err(Refusal::cancelled(group.id(), self.units))));
+        if Instant::now() >= self.until && !self.is_cancelled() {
+            return Some(Step::Done(Err(self.refused_by(full))));
+        }
+        Some(self.sleep_or_cancel(seen, full))
+    }
+
+    /// There is no room, or others come first: has somebody cancelled for it, if that was asked for, and
+    /// sleeps; ends if it was cancelled itself.
+    fn sleep_or_cancel(&self, seen: u32, full: GroupId) -> Step<'l> {
+        let (id, ledger) = (self.group.id(), self.group.ledger());
+        let cancelled = || Step::Done(Err(Refusal::cancelled(id, self.units)));
         if self.is_cancelled() {
             return cancelled();
         }
-        if Instant::now() >= self.until {
-            return Some(Step::Done(Err(self.refused_by(full))));
-        }
         let mut until = self.until;
-        if self.oom {
-            match ledger.choose_victim(ledger.group(full), group.id(), self.units) {
+        // (Where there is room for it, and those before it want more, nobody need go.)
+        if self.oom && !ledger.would_fit(id, self.units) {
+            match ledger.choose_victim(ledger.group(full), id, self.units) {
                 Choice::Dying(next) => until = until.min(next),
                 Choice::Yourself => return cancelled(),
                 // Nobody is to go for it, so it waits as others do.
                 Choice::Nobody => {}
             }
         }
-        Some(Step::Asleep { seen, until })
+        Step::Asleep { seen, until }
     }
 }
 

@@ -147,38 +147,40 @@ fn who_is_the_victim_itself_is_refused_at_once() {
 
 #[test]
 fn a_victim_that_waits_itself_is_woken_in_whichever_queue_it_waits() {
-    let ledger = ledger();
-    let tenant = limited(ledger.root(), "acme", 1000);
-    let inner = limited(tenant, "inner", 700);
-    let victim = inner.create("victim").unwrap();
-    let token = CancelToken::new();
-    let _victim = victim.add_victim(&token);
-    let long = Duration::from_secs(100);
-    let held = [victim.try_charge(300).unwrap(), victim.try_charge(300).unwrap()];
-    let [first, second] = held;
-    std::thread::scope(|scope| {
-        let stuck = |asks: u64, task: bool, held: Charge<'static>| {
-            scope.spawn(move || {
-                // What it holds it lets go of when its own waiting ends.
-                let _held = held;
-                let request = victim.request(asks).wait(long);
-                let refused = match task {
-                    true => block_on(request.into_future()).unwrap_err(),
-                    false => request.charge().unwrap_err(),
-                };
-                assert_eq!(refused.reason, ledgerline::Reason::Cancelled, "{refused}");
-            })
-        };
-        // The first in the queue of the inner group, and behind it a task.
-        let waiting = [stuck(500, false, first), stuck(500, true, second)];
-        std::thread::sleep(Duration::from_millis(50));
-        let start = Instant::now();
-        let other = tenant.create("other").unwrap();
-        other.request(700).wait(long).oom().charge().map(drop).unwrap();
-        assert!(start.elapsed() < Duration::from_secs(50));
-        waiting.into_iter().for_each(|waiting| waiting.join().unwrap());
-    });
-    assert_eq!((tenant.precise(), tenant.events().oom_kill), (0, 1));
+    // In the queue of an inner group, and in the very queue in which the other waits behind it.
+    for asks in [360, 750] {
+        let ledger = ledger();
+        let tenant = limited(ledger.root(), "acme", 1000);
+        let inner = limited(tenant, "inner", 650);
+        let victim = inner.create("victim").unwrap();
+        let token = CancelToken::new();
+        let _victim = victim.add_victim(&token);
+        let long = Duration::from_secs(100);
+        let [first, second] = [300, 300].map(|units| victim.try_charge(units).unwrap());
+        std::thread::scope(|scope| {
+            // What it holds, without which it could never be served, it lets go of when its waiting ends.
+            let stuck = |task: bool, held: Charge<'static>| {
+                scope.spawn(move || {
+                    let request = victim.request(asks).wait(long);
+                    let refused = match task {
+                        true => block_on(request.into_future()).unwrap_err(),
+                        false => request.charge().unwrap_err(),
+                    };
+                    assert_eq!(refused.reason, ledgerline::Reason::Cancelled, "{refused}");
+                    drop(held);
+                })
+            };
+            // The first in the queue, and behind it a task.
+            let waiting = [stuck(false, first), stuck(true, second)];
+            std::thread::sleep(Duration::from_millis(50));
+            let start = Instant::now();
+            let other = tenant.create("other").unwrap();
+            other.request(700).wait(long).oom().charge().map(drop).unwrap();
+            assert!(start.elapsed() < Duration::from_secs(50));
+            waiting.into_iter().for_each(|waiting| waiting.join().unwrap());
+        });
+        assert_eq!((tenant.precise(), tenant.events().oom_kill), (0, 1));
+    }
 }
 
 #[test]
