@@ -26,6 +26,9 @@ pub struct Types {
     spelled: HashMap<Box<str>, Name>,
     /// Bytes of a pointer on the machine the file is for.
     pub pointer_size: u8,
+    /// The largest alignment that a number has there, in bytes: 16, if the reader knows no better
+    /// (4 on i386, where eight bytes are aligned to four).
+    pub widest_scalar_align: u64,
 }
 
 /// One type.
@@ -199,8 +202,13 @@ pub enum Role {
 impl Types {
     /// No types yet.
     pub fn new(pointer_size: u8) -> Types {
-        let mut types =
-            Types { types: Vec::new(), names: Vec::new(), spelled: HashMap::new(), pointer_size };
+        let mut types = Types {
+            types: Vec::new(),
+            names: Vec::new(),
+            spelled: HashMap::new(),
+            pointer_size,
+            widest_scalar_align: 16,
+        };
         types.intern("");
         types
     }
@@ -236,6 +244,21 @@ impl Types {
     /// A type.
     pub fn get(&self, id: TypeId) -> &Type {
         &self.types[id.0 as usize]
+    }
+
+    /// A type, to change.
+    pub fn get_mut(&mut self, id: TypeId) -> &mut Type {
+        &mut self.types[id.0 as usize]
+    }
+
+    /// How many types there are: every [`TypeId`] is less.
+    pub fn len(&self) -> usize {
+        self.types.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.types.is_empty()
     }
 
     /// All records, in the order of the file.
