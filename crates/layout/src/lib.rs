@@ -6,4 +6,7 @@
 #![deny(unsafe_code)]
 
 pub mod align;
+pub mod error;
 pub mod model;
+
+pub use error::Error;
