@@ -6,7 +6,4 @@
 #![deny(unsafe_code)]
 
 pub mod align;
-pub mod error;
 pub mod model;
-
-pub use error::Error;
