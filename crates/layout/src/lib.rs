@@ -6,4 +6,7 @@
 #![deny(unsafe_code)]
 
 pub mod align;
+mod error;
 pub mod model;
+
+pub use error::Error;
