@@ -3,7 +3,8 @@
 //! A table of types that refer to each other by index. Names are interned, because a kernel has a hundred
 //! thousand members and few thousand spellings.
 
-use std::collections::HashMap;
+use hashbrown::{DefaultHashBuilder, HashTable};
+use std::hash::BuildHasher;
 
 /// A type in a [`Types`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -22,8 +23,7 @@ impl Name {
 #[derive(Debug)]
 pub struct Types {
     types: Vec<Type>,
-    names: Vec<Box<str>>,
-    spelled: HashMap<Box<str>, Name>,
+    spellings: Spellings,
     /// Bytes of a pointer on the machine the file is for.
     pub pointer_size: u8,
     /// The largest alignment that a number has there, in bytes: 16, if the reader knows no better
@@ -204,8 +204,7 @@ impl Types {
     pub fn new(pointer_size: u8) -> Types {
         let mut types = Types {
             types: Vec::new(),
-            names: Vec::new(),
-            spelled: HashMap::new(),
+            spellings: Spellings::default(),
             pointer_size,
             widest_scalar_align: 16,
         };
@@ -215,18 +214,12 @@ impl Types {
 
     /// The number of a spelling.
     pub fn intern(&mut self, spelling: &str) -> Name {
-        if let Some(&name) = self.spelled.get(spelling) {
-            return name;
-        }
-        let name = Name(u32::try_from(self.names.len()).expect("fewer than 2^32 names"));
-        self.names.push(spelling.into());
-        self.spelled.insert(spelling.into(), name);
-        name
+        self.spellings.intern(spelling)
     }
 
     /// How a name is spelled; empty for [`Name::NONE`].
     pub fn name(&self, name: Name) -> &str {
-        &self.names[name.0 as usize]
+        self.spellings.get(name)
     }
 
     /// Adds a type.
@@ -306,5 +299,59 @@ impl Types {
             return times.checked_mul(size);
         }
         None
+    }
+}
+
+/// All spellings in one text, each once. A name is found by its hash, so that none is stored twice.
+#[derive(Debug, Default)]
+struct Spellings {
+    text: String,
+    /// Where in `text` each ends; the next begins there.
+    ends: Vec<usize>,
+    names: HashTable<Name>,
+    hasher: DefaultHashBuilder,
+}
+
+impl Spellings {
+    fn intern(&mut self, spelling: &str) -> Name {
+        let Spellings { text, ends, names, hasher } = self;
+        let hash = hasher.hash_one(spelling);
+        if let Some(&name) = names.find(hash, |&name| spelled(text, ends, name) == spelling) {
+            return name;
+        }
+        let name = Name(u32::try_from(ends.len()).expect("fewer than 2^32 names"));
+        text.push_str(spelling);
+        ends.push(text.len());
+        names.insert_unique(hash, name, |&name| hasher.hash_one(spelled(text, ends, name)));
+        name
+    }
+
+    fn get(&self, name: Name) -> &str {
+        spelled(&self.text, &self.ends, name)
+    }
+}
+
+fn spelled<'a>(text: &'a str, ends: &[usize], Name(index): Name) -> &'a str {
+    let index = index as usize;
+    let start = if index == 0 { 0 } else { ends[index - 1] };
+    &text[start..ends[index]]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_spelling_has_one_name_and_each_name_one_spelling() {
+        let mut types = Types::new(8);
+        assert_eq!(types.intern(""), Name::NONE);
+        let spellings: Vec<String> =
+            (0..1000).map(|n| "x".repeat(n % 7) + &n.to_string()).collect();
+        let names: Vec<Name> = spellings.iter().map(|s| types.intern(s)).collect();
+        for (spelling, &name) in spellings.iter().zip(&names) {
+            assert_eq!(types.intern(spelling), name);
+            assert_eq!(types.name(name), spelling);
+        }
+        assert_eq!(types.name(Name::NONE), "");
     }
 }
