@@ -29,6 +29,9 @@ pub struct Types {
     /// The largest alignment that a number has there, in bytes: 16, if the reader knows no better
     /// (4 on i386, where eight bytes are aligned to four).
     pub widest_scalar_align: u64,
+    /// How many of the types, the first ones, belong to another file that this one builds on (the kernel's,
+    /// for a module's BTF). They are referred to; [`Types::records`] leaves them out.
+    pub borrowed: u32,
 }
 
 /// One type.
@@ -173,7 +176,10 @@ pub struct Member {
 /// A bitfield's place within the storage unit at [`Member::offset`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bits {
-    /// From the least significant bit of the unit (little endian).
+    /// From the unit's start in memory, so that `8 * Member::offset + offset` is where the field lies in the
+    /// record whatever the machine: from the least significant bit on a little-endian one, from the most
+    /// significant on a big-endian one. With the size it is more than the unit has where a packed record lets
+    /// the field cross into the next.
     pub offset: u8,
     /// How many; 0 is never recorded.
     pub size: u8,
@@ -207,6 +213,7 @@ impl Types {
             spellings: Spellings::default(),
             pointer_size,
             widest_scalar_align: 16,
+            borrowed: 0,
         };
         types.intern("");
         types
@@ -254,9 +261,9 @@ impl Types {
         self.types.is_empty()
     }
 
-    /// All records, in the order of the file.
+    /// All records of the file itself, in its order.
     pub fn records(&self) -> impl Iterator<Item = (TypeId, &Record)> {
-        (0..).zip(&self.types).filter_map(|(index, ty)| match ty {
+        (0..).zip(&self.types).skip(self.borrowed as usize).filter_map(|(index, ty)| match ty {
             Type::Record(record) => Some((TypeId(index), record)),
             _ => None,
         })
