@@ -33,6 +33,12 @@ impl Error {
         self
     }
 
+    /// With what part of the file it is about, before what was said.
+    pub fn within(mut self, part: impl fmt::Display) -> Error {
+        self.what = format!("{part}: {}", self.what);
+        self
+    }
+
     /// With the file it is about. The first that is named stays.
     pub fn in_file(mut self, file: &Path) -> Error {
         self.file.get_or_insert_with(|| file.to_path_buf());

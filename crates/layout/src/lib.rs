@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 pub mod align;
+pub mod btf;
 mod error;
 pub mod model;
 
