@@ -6,4 +6,8 @@
 #![deny(unsafe_code)]
 
 pub mod align;
+pub mod btf;
+mod error;
 pub mod model;
+
+pub use error::Error;
