@@ -95,11 +95,6 @@ impl<'a> Section<'a> {
         };
         Some(Extent { once: once.into(), each: each.into() })
     }
-
-    /// The names of BTF that stands alone begin with the empty one.
-    pub(super) fn has_no_empty_name(&self) -> bool {
-        self.names.first() != Some(&0)
-    }
 }
 
 impl Order {
