@@ -36,11 +36,9 @@ pub fn is_btf(data: &[u8]) -> bool {
     section::order(data).is_some()
 }
 
-/// Whether `data` is BTF that builds on another's ([`read_split`]).
-///
-/// The names of BTF that stands alone begin with the empty one.
+/// Whether `data` is BTF that builds on another's and needs [`read_split`].
 pub fn is_split(data: &[u8]) -> bool {
-    Section::parse(data).is_ok_and(|section| section.names.first() != Some(&0))
+    Section::parse(data).is_ok_and(|section| section.is_split())
 }
 
 /// Reads BTF that stands alone: a kernel's, a BPF program's, what `gcc -gbtf` writes.
@@ -54,6 +52,10 @@ pub fn is_split(data: &[u8]) -> bool {
 /// When it is not BTF, is cut off, or says what cannot be: which type, and why.
 pub fn read(data: &[u8], machine: Option<Machine>) -> Result<Types, Error> {
     let own = Section::parse(data)?;
+    if own.is_split() {
+        return Err(Error::new("its BTF is a module's, which builds on its kernel's")
+            .advise("name the kernel's as its base (/sys/kernel/btf/vmlinux, if that one runs)"));
+    }
     let mut reader = Reader::new(machine);
     reader.add(&own, None)?;
     Ok(finish(reader))

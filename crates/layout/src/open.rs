@@ -167,27 +167,21 @@ fn read_btf(
     let machine = elf.as_ref().map(|elf| elf.machine);
     let types = if let Some(base) = elf.and_then(|elf| elf.base) {
         btf::read_split(base, data, machine)?
-    } else if !btf::is_split(data) {
-        btf::read(data, machine)?
-    } else {
-        let base = match &options.base {
-            Some(base) => base.clone(),
-            None => beside(path).ok_or_else(|| {
-                Error::new("its BTF is a module's, which builds on its kernel's").advise(
-                    "name the kernel's as its base (/sys/kernel/btf/vmlinux, if that one runs)",
-                )
-            })?,
-        };
+    } else if let Some(base) = btf::is_split(data).then(|| base_of(path, options)).flatten() {
         let base_btf = base_btf(&base).map_err(|error| error.in_file(&base))?;
         btf::read_split(&base_btf, data, machine)?
+    } else {
+        btf::read(data, machine)?
     };
     Ok(Opened { types, source: Source::Btf })
 }
 
-/// `/sys/kernel/btf` has the kernel's BTF beside those of its modules.
-fn beside(path: &Path) -> Option<PathBuf> {
-    let base = path.with_file_name("vmlinux");
-    (base != path && base.is_file()).then_some(base)
+/// What split BTF builds on: what was named, or `vmlinux` beside it, as in `/sys/kernel/btf`.
+fn base_of(path: &Path, options: &Options) -> Option<PathBuf> {
+    options.base.clone().or_else(|| {
+        let base = path.with_file_name("vmlinux");
+        (base != path && base.is_file()).then_some(base)
+    })
 }
 
 /// The bytes of the BTF that another builds on.

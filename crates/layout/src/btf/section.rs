@@ -95,6 +95,11 @@ impl<'a> Section<'a> {
         };
         Some(Extent { once: once.into(), each: each.into() })
     }
+
+    /// The names of BTF that stands alone begin with the empty one; those of split BTF go on with others.
+    pub(super) fn is_split(&self) -> bool {
+        self.names.first().map_or(!self.types.is_empty(), |&byte| byte != 0)
+    }
 }
 
 impl Order {
