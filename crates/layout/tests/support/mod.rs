@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "each test uses some of it")]
 
 pub mod btf;
+pub mod compare;
+pub mod pahole;
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
