@@ -3,6 +3,7 @@
 
 pub mod btf;
 pub mod compare;
+pub mod elf;
 pub mod pahole;
 
 use std::path::PathBuf;
