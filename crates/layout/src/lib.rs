@@ -7,6 +7,7 @@
 
 pub mod align;
 pub mod btf;
+pub mod dwarf;
 mod error;
 pub mod fuzz;
 pub mod image;
