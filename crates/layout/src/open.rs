@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use object::{Object, ObjectSection};
 
 use crate::btf::{self, Machine};
+use crate::dwarf;
 use crate::error::Error;
 use crate::image;
 use crate::model::Types;
@@ -132,27 +133,25 @@ pub(crate) fn read(data: &[u8], path: &Path, options: &Options) -> Result<Opened
 
 fn read_elf(data: &[u8], path: &Path, options: &Options) -> Result<Opened, Error> {
     let elf = parse(data)?;
-    let has_dwarf =
-        [".debug_info", ".zdebug_info"].iter().any(|name| elf.section_by_name(name).is_some());
     match elf.section_by_name(".BTF") {
-        Some(section) if !has_dwarf || options.prefer == Prefer::Btf => {
-            let own = section_data(&section)?;
-            let base =
-                elf.section_by_name(".BTF.base").map(|base| section_data(&base)).transpose()?;
-            let own = Elf { own, base, machine: machine(&elf) };
-            read_btf(own.own, Some(own), path, options)
+        Some(section) if options.prefer == Prefer::Btf || !dwarf::present(data) => {
+            let base = elf.section_by_name(".BTF.base");
+            let base = base.map(|section| section_data(&section)).transpose()?;
+            let beside = Elf { base, machine: machine(&elf) };
+            read_btf(section_data(&section)?, Some(beside), path, options)
         }
         _ => read_dwarf(data, path),
     }
 }
 
-fn read_dwarf(_data: &[u8], _path: &Path) -> Result<Opened, Error> {
-    Err(Error::new("it has no BTF, and DWARF is not read yet"))
+/// In the file, or in the one with its debug symbols.
+fn read_dwarf(data: &[u8], path: &Path) -> Result<Opened, Error> {
+    let types = dwarf::read(data, &dwarf::Options::beside(path))?;
+    Ok(Opened { types, source: Source::Dwarf })
 }
 
 /// What an ELF file says beside its BTF.
 struct Elf<'a> {
-    own: &'a [u8],
     /// What a module carries of its kernel's types.
     base: Option<&'a [u8]>,
     machine: Machine,
@@ -215,9 +214,6 @@ fn section_data<'a>(section: &impl ObjectSection<'a>) -> Result<&'a [u8], Error>
 fn machine(elf: &object::File) -> Machine {
     Machine {
         pointer_size: if elf.is_64() { 8 } else { 4 },
-        widest_scalar_align: match elf.architecture() {
-            object::Architecture::I386 => 4,
-            _ => 16,
-        },
+        widest_scalar_align: dwarf::widest_scalar_align(elf),
     }
 }

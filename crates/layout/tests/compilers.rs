@@ -5,7 +5,7 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ledgerline_layout::model::{Record, Types};
+use ledgerline_layout::model::{Member, Name, Record, Type, Types};
 use ledgerline_layout::{Options, Prefer, Source, open_with};
 use support::{folder, have};
 
@@ -109,4 +109,47 @@ fn btf_by_pahole_says_what_the_program_says_of_itself() {
     // And within the object, beside DWARF.
     assert!(run("pahole", &["-J", object.to_str().unwrap()]));
     assert!(compare(&types(&object), &truth, &ALIGNED) > 60);
+}
+
+/// Name, first bit, width of a bitfield and size of each member.
+fn places(types: &Types, record: &Record) -> Vec<(String, u64, Option<u8>, Option<u64>)> {
+    let place = |member: &Member| {
+        let bit = member.bits.map_or(0, |bits| u64::from(bits.offset));
+        let width = member.bits.map(|bits| bits.size);
+        let name = types.name(member.name).to_string();
+        (name, 8 * member.offset + bit, width, types.size(member.ty))
+    };
+    record.members.iter().map(place).collect()
+}
+
+#[test]
+fn btf_and_dwarf_of_one_object_say_the_same() {
+    if !have("gcc") || !have("pahole") {
+        return;
+    }
+    let folder = folder("btf_and_dwarf");
+    let object = folder.join("places.o");
+    assert!(run("gcc", &["-w", "-g", "-c", "-o", object.to_str().unwrap(), SOURCE]));
+    assert!(run("pahole", &["-J", object.to_str().unwrap()]));
+    let btf = types(&object);
+    let opened = open_with(&object, &Options::default()).unwrap();
+    assert_eq!(opened.source, Source::Dwarf);
+    let dwarf = opened.types;
+    let mut compared = 0;
+    for (_, ours) in btf.records().filter(|(_, record)| record.name != Name::NONE) {
+        let name = btf.name(ours.name);
+        let theirs = record(&dwarf, name);
+        assert_eq!((ours.size, ours.kind), (theirs.size, theirs.kind), "{name}");
+        let mut expected = places(&dwarf, theirs);
+        if let Some(last) = expected.last_mut()
+            && last.3 == Some(0)
+            && matches!(dwarf.get(theirs.members.last().unwrap().ty), Type::Array { .. })
+        {
+            // DWARF tells `[0]` from `[]`, BTF does not.
+            last.3 = None;
+        }
+        assert_eq!(places(&btf, ours), expected, "{name}");
+        compared += 1;
+    }
+    assert!(compared > 12, "{compared}");
 }

@@ -201,7 +201,7 @@ fn flate2_packed(data: &[u8]) -> Vec<u8> {
 fn btf_is_taken_before_dwarf_only_when_asked_for() {
     let folder = folder("btf_is_taken");
     let btf = one_of_each(Writer::new()).bytes();
-    let file = written(&folder, "both", &elf(X86_64, &[(".BTF", &btf), (".debug_info", b"")]));
+    let file = written(&folder, "both", &elf(X86_64, &[(".BTF", &btf), (".debug_info", b"lies")]));
     assert_eq!(records(&file, &Options { prefer: Prefer::Btf, base: None }), ALL);
     let dwarf = open(&file).map(|opened| opened.source);
     assert_ne!(dwarf.ok(), Some(Source::Btf));
