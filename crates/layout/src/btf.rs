@@ -22,32 +22,42 @@ use crate::model::Types;
 use convert::Reader;
 use section::Section;
 
+/// What BTF does not say of the machine that it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// In bytes.
+    pub pointer_size: u8,
+    /// In bytes; see [`Types::widest_scalar_align`].
+    pub widest_scalar_align: u64,
+}
+
 /// Whether `data` begins as BTF does, of either byte order.
 pub fn is_btf(data: &[u8]) -> bool {
     section::order(data).is_some()
 }
 
+/// Whether `data` is BTF that builds on another's and needs [`read_split`].
+pub fn is_split(data: &[u8]) -> bool {
+    Section::parse(data).is_ok_and(|section| section.is_split())
+}
+
 /// Reads BTF that stands alone: a kernel's, a BPF program's, what `gcc -gbtf` writes.
 ///
-/// `pointer_size` is in bytes; with `None` it is the size of `long`, and 8 if there is no `long`.
+/// Without a `machine`, pointers are taken to be as large as `long`, or 8 bytes if there is no `long`.
 ///
 /// Costs one look at each type and each member: 10 ms for a kernel of 13 000 records. Memory is bounded by a small
 /// multiple of `data`.
 ///
 /// # Errors
 /// When it is not BTF, is cut off, or says what cannot be: which type, and why.
-pub fn read(data: &[u8], pointer_size: Option<u8>) -> Result<Types, Error> {
+pub fn read(data: &[u8], machine: Option<Machine>) -> Result<Types, Error> {
     let own = Section::parse(data)?;
-    let mut reader = Reader::new(pointer_size);
-    reader.add(&own, None).map_err(|error| {
-        if own.has_no_empty_name() {
-            error.advise(
-                "this looks like a module's BTF, which builds on the kernel's: name that one as its base",
-            )
-        } else {
-            error
-        }
-    })?;
+    if own.is_split() {
+        return Err(Error::new("its BTF is a module's, which builds on its kernel's")
+            .advise("name the kernel's as its base (/sys/kernel/btf/vmlinux, if that one runs)"));
+    }
+    let mut reader = Reader::new(machine);
+    reader.add(&own, None)?;
     Ok(finish(reader))
 }
 
@@ -58,13 +68,13 @@ pub fn read(data: &[u8], pointer_size: Option<u8>) -> Result<Types, Error> {
 ///
 /// # Errors
 /// As [`read`]; also when the two do not fit together.
-pub fn read_split(base: &[u8], data: &[u8], pointer_size: Option<u8>) -> Result<Types, Error> {
+pub fn read_split(base: &[u8], data: &[u8], machine: Option<Machine>) -> Result<Types, Error> {
     let base = Section::parse(base).map_err(|error| error.within("the base"))?;
     let own = Section::parse(data)?;
     if own.order() != base.order() {
         return Err(Error::new("its byte order is not that of its base"));
     }
-    let mut reader = Reader::new(pointer_size);
+    let mut reader = Reader::new(machine);
     reader.add(&base, None).map_err(|error| error.within("the base"))?;
     reader.borrow_all();
     reader.add(&own, Some(&base)).map_err(|error| {

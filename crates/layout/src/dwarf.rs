@@ -28,6 +28,7 @@ mod unit;
 mod units;
 
 pub use read::{Options, open, present, read};
+pub(crate) use sections::widest_scalar_align;
 
 use crate::Error;
 use gimli::{EndianSlice, RunTimeEndian};

@@ -9,6 +9,10 @@ pub mod align;
 pub mod btf;
 pub mod dwarf;
 mod error;
+pub mod fuzz;
+pub mod image;
 pub mod model;
+mod open;
 
 pub use error::Error;
+pub use open::{Opened, Options, Prefer, Source, open, open_with};

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use super::Machine;
 use super::bits::{Field, Narrow};
 use super::entries::{Entries, Entry, kind};
 use super::fit;
@@ -29,17 +30,26 @@ pub(super) struct Reader {
     narrow: HashMap<TypeId, Narrow>,
     /// Members whose place depends on the size of their type.
     fields: Vec<Field>,
-    /// How many bytes a pointer has, if that was said.
-    pointer_size: Option<u8>,
+    /// Whether the size of a pointer is known, or left to be told by that of `long`.
+    machine_known: bool,
 }
 
 impl Reader {
-    pub(super) fn new(pointer_size: Option<u8>) -> Reader {
-        let mut types = Types::new(pointer_size.unwrap_or(8));
+    pub(super) fn new(machine: Option<Machine>) -> Reader {
+        let mut types = Types::new(machine.map_or(8, |machine| machine.pointer_size));
+        if let Some(machine) = machine {
+            types.widest_scalar_align = machine.widest_scalar_align;
+        }
         types.push(Type::Unknown { size: None });
         types.push(Type::Function);
         types.push(Type::Unknown { size: None });
-        Reader { types, ids: vec![VOID], narrow: HashMap::new(), fields: Vec::new(), pointer_size }
+        Reader {
+            types,
+            ids: vec![VOID],
+            narrow: HashMap::new(),
+            fields: Vec::new(),
+            machine_known: machine.is_some(),
+        }
     }
 
     /// Reads all types of a section that follows on its base.
@@ -192,7 +202,7 @@ impl Reader {
             self.types.name(name),
             "long" | "long int" | "unsigned long" | "long unsigned int"
         );
-        if self.pointer_size.is_none() && is_long && (size == 4 || size == 8) {
+        if !self.machine_known && is_long && (size == 4 || size == 8) {
             self.types.pointer_size = size as u8;
         }
     }

@@ -96,9 +96,9 @@ impl<'a> Section<'a> {
         Some(Extent { once: once.into(), each: each.into() })
     }
 
-    /// The names of BTF that stands alone begin with the empty one.
-    pub(super) fn has_no_empty_name(&self) -> bool {
-        self.names.first() != Some(&0)
+    /// The names of BTF that stands alone begin with the empty one; those of split BTF go on with others.
+    pub(super) fn is_split(&self) -> bool {
+        self.names.first().map_or(!self.types.is_empty(), |&byte| byte != 0)
     }
 }
 

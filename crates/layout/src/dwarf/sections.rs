@@ -212,7 +212,7 @@ impl<'f, 'a> Loader<'f, 'a> {
 }
 
 /// The largest alignment of a number on the machine that the file is for, in bytes.
-pub(super) fn widest_scalar_align(file: &object::File<'_>) -> u64 {
+pub(crate) fn widest_scalar_align(file: &object::File<'_>) -> u64 {
     match file.architecture() {
         Architecture::I386 | Architecture::Csky => 4,
         Architecture::M68k | Architecture::Msp430 => 2,
