@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::model::{Type, TypeId, Types};
 use crate::open::{self, Options, Prefer};
-use crate::{align, btf};
+use crate::{align, btf, dwarf};
 
 /// As much as may come out of what is compressed.
 const UNPACKED: usize = 4 << 20;
@@ -29,6 +29,14 @@ pub fn image(data: &[u8]) {
     let options = Options { prefer: Prefer::Btf, base: None };
     if let Ok(opened) = open::read(&data, Path::new("/dev/null/fuzz"), &options) {
         visit(&opened.types);
+    }
+}
+
+/// An ELF file with DWARF. No other file is opened, whatever it names.
+pub fn dwarf(data: &[u8]) {
+    let options = dwarf::Options { path: None, debug_directories: Vec::new(), threads: 1 };
+    if let Ok(types) = dwarf::read(data, &options) {
+        visit(&types);
     }
 }
 

@@ -1,11 +1,12 @@
 //! Types of programs compiled here are what the programs themselves say they are.
 
-mod compile;
+mod support;
 
-use compile::{check, compile, fixture, folder, record, run};
 use ledgerline_layout::dwarf::{self, Options};
 use ledgerline_layout::model::{Align, Kind, Role, Type, TypeId, Types};
 use std::path::Path;
+use support::compile::{check, compile, fixture, record, run};
+use support::{folder, have};
 
 /// Compiles a fixture with each set of flags and compares.
 fn each(test: &str, compiler: &str, source: &str, flags: &[&[&str]], least: usize) {
@@ -24,11 +25,7 @@ fn each(test: &str, compiler: &str, source: &str, flags: &[&[&str]], least: usiz
         assert!(lines >= least, "only {lines} lines were compared with {flags:?}");
         compared += 1;
     }
-    assert!(compared > 0 || which(compiler).is_none(), "{compiler} could do none of this");
-}
-
-fn which(program: &str) -> Option<()> {
-    std::process::Command::new(program).arg("--version").output().ok().map(drop)
+    assert!(compared > 0 || !have(compiler), "{compiler} could do none of this");
 }
 
 #[test]
@@ -270,6 +267,21 @@ fn the_same_file_gives_the_same_model_on_any_number_of_threads() {
     assert!(one.len() > 100);
     for threads in [2, 3, 8] {
         assert_eq!(all(threads), one, "{threads} threads");
+    }
+}
+
+#[test]
+fn sections_compressed_in_any_way_are_read() {
+    let folder = folder("dwarf-compressed");
+    if compile("gcc", &folder, &["-g", "-w", &fixture("types.c"), "-o", "types"]).is_none() {
+        return;
+    }
+    let truth = run(&folder.join("types"));
+    for how in ["none", "zlib", "zlib-gnu", "zstd"] {
+        let flag = format!("--compress-debug-sections={how}");
+        if compile("objcopy", &folder, &[&flag, "types", "compressed"]).is_some() {
+            check(&dwarf::open(&folder.join("compressed")).unwrap(), &truth);
+        }
     }
 }
 

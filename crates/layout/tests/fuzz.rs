@@ -187,6 +187,58 @@ fn no_image_makes_its_reader_panic() {
     fuzz("image", &seeds, fuzz::image);
 }
 
+/// Small programs in every form of DWARF that the compilers here write.
+fn dwarf_seeds() -> Vec<Vec<u8>> {
+    let folder = support::folder("fuzz-dwarf");
+    let c = "struct node { struct node *next; int a : 3; unsigned long long b : 40; char rest[]; };
+        typedef struct { union { int a; double b; }; struct later *l; _Atomic long c[2][3]; } both;
+        struct node n; both b; float __attribute__((vector_size(16))) v; _Complex double z;";
+    let cpp = "struct A { virtual ~A() {} int a; }; struct B : virtual A { char b; int A::*p; void (B::*f)(); };
+        namespace n { namespace { template <typename T> struct C : B { T t[4]; static int s; }; } }
+        namespace n { C<long> c; } enum class E : char { e }; struct O { struct I; I *i; E e; }; struct O::I { int z; }; O o; O::I i;";
+    let rust = "#![crate_type = \"lib\"] pub enum E { A(u8, u32), B { x: Option<Box<u64>> }, C }
+        #[unsafe(no_mangle)] pub fn make(e: E, t: (u8, char), o: &[Option<&str>]) -> usize { drop(e); t.0 as usize + o.len() }";
+    for (name, text) in [("c.c", c), ("cpp.cpp", cpp), ("rust.rs", rust)] {
+        std::fs::write(folder.join(name), text).unwrap();
+    }
+    let mut seeds = Vec::new();
+    for (compiler, arguments) in [
+        ("gcc", &["-c", "c.c", "-gdwarf-5"][..]),
+        ("gcc", &["-c", "c.c", "-gdwarf-4", "-fdebug-types-section"]),
+        ("gcc", &["-c", "c.c", "-gdwarf-5", "-fdebug-types-section", "-gz"]),
+        ("gcc", &["-c", "c.c", "-gdwarf-2", "-m32"]),
+        ("g++", &["-c", "cpp.cpp", "-gdwarf-5"]),
+        ("g++", &["-c", "cpp.cpp", "-gdwarf-4", "-fdebug-types-section"]),
+        ("rustc", &["rust.rs", "--edition=2024", "--emit=obj", "-g"]),
+        ("rustc", &["rust.rs", "--edition=2024", "--emit=obj", "-g", "-Cdwarf-version=5"]),
+    ] {
+        if support::compile::compile(compiler, &folder, &[arguments, &["-o", "seed.o"]].concat())
+            .is_some()
+        {
+            seeds.push(std::fs::read(folder.join("seed.o")).unwrap());
+        }
+    }
+    // A split file is read as a file of its own.
+    if support::compile::compile(
+        "gcc",
+        &folder,
+        &["-c", "c.c", "-g", "-gsplit-dwarf", "-o", "split.o"],
+    )
+    .is_some()
+    {
+        seeds.push(std::fs::read(folder.join("split.dwo")).unwrap());
+    }
+    seeds
+}
+
+#[test]
+fn no_change_to_dwarf_makes_its_reader_panic() {
+    let seeds = dwarf_seeds();
+    if !seeds.is_empty() {
+        fuzz("dwarf", &seeds, fuzz::dwarf);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -194,6 +246,7 @@ proptest! {
     fn no_bytes_make_a_reader_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
         fuzz::btf(&bytes);
         fuzz::image(&bytes);
+        fuzz::dwarf(&bytes);
     }
 
     #[test]
@@ -212,5 +265,19 @@ proptest! {
         writer.names.push(0);
         fuzz::btf(&writer.bytes());
         fuzz::image(&elf(62, &[(".BTF", &writer.bytes())]));
+    }
+
+    #[test]
+    fn no_sections_make_the_reader_of_dwarf_panic(
+        info in proptest::collection::vec(any::<u8>(), 0..200),
+        abbreviations in proptest::collection::vec(0u8..0x80, 0..200),
+        names in proptest::collection::vec(any::<u8>(), 0..60),
+    ) {
+        // A header that is right, so that what follows is looked at.
+        let mut unit = ((info.len() + 8) as u32).to_le_bytes().to_vec();
+        unit.extend([5, 0, 1, 8, 0, 0, 0, 0]);
+        unit.extend(&info);
+        let sections = [(".debug_info", &*unit), (".debug_abbrev", &*abbreviations), (".debug_str", &*names)];
+        fuzz::dwarf(&elf(62, &sections));
     }
 }

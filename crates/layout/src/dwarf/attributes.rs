@@ -127,7 +127,9 @@ impl<'a> Attributes<'a> {
                 self.bits_from_top =
                     attribute.sdata_value().filter(|bits| bits.unsigned_abs() < BEYOND);
             }
-            gimli::DW_AT_alignment => self.align = small()?.unwrap_or(0),
+            gimli::DW_AT_alignment => {
+                self.align = small()?.filter(|bytes| bytes.is_power_of_two()).unwrap_or(0);
+            }
             gimli::DW_AT_data_member_location => {
                 self.location = match small()? {
                     Some(bytes) => Location::At(bytes),

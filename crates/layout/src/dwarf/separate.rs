@@ -51,7 +51,7 @@ pub(super) fn debug_file(
         if path.is_some_and(|path| same_file(path, &candidate)) {
             return None;
         }
-        let bytes = fs::read(&candidate).ok()?;
+        let bytes = read_regular(&candidate)?;
         let found = parse(&bytes).ok()?;
         let same = id.is_none() || build_id(&found).is_none() || build_id(&found) == id;
         let useful = has(&found, ".debug_info");
@@ -71,7 +71,10 @@ pub(super) fn supplement(
 ) -> Result<Option<Vec<u8>>, Error> {
     let Ok(Some((link, id))) = file.gnu_debugaltlink() else { return Ok(None) };
     let link = Path::new(OsStr::from_bytes(link));
-    let mut candidates = vec![path.and_then(Path::parent).unwrap_or(Path::new("")).join(link)];
+    let mut candidates = Vec::new();
+    if let Some(path) = path {
+        candidates.push(path.parent().unwrap_or(Path::new("")).join(link));
+    }
     if id.len() > 1 {
         candidates.extend(directories.iter().map(|directory| by_build_id(directory, id)));
     }
@@ -79,7 +82,7 @@ pub(super) fn supplement(
         candidates.extend(directories.iter().map(|directory| directory.join(".dwz").join(name)));
     }
     for candidate in candidates {
-        if let Ok(bytes) = fs::read(&candidate)
+        if let Some(bytes) = read_regular(&candidate)
             && let Ok(found) = parse(&bytes)
             && (id.is_empty() || build_id(&found) == Some(id))
         {
@@ -91,16 +94,24 @@ pub(super) fn supplement(
     Err(Error::new(missing).advise("install all of the package's debug symbols"))
 }
 
-/// The bytes of a unit's split file: at its path, as the compiler wrote it, or beside the program.
+/// A file's bytes, if it is one: names come from files that may lie, and a device has no end.
+fn read_regular(path: &Path) -> Option<Vec<u8>> {
+    fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
+    fs::read(path).ok()
+}
+
+/// The bytes of a unit's split file: at its path, as the compiler wrote it, or beside the program. It is not
+/// looked for if it is not said where the program is.
 pub(super) fn split_file(split: Split<'_>, path: Option<&Path>) -> Result<Vec<u8>, Error> {
     let name = Path::new(OsStr::from_bytes(split.name));
     let written = Path::new(OsStr::from_bytes(split.directory)).join(name);
-    let beside = path.and_then(Path::parent).unwrap_or(Path::new(""));
-    let mut candidates = vec![written.clone(), beside.join(name)];
-    if let Some(name) = name.file_name() {
-        candidates.push(beside.join(name));
+    let mut candidates = Vec::new();
+    if let Some(path) = path {
+        let beside = path.parent().unwrap_or(Path::new(""));
+        candidates.extend([written.clone(), beside.join(name)]);
+        candidates.extend(name.file_name().map(|name| beside.join(name)));
     }
-    candidates.iter().find_map(|candidate| fs::read(candidate).ok()).ok_or_else(|| {
+    candidates.iter().find_map(|candidate| read_regular(candidate)).ok_or_else(|| {
         Error::new(format!("has types in {}, which is not there", written.display()))
             .advise("copy it beside the program, or link with dwp")
     })
@@ -111,5 +122,5 @@ pub(super) fn package(path: Option<&Path>) -> Option<Vec<u8>> {
     let path = path?;
     let mut name = path.as_os_str().to_os_string();
     name.push(".dwp");
-    fs::read(PathBuf::from(name)).or_else(|_| fs::read(path.with_extension("dwp"))).ok()
+    read_regular(Path::new(&name)).or_else(|| read_regular(&path.with_extension("dwp")))
 }

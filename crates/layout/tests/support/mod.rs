@@ -3,6 +3,7 @@
 
 pub mod btf;
 pub mod compare;
+pub mod compile;
 pub mod elf;
 pub mod pahole;
 

@@ -1,21 +1,11 @@
 //! Programs compiled for a test, and what they say of their own types.
 
-#![allow(dead_code, missing_docs)]
-
 use ledgerline_layout::model::{Member, Name, Record, Role, Type, TypeId, Types};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 pub fn fixture(name: &str) -> String {
     format!("{}/tests/fixtures/dwarf/{name}", env!("CARGO_MANIFEST_DIR"))
-}
-
-/// A folder of its own for each test.
-pub fn folder(test: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).expect("a folder for the test");
-    folder
 }
 
 /// Runs a compiler; `None`, and a line that says why, if it is not there, cannot do what it is asked, or
