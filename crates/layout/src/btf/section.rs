@@ -104,7 +104,7 @@ impl<'a> Section<'a> {
 
 impl Order {
     fn word(self, bytes: &[u8], at: usize) -> u32 {
-        let word = [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
+        let word = *bytes[at..].first_chunk().expect("the word lies within");
         match self {
             Order::Little => u32::from_le_bytes(word),
             Order::Big => u32::from_be_bytes(word),
