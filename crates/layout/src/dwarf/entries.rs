@@ -250,7 +250,9 @@ impl<'a> Walk<'_, 'a> {
             Location::At(offset) => offset,
             _ => 0,
         };
-        let Attributes { to, align, .. } = *says;
+        // Rust says it of every member, asked for or not.
+        let align = if self.rust { 0 } else { says.align };
+        let to = says.to;
         let bits = says.bits();
         self.parsed.members.push(ParsedMember { owner, role, name, to, offset, bits, align });
     }

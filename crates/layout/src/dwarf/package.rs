@@ -20,18 +20,10 @@ impl<'a> Package<'a> {
     pub(super) fn load(file: &object::File<'a>) -> Result<Package<'a>, Error> {
         let endian =
             if file.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
-        let unwanted = [
-            SectionId::DebugLoc,
-            SectionId::DebugLocLists,
-            SectionId::DebugRngLists,
-            SectionId::DebugMacinfo,
-            SectionId::DebugMacro,
-        ];
         let load = |id: SectionId| match id.dwo_name() {
-            Some(name) if !unwanted.contains(&id) => {
-                sections::section(file, name).map_err(Failed::Refused)
-            }
-            _ => Ok(Cow::Borrowed(&[][..])),
+            // All of them: a unit has a part of each that the index has a column for.
+            Some(name) => sections::section(file, name).map_err(Failed::Refused),
+            None => Ok(Cow::Borrowed(&[][..])),
         };
         let sections = DwarfPackageSections::load(load).map_err(|failed| match failed {
             Failed::Refused(error) => error,

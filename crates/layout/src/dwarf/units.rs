@@ -173,20 +173,21 @@ impl<'s, 'a: 's, 'f: 's, 'b> Shared<'s, '_, 'a, 'f, '_, 'b> {
 
     /// Hands in what a unit has, and merges it if it is its turn. Whether to go on.
     fn deliver(&self, index: usize, outcome: Result<Parsed<'s>, Error>) -> bool {
+        // What can be done before the lock is.
         let walked = outcome.map(|mut parsed| {
-            if parsed.outward.is_empty() {
+            let identities = parsed.outward.is_empty().then(|| {
                 parsed.resolve();
-                let identities = Identities::of(&parsed);
-                Ok((parsed, identities))
-            } else {
-                Err(parsed)
-            }
+                Identities::of(&parsed)
+            });
+            (parsed, identities)
         });
         let mut progress = self.lock();
         match walked {
-            Ok(Ok(walked)) => drop(progress.waiting.insert(index, Some(walked))),
-            Ok(Err(linked)) => {
-                progress.linked.insert(index, linked);
+            Ok((parsed, Some(identities))) => {
+                progress.waiting.insert(index, Some((parsed, identities)));
+            }
+            Ok((parsed, None)) => {
+                progress.linked.insert(index, parsed);
                 progress.waiting.insert(index, None);
             }
             Err(error) => progress.fail(index, error),

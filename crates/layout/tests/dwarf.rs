@@ -1,0 +1,410 @@
+//! Types of programs compiled here are what the programs themselves say they are.
+
+mod compile;
+
+use compile::{check, compile, fixture, folder, record, run};
+use ledgerline_layout::dwarf::{self, Options};
+use ledgerline_layout::model::{Align, Kind, Role, Type, TypeId, Types};
+use std::path::Path;
+
+/// Compiles a fixture with each set of flags and compares.
+fn each(test: &str, compiler: &str, source: &str, flags: &[&[&str]], least: usize) {
+    let folder = folder(test);
+    let source = fixture(source);
+    let mut compared = 0;
+    for (index, flags) in flags.iter().enumerate() {
+        let name = format!("types{index}");
+        let arguments = [&[&source, "-o", &name][..], flags].concat();
+        if compile(compiler, &folder, &arguments).is_none() {
+            continue;
+        }
+        let program = folder.join(&name);
+        let types = dwarf::open(&program).unwrap_or_else(|error| panic!("{flags:?}: {error}"));
+        let lines = check(&types, &run(&program));
+        assert!(lines >= least, "only {lines} lines were compared with {flags:?}");
+        compared += 1;
+    }
+    assert!(compared > 0 || which(compiler).is_none(), "{compiler} could do none of this");
+}
+
+fn which(program: &str) -> Option<()> {
+    std::process::Command::new(program).arg("--version").output().ok().map(drop)
+}
+
+#[test]
+fn what_c_lays_out_is_read_from_every_form_of_dwarf() {
+    each(
+        "dwarf-c",
+        "gcc",
+        "types.c",
+        &[
+            &["-g"],
+            &["-gdwarf-5", "-O2"],
+            &["-gdwarf-4", "-O0"],
+            &["-gdwarf-3", "-gno-strict-dwarf"],
+            &["-gdwarf-5", "-gz=zlib"],
+            &["-gdwarf-4", "-gz=zlib-gnu"],
+            &["-gdwarf-5", "-gz=zstd"],
+            &["-gdwarf-5", "-fdebug-types-section"],
+            &["-gdwarf-4", "-fdebug-types-section"],
+            &["-gdwarf-5", "-gsplit-dwarf"],
+            &["-gdwarf-4", "-gsplit-dwarf"],
+            &["-gdwarf-5", "-gsplit-dwarf", "-fdebug-types-section"],
+            &["-gdwarf-4", "-gsplit-dwarf", "-fdebug-types-section"],
+            &["-gdwarf-5", "-flto", "-O2"],
+            &["-gdwarf64", "-gdwarf-5"],
+        ],
+        100,
+    );
+}
+
+#[test]
+fn what_clang_lays_out_is_read() {
+    let flags: &[&[&str]] = &[&["-g"], &["-gdwarf-4", "-O2"], &["-gdwarf-5", "-gsplit-dwarf"]];
+    each("dwarf-clang", "clang", "types.c", flags, 100);
+}
+
+#[test]
+fn what_cpp_lays_out_is_read_with_bases_and_scopes() {
+    each(
+        "dwarf-cpp",
+        "g++",
+        "types.cpp",
+        &[
+            &["-std=c++20", "-g"],
+            &["-std=c++20", "-gdwarf-4", "-O2"],
+            &["-std=c++20", "-gdwarf-5", "-fdebug-types-section"],
+            &["-std=c++20", "-gdwarf-4", "-fdebug-types-section"],
+            &["-std=c++20", "-gdwarf-5", "-gsplit-dwarf"],
+        ],
+        55,
+    );
+}
+
+#[test]
+fn what_rust_lays_out_is_read_with_variants() {
+    each(
+        "dwarf-rust",
+        "rustc",
+        "types.rs",
+        &[
+            &["--edition=2021", "--crate-name=types", "-g"],
+            &["--edition=2021", "--crate-name=types", "-g", "-O"],
+            &["--edition=2021", "--crate-name=types", "-g", "-Cdwarf-version=5"],
+            &["--edition=2021", "--crate-name=types", "-g", "-Csplit-debuginfo=unpacked"],
+            &["--edition=2021", "--crate-name=types", "-g", "-Csplit-debuginfo=packed"],
+            &["--edition=2021", "--crate-name=types", "-g", "-Clto=fat"],
+        ],
+        30,
+    );
+}
+
+/// Compiles `source` and reads it; `None` where there is no compiler.
+fn read(test: &str, source: &str, flags: &[&str]) -> Option<Types> {
+    let folder = folder(test);
+    std::fs::write(folder.join("source.c"), source).unwrap();
+    compile("gcc", &folder, &[&["-g", "source.c"], flags].concat())?;
+    let name = if flags.contains(&"-c") { "source.o" } else { "a.out" };
+    Some(dwarf::open(&folder.join(name)).unwrap_or_else(|error| panic!("{flags:?}: {error}")))
+}
+
+/// Every record of C as assertions that the compiler checks: of what it did with these flags.
+fn asserted(types: &Types) -> (String, usize) {
+    let mut text = String::new();
+    let mut count = 0;
+    for (_, record) in types.records() {
+        let name = types.name(record.name);
+        let keyword = if record.kind == Kind::Union { "union" } else { "struct" };
+        if name.is_empty() || name.starts_with('_') {
+            continue;
+        }
+        let mut assert = |what: String, is: u64| {
+            text += &format!("_Static_assert({what} == {is}, \"{name}: {what}\");\n");
+            count += 1;
+        };
+        assert(format!("sizeof({keyword} {name})"), record.size);
+        assert(format!("__alignof__({keyword} {name})"), record.align.bytes());
+        for member in &record.members {
+            let field = types.name(member.name);
+            if !field.is_empty() && member.bits.is_none() {
+                assert(format!("__builtin_offsetof({keyword} {name}, {field})"), member.offset);
+            }
+        }
+    }
+    (text, count)
+}
+
+#[test]
+fn an_object_file_says_the_same_before_it_is_linked_on_64_and_on_32_bits() {
+    let folder = folder("dwarf-object");
+    // The types alone: there may be no library of 32 bits to print with.
+    let text = std::fs::read_to_string(fixture("types.c")).unwrap();
+    let (text, _) = text.split_once("int main").unwrap();
+    let text = text.replace("#include \"truth.h\"", "").replace("char d; __int128 d; ", "");
+    for (index, flags) in [
+        &["-g"][..],
+        &["-gdwarf-4"],
+        &["-gdwarf-5", "-fdebug-types-section"],
+        &["-gdwarf-4", "-fdebug-types-section"],
+        &["-gdwarf-5", "-gz=zlib"],
+        &["-gdwarf-5", "-gsplit-dwarf"],
+        &["-m32"],
+        &["-m32", "-gdwarf-4", "-gz=zlib"],
+        &["-mx32"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        // i386 has no integer of 128 bits, and its vectors and long longs are laid out by other rules.
+        let narrow = flags[0] == "-m32";
+        let text = if narrow {
+            text.replace("__int128 d;", "long long d;")
+                .replace("high = 1L << 40", "high = 1LL << 40")
+        } else {
+            text.replace("1L << 40", "1LL << 40")
+        };
+        let text = text
+            .replace("#include <stdint.h>", "")
+            .replace("long d : 33", "long long d : 33")
+            .replace("unsigned long c : 50", "unsigned long long c : 50");
+        // DWARF 4 cannot say `_Atomic`, which aligns more than its members do.
+        let text = if flags.contains(&"-gdwarf-4") { text.replace("_Atomic", "") } else { text };
+        std::fs::write(folder.join("types.c"), &text).unwrap();
+        let object = format!("types{index}.o");
+        let base = ["-g", "-c", "types.c", "-o", &object];
+        if compile("gcc", &folder, &[&base[..], flags].concat()).is_none() {
+            continue;
+        }
+        let types =
+            dwarf::open(&folder.join(&object)).unwrap_or_else(|error| panic!("{flags:?}: {error}"));
+        assert_eq!(types.pointer_size, if flags[0].starts_with("-m") { 4 } else { 8 });
+        let (assertions, count) = asserted(&types);
+        assert!(count > 80, "only {count} assertions with {flags:?}");
+        std::fs::write(folder.join("asserted.c"), text + &assertions).unwrap();
+        let machine = flags.iter().filter(|flag| flag.starts_with("-m")).copied();
+        let arguments: Vec<&str> =
+            ["-fsyntax-only", "asserted.c"].into_iter().chain(machine).collect();
+        compile("gcc", &folder, &arguments).expect("what compiled once compiles with assertions");
+    }
+}
+
+#[test]
+fn what_was_asked_for_is_known_and_the_rest_inferred() {
+    let source = "struct asked { char a; } __attribute__((aligned(32))); struct plain { long a; };
+        typedef int four __attribute__((aligned(4))); struct member { char a; four b __attribute__((aligned(8))); };
+        struct asked a; struct plain b; struct member c; int main(void) { return 0; }";
+    let Some(types) = read("dwarf-align", source, &[]) else { return };
+    let align = |name| record(&types, name).unwrap().align;
+    assert_eq!(align("asked"), Align::Known(32));
+    assert_eq!(align("plain"), Align::Inferred(8));
+    assert_eq!(align("member").bytes(), 8);
+    assert_eq!(record(&types, "member").unwrap().members[1].align, Some(8));
+}
+
+#[test]
+fn a_header_read_by_many_units_gives_each_type_once_and_definitions_that_differ_are_kept() {
+    let folder = folder("dwarf-units");
+    let header = "struct node { struct node *next; struct later *later; int bits : 3; };
+        typedef struct { struct node n; } wrapped; union either { wrapped w; char c; };";
+    std::fs::write(folder.join("header.h"), header).unwrap();
+    std::fs::write(folder.join("even.h"), "struct own { int a; };").unwrap();
+    std::fs::write(folder.join("odd.h"), "struct own { char a, b; };").unwrap();
+    let mut sources = Vec::new();
+    for index in 0..20 {
+        let own = if index % 2 == 0 { "even.h" } else { "odd.h" };
+        let later = if index == 7 { "struct later { int found; } later;" } else { "" };
+        let text = format!(
+            "#include \"header.h\"\n#include \"{own}\"\n{later}
+            struct own own_{index}; struct node node_{index}; union either either_{index};"
+        );
+        let name = format!("unit{index}.c");
+        std::fs::write(folder.join(&name), text).unwrap();
+        sources.push(name);
+    }
+    std::fs::write(folder.join("main.c"), "int main(void) { return 0; }").unwrap();
+    for flags in
+        [&["-g"][..], &["-g", "-gsplit-dwarf"], &["-flto", "-g"], &["-g", "-fdebug-types-section"]]
+    {
+        let mut arguments: Vec<&str> = sources.iter().map(String::as_str).collect();
+        arguments.extend(["main.c", "-o", "units"]);
+        arguments.extend(flags);
+        if compile("gcc", &folder, &arguments).is_none() {
+            return;
+        }
+        let types = dwarf::open(&folder.join("units")).unwrap();
+        let count =
+            |name: &str| types.records().filter(|(_, r)| types.name(r.name) == name).count();
+        assert_eq!((count("node"), count("either"), count("later")), (1, 1, 1), "{flags:?}");
+        assert_eq!(count("own"), 2, "{flags:?}");
+        assert_eq!(record(&types, "wrapped").unwrap().size, 24);
+        // The one unit that defines it tells the nineteen that only declare it.
+        let node = record(&types, "node").unwrap();
+        let Type::Pointer { to: Some(to) } = *types.get(node.members[1].ty) else {
+            panic!("no pointer")
+        };
+        assert!(
+            matches!(types.get(to), Type::Record(later) if later.members.len() == 1),
+            "{flags:?}"
+        );
+        let declared = (0..types.len() as u32).map(|id| types.get(TypeId(id)));
+        let declared = declared.filter(|ty| matches!(ty, Type::Declaration { .. }));
+        assert_eq!(declared.count(), 0, "{flags:?}");
+    }
+}
+
+#[test]
+fn the_same_file_gives_the_same_model_on_any_number_of_threads() {
+    let folder = folder("dwarf-threads");
+    let program = folder.join("types");
+    let arguments = [&fixture("types.rs"), "--edition=2021", "-g", "-o", "types"];
+    if compile("rustc", &folder, &arguments).is_none() {
+        return;
+    }
+    let bytes = std::fs::read(&program).unwrap();
+    let all = |threads| {
+        let types = dwarf::read(&bytes, &Options { threads, ..Options::beside(&program) }).unwrap();
+        let ids = (0..types.len() as u32).map(TypeId);
+        ids.map(|id| format!("{:?}", types.get(id))).collect::<Vec<String>>()
+    };
+    let one = all(1);
+    assert!(one.len() > 100);
+    for threads in [2, 3, 8] {
+        assert_eq!(all(threads), one, "{threads} threads");
+    }
+}
+
+#[test]
+fn a_stripped_program_is_read_from_the_debug_file_beside_it() {
+    let folder = folder("dwarf-stripped");
+    std::fs::write(folder.join("source.c"), "struct s { long a; } s; int main(void) { return 0; }")
+        .unwrap();
+    for build_id in ["-Wl,--build-id", "-Wl,--build-id=none"] {
+        if compile("gcc", &folder, &["-g", build_id, "source.c", "-o", "program"]).is_none() {
+            return;
+        }
+        let _ = std::fs::create_dir(folder.join(".debug"));
+        for (to, arguments) in [
+            ("program.debug", &["--only-keep-debug", "program"][..]),
+            ("stripped", &["--strip-all", "--add-gnu-debuglink=program.debug", "program"]),
+        ] {
+            if compile("objcopy", &folder, &[arguments, &[to]].concat()).is_none() {
+                return;
+            }
+        }
+        let stripped = folder.join("stripped");
+        assert!(record(&dwarf::open(&stripped).unwrap(), "s").is_some());
+        std::fs::rename(folder.join("program.debug"), folder.join(".debug/program.debug")).unwrap();
+        assert!(record(&dwarf::open(&stripped).unwrap(), "s").is_some());
+        std::fs::remove_file(folder.join(".debug/program.debug")).unwrap();
+        let error = dwarf::open(&stripped).unwrap_err().to_string();
+        assert!(error.contains("stripped: has no debug information; build it with -g"), "{error}");
+    }
+}
+
+#[test]
+fn a_package_of_split_files_is_read_and_a_missing_split_file_is_named() {
+    let folder = folder("dwarf-package");
+    std::fs::write(
+        folder.join("one.c"),
+        "struct shared { int a; }; struct one { struct shared s; } one;",
+    )
+    .unwrap();
+    std::fs::write(
+        folder.join("two.c"),
+        "struct shared { int a; }; struct two { struct shared s; long b; } two; int main(void) { return 0; }",
+    )
+    .unwrap();
+    for version in ["-gdwarf-4", "-gdwarf-5"] {
+        for types in ["-fdebug-types-section", "-fno-debug-types-section"] {
+            let flags = [version, types, "-gsplit-dwarf", "one.c", "two.c", "-o", "program"];
+            if compile("gcc", &folder, &flags).is_none() {
+                return;
+            }
+            let program = folder.join("program");
+            let check = |types: &Types| {
+                assert_eq!(record(types, "one").unwrap().size, 4);
+                assert_eq!(record(types, "two").unwrap().size, 16);
+            };
+            check(&dwarf::open(&program).unwrap());
+            let packed = compile("dwp", &folder, &["-e", "program", "-o", "program.dwp"]);
+            for entry in std::fs::read_dir(&folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.extension().is_some_and(|extension| extension == "dwo") {
+                    std::fs::remove_file(path).unwrap();
+                }
+            }
+            if packed.is_some() {
+                check(&dwarf::open(&program).unwrap());
+                check(&dwarf::open(&folder.join("program.dwp")).unwrap());
+                std::fs::remove_file(folder.join("program.dwp")).unwrap();
+            }
+            let error = dwarf::open(&program).unwrap_err().to_string();
+            assert!(error.contains(".dwo, which is not there; copy it beside"), "{error}");
+            assert_eq!(error.lines().count(), 1);
+        }
+    }
+}
+
+#[test]
+fn table_pointers_statics_and_virtual_bases_are_what_they_are() {
+    let folder = folder("dwarf-roles");
+    let arguments = [&fixture("types.cpp"), "-std=c++20", "-g", "-o", "types"];
+    if compile("g++", &folder, &arguments).is_none() {
+        return;
+    }
+    let types = dwarf::open(&folder.join("types")).unwrap();
+    let roles = |name| {
+        let members = &record(&types, name).unwrap().members;
+        members.iter().map(|member| member.role).collect::<Vec<Role>>()
+    };
+    assert_eq!(roles("Virtual"), [Role::VirtualTable, Role::Field]);
+    assert_eq!(roles("Derived"), [Role::Base, Role::Field]);
+    assert_eq!(roles("Static"), [Role::Field]);
+    assert!(roles("Left").iter().any(|role| matches!(role, Role::VirtualBase { .. })));
+}
+
+#[test]
+fn a_rust_enum_has_its_discriminant_and_all_its_variants() {
+    let folder = folder("dwarf-variants");
+    let arguments =
+        [&fixture("types.rs"), "--edition=2021", "--crate-name=types", "-g", "-o", "types"];
+    if compile("rustc", &folder, &arguments).is_none() {
+        return;
+    }
+    let types = dwarf::open(&folder.join("types")).unwrap();
+    for (name, variants) in [
+        ("types::Many", &["First", "Second", "Third", "Fourth"][..]),
+        ("types::Niche", &["Nothing", "Something"]),
+        ("types::Tagged", &["A", "B"]),
+    ] {
+        let record = record(&types, name).unwrap();
+        assert_eq!(record.kind, Kind::Enum, "{name}");
+        let of = |role| record.members.iter().filter(move |member| member.role == role);
+        assert_eq!(of(Role::Discriminant).count(), 1, "{name}");
+        let names: Vec<&str> = of(Role::Variant).map(|member| types.name(member.name)).collect();
+        assert_eq!(names, variants, "{name}");
+        for variant in of(Role::Variant) {
+            assert!(
+                matches!(types.get(variant.ty), Type::Record(r) if r.kind == Kind::Variant),
+                "{name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_is_no_program_is_refused_in_one_line() {
+    let folder = folder("dwarf-refused");
+    for (name, bytes, expected) in [
+        ("empty", &b""[..], "is not an ELF file that can be read"),
+        ("text", b"#!/bin/sh\necho\n", "is not an ELF file that can be read"),
+        ("short", b"\x7fELF\x02\x01\x01", "is not an ELF file that can be read"),
+    ] {
+        std::fs::write(folder.join(name), bytes).unwrap();
+        let error = dwarf::open(&folder.join(name)).unwrap_err().to_string();
+        assert!(error.contains(expected) && error.contains(name), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+    let error = dwarf::open(Path::new("/nowhere/at/all")).unwrap_err().to_string();
+    assert!(error.starts_with("/nowhere/at/all: cannot be read"), "{error}");
+}
