@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::model::{Type, TypeId, Types};
 use crate::open::{self, Options, Prefer};
-use crate::{align, btf};
+use crate::{align, btf, dwarf};
 
 /// As much as may come out of what is compressed.
 const UNPACKED: usize = 4 << 20;
@@ -19,6 +19,14 @@ pub fn btf(data: &[u8]) {
     if let Some(at) = second
         && let Ok(types) = btf::read_split(&data[..at], &data[at..], None)
     {
+        visit(&types);
+    }
+}
+
+/// An ELF file with DWARF, and nothing beside it.
+pub fn dwarf(data: &[u8]) {
+    let options = dwarf::Options { path: None, debug_directories: Vec::new(), threads: 1 };
+    if let Ok(types) = dwarf::read(data, &options) {
         visit(&types);
     }
 }
