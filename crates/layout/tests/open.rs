@@ -111,6 +111,26 @@ fn btf_is_found_by_content_in_whatever_it_is_packed() {
 }
 
 #[test]
+fn a_kernel_without_sections_is_searched_for_its_btf() {
+    let folder = folder("a_kernel_without");
+    let mut small = Writer::new();
+    small.int("int", 4);
+    let mut kernel = vec![0; 0x1000];
+    kernel[0x38..0x3c].copy_from_slice(b"ARM\x64");
+    assert_eq!(refused(&written(&folder, "none", &kernel)), "it is a kernel without BTF");
+    // That of a program for BPF, the kernel's own, and a few words that begin like one.
+    for bytes in
+        [small.bytes(), one_of_each(Writer::new()).bytes(), vec![0x9f, 0xeb, 1, 0, 24, 0, 0, 0]]
+    {
+        kernel.extend(bytes);
+        kernel.resize(kernel.len().next_multiple_of(64), 0);
+    }
+    assert_eq!(records(&written(&folder, "Image", &kernel), &Options::default()), ALL);
+    let packed = efi_image(&flate2_packed(&kernel));
+    assert_eq!(records(&written(&folder, "vmlinuz.efi", &packed), &Options::default()), ALL);
+}
+
+#[test]
 fn a_module_finds_its_base_within_it_beside_it_or_where_it_is_told() {
     let folder = folder("a_module_finds");
     let base = one_of_each(Writer::new());
@@ -170,7 +190,8 @@ fn what_cannot_be_read_is_said_in_one_line() {
     old[0x206..0x208].copy_from_slice(&0x207u16.to_le_bytes());
     let mut cut = bz_image(4, &kernel);
     cut.truncate(1 << 20);
-    let cases: [(&str, &[u8], &str); 9] = [
+    let lzo = bz_image(4, b"\x89LZO\0");
+    let cases: [(&str, &[u8], &str); 10] = [
         ("empty", b"", &none),
         ("text", b"hello", &none),
         ("elf", b"\x7fELF", "it is a damaged ELF file: "),
@@ -179,6 +200,11 @@ fn what_cannot_be_read_is_said_in_one_line() {
         ("xz", b"\xfd7zXZ\0\0\0\0\0\0\0\0\0", "what xz packed cannot be unpacked: "),
         ("old", &old, "it is a kernel image of boot protocol 2.07, which does not say where"),
         ("cut", &cut, "the kernel image is cut off: 1048576 bytes are less than it says; copy it"),
+        (
+            "lzo",
+            &lzo,
+            "the kernel in this bzImage: it is packed with lzop, which is not read; unpack",
+        ),
         (
             "odd",
             &bz_image(4, b"odd"),
