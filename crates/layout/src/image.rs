@@ -5,6 +5,10 @@ pub mod unpack;
 use crate::error::Error;
 use unpack::Packing;
 
+/// What to do about an image that cannot be opened here.
+const EXTRACT: &str =
+    "unpack it with extract-vmlinux from the kernel's scripts and name the result";
+
 /// What the headers of a boot image say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Image<'a> {
@@ -52,6 +56,13 @@ fn bz_image(data: &[u8]) -> Result<Image<'_>, Error> {
     Ok(Image { name: "bzImage", payload })
 }
 
+/// Whether `data` is a kernel as it lies in memory, without sections: what is packed in an EFI image, and `Image`
+/// of arm64, riscv and loongarch.
+pub fn is_flat(data: &[u8]) -> bool {
+    let magics: [&[u8; 4]; 3] = [b"ARM\x64", b"RSC\x05", &0x8182_23cdu32.to_le_bytes()];
+    data.get(0x38..0x3c).is_some_and(|magic| magics.iter().any(|known| magic == *known))
+}
+
 fn part<O: Into<u64>>(data: &[u8], offset: Option<O>, length: Option<u32>) -> Result<&[u8], Error> {
     let cut_off = || {
         Error::new(format!(
@@ -88,6 +99,10 @@ pub fn open(data: &[u8], limit: usize) -> Result<Option<Vec<u8>>, Error> {
     };
     let inside = |error: Error| error.within(format!("the kernel in this {}", image.name));
     match Packing::of(image.payload) {
+        Some(Packing::Other(name)) => {
+            Err(inside(Error::new(format!("it is packed with {name}, which is not read")))
+                .advise(EXTRACT))
+        }
         Some(packing) => packing.unpack(image.payload, limit).map(Some).map_err(inside),
         None if image.payload.starts_with(b"\x7fELF") => Ok(Some(image.payload.to_vec())),
         None => Err(inside(Error::new("it is packed in a way that is not known")).advise(

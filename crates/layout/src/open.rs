@@ -127,6 +127,10 @@ pub(crate) fn read(data: &[u8], path: &Path, options: &Options) -> Result<Opened
     if data.starts_with(ELF) {
         return read_elf(data, path, options);
     }
+    if image::is_flat(data) {
+        let btf = btf::find(data).ok_or_else(|| Error::new("it is a kernel without BTF"))?;
+        return read_btf(btf, None, path, options);
+    }
     Err(Error::new("it is neither BTF nor ELF nor a kernel image, nor one of these compressed")
         .advise("name a program, a library, an object file, vmlinux, vmlinuz or /sys/kernel/btf/vmlinux"))
 }
@@ -188,6 +192,11 @@ fn base_btf(path: &Path) -> Result<Vec<u8>, Error> {
     let data = content(path)?;
     if btf::is_btf(&data) {
         return Ok(data);
+    }
+    if image::is_flat(&data)
+        && let Some(btf) = btf::find(&data)
+    {
+        return Ok(btf.to_vec());
     }
     let elf = if data.starts_with(ELF) { Some(parse(&data)?) } else { None };
     match elf.as_ref().and_then(|elf| elf.section_by_name(".BTF")) {

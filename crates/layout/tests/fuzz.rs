@@ -180,6 +180,9 @@ fn no_image_makes_its_reader_panic() {
             seeds.push(xz.stdout);
         }
     }
+    let mut flat = vec![0; 0x40];
+    flat[0x38..0x3c].copy_from_slice(b"ARM\x64");
+    seeds.push([flat, btf.clone(), btf].concat());
     for index in 0..seeds.len() {
         seeds.push(bz_image(4, &seeds[index]));
         seeds.push(efi_image(&seeds[index]));

@@ -41,9 +41,9 @@ fn packed(program: &str, arguments: &[&str], data: &[u8]) -> Vec<u8> {
     output.stdout
 }
 
-/// BTF of one of each kind, as a kernel has it: in an ELF file, behind megabytes of code.
-fn kernel() -> Vec<u8> {
-    let code: Vec<u8> = (0..9 << 20).map(|at: u32| (at >> 12) as u8 ^ (at % 251) as u8).collect();
+/// BTF of one of each kind, as a kernel has it: in an ELF file, behind so many bytes of code.
+fn kernel(code: u32) -> Vec<u8> {
+    let code: Vec<u8> = (0..code).map(|at| (at >> 12) as u8 ^ (at % 251) as u8).collect();
     elf(X86_64, &[(".text", &code), (".BTF", &one_of_each(Writer::new()).bytes())])
 }
 
@@ -75,17 +75,20 @@ const ALL: [&str; 4] = ["list_head", "all", "fields", "old_fields"];
 #[test]
 fn btf_is_found_by_content_in_whatever_it_is_packed() {
     let folder = folder("btf_is_found");
-    let kernel = kernel();
     let raw = one_of_each(Writer::new()).bytes();
     assert_eq!(records(&written(&folder, "raw", &raw), &Options::default()), ALL);
-    assert_eq!(records(&written(&folder, "elf", &kernel), &Options::default()), ALL);
-    let image = written(&folder, "unpacked", &bz_image(4, &kernel));
+    let small = kernel(1 << 18);
+    // More than a block of lz4.
+    let large = kernel(9 << 20);
+    assert_eq!(records(&written(&folder, "elf", &small), &Options::default()), ALL);
+    let image = written(&folder, "unpacked", &bz_image(4, &small));
     assert_eq!(records(&image, &Options::default()), ALL);
     for (index, (program, arguments)) in PACKERS.into_iter().enumerate() {
         if !have(program) {
             continue;
         }
-        let mut payload = packed(program, arguments, &kernel);
+        let kernel = if program == "lz4" { &large } else { &small };
+        let mut payload = packed(program, arguments, kernel);
         let file = written(&folder, &format!("packed{index}"), &payload);
         assert_eq!(records(&file, &Options::default()), ALL, "{program} {arguments:?}");
         // The kernel's build puts the size behind what it packs, except by gzip, which does so itself.
@@ -105,6 +108,26 @@ fn btf_is_found_by_content_in_whatever_it_is_packed() {
             );
         }
     }
+}
+
+#[test]
+fn a_kernel_without_sections_is_searched_for_its_btf() {
+    let folder = folder("a_kernel_without");
+    let mut small = Writer::new();
+    small.int("int", 4);
+    let mut kernel = vec![0; 0x1000];
+    kernel[0x38..0x3c].copy_from_slice(b"ARM\x64");
+    assert_eq!(refused(&written(&folder, "none", &kernel)), "it is a kernel without BTF");
+    // That of a program for BPF, the kernel's own, and a few words that begin like one.
+    for bytes in
+        [small.bytes(), one_of_each(Writer::new()).bytes(), vec![0x9f, 0xeb, 1, 0, 24, 0, 0, 0]]
+    {
+        kernel.extend(bytes);
+        kernel.resize(kernel.len().next_multiple_of(64), 0);
+    }
+    assert_eq!(records(&written(&folder, "Image", &kernel), &Options::default()), ALL);
+    let packed = efi_image(&flate2_packed(&kernel));
+    assert_eq!(records(&written(&folder, "vmlinuz.efi", &packed), &Options::default()), ALL);
 }
 
 #[test]
@@ -152,7 +175,7 @@ fn elf_says_the_machine_that_btf_does_not() {
 #[test]
 fn what_cannot_be_read_is_said_in_one_line() {
     let folder = folder("what_cannot");
-    let kernel = kernel();
+    let kernel = kernel(2 << 20);
     let advice =
         "name a program, a library, an object file, vmlinux, vmlinuz or /sys/kernel/btf/vmlinux";
     let none = format!(
@@ -167,7 +190,8 @@ fn what_cannot_be_read_is_said_in_one_line() {
     old[0x206..0x208].copy_from_slice(&0x207u16.to_le_bytes());
     let mut cut = bz_image(4, &kernel);
     cut.truncate(1 << 20);
-    let cases: [(&str, &[u8], &str); 9] = [
+    let lzo = bz_image(4, b"\x89LZO\0");
+    let cases: [(&str, &[u8], &str); 10] = [
         ("empty", b"", &none),
         ("text", b"hello", &none),
         ("elf", b"\x7fELF", "it is a damaged ELF file: "),
@@ -176,6 +200,11 @@ fn what_cannot_be_read_is_said_in_one_line() {
         ("xz", b"\xfd7zXZ\0\0\0\0\0\0\0\0\0", "what xz packed cannot be unpacked: "),
         ("old", &old, "it is a kernel image of boot protocol 2.07, which does not say where"),
         ("cut", &cut, "the kernel image is cut off: 1048576 bytes are less than it says; copy it"),
+        (
+            "lzo",
+            &lzo,
+            "the kernel in this bzImage: it is packed with lzop, which is not read; unpack",
+        ),
         (
             "odd",
             &bz_image(4, b"odd"),

@@ -48,26 +48,22 @@ pub(super) struct Entry<'a> {
 /// Goes through the types of a section in their order.
 pub(super) struct Entries<'a, 's> {
     section: &'s Section<'a>,
-    at: usize,
+    left: &'a [u8],
     number: u32,
 }
 
 impl<'a, 's> Entries<'a, 's> {
     /// The types, the first of which is number `first`.
     pub(super) fn new(section: &'s Section<'a>, first: u32) -> Entries<'a, 's> {
-        Entries { section, at: 0, number: first }
+        Entries { section, left: section.types, number: first }
     }
 
     fn read(&mut self) -> Result<Entry<'a>, Error> {
-        let types = self.section.types;
         let number = self.number;
         let cut_off =
             || Error::new(format!("its BTF is cut off in type {number}")).advise("copy it again");
-        if types.len() - self.at < COMMON {
-            return Err(cut_off());
-        }
-        let word = |index: usize| self.section.word(types, self.at + 4 * index);
-        let info = word(1);
+        let (common, behind) = self.left.split_first_chunk::<COMMON>().ok_or_else(cut_off)?;
+        let [name, info, size_or_type] = [0, 4, 8].map(|at| self.section.word(common, at));
         // Kinds had five bits and the number of parts sixteen, until Linux gave both what lay unused between.
         let kind = (info >> 24 & 0x7f) as u8;
         let parts = (info & 0xff_ffff) as usize;
@@ -77,21 +73,11 @@ impl<'a, 's> Entries<'a, 's> {
             ))
             .advise("if a newer kernel wrote it, a newer version of this program may know it"));
         };
-        let start = self.at + COMMON;
         // Fits: 2^24 parts of 255 bytes at most.
         let length = extent.once + extent.each * parts;
-        let rest = types[start..].get(..length).ok_or_else(cut_off)?;
-        let entry = Entry {
-            number,
-            kind,
-            flag: info >> 31 == 1,
-            name: word(0),
-            size_or_type: word(2),
-            rest,
-        };
-        self.at = start + length;
-        self.number += 1;
-        Ok(entry)
+        let (rest, left) = behind.split_at_checked(length).ok_or_else(cut_off)?;
+        (self.left, self.number) = (left, number + 1);
+        Ok(Entry { number, kind, flag: info >> 31 == 1, name, size_or_type, rest })
     }
 }
 
@@ -99,12 +85,12 @@ impl<'a> Iterator for Entries<'a, '_> {
     type Item = Result<Entry<'a>, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.at == self.section.types.len() {
+        if self.left.is_empty() {
             return None;
         }
         let entry = self.read();
         if entry.is_err() {
-            self.at = self.section.types.len();
+            self.left = &[];
         }
         Some(entry)
     }

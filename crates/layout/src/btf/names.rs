@@ -1,5 +1,7 @@
 //! The text of names, each found by where it begins and ended by a zero byte.
 
+use std::ffi::CStr;
+
 use super::section::Section;
 use crate::error::Error;
 use crate::model::{Name, Types};
@@ -45,16 +47,15 @@ impl<'a> Names<'a> {
             Some(at) => &self.own[at..],
             None => &self.base[at..],
         };
-        let text = text
-            .iter()
-            .take(self.left)
-            .position(|&byte| byte == 0)
-            .map(|end| &text[..end])
-            .ok_or_else(|| {
+        let text =
+            CStr::from_bytes_until_nul(&text[..text.len().min(self.left)]).map_err(|_| {
                 Error::new(format!("the name at {at} has no end, or is in too many others"))
             })?;
-        self.left -= text.len();
-        let name = types.intern(&String::from_utf8_lossy(text));
+        self.left -= text.count_bytes();
+        let name = match text.to_str() {
+            Ok(text) => types.intern(text),
+            Err(_) => types.intern(&text.to_string_lossy()),
+        };
         self.met[at] = name.0 + 1;
         Ok(name)
     }

@@ -44,6 +44,18 @@ pub(super) fn order(data: &[u8]) -> Option<Order> {
     }
 }
 
+/// The bytes that BTF takes at the start of `data`, if it stands alone and is laid out as a kernel's.
+pub(super) fn extent(data: &[u8]) -> Option<&[u8]> {
+    let section = Section::parse(data).ok()?;
+    let [header, types_start, types, names_start, names] =
+        [4, 8, 12, 16, 20].map(|at| section.word(data, at) as usize);
+    let whole = types > 0
+        && types_start + types == names_start
+        && section.names.first() == Some(&0)
+        && section.names.last() == Some(&0);
+    whole.then(|| &data[..header + names_start + names])
+}
+
 impl<'a> Section<'a> {
     pub(super) fn parse(data: &'a [u8]) -> Result<Section<'a>, Error> {
         let order = order(data)
@@ -104,7 +116,7 @@ impl<'a> Section<'a> {
 
 impl Order {
     fn word(self, bytes: &[u8], at: usize) -> u32 {
-        let word = [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
+        let word = *bytes[at..].first_chunk().expect("the word lies within");
         match self {
             Order::Little => u32::from_le_bytes(word),
             Order::Big => u32::from_be_bytes(word),
