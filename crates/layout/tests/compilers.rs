@@ -149,6 +149,9 @@ fn btf_and_dwarf_of_one_object_say_the_same() {
             last.3 = None;
         }
         assert_eq!(places(&btf, ours), expected, "{name}");
+        if !ALIGNED.contains(&name) {
+            assert_eq!(ours.align.bytes(), theirs.align.bytes(), "{name}");
+        }
         compared += 1;
     }
     assert!(compared > 12, "{compared}");
