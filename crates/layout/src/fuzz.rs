@@ -23,14 +23,6 @@ pub fn btf(data: &[u8]) {
     }
 }
 
-/// An ELF file with DWARF, and nothing beside it.
-pub fn dwarf(data: &[u8]) {
-    let options = dwarf::Options { path: None, debug_directories: Vec::new(), threads: 1 };
-    if let Ok(types) = dwarf::read(data, &options) {
-        visit(&types);
-    }
-}
-
 /// A file of any sort, a kernel image among them.
 pub fn image(data: &[u8]) {
     let Ok(data) = open::unwrap(data.to_vec(), UNPACKED) else { return };
