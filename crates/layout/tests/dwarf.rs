@@ -314,6 +314,86 @@ fn a_stripped_program_is_read_from_the_debug_file_beside_it() {
 }
 
 #[test]
+fn what_dwz_moved_to_a_common_file_is_found_and_a_missing_one_is_named() {
+    let folder = folder("dwarf-dwz");
+    let both = ["one", "two"];
+    for name in both {
+        if compile("g++", &folder, &["-g", "-w", "-std=c++20", &fixture("types.cpp"), "-o", name])
+            .is_none()
+        {
+            return;
+        }
+    }
+    let truth = run(&folder.join("one"));
+    if compile("dwz", &folder, &["one", "-o", "alone"]).is_none() {
+        return;
+    }
+    check(&dwarf::open(&folder.join("alone")).unwrap(), &truth);
+    if compile("dwz", &folder, &["-m", "common", "one", "two"]).is_none() {
+        return;
+    }
+    for name in both {
+        check(&dwarf::open(&folder.join(name)).unwrap(), &truth);
+    }
+    std::fs::remove_file(folder.join("common")).unwrap();
+    let error = dwarf::open(&folder.join("one")).unwrap_err().to_string();
+    assert!(
+        error.contains("has part of its debug information in common, which is not there"),
+        "{error}"
+    );
+}
+
+#[test]
+fn machines_of_either_byte_order_and_width_are_read() {
+    // No library is needed for them; the layout of repr(C) is known by hand.
+    let source = r#"#![feature(no_core, lang_items)] #![no_core] #![crate_type = "lib"]
+        #[lang = "pointee_sized"] trait PointeeSized {} #[lang = "meta_sized"] trait MetaSized: PointeeSized {}
+        #[lang = "sized"] trait Sized: MetaSized {} #[lang = "copy"] trait Copy {} impl Copy for u32 {}
+        #[repr(C)] pub struct Fields { a: u8, b: u32, c: u16, d: &'static u8 }
+        #[repr(u8)] pub enum Tagged { A(u32), B(u8) }
+        #[unsafe(no_mangle)] pub extern "C" fn f(fields: &Fields, tagged: &Tagged) -> u32 { fields.b }"#;
+    let folder = folder("dwarf-machines");
+    std::fs::write(folder.join("machines.rs"), source).unwrap();
+    for (machine, pointer) in [
+        ("powerpc64-unknown-linux-gnu", 8),
+        ("powerpc-unknown-linux-gnu", 4),
+        ("s390x-unknown-linux-gnu", 8),
+        ("sparc64-unknown-linux-gnu", 8),
+        ("riscv64gc-unknown-linux-gnu", 8),
+        ("aarch64-unknown-linux-gnu", 8),
+        ("armv7-unknown-linux-gnueabihf", 4),
+        ("i686-unknown-linux-gnu", 4),
+    ] {
+        let arguments =
+            ["-Zunstable-options", "-g", "-Awarnings", "--edition=2024", "--emit=obj", "--target"];
+        let arguments = [&arguments[..], &[machine, "machines.rs", "-o", "machine.o"]].concat();
+        // Without a library of its own a crate needs what stable compilers do not offer.
+        let run = std::process::Command::new("rustc")
+            .env("RUSTC_BOOTSTRAP", "1")
+            .current_dir(&folder)
+            .args(arguments)
+            .output();
+        match run {
+            Ok(output) if output.status.success() => {}
+            _ => {
+                println!("skipped: rustc does not compile without a library for {machine}");
+                continue;
+            }
+        }
+        let types = dwarf::open(&folder.join("machine.o")).unwrap();
+        assert_eq!(types.pointer_size, pointer, "{machine}");
+        let fields = record(&types, "machines::Fields").unwrap();
+        let offsets: Vec<u64> = fields.members.iter().map(|member| member.offset).collect();
+        assert_eq!(offsets, if pointer == 8 { [0, 4, 8, 16] } else { [0, 4, 8, 12] }, "{machine}");
+        assert_eq!(fields.align, Align::Known(pointer.into()), "{machine}");
+        let tagged = record(&types, "machines::Tagged").unwrap();
+        assert_eq!((tagged.size, tagged.members.len()), (8, 3), "{machine}");
+        let variant = record(&types, "machines::Tagged::A").unwrap();
+        assert_eq!(variant.members[0].offset, 4, "{machine}");
+    }
+}
+
+#[test]
 fn a_package_of_split_files_is_read_and_a_missing_split_file_is_named() {
     let folder = folder("dwarf-package");
     std::fs::write(

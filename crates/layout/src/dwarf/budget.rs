@@ -24,7 +24,7 @@ impl Budget {
             .0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes));
         spent.map(drop).map_err(|_| {
-            Error::new("its debug information refers to the same names again and again, as no compiler does")
+            Error::new("its debug information refers to the same names or tables again and again, as no compiler does")
                 .advise("build the program again")
         })
     }
