@@ -8,7 +8,9 @@ use ledgerline_layout::{Error, align};
 use support::elf::elf;
 
 /// What an entry's first byte means: tag, whether it has children, attributes with their forms.
-const ABBREVIATIONS: &[(u8, u8, bool, &[(u8, u8)])] = &[
+type Abbreviation = (u8, u8, bool, &'static [(u8, u8)]);
+
+const ABBREVIATIONS: &[Abbreviation] = &[
     (UNIT, 0x11, true, &[(0x13, 0x0b)]),
     (NAMESPACE, 0x39, true, &[(0x03, 0x0e)]),
     (POINTER, 0x0f, false, &[(0x49, 0x13)]),
@@ -237,19 +239,23 @@ fn sizes_beyond_any_memory_are_refused_and_arrays_beyond_it_have_none() {
 }
 
 #[test]
-fn ten_thousand_units_that_share_the_tail_of_one_table_are_refused() {
-    // Each unit's table begins a byte after the one before, so each is as long as the rest of the section.
+fn of_units_that_share_the_tail_of_one_table_none_reads_beyond_the_next_ones_start() {
+    // Each unit's table begins an abbreviation after the one before: each is as long as the rest of the section.
+    let code = |index: u32| [index as u8 | 0x80, (index >> 7) as u8 | 0x80, (index >> 14) as u8];
     let mut info = Vec::new();
-    for offset in 0..10_000u32 {
-        info.extend(10u32.to_le_bytes());
+    for index in 0..10_000u32 {
+        info.extend(12u32.to_le_bytes());
         info.extend([5, 0, 1, 8]);
-        info.extend((5 * offset).to_le_bytes());
-        info.extend([1, 0]);
+        info.extend((7 * index).to_le_bytes());
+        info.extend(code(index + 1));
+        info.push(0);
     }
-    let table: Vec<u8> = (0..200_000u32).flat_map(|_| [1, 0x11, 0, 0, 0]).collect();
+    let table: Vec<u8> = (0..200_000u32)
+        .flat_map(|index| code(index + 1).into_iter().chain([0x11, 0, 0, 0]))
+        .collect();
     let file = elf(62, &[(".debug_info", &info), (".debug_abbrev", &table)]);
-    // Ten thousand times a megabyte would be parsed.
-    refused(&file, "refers to the same names or tables again and again");
+    // All of it ten thousand times would be more than the file may ask for.
+    read(&file).unwrap();
 }
 
 #[test]
