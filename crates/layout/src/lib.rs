@@ -17,6 +17,7 @@ pub mod lines;
 pub mod model;
 mod open;
 pub mod pick;
+pub mod rules;
 pub mod show;
 #[cfg(test)]
 mod sketch;

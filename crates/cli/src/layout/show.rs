@@ -1,0 +1,110 @@
+//! `ledgerline layout show`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use ledgerline_layout::Error;
+use ledgerline_layout::leaf::Expand;
+use ledgerline_layout::pick::{named, pick};
+use ledgerline_layout::show::{self, Options};
+
+use crate::render::Style;
+
+const LONG_ABOUT: &str = "\
+Print types by cache lines: each member's offset, size and line, holes and padding, and how sure the \
+alignment is.
+
+FILE is a program, a library or an object with DWARF or BTF, a kernel or an image of it, or BTF such as \
+/sys/kernel/btf/vmlinux. TYPE is a name or a pattern (page_counter, 'mem_cgroup*', 'ledgerline::*'). A \
+hole is what no printed member covers.";
+
+const EXAMPLES: &str = "\
+Examples:
+  ledgerline layout show /sys/kernel/btf/vmlinux page_counter
+  ledgerline layout show --expand --lines 128 target/debug/server 'server::cache::*'
+  ledgerline layout show --base align=8 vmlinux list_head   best and worst place of the base
+  ledgerline layout show --all --json vmlinux | jq -r 'select(.holes != []) | .name'";
+
+/// Which lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Width {
+    /// Lines of 64 bytes
+    #[value(name = "64")]
+    One,
+    /// Lines of 128 bytes, or pairs that are fetched together
+    #[value(name = "128")]
+    Pair,
+    /// One after the other
+    Both,
+}
+
+/// The options of `ledgerline layout show`.
+#[derive(Args, Debug)]
+#[command(long_about = LONG_ABOUT, after_help = EXAMPLES)]
+pub struct ShowArgs {
+    /// What holds the types
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// Names or patterns of types
+    #[arg(value_name = "TYPE", required_unless_present = "all")]
+    types: Vec<String>,
+
+    /// All types that have a name
+    #[arg(long, conflicts_with = "types")]
+    all: bool,
+
+    /// Open nested records, down to numbers, pointers and arrays
+    #[arg(long)]
+    expand: bool,
+
+    /// Bytes of a line
+    #[arg(long, value_enum, value_name = "64|128|both", default_value = "64")]
+    lines: Width,
+
+    /// What is known of the base: say which places are best and worst [default: it begins a line]
+    #[arg(long, value_name = "align=N", value_parser = base)]
+    base: Option<u64>,
+
+    /// One JSON object a type and line
+    #[arg(long)]
+    json: bool,
+}
+
+fn base(text: &str) -> Result<u64, String> {
+    let number = text.strip_prefix("align=").unwrap_or(text);
+    match number.parse::<u64>() {
+        Ok(bytes) if bytes.is_power_of_two() => Ok(bytes),
+        _ => Err("give a power of two: align=8".to_owned()),
+    }
+}
+
+/// What is asked for, as it is printed.
+pub(super) fn text(args: &ShowArgs) -> Result<Vec<u8>, Error> {
+    let types = super::types(&args.file)?;
+    let picked = if args.all {
+        named(types)
+    } else {
+        pick(types, &args.types).map_err(|error| error.in_file(&args.file))?
+    };
+    let widths = match args.lines {
+        Width::One => &[64][..],
+        Width::Pair => &[128],
+        Width::Both => &[64, 128],
+    };
+    let expand = if args.expand { Expand::All } else { Expand::Anonymous };
+    let colour = !args.json && Style::of_stdout().colour;
+    let (mut json, mut text) = (Vec::new(), String::new());
+    for (name, id) in picked {
+        for &line in widths {
+            let options = Options { line, expand, base: args.base, colour };
+            if args.json {
+                show::json(types, name, id, &options, &mut json);
+            } else {
+                show::text(types, name, id, &options, &mut text);
+            }
+        }
+    }
+    json.extend_from_slice(text.as_bytes());
+    Ok(json)
+}
