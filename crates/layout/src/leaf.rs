@@ -12,7 +12,7 @@ const MOST: usize = 1 << 16;
 pub enum Expand {
     /// Anonymous ones alone: what the record's own source names.
     Anonymous,
-    /// All, down to numbers, pointers and arrays.
+    /// All, down to numbers, pointers and arrays, and what does nothing but wrap one (`atomic_long_t`).
     All,
 }
 
@@ -94,7 +94,24 @@ pub fn opens<'t>(types: &'t Types, member: &Member, expand: Expand) -> Option<&'
         return None;
     }
     let (_, record) = record(types, member.ty)?;
-    (!record.members.is_empty()).then_some(record)
+    let empty = record.members.is_empty() || (!anonymous && wraps_one(types, record));
+    (!empty).then_some(record)
+}
+
+/// Whether a record is one number, pointer or array, however often wrapped.
+fn wraps_one(types: &Types, outer: &Record) -> bool {
+    let mut inner = outer;
+    for _ in 0..DEEPEST {
+        let [only] = &inner.members[..] else { return false };
+        if only.offset != 0 || only.bits.is_some() || types.size(only.ty) != Some(outer.size) {
+            return false;
+        }
+        match record(types, only.ty) {
+            Some((_, next)) => inner = next,
+            None => return true,
+        }
+    }
+    false
 }
 
 /// The fields of a record, in the order of its members.
