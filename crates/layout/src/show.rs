@@ -1,11 +1,13 @@
-//! Printing a record by lines: as text, and as JSON.
+//! Printing a record by lines: as text, as JSON, as a picture.
 //!
-//! Both write into one growing text, so that a kernel's ten thousand types cost a tenth of a second.
+//! Text and JSON write into one growing text, so that a kernel's ten thousand types cost a tenth of a second.
 
 mod json;
+mod picture;
 mod text;
 
 pub use json::json;
+pub use picture::{Heat, html, svg};
 pub use text::text;
 
 use crate::leaf::Expand;

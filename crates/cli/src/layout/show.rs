@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use ledgerline_layout::Error;
 use ledgerline_layout::leaf::Expand;
+use ledgerline_layout::model::{TypeId, Types};
 use ledgerline_layout::pick::{named, pick};
 use ledgerline_layout::show::{self, Options};
 
@@ -23,6 +24,7 @@ Examples:
   ledgerline layout show /sys/kernel/btf/vmlinux page_counter
   ledgerline layout show --expand --lines 128 target/debug/server 'server::cache::*'
   ledgerline layout show --base align=8 vmlinux list_head   best and worst place of the base
+  ledgerline layout show --svg lines.svg vmlinux mem_cgroup
   ledgerline layout show --all --json vmlinux | jq -r 'select(.holes != []) | .name'";
 
 /// Which lines.
@@ -69,6 +71,14 @@ pub struct ShowArgs {
     /// One JSON object a type and line
     #[arg(long)]
     json: bool,
+
+    /// Draw the lines into an SVG file instead
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "html", "all", "base"])]
+    svg: Option<PathBuf>,
+
+    /// Draw the lines into a page of HTML instead
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "all", "base"])]
+    html: Option<PathBuf>,
 }
 
 fn base(text: &str) -> Result<u64, String> {
@@ -93,6 +103,9 @@ pub(super) fn text(args: &ShowArgs) -> Result<Vec<u8>, Error> {
         Width::Both => &[64, 128],
     };
     let expand = if args.expand { Expand::All } else { Expand::Anonymous };
+    if args.svg.is_some() || args.html.is_some() {
+        return draw(args, types, &picked, widths, expand).map(|()| Vec::new());
+    }
     let colour = !args.json && Style::of_stdout().colour;
     let (mut json, mut text) = (Vec::new(), String::new());
     for (name, id) in picked {
@@ -107,4 +120,26 @@ pub(super) fn text(args: &ShowArgs) -> Result<Vec<u8>, Error> {
     }
     json.extend_from_slice(text.as_bytes());
     Ok(json)
+}
+
+/// Writes the pictures that are asked for.
+fn draw(
+    args: &ShowArgs,
+    types: &Types,
+    picked: &[(&str, TypeId)],
+    widths: &[u64],
+    expand: Expand,
+) -> Result<(), Error> {
+    let &[line] = widths else {
+        return Err(Error::new("a picture has lines of one size").advise("give --lines 64 or 128"));
+    };
+    let options = Options { line, expand, ..Options::default() };
+    for (path, picture) in [(&args.svg, show::svg as fn(_, _, _, _) -> _), (&args.html, show::html)]
+    {
+        let Some(path) = path else { continue };
+        let picture: String = picture(types, picked, &options, None);
+        std::fs::write(path, picture)
+            .map_err(|error| Error::new(format!("cannot be written: {error}")).in_file(path))?;
+    }
+    Ok(())
 }

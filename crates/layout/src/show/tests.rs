@@ -99,3 +99,23 @@ fn json_is_one_object_a_type() {
     assert_eq!(object["members"][1]["bit_offset"], 5);
     golden("show.json", &out);
 }
+
+#[test]
+fn a_picture_has_a_block_for_each_field_on_each_of_its_lines() {
+    let (types, id) = everything();
+    let options = Options::default();
+    let heat = |_: &str, path: &str| (path == "odd").then_some(0.5);
+    let cold = svg(&types, &[("every<thing>", id)], &options, None);
+    let hot = svg(&types, &[("every<thing>", id)], &options, Some(&heat));
+    for (path, lines) in [("flags", 1), ("odd", 2), ("many", 2), ("last", 1), ("number", 1)] {
+        assert_eq!(cold.matches(&format!("<title>{path}: ")).count(), lines, "{path}");
+    }
+    assert!(cold.contains("every&lt;thing&gt;: 152 bytes, 3 lines of 64"), "{cold}");
+    assert_eq!(
+        (cold.matches("class=\"hot\"").count(), hot.matches("class=\"hot\"").count()),
+        (0, 2)
+    );
+    let page = html(&types, &[("every<thing>", id)], &options, None);
+    assert!(page.starts_with("<!DOCTYPE html>") && page.contains(&cold), "{page}");
+    golden("show.svg", &hot);
+}
