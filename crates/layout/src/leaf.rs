@@ -163,13 +163,22 @@ fn flatten(
 /// The field that a path names: `memory.usage`; anonymous records between need no step.
 pub fn find(types: &Types, id: TypeId, path: &str) -> Option<Leaf> {
     let (_, record) = record(types, id)?;
-    let mut leaf = within(types, record, 0, path, DEEPEST)?;
+    let mut leaf = within(types, record, 0, path, DEEPEST, &mut { MOST })?;
     leaf.path = path.to_owned();
     Some(leaf)
 }
 
-fn within(types: &Types, outer: &Record, base: u64, path: &str, depth: usize) -> Option<Leaf> {
+/// `looks` is how many members may still be looked at: what a file that lies says of itself has no end.
+fn within(
+    types: &Types,
+    outer: &Record,
+    base: u64,
+    path: &str,
+    depth: usize,
+    looks: &mut usize,
+) -> Option<Leaf> {
     outer.members.iter().find_map(|member| {
+        *looks = looks.checked_sub(1)?;
         let name = name_of(types, member);
         let start = base.saturating_add(start_of(member));
         let rest = match path.strip_prefix(name)? {
@@ -186,7 +195,7 @@ fn within(types: &Types, outer: &Record, base: u64, path: &str, depth: usize) ->
             rest => rest.strip_prefix('.')?,
         };
         let (_, inner) = record(types, member.ty)?;
-        if depth == 0 { None } else { within(types, inner, start, rest, depth - 1) }
+        if depth == 0 { None } else { within(types, inner, start, rest, depth - 1, looks) }
     })
 }
 
@@ -198,5 +207,36 @@ pub fn keyword(kind: Kind) -> &'static str {
         Kind::Union => "union",
         Kind::Enum => "enum",
         Kind::Variant => "variant",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Align, Name};
+
+    #[test]
+    fn a_record_that_contains_itself_twice_ends() {
+        let mut types = Types::new(8);
+        let id = types.push(Type::Function);
+        let member = |offset| Member {
+            name: Name::NONE,
+            ty: id,
+            offset,
+            bits: None,
+            role: Role::Field,
+            align: None,
+        };
+        let record = Record {
+            name: Name::NONE,
+            kind: Kind::Struct,
+            size: 8,
+            align: Align::Inferred(1),
+            members: vec![member(0), member(4)],
+            declared: None,
+        };
+        types.set(id, Type::Record(record));
+        assert!(leaves(&types, id, Expand::All).len() <= MOST + DEEPEST);
+        assert_eq!(find(&types, id, "nowhere"), None);
     }
 }

@@ -79,14 +79,13 @@ pub(super) fn causes(
         }
         let explained = causes.len();
         for (gone, other) in old.iter().enumerate().take(before).skip(from) {
-            match of_old[gone] {
-                None => add(&mut causes, sides.old.0, other, What::Removed(other.size())),
-                Some(_) if !kept[gone] => {}
-                Some(_) => {}
+            if of_old[gone].is_none() {
+                add(&mut causes, sides.old.0, other, What::Removed(other.size()));
             }
         }
         from = before + 1;
         let delta = (leaf.start / 8) as i64 - (was.start / 8) as i64;
+        // A neighbour that came, went or was put elsewhere says enough.
         let reasons = causes.len() > explained
             || index > 0 && of_new[index - 1].is_none_or(|other| !kept[other])
             || before > 0 && of_old[before - 1].is_none_or(|_| !kept[before - 1]);

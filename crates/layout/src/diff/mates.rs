@@ -1,6 +1,6 @@
 //! Who shares a line with whom, before and after.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Sides;
 use crate::leaf::Leaf;
@@ -69,19 +69,16 @@ pub(super) fn changes(
     let blocks: Vec<Block> = blocks.into_values().collect();
     let naming = Naming { sides, lines, old, new };
     let mut open: Vec<Vec<usize>> = (0..blocks.len()).map(|_| Vec::new()).collect();
-    for (index, one) in blocks.iter().enumerate() {
-        for (other, two) in blocks.iter().enumerate().skip(index + 1) {
-            if two.new.0 > one.new.1 && one.old.is_none() {
-                break;
-            }
-            // What is new with what is new: nobody's line changed.
-            let known = one.old.is_some() || two.old.is_some();
-            if known && one.met(two) != one.meets(two) {
-                open[index].push(other);
-                open[other].push(index);
-            }
+    for (index, other) in neighbours(&blocks) {
+        let (one, two) = (&blocks[index], &blocks[other]);
+        // What is new with what is new: nobody's line changed.
+        let known = one.old.is_some() || two.old.is_some();
+        if known && one.met(two) != one.meets(two) {
+            open[index].push(other);
+            open[other].push(index);
         }
     }
+    let spread: Vec<&Block> = blocks.iter().filter(|block| block.new.0 != block.new.1).collect();
     let mut order: Vec<usize> = (0..blocks.len()).filter(|&b| blocks[b].old.is_some()).collect();
     order.sort_by_key(|&b| {
         let wide = blocks[b].new.0 != blocks[b].new.1;
@@ -105,10 +102,9 @@ pub(super) fn changes(
             }
         }
         // An array that stays beside them, with other elements.
-        for other in blocks.iter().filter(|other| block.met(other) && block.meets(other)) {
+        for other in spread.iter().filter(|other| block.met(other) && block.meets(other)) {
             let (was, now) = (naming.before(other, block.old), naming.now(other, block.new));
-            let spread = other.new.0 != other.new.1;
-            if spread && now.0.len() == 1 && now != was && now.0[0].ends_with(']') {
+            if now.0.len() == 1 && now != was && now.0[0].ends_with(']') {
                 joined.push(Mates(vec![format!("{} (was {})", now.0[0], was.0[0])]));
             }
         }
@@ -117,6 +113,23 @@ pub(super) fn changes(
         changes.push(Change { fields, left, joined, lines: (before, block.new.0) });
     }
     changes
+}
+
+/// The pairs of blocks that share a line before or after, each once.
+fn neighbours(blocks: &[Block]) -> BTreeSet<(usize, usize)> {
+    let mut pairs = BTreeSet::new();
+    for before in [true, false] {
+        let range = |block: &Block| if before { block.old } else { Some(block.new) };
+        let mut order: Vec<((u64, u64), usize)> =
+            (0..blocks.len()).filter_map(|b| Some((range(&blocks[b])?, b))).collect();
+        order.sort_unstable();
+        for (at, &(one, index)) in order.iter().enumerate() {
+            for &(_, other) in order[at + 1..].iter().take_while(|(two, _)| two.0 <= one.1) {
+                pairs.insert((index.min(other), index.max(other)));
+            }
+        }
+    }
+    pairs
 }
 
 struct Naming<'a> {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::sketch::words;
+use proptest::strategy::Strategy;
 
 fn compared(old: &str, new: &str) -> Option<Difference> {
     let (mut before, mut after) = (Types::new(8), Types::new(8));
@@ -73,4 +74,47 @@ fn json_says_what_the_text_says() {
     assert_eq!(value["causes"][0]["what"], "inserted");
     let met = value["changes"].as_array().unwrap();
     assert!(met.iter().any(|change| change["fields"][0] == "h"), "{value}");
+}
+
+/// All pairs of fields on one line, of words in this order on lines of eight.
+fn sharing(order: &[usize]) -> std::collections::BTreeSet<(usize, usize)> {
+    let mut pairs = std::collections::BTreeSet::new();
+    for (at, &one) in order.iter().enumerate() {
+        for (place, &other) in order.iter().enumerate() {
+            if one < other && at / 8 == place / 8 {
+                pairs.insert((one, other));
+            }
+        }
+    }
+    pairs
+}
+
+proptest::proptest! {
+    #[test]
+    fn the_pairs_that_parted_and_met_are_those_of_looking_at_every_pair(
+        order in proptest::sample::subsequence((0..40).collect::<Vec<usize>>(), 1..40),
+        shuffled in proptest::strategy::Just((0..40).collect::<Vec<usize>>()).prop_shuffle(),
+    ) {
+        let after: Vec<usize> = shuffled.into_iter().filter(|field| order.contains(field)).collect();
+        let fields = |order: &[usize]| -> String {
+            order.iter().map(|field| format!("f{field} ")).collect()
+        };
+        let pairs = |pick: fn(&Change) -> &Vec<Mates>| {
+            let mut found = std::collections::BTreeSet::new();
+            let changes = compared(&fields(&order), &fields(&after)).map_or(Vec::new(), |d| d.changes);
+            for change in &changes {
+                for one in &change.fields {
+                    for other in pick(change).iter().flat_map(|mates| &mates.0) {
+                        let number = |name: &str| name[1..].parse::<usize>().unwrap();
+                        let (a, b) = (number(one), number(other));
+                        assert!(found.insert((a.min(b), a.max(b))), "said twice");
+                    }
+                }
+            }
+            found
+        };
+        let (was, is) = (sharing(&order), sharing(&after));
+        proptest::prop_assert_eq!(pairs(|change| &change.left), &was - &is);
+        proptest::prop_assert_eq!(pairs(|change| &change.joined), &is - &was);
+    }
 }

@@ -1,5 +1,7 @@
 //! Groups that the kernel marks with members of no size: `__cacheline_group_begin__NAME` and `..._end__NAME`.
 
+use std::collections::HashMap;
+
 use super::Broken;
 use crate::leaf::{Expand, Leaf, leaves};
 use crate::lines::Lines;
@@ -22,12 +24,21 @@ pub struct Group {
 /// The groups of a record, in its order. One whose end is missing is left out.
 pub fn groups(types: &Types, id: TypeId) -> Vec<Group> {
     let all = leaves(types, id, Expand::Anonymous);
-    let step = |leaf: &Leaf| leaf.path.rsplit('.').next().unwrap_or_default().to_owned();
+    let step = |leaf: &'_ Leaf, mark| {
+        let step = leaf.path.rsplit('.').next().unwrap_or_default();
+        step.strip_prefix(mark).map(str::to_owned)
+    };
+    let mut ends: HashMap<String, Vec<usize>> = HashMap::new();
+    for (index, leaf) in all.iter().enumerate() {
+        if let Some(name) = step(leaf, END) {
+            ends.entry(name).or_default().push(index);
+        }
+    }
     let mut groups = Vec::new();
     for (index, leaf) in all.iter().enumerate() {
-        let Some(name) = step(leaf).strip_prefix(BEGIN).map(str::to_owned) else { continue };
-        let end = all[index..].iter().position(|leaf| step(leaf).strip_prefix(END) == Some(&name));
-        let Some(end) = end.map(|end| index + end) else { continue };
+        let Some(name) = step(leaf, BEGIN) else { continue };
+        let Some(ends) = ends.get(&name) else { continue };
+        let Some(&end) = ends.get(ends.partition_point(|&end| end < index)) else { continue };
         let members = all[index + 1..end].iter().filter(|leaf| leaf.bits > 0);
         groups.push(Group {
             name,
