@@ -4,9 +4,10 @@ use super::bits::{self, Within};
 use super::budget::Budget;
 use super::identity::Identities;
 use super::parsed::{Parsed, ParsedType, RawBits, Reference, Shape};
+use super::virtual_bases;
 use crate::Error;
 use crate::align;
-use crate::model::{Align, Kind, Member, Name, Place, Record, Type, TypeId, Types};
+use crate::model::{Align, Kind, Member, Name, Place, Record, Role, Type, TypeId, Types};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -43,6 +44,7 @@ pub(super) struct Merger<'b> {
     bitfields: Vec<(TypeId, usize, RawBits)>,
     strides: Vec<(TypeId, u64)>,
     vectors: Vec<TypeId>,
+    virtual_bases: Vec<TypeId>,
 }
 
 impl<'b> Merger<'b> {
@@ -65,6 +67,7 @@ impl<'b> Merger<'b> {
             bitfields: Vec::new(),
             strides: Vec::new(),
             vectors: Vec::new(),
+            virtual_bases: Vec::new(),
         }
     }
 
@@ -127,6 +130,8 @@ impl<'b> Merger<'b> {
         self.align_vectors();
         self.place_bitfields();
         align::infer(&mut self.types);
+        virtual_bases::place(&mut self.types, &self.virtual_bases);
+        self.virtual_bases.iter().for_each(|&id| sort(self.types.get_mut(id)));
         self.types
     }
 
@@ -299,6 +304,9 @@ impl Unit<'_, '_, '_, '_> {
             if member.bits != RawBits::None {
                 self.merger.bitfields.push((id, index, member.bits));
             }
+        }
+        if from.iter().any(|member| member.role == (Role::VirtualBase { known: false })) {
+            self.merger.virtual_bases.push(id);
         }
         let align = some(ty.align).map_or(Align::Inferred(1), Align::Known);
         let name = self.name(ty)?;
