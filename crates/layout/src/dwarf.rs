@@ -26,6 +26,7 @@ mod sections;
 mod separate;
 mod unit;
 mod units;
+mod unsized_tails;
 mod virtual_bases;
 
 pub use read::{Options, open, present, read};

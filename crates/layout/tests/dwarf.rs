@@ -388,6 +388,30 @@ fn a_rust_enum_has_its_discriminant_and_all_its_variants() {
 }
 
 #[test]
+fn what_has_no_size_in_rust_has_none_here() {
+    let folder = folder("dwarf-unsized");
+    let arguments =
+        [&fixture("types.rs"), "--edition=2021", "--crate-name=types", "-g", "-o", "types"];
+    if compile("rustc", &folder, &arguments).is_none() {
+        return;
+    }
+    let types = dwarf::open(&folder.join("types")).unwrap();
+    // A slice at the end, of which the compiler describes one element.
+    let tail = record(&types, "types::Tail").unwrap().members.last().unwrap();
+    assert!(matches!(types.get(tail.ty), Type::Array { count: None, .. }));
+    let nested = record(&types, "types::Nested").unwrap().members.last().unwrap();
+    assert!(matches!(types.get(nested.ty), Type::Record(_)), "its tail is the inner one's");
+    // A function by its own type, which the compiler describes as a pointer.
+    let (_, calling) = types
+        .records()
+        .find(|(_, record)| types.name(record.name).starts_with("types::Calling<fn"))
+        .expect("it is used");
+    assert_eq!(calling.size, 8);
+    let function = calling.members.iter().find(|member| types.name(member.name) == "f").unwrap();
+    assert_eq!(types.size(function.ty), Some(0));
+}
+
+#[test]
 fn what_is_no_program_is_refused_in_one_line() {
     let folder = folder("dwarf-refused");
     for (name, bytes, expected) in [
