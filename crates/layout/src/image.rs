@@ -41,7 +41,7 @@ fn bz_image(data: &[u8]) -> Result<Image<'_>, Error> {
     let protocol = half(data, 0x206).unwrap_or(0);
     if protocol < 0x208 {
         return Err(Error::new(format!(
-            "it is a kernel image of boot protocol {}.{:02}, which does not say where the kernel is",
+            "is a kernel image of boot protocol {}.{:02}, which does not say where the kernel is",
             protocol >> 8,
             protocol & 0xff
         ))
@@ -100,12 +100,12 @@ pub fn open(data: &[u8], limit: usize) -> Result<Option<Vec<u8>>, Error> {
     let inside = |error: Error| error.within(format!("the kernel in this {}", image.name));
     match Packing::of(image.payload) {
         Some(Packing::Other(name)) => {
-            Err(inside(Error::new(format!("it is packed with {name}, which is not read")))
+            Err(inside(Error::new(format!("is packed with {name}, which is not read")))
                 .advise(EXTRACT))
         }
         Some(packing) => packing.unpack(image.payload, limit).map(Some).map_err(inside),
         None if image.payload.starts_with(b"\x7fELF") => Ok(Some(image.payload.to_vec())),
-        None => Err(inside(Error::new("it is packed in a way that is not known")).advise(
+        None => Err(inside(Error::new("is packed in a way that is not known")).advise(
             "unpack it with extract-vmlinux from the kernel's scripts and name the result",
         )),
     }

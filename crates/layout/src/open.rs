@@ -85,11 +85,11 @@ pub fn open_with(path: &Path, options: &Options) -> Result<Opened, Error> {
 
 /// A whole file. Not mapped: files of the kernel cannot be, and others may shrink meanwhile.
 fn read_file(path: &Path) -> Result<Vec<u8>, Error> {
-    let cannot = |error: std::io::Error| Error::new(format!("it cannot be read: {error}"));
+    let cannot = |error: std::io::Error| Error::new(format!("cannot be read ({error})"));
     let mut file = File::open(path).map_err(cannot)?;
     let metadata = file.metadata().map_err(cannot)?;
     if !metadata.is_file() {
-        return Err(Error::new("it is no regular file"));
+        return Err(Error::new("is no regular file"));
     }
     let mut data = Vec::new();
     let length = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
@@ -128,10 +128,10 @@ pub(crate) fn read(data: &[u8], path: &Path, options: &Options) -> Result<Opened
         return read_elf(data, path, options);
     }
     if image::is_flat(data) {
-        let btf = btf::find(data).ok_or_else(|| Error::new("it is a kernel without BTF"))?;
+        let btf = btf::find(data).ok_or_else(|| Error::new("is a kernel without BTF"))?;
         return read_btf(btf, None, path, options);
     }
-    Err(Error::new("it is neither BTF nor ELF nor a kernel image, nor one of these compressed")
+    Err(Error::new("is neither BTF nor ELF nor a kernel image, nor one of these compressed")
         .advise("name a program, a library, an object file, vmlinux, vmlinuz or /sys/kernel/btf/vmlinux"))
 }
 
@@ -201,13 +201,13 @@ fn base_btf(path: &Path) -> Result<Vec<u8>, Error> {
     let elf = if data.starts_with(ELF) { Some(parse(&data)?) } else { None };
     match elf.as_ref().and_then(|elf| elf.section_by_name(".BTF")) {
         Some(section) => Ok(section_data(&section)?.to_vec()),
-        None => Err(Error::new("it has no BTF to build on")),
+        None => Err(Error::new("has no BTF to build on")),
     }
 }
 
 fn parse(data: &[u8]) -> Result<object::File<'_>, Error> {
     object::File::parse(data)
-        .map_err(|error| Error::new(format!("it is a damaged ELF file: {error}")))
+        .map_err(|error| Error::new(format!("is a damaged ELF file ({error})")))
 }
 
 fn section_data<'a>(section: &impl ObjectSection<'a>) -> Result<&'a [u8], Error> {

@@ -253,7 +253,7 @@ fn lies_are_refused_by_the_number_and_name_of_the_type() {
         refused(&w.bytes())
     };
     let cases = [
-        (refused(b"\x7fELF"), "this is not BTF: it does not begin with eb9f"),
+        (refused(b"\x7fELF"), "is not BTF: it does not begin with eb9f"),
         (refused(&whole[..20]), "its BTF is cut off: 20 bytes are less than a header"),
         (
             refused(&[&whole[..2], &[2], &whole[3..]].concat()),

@@ -111,6 +111,39 @@ fn btf_by_pahole_says_what_the_program_says_of_itself() {
     assert!(compare(&types(&object), &truth, &ALIGNED) > 60);
 }
 
+/// The compiler itself asserts what is expected here.
+const OF_I386: &str = "
+struct mixed { void *p; long long w; char c; double d; } mixed;
+_Static_assert(sizeof(struct mixed) == 24 && _Alignof(struct mixed) == 4, \"i386\");
+_Static_assert(__builtin_offsetof(struct mixed, w) == 4, \"i386\");
+_Static_assert(__builtin_offsetof(struct mixed, d) == 16, \"i386\");
+";
+
+#[test]
+fn elf_says_the_machine_that_btf_does_not() {
+    if !have("gcc") {
+        return;
+    }
+    let folder = folder("elf_says");
+    let (source, object) = (folder.join("mixed.c"), folder.join("mixed.o"));
+    std::fs::write(&source, OF_I386).unwrap();
+    if !run(
+        "gcc",
+        &["-m32", "-gbtf", "-c", "-o", object.to_str().unwrap(), source.to_str().unwrap()],
+    ) {
+        println!("skipped: this gcc does not compile for i386");
+        return;
+    }
+    let types = types(&object);
+    assert_eq!((types.pointer_size, types.widest_scalar_align), (4, 4));
+    let mixed = record(&types, "mixed");
+    assert_eq!((mixed.size, mixed.align.bytes()), (24, 4));
+    let expected = [("p", 0, 4), ("w", 4, 8), ("c", 12, 1), ("d", 16, 8)];
+    let expected =
+        expected.map(|(name, byte, size)| (name.to_string(), 8 * byte, None, Some(size)));
+    assert_eq!(places(&types, mixed), expected);
+}
+
 /// Name, first bit, width of a bitfield and size of each member.
 fn places(types: &Types, record: &Record) -> Vec<(String, u64, Option<u8>, Option<u64>)> {
     let place = |member: &Member| {
@@ -149,6 +182,9 @@ fn btf_and_dwarf_of_one_object_say_the_same() {
             last.3 = None;
         }
         assert_eq!(places(&btf, ours), expected, "{name}");
+        if !ALIGNED.contains(&name) {
+            assert_eq!(ours.align.bytes(), theirs.align.bytes(), "{name}");
+        }
         compared += 1;
     }
     assert!(compared > 12, "{compared}");

@@ -117,7 +117,7 @@ fn a_kernel_without_sections_is_searched_for_its_btf() {
     small.int("int", 4);
     let mut kernel = vec![0; 0x1000];
     kernel[0x38..0x3c].copy_from_slice(b"ARM\x64");
-    assert_eq!(refused(&written(&folder, "none", &kernel)), "it is a kernel without BTF");
+    assert_eq!(refused(&written(&folder, "none", &kernel)), "is a kernel without BTF");
     // That of a program for BPF, the kernel's own, and a few words that begin like one.
     for bytes in
         [small.bytes(), one_of_each(Writer::new()).bytes(), vec![0x9f, 0xeb, 1, 0, 24, 0, 0, 0]]
@@ -157,19 +157,7 @@ fn a_module_finds_its_base_within_it_beside_it_or_where_it_is_told() {
     let text = written(&folder, "text", b"text");
     let wrong = Options { base: Some(text.clone()), ..Options::default() };
     let error = open_with(&raw, &wrong).unwrap_err();
-    assert_eq!(error.to_string(), format!("{}: it has no BTF to build on", text.display()));
-}
-
-#[test]
-fn elf_says_the_machine_that_btf_does_not() {
-    let folder = folder("elf_says");
-    let mut w = Writer::new();
-    let wide = w.int("long long int", 8);
-    let pointer = w.pointer(0);
-    w.structure("mixed", 16, &[("pointer", pointer, 0), ("wide", wide, 64)]);
-    let file = written(&folder, "file", &elf(X86_64, &[(".BTF", &w.bytes())]));
-    let types = open(&file).unwrap().types;
-    assert_eq!((types.pointer_size, types.widest_scalar_align), (8, 16));
+    assert_eq!(error.to_string(), format!("{}: has no BTF to build on", text.display()));
 }
 
 #[test]
@@ -178,9 +166,8 @@ fn what_cannot_be_read_is_said_in_one_line() {
     let kernel = kernel(2 << 20);
     let advice =
         "name a program, a library, an object file, vmlinux, vmlinuz or /sys/kernel/btf/vmlinux";
-    let none = format!(
-        "it is neither BTF nor ELF nor a kernel image, nor one of these compressed; {advice}"
-    );
+    let none =
+        format!("is neither BTF nor ELF nor a kernel image, nor one of these compressed; {advice}");
     let gzip = {
         let mut data = flate2_packed(&kernel);
         data.truncate(data.len() / 2);
@@ -194,30 +181,22 @@ fn what_cannot_be_read_is_said_in_one_line() {
     let cases: [(&str, &[u8], &str); 10] = [
         ("empty", b"", &none),
         ("text", b"hello", &none),
-        ("elf", b"\x7fELF", "it is a damaged ELF file: "),
-        ("bzip2", b"BZh91AY", "it is packed with bzip2, which is not read; unpack it with bzip2"),
+        ("elf", b"\x7fELF", "is a damaged ELF file ("),
+        ("bzip2", b"BZh91AY", "is packed with bzip2, which is not read; unpack it with bzip2"),
         ("gzip", &gzip, "what gzip packed cannot be unpacked: "),
         ("xz", b"\xfd7zXZ\0\0\0\0\0\0\0\0\0", "what xz packed cannot be unpacked: "),
-        ("old", &old, "it is a kernel image of boot protocol 2.07, which does not say where"),
+        ("old", &old, "is a kernel image of boot protocol 2.07, which does not say where"),
         ("cut", &cut, "the kernel image is cut off: 1048576 bytes are less than it says; copy it"),
-        (
-            "lzo",
-            &lzo,
-            "the kernel in this bzImage: it is packed with lzop, which is not read; unpack",
-        ),
-        (
-            "odd",
-            &bz_image(4, b"odd"),
-            "the kernel in this bzImage: it is packed in a way that is not",
-        ),
+        ("lzo", &lzo, "the kernel in this bzImage: is packed with lzop, which is not read; unpack"),
+        ("odd", &bz_image(4, b"odd"), "the kernel in this bzImage: is packed in a way that is not"),
     ];
     for (name, data, expected) in cases {
         let said = refused(&written(&folder, name, data));
         assert!(said.starts_with(expected), "{name}: {said}");
     }
-    assert!(refused(&folder).starts_with("it is no regular file"));
-    assert!(refused(&folder.join("absent")).starts_with("it cannot be read: "));
-    assert!(refused(Path::new("/dev/zero")).starts_with("it is no regular file"));
+    assert!(refused(&folder).starts_with("is no regular file"));
+    assert!(refused(&folder.join("absent")).starts_with("cannot be read ("));
+    assert!(refused(Path::new("/dev/zero")).starts_with("is no regular file"));
 }
 
 fn flate2_packed(data: &[u8]) -> Vec<u8> {

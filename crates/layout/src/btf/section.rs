@@ -58,8 +58,8 @@ pub(super) fn extent(data: &[u8]) -> Option<&[u8]> {
 
 impl<'a> Section<'a> {
     pub(super) fn parse(data: &'a [u8]) -> Result<Section<'a>, Error> {
-        let order = order(data)
-            .ok_or_else(|| Error::new("this is not BTF: it does not begin with eb9f"))?;
+        let order =
+            order(data).ok_or_else(|| Error::new("is not BTF: it does not begin with eb9f"))?;
         if data.len() < HEADER {
             return Err(Error::new(format!(
                 "its BTF is cut off: {} bytes are less than a header",

@@ -82,7 +82,7 @@ impl Packing {
             Packing::Lz4 => bounded(lz4_flex::frame::FrameDecoder::new(data), limit),
             Packing::Lz4Old => lz4_old(data, limit),
             Packing::Other(name) => {
-                return Err(Error::new(format!("it is packed with {name}, which is not read"))
+                return Err(Error::new(format!("is packed with {name}, which is not read"))
                     .advise(format!("unpack it with {name} and name the result")));
             }
         };
