@@ -26,6 +26,8 @@ mod sections;
 mod separate;
 mod unit;
 mod units;
+mod unsized_tails;
+mod virtual_bases;
 
 pub use read::{Options, open, present, read};
 pub(crate) use sections::widest_scalar_align;

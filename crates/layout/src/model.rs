@@ -194,7 +194,7 @@ pub enum Role {
     Base,
     /// A virtual base class: the offset is the one in the complete object, if `known`.
     VirtualBase {
-        /// Whether the file gave a constant offset.
+        /// Whether the file gave a constant offset, or only one is possible.
         known: bool,
     },
     /// The table pointer of a class with virtual functions.

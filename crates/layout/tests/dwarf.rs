@@ -350,7 +350,12 @@ fn table_pointers_statics_and_virtual_bases_are_what_they_are() {
     assert_eq!(roles("Virtual"), [Role::VirtualTable, Role::Field]);
     assert_eq!(roles("Derived"), [Role::Base, Role::Field]);
     assert_eq!(roles("Static"), [Role::Field]);
-    assert!(roles("Left").iter().any(|role| matches!(role, Role::VirtualBase { .. })));
+    // Where there is one place for it, it is known; what may share a place, or has others beside it, is not.
+    let known = Role::VirtualBase { known: true };
+    let unknown = Role::VirtualBase { known: false };
+    assert_eq!(roles("Left"), [Role::VirtualTable, Role::Field, known]);
+    assert!(roles("Empties").contains(&unknown));
+    assert_eq!(roles("Several").iter().filter(|&&role| role == unknown).count(), 2);
 }
 
 #[test]
@@ -380,6 +385,30 @@ fn a_rust_enum_has_its_discriminant_and_all_its_variants() {
             );
         }
     }
+}
+
+#[test]
+fn what_has_no_size_in_rust_has_none_here() {
+    let folder = folder("dwarf-unsized");
+    let arguments =
+        [&fixture("types.rs"), "--edition=2021", "--crate-name=types", "-g", "-o", "types"];
+    if compile("rustc", &folder, &arguments).is_none() {
+        return;
+    }
+    let types = dwarf::open(&folder.join("types")).unwrap();
+    // A slice at the end, of which the compiler describes one element.
+    let tail = record(&types, "types::Tail").unwrap().members.last().unwrap();
+    assert!(matches!(types.get(tail.ty), Type::Array { count: None, .. }));
+    let nested = record(&types, "types::Nested").unwrap().members.last().unwrap();
+    assert!(matches!(types.get(nested.ty), Type::Record(_)), "its tail is the inner one's");
+    // A function by its own type, which the compiler describes as a pointer.
+    let (_, calling) = types
+        .records()
+        .find(|(_, record)| types.name(record.name).starts_with("types::Calling<fn"))
+        .expect("it is used");
+    assert_eq!(calling.size, 8);
+    let function = calling.members.iter().find(|member| types.name(member.name) == "f").unwrap();
+    assert_eq!(types.size(function.ty), Some(0));
 }
 
 #[test]

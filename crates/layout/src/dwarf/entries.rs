@@ -250,11 +250,19 @@ impl<'a> Walk<'_, 'a> {
             Location::At(offset) => offset,
             _ => 0,
         };
-        // Rust says it of every member, asked for or not.
-        let align = if self.rust { 0 } else { says.align };
+        let (align, rust_align) = if self.rust { (0, says.align) } else { (says.align, 0) };
         let to = says.to;
         let bits = says.bits();
-        self.parsed.members.push(ParsedMember { owner, role, name, to, offset, bits, align });
+        self.parsed.members.push(ParsedMember {
+            owner,
+            role,
+            name,
+            to,
+            offset,
+            bits,
+            align,
+            rust_align,
+        });
     }
 
     fn dimension(&mut self, says: &Attributes<'a>) {

@@ -109,7 +109,7 @@ impl Work<'_, '_> {
                 let (start, end) = ty.members;
                 for member in &parsed.members[start as usize..end as usize] {
                     member.name.hash(&mut state);
-                    (member.offset, member.bits, member.align).hash(&mut state);
+                    (member.offset, member.bits, member.align, member.rust_align).hash(&mut state);
                     std::mem::discriminant(&member.role).hash(&mut state);
                     let to = self.referred(member.to, |work, to| work.full(to, depth + 1));
                     state.write_u64(to);

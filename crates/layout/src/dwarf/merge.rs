@@ -4,9 +4,10 @@ use super::bits::{self, Within};
 use super::budget::Budget;
 use super::identity::Identities;
 use super::parsed::{Parsed, ParsedType, RawBits, Reference, Shape};
+use super::{unsized_tails, virtual_bases};
 use crate::Error;
 use crate::align;
-use crate::model::{Align, Kind, Member, Name, Place, Record, Type, TypeId, Types};
+use crate::model::{Align, Kind, Member, Name, Place, Record, Role, Type, TypeId, Types};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -43,6 +44,7 @@ pub(super) struct Merger<'b> {
     bitfields: Vec<(TypeId, usize, RawBits)>,
     strides: Vec<(TypeId, u64)>,
     vectors: Vec<TypeId>,
+    virtual_bases: Vec<TypeId>,
 }
 
 impl<'b> Merger<'b> {
@@ -65,6 +67,7 @@ impl<'b> Merger<'b> {
             bitfields: Vec::new(),
             strides: Vec::new(),
             vectors: Vec::new(),
+            virtual_bases: Vec::new(),
         }
     }
 
@@ -126,7 +129,10 @@ impl<'b> Merger<'b> {
         self.place_strides();
         self.align_vectors();
         self.place_bitfields();
+        unsized_tails::open(&mut self.types);
         align::infer(&mut self.types);
+        virtual_bases::place(&mut self.types, &self.virtual_bases);
+        self.virtual_bases.iter().for_each(|&id| sort(self.types.get_mut(id)));
         self.types
     }
 
@@ -285,7 +291,15 @@ impl Unit<'_, '_, '_, '_> {
         let mut members = Vec::with_capacity(from.len());
         let mut has_bits = false;
         for (index, member) in from.iter().enumerate() {
-            let ty = self.or_unknown(member.to.get().map(|to| self.ids[to as usize]));
+            let ty = match member.to.get().map(|to| &parsed.types[to as usize]) {
+                // Rust says of a function that is known by its type that it is a pointer; but it has no
+                // size, as its alignment tells.
+                Some(of) if member.rust_align == 1 && of.shape == Shape::Pointer => {
+                    let name = self.name(of)?;
+                    self.merger.types.push(Type::Base { name, size: 0 })
+                }
+                _ => self.or_unknown(member.to.get().map(|to| self.ids[to as usize])),
+            };
             has_bits |= member.bits != RawBits::None;
             let types = &mut self.merger.types;
             members.push(Member {
@@ -299,6 +313,9 @@ impl Unit<'_, '_, '_, '_> {
             if member.bits != RawBits::None {
                 self.merger.bitfields.push((id, index, member.bits));
             }
+        }
+        if from.iter().any(|member| member.role == (Role::VirtualBase { known: false })) {
+            self.merger.virtual_bases.push(id);
         }
         let align = some(ty.align).map_or(Align::Inferred(1), Align::Known);
         let name = self.name(ty)?;

@@ -111,8 +111,10 @@ pub(super) struct ParsedMember<'a> {
     pub to: Reference,
     pub offset: u64,
     pub bits: RawBits,
-    /// In bytes; zero when the file does not say.
+    /// What was asked for, in bytes; zero when the file does not say.
     pub align: u64,
+    /// Rust says it of every member, asked for or not; zero for other languages.
+    pub rust_align: u64,
 }
 
 /// A namespace, class or function that names are inside of.
