@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use ledgerline_layout::diff::{Sides, compare, text};
 use ledgerline_layout::model::Types;
@@ -11,7 +12,10 @@ use ledgerline_layout::rules::{self, File, Language};
 
 /// Compiles text or a fixture with types; `None` (and a line) where there is no C compiler.
 fn compiled(source: &Path, options: &[&str], output: &str) -> Option<PathBuf> {
-    let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("seeds-{output}"));
+    // Tests run at once and compile the same sources.
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("seeds-{number}-{output}"));
     let mut compiler = Command::new("cc");
     compiler.args(["-g", "-c", "-o"]).arg(&object).args(options).arg(source);
     match compiler.output() {
