@@ -8,7 +8,7 @@ use ledgerline_layout::lines::Lines;
 use ledgerline_layout::pick::{named, pick};
 use ledgerline_layout::rules::{self, Broken, File, Language};
 
-const LONG_ABOUT: &str = "\
+pub(super) const LONG_ABOUT: &str = "\
 Check the rules of a layout.toml: which fields lie together on a line and which apart, how many lines and \
 bytes a type has, what straddles. The kernel's __cacheline_group markers are heeded, too: a group must not \
 cross a line that it need not cross. Without --rules all groups of all types are checked.
@@ -52,7 +52,7 @@ enum Emit {
 
 /// The options of `ledgerline layout check`.
 #[derive(Args, Debug)]
-#[command(long_about = LONG_ABOUT, after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES)]
 pub struct CheckArgs {
     /// What holds the types
     #[arg(value_name = "FILE")]

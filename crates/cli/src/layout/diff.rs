@@ -10,7 +10,7 @@ use ledgerline_layout::model::{TypeId, Types};
 use ledgerline_layout::pick::{named, pick};
 use serde_json::json;
 
-const LONG_ABOUT: &str = "\
+pub(super) const LONG_ABOUT: &str = "\
 Say what changed between two builds in line-mates, not in offsets: first the members that moved everything \
 else (inserted, removed, grown, put elsewhere), then who left whose line and who shares one now. Renamed \
 members and those that were put into another record are followed.
@@ -25,7 +25,7 @@ Examples:
 
 /// The options of `ledgerline layout diff`.
 #[derive(Args, Debug)]
-#[command(long_about = LONG_ABOUT, after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES)]
 pub struct DiffArgs {
     /// The build before
     #[arg(value_name = "OLD")]

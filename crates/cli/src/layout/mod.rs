@@ -22,10 +22,13 @@ use ledgerline_layout::{Error, open};
 #[derive(Subcommand, Debug)]
 pub enum LayoutCommand {
     /// Print types by cache lines, with holes and padding
+    #[command(long_about = show::LONG_ABOUT)]
     Show(show::ShowArgs),
     /// Check rules about lines, or write today's layout as rules
+    #[command(long_about = check::LONG_ABOUT)]
     Check(check::CheckArgs),
     /// Say what changed in line-mates between two builds
+    #[command(long_about = diff::LONG_ABOUT)]
     Diff(diff::DiffArgs),
 }
 

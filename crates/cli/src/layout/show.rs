@@ -11,7 +11,7 @@ use ledgerline_layout::show::{self, Options};
 
 use crate::render::Style;
 
-const LONG_ABOUT: &str = "\
+pub(super) const LONG_ABOUT: &str = "\
 Print types by cache lines: each member's offset, size and line, holes and padding, and how sure the \
 alignment is.
 
@@ -42,7 +42,7 @@ enum Width {
 
 /// The options of `ledgerline layout show`.
 #[derive(Args, Debug)]
-#[command(long_about = LONG_ABOUT, after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES)]
 pub struct ShowArgs {
     /// What holds the types
     #[arg(value_name = "FILE")]
