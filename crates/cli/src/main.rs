@@ -7,6 +7,7 @@
 mod account;
 mod bench;
 mod json;
+mod layout;
 mod render;
 mod run;
 mod show;
@@ -37,6 +38,9 @@ enum Command {
     /// Print what a ledger or a table of counters says now
     #[command(long_about = show::LONG_ABOUT)]
     Show(show::ShowArgs),
+    /// Where the fields of types fall on cache lines: show, check, diff
+    #[command(subcommand)]
+    Layout(layout::LayoutCommand),
     /// Measure the library on this machine
     Bench(bench::BenchArgs),
 }
@@ -45,6 +49,7 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Some(Command::Run(args)) => run::main(&args),
         Some(Command::Show(args)) => show::main(&args),
+        Some(Command::Layout(command)) => layout::main(&command),
         Some(Command::Bench(args)) => bench::main(args),
         None => match Cli::command().print_help() {
             Ok(()) => ExitCode::SUCCESS,

@@ -5,4 +5,23 @@
 
 #![deny(unsafe_code)]
 
+pub mod align;
+pub mod btf;
+pub mod diff;
+pub mod dwarf;
+mod error;
+pub mod fuzz;
+pub mod image;
+pub mod leaf;
+pub mod lines;
 pub mod model;
+mod open;
+pub mod pick;
+pub mod rules;
+pub mod show;
+#[cfg(test)]
+mod sketch;
+pub mod spell;
+
+pub use error::Error;
+pub use open::{Opened, Options, Prefer, Source, open, open_with};

@@ -3,7 +3,8 @@
 //! A table of types that refer to each other by index. Names are interned, because a kernel has a hundred
 //! thousand members and few thousand spellings.
 
-use std::collections::HashMap;
+use hashbrown::{DefaultHashBuilder, HashTable};
+use std::hash::BuildHasher;
 
 /// A type in a [`Types`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -22,10 +23,15 @@ impl Name {
 #[derive(Debug)]
 pub struct Types {
     types: Vec<Type>,
-    names: Vec<Box<str>>,
-    spelled: HashMap<Box<str>, Name>,
+    spellings: Spellings,
     /// Bytes of a pointer on the machine the file is for.
     pub pointer_size: u8,
+    /// The largest alignment that a number has there, in bytes: 16, if the reader knows no better
+    /// (4 on i386, where eight bytes are aligned to four).
+    pub widest_scalar_align: u64,
+    /// How many of the types, the first ones, belong to another file that this one builds on (the kernel's,
+    /// for a module's BTF). They are referred to; [`Types::records`] leaves them out.
+    pub borrowed: u32,
 }
 
 /// One type.
@@ -170,7 +176,10 @@ pub struct Member {
 /// A bitfield's place within the storage unit at [`Member::offset`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bits {
-    /// From the least significant bit of the unit (little endian).
+    /// From the unit's start in memory, so that `8 * Member::offset + offset` is where the field lies in the
+    /// record whatever the machine: from the least significant bit on a little-endian one, from the most
+    /// significant on a big-endian one. With the size it is more than the unit has where a packed record lets
+    /// the field cross into the next.
     pub offset: u8,
     /// How many; 0 is never recorded.
     pub size: u8,
@@ -185,7 +194,7 @@ pub enum Role {
     Base,
     /// A virtual base class: the offset is the one in the complete object, if `known`.
     VirtualBase {
-        /// Whether the file gave a constant offset.
+        /// Whether the file gave a constant offset, or only one is possible.
         known: bool,
     },
     /// The table pointer of a class with virtual functions.
@@ -199,26 +208,25 @@ pub enum Role {
 impl Types {
     /// No types yet.
     pub fn new(pointer_size: u8) -> Types {
-        let mut types =
-            Types { types: Vec::new(), names: Vec::new(), spelled: HashMap::new(), pointer_size };
+        let mut types = Types {
+            types: Vec::new(),
+            spellings: Spellings::default(),
+            pointer_size,
+            widest_scalar_align: 16,
+            borrowed: 0,
+        };
         types.intern("");
         types
     }
 
     /// The number of a spelling.
     pub fn intern(&mut self, spelling: &str) -> Name {
-        if let Some(&name) = self.spelled.get(spelling) {
-            return name;
-        }
-        let name = Name(u32::try_from(self.names.len()).expect("fewer than 2^32 names"));
-        self.names.push(spelling.into());
-        self.spelled.insert(spelling.into(), name);
-        name
+        self.spellings.intern(spelling)
     }
 
     /// How a name is spelled; empty for [`Name::NONE`].
     pub fn name(&self, name: Name) -> &str {
-        &self.names[name.0 as usize]
+        self.spellings.get(name)
     }
 
     /// Adds a type.
@@ -238,9 +246,24 @@ impl Types {
         &self.types[id.0 as usize]
     }
 
-    /// All records, in the order of the file.
+    /// A type, to change.
+    pub fn get_mut(&mut self, id: TypeId) -> &mut Type {
+        &mut self.types[id.0 as usize]
+    }
+
+    /// How many types there are: every [`TypeId`] is less.
+    pub fn len(&self) -> usize {
+        self.types.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.types.is_empty()
+    }
+
+    /// All records of the file itself, in its order.
     pub fn records(&self) -> impl Iterator<Item = (TypeId, &Record)> {
-        (0..).zip(&self.types).filter_map(|(index, ty)| match ty {
+        (0..).zip(&self.types).skip(self.borrowed as usize).filter_map(|(index, ty)| match ty {
             Type::Record(record) => Some((TypeId(index), record)),
             _ => None,
         })
@@ -283,5 +306,59 @@ impl Types {
             return times.checked_mul(size);
         }
         None
+    }
+}
+
+/// All spellings in one text, each once. A name is found by its hash, so that none is stored twice.
+#[derive(Debug, Default)]
+struct Spellings {
+    text: String,
+    /// Where in `text` each ends; the next begins there.
+    ends: Vec<usize>,
+    names: HashTable<Name>,
+    hasher: DefaultHashBuilder,
+}
+
+impl Spellings {
+    fn intern(&mut self, spelling: &str) -> Name {
+        let Spellings { text, ends, names, hasher } = self;
+        let hash = hasher.hash_one(spelling);
+        if let Some(&name) = names.find(hash, |&name| spelled(text, ends, name) == spelling) {
+            return name;
+        }
+        let name = Name(u32::try_from(ends.len()).expect("fewer than 2^32 names"));
+        text.push_str(spelling);
+        ends.push(text.len());
+        names.insert_unique(hash, name, |&name| hasher.hash_one(spelled(text, ends, name)));
+        name
+    }
+
+    fn get(&self, name: Name) -> &str {
+        spelled(&self.text, &self.ends, name)
+    }
+}
+
+fn spelled<'a>(text: &'a str, ends: &[usize], Name(index): Name) -> &'a str {
+    let index = index as usize;
+    let start = if index == 0 { 0 } else { ends[index - 1] };
+    &text[start..ends[index]]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_spelling_has_one_name_and_each_name_one_spelling() {
+        let mut types = Types::new(8);
+        assert_eq!(types.intern(""), Name::NONE);
+        let spellings: Vec<String> =
+            (0..1000).map(|n| "x".repeat(n % 7) + &n.to_string()).collect();
+        let names: Vec<Name> = spellings.iter().map(|s| types.intern(s)).collect();
+        for (spelling, &name) in spellings.iter().zip(&names) {
+            assert_eq!(types.intern(spelling), name);
+            assert_eq!(types.name(name), spelling);
+        }
+        assert_eq!(types.name(Name::NONE), "");
     }
 }

@@ -1,0 +1,71 @@
+//! `ledgerline layout`: where the fields of types fall on cache lines, what changed, and rules that keep it.
+//!
+//! | room    | what it holds                                     |
+//! |---------|---------------------------------------------------|
+//! | `show`  | types by lines: text, JSON                        |
+//! | `check` | rules: whether they hold, today's layout as rules |
+//! | `diff`  | what changed in line-mates between two builds     |
+
+mod check;
+mod diff;
+mod show;
+
+use std::io::{ErrorKind, Write, stdout};
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use ledgerline_layout::model::Types;
+use ledgerline_layout::{Error, open};
+
+/// What `ledgerline layout` does.
+#[derive(Subcommand, Debug)]
+pub enum LayoutCommand {
+    /// Print types by cache lines, with holes and padding
+    #[command(long_about = show::LONG_ABOUT)]
+    Show(show::ShowArgs),
+    /// Check rules about lines, or write today's layout as rules
+    #[command(long_about = check::LONG_ABOUT)]
+    Check(check::CheckArgs),
+    /// Say what changed in line-mates between two builds
+    #[command(long_about = diff::LONG_ABOUT)]
+    Diff(diff::DiffArgs),
+}
+
+/// Does what is asked for. The exit status is 0; 1 when a rule is broken or something changed; 2 when a file
+/// cannot be read or the command line is bad.
+pub fn main(command: &LayoutCommand) -> ExitCode {
+    let (name, result) = match command {
+        LayoutCommand::Show(args) => ("show", show::text(args).map(|out| (out, true))),
+        LayoutCommand::Check(args) => ("check", check::text(args)),
+        LayoutCommand::Diff(args) => ("diff", diff::text(args)),
+    };
+    let (out, good) = match result {
+        Ok(result) => result,
+        Err(error) => return fail(name, &error.to_string()),
+    };
+    match stdout().write_all(&out) {
+        // Whoever read so far has seen enough.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            fail(name, &format!("cannot write: {error}"))
+        }
+        _ if good => ExitCode::SUCCESS,
+        _ => ExitCode::from(1),
+    }
+}
+
+fn fail(name: &str, error: &str) -> ExitCode {
+    eprintln!("ledgerline: layout {name}: {error}");
+    ExitCode::from(2)
+}
+
+/// The types of a file, for as long as the program runs: a hundred thousand names need not be freed one by
+/// one before it ends.
+fn types(path: &Path) -> Result<&'static Types, Error> {
+    Ok(&Box::leak(Box::new(open(path)?)).types)
+}
+
+/// One JSON value and the end of its line.
+fn line_of(value: &serde_json::Value) -> String {
+    format!("{value}\n")
+}

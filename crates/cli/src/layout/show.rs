@@ -1,0 +1,145 @@
+//! `ledgerline layout show`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use ledgerline_layout::Error;
+use ledgerline_layout::leaf::Expand;
+use ledgerline_layout::model::{TypeId, Types};
+use ledgerline_layout::pick::{named, pick};
+use ledgerline_layout::show::{self, Options};
+
+use crate::render::Style;
+
+pub(super) const LONG_ABOUT: &str = "\
+Print types by cache lines: each member's offset, size and line, holes and padding, and how sure the \
+alignment is.
+
+FILE is a program, a library or an object with DWARF or BTF, a kernel or an image of it, or BTF such as \
+/sys/kernel/btf/vmlinux. TYPE is a name or a pattern (page_counter, 'mem_cgroup*', 'ledgerline::*'). A \
+hole is what no printed member covers.";
+
+const EXAMPLES: &str = "\
+Examples:
+  ledgerline layout show /sys/kernel/btf/vmlinux page_counter
+  ledgerline layout show --expand --lines 128 target/debug/server 'server::cache::*'
+  ledgerline layout show --base align=8 vmlinux list_head   best and worst place of the base
+  ledgerline layout show --svg lines.svg vmlinux mem_cgroup
+  ledgerline layout show --all --json vmlinux | jq -r 'select(.holes != []) | .name'";
+
+/// Which lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Width {
+    /// Lines of 64 bytes
+    #[value(name = "64")]
+    One,
+    /// Lines of 128 bytes, or pairs that are fetched together
+    #[value(name = "128")]
+    Pair,
+    /// One after the other
+    Both,
+}
+
+/// The options of `ledgerline layout show`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct ShowArgs {
+    /// What holds the types
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// Names or patterns of types
+    #[arg(value_name = "TYPE", required_unless_present = "all")]
+    types: Vec<String>,
+
+    /// All types that have a name
+    #[arg(long, conflicts_with = "types")]
+    all: bool,
+
+    /// Open nested records, down to numbers, pointers and arrays
+    #[arg(long)]
+    expand: bool,
+
+    /// Bytes of a line
+    #[arg(long, value_enum, value_name = "64|128|both", default_value = "64")]
+    lines: Width,
+
+    /// What is known of the base: say which places are best and worst [default: it begins a line]
+    #[arg(long, value_name = "align=N", value_parser = base)]
+    base: Option<u64>,
+
+    /// One JSON object a type and line
+    #[arg(long)]
+    json: bool,
+
+    /// Draw the lines into an SVG file instead
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "html", "all", "base"])]
+    svg: Option<PathBuf>,
+
+    /// Draw the lines into a page of HTML instead
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "all", "base"])]
+    html: Option<PathBuf>,
+}
+
+fn base(text: &str) -> Result<u64, String> {
+    let number = text.strip_prefix("align=").unwrap_or(text);
+    match number.parse::<u64>() {
+        Ok(bytes) if bytes.is_power_of_two() => Ok(bytes),
+        _ => Err("give a power of two: align=8".to_owned()),
+    }
+}
+
+/// What is asked for, as it is printed.
+pub(super) fn text(args: &ShowArgs) -> Result<Vec<u8>, Error> {
+    let types = super::types(&args.file)?;
+    let picked = if args.all {
+        named(types)
+    } else {
+        pick(types, &args.types).map_err(|error| error.in_file(&args.file))?
+    };
+    let widths = match args.lines {
+        Width::One => &[64][..],
+        Width::Pair => &[128],
+        Width::Both => &[64, 128],
+    };
+    let expand = if args.expand { Expand::All } else { Expand::Anonymous };
+    if args.svg.is_some() || args.html.is_some() {
+        return draw(args, types, &picked, widths, expand).map(|()| Vec::new());
+    }
+    let colour = !args.json && Style::of_stdout().colour;
+    let (mut json, mut text) = (Vec::new(), String::new());
+    for (name, id) in picked {
+        for &line in widths {
+            let options = Options { line, expand, base: args.base, colour };
+            if args.json {
+                show::json(types, name, id, &options, &mut json);
+            } else {
+                show::text(types, name, id, &options, &mut text);
+            }
+        }
+    }
+    json.extend_from_slice(text.as_bytes());
+    Ok(json)
+}
+
+/// Writes the pictures that are asked for.
+fn draw(
+    args: &ShowArgs,
+    types: &Types,
+    picked: &[(&str, TypeId)],
+    widths: &[u64],
+    expand: Expand,
+) -> Result<(), Error> {
+    let &[line] = widths else {
+        return Err(Error::new("a picture has lines of one size").advise("give --lines 64 or 128"));
+    };
+    let options = Options { line, expand, ..Options::default() };
+    for (path, picture) in [(&args.svg, show::svg as fn(_, _, _, _) -> _), (&args.html, show::html)]
+    {
+        let Some(path) = path else { continue };
+        let picture: String = picture(types, picked, &options, None);
+        std::fs::write(path, picture)
+            .map_err(|error| Error::new(format!("cannot be written: {error}")).in_file(path))?;
+    }
+    Ok(())
+}

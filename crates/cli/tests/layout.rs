@@ -1,0 +1,136 @@
+//! `ledgerline layout`, as a user runs it, on objects that a C compiler makes.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Compiles C with types; `None` where there is no compiler.
+fn object(source: &str) -> Option<PathBuf> {
+    if !support::have("cc") {
+        return None;
+    }
+    let (c, o) = (support::scratch("layout.c"), support::scratch("layout.o"));
+    std::fs::write(&c, source).unwrap();
+    let done = Command::new("cc").args(["-g", "-c", "-o"]).arg(&o).arg(&c).status().unwrap();
+    assert!(done.success());
+    Some(o)
+}
+
+const COUNTER: &str = "struct counter { long usage; long max; char name[60]; } counter;\n\
+                       struct other { int a; } other;\n";
+const PADDED: &str = "struct counter { long usage; char pad[56]; long max; char name[60]; } counter;\n\
+                      struct other { int a; } other;\n";
+
+fn layout(arguments: &[&str], files: &[&Path]) -> (i32, String, String) {
+    let (subcommand, rest) = arguments.split_first().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_ledgerline"))
+        .args(["layout", subcommand])
+        .args(files)
+        .args(rest)
+        .output()
+        .expect("the command runs");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    (output.status.code().expect("an exit"), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn types_are_shown_by_lines_as_text_and_json() {
+    let Some(file) = object(COUNTER) else { return };
+    let (code, text, errors) = layout(&["show", "counter"], &[&file]);
+    assert_eq!((code, &*errors), (0, ""));
+    assert!(text.starts_with("struct counter\n"), "{text}");
+    assert!(text.contains("76 bytes on 2 lines of 64") || text.contains("80 bytes"), "{text}");
+    assert!(text.contains("assumed to begin a line") && !text.contains('\x1b'), "{text}");
+    let (_, both, _) = layout(&["show", "coun*", "--lines", "both"], &[&file]);
+    assert!(both.contains("lines of 64") && both.contains("1 line of 128"), "{both}");
+    let (_, placed, _) = layout(&["show", "counter", "--base", "align=8"], &[&file]);
+    assert!(placed.contains("at best: 2 lines") && placed.contains("at worst"), "{placed}");
+    let (code, json, _) = layout(&["show", "--all", "--json"], &[&file]);
+    let objects: Vec<Value> =
+        json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((code, objects.len()), (0, 2));
+    let counter = objects.iter().find(|object| object["name"] == "counter").unwrap();
+    assert_eq!(counter["members"][1]["name"], "max");
+    assert_eq!(counter["members"][1]["offset"], 8);
+    assert_eq!(counter["lines"], 2);
+}
+
+#[test]
+fn rules_decide_the_exit_status() {
+    let (Some(bad), Some(good)) = (object(COUNTER), object(PADDED)) else { return };
+    let rules = support::scratch("layout.toml");
+    std::fs::write(&rules, "[[type]]\nname = 'counter'\napart = [{ among = ['usage', 'max'] }]\n")
+        .unwrap();
+    let rules = rules.to_str().unwrap();
+    let (code, text, _) = layout(&["check", "--rules", rules], &[&bad]);
+    assert_eq!(code, 1);
+    assert!(text.starts_with("counter: apart: usage (8 bytes at 0) shares 64 bytes with max"));
+    assert_eq!(layout(&["check", "--rules", rules], &[&good]), (0, String::new(), String::new()));
+    let (code, json, _) = layout(&["check", "--rules", rules, "--json"], &[&bad]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((code, &json["broken"][0]["rule"]), (1, &"apart".into()));
+    let (code, sarif, _) = layout(&["check", "--rules", rules, "--sarif"], &[&bad]);
+    let sarif: Value = serde_json::from_str(&sarif).unwrap();
+    assert_eq!((code, &sarif["runs"][0]["results"][0]["level"]), (1, &"error".into()));
+    let (code, c, _) = layout(&["check", "--rules", rules, "--emit", "c"], &[&good]);
+    assert_eq!(code, 0);
+    assert!(c.contains("_Static_assert(((offsetof(struct counter, usage) + 7) / 64 <"), "{c}");
+}
+
+#[test]
+fn what_init_writes_holds_and_a_change_breaks_it() {
+    let (Some(before), Some(after)) = (object(COUNTER), object(PADDED)) else { return };
+    let (code, text, _) = layout(&["check", "--init", "counter"], &[&before]);
+    assert_eq!(code, 0);
+    let rules = support::scratch("init.toml");
+    std::fs::write(&rules, text).unwrap();
+    let rules = rules.to_str().unwrap();
+    assert_eq!(layout(&["check", "--rules", rules], &[&before]).0, 0);
+    let (code, text, _) = layout(&["check", "--rules", rules], &[&after]);
+    assert_eq!(code, 1);
+    assert!(text.contains("counter: together: not on one line"), "{text}");
+}
+
+#[test]
+fn a_difference_names_the_cause_and_who_parted() {
+    let (Some(old), Some(new)) = (object(COUNTER), object(PADDED)) else { return };
+    let (code, text, _) = layout(&["diff"], &[&old, &new]);
+    assert_eq!(code, 1);
+    assert!(text.contains("cause: `pad` was inserted (char[56], 56 bytes at 8)"), "{text}");
+    assert!(text.contains("`usage` left the line of `max`"), "{text}");
+    assert!(!text.contains("other"), "{text}");
+    assert_eq!(layout(&["diff"], &[&old, &old]), (0, String::new(), String::new()));
+    let (_, json, _) = layout(&["diff", "counter", "--json"], &[&old, &new]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["changed"][0]["causes"][0]["what"], "inserted");
+}
+
+#[test]
+fn what_cannot_be_read_is_one_line_and_status_two() {
+    let Some(file) = object(COUNTER) else { return };
+    let (broken, unknown) = (support::scratch("broken.toml"), support::scratch("unknown.toml"));
+    std::fs::write(&broken, "[[type]]\nname = 'counter'\nsize = 3\n").unwrap();
+    std::fs::write(&unknown, "[[type]]\nname = 'counter'\nalone = ['usge']\n").unwrap();
+    let rules = |path: &PathBuf| path.to_str().unwrap().to_owned();
+    let missing = Path::new("/nonexistent");
+    let cases: [(&[&str], &[&Path], &str); 7] = [
+        (&["show", "countre"], &[&file], "no type \"countre\"; did you mean `counter`?"),
+        (&["show", "--all"], &[missing], "/nonexistent: "),
+        (&["show", "--all"], &[Path::new("/dev/null")], "/dev/null: "),
+        (&["diff"], &[&file, missing], "/nonexistent"),
+        (&["check", "--rules", &rules(&broken)], &[&file], "line 3: unknown field `size`"),
+        (&["check", "--rules", &rules(&unknown)], &[&file], "did you mean `usage`?"),
+        (&["check", "--rules", "/nonexistent"], &[&file], "/nonexistent: "),
+    ];
+    for (arguments, files, message) in cases {
+        let (code, out, errors) = layout(arguments, files);
+        assert!(errors.contains(message), "{arguments:?}: {errors}");
+        assert_eq!((code, &*out, errors.lines().count()), (2, "", 1), "{errors}");
+        assert!(errors.starts_with("ledgerline: layout "), "{errors}");
+    }
+    assert_eq!(layout(&["show", "t", "--base", "align=3"], &[&file]).0, 2);
+    assert_eq!(layout(&["show"], &[&file]).0, 2);
+}

@@ -1,0 +1,202 @@
+//! How types are aligned, where the file does not say.
+//!
+//! Rust says it of every type, GCC and Clang where an attribute asked for it, BTF never. The rest follows
+//! from the members by the rules of C: a record is aligned as its widest member is, unless an offset or
+//! the size shows that it was packed.
+
+use crate::model::{Align, Kind, Member, Record, Role, Type, TypeId, Types};
+
+/// As many typedefs, qualifiers and dimensions as are followed to what they stand for.
+const LONGEST_CHAIN: usize = 200;
+
+/// Works out the alignment of every record that is not [`Align::Known`].
+///
+/// What the record had as [`Align::Inferred`] before does not matter. A record that contains itself (a
+/// file that lies) counts as aligned to 1 where it meets itself. Costs one pass over all members.
+pub fn infer(types: &mut Types) {
+    let records: Vec<TypeId> = types.records().map(|(id, _)| id).collect();
+    let mut seen = Seen { met: vec![false; types.len()], path: Vec::new() };
+    for &id in &records {
+        // Counts as 1 until its turn has come.
+        if let Type::Record(record) = types.get_mut(id)
+            && let Align::Inferred(bytes) = &mut record.align
+        {
+            *bytes = 1;
+        }
+    }
+    for id in records {
+        seen.members_first(types, id);
+    }
+}
+
+/// The alignment of a type in bytes; `None` for what has none (void, a function, a declaration).
+///
+/// Right once [`infer`] has run over `types`.
+pub fn of(types: &Types, id: TypeId) -> Option<u64> {
+    let mut least = 1;
+    let mut id = id;
+    for _ in 0..LONGEST_CHAIN {
+        let own = match types.get(id) {
+            Type::Typedef { align: Some(bytes), .. } => power(*bytes),
+            Type::Typedef { to, .. } => {
+                id = (*to)?;
+                continue;
+            }
+            Type::Qualified { qualifier, to } => {
+                id = (*to)?;
+                if *qualifier == "_Atomic" {
+                    // One instruction must reach it: what fits one is aligned to its size.
+                    let size = types.size(id).unwrap_or(0);
+                    if size.is_power_of_two() && size <= 16 {
+                        least = size;
+                    }
+                }
+                continue;
+            }
+            Type::Array { element, .. } => {
+                id = *element;
+                continue;
+            }
+            Type::Record(record) => power(record.align.bytes()),
+            Type::Base { size, .. } | Type::Enum { size, .. } => scalar(types, *size),
+            Type::Pointer { .. } => scalar(types, u64::from(types.pointer_size)),
+            Type::Unknown { size } => scalar(types, (*size)?),
+            Type::Function | Type::Declaration { .. } => return None,
+        };
+        return Some(own.max(least));
+    }
+    None
+}
+
+/// Of a number: its size, or what divides it (12 bytes on i386 are aligned to 4), as far as the machine goes.
+fn scalar(types: &Types, size: u64) -> u64 {
+    power(size).min(types.widest_scalar_align)
+}
+
+/// The largest power of two that divides `bytes`; 1 for zero.
+fn power(bytes: u64) -> u64 {
+    if bytes == 0 { 1 } else { 1 << bytes.trailing_zeros() }
+}
+
+/// The records whose turn has come, and those on the way to one another.
+struct Seen {
+    met: Vec<bool>,
+    path: Vec<(TypeId, usize)>,
+}
+
+impl Seen {
+    /// Works out the records that `root` contains, then `root`. A loop, so that no file nests too deep.
+    fn members_first(&mut self, types: &mut Types, root: TypeId) {
+        self.enter(root);
+        while let Some((id, next)) = self.path.last_mut() {
+            let Type::Record(record) = types.get(*id) else {
+                unreachable!("only records are entered")
+            };
+            if let Some(member) = record.members.get(*next) {
+                *next += 1;
+                if let Some(inner) = contained(types, member.ty) {
+                    self.enter(inner);
+                }
+                continue;
+            }
+            let id = *id;
+            self.path.pop();
+            if let Align::Inferred(_) = record.align {
+                let bytes = of_record(types, record);
+                if let Type::Record(record) = types.get_mut(id) {
+                    record.align = Align::Inferred(bytes);
+                }
+            }
+        }
+    }
+
+    fn enter(&mut self, id: TypeId) {
+        if !std::mem::replace(&mut self.met[id.0 as usize], true) {
+            self.path.push((id, 0));
+        }
+    }
+}
+
+/// The record that a member of type `id` consists of, if it does.
+fn contained(types: &Types, mut id: TypeId) -> Option<TypeId> {
+    for _ in 0..LONGEST_CHAIN {
+        id = match types.get(id) {
+            Type::Record(_) => return Some(id),
+            Type::Typedef { to: Some(to), .. } | Type::Qualified { to: Some(to), .. } => *to,
+            Type::Array { element, .. } => *element,
+            _ => return None,
+        };
+    }
+    None
+}
+
+/// From its members, whose own alignments are known.
+fn of_record(types: &Types, record: &Record) -> u64 {
+    // The widest member; the widest that lies where it would without packing; how far packing goes;
+    // what was asked for of a member.
+    let mut natural = 1;
+    let mut placed = 1;
+    let mut packed = u64::MAX;
+    let mut asked = 1;
+    let mut end = 0;
+    for member in &record.members {
+        if let Some(bytes) = member.align {
+            asked = asked.max(power(bytes));
+            end = end.max(member.offset.saturating_add(types.size(member.ty).unwrap_or(0)));
+            continue;
+        }
+        let Some(bytes) = of(types, member.ty) else { continue };
+        natural = natural.max(bytes);
+        if !member.place_known() {
+            continue;
+        }
+        end = end.max(end_of(types, member));
+        let permitted = permitted(types, member, bytes);
+        if permitted < bytes {
+            packed = packed.min(permitted);
+        } else {
+            placed = placed.max(bytes);
+        }
+    }
+    let mut bytes = natural.min(packed);
+    // Padding behind the last member is less than the alignment: if there is more, one member alone was
+    // packed, and the record still ends where the others want it.
+    let padding = record.size.saturating_sub(end);
+    if record.kind != Kind::Union && padding >= bytes && padding < placed {
+        bytes = placed;
+    }
+    // A size is a multiple of the alignment.
+    bytes = bytes.max(asked);
+    if record.size == 0 { bytes } else { bytes.min(power(record.size)) }
+}
+
+/// The largest power of two up to `bytes` that the member's place allows.
+fn permitted(types: &Types, member: &Member, bytes: u64) -> u64 {
+    if let Some(bits) = member.bits {
+        // In its storage unit it tells nothing; across two, it was packed.
+        let unit = types.size(member.ty).unwrap_or(0).saturating_mul(8);
+        if u64::from(bits.offset) + u64::from(bits.size) > unit {
+            return 1;
+        }
+    }
+    if member.offset == 0 { bytes } else { bytes.min(power(member.offset)) }
+}
+
+/// The first byte behind a member.
+fn end_of(types: &Types, member: &Member) -> u64 {
+    let size = match member.bits {
+        Some(bits) => (u64::from(bits.offset) + u64::from(bits.size)).div_ceil(8),
+        None => types.size(member.ty).unwrap_or(0),
+    };
+    member.offset.saturating_add(size)
+}
+
+impl Member {
+    /// Whether the offset is a fact.
+    fn place_known(&self) -> bool {
+        self.role != Role::VirtualBase { known: false }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,273 @@
+//! From the types of a section to the model's.
+//!
+//! Twice through the list: types refer to later ones, so they are numbered first. What has neither size nor
+//! members (functions, variables, tags, which are two thirds of a kernel's types) gets no place in the model.
+
+use std::collections::HashMap;
+
+use super::Machine;
+use super::bits::{Field, Narrow};
+use super::entries::{Entries, Entry, kind};
+use super::fit;
+use super::names::Names;
+use super::section::Section;
+use crate::error::Error;
+use crate::model::{Align, Kind, Member, Name, Record, Role, Type, TypeId, Types};
+
+/// Void, where a type cannot be left out.
+const VOID: TypeId = TypeId(0);
+/// Every function: nothing is said of it but that it is one.
+const FUNCTION: TypeId = TypeId(1);
+/// What is no type (a variable, say), and what has a kind that nobody knows yet.
+const OTHER: TypeId = TypeId(2);
+
+/// The types that were read, and what the file calls them.
+pub(super) struct Reader {
+    types: Types,
+    /// By number.
+    ids: Vec<TypeId>,
+    /// Numbers that do not fill their bytes: how bitfields were told before members had widths.
+    narrow: HashMap<TypeId, Narrow>,
+    /// Members whose place depends on the size of their type.
+    fields: Vec<Field>,
+    /// Whether the size of a pointer is known, or left to be told by that of `long`.
+    machine_known: bool,
+}
+
+impl Reader {
+    pub(super) fn new(machine: Option<Machine>) -> Reader {
+        let mut types = Types::new(machine.map_or(8, |machine| machine.pointer_size));
+        if let Some(machine) = machine {
+            types.widest_scalar_align = machine.widest_scalar_align;
+        }
+        types.push(Type::Unknown { size: None });
+        types.push(Type::Function);
+        types.push(Type::Unknown { size: None });
+        Reader {
+            types,
+            ids: vec![VOID],
+            narrow: HashMap::new(),
+            fields: Vec::new(),
+            machine_known: machine.is_some(),
+        }
+    }
+
+    /// Reads all types of a section that follows on its base.
+    pub(super) fn add(&mut self, own: &Section, base: Option<&Section>) -> Result<(), Error> {
+        let first = self.number();
+        let start = self.types.len();
+        self.give_numbers(own, first)?;
+        let mut names = Names::new(own, base);
+        for entry in Entries::new(own, first) {
+            let entry = entry?;
+            self.convert(own, &mut names, entry).map_err(|error| {
+                let said = match names.intern(&mut self.types, entry.name) {
+                    Ok(name) if name != Name::NONE => format!(" ({})", self.types.name(name)),
+                    _ => String::new(),
+                };
+                error.within(format!("type {}{said} of its BTF", entry.number))
+            })?;
+        }
+        let end = self.types.len();
+        for field in std::mem::take(&mut self.fields) {
+            field.place(&mut self.types, &self.narrow)?;
+        }
+        fit::fit(&mut self.types, start..end)
+    }
+
+    /// All types that were read so far belong to another file.
+    pub(super) fn borrow_all(&mut self) {
+        self.types.borrowed = self.number_of_types();
+    }
+
+    pub(super) fn finish(self) -> Types {
+        self.types
+    }
+
+    /// The number of the type that comes next.
+    fn number(&self) -> u32 {
+        self.ids.len() as u32
+    }
+
+    fn number_of_types(&self) -> u32 {
+        self.types.len() as u32
+    }
+
+    /// Says which number will be which type.
+    fn give_numbers(&mut self, section: &Section, first: u32) -> Result<(), Error> {
+        let mut next = self.number_of_types();
+        let mut tags = Vec::new();
+        for entry in Entries::new(section, first) {
+            let entry = entry?;
+            let id = match entry.kind {
+                kind::FUNC_PROTO => FUNCTION,
+                kind::TYPE_TAG => {
+                    tags.push((entry.number, entry.size_or_type));
+                    OTHER
+                }
+                kind if is_converted(kind) => {
+                    next += 1;
+                    TypeId(next - 1)
+                }
+                _ => OTHER,
+            };
+            if entry.kind == kind::INT
+                && let Some(narrow) = Narrow::of(entry.size_or_type, section.word(entry.rest, 0))
+            {
+                self.narrow.insert(id, narrow);
+            }
+            self.ids.push(id);
+        }
+        self.see_through(&tags)
+    }
+
+    /// A tag of a type says nothing about its layout: who refers to it refers to what it is put on.
+    fn see_through(&mut self, tags: &[(u32, u32)]) -> Result<(), Error> {
+        let mut targets: HashMap<u32, u32> = tags.iter().copied().collect();
+        let mut path = Vec::new();
+        for &(tag, _) in tags {
+            let mut number = tag;
+            // Each tag is taken out once, so that neither long chains nor circles cost more.
+            while let Some(target) = targets.remove(&number) {
+                path.push(number);
+                number = target;
+            }
+            let id = self.id(number)?;
+            for tag in path.drain(..) {
+                self.ids[tag as usize] = id;
+            }
+        }
+        Ok(())
+    }
+
+    /// The type of a number.
+    fn id(&self, number: u32) -> Result<TypeId, Error> {
+        self.ids.get(number as usize).copied().ok_or_else(|| {
+            Error::new(format!(
+                "type {number} is referred to, and the last is {}",
+                self.number() - 1
+            ))
+        })
+    }
+
+    /// The type of a number, unless it is void.
+    fn to(&self, number: u32) -> Result<Option<TypeId>, Error> {
+        Ok(Some(self.id(number)?).filter(|&id| id != VOID))
+    }
+
+    fn convert(&mut self, section: &Section, names: &mut Names, entry: Entry) -> Result<(), Error> {
+        if !is_converted(entry.kind) {
+            return Ok(());
+        }
+        let size = u64::from(entry.size_or_type);
+        let converted = match entry.kind {
+            kind::INT | kind::FLOAT => {
+                let name = names.intern(&mut self.types, entry.name)?;
+                self.learn_pointer_size(name, size);
+                Type::Base { name, size }
+            }
+            kind::PTR => Type::Pointer { to: self.to(entry.size_or_type)? },
+            kind::ARRAY => Type::Array {
+                element: self.id(section.word(entry.rest, 0))?,
+                count: Some(section.word(entry.rest, 8).into()),
+            },
+            kind::STRUCT => self.record(section, names, entry, Kind::Struct)?,
+            kind::UNION => self.record(section, names, entry, Kind::Union)?,
+            kind::ENUM | kind::ENUM64 => {
+                Type::Enum { name: names.intern(&mut self.types, entry.name)?, size }
+            }
+            kind::FWD => Type::Declaration { name: names.intern(&mut self.types, entry.name)? },
+            kind::TYPEDEF => Type::Typedef {
+                name: names.intern(&mut self.types, entry.name)?,
+                to: self.to(entry.size_or_type)?,
+                align: None,
+            },
+            kind => Type::Qualified {
+                qualifier: match kind {
+                    kind::VOLATILE => "volatile",
+                    kind::CONST => "const",
+                    _ => "restrict",
+                },
+                to: self.to(entry.size_or_type)?,
+            },
+        };
+        let id = self.types.push(converted);
+        debug_assert_eq!(id, self.ids[entry.number as usize], "numbered as converted");
+        Ok(())
+    }
+
+    /// BTF does not say it, but on Linux pointers are as large as `long`.
+    fn learn_pointer_size(&mut self, name: Name, size: u64) {
+        let is_long = matches!(
+            self.types.name(name),
+            "long" | "long int" | "unsigned long" | "long unsigned int"
+        );
+        if !self.machine_known && is_long && (size == 4 || size == 8) {
+            self.types.pointer_size = size as u8;
+        }
+    }
+
+    fn record(
+        &mut self,
+        section: &Section,
+        names: &mut Names,
+        entry: Entry,
+        kind: Kind,
+    ) -> Result<Type, Error> {
+        let id = self.ids[entry.number as usize];
+        let mut places: Vec<[u32; 3]> = Vec::with_capacity(entry.rest.len() / 12);
+        places.extend(
+            entry.rest.chunks_exact(12).map(|part| [0, 4, 8].map(|at| section.word(part, at))),
+        );
+        // With the flag, the upper eight bits are the width of a bitfield, or 0.
+        let split =
+            |place: u32| if entry.flag { (place & 0xff_ffff, place >> 24) } else { (place, 0) };
+        let start = |place: &[u32; 3]| split(place[2]).0;
+        if kind != Kind::Union && !places.is_sorted_by_key(start) {
+            places.sort_by_key(start);
+        }
+        let mut members = Vec::with_capacity(places.len());
+        for (index, [name, ty, place]) in (0..).zip(places) {
+            let (start, width) = split(place);
+            if width > 0 || !start.is_multiple_of(8) || !self.narrow.is_empty() {
+                self.fields.push(Field { record: id, member: index, start, width: width as u8 });
+            }
+            members.push(Member {
+                name: names.intern(&mut self.types, name)?,
+                ty: self.id(ty)?,
+                offset: u64::from(start / 8),
+                bits: None,
+                role: Role::Field,
+                align: None,
+            });
+        }
+        Ok(Type::Record(Record {
+            name: names.intern(&mut self.types, entry.name)?,
+            kind,
+            size: entry.size_or_type.into(),
+            align: Align::Inferred(1),
+            members,
+            declared: None,
+        }))
+    }
+}
+
+/// Whether types of this kind have a place of their own in the model.
+fn is_converted(kind: u8) -> bool {
+    matches!(
+        kind,
+        kind::INT
+            | kind::PTR
+            | kind::ARRAY
+            | kind::STRUCT
+            | kind::UNION
+            | kind::ENUM
+            | kind::FWD
+            | kind::TYPEDEF
+            | kind::VOLATILE
+            | kind::CONST
+            | kind::RESTRICT
+            | kind::FLOAT
+            | kind::ENUM64
+    )
+}

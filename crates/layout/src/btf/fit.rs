@@ -1,0 +1,70 @@
+//! Members within their records: arrays without end, and lies.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use crate::error::Error;
+use crate::model::{Kind, Member, Record, Type, TypeId, Types};
+
+/// Makes arrays of no elements flexible where such may stand, and makes sure that every member of the records in
+/// `ids` ends where its record does at the latest.
+pub(super) fn fit(types: &mut Types, ids: Range<usize>) -> Result<(), Error> {
+    let mut flexible = HashMap::new();
+    for id in ids {
+        let id = TypeId(id as u32);
+        let Type::Record(record) = types.get(id) else { continue };
+        if let Some(member) =
+            record.members.iter().find(|member| end(types, member) > 8 * record.size)
+        {
+            return Err(Error::new(format!(
+                "member `{}` of {} in its BTF ends beyond its {} bytes",
+                types.name(member.name),
+                described(types, record),
+                record.size
+            )));
+        }
+        let may_be_flexible = match record.kind {
+            Kind::Union => 0..record.members.len(),
+            _ => record.members.len().saturating_sub(1)..record.members.len(),
+        };
+        for index in may_be_flexible {
+            make_flexible(types, &mut flexible, id, index);
+        }
+    }
+    Ok(())
+}
+
+/// The type of an array is shared by members at the end of a record and others, so there are two then.
+fn make_flexible(
+    types: &mut Types,
+    flexible: &mut HashMap<TypeId, TypeId>,
+    id: TypeId,
+    index: usize,
+) {
+    let Type::Record(record) = types.get(id) else { return };
+    let ty = record.members[index].ty;
+    let Type::Array { element, count: Some(0) } = *types.get(ty) else { return };
+    let endless =
+        *flexible.entry(ty).or_insert_with(|| types.push(Type::Array { element, count: None }));
+    if let Type::Record(record) = types.get_mut(id) {
+        record.members[index].ty = endless;
+    }
+}
+
+/// The first bit behind a member; no more than its start, if its type has no size.
+fn end(types: &Types, member: &Member) -> u64 {
+    let start = 8 * member.offset;
+    match member.bits {
+        Some(bits) => start + u64::from(bits.offset) + u64::from(bits.size),
+        None => start.saturating_add(types.size(member.ty).unwrap_or(0).saturating_mul(8)),
+    }
+}
+
+/// A record, in an error.
+pub(super) fn described(types: &Types, record: &Record) -> String {
+    let keyword = if record.kind == Kind::Union { "union" } else { "struct" };
+    match types.name(record.name) {
+        "" => format!("an anonymous {keyword}"),
+        name => format!("{keyword} {name}"),
+    }
+}

@@ -1,0 +1,134 @@
+//! What moved everything else.
+
+use super::Sides;
+use crate::leaf::Leaf;
+use crate::spell::spell;
+
+/// What happened to a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// It is new: bytes.
+    Inserted(u64),
+    /// It is gone: bytes.
+    Removed(u64),
+    /// Another size: bytes before and after.
+    Resized(u64, u64),
+    /// Another name: the new one.
+    Renamed(String),
+    /// It stands elsewhere among the others: offsets before and after.
+    Reordered(u64, u64),
+    /// It begins so many bytes later (or earlier) than what is before it would let it.
+    Aligned(i64),
+    /// The alignment of the record: before and after.
+    Realigned(u64, u64),
+}
+
+/// Something that moved fields, or named one anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// The field; empty for the record itself.
+    pub field: String,
+    /// Its type.
+    pub ty: String,
+    /// Where it is, in the build that has it.
+    pub offset: u64,
+    /// What happened.
+    pub what: What,
+    /// How many fields lie elsewhere after it, up to the next cause.
+    pub moved: usize,
+}
+
+/// The causes, by place in the new build (what is gone: where it would be).
+pub(super) fn causes(
+    sides: Sides,
+    old: &[Leaf],
+    new: &[Leaf],
+    pairs: &[(usize, usize)],
+    align: (u64, u64),
+) -> Vec<Cause> {
+    let mut of_old = vec![None; old.len()];
+    let mut of_new = vec![None; new.len()];
+    for &(a, b) in pairs {
+        (of_old[a], of_new[b]) = (Some(b), Some(a));
+    }
+    let kept = kept_in_order(pairs, old.len());
+    let mut causes = Vec::new();
+    if align.0 != align.1 {
+        let what = What::Realigned(align.0, align.1);
+        causes.push(Cause { field: String::new(), ty: String::new(), offset: 0, what, moved: 0 });
+    }
+    let add = |causes: &mut Vec<Cause>, types, leaf: &Leaf, what| {
+        let (field, ty) = (leaf.path.clone(), spell(types, leaf.ty).to_string());
+        causes.push(Cause { field, ty, offset: leaf.offset(), what, moved: 0 });
+    };
+    // How much later than before the last field that was kept ends.
+    let (mut shift, mut from) = (0i64, 0);
+    for (index, leaf) in new.iter().enumerate() {
+        let Some(before) = of_new[index] else {
+            add(&mut causes, sides.new.0, leaf, What::Inserted(leaf.size()));
+            continue;
+        };
+        let was = &old[before];
+        if was.path != leaf.path {
+            add(&mut causes, sides.old.0, was, What::Renamed(leaf.path.clone()));
+        }
+        if !kept[before] {
+            let what = What::Reordered(was.offset(), leaf.offset());
+            add(&mut causes, sides.new.0, leaf, what);
+            continue;
+        }
+        let explained = causes.len();
+        for (gone, other) in old.iter().enumerate().take(before).skip(from) {
+            if of_old[gone].is_none() {
+                add(&mut causes, sides.old.0, other, What::Removed(other.size()));
+            }
+        }
+        from = before + 1;
+        let delta = (leaf.start / 8) as i64 - (was.start / 8) as i64;
+        // A neighbour that came, went or was put elsewhere says enough.
+        let reasons = causes.len() > explained
+            || index > 0 && of_new[index - 1].is_none_or(|other| !kept[other])
+            || before > 0 && of_old[before - 1].is_none_or(|_| !kept[before - 1]);
+        if delta != shift && !reasons {
+            add(&mut causes, sides.new.0, leaf, What::Aligned(delta - shift));
+        }
+        if was.size() != leaf.size() && !was.bitfield {
+            add(&mut causes, sides.new.0, leaf, What::Resized(was.size(), leaf.size()));
+        }
+        shift = delta + leaf.size() as i64 - was.size() as i64;
+        if delta != 0
+            && let Some(cause) = causes.last_mut()
+        {
+            cause.moved += 1;
+        }
+    }
+    for (gone, other) in old.iter().enumerate().skip(from) {
+        if of_old[gone].is_none() {
+            add(&mut causes, sides.old.0, other, What::Removed(other.size()));
+        }
+    }
+    causes
+}
+
+/// Which old fields stand in the same order as before: a longest rising run of their new places.
+fn kept_in_order(pairs: &[(usize, usize)], fields: usize) -> Vec<bool> {
+    // The pair that a run of each length ends with, and what each pair follows.
+    let mut ends: Vec<usize> = Vec::new();
+    let mut follows = vec![None; pairs.len()];
+    for (index, &(_, place)) in pairs.iter().enumerate() {
+        let length = ends.partition_point(|&end| pairs[end].1 < place);
+        follows[index] = length.checked_sub(1).map(|length| ends[length]);
+        if length == ends.len() {
+            ends.push(index);
+        } else {
+            ends[length] = index;
+        }
+    }
+    let mut kept = vec![false; fields];
+    let mut at = ends.last().copied();
+    while let Some(index) = at {
+        kept[pairs[index].0] = true;
+        at = follows[index];
+    }
+    kept
+}

@@ -1,0 +1,122 @@
+//! Which field of the new build is which of the old one.
+
+use std::collections::HashMap;
+
+use super::Sides;
+use crate::leaf::{self, Expand, Leaf};
+use crate::model::{TypeId, Types};
+use crate::spell::spell;
+
+/// Pairs of fields (old, new), by their indices, in the order of the old build.
+///
+/// First those with one path; then those that are in another record now (or no longer in one), known by
+/// name and type; then those that were renamed: of one type and size, and at one place or between the same
+/// neighbours. A record in which fields were put is opened for it, in `old` or in `new`.
+pub(super) fn pair(sides: Sides, old: &mut Vec<Leaf>, new: &mut Vec<Leaf>) -> Vec<(usize, usize)> {
+    open_for(sides.new.0, new, sides.old.0, old);
+    open_for(sides.old.0, old, sides.new.0, new);
+    let mut of_old = vec![None; old.len()];
+    let mut of_new = vec![None; new.len()];
+    let mut by_path: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (index, leaf) in new.iter().enumerate().rev() {
+        by_path.entry(&leaf.path).or_default().push(index);
+    }
+    for (index, leaf) in old.iter().enumerate() {
+        // Nameless fields have one path between them.
+        if let Some(other) = by_path.get_mut(leaf.path.as_str()).and_then(Vec::pop) {
+            (of_old[index], of_new[other]) = (Some(other), Some(index));
+        }
+    }
+    // Elsewhere, under its own name.
+    let mut last: HashMap<(String, String), Vec<usize>> = HashMap::new();
+    for (index, leaf) in new.iter().enumerate().filter(|&(index, _)| of_new[index].is_none()) {
+        last.entry(identity(sides.new.0, leaf)).or_default().push(index);
+    }
+    for (index, leaf) in old.iter().enumerate() {
+        if of_old[index].is_none()
+            && let Some(&[other]) = last.get(&identity(sides.old.0, leaf)).map(Vec::as_slice)
+            && of_new[other].is_none()
+        {
+            (of_old[index], of_new[other]) = (Some(other), Some(index));
+        }
+    }
+    renamed(sides, old, new, &mut of_old, &mut of_new);
+    of_old.iter().enumerate().filter_map(|(index, other)| Some((index, (*other)?))).collect()
+}
+
+fn renamed(
+    sides: Sides,
+    old: &[Leaf],
+    new: &[Leaf],
+    of_old: &mut [Option<usize>],
+    of_new: &mut [Option<usize>],
+) {
+    for index in 0..old.len() {
+        if of_old[index].is_some() {
+            continue;
+        }
+        let same = |other: usize| {
+            of_new[other].is_none()
+                && old[index].bits == new[other].bits
+                && spell(sides.old.0, old[index].ty).to_string()
+                    == spell(sides.new.0, new[other].ty).to_string()
+        };
+        // Behind the field that it was behind, and before the one that it was before.
+        let after = match index.checked_sub(1) {
+            None => Some(0),
+            Some(before) => of_old[before].map(|other| other + 1),
+        };
+        let between = after.filter(|&other| {
+            let next = of_old.get(index + 1).copied();
+            other < new.len() && (next.is_none_or(|next| next == Some(other + 1) || next.is_none()))
+        });
+        let there = new.partition_point(|leaf| leaf.start < old[index].start);
+        let there = (there < new.len() && new[there].start == old[index].start).then_some(there);
+        if let Some(other) = [there, between].into_iter().flatten().find(|&other| same(other)) {
+            (of_old[index], of_new[other]) = (Some(other), Some(index));
+        }
+    }
+}
+
+/// The last step of a path, and the type.
+fn identity(types: &Types, leaf: &Leaf) -> (String, String) {
+    let step = leaf.path.rsplit('.').next().unwrap_or_default();
+    (step.to_owned(), spell(types, leaf.ty).to_string())
+}
+
+/// Opens the records of `leaves` that the other build has not and that hold a field which it has outside.
+fn open_for(types: &Types, leaves: &mut Vec<Leaf>, others: &Types, other: &[Leaf]) {
+    let here: HashMap<&str, TypeId> =
+        other.iter().map(|leaf| (leaf.path.as_str(), leaf.ty)).collect();
+    let alone: std::collections::HashSet<(String, String)> = {
+        let there: std::collections::HashSet<&str> =
+            leaves.iter().map(|leaf| leaf.path.as_str()).collect();
+        other
+            .iter()
+            .filter(|leaf| !there.contains(leaf.path.as_str()))
+            .map(|leaf| identity(others, leaf))
+            .collect()
+    };
+    if alone.is_empty() {
+        return;
+    }
+    let mut opened = Vec::with_capacity(leaves.len());
+    for leaf in leaves.iter() {
+        let inner = if here.contains_key(leaf.path.as_str()) {
+            Vec::new()
+        } else {
+            leaf::leaves(types, leaf.ty, Expand::Anonymous)
+        };
+        if inner.iter().any(|inner| alone.contains(&identity(types, inner))) {
+            opened.extend(inner.into_iter().map(|inner| Leaf {
+                path: format!("{}.{}", leaf.path, inner.path),
+                start: leaf.start.saturating_add(inner.start),
+                ..inner
+            }));
+        } else {
+            opened.push(leaf.clone());
+        }
+    }
+    opened.sort_by_key(|leaf| leaf.start);
+    *leaves = opened;
+}

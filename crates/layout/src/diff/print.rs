@@ -1,0 +1,140 @@
+//! A difference in words, and as JSON.
+
+use std::fmt::Write;
+
+use serde_json::json;
+
+use super::{Cause, Change, Difference, Mates, What};
+
+/// Names before a list is cut; JSON has all.
+const MOST: usize = 8;
+
+fn names(names: &[String]) -> String {
+    let mut text: Vec<&str> = names.iter().take(MOST).map(String::as_str).collect();
+    let more = format!("{} more", names.len().saturating_sub(MOST));
+    if names.len() > MOST {
+        text.push(&more);
+    }
+    format!("`{}`", text.join(", ")).replace('\n', " ")
+}
+
+fn groups(mates: &[Mates], between: &str) -> String {
+    mates.iter().map(|mates| names(&mates.0)).collect::<Vec<_>>().join(between)
+}
+
+fn cause(cause: &Cause) -> String {
+    let Cause { field, ty, offset, what, moved } = cause;
+    let mut text = match what {
+        What::Inserted(bytes) => {
+            format!("`{field}` was inserted ({ty}, {bytes} bytes at {offset})")
+        }
+        What::Removed(bytes) => format!("`{field}` was removed ({ty}, {bytes} bytes at {offset})"),
+        What::Resized(old, new) if old < new => {
+            format!("`{field}` grew from {old} to {new} bytes")
+        }
+        What::Resized(old, new) => format!("`{field}` shrank from {old} to {new} bytes"),
+        What::Renamed(new) => format!("`{field}` is called `{new}` now"),
+        What::Reordered(old, new) => {
+            format!("`{field}` was put elsewhere among the others (from {old} to {new})")
+        }
+        What::Aligned(bytes) if *bytes > 0 => {
+            format!("`{field}` has {bytes} bytes more of padding before it")
+        }
+        What::Aligned(bytes) => {
+            format!("`{field}` has {} bytes less of padding before it", bytes.unsigned_abs())
+        }
+        What::Realigned(old, new) => format!("the record is aligned to {new} (was {old})"),
+    };
+    if *moved > 0 {
+        let plural = if *moved == 1 { "member" } else { "members" };
+        let _ = write!(text, ", which moved {moved} {plural} after it");
+    }
+    text
+}
+
+fn change(change: &Change) -> String {
+    let mut text = names(&change.fields);
+    let shares = if change.fields.len() == 1 { "shares" } else { "share" };
+    if !change.left.is_empty() {
+        let _ = write!(text, " left the line of {}", groups(&change.left, " and of "));
+    }
+    if !change.joined.is_empty() {
+        let and = if change.left.is_empty() { "" } else { " and" };
+        let joined = groups(&change.joined, " and with ");
+        let _ = write!(text, "{and} now {shares} one with {joined}");
+    }
+    if change.lines.0 != change.lines.1 {
+        let _ = write!(text, " (line {} -> {})", change.lines.0, change.lines.1);
+    }
+    text
+}
+
+/// Appends a difference: the record, the causes, and who left whose line.
+pub fn text(difference: &Difference, out: &mut String) {
+    let (old, new) = difference.extent;
+    let mut line = |text: String| {
+        out.push_str(&text);
+        out.push('\n');
+    };
+    let arrow = |old: u64, new: u64| {
+        if old == new { format!("{new}") } else { format!("{old} -> {new}") }
+    };
+    line(format!(
+        "{}: {} bytes, {} lines, aligned to {}",
+        difference.name,
+        arrow(old.size, new.size),
+        arrow(old.lines, new.lines),
+        arrow(old.align, new.align),
+    ));
+    for each in &difference.causes {
+        line(format!("  cause: {}", cause(each)));
+    }
+    for each in &difference.changes {
+        line(format!("  {}", change(each)));
+    }
+    if difference.changes.is_empty() {
+        line("  all share lines with whom they did".to_owned());
+    }
+}
+
+/// A difference as a JSON value.
+pub fn json(difference: &Difference) -> serde_json::Value {
+    let (old, new) = difference.extent;
+    let extent = |extent: super::Extent| json!({ "size": extent.size, "lines": extent.lines, "align": extent.align });
+    let mates = |mates: &[Mates]| -> Vec<Vec<String>> {
+        mates.iter().map(|mates| mates.0.clone()).collect()
+    };
+    let causes: Vec<_> = difference
+        .causes
+        .iter()
+        .map(|each| {
+            let what = match &each.what {
+                What::Inserted(_) => "inserted",
+                What::Removed(_) => "removed",
+                What::Resized(..) => "resized",
+                What::Renamed(_) => "renamed",
+                What::Reordered(..) => "reordered",
+                What::Aligned(_) => "aligned",
+                What::Realigned(..) => "record_aligned",
+            };
+            json!({
+                "field": each.field, "type": each.ty, "offset": each.offset, "what": what,
+                "moved": each.moved, "message": cause(each),
+            })
+        })
+        .collect();
+    let changes: Vec<_> = difference
+        .changes
+        .iter()
+        .map(|each| {
+            json!({
+                "fields": each.fields, "left": mates(&each.left), "joined": mates(&each.joined),
+                "line_before": each.lines.0, "line_after": each.lines.1, "message": change(each),
+            })
+        })
+        .collect();
+    json!({
+        "name": difference.name, "before": extent(old), "after": extent(new),
+        "causes": causes, "changes": changes,
+    })
+}

@@ -1,0 +1,239 @@
+//! What one entry says: the attributes that layouts depend on.
+
+use super::Slice;
+use super::parsed::{RawBits, Reference};
+use super::unit::Unit;
+use crate::Error;
+use gimli::{Abbreviation, Attribute, AttributeValue, EntriesRaw, Expression, Operation};
+
+/// Larger than any memory: a size or offset beyond it is a lie, and below it bits can be counted.
+const BEYOND: u64 = 1 << 56;
+
+/// The attributes of an entry; what it does not say is left out.
+#[derive(Debug)]
+pub(super) struct Attributes<'a> {
+    pub name: &'a [u8],
+    pub to: Reference,
+    pub specification: Reference,
+    pub signature: Reference,
+    pub size: Option<u64>,
+    pub align: u64,
+    pub location: Location,
+    pub file: u64,
+    pub line: u32,
+    pub encoding: u64,
+    pub declaration: bool,
+    pub external: bool,
+    pub artificial: bool,
+    pub virtual_base: bool,
+    pub vector: bool,
+    pub constant: bool,
+    pub count: Bound,
+    pub lower: Bound,
+    pub upper: Bound,
+    pub stride: Option<u64>,
+    pub bit_stride: Option<u64>,
+    bit_size: Option<u64>,
+    bits_from_start: Option<u64>,
+    bits_from_top: Option<i64>,
+}
+
+/// Where a member begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Location {
+    /// The entry does not say: at the start.
+    Missing,
+    /// In bytes.
+    At(u64),
+    /// Found out when the program runs.
+    Computed,
+}
+
+/// A bound of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bound {
+    Missing,
+    Is(i128),
+    /// Found out when the program runs.
+    Computed,
+}
+
+impl<'a> Attributes<'a> {
+    /// Reads all attributes of the entry whose abbreviation was just read.
+    pub(super) fn read(
+        unit: &Unit<'_, 'a>,
+        entries: &mut EntriesRaw<'_, Slice<'a>>,
+        abbreviation: &Abbreviation,
+    ) -> Result<Attributes<'a>, Error> {
+        let mut all = Attributes {
+            name: b"",
+            to: Reference::NONE,
+            specification: Reference::NONE,
+            signature: Reference::NONE,
+            size: None,
+            align: 0,
+            location: Location::Missing,
+            file: 0,
+            line: 0,
+            encoding: 0,
+            declaration: false,
+            external: false,
+            artificial: false,
+            virtual_base: false,
+            vector: false,
+            constant: false,
+            count: Bound::Missing,
+            lower: Bound::Missing,
+            upper: Bound::Missing,
+            stride: None,
+            bit_stride: None,
+            bit_size: None,
+            bits_from_start: None,
+            bits_from_top: None,
+        };
+        for &specification in abbreviation.attributes() {
+            let attribute =
+                entries.read_attribute(specification).map_err(|error| unit.broken(error))?;
+            all.take(unit, &attribute)?;
+        }
+        Ok(all)
+    }
+
+    fn take(&mut self, unit: &Unit<'_, 'a>, attribute: &Attribute<Slice<'a>>) -> Result<(), Error> {
+        let number = || attribute.udata_value().unwrap_or(0);
+        let flag = || matches!(attribute.raw_value(), AttributeValue::Flag(true));
+        let small = || match attribute.udata_value() {
+            Some(bytes) if bytes < BEYOND => Ok(Some(bytes)),
+            Some(bytes) => Err(Error::new(format!(
+                "{} speaks of {bytes} bytes or bits, more than any memory has",
+                unit.at.place()
+            ))
+            .advise("build or copy the file again")),
+            // Found out when the program runs.
+            None => Ok(None),
+        };
+        match attribute.name() {
+            gimli::DW_AT_name => {
+                self.name = unit.string(attribute.raw_value()).unwrap_or_default();
+                unit.universe.budget.spend(self.name.len() as u64)?;
+            }
+            gimli::DW_AT_type => self.to = unit.reference(attribute),
+            gimli::DW_AT_specification => self.specification = unit.reference(attribute),
+            gimli::DW_AT_signature => self.signature = unit.reference(attribute),
+            gimli::DW_AT_byte_size => self.size = small()?,
+            gimli::DW_AT_bit_size => self.bit_size = small()?,
+            gimli::DW_AT_data_bit_offset => self.bits_from_start = small()?,
+            gimli::DW_AT_bit_offset => {
+                self.bits_from_top =
+                    attribute.sdata_value().filter(|bits| bits.unsigned_abs() < BEYOND);
+            }
+            gimli::DW_AT_alignment => {
+                self.align = small()?.filter(|bytes| bytes.is_power_of_two()).unwrap_or(0);
+            }
+            gimli::DW_AT_data_member_location => {
+                self.location = match small()? {
+                    Some(bytes) => Location::At(bytes),
+                    None => evaluate(unit, attribute.exprloc_value()),
+                };
+            }
+            gimli::DW_AT_decl_file => self.file = number(),
+            gimli::DW_AT_decl_line => self.line = u32::try_from(number()).unwrap_or(0),
+            gimli::DW_AT_encoding => {
+                self.encoding = match attribute.value() {
+                    AttributeValue::Encoding(encoding) => encoding.0.into(),
+                    _ => number(),
+                };
+            }
+            gimli::DW_AT_declaration => self.declaration = flag(),
+            gimli::DW_AT_external => self.external = flag(),
+            gimli::DW_AT_artificial => self.artificial = flag(),
+            gimli::DW_AT_virtuality => self.virtual_base = number() != 0,
+            gimli::DW_AT_GNU_vector => self.vector = flag(),
+            gimli::DW_AT_const_value => self.constant = true,
+            gimli::DW_AT_count => self.count = bound(attribute),
+            gimli::DW_AT_lower_bound => self.lower = bound(attribute),
+            gimli::DW_AT_upper_bound => self.upper = bound(attribute),
+            gimli::DW_AT_byte_stride => self.stride = small()?,
+            gimli::DW_AT_bit_stride => self.bit_stride = small()?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Where a member's bits are, if it is a bitfield.
+    pub(super) fn bits(&self) -> RawBits {
+        match (self.bit_size, self.bits_from_start, self.bits_from_top) {
+            (None | Some(0), ..) => RawBits::None,
+            (Some(size), Some(first), _) => RawBits::FromStart { first, size },
+            (Some(size), None, Some(skipped)) => {
+                RawBits::FromTop { skipped, size, storage: self.size.unwrap_or(0) }
+            }
+            // Without either they begin where the member does.
+            (Some(size), None, None) => {
+                let Location::At(bytes) = self.location else {
+                    return RawBits::FromStart { first: 0, size };
+                };
+                RawBits::FromStart { first: bytes * 8, size }
+            }
+        }
+    }
+
+    /// The size in bytes, also where the entry gives bits.
+    pub(super) fn bytes(&self) -> Option<u64> {
+        self.size.or(self.bit_size.map(|bits| bits.div_ceil(8)))
+    }
+
+    /// How many elements this dimension has; `None` for a flexible or dynamic one.
+    pub(super) fn elements(&self) -> Option<u64> {
+        match (self.count, self.upper, self.lower) {
+            (Bound::Is(count), ..) => Some(u64::try_from(count).unwrap_or(0)),
+            (Bound::Missing, Bound::Is(upper), lower) => {
+                let lower = match lower {
+                    Bound::Is(lower) => lower,
+                    Bound::Missing => 0,
+                    Bound::Computed => return None,
+                };
+                Some(u64::try_from(upper - lower + 1).unwrap_or(0))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A bound is a number, or found out when the program runs. An upper bound of -1 (of `int a[0]`) is written
+/// as the largest number of its width, too.
+fn bound(attribute: &Attribute<Slice<'_>>) -> Bound {
+    let is_upper = attribute.name() == gimli::DW_AT_upper_bound;
+    match attribute.raw_value() {
+        AttributeValue::Data4(u32::MAX) | AttributeValue::Data8(u64::MAX) if is_upper => {
+            Bound::Is(-1)
+        }
+        AttributeValue::Udata(u64::MAX) if is_upper => Bound::Is(-1),
+        AttributeValue::Sdata(value) => Bound::Is(value.into()),
+        _ => match attribute.udata_value() {
+            Some(value) => Bound::Is(value.into()),
+            None => Bound::Computed,
+        },
+    }
+}
+
+/// An offset that is written as a computation on the record's address: DWARF 2 writes all of them so.
+fn evaluate(unit: &Unit<'_, '_>, expression: Option<Expression<Slice<'_>>>) -> Location {
+    let Some(expression) = expression else { return Location::Computed };
+    let mut operations = expression.operations(unit.at.header.encoding());
+    let mut pushed = None;
+    let mut offset = 0u64;
+    loop {
+        match operations.next() {
+            Ok(Some(Operation::PlusConstant { value })) => offset = offset.saturating_add(value),
+            Ok(Some(Operation::UnsignedConstant { value })) if pushed.is_none() => {
+                pushed = Some(value);
+            }
+            Ok(Some(Operation::Plus)) if pushed.is_some() => {
+                offset = offset.saturating_add(pushed.take().unwrap_or(0));
+            }
+            Ok(None) if pushed.is_none() && offset < BEYOND => return Location::At(offset),
+            _ => return Location::Computed,
+        }
+    }
+}

@@ -1,0 +1,416 @@
+//! The walk over a unit's entries: one pass, no recursion.
+//!
+//! Entries form a tree; what is above the current one is a stack of [`Frame`]s. Types may be anywhere in it,
+//! in namespaces, classes and functions, so nothing is left out; but of what is not a type only the length
+//! is looked at.
+
+use super::Slice;
+use super::attributes::{Attributes, Bound, Location};
+use super::parsed::{Parsed, ParsedMember, ParsedType, RawBits, Reference, Shape};
+use super::unit::{Split, Tables, Unit, UnitAt, Universe};
+use crate::Error;
+use crate::model::{Kind, Role};
+use gimli::{Abbreviation, DwTag, EntriesRaw, UnitOffset};
+
+/// What the children of an entry belong to.
+#[derive(Clone, Copy, Debug)]
+enum Owner {
+    Nothing,
+    /// Members, bases and variants of this type.
+    Record(u32),
+    /// What tells its variants apart, and the variants.
+    VariantPart(u32),
+    Variant(u32),
+    /// Dimensions; those so far begin here in the walk's list.
+    Array(u32, usize),
+}
+
+/// An entry whose children are being read.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    owner: Owner,
+    scope: u32,
+    /// The function that is the innermost scope, until a type within asks for its name.
+    function: Option<UnitOffset>,
+}
+
+/// The types of a unit, and where the rest of it is, if this is just its skeleton.
+pub(super) fn walk<'a>(
+    at: UnitAt<'_, 'a>,
+    universe: &Universe<'_, 'a>,
+    tables: &mut Tables,
+) -> Result<(Parsed<'a>, Option<Split<'a>>), Error> {
+    let unit = Unit::new(at, universe, tables)?;
+    if unit.split.is_some() {
+        return Ok((Parsed::new(), unit.split));
+    }
+    let mut walk = Walk {
+        qualify: !is_c(unit.language),
+        functions: is_c_plus_plus(unit.language),
+        first_index: if is_from_one(unit.language) { 1 } else { 0 },
+        rust: unit.language == gimli::DW_LANG_Rust.0,
+        unit: &unit,
+        parsed: Parsed::new(),
+        frames: Vec::new(),
+        dimensions: Vec::new(),
+    };
+    let mut entries = unit.entries(None)?;
+    while !entries.is_empty() {
+        let offset = entries.next_offset();
+        match entries.read_abbreviation().map_err(|error| unit.broken(error))? {
+            Some(abbreviation) => walk.entry(&mut entries, offset, abbreviation)?,
+            None => walk.leave(),
+        }
+    }
+    while !walk.frames.is_empty() {
+        walk.leave();
+    }
+    let mut parsed = walk.parsed;
+    parsed.group_members();
+    if parsed.types.iter().any(|ty| ty.place.0 != 0) {
+        parsed.files = unit.files()?;
+        for ty in &mut parsed.types {
+            if ty.place.0 as usize >= parsed.files.len() {
+                ty.place.0 = 0;
+            }
+        }
+    }
+    Ok((parsed, None))
+}
+
+/// In C a structure is known by its name, wherever it is declared.
+fn is_c(language: u16) -> bool {
+    let languages = [
+        gimli::DW_LANG_C89,
+        gimli::DW_LANG_C,
+        gimli::DW_LANG_C99,
+        gimli::DW_LANG_C11,
+        gimli::DW_LANG_C17,
+        gimli::DW_LANG_ObjC,
+        gimli::DW_LANG_Mips_Assembler,
+    ];
+    // C23 has no name there yet.
+    language == 0x3e || languages.iter().any(|known| known.0 == language)
+}
+
+fn is_c_plus_plus(language: u16) -> bool {
+    let languages = [
+        gimli::DW_LANG_C_plus_plus,
+        gimli::DW_LANG_C_plus_plus_03,
+        gimli::DW_LANG_C_plus_plus_11,
+        gimli::DW_LANG_C_plus_plus_14,
+        gimli::DW_LANG_C_plus_plus_17,
+        gimli::DW_LANG_C_plus_plus_20,
+        gimli::DW_LANG_ObjC_plus_plus,
+    ];
+    language == 0x3a || languages.iter().any(|known| known.0 == language)
+}
+
+/// Whose arrays begin at 1 if nothing is said.
+fn is_from_one(language: u16) -> bool {
+    let languages = [
+        gimli::DW_LANG_Ada83,
+        gimli::DW_LANG_Ada95,
+        gimli::DW_LANG_Cobol74,
+        gimli::DW_LANG_Cobol85,
+        gimli::DW_LANG_Fortran77,
+        gimli::DW_LANG_Fortran90,
+        gimli::DW_LANG_Fortran95,
+        gimli::DW_LANG_Fortran03,
+        gimli::DW_LANG_Fortran08,
+        gimli::DW_LANG_Fortran18,
+        gimli::DW_LANG_Pascal83,
+        gimli::DW_LANG_Modula2,
+        gimli::DW_LANG_Julia,
+        gimli::DW_LANG_PLI,
+    ];
+    languages.iter().any(|known| known.0 == language)
+}
+
+struct Walk<'u, 'a> {
+    unit: &'u Unit<'u, 'a>,
+    parsed: Parsed<'a>,
+    frames: Vec<Frame>,
+    /// Of the arrays whose dimensions are being read.
+    dimensions: Vec<(Option<u64>, Option<u64>)>,
+    /// Whether names are those of namespaces and classes, too.
+    qualify: bool,
+    /// Whether functions are.
+    functions: bool,
+    /// Whether variants are Rust's.
+    rust: bool,
+    first_index: i128,
+}
+
+impl<'a> Walk<'_, 'a> {
+    fn entry(
+        &mut self,
+        entries: &mut EntriesRaw<'_, Slice<'a>>,
+        offset: UnitOffset,
+        abbreviation: &Abbreviation,
+    ) -> Result<(), Error> {
+        let frame = self.frames.last().copied();
+        let mut frame = frame.unwrap_or(Frame { owner: Owner::Nothing, scope: 0, function: None });
+        let owner = std::mem::replace(&mut frame.owner, Owner::Nothing);
+        let tag = abbreviation.tag();
+        if !concerns(tag) {
+            entries
+                .skip_attributes(abbreviation.attributes())
+                .map_err(|error| self.unit.broken(error))?;
+            if tag == gimli::DW_TAG_subprogram && self.functions {
+                frame.function = Some(offset);
+            }
+        } else {
+            let says = Attributes::read(self.unit, entries, abbreviation)?;
+            self.refers(says.to);
+            self.refers(says.specification);
+            self.refers(says.signature);
+            match tag {
+                gimli::DW_TAG_namespace | gimli::DW_TAG_module if self.qualify => {
+                    let name =
+                        if says.name.is_empty() { b"(anonymous namespace)" } else { says.name };
+                    frame.scope = self.parsed.scope(frame.scope, name, Reference::NONE);
+                }
+                gimli::DW_TAG_namespace | gimli::DW_TAG_module => {}
+                gimli::DW_TAG_member => self.member(owner, &says),
+                gimli::DW_TAG_inheritance => self.base(owner, &says),
+                gimli::DW_TAG_variant_part => {
+                    if let Owner::Record(record) = owner {
+                        self.parsed.types[record as usize].shape = Shape::Record(Kind::Enum);
+                        frame.owner = Owner::VariantPart(record);
+                    }
+                }
+                gimli::DW_TAG_variant => {
+                    if let Owner::VariantPart(record) = owner {
+                        frame.owner = Owner::Variant(record);
+                    }
+                }
+                gimli::DW_TAG_subrange_type
+                | gimli::DW_TAG_generic_subrange
+                | gimli::DW_TAG_enumeration_type
+                    if matches!(owner, Owner::Array(..)) =>
+                {
+                    self.dimension(&says);
+                }
+                _ => self.ty(tag, offset, &says, &mut frame),
+            }
+        }
+        if abbreviation.has_children() {
+            self.frames.push(frame);
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self) {
+        if let Some(Frame { owner: Owner::Array(array, start), .. }) = self.frames.pop() {
+            self.array(array, start);
+        }
+    }
+
+    /// Remembers what lies in other units.
+    fn refers(&mut self, to: Reference) {
+        if to != Reference::NONE && !self.unit.at.contains(to) {
+            self.parsed.outward.push(to);
+        }
+    }
+
+    fn member(&mut self, owner: Owner, says: &Attributes<'a>) {
+        let (owner, role) = match owner {
+            Owner::Record(record) if says.artificial && says.name.starts_with(b"_vptr") => {
+                (record, Role::VirtualTable)
+            }
+            Owner::Record(record) => (record, Role::Field),
+            Owner::VariantPart(record) => (record, Role::Discriminant),
+            Owner::Variant(record) if self.rust => (record, Role::Variant),
+            Owner::Variant(record) => (record, Role::Field),
+            _ => return,
+        };
+        // One for the whole class, and outside of its objects.
+        let placed = says.location != Location::Missing || says.bits() != RawBits::None;
+        if says.external || says.declaration || (says.constant && !placed) {
+            return;
+        }
+        self.push_member(owner, role, says.name, says);
+    }
+
+    fn base(&mut self, owner: Owner, says: &Attributes<'a>) {
+        let Owner::Record(record) = owner else { return };
+        let role = match says.location {
+            Location::Computed => Role::VirtualBase { known: false },
+            _ if says.virtual_base => {
+                Role::VirtualBase { known: says.location != Location::Missing }
+            }
+            _ => Role::Base,
+        };
+        self.push_member(record, role, b"", says);
+    }
+
+    fn push_member(&mut self, owner: u32, role: Role, name: &'a [u8], says: &Attributes<'a>) {
+        let offset = match says.location {
+            Location::At(offset) => offset,
+            _ => 0,
+        };
+        let (align, rust_align) = if self.rust { (0, says.align) } else { (says.align, 0) };
+        let to = says.to;
+        let bits = says.bits();
+        self.parsed.members.push(ParsedMember {
+            owner,
+            role,
+            name,
+            to,
+            offset,
+            bits,
+            align,
+            rust_align,
+        });
+    }
+
+    fn dimension(&mut self, says: &Attributes<'a>) {
+        let mut count = says.elements();
+        if says.count == Bound::Missing && says.lower == Bound::Missing {
+            count = count.map(|count| count.saturating_sub(self.first_index as u64));
+        }
+        let stride = says.stride.map(|bytes| bytes * 8).or(says.bit_stride);
+        self.dimensions.push((count, stride));
+    }
+
+    /// An array of several dimensions is an array of arrays.
+    fn array(&mut self, array: u32, start: usize) {
+        let mut outer = array as usize;
+        for (index, (dimension, stride)) in self.dimensions.drain(start..).enumerate() {
+            let next = self.parsed.types.len();
+            let ty = &mut self.parsed.types[outer];
+            let Shape::Array { count, stride_bits, vector } = &mut ty.shape else { return };
+            if index == 0 {
+                *count = dimension;
+                *stride_bits = stride.or(*stride_bits);
+                continue;
+            }
+            let inner = Shape::Array { count: dimension, stride_bits: stride, vector: *vector };
+            let inner = ParsedType { shape: inner, ..ty.clone() };
+            ty.to = Reference::index(next as u32);
+            outer = next;
+            self.parsed.types.push(inner);
+        }
+    }
+
+    fn ty(&mut self, tag: DwTag, offset: UnitOffset, says: &Attributes<'a>, frame: &mut Frame) {
+        let shape = match tag {
+            _ if says.signature != Reference::NONE => Shape::Alias,
+            _ if says.declaration => Shape::Declaration,
+            gimli::DW_TAG_structure_type => Shape::Record(Kind::Struct),
+            gimli::DW_TAG_class_type | gimli::DW_TAG_interface_type => Shape::Record(Kind::Class),
+            gimli::DW_TAG_union_type => Shape::Record(Kind::Union),
+            gimli::DW_TAG_array_type => {
+                let stride_bits = says.stride.map(|bytes| bytes * 8).or(says.bit_stride);
+                Shape::Array { count: None, stride_bits, vector: says.vector }
+            }
+            gimli::DW_TAG_ptr_to_member_type => Shape::MemberFunctionPointer,
+            gimli::DW_TAG_pointer_type
+            | gimli::DW_TAG_reference_type
+            | gimli::DW_TAG_rvalue_reference_type => Shape::Pointer,
+            gimli::DW_TAG_base_type
+                if says.encoding == u64::from(gimli::DW_ATE_complex_float.0) =>
+            {
+                Shape::Complex
+            }
+            gimli::DW_TAG_base_type
+            | gimli::DW_TAG_string_type
+            | gimli::DW_TAG_set_type
+            | gimli::DW_TAG_unspecified_type => Shape::Base,
+            gimli::DW_TAG_enumeration_type => Shape::Enum,
+            gimli::DW_TAG_typedef | gimli::DW_TAG_template_alias | gimli::DW_TAG_subrange_type => {
+                Shape::Typedef
+            }
+            gimli::DW_TAG_const_type => Shape::Qualified("const"),
+            gimli::DW_TAG_volatile_type => Shape::Qualified("volatile"),
+            gimli::DW_TAG_restrict_type => Shape::Qualified("restrict"),
+            gimli::DW_TAG_atomic_type => Shape::Qualified("_Atomic"),
+            gimli::DW_TAG_immutable_type => Shape::Qualified("immutable"),
+            gimli::DW_TAG_packed_type => Shape::Qualified("packed"),
+            gimli::DW_TAG_shared_type => Shape::Qualified("shared"),
+            gimli::DW_TAG_subroutine_type => Shape::Function,
+            _ => Shape::Unknown,
+        };
+        let to = if shape == Shape::Alias { says.signature } else { says.to };
+        let scope = self.scope_of(frame);
+        let index = self.parsed.types.len() as u32;
+        self.parsed.entries.push((self.unit.at.reference(offset), index));
+        self.parsed.types.push(ParsedType {
+            shape,
+            name: says.name,
+            scope,
+            place: (self.unit.file_index(says.file), says.line),
+            size: says.bytes(),
+            align: says.align,
+            to,
+            specification: says.specification,
+            members: (0, 0),
+        });
+        match shape {
+            Shape::Array { .. } => frame.owner = Owner::Array(index, self.dimensions.len()),
+            Shape::Record(_) => frame.owner = Owner::Record(index),
+            _ => {}
+        }
+        if self.qualify && matches!(shape, Shape::Record(_) | Shape::Declaration | Shape::Alias) {
+            frame.scope = self.parsed.scope(scope, says.name, says.specification);
+        }
+    }
+
+    /// The scope of a type below `frame`, with the function that it is local to.
+    fn scope_of(&mut self, frame: &mut Frame) -> u32 {
+        if let Some(function) = frame.function.take() {
+            // Seldom: so the name is read only now.
+            if let Ok(mut entries) = self.unit.entries(Some(function))
+                && let Ok(Some(abbreviation)) = entries.read_abbreviation()
+                && let Ok(says) = Attributes::read(self.unit, &mut entries, abbreviation)
+                && !says.name.is_empty()
+            {
+                frame.scope = self.parsed.scope(frame.scope, says.name, Reference::NONE);
+            }
+        }
+        frame.scope
+    }
+}
+
+/// Whether an entry's attributes matter.
+fn concerns(tag: DwTag) -> bool {
+    matches!(
+        tag,
+        gimli::DW_TAG_member
+            | gimli::DW_TAG_inheritance
+            | gimli::DW_TAG_variant_part
+            | gimli::DW_TAG_variant
+            | gimli::DW_TAG_namespace
+            | gimli::DW_TAG_module
+            | gimli::DW_TAG_structure_type
+            | gimli::DW_TAG_class_type
+            | gimli::DW_TAG_interface_type
+            | gimli::DW_TAG_union_type
+            | gimli::DW_TAG_array_type
+            | gimli::DW_TAG_subrange_type
+            | gimli::DW_TAG_generic_subrange
+            | gimli::DW_TAG_pointer_type
+            | gimli::DW_TAG_ptr_to_member_type
+            | gimli::DW_TAG_reference_type
+            | gimli::DW_TAG_rvalue_reference_type
+            | gimli::DW_TAG_base_type
+            | gimli::DW_TAG_string_type
+            | gimli::DW_TAG_set_type
+            | gimli::DW_TAG_file_type
+            | gimli::DW_TAG_unspecified_type
+            | gimli::DW_TAG_enumeration_type
+            | gimli::DW_TAG_typedef
+            | gimli::DW_TAG_template_alias
+            | gimli::DW_TAG_const_type
+            | gimli::DW_TAG_volatile_type
+            | gimli::DW_TAG_restrict_type
+            | gimli::DW_TAG_atomic_type
+            | gimli::DW_TAG_immutable_type
+            | gimli::DW_TAG_packed_type
+            | gimli::DW_TAG_shared_type
+            | gimli::DW_TAG_subroutine_type
+            | gimli::DW_TAG_coarray_type
+            | gimli::DW_TAG_dynamic_type
+    )
+}

@@ -1,0 +1,150 @@
+//! Which types of different units are one.
+//!
+//! A header's structures are in every unit that includes it. Two are one when they say the same: name,
+//! kind, size, line of the source, and members, with what lies in them by value compared all the way down.
+//! What they merely point to is compared by name, so that a list's node may point to itself, and a unit
+//! that only declares what another defines still agrees with it.
+//!
+//! Compared are hashes of 64 bits: among a million types two that differ are taken for one with a chance
+//! of one in thirty million.
+
+use super::parsed::{Parsed, ParsedType, Reference, Shape};
+use foldhash::fast::FixedState;
+use std::hash::{BuildHasher, Hash, Hasher};
+
+/// As deep as types are compared by value.
+const DEEPEST: u32 = 200;
+
+/// What a type has while its turn has not come, and while it is on the way.
+const UNSEEN: u64 = 0;
+
+/// The same for the same value in every run.
+pub(super) fn hash(value: &impl Hash) -> u64 {
+    FixedState::with_seed(0x6c65_6467_6572).hash_one(value)
+}
+
+/// Hashes of the types of some units.
+pub(super) struct Identities {
+    /// Of all that is in it.
+    pub full: Vec<u64>,
+    /// Of its name, with its scopes.
+    pub named: Vec<u64>,
+}
+
+impl Identities {
+    /// Works out all of them. `parsed` must be resolved. One pass over types and members.
+    pub(super) fn of(parsed: &Parsed<'_>) -> Identities {
+        let count = parsed.types.len();
+        let mut work = Work {
+            parsed,
+            ids: Identities { full: vec![UNSEEN; count], named: vec![UNSEEN; count] },
+        };
+        for index in 0..count as u32 {
+            work.named(index, 0);
+            work.full(index, 0);
+        }
+        work.ids
+    }
+}
+
+struct Work<'p, 'a> {
+    parsed: &'p Parsed<'a>,
+    ids: Identities,
+}
+
+impl Work<'_, '_> {
+    /// By name alone.
+    fn named(&mut self, index: u32, depth: u32) -> u64 {
+        let slot = index as usize;
+        if self.ids.named[slot] != UNSEEN {
+            return self.ids.named[slot];
+        }
+        // Where a circle comes back to it, and where it is too deep.
+        self.ids.named[slot] = 1;
+        if depth >= DEEPEST {
+            return 1;
+        }
+        let parsed = self.parsed;
+        let ty = &parsed.types[slot];
+        let scope = parsed.scopes[ty.scope as usize].hash;
+        let mut state = FixedState::with_seed(1).build_hasher();
+        match ty.shape {
+            // Whether defined here or only declared.
+            Shape::Record(_) | Shape::Enum | Shape::Declaration if !ty.name.is_empty() => {
+                (scope, ty.name).hash(&mut state);
+            }
+            Shape::Record(_) | Shape::Enum | Shape::Declaration => {
+                (2, scope, ty.size, ty.place.1, ty.members.1 - ty.members.0).hash(&mut state);
+            }
+            _ => {
+                self.plain(ty, &mut state);
+                let to = self.referred(ty.to, |work, to| work.named(to, depth + 1));
+                state.write_u64(to);
+            }
+        }
+        self.ids.named[slot] = state.finish().max(2);
+        self.ids.named[slot]
+    }
+
+    /// With all that is in it by value.
+    fn full(&mut self, index: u32, depth: u32) -> u64 {
+        let slot = index as usize;
+        if self.ids.full[slot] != UNSEEN {
+            return self.ids.full[slot];
+        }
+        self.ids.full[slot] = 1;
+        if depth >= DEEPEST {
+            return 1;
+        }
+        let parsed = self.parsed;
+        let ty = &parsed.types[slot];
+        let mut state = FixedState::with_seed(2).build_hasher();
+        self.plain(ty, &mut state);
+        match ty.shape {
+            Shape::Pointer | Shape::MemberFunctionPointer => {
+                let to = self.referred(ty.to, |work, to| work.named(to, depth + 1));
+                state.write_u64(to);
+            }
+            Shape::Record(_) => {
+                let (start, end) = ty.members;
+                for member in &parsed.members[start as usize..end as usize] {
+                    member.name.hash(&mut state);
+                    (member.offset, member.bits, member.align, member.rust_align).hash(&mut state);
+                    std::mem::discriminant(&member.role).hash(&mut state);
+                    let to = self.referred(member.to, |work, to| work.full(to, depth + 1));
+                    state.write_u64(to);
+                }
+            }
+            _ => {
+                let to = self.referred(ty.to, |work, to| work.full(to, depth + 1));
+                state.write_u64(to);
+            }
+        }
+        self.ids.full[slot] = state.finish().max(2);
+        self.ids.full[slot]
+    }
+
+    /// What the entry itself says.
+    fn plain(&self, ty: &ParsedType<'_>, state: &mut impl Hasher) {
+        let scope = self.parsed.scopes[ty.scope as usize].hash;
+        std::mem::discriminant(&ty.shape).hash(state);
+        (scope, ty.name, ty.size, ty.align).hash(state);
+        match ty.shape {
+            Shape::Array { count, stride_bits, vector } => {
+                (count, stride_bits, vector).hash(state);
+            }
+            Shape::Qualified(qualifier) => qualifier.hash(state),
+            Shape::Record(kind) => {
+                // One header has several paths to it, depending on where the compiler ran.
+                let file = self.parsed.files[ty.place.0 as usize].name;
+                let file = file.rsplit(|&byte| byte == b'/').next().unwrap_or(file);
+                (kind as u8, file, ty.place.1).hash(state);
+            }
+            _ => {}
+        }
+    }
+
+    fn referred(&mut self, to: Reference, hash: impl FnOnce(&mut Self, u32) -> u64) -> u64 {
+        to.get().map_or(3, |index| hash(self, index))
+    }
+}

@@ -1,0 +1,360 @@
+//! The types of one unit as its entries say them, before they are told apart from other units' types.
+//!
+//! Names are still bytes of the file, and references still offsets; [`Parsed::resolve`] turns these into
+//! indices. Units that refer to each other are joined first.
+
+use super::identity;
+use crate::model::{Kind, Role};
+use std::collections::HashMap;
+
+/// What an entry refers to: an offset in a section, or (once resolved, or made up by the reader) an index
+/// in [`Parsed::types`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Reference(u64);
+
+impl Reference {
+    /// To nothing, which is void.
+    pub(super) const NONE: Reference = Reference(u64::MAX);
+    const INDEX: u64 = 1 << 63;
+    const SPACE: u32 = 56;
+
+    /// To the entry at `offset` of a section; `space` tells sections apart.
+    pub(super) fn entry(space: u8, offset: usize) -> Reference {
+        debug_assert!(space < 128);
+        Reference(u64::from(space) << Self::SPACE | offset as u64 & ((1 << Self::SPACE) - 1))
+    }
+
+    /// To `types[index]`.
+    pub(super) fn index(index: u32) -> Reference {
+        Reference(Self::INDEX | u64::from(index))
+    }
+
+    /// The index, if this is one.
+    pub(super) fn get(self) -> Option<u32> {
+        (self != Self::NONE && self.0 & Self::INDEX != 0).then_some(self.0 as u32)
+    }
+
+    /// Whether it is an offset, and must be looked up.
+    pub(super) fn is_entry(self) -> bool {
+        self.0 & Self::INDEX == 0
+    }
+
+    fn shift(&mut self, types: u32) {
+        if let Some(index) = self.get() {
+            *self = Self::index(index + types);
+        }
+    }
+}
+
+/// What sort of type an entry is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Shape {
+    Record(Kind),
+    Array {
+        count: Option<u64>,
+        stride_bits: Option<u64>,
+        vector: bool,
+    },
+    Pointer,
+    MemberFunctionPointer,
+    Base,
+    Complex,
+    Enum,
+    Typedef,
+    Qualified(&'static str),
+    Function,
+    Declaration,
+    Unknown,
+    /// Stands for what it refers to: a type unit's type, or a declaration defined in the same unit.
+    Alias,
+}
+
+/// One type.
+#[derive(Clone, Debug)]
+pub(super) struct ParsedType<'a> {
+    pub shape: Shape,
+    pub name: &'a [u8],
+    /// Index in [`Parsed::scopes`].
+    pub scope: u32,
+    /// Index in [`Parsed::files`], and line; zero when the file does not say.
+    pub place: (u32, u32),
+    /// In bytes, if the file says.
+    pub size: Option<u64>,
+    /// In bytes; zero when the file does not say.
+    pub align: u64,
+    /// What it points to, repeats, qualifies or renames; an enumeration's number.
+    pub to: Reference,
+    /// The declaration that this is the definition of.
+    pub specification: Reference,
+    /// Where its members begin and end in [`Parsed::members`]; filled in by [`Parsed::group_members`].
+    pub members: (u32, u32),
+}
+
+/// Where the bits of a bitfield lie, as the file says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum RawBits {
+    /// Not a bitfield.
+    None,
+    /// DWARF 4 and 5: from the record's start, in the order of memory.
+    FromStart { first: u64, size: u64 },
+    /// DWARF 2 and 3: from the most significant bit of a storage unit at the member's offset. The unit has
+    /// the member's type where `storage` is zero.
+    FromTop { skipped: i64, size: u64, storage: u64 },
+}
+
+/// One member.
+#[derive(Clone, Debug)]
+pub(super) struct ParsedMember<'a> {
+    pub owner: u32,
+    pub role: Role,
+    pub name: &'a [u8],
+    pub to: Reference,
+    pub offset: u64,
+    pub bits: RawBits,
+    /// What was asked for, in bytes; zero when the file does not say.
+    pub align: u64,
+    /// Rust says it of every member, asked for or not; zero for other languages.
+    pub rust_align: u64,
+}
+
+/// A namespace, class or function that names are inside of.
+#[derive(Clone, Debug)]
+pub(super) struct Scope<'a> {
+    pub parent: u32,
+    pub name: &'a [u8],
+    /// The declaration whose name and scope count, where a class is defined elsewhere.
+    pub specification: Reference,
+    /// Of the path from the outermost; filled in by [`Parsed::resolve`].
+    pub hash: u64,
+    depth: u32,
+}
+
+/// A source file: its directory as the compiler was told, and its name.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct File<'a> {
+    pub directory: &'a [u8],
+    pub name: &'a [u8],
+}
+
+/// As deep as scopes are told apart.
+const DEEPEST_SCOPE: u32 = 100;
+
+/// As many aliases as are followed to a type.
+const LONGEST_ALIAS: usize = 8;
+
+/// The types of a unit, or of units that refer to each other.
+#[derive(Debug)]
+pub(super) struct Parsed<'a> {
+    pub types: Vec<ParsedType<'a>>,
+    pub members: Vec<ParsedMember<'a>>,
+    /// The first is the outermost; parents come before what is inside.
+    pub scopes: Vec<Scope<'a>>,
+    /// The first is none.
+    pub files: Vec<File<'a>>,
+    /// Where each entry became which type, in the order of the file.
+    pub entries: Vec<(Reference, u32)>,
+    /// What is referred to in other units.
+    pub outward: Vec<Reference>,
+}
+
+impl<'a> Parsed<'a> {
+    pub(super) fn new() -> Parsed<'a> {
+        let outermost =
+            Scope { parent: 0, name: b"", specification: Reference::NONE, hash: 0, depth: 0 };
+        Parsed {
+            types: Vec::new(),
+            members: Vec::new(),
+            scopes: vec![outermost],
+            files: vec![File::default()],
+            entries: Vec::new(),
+            outward: Vec::new(),
+        }
+    }
+
+    /// Adds a scope; beyond a hundred within each other they are not told apart.
+    pub(super) fn scope(&mut self, parent: u32, name: &'a [u8], specification: Reference) -> u32 {
+        let depth = self.scopes[parent as usize].depth + 1;
+        if depth > DEEPEST_SCOPE {
+            return parent;
+        }
+        self.scopes.push(Scope { parent, name, specification, hash: 0, depth });
+        (self.scopes.len() - 1) as u32
+    }
+
+    /// Puts the members of each type next to each other.
+    pub(super) fn group_members(&mut self) {
+        self.members.sort_by_key(|member| member.owner);
+        let mut start = 0;
+        for group in self.members.chunk_by(|one, next| one.owner == next.owner) {
+            let end = start + group.len() as u32;
+            self.types[group[0].owner as usize].members = (start, end);
+            start = end;
+        }
+    }
+
+    /// Takes in the types of another unit.
+    pub(super) fn append(&mut self, other: Parsed<'a>) {
+        let types = self.types.len() as u32;
+        let members = self.members.len() as u32;
+        let scopes = self.scopes.len() as u32;
+        let files = self.files.len() as u32;
+        self.types.extend(other.types.into_iter().map(|mut ty| {
+            ty.scope += scopes;
+            ty.place.0 += if ty.place.0 == 0 { 0 } else { files };
+            ty.members.0 += members;
+            ty.members.1 += members;
+            ty.to.shift(types);
+            ty.specification.shift(types);
+            ty
+        }));
+        self.members.extend(other.members.into_iter().map(|mut member| {
+            member.owner += types;
+            member.to.shift(types);
+            member
+        }));
+        self.scopes.extend(other.scopes.into_iter().enumerate().map(|(index, mut scope)| {
+            // Their outermost scope is inside of nothing here, too.
+            scope.parent = if index == 0 { 0 } else { scope.parent + scopes };
+            scope
+        }));
+        self.files.extend(other.files);
+        self.entries.extend(other.entries.into_iter().map(|(at, index)| (at, index + types)));
+        self.outward.extend(other.outward);
+    }
+
+    /// Replaces offsets by indices, gives definitions the names of their declarations, and lets
+    /// declarations stand for their definitions.
+    ///
+    /// What is referred to and not there becomes [`Shape::Unknown`].
+    pub(super) fn resolve(&mut self) {
+        if !self.entries.is_sorted() {
+            self.entries.sort_unstable();
+        }
+        let missing = self.types.len() as u32;
+        self.types.push(ParsedType {
+            shape: Shape::Unknown,
+            name: b"",
+            scope: 0,
+            place: (0, 0),
+            size: None,
+            align: 0,
+            to: Reference::NONE,
+            specification: Reference::NONE,
+            members: (0, 0),
+        });
+        let entries = std::mem::take(&mut self.entries);
+        let find = |reference: Reference| {
+            if !reference.is_entry() {
+                return reference;
+            }
+            let found = entries.binary_search_by_key(&reference, |&(at, _)| at);
+            Reference::index(found.map_or(missing, |index| entries[index].1))
+        };
+        for ty in &mut self.types {
+            ty.to = find(ty.to);
+            ty.specification = find(ty.specification);
+        }
+        for member in &mut self.members {
+            member.to = find(member.to);
+        }
+        for scope in &mut self.scopes {
+            scope.specification = find(scope.specification);
+        }
+        self.name_definitions();
+        self.hash_scopes();
+        self.define_declarations();
+        self.follow_aliases();
+        self.tell_variants();
+    }
+
+    /// A class defined outside of the namespace it was declared in has neither name nor scope of its own.
+    fn name_definitions(&mut self) {
+        for index in 0..self.types.len() {
+            let Some(declaration) = self.types[index].specification.get() else { continue };
+            let ParsedType { name, scope, .. } = self.types[declaration as usize];
+            let ty = &mut self.types[index];
+            if ty.name.is_empty() {
+                ty.name = name;
+            }
+            ty.scope = scope;
+        }
+    }
+
+    fn hash_scopes(&mut self) {
+        for index in 1..self.scopes.len() {
+            if let Some(declaration) = self.scopes[index].specification.get() {
+                let ParsedType { name, scope, .. } = self.types[declaration as usize];
+                let this = &mut self.scopes[index];
+                if this.name.is_empty() {
+                    this.name = name;
+                }
+                // Only what stands before it has its hash already; and a circle is cut.
+                if (scope as usize) < index {
+                    this.parent = scope;
+                }
+            }
+            let Scope { parent, name, .. } = self.scopes[index];
+            let parent = &self.scopes[parent as usize];
+            let (hash, depth) = (parent.hash, parent.depth);
+            let this = &mut self.scopes[index];
+            this.hash = if name.is_empty() { hash } else { identity::hash(&(hash, name)) };
+            this.depth = (depth + 1).min(DEEPEST_SCOPE);
+        }
+    }
+
+    fn define_declarations(&mut self) {
+        let declared = |ty: &ParsedType| ty.shape == Shape::Declaration && !ty.name.is_empty();
+        if !self.types.iter().any(declared) {
+            return;
+        }
+        let qualified = |ty: &ParsedType, scopes: &[Scope]| {
+            identity::hash(&(scopes[ty.scope as usize].hash, ty.name))
+        };
+        let mut definitions = HashMap::new();
+        for (index, ty) in self.types.iter().enumerate() {
+            if matches!(ty.shape, Shape::Record(_) | Shape::Enum) && !ty.name.is_empty() {
+                definitions.entry(qualified(ty, &self.scopes)).or_insert(index as u32);
+            }
+        }
+        for ty in &mut self.types {
+            if declared(ty)
+                && let Some(&definition) = definitions.get(&qualified(ty, &self.scopes))
+            {
+                ty.shape = Shape::Alias;
+                ty.to = Reference::index(definition);
+            }
+        }
+    }
+
+    fn follow_aliases(&mut self) {
+        let aliases: Vec<Option<u32>> = self
+            .types
+            .iter()
+            .map(|ty| if ty.shape == Shape::Alias { ty.to.get() } else { None })
+            .collect();
+        let follow = |reference: &mut Reference| {
+            for _ in 0..LONGEST_ALIAS {
+                match reference.get().and_then(|index| aliases[index as usize]) {
+                    Some(next) => *reference = Reference::index(next),
+                    None => return,
+                }
+            }
+            // A circle: an alias that is still one stands for nothing known.
+            *reference = Reference::index(aliases.len() as u32 - 1);
+        };
+        self.types.iter_mut().for_each(|ty| follow(&mut ty.to));
+        self.members.iter_mut().for_each(|member| follow(&mut member.to));
+    }
+
+    /// A variant's record is known by who has it.
+    fn tell_variants(&mut self) {
+        for member in &self.members {
+            if member.role == Role::Variant
+                && let Some(record) = member.to.get()
+                && let Shape::Record(kind) = &mut self.types[record as usize].shape
+            {
+                *kind = Kind::Variant;
+            }
+        }
+    }
+}

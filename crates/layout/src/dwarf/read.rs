@@ -1,0 +1,166 @@
+//! From a file's bytes to its types: which sections, which units, on how many threads.
+
+use super::merge::Merger;
+use super::package::Package;
+use super::sections::{self, Names, Sections};
+use super::unit::Universe;
+use super::units::{self, Splits};
+use super::{budget::Budget, separate};
+use crate::Error;
+use crate::model::Types;
+use object::Object;
+use std::path::{Path, PathBuf};
+use std::{fs, thread};
+
+/// How many bytes of debug information pay for a thread.
+const WORTH_A_THREAD: u64 = 1 << 20;
+
+/// How to find what is not in the file itself.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where the file is: its debug, split and package files are looked for beside it. Errors name it.
+    pub path: Option<PathBuf>,
+    /// Where the system keeps debug files.
+    pub debug_directories: Vec<PathBuf>,
+    /// How many threads walk the units, at most; 0 for as many as there are processors.
+    pub threads: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        let debug_directories = vec![PathBuf::from("/usr/lib/debug")];
+        Options { path: None, debug_directories, threads: 0 }
+    }
+}
+
+impl Options {
+    /// For a file at `path`.
+    pub fn beside(path: impl Into<PathBuf>) -> Options {
+        Options { path: Some(path.into()), ..Options::default() }
+    }
+}
+
+/// The types of the ELF file at `path`, or of the debug file that belongs to it.
+///
+/// ```no_run
+/// let types = ledgerline_layout::dwarf::open("/usr/bin/ls".as_ref())?;
+/// for (_, record) in types.records() {
+///     println!("{} {}", types.name(record.name), record.size);
+/// }
+/// # Ok::<(), ledgerline_layout::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// As of [`read`]; and if the file cannot be read.
+pub fn open(path: &Path) -> Result<Types, Error> {
+    let bytes = fs::read(path).map_err(|error| {
+        Error::new(format!("cannot be read ({error})"))
+            .advise("name a program, library or object file")
+            .in_file(path)
+    })?;
+    read(&bytes, &Options::beside(path))
+}
+
+/// The types of an ELF file.
+///
+/// A file without debug information of its own is looked up by its build's number and its debug link
+/// ([`Options::debug_directories`]). Takes about a second for 100 MB of debug information, on a thread for each
+/// processor, and memory for each type once.
+///
+/// # Errors
+///
+/// One line that names the file ([`Options::path`]), for a file that is no ELF file, has no debug information,
+/// ends too early, or lies.
+pub fn read(file: &[u8], options: &Options) -> Result<Types, Error> {
+    read_nameless(file, options).map_err(|error| match &options.path {
+        Some(path) => error.in_file(path),
+        None => error,
+    })
+}
+
+/// Whether an ELF file has DWARF in itself (rather than in a file beside it).
+pub fn present(file: &[u8]) -> bool {
+    sections::parse(file).is_ok_and(|file| {
+        [".debug_info", ".debug_info.dwo"].iter().any(|name| sections::has(&file, name))
+    })
+}
+
+fn read_nameless(bytes: &[u8], options: &Options) -> Result<Types, Error> {
+    let file = sections::parse(bytes)?;
+    if sections::has(&file, ".debug_info") {
+        return read_file(&file, Names::Plain, bytes.len(), options);
+    }
+    if sections::has(&file, ".debug_cu_index") {
+        let budget = Budget::of(bytes.len() as u64);
+        let widest = sections::widest_scalar_align(&file);
+        // Units of split files say what an address has; so far it is what the machine has.
+        let pointer_size = if file.is_64() { 8 } else { 4 };
+        let merger = Merger::new(pointer_size, widest, !file.is_little_endian(), &budget);
+        return read_package(bytes, merger, options);
+    }
+    if sections::has(&file, ".debug_info.dwo") {
+        return read_file(&file, Names::Split, bytes.len(), options);
+    }
+    let found = separate::debug_file(&file, options.path.as_deref(), &options.debug_directories);
+    let Some((path, bytes)) = found else {
+        return Err(Error::new("has no debug information").advise(
+            "build it with -g (Rust: debug = \"full\" in the profile), or install its debug symbols",
+        ));
+    };
+    let file = sections::parse(&bytes)?;
+    let options = Options { path: Some(path.clone()), ..options.clone() };
+    read_file(&file, Names::Plain, bytes.len(), &options).map_err(|error| error.in_file(&path))
+}
+
+fn read_file(
+    file: &object::File<'_>,
+    names: Names,
+    size: usize,
+    options: &Options,
+) -> Result<Types, Error> {
+    let path = options.path.as_deref();
+    let sections = Sections::load(file, names)?;
+    let dwarf = sections.dwarf();
+    let supplement = separate::supplement(file, path, &options.debug_directories)?;
+    let supplement = supplement.as_deref().map(sections::parse).transpose()?;
+    let supplement =
+        supplement.as_ref().map(|file| Sections::load(file, Names::Plain)).transpose()?;
+    let supplement = supplement.as_ref().map(Sections::dwarf);
+
+    let budget = Budget::of(size as u64 + sections.size());
+    let universe = Universe::new(&dwarf, supplement.as_ref(), &budget)?;
+    let pointer_size = universe.units.first().map_or(8, |unit| unit.header.address_size());
+    let widest = sections::widest_scalar_align(file);
+    let merger = Merger::new(pointer_size, widest, !file.is_little_endian(), &budget);
+
+    let package = separate::package(path).filter(|_| names == Names::Plain);
+    let units = universe.units.len();
+    let splits = Splits::new(path, package.is_some(), units);
+    let threads = threads(options, sections.size(), units);
+    let merger = units::merge(&universe, Some(&splits), merger, threads)?;
+    match package {
+        Some(package) => read_package(&package, merger, options),
+        None => Ok(merger.finish()),
+    }
+}
+
+/// Adds the types of a package of split files.
+fn read_package(bytes: &[u8], merger: Merger<'_>, options: &Options) -> Result<Types, Error> {
+    let file = sections::parse(bytes)?;
+    let package = Package::load(&file)?;
+    let budget = Budget::of(bytes.len() as u64);
+    let dwarfs = package.units()?;
+    let universe = Universe::of_package(&dwarfs, &budget)?;
+    let threads = threads(options, bytes.len() as u64, universe.units.len());
+    Ok(units::merge(&universe, None, merger, threads)?.finish())
+}
+
+fn threads(options: &Options, bytes: u64, units: usize) -> usize {
+    let most = match options.threads {
+        0 => thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    };
+    let worth = usize::try_from(bytes.div_ceil(WORTH_A_THREAD)).unwrap_or(usize::MAX);
+    most.min(worth).min(units).max(1)
+}

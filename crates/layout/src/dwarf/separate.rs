@@ -1,0 +1,126 @@
+//! Where debug information lies when it is not in the program itself.
+
+use super::sections::{build_id, has, parse};
+use super::unit::Split;
+use crate::Error;
+use object::Object;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The name that a build's number gives a file below a debug directory.
+fn by_build_id(directory: &Path, id: &[u8]) -> PathBuf {
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let (first, rest) = id.split_at(1);
+    directory.join(".build-id").join(hex(first)).join(hex(rest) + ".debug")
+}
+
+/// The bytes of the debug file that belongs to a stripped program, and its path.
+///
+/// By the build's number below each debug directory; else by the name in `.gnu_debuglink`, beside the
+/// program, in `.debug` beside it, and below each debug directory. One of another build is passed over.
+pub(super) fn debug_file(
+    file: &object::File<'_>,
+    path: Option<&Path>,
+    directories: &[PathBuf],
+) -> Option<(PathBuf, Vec<u8>)> {
+    let id = build_id(file);
+    let mut candidates: Vec<PathBuf> = Vec::new();
+    if let Some(id) = id {
+        candidates.extend(directories.iter().map(|directory| by_build_id(directory, id)));
+    }
+    if let Ok(Some((link, _))) = file.gnu_debuglink() {
+        let link = Path::new(OsStr::from_bytes(link));
+        // A name, not a path.
+        if let (Some(name), Some(beside)) = (link.file_name(), path.and_then(Path::parent)) {
+            candidates.push(beside.join(name));
+            candidates.push(beside.join(".debug").join(name));
+            if let Ok(full) = fs::canonicalize(if beside.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                beside
+            }) {
+                let below = full.strip_prefix("/").unwrap_or(&full).to_path_buf();
+                candidates
+                    .extend(directories.iter().map(|directory| directory.join(&below).join(name)));
+            }
+        }
+    }
+    candidates.into_iter().find_map(|candidate| {
+        if path.is_some_and(|path| same_file(path, &candidate)) {
+            return None;
+        }
+        let bytes = read_regular(&candidate)?;
+        let found = parse(&bytes).ok()?;
+        let same = id.is_none() || build_id(&found).is_none() || build_id(&found) == id;
+        let useful = has(&found, ".debug_info");
+        (same && useful).then_some((candidate, bytes))
+    })
+}
+
+fn same_file(one: &Path, other: &Path) -> bool {
+    fs::canonicalize(one).ok().is_some_and(|one| fs::canonicalize(other).ok() == Some(one))
+}
+
+/// The bytes of dwz's file that `file` has part of its debug information in, if it has.
+pub(super) fn supplement(
+    file: &object::File<'_>,
+    path: Option<&Path>,
+    directories: &[PathBuf],
+) -> Result<Option<Vec<u8>>, Error> {
+    let Ok(Some((link, id))) = file.gnu_debugaltlink() else { return Ok(None) };
+    let link = Path::new(OsStr::from_bytes(link));
+    let mut candidates = Vec::new();
+    if let Some(path) = path {
+        candidates.push(path.parent().unwrap_or(Path::new("")).join(link));
+    }
+    if id.len() > 1 {
+        candidates.extend(directories.iter().map(|directory| by_build_id(directory, id)));
+    }
+    if let Some(name) = link.file_name() {
+        candidates.extend(directories.iter().map(|directory| directory.join(".dwz").join(name)));
+    }
+    for candidate in candidates {
+        if let Some(bytes) = read_regular(&candidate)
+            && let Ok(found) = parse(&bytes)
+            && (id.is_empty() || build_id(&found) == Some(id))
+        {
+            return Ok(Some(bytes));
+        }
+    }
+    let missing =
+        format!("has part of its debug information in {}, which is not there", link.display());
+    Err(Error::new(missing).advise("install all of the package's debug symbols"))
+}
+
+/// A file's bytes, if it is one: names come from files that may lie, and a device has no end.
+fn read_regular(path: &Path) -> Option<Vec<u8>> {
+    fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
+    fs::read(path).ok()
+}
+
+/// The bytes of a unit's split file: at its path, as the compiler wrote it, or beside the program. It is not
+/// looked for if it is not said where the program is.
+pub(super) fn split_file(split: Split<'_>, path: Option<&Path>) -> Result<Vec<u8>, Error> {
+    let name = Path::new(OsStr::from_bytes(split.name));
+    let written = Path::new(OsStr::from_bytes(split.directory)).join(name);
+    let mut candidates = Vec::new();
+    if let Some(path) = path {
+        let beside = path.parent().unwrap_or(Path::new(""));
+        candidates.extend([written.clone(), beside.join(name)]);
+        candidates.extend(name.file_name().map(|name| beside.join(name)));
+    }
+    candidates.iter().find_map(|candidate| read_regular(candidate)).ok_or_else(|| {
+        Error::new(format!("has types in {}, which is not there", written.display()))
+            .advise("copy it beside the program, or link with dwp")
+    })
+}
+
+/// The bytes of the package of split files beside the program, if there is one.
+pub(super) fn package(path: Option<&Path>) -> Option<Vec<u8>> {
+    let path = path?;
+    let mut name = path.as_os_str().to_os_string();
+    name.push(".dwp");
+    read_regular(Path::new(&name)).or_else(|| read_regular(&path.with_extension("dwp")))
+}

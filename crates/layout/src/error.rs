@@ -1,0 +1,100 @@
+//! Why a file could not be read, in one line.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Why a file could not be read: the file, what is wrong with it, and what to do, on one line.
+///
+/// ```
+/// let error = ledgerline_layout::Error::new("the types end in the middle of type 7")
+///     .advise("copy the file again")
+///     .in_file("/boot/vmlinuz".as_ref());
+/// assert_eq!(
+///     error.to_string(),
+///     "/boot/vmlinuz: the types end in the middle of type 7; copy the file again"
+/// );
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    file: Option<PathBuf>,
+    what: String,
+    advice: Option<String>,
+}
+
+impl Error {
+    /// With what is wrong, and where in the file; no full stop.
+    pub fn new(what: impl Into<String>) -> Error {
+        Error { file: None, what: what.into(), advice: None }
+    }
+
+    /// With what to do about it. What was said before stays.
+    pub fn advise(mut self, advice: impl Into<String>) -> Error {
+        self.advice.get_or_insert(advice.into());
+        self
+    }
+
+    /// With what part of the file it is about, before what was said.
+    pub fn within(mut self, part: impl fmt::Display) -> Error {
+        self.what = format!("{part}: {}", self.what);
+        self
+    }
+
+    /// With the file it is about. The first that is named stays.
+    pub fn in_file(mut self, file: &Path) -> Error {
+        self.file.get_or_insert_with(|| file.to_path_buf());
+        self
+    }
+
+    /// The file it is about, if that was said.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(file) = &self.file {
+            one_line(f, &file.to_string_lossy())?;
+            f.write_str(": ")?;
+        }
+        one_line(f, &self.what)?;
+        if let Some(advice) = &self.advice {
+            f.write_str("; ")?;
+            one_line(f, advice)?;
+        }
+        Ok(())
+    }
+}
+
+/// Names come from files that may lie: nothing in them breaks the line or steers a terminal.
+fn one_line(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    for character in text.chars() {
+        if character.is_control() {
+            write!(f, "{}", character.escape_default())?;
+        } else {
+            write!(f, "{character}")?;
+        }
+    }
+    Ok(())
+}
+
+impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_one_line_whatever_the_names_in_it() {
+        let error = Error::new("struct a\nb\x1b[2J is cut off").in_file(Path::new("x\ny"));
+        assert_eq!(error.to_string(), "x\\ny: struct a\\nb\\u{1b}[2J is cut off");
+    }
+
+    #[test]
+    fn the_first_file_and_the_first_advice_stay() {
+        let error = Error::new("no types").in_file(Path::new("inner")).advise("first");
+        let error = error.in_file(Path::new("outer")).advise("second");
+        assert_eq!(error.to_string(), "inner: no types; first");
+        assert_eq!(error.file(), Some(Path::new("inner")));
+    }
+}

@@ -1,0 +1,57 @@
+//! What fuzzing calls: each reader with whatever bytes. None may panic, hang or take much more memory than it
+//! was given; whether the bytes can be read does not matter.
+
+use std::path::Path;
+
+use crate::model::{Type, TypeId, Types};
+use crate::open::{self, Options, Prefer};
+use crate::{align, btf, dwarf};
+
+/// As much as may come out of what is compressed.
+const UNPACKED: usize = 4 << 20;
+
+/// BTF that stands alone; and split, where it begins a second time.
+pub fn btf(data: &[u8]) {
+    if let Ok(types) = btf::read(data, None) {
+        visit(&types);
+    }
+    let second = (1..data.len()).find(|&at| btf::is_btf(&data[at..]));
+    if let Some(at) = second
+        && let Ok(types) = btf::read_split(&data[..at], &data[at..], None)
+    {
+        visit(&types);
+    }
+}
+
+/// A file of any sort, a kernel image among them.
+pub fn image(data: &[u8]) {
+    let Ok(data) = open::unwrap(data.to_vec(), UNPACKED) else { return };
+    let options = Options { prefer: Prefer::Btf, base: None };
+    if let Ok(opened) = open::read(&data, Path::new("/dev/null/fuzz"), &options) {
+        visit(&opened.types);
+    }
+}
+
+/// An ELF file with DWARF. No other file is opened, whatever it names.
+pub fn dwarf(data: &[u8]) {
+    let options = dwarf::Options { path: None, debug_directories: Vec::new(), threads: 1 };
+    if let Ok(types) = dwarf::read(data, &options) {
+        visit(&types);
+    }
+}
+
+/// Asks of every type what printing asks, and checks what readers promise.
+fn visit(types: &Types) {
+    for id in (0..types.len() as u32).map(TypeId) {
+        let _ = align::of(types, id);
+        let Type::Record(record) = types.get(id) else { continue };
+        assert!(record.align.bytes().is_power_of_two(), "an alignment that is none");
+        let _ = types.name(record.name);
+        for member in &record.members {
+            let _ = (types.name(member.name), types.size(member.ty));
+            if let Some(bits) = member.bits {
+                assert!(bits.size > 0, "a bitfield of no bits");
+            }
+        }
+    }
+}

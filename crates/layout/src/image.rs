@@ -1,0 +1,112 @@
+//! Kernel images: a small program that unpacks a kernel, with the kernel packed behind it.
+
+pub mod unpack;
+
+use crate::error::Error;
+use unpack::Packing;
+
+/// What to do about an image that cannot be opened here.
+const EXTRACT: &str =
+    "unpack it with extract-vmlinux from the kernel's scripts and name the result";
+
+/// What the headers of a boot image say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Image<'a> {
+    /// What the image is called.
+    pub name: &'static str,
+    /// The kernel, packed as a rule.
+    pub payload: &'a [u8],
+}
+
+/// Finds the kernel in a boot image; `None` if `data` is none.
+///
+/// Known are bzImage, what x86 boots, and the EFI images that unpack themselves (`vmlinuz.efi`), what arm64,
+/// riscv and loongarch boot.
+///
+/// # Errors
+/// When the headers point beyond the file, or are too old to point at all.
+pub fn find(data: &[u8]) -> Result<Option<Image<'_>>, Error> {
+    if data.get(0x202..0x206) == Some(b"HdrS") && data.get(0x1fe..0x200) == Some(&[0x55, 0xaa]) {
+        return bz_image(data).map(Some);
+    }
+    if data.starts_with(b"MZ") && data.get(4..8) == Some(b"zimg") {
+        let payload = part(data, word(data, 8), word(data, 12))?;
+        return Ok(Some(Image { name: "EFI image", payload }));
+    }
+    Ok(None)
+}
+
+/// By the boot protocol of Linux on x86: the payload lies behind the sectors that set up.
+fn bz_image(data: &[u8]) -> Result<Image<'_>, Error> {
+    let protocol = half(data, 0x206).unwrap_or(0);
+    if protocol < 0x208 {
+        return Err(Error::new(format!(
+            "is a kernel image of boot protocol {}.{:02}, which does not say where the kernel is",
+            protocol >> 8,
+            protocol & 0xff
+        ))
+        .advise("images since Linux 2.6.26 do"));
+    }
+    let sectors = match data[0x1f1] {
+        0 => 4,
+        sectors => u32::from(sectors),
+    };
+    let offset = word(data, 0x248).map(|offset| u64::from(offset) + u64::from((sectors + 1) * 512));
+    let payload = part(data, offset, word(data, 0x24c))?;
+    Ok(Image { name: "bzImage", payload })
+}
+
+/// Whether `data` is a kernel as it lies in memory, without sections: what is packed in an EFI image, and `Image`
+/// of arm64, riscv and loongarch.
+pub fn is_flat(data: &[u8]) -> bool {
+    let magics: [&[u8; 4]; 3] = [b"ARM\x64", b"RSC\x05", &0x8182_23cdu32.to_le_bytes()];
+    data.get(0x38..0x3c).is_some_and(|magic| magics.iter().any(|known| magic == *known))
+}
+
+fn part<O: Into<u64>>(data: &[u8], offset: Option<O>, length: Option<u32>) -> Result<&[u8], Error> {
+    let cut_off = || {
+        Error::new(format!(
+            "the kernel image is cut off: {} bytes are less than it says",
+            data.len()
+        ))
+        .advise("copy it again")
+    };
+    let (Some(offset), Some(length)) = (offset, length) else { return Err(cut_off()) };
+    let rest = usize::try_from(offset.into()).ok().and_then(|offset| data.get(offset..));
+    rest.and_then(|rest| rest.get(..length as usize)).ok_or_else(cut_off)
+}
+
+fn word(data: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(data.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn half(data: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_le_bytes(data.get(at..at + 2)?.try_into().ok()?))
+}
+
+/// What lies in `data`, if it is a kernel image or packed: unpacked, one step.
+///
+/// `limit` is how many bytes may come out.
+///
+/// # Errors
+/// When it is damaged, packed in a way that is not known, or larger than `limit`.
+pub fn open(data: &[u8], limit: usize) -> Result<Option<Vec<u8>>, Error> {
+    let Some(image) = find(data)? else {
+        return match Packing::of(data) {
+            Some(packing) => packing.unpack(data, limit).map(Some),
+            None => Ok(None),
+        };
+    };
+    let inside = |error: Error| error.within(format!("the kernel in this {}", image.name));
+    match Packing::of(image.payload) {
+        Some(Packing::Other(name)) => {
+            Err(inside(Error::new(format!("is packed with {name}, which is not read")))
+                .advise(EXTRACT))
+        }
+        Some(packing) => packing.unpack(image.payload, limit).map(Some).map_err(inside),
+        None if image.payload.starts_with(b"\x7fELF") => Ok(Some(image.payload.to_vec())),
+        None => Err(inside(Error::new("is packed in a way that is not known")).advise(
+            "unpack it with extract-vmlinux from the kernel's scripts and name the result",
+        )),
+    }
+}

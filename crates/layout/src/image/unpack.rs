@@ -1,0 +1,149 @@
+//! Unpacking, within bounds: whatever a file says, no more memory is taken than was allowed.
+
+use std::io::{self, Read};
+
+use crate::error::Error;
+
+/// How many bytes the dictionary of xz or the window of zstd may take. The kernel's own are 128 MiB at most.
+const LARGEST_WINDOW: usize = 160 << 20;
+/// As much as a block of the older lz4 format unpacks to.
+const LZ4_BLOCK: usize = 8 << 20;
+/// As much as such a block may be packed: text that cannot be made smaller grows by a 255th.
+const LZ4_PACKED: usize = LZ4_BLOCK + LZ4_BLOCK / 255 + 16;
+
+const GZIP: &[u8] = &[0x1f, 0x8b];
+const XZ: &[u8] = b"\xfd7zXZ\0";
+const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+const LZ4: &[u8] = &[0x04, 0x22, 0x4d, 0x18];
+const LZ4_OLD: &[u8] = &[0x02, 0x21, 0x4c, 0x18];
+const LZMA: &[u8] = &[0x5d, 0, 0];
+
+/// How something is packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packing {
+    /// By gzip.
+    Gzip,
+    /// By xz.
+    Xz,
+    /// By `lzma`, the older format of xz.
+    Lzma,
+    /// By zstd.
+    Zstd,
+    /// By lz4, as frames.
+    Lz4,
+    /// By `lz4 -l`, blocks without an end, as kernels are.
+    Lz4Old,
+    /// In a way that is recognised and not read.
+    Other(&'static str),
+}
+
+impl Packing {
+    /// By how `data` begins.
+    pub fn of(data: &[u8]) -> Option<Packing> {
+        let packings: [(&[u8], Packing); 8] = [
+            (GZIP, Packing::Gzip),
+            (XZ, Packing::Xz),
+            (ZSTD, Packing::Zstd),
+            (LZ4, Packing::Lz4),
+            (LZ4_OLD, Packing::Lz4Old),
+            (LZMA, Packing::Lzma),
+            (b"BZh", Packing::Other("bzip2")),
+            (&[0x89, b'L', b'Z', b'O', 0], Packing::Other("lzop")),
+        ];
+        packings.into_iter().find(|(start, _)| data.starts_with(start)).map(|(_, packing)| packing)
+    }
+
+    /// What the program that packs this way is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Packing::Gzip => "gzip",
+            Packing::Xz => "xz",
+            Packing::Lzma => "lzma",
+            Packing::Zstd => "zstd",
+            Packing::Lz4 | Packing::Lz4Old => "lz4",
+            Packing::Other(name) => name,
+        }
+    }
+
+    /// Unpacks `data`; what lies behind the end of what was packed is left alone.
+    ///
+    /// Memory: `limit` bytes, twice that for a moment, and 160 MiB for what unpacking must remember.
+    ///
+    /// # Errors
+    /// When it is damaged or cut off, or more than `limit` bytes come out.
+    pub fn unpack(self, data: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
+        let window = (LARGEST_WINDOW >> 10) as u32;
+        let unpacked = match self {
+            Packing::Gzip => bounded(flate2::bufread::GzDecoder::new(data), limit),
+            Packing::Xz => bounded(lzma_rust2::XzReader::new_mem_limit(data, false, window), limit),
+            Packing::Lzma => lzma_rust2::LzmaReader::new_mem_limit(data, window, None)
+                .and_then(|reader| bounded(reader, limit)),
+            Packing::Zstd => zstd(data, limit),
+            Packing::Lz4 => bounded(lz4_flex::frame::FrameDecoder::new(data), limit),
+            Packing::Lz4Old => lz4_old(data, limit),
+            Packing::Other(name) => {
+                return Err(Error::new(format!("is packed with {name}, which is not read"))
+                    .advise(format!("unpack it with {name} and name the result")));
+            }
+        };
+        let name = self.name();
+        let unpacked = unpacked.map_err(|error| {
+            Error::new(format!("what {name} packed cannot be unpacked: {error}"))
+                .advise(format!("`{name} -t` tells whether it is whole"))
+        })?;
+        if unpacked.len() > limit {
+            return Err(Error::new(format!(
+                "what {name} packed is more than {limit} bytes, the limit"
+            ))
+            .advise(format!("if that is meant, unpack it with {name} and name the result")));
+        }
+        Ok(unpacked)
+    }
+}
+
+/// All that comes out, or one byte more than the limit.
+fn bounded(reader: impl Read, limit: usize) -> io::Result<Vec<u8>> {
+    let mut out = Vec::new();
+    reader.take(limit as u64 + 1).read_to_end(&mut out)?;
+    Ok(out)
+}
+
+/// One frame after the other.
+fn zstd(mut data: &[u8], limit: usize) -> io::Result<Vec<u8>> {
+    let mut out = Vec::new();
+    while out.len() <= limit && data.starts_with(ZSTD) {
+        let frame = ruzstd::decoding::StreamingDecoder::new_with_max_window_size(
+            &mut data,
+            LARGEST_WINDOW as u64,
+        )
+        .map_err(io::Error::other)?;
+        frame.take((limit - out.len()) as u64 + 1).read_to_end(&mut out)?;
+    }
+    Ok(out)
+}
+
+/// Blocks, each behind its length, until the data ends. A kernel's are followed by how much they unpack to, which
+/// looks like the length of one more block.
+fn lz4_old(data: &[u8], limit: usize) -> io::Result<Vec<u8>> {
+    let mut out = Vec::new();
+    let mut rest = &data[LZ4_OLD.len()..];
+    while let Some((length, behind)) = rest.split_first_chunk()
+        && out.len() <= limit
+    {
+        let length = u32::from_le_bytes(*length) as usize;
+        if behind.is_empty() {
+            break;
+        }
+        if length == 0 || length > LZ4_PACKED {
+            return Err(io::Error::other(format!("a block is {length} bytes")));
+        }
+        let block = behind.get(..length).ok_or(io::ErrorKind::UnexpectedEof)?;
+        let start = out.len();
+        out.resize(start + LZ4_BLOCK, 0);
+        let unpacked =
+            lz4_flex::block::decompress_into(block, &mut out[start..]).map_err(io::Error::other)?;
+        out.truncate(start + unpacked);
+        rest = &behind[length..];
+    }
+    Ok(out)
+}

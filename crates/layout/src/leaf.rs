@@ -1,0 +1,242 @@
+//! The fields of a record as a flat list, with the path that names each in the source.
+
+use crate::model::{Kind, Member, Record, Role, Type, TypeId, Types};
+
+/// Records are opened so deep at most; a file that lies may nest one in itself.
+const DEEPEST: usize = 64;
+/// A list that is this long opens no more records.
+const MOST: usize = 1 << 16;
+
+/// Which records are opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expand {
+    /// Anonymous ones alone: what the record's own source names.
+    Anonymous,
+    /// All, down to numbers, pointers and arrays, and what does nothing but wrap one (`atomic_long_t`).
+    All,
+}
+
+/// A field, and where it lies from the start of the record that was flattened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leaf {
+    /// Its name within the record: `memory.usage`.
+    pub path: String,
+    /// Of what type.
+    pub ty: TypeId,
+    /// Its first bit.
+    pub start: u64,
+    /// How many bits; 0 for what has no size.
+    pub bits: u64,
+    /// Whether it is a bitfield.
+    pub bitfield: bool,
+}
+
+impl Leaf {
+    /// Its first byte.
+    pub fn offset(&self) -> u64 {
+        self.start / 8
+    }
+
+    /// The bytes that it touches.
+    pub fn size(&self) -> u64 {
+        if self.bits == 0 { 0 } else { self.end().div_ceil(8) - self.offset() }
+    }
+
+    /// The bit after its last.
+    pub fn end(&self) -> u64 {
+        self.start.saturating_add(self.bits)
+    }
+}
+
+/// The first bit of a member, from the start of its record.
+pub fn start_of(member: &Member) -> u64 {
+    let within = member.bits.map_or(0, |bits| u64::from(bits.offset));
+    member.offset.saturating_mul(8).saturating_add(within)
+}
+
+/// The bits of a member; 0 for what has no size.
+pub fn bits_of(types: &Types, member: &Member) -> u64 {
+    match member.bits {
+        Some(bits) => bits.size.into(),
+        None => types.size(member.ty).unwrap_or(0).saturating_mul(8),
+    }
+}
+
+/// What a member is called where the source gives it no name of its own.
+pub fn name_of<'t>(types: &'t Types, member: &Member) -> &'t str {
+    let name = types.name(member.name);
+    if !name.is_empty() {
+        return name;
+    }
+    match member.role {
+        Role::Base | Role::VirtualBase { .. } | Role::Variant => {
+            record(types, member.ty).map_or("", |(_, record)| types.name(record.name))
+        }
+        Role::VirtualTable => "virtual table",
+        Role::Discriminant => "discriminant",
+        Role::Field => "",
+    }
+}
+
+/// The record that a type is, whatever its names.
+pub fn record(types: &Types, ty: TypeId) -> Option<(TypeId, &Record)> {
+    let id = types.resolve(ty);
+    match types.get(id) {
+        Type::Record(record) => Some((id, record)),
+        _ => None,
+    }
+}
+
+/// Whether a member is opened: it is a record with members, and anonymous or all are.
+pub fn opens<'t>(types: &'t Types, member: &Member, expand: Expand) -> Option<&'t Record> {
+    let anonymous = name_of(types, member).is_empty();
+    if member.bits.is_some() || (!anonymous && expand == Expand::Anonymous) {
+        return None;
+    }
+    let (_, record) = record(types, member.ty)?;
+    let empty = record.members.is_empty() || (!anonymous && wraps_one(types, record));
+    (!empty).then_some(record)
+}
+
+/// Whether a record is one number, pointer or array, however often wrapped.
+fn wraps_one(types: &Types, outer: &Record) -> bool {
+    let mut inner = outer;
+    for _ in 0..DEEPEST {
+        let [only] = &inner.members[..] else { return false };
+        if only.offset != 0 || only.bits.is_some() || types.size(only.ty) != Some(outer.size) {
+            return false;
+        }
+        match record(types, only.ty) {
+            Some((_, next)) => inner = next,
+            None => return true,
+        }
+    }
+    false
+}
+
+/// The fields of a record, in the order of its members.
+///
+/// Arrays stay one field. Fields of a union overlap. Costs a pass over what is opened.
+pub fn leaves(types: &Types, id: TypeId, expand: Expand) -> Vec<Leaf> {
+    let mut list = Vec::new();
+    if let Some((_, record)) = record(types, id) {
+        flatten(types, record, 0, &mut String::new(), expand, DEEPEST, &mut list);
+    }
+    list
+}
+
+fn flatten(
+    types: &Types,
+    record: &Record,
+    base: u64,
+    path: &mut String,
+    expand: Expand,
+    depth: usize,
+    list: &mut Vec<Leaf>,
+) {
+    for member in &record.members {
+        let length = path.len();
+        let name = name_of(types, member);
+        if !name.is_empty() {
+            if length > 0 {
+                path.push('.');
+            }
+            path.push_str(name);
+        }
+        let start = base.saturating_add(start_of(member));
+        match opens(types, member, expand) {
+            Some(inner) if depth > 0 && list.len() < MOST => {
+                flatten(types, inner, start, path, expand, depth - 1, list);
+            }
+            _ => list.push(Leaf {
+                path: path.clone(),
+                ty: member.ty,
+                start,
+                bits: bits_of(types, member),
+                bitfield: member.bits.is_some(),
+            }),
+        }
+        path.truncate(length);
+    }
+}
+
+/// The field that a path names: `memory.usage`; anonymous records between need no step.
+pub fn find(types: &Types, id: TypeId, path: &str) -> Option<Leaf> {
+    let (_, record) = record(types, id)?;
+    let mut leaf = within(types, record, 0, path, DEEPEST, &mut { MOST })?;
+    leaf.path = path.to_owned();
+    Some(leaf)
+}
+
+/// `looks` is how many members may still be looked at: what a file that lies says of itself has no end.
+fn within(
+    types: &Types,
+    outer: &Record,
+    base: u64,
+    path: &str,
+    depth: usize,
+    looks: &mut usize,
+) -> Option<Leaf> {
+    outer.members.iter().find_map(|member| {
+        *looks = looks.checked_sub(1)?;
+        let name = name_of(types, member);
+        let start = base.saturating_add(start_of(member));
+        let rest = match path.strip_prefix(name)? {
+            "" => {
+                return Some(Leaf {
+                    path: String::new(),
+                    ty: member.ty,
+                    start,
+                    bits: bits_of(types, member),
+                    bitfield: member.bits.is_some(),
+                });
+            }
+            _ if name.is_empty() => path,
+            rest => rest.strip_prefix('.')?,
+        };
+        let (_, inner) = record(types, member.ty)?;
+        if depth == 0 { None } else { within(types, inner, start, rest, depth - 1, looks) }
+    })
+}
+
+/// The keyword of a record.
+pub fn keyword(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Struct => "struct",
+        Kind::Class => "class",
+        Kind::Union => "union",
+        Kind::Enum => "enum",
+        Kind::Variant => "variant",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Align, Name};
+
+    #[test]
+    fn a_record_that_contains_itself_twice_ends() {
+        let mut types = Types::new(8);
+        let id = types.push(Type::Function);
+        let member = |offset| Member {
+            name: Name::NONE,
+            ty: id,
+            offset,
+            bits: None,
+            role: Role::Field,
+            align: None,
+        };
+        let record = Record {
+            name: Name::NONE,
+            kind: Kind::Struct,
+            size: 8,
+            align: Align::Inferred(1),
+            members: vec![member(0), member(4)],
+            declared: None,
+        };
+        types.set(id, Type::Record(record));
+        assert!(leaves(&types, id, Expand::All).len() <= MOST + DEEPEST);
+        assert_eq!(find(&types, id, "nowhere"), None);
+    }
+}

@@ -1,0 +1,162 @@
+//! Which lines bytes fall on, what no field covers, and how that changes with the base's address.
+
+use crate::leaf::Leaf;
+
+/// Lines of a size, and where among them a record begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lines {
+    size: u64,
+    shift: u64,
+}
+
+impl Lines {
+    /// Lines of `size` bytes, the record beginning on one.
+    ///
+    /// # Panics
+    /// If the size is no power of two.
+    pub fn of(size: u64) -> Lines {
+        assert!(size.is_power_of_two(), "a line has a power of two bytes");
+        Lines { size, shift: 0 }
+    }
+
+    /// With the record beginning `shift` bytes into a line.
+    pub fn shifted(self, shift: u64) -> Lines {
+        Lines { shift: shift % self.size, ..self }
+    }
+
+    /// Bytes of a line.
+    pub fn size(self) -> u64 {
+        self.size
+    }
+
+    /// Bytes of the first line that lie before the record.
+    pub fn shift(self) -> u64 {
+        self.shift
+    }
+
+    /// The line of a byte, counted from the record's first.
+    pub fn line(self, offset: u64) -> u64 {
+        // In parts, so that no offset overflows.
+        offset / self.size + (offset % self.size + self.shift) / self.size
+    }
+
+    /// The first and the last line of `size` bytes at `offset`; one line when there are none.
+    pub fn range(self, offset: u64, size: u64) -> (u64, u64) {
+        let last = offset.saturating_add(size.saturating_sub(1));
+        (self.line(offset), self.line(last))
+    }
+
+    /// How many lines `size` bytes at `offset` touch; none when there are no bytes.
+    pub fn count(self, offset: u64, size: u64) -> u64 {
+        if size == 0 {
+            return 0;
+        }
+        let (first, last) = self.range(offset, size);
+        last - first + 1
+    }
+
+    /// Whether bytes touch more lines than that many must.
+    pub fn straddles(self, offset: u64, size: u64) -> bool {
+        self.count(offset, size) > size.div_ceil(self.size)
+    }
+
+    /// Whether two fields share a line.
+    pub fn share(self, one: &Leaf, other: &Leaf) -> bool {
+        if one.size() == 0 || other.size() == 0 {
+            return false;
+        }
+        let (a, b) = (self.leaf(one), self.leaf(other));
+        a.0 <= b.1 && b.0 <= a.1
+    }
+
+    /// The first and the last line of a field.
+    pub fn leaf(self, leaf: &Leaf) -> (u64, u64) {
+        self.range(leaf.offset(), leaf.size())
+    }
+
+    /// These lines under every base that is a multiple of `align`.
+    pub fn placements(self, align: u64) -> impl Iterator<Item = Lines> {
+        let step = align.clamp(1, self.size);
+        (0..self.size.div_ceil(step)).map(move |turn| self.shifted(turn * step))
+    }
+}
+
+/// What one place of the base makes of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// The places, in bytes from a line's start, that come to this.
+    pub shifts: Vec<u64>,
+    /// How many lines the record touches.
+    pub lines: u64,
+    /// The fields that touch more lines than they must, as indices, at the first of the places.
+    pub straddling: Vec<usize>,
+}
+
+/// The best and the worst place of a record of `size` bytes whose base is a multiple of `align`: fewest and
+/// most lines, then fields that straddle.
+///
+/// ```
+/// use ledgerline_layout::lines::{Lines, extremes};
+/// let (best, worst) = extremes(Lines::of(64), 8, 64, &[]);
+/// assert_eq!((best.lines, best.shifts), (1, vec![0]));
+/// assert_eq!((worst.lines, worst.shifts.len()), (2, 7));
+/// ```
+pub fn extremes(lines: Lines, align: u64, size: u64, leaves: &[Leaf]) -> (Placement, Placement) {
+    let mut best: Option<Placement> = None;
+    let mut worst: Option<Placement> = None;
+    for placed in lines.placements(align) {
+        let straddling: Vec<usize> = (0..leaves.len())
+            .filter(|&index| placed.straddles(leaves[index].offset(), leaves[index].size()))
+            .collect();
+        let here =
+            Placement { shifts: vec![placed.shift], lines: placed.count(0, size), straddling };
+        let key = |placement: &Placement| (placement.lines, placement.straddling.len());
+        for (extreme, better) in [(&mut best, true), (&mut worst, false)] {
+            match extreme {
+                Some(found) if key(found) == key(&here) => found.shifts.push(placed.shift),
+                Some(found) if (key(&here) < key(found)) != better => {}
+                _ => *extreme = Some(here.clone()),
+            }
+        }
+    }
+    let none = || Placement { shifts: Vec::new(), lines: 0, straddling: Vec::new() };
+    (best.unwrap_or_else(none), worst.unwrap_or_else(none))
+}
+
+/// Bits in a row that no field covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The first.
+    pub start: u64,
+    /// How many.
+    pub bits: u64,
+}
+
+/// What the fields of a record leave uncovered: the holes between them, and the padding after the last.
+///
+/// Fields are given by their first bit and their bits, in any order. They may overlap, as a union's do. A
+/// record without any field is all padding.
+pub fn gaps(
+    spans: impl Iterator<Item = (u64, u64)>,
+    size: u64,
+    order: &mut Vec<(u64, u64)>,
+) -> (Vec<Gap>, Option<Gap>) {
+    order.clear();
+    order.extend(spans.filter(|span| span.1 > 0));
+    if !order.is_sorted() {
+        order.sort_unstable();
+    }
+    let mut holes = Vec::new();
+    let mut end = 0u64;
+    for &(start, bits) in order.iter() {
+        if start > end {
+            holes.push(Gap { start: end, bits: start - end });
+        }
+        end = end.max(start.saturating_add(bits));
+    }
+    let size = size.saturating_mul(8);
+    (holes, (size > end).then(|| Gap { start: end, bits: size - end }))
+}
+
+#[cfg(test)]
+mod tests;

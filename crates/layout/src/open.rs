@@ -1,0 +1,228 @@
+//! Opening a file, whatever it is: its content decides, not its name.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use object::{Object, ObjectSection};
+
+use crate::btf::{self, Machine};
+use crate::dwarf;
+use crate::error::Error;
+use crate::image;
+use crate::model::Types;
+
+/// How many bytes may come out of a compressed file or a kernel image.
+const LARGEST_UNPACKED: usize = 1 << 30;
+/// A file is packed at most so often: a boot image within a compressed file.
+const DEEPEST: usize = 3;
+
+/// How an ELF file begins.
+const ELF: &[u8] = b"\x7fELF";
+
+/// Which debug information is read where a file has both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Prefer {
+    /// DWARF: it says more (alignments, C++ and Rust).
+    #[default]
+    Dwarf,
+    /// BTF: it is read sooner.
+    Btf,
+}
+
+/// What [`open_with`] may be told.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Which of two kinds of debug information.
+    pub prefer: Prefer,
+    /// The kernel on whose BTF a module's builds: BTF, a kernel or an image of it.
+    pub base: Option<PathBuf>,
+}
+
+/// Where types came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// BTF.
+    Btf,
+    /// DWARF.
+    Dwarf,
+}
+
+/// The types of a file.
+#[derive(Debug)]
+pub struct Opened {
+    /// The types.
+    pub types: Types,
+    /// What they were read from.
+    pub source: Source,
+}
+
+/// Reads the types of a file: BTF, an ELF file with BTF or DWARF, a kernel image, or one of these compressed
+/// by gzip, xz, lzma, zstd or lz4.
+///
+/// ```no_run
+/// let kernel = ledgerline_layout::open("/sys/kernel/btf/vmlinux".as_ref())?;
+/// for (_, record) in kernel.types.records() {
+///     println!("{} {}", kernel.types.name(record.name), record.size);
+/// }
+/// # Ok::<(), ledgerline_layout::Error>(())
+/// ```
+///
+/// # Errors
+/// One line that names the file: when it cannot be read, holds no types, is damaged, or unpacks to more than
+/// 1 GiB.
+pub fn open(path: &Path) -> Result<Opened, Error> {
+    open_with(path, &Options::default())
+}
+
+/// As [`open`], and takes what `options` say.
+///
+/// # Errors
+/// As [`open`]; also when a module's BTF needs a base and none is named.
+pub fn open_with(path: &Path, options: &Options) -> Result<Opened, Error> {
+    content(path).and_then(|data| read(&data, path, options)).map_err(|error| error.in_file(path))
+}
+
+/// A whole file. Not mapped: files of the kernel cannot be, and others may shrink meanwhile.
+fn read_file(path: &Path) -> Result<Vec<u8>, Error> {
+    let cannot = |error: std::io::Error| Error::new(format!("cannot be read ({error})"));
+    let mut file = File::open(path).map_err(cannot)?;
+    let metadata = file.metadata().map_err(cannot)?;
+    if !metadata.is_file() {
+        return Err(Error::new("is no regular file"));
+    }
+    let mut data = Vec::new();
+    let length = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
+    if data.try_reserve_exact(length.saturating_add(1)).is_err() {
+        return Err(Error::new(format!("its {length} bytes are more than there is memory for")));
+    }
+    file.read_to_end(&mut data).map_err(cannot)?;
+    Ok(data)
+}
+
+/// A file without what it is packed in.
+fn content(path: &Path) -> Result<Vec<u8>, Error> {
+    unwrap(read_file(path)?, LARGEST_UNPACKED)
+}
+
+/// What lies within images and compressed data, of which no more than `limit` bytes may come out.
+pub(crate) fn unwrap(mut data: Vec<u8>, limit: usize) -> Result<Vec<u8>, Error> {
+    for _ in 0..DEEPEST {
+        if btf::is_btf(&data) || data.starts_with(ELF) {
+            break;
+        }
+        match image::open(&data, limit)? {
+            Some(unpacked) => data = unpacked,
+            None => break,
+        }
+    }
+    Ok(data)
+}
+
+/// The types of what was read from `path` and unwrapped.
+pub(crate) fn read(data: &[u8], path: &Path, options: &Options) -> Result<Opened, Error> {
+    if btf::is_btf(data) {
+        return read_btf(data, None, path, options);
+    }
+    if data.starts_with(ELF) {
+        return read_elf(data, path, options);
+    }
+    if image::is_flat(data) {
+        let btf = btf::find(data).ok_or_else(|| Error::new("is a kernel without BTF"))?;
+        return read_btf(btf, None, path, options);
+    }
+    Err(Error::new("is neither BTF nor ELF nor a kernel image, nor one of these compressed")
+        .advise("name a program, a library, an object file, vmlinux, vmlinuz or /sys/kernel/btf/vmlinux"))
+}
+
+fn read_elf(data: &[u8], path: &Path, options: &Options) -> Result<Opened, Error> {
+    let elf = parse(data)?;
+    match elf.section_by_name(".BTF") {
+        Some(section) if options.prefer == Prefer::Btf || !dwarf::present(data) => {
+            let base = elf.section_by_name(".BTF.base");
+            let base = base.map(|section| section_data(&section)).transpose()?;
+            let beside = Elf { base, machine: machine(&elf) };
+            read_btf(section_data(&section)?, Some(beside), path, options)
+        }
+        _ => read_dwarf(data, path),
+    }
+}
+
+/// In the file, or in the one with its debug symbols.
+fn read_dwarf(data: &[u8], path: &Path) -> Result<Opened, Error> {
+    let types = dwarf::read(data, &dwarf::Options::beside(path))?;
+    Ok(Opened { types, source: Source::Dwarf })
+}
+
+/// What an ELF file says beside its BTF.
+struct Elf<'a> {
+    /// What a module carries of its kernel's types.
+    base: Option<&'a [u8]>,
+    machine: Machine,
+}
+
+fn read_btf(
+    data: &[u8],
+    elf: Option<Elf>,
+    path: &Path,
+    options: &Options,
+) -> Result<Opened, Error> {
+    let machine = elf.as_ref().map(|elf| elf.machine);
+    let types = if let Some(base) = elf.and_then(|elf| elf.base) {
+        btf::read_split(base, data, machine)?
+    } else if let Some(base) = btf::is_split(data).then(|| base_of(path, options)).flatten() {
+        let base_btf = base_btf(&base).map_err(|error| error.in_file(&base))?;
+        btf::read_split(&base_btf, data, machine)?
+    } else {
+        btf::read(data, machine)?
+    };
+    Ok(Opened { types, source: Source::Btf })
+}
+
+/// What split BTF builds on: what was named, or `vmlinux` beside it, as in `/sys/kernel/btf`.
+fn base_of(path: &Path, options: &Options) -> Option<PathBuf> {
+    options.base.clone().or_else(|| {
+        let base = path.with_file_name("vmlinux");
+        (base != path && base.is_file()).then_some(base)
+    })
+}
+
+/// The bytes of the BTF that another builds on.
+fn base_btf(path: &Path) -> Result<Vec<u8>, Error> {
+    let data = content(path)?;
+    if btf::is_btf(&data) {
+        return Ok(data);
+    }
+    if image::is_flat(&data)
+        && let Some(btf) = btf::find(&data)
+    {
+        return Ok(btf.to_vec());
+    }
+    let elf = if data.starts_with(ELF) { Some(parse(&data)?) } else { None };
+    match elf.as_ref().and_then(|elf| elf.section_by_name(".BTF")) {
+        Some(section) => Ok(section_data(&section)?.to_vec()),
+        None => Err(Error::new("has no BTF to build on")),
+    }
+}
+
+fn parse(data: &[u8]) -> Result<object::File<'_>, Error> {
+    object::File::parse(data)
+        .map_err(|error| Error::new(format!("is a damaged ELF file ({error})")))
+}
+
+fn section_data<'a>(section: &impl ObjectSection<'a>) -> Result<&'a [u8], Error> {
+    let damaged = |error: object::Error| Error::new(format!("its BTF cannot be reached: {error}"));
+    if section.compressed_file_range().map_err(damaged)?.format != object::CompressionFormat::None {
+        return Err(Error::new("its BTF is compressed within the file")
+            .advise("`objcopy --decompress-debug-sections` unpacks it"));
+    }
+    section.data().map_err(damaged)
+}
+
+/// What BTF does not say of the machine.
+fn machine(elf: &object::File) -> Machine {
+    Machine {
+        pointer_size: if elf.is_64() { 8 } else { 4 },
+        widest_scalar_align: dwarf::widest_scalar_align(elf),
+    }
+}

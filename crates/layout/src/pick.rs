@@ -1,0 +1,103 @@
+//! Finding types by name or pattern, and near names where there is none.
+
+use std::collections::HashMap;
+
+use globset::{GlobBuilder, GlobMatcher};
+
+use crate::Error;
+use crate::model::{Type, TypeId, Types};
+
+/// A name or a pattern with `*`, `?`, `[…]`, `{a,b}`.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    text: String,
+    glob: Option<GlobMatcher>,
+}
+
+impl Pattern {
+    /// Reads a pattern; a leading `struct`, `union`, `class` or `enum` is left away.
+    ///
+    /// # Errors
+    /// When it is no pattern.
+    pub fn new(text: &str) -> Result<Pattern, Error> {
+        let bare = ["struct ", "union ", "class ", "enum "]
+            .iter()
+            .find_map(|keyword| text.strip_prefix(keyword))
+            .unwrap_or(text);
+        let glob = bare
+            .contains(['*', '?', '[', '{'])
+            .then(|| GlobBuilder::new(bare).build().map(|glob| glob.compile_matcher()))
+            .transpose()
+            .map_err(|error| Error::new(format!("{text:?} is no pattern: {error}")))?;
+        Ok(Pattern { text: bare.to_owned(), glob })
+    }
+
+    /// Whether a name is meant. A name is itself, whatever the pattern's marks would mean.
+    pub fn matches(&self, name: &str) -> bool {
+        name == self.text || self.glob.as_ref().is_some_and(|glob| glob.is_match(name))
+    }
+}
+
+/// The records that have a name of their own or by a typedef, with it, in the order of the file.
+pub fn named(types: &Types) -> Vec<(&str, TypeId)> {
+    let by_typedef: HashMap<TypeId, &str> = (0..types.len() as u32)
+        .rev()
+        .filter_map(|index| match types.get(TypeId(index)) {
+            Type::Typedef { name, to: Some(to), .. } => Some((*to, types.name(*name))),
+            _ => None,
+        })
+        .collect();
+    types
+        .records()
+        .filter_map(|(id, record)| {
+            let name = types.name(record.name);
+            if !name.is_empty() {
+                return Some((name, id));
+            }
+            by_typedef.get(&id).map(|&name| (name, id))
+        })
+        .collect()
+}
+
+/// The records that patterns mean, in the order of the patterns, each once.
+///
+/// # Errors
+/// When a pattern means none; near names are said.
+pub fn pick<'t>(types: &'t Types, patterns: &[String]) -> Result<Vec<(&'t str, TypeId)>, Error> {
+    let named = named(types);
+    let mut picked = Vec::new();
+    let mut seen = std::collections::HashSet::new();
+    for text in patterns {
+        let pattern = Pattern::new(text)?;
+        let mut none = true;
+        for &(name, id) in &named {
+            if pattern.matches(name) {
+                none = false;
+                if seen.insert(id) {
+                    picked.push((name, id));
+                }
+            }
+        }
+        if none {
+            let error = Error::new(format!("there is no type {text:?}"));
+            return Err(match near(&pattern.text, named.iter().map(|entry| entry.0)) {
+                Some(near) => error.advise(near),
+                None => error.advise("`layout show FILE --all` prints all there are"),
+            });
+        }
+    }
+    Ok(picked)
+}
+
+/// Up to three names that resemble one, as a question.
+pub fn near<'n>(wanted: &str, names: impl Iterator<Item = &'n str>) -> Option<String> {
+    let mut close: Vec<(f64, &str)> = names
+        .map(|name| (strsim::jaro_winkler(wanted, name), name))
+        .filter(|(likeness, _)| *likeness > 0.8)
+        .collect();
+    close.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+    close.dedup_by_key(|entry| entry.1);
+    close.truncate(3);
+    let names: Vec<String> = close.iter().map(|(_, name)| format!("`{name}`")).collect();
+    (!names.is_empty()).then(|| format!("did you mean {}?", names.join(" or ")))
+}

@@ -1,0 +1,220 @@
+//! Whether a record keeps its rules.
+
+use super::{File, TypeRules, crossing};
+use crate::Error;
+use crate::leaf::{Expand, Leaf, find, leaves, record};
+use crate::lines::Lines;
+use crate::model::{TypeId, Types};
+use crate::pick::{near, pick};
+
+/// A rule that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// The type.
+    pub ty: String,
+    /// The rule, as the file spells it.
+    pub rule: &'static str,
+    /// The fields that break it.
+    pub fields: Vec<String>,
+    /// In words.
+    pub message: String,
+    /// Where the type was declared: file and line.
+    pub declared: Option<(String, u32)>,
+}
+
+pub(super) fn declared(types: &Types, id: TypeId) -> Option<(String, u32)> {
+    let place = record(types, id)?.1.declared?;
+    Some((types.name(place.file).to_owned(), place.line))
+}
+
+/// The rules that the types of a file break, in the order of the rules.
+///
+/// The base is taken to begin a line, unless a rule names the `base` that is known.
+///
+/// # Errors
+/// When a rule names a type or a field that is not there; near names are said.
+pub fn check(
+    types: &Types,
+    rules: &File,
+    configuration: Option<&str>,
+) -> Result<Vec<Broken>, Error> {
+    let mut broken = Vec::new();
+    let mut grouped = std::collections::HashSet::new();
+    for rules_of_type in rules.of(configuration)? {
+        for (name, id) in pick(types, std::slice::from_ref(&rules_of_type.name))? {
+            let Some((id, record)) = record(types, id) else { continue };
+            let step = rules_of_type.base.unwrap_or(rules.line).max(record.align.bytes());
+            let leaves = leaves(types, id, Expand::Anonymous);
+            let line = rules.line;
+            let mut one = One { types, name, id, line, step, leaves, broken: &mut broken };
+            one.check(rules_of_type, record.size)?;
+            if rules.groups && grouped.insert(id) {
+                broken.extend(crossing(types, name, id, Lines::of(rules.line)));
+            }
+        }
+    }
+    Ok(broken)
+}
+
+struct One<'a> {
+    types: &'a Types,
+    name: &'a str,
+    id: TypeId,
+    line: u64,
+    /// The base is a multiple of this.
+    step: u64,
+    leaves: Vec<Leaf>,
+    broken: &'a mut Vec<Broken>,
+}
+
+impl One<'_> {
+    fn check(&mut self, rules: &TypeRules, size: u64) -> Result<(), Error> {
+        for list in &rules.together {
+            self.together(&self.all(list)?);
+        }
+        for apart in &rules.apart {
+            let distance = apart.distance.unwrap_or(self.line);
+            let (fields, from) = (self.all(&apart.fields)?, self.all(&apart.from)?);
+            for one in &fields {
+                self.apart("apart", one, &from, distance);
+            }
+            let among = self.all(&apart.among)?;
+            for (index, one) in among.iter().enumerate() {
+                self.apart("apart", one, &among[index + 1..], distance);
+            }
+        }
+        if let Some(mixed) = &rules.no_rmw_with_read_mostly {
+            let (rmw, read) = (self.all(&mixed.rmw)?, self.all(&mixed.read_mostly)?);
+            for one in &rmw {
+                self.apart("no_rmw_with_read_mostly", one, &read, self.line);
+            }
+        }
+        for one in &self.all(&rules.alone)? {
+            // Not what it is within, nor what is within it.
+            let others: Vec<Leaf> = (self.leaves.iter())
+                .filter(|leaf| leaf.end() <= one.start || leaf.start >= one.end())
+                .cloned()
+                .collect();
+            self.apart("alone", one, &others, self.line);
+        }
+        for one in &self.all(&rules.starts_line)? {
+            if let Some(lines) = self
+                .placed(self.line)
+                .find(|lines| (one.offset() + lines.shift()) % self.line != 0 || one.start % 8 != 0)
+            {
+                let what = format!("{} does not begin a line{}", place(one), at(lines));
+                self.add("starts_line", &[one], what);
+            }
+        }
+        self.straddling(&rules.no_straddle)?;
+        if let Some(most) = rules.max_lines
+            && let Some(lines) = self.placed(self.line).find(|lines| lines.count(0, size) > most)
+        {
+            let count = lines.count(0, size);
+            let what = format!("its {size} bytes touch {count} lines{}, not {most}", at(lines));
+            self.add("max_lines", &[], what);
+        }
+        if let Some(most) = rules.size_max.filter(|&most| size > most) {
+            self.add("size_max", &[], format!("it has {size} bytes, not {most}"));
+        }
+        Ok(())
+    }
+
+    fn together(&mut self, list: &[Leaf]) {
+        for lines in self.placed(self.line) {
+            let first = list.iter().map(|leaf| lines.leaf(leaf).0).min();
+            let last = list.iter().map(|leaf| lines.leaf(leaf).1).max();
+            if first != last {
+                let places: Vec<String> = list
+                    .iter()
+                    .map(|leaf| format!("{} on line {}", place(leaf), lines.leaf(leaf).0))
+                    .collect();
+                let what = format!("not on one line{}: {}", at(lines), places.join(", "));
+                return self.add("together", &list.iter().collect::<Vec<_>>(), what);
+            }
+        }
+    }
+
+    fn apart(&mut self, rule: &'static str, one: &Leaf, others: &[Leaf], distance: u64) {
+        let mut lines_of = self.placed(distance);
+        let found = lines_of.find_map(|lines| {
+            let shared: Vec<&Leaf> =
+                others.iter().filter(|other| lines.share(one, other)).collect();
+            (!shared.is_empty()).then_some((lines, shared))
+        });
+        if let Some((lines, shared)) = found {
+            let names: Vec<String> = shared.iter().map(|leaf| place(leaf)).collect();
+            let what = format!(
+                "{} shares {distance} bytes{} with {}",
+                place(one),
+                at(lines),
+                names.join(", ")
+            );
+            let fields: Vec<&Leaf> = [one].into_iter().chain(shared).collect();
+            self.add(rule, &fields, what);
+        }
+    }
+
+    fn straddling(&mut self, names: &[String]) -> Result<(), Error> {
+        let mut list = Vec::new();
+        for name in names {
+            if name == "*" {
+                list.extend(self.leaves.iter().cloned());
+            } else {
+                list.push(self.one(name)?);
+            }
+        }
+        for leaf in &list {
+            let straddles = |lines: &Lines| lines.straddles(leaf.offset(), leaf.size());
+            if let Some(lines) = self.placed(self.line).find(straddles) {
+                let (first, last) = lines.leaf(leaf);
+                let what = format!("{} lies on lines {first} to {last}{}", place(leaf), at(lines));
+                self.add("no_straddle", &[leaf], what);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lines of a size in every place that the base may have.
+    fn placed(&self, size: u64) -> impl Iterator<Item = Lines> + use<> {
+        Lines::of(size).placements(self.step)
+    }
+
+    fn all(&self, names: &[String]) -> Result<Vec<Leaf>, Error> {
+        names.iter().map(|name| self.one(name)).collect()
+    }
+
+    fn one(&self, name: &str) -> Result<Leaf, Error> {
+        find(self.types, self.id, name).ok_or_else(|| {
+            let error = Error::new(format!("{} has no field {name:?}", self.name));
+            let known = leaves(self.types, self.id, Expand::All);
+            let paths = known.iter().chain(&self.leaves).map(|leaf| leaf.path.as_str());
+            match near(name, paths) {
+                Some(near) => error.advise(near),
+                None => error.advise("`layout show FILE TYPE --expand` prints all of them"),
+            }
+        })
+    }
+
+    fn add(&mut self, rule: &'static str, fields: &[&Leaf], message: String) {
+        self.broken.push(Broken {
+            ty: self.name.to_owned(),
+            rule,
+            fields: fields.iter().map(|leaf| leaf.path.clone()).collect(),
+            message,
+            declared: declared(self.types, self.id),
+        });
+    }
+}
+
+fn place(leaf: &Leaf) -> String {
+    format!("{} ({} bytes at {})", leaf.path, leaf.size(), leaf.offset())
+}
+
+/// The place of the base, where it is not a line's start.
+fn at(lines: Lines) -> String {
+    match lines.shift() {
+        0 => String::new(),
+        shift => format!(" (base {shift} bytes into one)"),
+    }
+}

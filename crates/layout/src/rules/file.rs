@@ -1,0 +1,164 @@
+//! What `layout.toml` may say.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::Error;
+use crate::pick::near;
+
+/// No file of rules is larger.
+const LARGEST: u64 = 16 << 20;
+
+fn line() -> u64 {
+    64
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// A file of rules.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct File {
+    /// Bytes of a line: 64 or 128.
+    #[serde(default = "line")]
+    pub line: u64,
+    /// Whether the kernel's markers of groups are heeded in the types that are named.
+    #[serde(default = "yes")]
+    pub groups: bool,
+    /// The rules.
+    #[serde(default, rename = "type")]
+    pub types: Vec<TypeRules>,
+}
+
+/// The rules of one type, or of all that a pattern means.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TypeRules {
+    /// A name or a pattern.
+    pub name: String,
+    /// The configurations in which these hold; none: in all.
+    pub when: Vec<String>,
+    /// The base is a multiple of this and no more is known: the rules hold in every such place.
+    pub base: Option<u64>,
+    /// Fields of which each list lies on one line.
+    pub together: Vec<Vec<String>>,
+    /// Fields that share no line.
+    pub apart: Vec<Apart>,
+    /// Lines that the record touches at most.
+    pub max_lines: Option<u64>,
+    /// Fields that touch no more lines than they must; `*` is all.
+    pub no_straddle: Vec<String>,
+    /// Fields that begin a line.
+    pub starts_line: Vec<String>,
+    /// Bytes of the record at most.
+    pub size_max: Option<u64>,
+    /// Fields that share their lines with no other.
+    pub alone: Vec<String>,
+    /// What many write, and what is hardly ever written: on lines of their own.
+    pub no_rmw_with_read_mostly: Option<Mixed>,
+}
+
+/// Fields that share no line with others.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Apart {
+    /// Each of these ...
+    pub fields: Vec<String>,
+    /// ... shares no line with each of these.
+    pub from: Vec<String>,
+    /// Or: no two of these share a line.
+    pub among: Vec<String>,
+    /// 64, or 128 where a processor fetches lines in pairs; the file's `line` when it is left out.
+    pub distance: Option<u64>,
+}
+
+/// Two sorts of fields.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mixed {
+    /// Read, modified and written by many.
+    pub rmw: Vec<String>,
+    /// Read by many and hardly ever written.
+    pub read_mostly: Vec<String>,
+}
+
+impl File {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// One line: the file, the place, what is wrong.
+    pub fn read(path: &Path) -> Result<File, Error> {
+        let cannot =
+            |error: std::io::Error| Error::new(format!("it cannot be read: {error}")).in_file(path);
+        let length = path.metadata().map_err(cannot)?.len();
+        if length > LARGEST {
+            return Err(Error::new(format!("{length} bytes are no file of rules")).in_file(path));
+        }
+        let text = std::fs::read_to_string(path).map_err(cannot)?;
+        File::parse(&text).map_err(|error| error.in_file(path))
+    }
+
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    /// As [`File::read`], without the file.
+    pub fn parse(text: &str) -> Result<File, Error> {
+        let file: File = toml::from_str(text).map_err(|error| {
+            let line = error.span().map(|span| {
+                let before = text.get(..span.start).unwrap_or(text);
+                before.bytes().filter(|&byte| byte == b'\n').count() + 1
+            });
+            let what = error.message().trim().replace('\n', " ");
+            match line {
+                Some(line) => Error::new(what).within(format_args!("line {line}")),
+                None => Error::new(what),
+            }
+        })?;
+        let two = |what: &str, bytes: Option<u64>| match bytes {
+            None | Some(64 | 128) => Ok(()),
+            Some(bytes) => Err(Error::new(format!("{what} = {bytes}")).advise("give 64 or 128")),
+        };
+        two("line", Some(file.line))?;
+        for rules in &file.types {
+            if rules.name.is_empty() {
+                return Err(Error::new("a [[type]] has no name").advise("add name = \"...\""));
+            }
+            let within = |error: Error| error.within(format_args!("type {:?}", rules.name));
+            for apart in &rules.apart {
+                two("distance", apart.distance).map_err(within)?;
+                if apart.among.is_empty() == (apart.fields.is_empty() || apart.from.is_empty()) {
+                    let error = Error::new("apart needs `fields` and `from`, or `among` alone");
+                    return Err(within(error));
+                }
+            }
+            if rules.base.is_some_and(|base| !base.is_power_of_two()) {
+                return Err(within(Error::new("base is no power of two").advise("give 8, say")));
+            }
+        }
+        Ok(file)
+    }
+
+    /// The rules that hold in a configuration.
+    ///
+    /// # Errors
+    /// When no rule mentions the configuration.
+    pub fn of(&self, configuration: Option<&str>) -> Result<Vec<&TypeRules>, Error> {
+        let mut named = self.types.iter().flat_map(|rules| rules.when.iter().map(String::as_str));
+        if let Some(wanted) = configuration
+            && !named.clone().any(|name| name == wanted)
+        {
+            let error = Error::new(format!("no rule has the configuration {wanted:?}"));
+            return Err(match near(wanted, &mut named) {
+                Some(near) => error.advise(near),
+                None => error.advise("add when = [...] to a [[type]]"),
+            });
+        }
+        let holds = |rules: &&TypeRules| {
+            rules.when.is_empty() || rules.when.iter().any(|when| Some(&**when) == configuration)
+        };
+        Ok(self.types.iter().filter(holds).collect())
+    }
+}

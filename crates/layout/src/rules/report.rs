@@ -1,0 +1,99 @@
+//! What is broken, for people and for machines.
+
+use serde_json::{Value, json};
+
+use super::Broken;
+
+/// The rules, and what each asks for.
+const RULES: [(&str, &str); 9] = [
+    ("together", "Fields that are used together lie on one line"),
+    ("apart", "Fields that different CPUs write share no line"),
+    ("max_lines", "The type touches no more lines than this"),
+    ("no_straddle", "A field touches no more lines than it must"),
+    ("starts_line", "A field begins a line"),
+    ("size_max", "The type has no more bytes than this"),
+    ("alone", "A field shares its line with no other"),
+    ("no_rmw_with_read_mostly", "What many write lies on no line of what is hardly ever written"),
+    ("group", "A marked group crosses no line that it need not cross"),
+];
+
+/// A line for each.
+pub fn text(broken: &[Broken]) -> String {
+    let line = |broken: &Broken| {
+        let place = match &broken.declared {
+            Some((file, line)) => format!(" ({file}:{line})"),
+            None => String::new(),
+        };
+        format!("{}: {}: {}{place}\n", broken.ty, broken.rule, broken.message)
+    };
+    broken.iter().map(line).collect()
+}
+
+/// One object: `holds`, and `broken` with a type, a rule, fields and a message each.
+pub fn json(broken: &[Broken]) -> Value {
+    let list: Vec<Value> = broken
+        .iter()
+        .map(|broken| {
+            let place = broken.declared.as_ref();
+            json!({
+                "type": broken.ty, "rule": broken.rule, "fields": broken.fields,
+                "message": broken.message,
+                "file": place.map(|place| &place.0), "line": place.map(|place| place.1),
+            })
+        })
+        .collect();
+    json!({ "holds": broken.is_empty(), "broken": list })
+}
+
+/// A SARIF 2.1.0 log. Where the file does not say who declared a type, `checked` stands for the place.
+pub fn sarif(broken: &[Broken], checked: &str) -> Value {
+    let rules: Vec<Value> = RULES
+        .iter()
+        .map(|(id, text)| json!({ "id": id, "shortDescription": { "text": text } }))
+        .collect();
+    let results: Vec<Value> = broken
+        .iter()
+        .map(|broken| {
+            let physical = match &broken.declared {
+                Some((file, line)) => json!({
+                    "artifactLocation": { "uri": uri(file) },
+                    "region": { "startLine": (*line).max(1) },
+                }),
+                None => json!({ "artifactLocation": { "uri": uri(checked) } }),
+            };
+            json!({
+                "ruleId": broken.rule,
+                "ruleIndex": RULES.iter().position(|rule| rule.0 == broken.rule),
+                "level": "error",
+                "message": { "text": format!("{}: {}", broken.ty, broken.message) },
+                "locations": [{
+                    "physicalLocation": physical,
+                    "logicalLocations": [{ "fullyQualifiedName": broken.ty, "kind": "type" }],
+                }],
+            })
+        })
+        .collect();
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": {
+                "name": "ledgerline layout check",
+                "version": env!("CARGO_PKG_VERSION"),
+                "rules": rules,
+            } },
+            "results": results,
+        }],
+    })
+}
+
+/// A path as a URI reference: what is not unreserved is escaped.
+fn uri(path: &str) -> String {
+    let escape = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' | b'~' | b'+' => {
+            char::from(byte).to_string()
+        }
+        _ => format!("%{byte:02X}"),
+    };
+    path.bytes().map(escape).collect()
+}

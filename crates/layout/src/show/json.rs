@@ -1,0 +1,122 @@
+//! A record as one JSON object.
+
+use serde::Serialize;
+
+use super::Options;
+use crate::leaf::{self, Leaf, leaves};
+use crate::lines::{Gap, Lines, Placement, extremes, gaps};
+use crate::model::{Align, TypeId, Types};
+use crate::spell::spell;
+
+#[derive(Serialize)]
+struct Object<'a> {
+    name: &'a str,
+    kind: &'static str,
+    size: u64,
+    align: u64,
+    align_known: bool,
+    line_size: u64,
+    lines: u64,
+    holes: Vec<Span>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    padding: Option<Span>,
+    members: Vec<Field>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base: Option<Base>,
+}
+
+#[derive(Serialize)]
+struct Span {
+    offset: u64,
+    size: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bit_offset: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bit_size: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Field {
+    name: String,
+    #[serde(rename = "type")]
+    ty: String,
+    offset: u64,
+    size: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bit_offset: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bit_size: Option<u64>,
+    line: u64,
+}
+
+#[derive(Serialize)]
+struct Base {
+    align: u64,
+    best: Place,
+    worst: Place,
+}
+
+#[derive(Serialize)]
+struct Place {
+    shifts: Vec<u64>,
+    lines: u64,
+    straddling: Vec<String>,
+}
+
+fn span(gap: &Gap) -> Span {
+    let bits = !gap.start.is_multiple_of(8) || !gap.bits.is_multiple_of(8);
+    Span {
+        offset: gap.start / 8,
+        size: gap.bits / 8,
+        bit_offset: bits.then_some(gap.start % 8),
+        bit_size: bits.then_some(gap.bits),
+    }
+}
+
+fn place(placement: Placement, leaves: &[Leaf]) -> Place {
+    let straddling = placement.straddling.iter().map(|&index| leaves[index].path.clone()).collect();
+    Place { shifts: placement.shifts, lines: placement.lines, straddling }
+}
+
+/// Appends a record as one line of JSON.
+///
+/// `holes` are what no member covers before the last one; of a hole that is not whole bytes `bit_offset` and
+/// `bit_size` say the rest. `line` counts from 0. Types that are no records are left out.
+pub fn json(types: &Types, name: &str, id: TypeId, options: &Options, out: &mut Vec<u8>) {
+    let Some((id, record)) = leaf::record(types, id) else { return };
+    let leaves = leaves(types, id, options.expand);
+    let lines = Lines::of(options.line);
+    let spans = leaves.iter().map(|leaf| (leaf.start, leaf.bits));
+    let (holes, padding) = gaps(spans, record.size, &mut Vec::new());
+    let base = options.base.map(|align| {
+        let (best, worst) = extremes(lines, align, record.size, &leaves);
+        Base { align, best: place(best, &leaves), worst: place(worst, &leaves) }
+    });
+    let members = leaves
+        .into_iter()
+        .map(|leaf| Field {
+            ty: spell(types, leaf.ty).to_string(),
+            offset: leaf.offset(),
+            size: leaf.size(),
+            bit_offset: leaf.bitfield.then_some(leaf.start % 8),
+            bit_size: leaf.bitfield.then_some(leaf.bits),
+            line: lines.line(leaf.offset()),
+            name: leaf.path,
+        })
+        .collect();
+    let object = Object {
+        name,
+        kind: leaf::keyword(record.kind),
+        size: record.size,
+        align: record.align.bytes(),
+        align_known: matches!(record.align, Align::Known(_)),
+        line_size: options.line,
+        lines: lines.count(0, record.size),
+        holes: holes.iter().map(span).collect(),
+        padding: padding.as_ref().map(span),
+        members,
+        base,
+    };
+    serde_json::to_writer(&mut *out, &object).expect("a vector takes all, and keys are texts");
+    out.push(b'\n');
+}

@@ -1,0 +1,189 @@
+//! Records as a picture: a row a line, a block a field. SVG, or a page of HTML with it inside.
+
+use std::fmt::Write;
+
+use super::Options;
+use crate::leaf::{self, Leaf, leaves};
+use crate::lines::Lines;
+use crate::model::{TypeId, Types};
+use crate::spell::spell;
+
+/// Width of a line, in pixels.
+const WIDTH: u64 = 1024;
+const HEIGHT: u64 = 34;
+const MARGIN: u64 = 48;
+/// Lines of a record that are drawn; what is beyond is said in words.
+const MOST: u64 = 512;
+
+/// The heat of a field between 0 and 1, by its type and its path; `None` where nothing is known.
+pub type Heat<'a> = &'a dyn Fn(&str, &str) -> Option<f64>;
+
+const STYLE: &str = "\
+<style>
+svg { background: #fff; font: 11px sans-serif; }
+text { fill: #222; } .faint { fill: #777; }
+.line { fill: #eee; stroke: #bbb; }
+.field { fill: #9dc3e6; stroke: #466; } .other { fill: #c5dff2; stroke: #466; }
+.hot { fill: #e8503a; pointer-events: none; }
+@media (prefers-color-scheme: dark) {
+svg { background: #181a1b; } text { fill: #eee; } .faint { fill: #999; }
+.line { fill: #262a2c; stroke: #444; }
+.field { fill: #2f5d85; stroke: #9bb; } .other { fill: #24455f; stroke: #9bb; }
+}
+</style>
+";
+
+/// The records one under the other as one SVG document, which needs nothing else.
+///
+/// A field on several lines has a block on each. Blocks that overlap (a union's) share the height. A block's
+/// title names the field, its type and its bytes. With `heat` blocks are tinted.
+pub fn svg(
+    types: &Types,
+    picked: &[(&str, TypeId)],
+    options: &Options,
+    heat: Option<Heat<'_>>,
+) -> String {
+    let mut body = String::new();
+    let mut top = 8;
+    for &(name, id) in picked {
+        let Some((id, record)) = leaf::record(types, id) else { continue };
+        let lines = Lines::of(options.line);
+        let picture =
+            Picture { types, name, lines, heat, leaves: leaves(types, id, options.expand) };
+        top = picture.draw(record.size, top, &mut body);
+    }
+    let width = WIDTH + 2 * MARGIN;
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{top}\" \
+         viewBox=\"0 0 {width} {top}\">\n{STYLE}{body}</svg>\n"
+    )
+}
+
+/// [`svg`] within a page.
+pub fn html(
+    types: &Types,
+    picked: &[(&str, TypeId)],
+    options: &Options,
+    heat: Option<Heat<'_>>,
+) -> String {
+    let picture = svg(types, picked, options, heat);
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Layout</title>\n\
+         <meta name=\"color-scheme\" content=\"light dark\"></head><body>\n{picture}</body></html>\n"
+    )
+}
+
+struct Picture<'a> {
+    types: &'a Types,
+    name: &'a str,
+    lines: Lines,
+    heat: Option<Heat<'a>>,
+    leaves: Vec<Leaf>,
+}
+
+impl Picture<'_> {
+    /// Draws the record from `top`; where the next may begin.
+    fn draw(&self, size: u64, top: u64, out: &mut String) -> u64 {
+        let count = self.lines.count(0, size);
+        let drawn = count.min(MOST);
+        let more = if drawn < count { format!(", the first {MOST} drawn") } else { String::new() };
+        let first = top + 24;
+        let _ = writeln!(
+            out,
+            "<text x=\"{MARGIN}\" y=\"{}\">{}: {size} bytes, {count} lines of {}{more}</text>",
+            top + 16,
+            escaped(self.name),
+            self.lines.size(),
+        );
+        for line in 0..drawn {
+            let y = first + line * HEIGHT;
+            let bytes = self.lines.size().min(size - line * self.lines.size());
+            let width = bytes * WIDTH / self.lines.size();
+            let _ = writeln!(
+                out,
+                "<text class=\"faint\" x=\"8\" y=\"{}\">{}</text>\
+                 <rect class=\"line\" x=\"{MARGIN}\" y=\"{y}\" width=\"{width}\" height=\"30\"/>",
+                y + 19,
+                line * self.lines.size(),
+            );
+        }
+        // How many blocks that overlap lie one over the other, and which of them each is.
+        let mut order: Vec<&Leaf> = self.leaves.iter().filter(|leaf| leaf.bits > 0).collect();
+        order.sort_by_key(|leaf| leaf.start);
+        let mut left = &order[..];
+        while !left.is_empty() {
+            let (mut end, mut together) = (0, 0);
+            while let Some(leaf) =
+                left.get(together).filter(|leaf| together == 0 || leaf.start < end)
+            {
+                end = end.max(leaf.end());
+                together += 1;
+            }
+            for (index, leaf) in left[..together].iter().enumerate() {
+                self.field(leaf, (index, together), first, drawn, out);
+            }
+            left = &left[together..];
+        }
+        first + drawn * HEIGHT + 16
+    }
+
+    fn field(
+        &self,
+        leaf: &Leaf,
+        (index, of): (usize, usize),
+        first: u64,
+        drawn: u64,
+        out: &mut String,
+    ) {
+        let bits = self.lines.size() * 8;
+        let heat = self.heat.and_then(|heat| heat(self.name, &leaf.path)).unwrap_or(0.0);
+        let height = 30.0 / of as f64;
+        let path = escaped(&leaf.path);
+        let (from, to) = (leaf.start / bits, (leaf.end() - 1) / bits);
+        for line in from..=to.min(drawn.saturating_sub(1)) {
+            let start = leaf.start.max(line * bits) - line * bits;
+            let end = leaf.end().min((line + 1) * bits) - line * bits;
+            let scale = WIDTH as f64 / bits as f64;
+            let (x, width) = (MARGIN as f64 + start as f64 * scale, (end - start) as f64 * scale);
+            let y = (first + line * HEIGHT) as f64 + height * index as f64;
+            let class = if line == from { "field" } else { "other" };
+            let place =
+                format!("x=\"{x:.1}\" y=\"{y:.2}\" width=\"{width:.1}\" height=\"{height:.2}\"");
+            let _ = writeln!(
+                out,
+                "<rect class=\"{class}\" {place}><title>{path}: {}, {} bytes at {}</title></rect>",
+                escaped(&spell(self.types, leaf.ty).to_string()),
+                leaf.size(),
+                leaf.offset(),
+            );
+            if heat > 0.0 {
+                let _ = writeln!(
+                    out,
+                    "<rect class=\"hot\" {place} fill-opacity=\"{:.2}\"/>",
+                    heat.min(1.0) * 0.8
+                );
+            }
+            // A name that has room; a character takes about six pixels.
+            let room = (width / 6.2) as usize;
+            if line == from && of == 1 && leaf.path.chars().count() < room {
+                let _ =
+                    writeln!(out, "<text x=\"{:.1}\" y=\"{:.1}\">{path}</text>", x + 3.0, y + 19.0);
+            }
+        }
+    }
+}
+
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            '"' => out.push_str("&quot;"),
+            character if character.is_control() => out.push('\u{fffd}'),
+            character => out.push(character),
+        }
+    }
+    out
+}

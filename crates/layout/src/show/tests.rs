@@ -1,0 +1,121 @@
+use super::*;
+use crate::model::{Align, Bits, Kind, Member, Name, Record, Role, Type, TypeId, Types};
+
+/// One of everything: a bitfield, holes, an anonymous union, a nested record, an array over lines, padding.
+fn everything() -> (Types, TypeId) {
+    let mut types = Types::new(8);
+    let base = |types: &mut Types, name: &str, size| {
+        let name = types.intern(name);
+        types.push(Type::Base { name, size })
+    };
+    let (long, int, char) =
+        (base(&mut types, "long", 8), base(&mut types, "int", 4), base(&mut types, "char", 1));
+    let member = |types: &mut Types, name: &str, ty, offset, bits| Member {
+        name: types.intern(name),
+        ty,
+        offset,
+        bits,
+        role: Role::Field,
+        align: None,
+    };
+    let record = |name, kind, size, members| {
+        let align = Align::Inferred(8);
+        Type::Record(Record { name, kind, size, align, members, declared: None })
+    };
+    let inner =
+        vec![member(&mut types, "low", int, 0, None), member(&mut types, "high", long, 8, None)];
+    let name = types.intern("inner");
+    let inner = types.push(record(name, Kind::Struct, 16, inner));
+    let arms = vec![
+        member(&mut types, "number", long, 0, None),
+        member(&mut types, "bytes", int, 0, None),
+    ];
+    let either = types.push(record(Name::NONE, Kind::Union, 8, arms));
+    let pointer = types.push(Type::Pointer { to: Some(inner) });
+    let array = types.push(Type::Array { element: long, count: Some(9) });
+    let members = vec![
+        member(&mut types, "flags", int, 0, Some(Bits { offset: 0, size: 3 })),
+        member(&mut types, "mode", int, 0, Some(Bits { offset: 5, size: 6 })),
+        member(&mut types, "next", pointer, 8, None),
+        member(&mut types, "", either, 16, None),
+        member(&mut types, "pair", inner, 24, None),
+        member(&mut types, "odd", long, 60, None),
+        member(&mut types, "many", array, 72, None),
+        member(&mut types, "last", char, 144, None),
+    ];
+    let name = types.intern("everything");
+    let id = types.push(record(name, Kind::Struct, 152, members));
+    (types, id)
+}
+
+fn golden(name: &str, text: &str) {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    if std::env::var_os("LEDGERLINE_BLESS").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    let wanted = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(text, wanted, "{name}; LEDGERLINE_BLESS=1 writes it anew");
+}
+
+#[test]
+fn text_says_members_lines_holes_and_bases() {
+    let (types, id) = everything();
+    let mut out = String::new();
+    for options in [
+        Options::default(),
+        Options { expand: Expand::All, line: 128, ..Options::default() },
+        Options { base: Some(8), ..Options::default() },
+    ] {
+        text(&types, "everything", id, &options, &mut out);
+    }
+    golden("show.txt", &out);
+}
+
+#[test]
+fn colour_changes_nothing_but_colour() {
+    let (types, id) = everything();
+    let (mut plain, mut colour) = (String::new(), String::new());
+    text(&types, "everything", id, &Options::default(), &mut plain);
+    text(&types, "everything", id, &Options { colour: true, ..Options::default() }, &mut colour);
+    assert_ne!(plain, colour);
+    for code in ["\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[33m"] {
+        colour = colour.replace(code, "");
+    }
+    assert_eq!(plain, colour);
+}
+
+#[test]
+fn json_is_one_object_a_type() {
+    let (types, id) = everything();
+    let mut out = Vec::new();
+    let expanded = Options { expand: Expand::All, base: Some(8), ..Options::default() };
+    for options in [Options::default(), expanded] {
+        json(&types, "everything", id, &options, &mut out);
+    }
+    let out = String::from_utf8(out).unwrap();
+    assert_eq!(out.lines().count(), 2);
+    let object: serde_json::Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
+    assert_eq!((&object["size"], &object["lines"]), (&152.into(), &3.into()));
+    assert_eq!(object["members"][1]["bit_offset"], 5);
+    golden("show.json", &out);
+}
+
+#[test]
+fn a_picture_has_a_block_for_each_field_on_each_of_its_lines() {
+    let (types, id) = everything();
+    let options = Options::default();
+    let heat = |_: &str, path: &str| (path == "odd").then_some(0.5);
+    let cold = svg(&types, &[("every<thing>", id)], &options, None);
+    let hot = svg(&types, &[("every<thing>", id)], &options, Some(&heat));
+    for (path, lines) in [("flags", 1), ("odd", 2), ("many", 2), ("last", 1), ("number", 1)] {
+        assert_eq!(cold.matches(&format!("<title>{path}: ")).count(), lines, "{path}");
+    }
+    assert!(cold.contains("every&lt;thing&gt;: 152 bytes, 3 lines of 64"), "{cold}");
+    assert_eq!(
+        (cold.matches("class=\"hot\"").count(), hot.matches("class=\"hot\"").count()),
+        (0, 2)
+    );
+    let page = html(&types, &[("every<thing>", id)], &options, None);
+    assert!(page.starts_with("<!DOCTYPE html>") && page.contains(&cold), "{page}");
+    golden("show.svg", &hot);
+}

@@ -1,0 +1,300 @@
+//! A record as text: a row a member, a rule a line, holes in words.
+
+use std::fmt::{self, Write};
+
+use super::Options;
+use crate::leaf::{self, bits_of, name_of, opens, start_of};
+use crate::lines::{Gap, Lines, extremes, gaps};
+use crate::model::{Align, Record, TypeId, Types};
+use crate::spell::{safe, write_type};
+
+const DEEPEST: usize = 64;
+/// Rows after which no more records are opened.
+const MOST: usize = 1 << 16;
+/// Names are aligned up to this many characters.
+const WIDEST: usize = 32;
+
+const FAINT: &str = "\x1b[2m";
+const STRONG: &str = "\x1b[1m";
+const WARN: &str = "\x1b[33m";
+const PLAIN: &str = "\x1b[0m";
+
+/// One printed row, before it is known how wide the names are.
+struct Row<'t> {
+    name: &'t str,
+    ty: TypeId,
+    start: u64,
+    bits: u64,
+    bitfield: bool,
+    depth: usize,
+    /// What it opens.
+    opened: Option<&'t Record>,
+}
+
+/// Appends a record, its summary, and an empty line. Types that are no records are left out.
+pub fn text(types: &Types, name: &str, id: TypeId, options: &Options, out: &mut String) {
+    let Some((id, record)) = leaf::record(types, id) else { return };
+    let page = Page { types, options, lines: Lines::of(options.line) };
+    // A text takes whatever is written.
+    let _ = page.record(name, id, record, out);
+}
+
+struct Page<'t> {
+    types: &'t Types,
+    options: &'t Options,
+    lines: Lines,
+}
+
+impl<'t> Page<'t> {
+    fn rows(&self, record: &'t Record, base: u64, depth: usize, rows: &mut Vec<Row<'t>>) {
+        for member in &record.members {
+            let start = base.saturating_add(start_of(member));
+            let room = depth < DEEPEST && rows.len() < MOST;
+            let opened = opens(self.types, member, self.options.expand).filter(|_| room);
+            rows.push(Row {
+                name: name_of(self.types, member),
+                ty: member.ty,
+                start,
+                bits: bits_of(self.types, member),
+                bitfield: member.bits.is_some(),
+                depth,
+                opened,
+            });
+            if let Some(inner) = opened {
+                self.rows(inner, start, depth + 1, rows);
+            }
+        }
+    }
+
+    fn record(&self, name: &str, id: TypeId, record: &'t Record, out: &mut String) -> fmt::Result {
+        let mut rows = Vec::with_capacity(record.members.len());
+        self.rows(record, 0, 0, &mut rows);
+        let width = rows
+            .iter()
+            .filter(|row| row.opened.is_none())
+            .map(|row| row.name.len() + 2 * row.depth + if row.bitfield { 3 } else { 0 })
+            .max()
+            .map_or(4, |width| width.clamp(4, WIDEST));
+        let leaves = rows.iter().filter(|row| row.opened.is_none());
+        let mut order = Vec::with_capacity(rows.len());
+        let spans = leaves.map(|row| (row.start, row.bits));
+        let (holes, padding) = gaps(spans, record.size, &mut order);
+        self.paint(out, STRONG, |out| {
+            out.write_str(leaf::keyword(record.kind))?;
+            out.write_char(' ')?;
+            safe(out, name)
+        })?;
+        out.write_str("\n  offset   size  ")?;
+        writeln!(out, "{:width$}  type", "name")?;
+        let mut left = &holes[..];
+        let mut line = None;
+        for row in &rows {
+            while let [hole, rest @ ..] = left
+                && hole.start < row.start
+            {
+                self.gap(out, hole, "hole", &mut line)?;
+                left = rest;
+            }
+            self.row(out, row, width, &mut line)?;
+        }
+        if let Some(padding) = &padding {
+            self.gap(out, padding, "padding", &mut line)?;
+        }
+        self.summary(out, record, &holes, padding)?;
+        self.bases(out, id, record)?;
+        out.write_char('\n')
+    }
+
+    /// A rule where a line begins.
+    fn rule(&self, out: &mut String, offset: u64, line: &mut Option<u64>) -> fmt::Result {
+        let now = self.lines.line(offset);
+        if line.is_some_and(|line| now <= line) {
+            return Ok(());
+        }
+        *line = Some(now);
+        self.paint(out, FAINT, |out| {
+            out.write_str("  -- line ")?;
+            number(out, now, 0)?;
+            out.write_str(" --------")
+        })?;
+        out.write_char('\n')
+    }
+
+    fn row(
+        &self,
+        out: &mut String,
+        row: &Row<'t>,
+        width: usize,
+        line: &mut Option<u64>,
+    ) -> fmt::Result {
+        let offset = row.start / 8;
+        let bytes = if row.bits == 0 { 0 } else { (row.start % 8 + row.bits).div_ceil(8) };
+        if bytes > 0 {
+            self.rule(out, offset, line)?;
+        }
+        number(out, offset, 8)?;
+        number(out, bytes, 7)?;
+        out.write_str("  ")?;
+        for _ in 0..row.depth {
+            out.write_str("  ")?;
+        }
+        let from = out.len();
+        safe(out, row.name)?;
+        if row.bitfield {
+            write!(out, ":{}", row.bits)?;
+        }
+        if let Some(opened) = row.opened {
+            if !row.name.is_empty() {
+                out.write_str("  ")?;
+                write_type(out, self.types, Some(row.ty), 32)?;
+                out.write_str(" >")?;
+            } else {
+                out.write_str(leaf::keyword(opened.kind))?;
+            }
+            return out.write_char('\n');
+        }
+        for _ in out.len() - from + 2 * row.depth..width {
+            out.write_char(' ')?;
+        }
+        out.write_str("  ")?;
+        write_type(out, self.types, Some(row.ty), 32)?;
+        if bytes > 0 {
+            let (_, last) = self.lines.range(offset, bytes);
+            if self.lines.straddles(offset, bytes) {
+                self.paint(out, WARN, |out| write!(out, "  straddles, to line {last}"))?;
+            } else if last > self.lines.line(offset) {
+                self.paint(out, FAINT, |out| write!(out, "  to line {last}"))?;
+            }
+        }
+        out.write_char('\n')
+    }
+
+    fn gap(&self, out: &mut String, gap: &Gap, what: &str, line: &mut Option<u64>) -> fmt::Result {
+        self.rule(out, gap.start / 8, line)?;
+        number(out, gap.start / 8, 8)?;
+        out.write_str("         ")?;
+        self.paint(out, WARN, |out| {
+            out.write_str(what)?;
+            out.write_str(" of ")?;
+            amount(out, gap.bits)
+        })?;
+        out.write_char('\n')
+    }
+
+    fn summary(
+        &self,
+        out: &mut String,
+        record: &Record,
+        holes: &[Gap],
+        padding: Option<Gap>,
+    ) -> fmt::Result {
+        let count = self.lines.count(0, record.size);
+        let plural = |count| if count == 1 { "" } else { "s" };
+        out.write_str("  ")?;
+        number(out, record.size, 0)?;
+        write!(out, " byte{} on ", plural(record.size))?;
+        number(out, count, 0)?;
+        write!(out, " line{} of {}", plural(count), self.options.line)?;
+        if holes.is_empty() {
+            out.write_str("; no holes")?;
+        } else {
+            let bits = holes.iter().fold(0u64, |sum, hole| sum.saturating_add(hole.bits));
+            write!(out, "; {} hole{} of ", holes.len(), plural(holes.len() as u64))?;
+            amount(out, bits)?;
+        }
+        if let Some(padding) = padding {
+            out.write_str("; padding of ")?;
+            amount(out, padding.bits)?;
+        }
+        let how = match record.align {
+            Align::Known(_) => "as the file says",
+            Align::Inferred(_) => "as far as its members tell",
+        };
+        write!(out, "\n  aligned to {} {how}; ", record.align.bytes())?;
+        out.write_str(match (self.options.base, record.align) {
+            (Some(_), _) => "the rows assume that it begins a line\n",
+            (None, Align::Known(bytes)) if bytes >= self.options.line => "it begins a line\n",
+            (None, _) => "assumed to begin a line\n",
+        })
+    }
+
+    /// The best and worst placement, if they are asked for.
+    fn bases(&self, out: &mut String, id: TypeId, record: &Record) -> fmt::Result {
+        let Some(align) = self.options.base else { return Ok(()) };
+        let leaves = leaf::leaves(self.types, id, self.options.expand);
+        let (best, worst) = extremes(self.lines, align, record.size, &leaves);
+        for (what, placement) in [("best", best), ("worst", worst)] {
+            let lines = placement.lines;
+            write!(out, "  base a multiple of {align}, at {what}: {lines} line")?;
+            out.write_str(if lines == 1 { "" } else { "s" })?;
+            out.write_str(", ")?;
+            match &placement.straddling[..] {
+                [] => out.write_str("nothing straddles")?,
+                straddling => {
+                    for (index, &leaf) in straddling.iter().enumerate() {
+                        out.write_str(if index == 0 { "" } else { ", " })?;
+                        safe(out, &leaves[leaf].path)?;
+                    }
+                    out.write_str(if straddling.len() == 1 { " straddles" } else { " straddle" })?;
+                }
+            }
+            write!(out, " (base {} ", plural_shifts(&placement.shifts))?;
+            out.write_str("bytes into a line)\n")?;
+        }
+        Ok(())
+    }
+
+    fn paint(
+        &self,
+        out: &mut String,
+        colour: &str,
+        write: impl FnOnce(&mut String) -> fmt::Result,
+    ) -> fmt::Result {
+        if !self.options.colour {
+            return write(out);
+        }
+        out.push_str(colour);
+        write(out)?;
+        out.push_str(PLAIN);
+        Ok(())
+    }
+}
+
+/// Places of a base, the first eight of them.
+fn plural_shifts(shifts: &[u64]) -> String {
+    let mut text: Vec<String> = shifts.iter().take(8).map(u64::to_string).collect();
+    if shifts.len() > 8 {
+        text.push(format!("{} more", shifts.len() - 8));
+    }
+    text.join(", ")
+}
+
+/// Bytes and bits in words.
+fn amount(out: &mut String, bits: u64) -> fmt::Result {
+    let plural = |count| if count == 1 { "" } else { "s" };
+    match (bits / 8, bits % 8) {
+        (bytes, 0) => write!(out, "{bytes} byte{}", plural(bytes)),
+        (0, bits) => write!(out, "{bits} bit{}", plural(bits)),
+        (bytes, bits) => {
+            write!(out, "{bytes} byte{} and {bits} bit{}", plural(bytes), plural(bits))
+        }
+    }
+}
+
+/// A number to the right of `width` columns: what `{:>width$}` writes, in a fraction of the time.
+fn number(out: &mut String, mut value: u64, width: usize) -> fmt::Result {
+    let mut digits = [b' '; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (value % 10) as u8;
+        value /= 10;
+        if value == 0 {
+            break;
+        }
+    }
+    for _ in digits.len() - at..width {
+        out.push(' ');
+    }
+    out.write_str(str::from_utf8(&digits[at..]).expect("digits"))
+}

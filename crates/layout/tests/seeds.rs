@@ -1,0 +1,151 @@
+//! The two regressions that this crate is for: structures compiled from what their reports say, before and
+//! after.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ledgerline_layout::diff::{Sides, compare, text};
+use ledgerline_layout::model::Types;
+use ledgerline_layout::pick::pick;
+use ledgerline_layout::rules::{self, File, Language};
+
+/// Compiles text or a fixture with types; `None` (and a line) where there is no C compiler.
+fn compiled(source: &Path, options: &[&str], output: &str) -> Option<PathBuf> {
+    // Tests run at once and compile the same sources.
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("seeds-{number}-{output}"));
+    let mut compiler = Command::new("cc");
+    compiler.args(["-g", "-c", "-o"]).arg(&object).args(options).arg(source);
+    match compiler.output() {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{source:?}: {said}");
+            Some(object)
+        }
+        Err(error) => {
+            eprintln!("skipped: no C compiler: {error}");
+            None
+        }
+    }
+}
+
+fn both(name: &str) -> Option<(Types, Types)> {
+    let source =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(format!("{name}.c"));
+    let read = |options: &[&str], side: &str| {
+        let object = compiled(&source, options, &format!("{name}-{side}.o"))?;
+        Some(ledgerline_layout::open(&object).unwrap().types)
+    };
+    Some((read(&[], "before")?, read(&["-DAFTER"], "after")?))
+}
+
+fn difference(old: &Types, new: &Types, name: &str) -> String {
+    let find = |types| pick(types, &[name.to_owned()]).unwrap()[0].1;
+    let sides = Sides { old: (old, find(old)), new: (new, find(new)) };
+    let mut out = String::new();
+    text(&compare(name, sides, 64).expect("a change"), &mut out);
+    out
+}
+
+fn golden(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    if std::env::var_os("LEDGERLINE_BLESS").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    let wanted = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(text, wanted, "{name}; LEDGERLINE_BLESS=1 writes it anew");
+}
+
+const RULES: &str = "\
+[[type]]
+name = 'page_counter'
+together = [['min', 'low', 'high', 'max', 'parent']]
+no_rmw_with_read_mostly = { rmw = ['usage'], read_mostly = ['min', 'low', 'high', 'max', 'parent'] }
+starts_line = ['usage']
+max_lines = 3
+";
+
+#[test]
+fn of_the_counter_usage_leaves_the_limits_and_parent_joins_them() {
+    let Some((old, new)) = both("page_counter") else { return };
+    let said = difference(&old, &new, "page_counter");
+    let line = |start: &str| said.lines().find(|line| line.starts_with(start)).expect(start);
+    assert!(line("  `usage` left the line of").contains("`min, low, high, max`"), "{said}");
+    let parent = line("  `parent` left");
+    assert!(parent.contains("now shares one with `min, low, high, max`"), "{said}");
+    golden("seed-000.diff", &said);
+}
+
+#[test]
+fn the_rule_of_the_counter_is_broken_before_and_holds_after() {
+    let Some((old, new)) = both("page_counter") else { return };
+    let rules = File::parse(RULES).unwrap();
+    let broken = rules::check(&old, &rules, None).unwrap();
+    let said = rules::text(&broken);
+    assert!(said.contains("no_rmw_with_read_mostly: usage (8 bytes at 0)"), "{said}");
+    assert!(said.contains("min (8 bytes at 8)"), "{said}");
+    assert_eq!(rules::check(&new, &rules, None).unwrap(), []);
+    let mut sarif = rules::sarif(&broken, "page_counter.o");
+    for result in sarif["runs"][0]["results"].as_array_mut().unwrap() {
+        // Where the sources lie differs from machine to machine.
+        let place = &mut result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"];
+        assert!(place.as_str().unwrap().ends_with("tests/fixtures/page_counter.c"), "{place}");
+        *place = "page_counter.c".into();
+    }
+    golden("seed-000.sarif", &format!("{}\n", serde_json::to_string_pretty(&sarif).unwrap()));
+}
+
+#[test]
+fn of_the_group_stat_cpu_parts_from_moving_account_and_memory_events_is_why() {
+    let Some((old, new)) = both("mem_cgroup") else { return };
+    let said = difference(&old, &new, "mem_cgroup");
+    let first = said.lines().nth(1).unwrap();
+    assert!(first.starts_with("  cause: `memory_events` was inserted"), "{said}");
+    assert_eq!(said.matches("cause:").count(), 1, "{said}");
+    let parted = said.lines().find(|line| {
+        let (who, whom) = line.split_once(" left the line of ").unwrap_or_default();
+        who.contains("stat_cpu") && whom.contains("moving_account")
+    });
+    assert!(parted.is_some_and(|line| line.contains("stat[0..5]")), "{said}");
+    golden("seed-001.diff", &said);
+}
+
+#[test]
+fn assertions_compile_where_the_rules_hold_and_fail_where_they_are_broken() {
+    let Some((_, new)) = both("page_counter") else { return };
+    let rules = File::parse(RULES).unwrap();
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/page_counter.c");
+    let text = rules::emit(&new, &rules, None, Language::C).unwrap();
+    golden("seed-000.c", &text);
+    let source = directory.join("seeds-assertions.c");
+    std::fs::write(&source, format!("#include {fixture:?}\n{text}")).unwrap();
+    compiled(&source, &["-DAFTER"], "assertions.o");
+    let before = Command::new("cc").args(["-fsyntax-only"]).arg(&source).output().unwrap();
+    let said = String::from_utf8_lossy(&before.stderr);
+    assert!(!before.status.success() && said.contains("usage apart from min"), "{said}");
+
+    let text = rules::emit(&new, &rules, None, Language::Rust).unwrap();
+    golden("seed-000.rs", &text);
+    let layout = |after: bool| {
+        let limits = "min: u64, low: u64, high: u64, max: u64,";
+        let pad = if after { "pad: [u64; 7]," } else { limits };
+        let end = if after { limits } else { "" };
+        format!(
+            "#![allow(dead_code, non_camel_case_types)]\n#[repr(C, align(64))]\npub struct \
+             page_counter {{ usage: u64, {pad} others: [u64; 8], {end} parent: u64 }}\n{text}"
+        )
+    };
+    for after in [true, false] {
+        let source = directory.join(format!("seeds-assertions-{after}.rs"));
+        std::fs::write(&source, layout(after)).unwrap();
+        let mut compiler = Command::new(std::env::var_os("RUSTC").unwrap_or("rustc".into()));
+        compiler.args(["--edition", "2021", "--crate-type", "lib", "--emit", "metadata"]);
+        compiler.arg("--out-dir").arg(directory).arg(&source);
+        let output = compiler.output().expect("rustc runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.success(), after, "{said}");
+    }
+}

@@ -1,0 +1,5 @@
+//! Whatever the bytes: see `ledgerline_layout::fuzz::image`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| ledgerline_layout::fuzz::image(data));
