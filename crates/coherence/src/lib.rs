@@ -26,6 +26,7 @@
 #![deny(unsafe_code)]
 
 mod code;
+pub mod experiments;
 pub mod layout;
 pub mod machine;
 pub mod program;
