@@ -79,11 +79,8 @@ pub fn setup(settings: Settings, offsets: Offsets, base_ns: f64, cpus: usize) ->
             Step::load_overlapping(move_lock_task),
         ]
     };
-    let fault = [
-        Step::compute(work * 0.2),
-        Step::load(stat_cpu),
-        Step::every(BATCH, [Step::rmw(faults)]),
-    ];
+    let fault =
+        [Step::compute(work * 0.2), Step::load(stat_cpu), Step::every(BATCH, [Step::rmw(faults)])];
     let steps = fault.into_iter().chain(count(0.4)).chain(count(0.4));
     let program = Program::new("fault and unmap a page", steps).outgrowing_first_cache();
     Setup::uniform(settings, layout, program, cpus).during(30_000.0, 330_000.0)
@@ -121,7 +118,8 @@ pub fn predict(points: usize) -> Result<Experiment, Error> {
         unit: "% of throughput",
         machine: "haswell-ep-2699v3",
         rows: rows.collect(),
-        calibrated_on: "nothing of this document; the time between two readers is seed 003's".to_owned(),
+        calibrated_on: "nothing of this document; the time between two readers is seed 003's"
+            .to_owned(),
         under_determined: UNDER_DETERMINED,
     })
 }

@@ -60,9 +60,8 @@ impl Counter {
     /// `begins`: where the counter begins in a pair of lines, which the mail does not say.
     fn new(layout: &mut Layout, level: &str, apart: bool, begins: u64) -> Counter {
         let counter = layout.object_at(level, Scope::Machine, if apart { 0 } else { begins });
-        let mut field = |name, packed, padded| {
-            layout.field(counter, name, if apart { padded } else { packed })
-        };
+        let mut field =
+            |name, packed, padded| layout.field(counter, name, if apart { padded } else { packed });
         Counter {
             usage: field("usage", 0, 0),
             min: field("min", 8, 128),
@@ -99,8 +98,8 @@ impl Counter {
 #[must_use]
 pub fn setup(settings: Settings, patches: Patches, walks: f64, begins: u64, cpus: usize) -> Setup {
     let mut layout = Layout::new();
-    let levels = ["leaf", "middle", "top"]
-        .map(|level| Counter::new(&mut layout, level, patches.b, begins));
+    let levels =
+        ["leaf", "middle", "top"].map(|level| Counter::new(&mut layout, level, patches.b, begins));
     let root = Counter::new(&mut layout, "root", patches.b, begins);
     let walk = |charge: bool| {
         let mut steps = Vec::new();
@@ -150,8 +149,7 @@ pub fn predict(points: usize) -> Result<Experiment, Error> {
                 Ok(setup(point.clone(), patches, walks, begins, CPUS).run()?.nanoseconds())
             };
             let none = Patches::default();
-            let walks =
-                calibrate(0.0, 4.0, message_ns(ROWS[0].2), |walks| slowness(none, walks))?;
+            let walks = calibrate(0.0, 4.0, message_ns(ROWS[0].2), |walks| slowness(none, walks))?;
             ROWS.iter()
                 .map(|&(_, patches, _)| Ok(message_ns(1.0) / slowness(patches, walks)?))
                 .collect()
@@ -174,9 +172,10 @@ pub fn predict(points: usize) -> Result<Experiment, Error> {
         unit: "Mbit/s",
         machine: "haswell-ep-2699v3",
         rows: [root].into_iter().chain(rows).collect(),
-        calibrated_on: "the root row (work without charging) and the row without patches (walks a message); \
+        calibrated_on:
+            "the root row (work without charging) and the row without patches (walks a message); \
                         the time between two readers is seed 003's"
-            .to_owned(),
+                .to_owned(),
         under_determined: UNDER_DETERMINED,
     })
 }

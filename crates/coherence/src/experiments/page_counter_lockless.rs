@@ -23,7 +23,13 @@ pub const VISITS: [u32; 4] = [1, 2, 3, 4];
 
 /// A fault on CPUs that visit the counters `visits` times in 32 faults.
 #[must_use]
-pub fn setup(settings: Settings, locked: bool, visits: u32, work_cycles: f64, cpus: usize) -> Setup {
+pub fn setup(
+    settings: Settings,
+    locked: bool,
+    visits: u32,
+    work_cycles: f64,
+    cpus: usize,
+) -> Setup {
     let mut layout = Layout::new();
     let mut counter = |name, scope| {
         let object = layout.object(name, scope);
@@ -85,8 +91,9 @@ pub fn predict(points: usize) -> Result<Experiment, Error> {
         unit: "cycles",
         machine: "four-socket-144",
         rows,
-        calibrated_on: "the row without locks (work of a fault); the time between two readers is seed 003's"
-            .to_owned(),
+        calibrated_on:
+            "the row without locks (work of a fault); the time between two readers is seed 003's"
+                .to_owned(),
         under_determined: UNDER_DETERMINED,
     })
 }

@@ -73,7 +73,7 @@ struct File {
     clock_ghz: Spanned<Figure>,
     topology: Spanned<Sockets>,
     latency_ns: Table13,
-    nuisance: Table6,
+    nuisance: Table7,
 }
 
 #[derive(Deserialize)]
@@ -109,8 +109,9 @@ struct Table13 {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Table6 {
+struct Table7 {
     handover: Spanned<Range>,
+    latency_scale: Spanned<Range>,
     read_service_ns: Spanned<Range>,
     keep_ns: Spanned<Range>,
     pair: Spanned<Range>,
@@ -152,6 +153,7 @@ fn check(file: File) -> Result<Machine, Complaint> {
     let n = file.nuisance;
     let nuisance = Nuisance {
         handover: range("handover", n.handover, 0.01, 1.0)?,
+        latency_scale: range("latency_scale", n.latency_scale, 0.1, 10.0)?,
         read_service_ns: range("read_service_ns", n.read_service_ns, 0.0, 10_000.0)?,
         keep_ns: range("keep_ns", n.keep_ns, 0.0, 10_000.0)?,
         pair: range("pair", n.pair, 0.0, 1.0)?,

@@ -62,6 +62,8 @@ pub struct Latencies {
 pub struct Nuisance {
     /// Share of a transfer's latency during which the line can serve nobody else, 0 to 1.
     pub handover: Range,
+    /// What the transfers of the latency table are multiplied by: they come from sister parts.
+    pub latency_scale: Range,
     /// Nanoseconds between two readers of a line that nobody owns.
     pub read_service_ns: Range,
     /// Nanoseconds for which an owner keeps a line that has arrived.
@@ -125,12 +127,12 @@ impl Machine {
     /// median over the points is a median over what is believed.
     #[must_use]
     pub fn design(&self, points: usize) -> Vec<Settings> {
-        const BASES: [u64; 6] = [2, 3, 5, 7, 11, 13];
+        const BASES: [u64; 7] = [2, 3, 5, 7, 11, 13, 17];
         (1..=points as u64)
             .map(|point| {
                 let mut bases = BASES.iter();
                 Settings::of(self, |range| {
-                    let base = *bases.next().expect("six ranges");
+                    let base = *bases.next().expect("seven ranges");
                     range.at(radical_inverse(point, base))
                 })
             })

@@ -40,6 +40,15 @@ pub struct Settings {
 impl Settings {
     pub(super) fn of(machine: &Machine, mut choose: impl FnMut(&Range) -> f64) -> Settings {
         let (latency, nuisance) = (&machine.latency, &machine.nuisance);
+        // In the order of the file, so that a design's dimensions stay each range's own.
+        let handover = choose(&nuisance.handover);
+        let read_service = picoseconds(choose(&nuisance.read_service_ns));
+        let keep = picoseconds(choose(&nuisance.keep_ns));
+        let pair = choose(&nuisance.pair);
+        let overlap = choose(&nuisance.overlap);
+        let store_buffer = choose(&nuisance.store_buffer).round() as u32;
+        let scale = choose(&nuisance.latency_scale);
+        let scaled = |nanoseconds: f64| picoseconds(nanoseconds * scale);
         let remote = latency.remote_homed_at_owner.value;
         let transfer = [
             [latency.sibling.value, latency.sibling.value],
@@ -54,19 +63,16 @@ impl Settings {
             clock_ghz: machine.clock_ghz.value,
             first_cache: picoseconds(latency.first_cache.value),
             second_cache: picoseconds(latency.second_cache.value),
-            transfer: transfer.map(|states| states.map(picoseconds)),
-            homed_at_reader: picoseconds(latency.remote_homed_at_reader.value),
-            memory: [
-                picoseconds(latency.memory_local.value),
-                picoseconds(latency.memory_remote.value),
-            ],
+            transfer: transfer.map(|states| states.map(scaled)),
+            homed_at_reader: scaled(latency.remote_homed_at_reader.value),
+            memory: [scaled(latency.memory_local.value), scaled(latency.memory_remote.value)],
             atomic: picoseconds(latency.atomic.value),
-            handover: choose(&nuisance.handover),
-            read_service: picoseconds(choose(&nuisance.read_service_ns)),
-            keep: picoseconds(choose(&nuisance.keep_ns)),
-            pair: choose(&nuisance.pair),
-            overlap: choose(&nuisance.overlap),
-            store_buffer: choose(&nuisance.store_buffer).round() as u32,
+            handover,
+            read_service,
+            keep,
+            pair,
+            overlap,
+            store_buffer,
         }
     }
 

@@ -42,6 +42,8 @@ pub(super) struct Cpu {
     pub waiting: Waiting,
     /// Stores whose lines have not been granted.
     pub outstanding: u32,
+    /// Whether its prefetcher waits for a line.
+    pub prefetching: bool,
     /// When the last of the granted ones has arrived.
     pub drained_at: u64,
     /// Accesses of the operation so far.
@@ -60,6 +62,7 @@ impl Cpu {
             pc: 0,
             waiting: Waiting::No,
             outstanding: 0,
+            prefetching: false,
             drained_at: 0,
             accesses: 0,
             registers: [0; REGISTERS],

@@ -159,11 +159,19 @@ impl<'a> Engine<'a> {
                 return self.wait(index, Waiting::Room);
             }
             self.cpus[index].outstanding += 1;
-            self.ask(line, Request { cpu, whose, at: time, pc: self.cpus[index].pc }, time);
+            self.ask(
+                line,
+                Request { cpu, whose, at: time, pc: self.cpus[index].pc, prefetch: false },
+                time,
+            );
             self.done(index, time + self.settings.cycle);
         } else {
             self.wait(index, Waiting::Line);
-            self.ask(line, Request { cpu, whose, at: time, pc: self.cpus[index].pc }, time);
+            self.ask(
+                line,
+                Request { cpu, whose, at: time, pc: self.cpus[index].pc, prefetch: false },
+                time,
+            );
         }
     }
 
@@ -219,7 +227,7 @@ impl<'a> Engine<'a> {
             self.cpus[index].waiting = Waiting::Line;
             let pc = self.cpus[index].pc;
             let whose = self.whose(index, &self.decode(index, pc));
-            self.ask(line, Request { cpu: watcher, whose, at: time, pc }, time);
+            self.ask(line, Request { cpu: watcher, whose, at: time, pc, prefetch: false }, time);
         }
     }
 
@@ -230,7 +238,20 @@ impl<'a> Engine<'a> {
             self.lines.lines[line].queue.pop_front().expect("a scheduled line is asked for");
         // Nobody is scheduled while the hand-over is worked out.
         self.schedule.set(leaf, NEVER);
-        let Request { cpu, whose, at, pc } = request;
+        if request.prefetch {
+            self.prefetched(line, request, time);
+        } else {
+            self.granted(line, request, time);
+        }
+        let state = &self.lines.lines[line];
+        if !state.queue.is_empty() {
+            self.schedule.set(leaf, state.free_at.max(time));
+        }
+    }
+
+    /// A line goes to an access that asked for it.
+    fn granted(&mut self, line: usize, request: Request, time: u64) {
+        let Request { cpu, whose, at, pc, .. } = request;
         let index = cpu as usize;
         let access = self.decode(index, pc);
         let to_write = !matches!(access.kind, Kind::Load { .. });
@@ -262,7 +283,7 @@ impl<'a> Engine<'a> {
         if !there {
             self.hand_over(line, cpu, &access, time);
             if !within_core {
-                self.fetch_neighbour(line, cpu, &access, time + busy, time);
+                self.fetch_neighbour(line, cpu, pc, time);
             }
         }
         let again = !self.act(index, &access, whose);
@@ -286,10 +307,6 @@ impl<'a> Engine<'a> {
                 self.done(index, resumes + atomic);
             }
         }
-        let state = &self.lines.lines[line];
-        if !state.queue.is_empty() {
-            self.schedule.set(leaf, state.free_at.max(time));
-        }
     }
 
     /// A store's line is on its way: the CPU goes on if that is what it waited for.
@@ -306,31 +323,39 @@ impl<'a> Engine<'a> {
         self.schedule.set(index, resumes);
     }
 
-    /// The prefetcher completes the pair, unless the neighbour is wanted by somebody.
-    fn fetch_neighbour(&mut self, line: usize, cpu: u32, access: &Access, until: u64, time: u64) {
+    /// The prefetcher asks for the other line of the pair, unless it waits for one already.
+    fn fetch_neighbour(&mut self, line: usize, cpu: u32, pc: u32, time: u64) {
         let Some(neighbour) = self.lines.lines[line].neighbour else { return };
-        let neighbour = neighbour as usize;
-        if self.lines.lines[line].random.unit() >= self.settings.pair {
+        if self.lines.lines[line].random.unit() >= self.settings.pair
+            || self.cpus[cpu as usize].prefetching
+        {
             return;
         }
-        let state = &mut self.lines.lines[neighbour];
-        if !state.queue.is_empty() || state.free_at > time {
-            return;
-        }
+        self.cpus[cpu as usize].prefetching = true;
+        let request = Request { cpu, whose: cpu, at: time, pc, prefetch: true };
+        self.ask(neighbour as usize, request, time);
+    }
+
+    /// A line goes to a prefetcher, in the state that the access beside it wanted.
+    fn prefetched(&mut self, line: usize, request: Request, time: u64) {
+        let Request { cpu, pc, .. } = request;
+        self.cpus[cpu as usize].prefetching = false;
+        let access = self.decode(cpu as usize, pc);
         let to_write = !matches!(access.kind, Kind::Load { .. });
-        let there =
-            if to_write { self.lines.owns(neighbour, cpu) } else { self.lines.has(neighbour, cpu) };
+        let there = if to_write { self.lines.owns(line, cpu) } else { self.lines.has(line, cpu) };
         if there {
+            self.lines.lines[line].free_at = time;
             return;
         }
-        self.lines.lines[neighbour].free_at = until;
+        let (_, busy) = self.lines.fetch(line, cpu, to_write);
+        self.lines.lines[line].free_at = time + busy;
         if self.prepared.in_window(time) {
-            self.tally.lines[neighbour][0] += 1;
+            self.tally.lines[line][0] += 1;
         }
         if to_write {
-            self.take(neighbour, cpu, access, false, time);
+            self.take(line, cpu, &access, false, time);
         } else {
-            self.lines.share(neighbour, cpu);
+            self.lines.share(line, cpu);
         }
     }
 }

@@ -17,8 +17,10 @@ pub(super) struct Request {
     pub whose: u32,
     /// Since when.
     pub at: u64,
-    /// For which of its instructions.
+    /// For which of its instructions; a prefetch is for the one whose line it is the neighbour of.
     pub pc: u32,
+    /// Whether it is the prefetcher that asks, on its own account.
+    pub prefetch: bool,
 }
 
 #[derive(Clone, Debug)]

@@ -23,6 +23,8 @@ struct Asked {
     whose: u32,
     at: u64,
     access: Access,
+    /// By the prefetcher.
+    prefetch: bool,
 }
 
 struct Line {
@@ -195,12 +197,18 @@ impl Oracle<'_> {
                 self.clocks[cpu] = None;
             } else {
                 self.cpus[cpu].outstanding += 1;
-                self.lines[line].asked.push(Asked { cpu, whose, at: time, access });
+                self.lines[line].asked.push(Asked {
+                    cpu,
+                    whose,
+                    at: time,
+                    access,
+                    prefetch: false,
+                });
                 self.finish(cpu, time + settings.cycle);
             }
         } else {
             self.clocks[cpu] = None;
-            self.lines[line].asked.push(Asked { cpu, whose, at: time, access });
+            self.lines[line].asked.push(Asked { cpu, whose, at: time, access, prefetch: false });
         }
     }
 
@@ -259,7 +267,13 @@ impl Oracle<'_> {
         for watcher in std::mem::take(&mut self.lines[line].watchers) {
             let Instruction::Access(access) = self.current(watcher) else { panic!("it watched") };
             let whose = self.whose(watcher, &access);
-            self.lines[line].asked.push(Asked { cpu: watcher, whose, at: time, access });
+            self.lines[line].asked.push(Asked {
+                cpu: watcher,
+                whose,
+                at: time,
+                access,
+                prefetch: false,
+            });
         }
     }
 
@@ -300,7 +314,10 @@ impl Oracle<'_> {
 
     fn grant(&mut self, line: usize, time: u64) {
         let settings = &self.setup.settings;
-        let Asked { cpu, whose, at, access } = self.lines[line].asked.remove(0);
+        let Asked { cpu, whose, at, access, prefetch } = self.lines[line].asked.remove(0);
+        if prefetch {
+            return self.prefetched(line, cpu, &access, time);
+        }
         let spoiler = self.lines[line].spoiler;
         let mut fetched = false;
         let (latency, busy) = if self.suffices(line, cpu, &access) {
@@ -326,7 +343,7 @@ impl Oracle<'_> {
             self.tally.lines[line][2] += arrival - at;
         }
         if fetched {
-            self.prefetch(line, cpu, &access, time, time + busy);
+            self.prefetch(line, cpu, access, time);
         }
         let passed = self.act(cpu, access, whose);
         match access.kind {
@@ -369,17 +386,34 @@ impl Oracle<'_> {
         }
     }
 
-    fn prefetch(&mut self, line: usize, cpu: usize, access: &Access, time: u64, until: u64) {
+    fn prefetch(&mut self, line: usize, cpu: usize, access: Access, time: u64) {
         let Some(neighbour) = self.prepared.placement.lines[line].neighbour else { return };
-        let neighbour = neighbour as usize;
         let wanted = self.lines[line].random.unit() < self.setup.settings.pair;
-        let idle = self.lines[neighbour].asked.is_empty() && self.lines[neighbour].free_at <= time;
-        if wanted && idle && !self.suffices(neighbour, cpu, access) {
-            self.lines[neighbour].free_at = until;
-            if self.prepared.in_window(time) {
-                self.tally.lines[neighbour][0] += 1;
-            }
-            self.move_line(neighbour, cpu, access, Exclusive, time);
+        if wanted && !self.cpus[cpu].prefetching {
+            self.cpus[cpu].prefetching = true;
+            let asked = Asked { cpu, whose: cpu as u32, at: time, access, prefetch: true };
+            self.lines[neighbour as usize].asked.push(asked);
         }
+    }
+
+    fn prefetched(&mut self, line: usize, cpu: usize, access: &Access, time: u64) {
+        self.cpus[cpu].prefetching = false;
+        self.lines[line].free_at = time;
+        if self.suffices(line, cpu, access) {
+            return;
+        }
+        // Nobody operates on it yet: it is busy for the transfer alone.
+        let read = Access { kind: Kind::Load { overlapping: false }, ..*access };
+        let store = Access { kind: Kind::Store, ..*access };
+        let busy = if writes(access) {
+            self.price(line, cpu, &store).1 - self.setup.settings.keep
+        } else {
+            self.price(line, cpu, &read).1
+        };
+        self.lines[line].free_at = time + busy;
+        if self.prepared.in_window(time) {
+            self.tally.lines[line][0] += 1;
+        }
+        self.move_line(line, cpu, access, Exclusive, time);
     }
 }
