@@ -25,6 +25,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod analytic;
 mod code;
 pub mod experiments;
 pub mod layout;
