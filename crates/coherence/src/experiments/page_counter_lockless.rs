@@ -69,6 +69,7 @@ pub fn predict(points: usize) -> Result<Experiment, Error> {
         predicted: Interval { median: LOCKLESS, low: LOCKLESS, high: LOCKLESS },
         calibration: true,
     }];
+    let mut all = Vec::new();
     for visits in VISITS {
         let cycles = settings
             .iter()
@@ -79,13 +80,23 @@ pub fn predict(points: usize) -> Result<Experiment, Error> {
                 Ok(setup(point.clone(), true, visits, work, CPUS).run()?.cycles())
             })
             .collect::<Result<Vec<f64>, Error>>()?;
+        all.extend(&cycles);
         rows.push(Row {
             name: format!("locked, {visits} visits in 32 faults"),
-            published: Some(LOCKED),
+            published: None,
             predicted: Interval::of(cycles),
             calibration: false,
         });
     }
+    rows.insert(
+        1,
+        Row {
+            name: "locked, 1 to 4 visits in 32 faults".to_owned(),
+            published: Some(LOCKED),
+            predicted: Interval::of(all),
+            calibration: false,
+        },
+    );
     Ok(Experiment {
         name: "page-counter-lockless",
         unit: "cycles",
