@@ -35,3 +35,7 @@ mod random;
 pub mod simulate;
 
 pub use code::BadProgram;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
