@@ -12,7 +12,7 @@ fn median(experiment: &Experiment, row: &str) -> f64 {
 #[test]
 fn thresholds_come_out_within_five_per_cent_whichever_contended_row_is_calibrated_on() {
     for calibrated_on in [32, 64, 125, 256, 512] {
-        let table = numa_threshold::predict(calibrated_on, 12).unwrap();
+        let table = numa_threshold::predict(calibrated_on, 16).unwrap();
         for row in table.rows.iter().take(5).filter(|row| !row.calibration) {
             let (published, predicted) = (row.published.unwrap(), row.predicted.median);
             let cycles = predicted / published - 1.0;
@@ -40,15 +40,13 @@ fn the_layout_of_mem_cgroup_that_was_bad_is_bad_and_both_repairs_repair_it() {
 
 #[test]
 fn the_page_counter_series_is_ranked_as_published() {
-    let table = page_counter_layout::predict(12).unwrap();
+    let table = page_counter_layout::predict(16).unwrap();
     let ranked: Vec<f64> = ["three levels", "B", "A", "C", "A+B+C", "all in root"]
         .map(|row| median(&table, row))
         .into();
     let published = [10_482.7, 12_413.7, 14_542.5, 17_063.7, 20_120.3, 21_694.8];
     assert!(published.is_sorted());
-    // A and C are near each other here; everything else stands apart.
-    assert!(ranked[0] < ranked[1] && ranked[1] < ranked[2].min(ranked[3]), "{ranked:?}");
-    assert!(ranked[2].max(ranked[3]) < ranked[4] && ranked[4] < ranked[5], "{ranked:?}");
+    assert!(ranked.is_sorted(), "{ranked:?}");
 }
 
 #[test]

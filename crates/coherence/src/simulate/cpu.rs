@@ -163,7 +163,8 @@ pub(super) fn duration(
     match spread {
         Spread::Fixed => mean,
         Spread::Uniform(share) => {
-            (mean as f64 * (1.0 + share * (2.0 * random.unit() - 1.0))).round() as u64
+            // Half is added and the rest cut off: rounding proper is a call into the C library.
+            (mean as f64 * (1.0 + share * (2.0 * random.unit() - 1.0)) + 0.5) as u64
         }
         Spread::Exponential => (mean as f64 * -(1.0 - random.unit()).ln()).round() as u64,
     }
