@@ -24,6 +24,9 @@ use std::fmt;
 /// The most CPUs a simulation may have.
 pub const MOST_CPUS: usize = 8192;
 
+/// The most fields a simulated layout may have: blame is kept for each pair.
+pub const MOST_FIELDS: usize = 4096;
+
 /// What to simulate: a machine, data, and what each CPU does with them.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -126,6 +129,12 @@ impl<'a> Prepared<'a> {
             let most = topology.cpus().min(MOST_CPUS);
             return Err(Error::Setup(format!(
                 "{cpus} CPUs are asked for; the machine has 1 to {most}"
+            )));
+        }
+        if setup.layout.len() > MOST_FIELDS {
+            let fields = setup.layout.len();
+            return Err(Error::Setup(format!(
+                "{fields} fields; give the {MOST_FIELDS} that matter most"
             )));
         }
         if let Some(missing) = setup.cpus.iter().find(|&&program| program >= setup.programs.len()) {

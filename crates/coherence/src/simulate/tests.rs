@@ -321,6 +321,10 @@ fn a_setup_that_means_nothing_is_refused_in_a_line() {
         line(&backwards),
         "a window of 5 to 5 ns; it begins at 0 or later and ends within a second"
     );
+    let mut wide = good.clone();
+    let object = wide.layout.object("wide", Scope::Machine);
+    (0..5000).for_each(|field| drop(wide.layout.field(object, "field", 8 * field)));
+    assert_eq!(line(&wide), "5001 fields; give the 4096 that matter most");
     let empty = Setup { programs: vec![Program::new("idle", [])], ..good.clone() };
     assert_eq!(line(&empty), "program `idle`: an operation takes no time; give it a step");
     let negative = Setup { programs: vec![Program::new("n", [Step::compute(-1.0)])], ..good };
