@@ -241,6 +241,46 @@ fn a_neighbour_line_costs_what_the_pair_probability_says() {
     assert!(neighbour > 1.05 * far, "{neighbour} {far}");
 }
 
+#[test]
+fn a_deeper_store_buffer_hides_more_of_what_stores_cost() {
+    let cost = |entries: u32| {
+        let mut layout = Layout::new();
+        let steps: Vec<Step> = (0..4)
+            .map(|index| {
+                let object = layout.object("object", Scope::Machine);
+                Step::store(layout.field(object, &format!("field {index}"), 0))
+            })
+            .chain([Step::compute(3000.0)])
+            .collect();
+        let mut setup = Setup::uniform(settings(), layout, Program::new("store", steps), 16);
+        setup.settings.store_buffer = entries;
+        setup.run().unwrap().nanoseconds()
+    };
+    let work = 3000.0 / 2.3;
+    assert!(cost(1) > 1.02 * cost(4), "{} {}", cost(1), cost(4));
+    assert!(cost(4) < 1.02 * work, "{} {work}", cost(4));
+}
+
+#[test]
+fn overlap_hides_its_share_of_a_readers_wait() {
+    let stalled = |overlap: f64| {
+        let mut layout = Layout::new();
+        let object = layout.object("object", Scope::Machine);
+        let field = layout.field(object, "field", 0);
+        let read = Step::load_overlapping(field);
+        let reader = Program::new("read", [Step::compute(1000.0), read]);
+        let writer = Program::new("write", [Step::compute(500.0), Step::rmw(field)]);
+        let setup = Setup::uniform(settings(), layout, reader, 2);
+        let mut setup = setup.during(5_000.0, 500_000.0);
+        setup.programs.push(writer);
+        setup.cpus[1] = 1;
+        setup.settings.overlap = overlap;
+        setup.run().unwrap().nanoseconds_of(0) - 1000.0 / 2.3
+    };
+    let (whole, half) = (stalled(0.0), stalled(0.5));
+    assert!((0.4..0.7).contains(&(half / whole)), "{half} of {whole}");
+}
+
 /// Each CPU takes a lock, adds to what it protects, gives it back.
 fn locked(lock: usize, cpus: usize) -> Outcome {
     let (layout, fields, locks) = playground();
@@ -323,7 +363,9 @@ fn a_setup_that_means_nothing_is_refused_in_a_line() {
     );
     let mut wide = good.clone();
     let object = wide.layout.object("wide", Scope::Machine);
-    (0..5000).for_each(|field| drop(wide.layout.field(object, "field", 8 * field)));
+    for field in 0..5000 {
+        wide.layout.field(object, "field", 8 * field);
+    }
     assert_eq!(line(&wide), "5001 fields; give the 4096 that matter most");
     let empty = Setup { programs: vec![Program::new("idle", [])], ..good.clone() };
     assert_eq!(line(&empty), "program `idle`: an operation takes no time; give it a step");
