@@ -1,0 +1,47 @@
+//! Prints how many accesses a second of CPU time are simulated: the thresholds of seed 003 on 88 and on 1 024 CPUs,
+//! and a counter that all of 88 CPUs add to, where every access is an event.
+
+use ledgerline_coherence::experiments::numa_threshold;
+use ledgerline_coherence::layout::{Layout, Scope};
+use ledgerline_coherence::machine::Machine;
+use ledgerline_coherence::program::{Program, Step};
+use ledgerline_coherence::simulate::Setup;
+use std::time::Instant;
+
+/// Seconds that this thread ran, whoever else wants its CPU; of the clock on a kernel that does not tell.
+fn seconds(began: Instant) -> f64 {
+    let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let ran = schedstat.split_ascii_whitespace().next().and_then(|field| field.parse::<f64>().ok());
+    ran.map_or_else(|| began.elapsed().as_secs_f64(), |nanoseconds| nanoseconds / 1e9)
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let settings = Machine::built_in("broadwell-2x22").expect("it comes with the crate").best();
+    let mut grown = settings.clone();
+    grown.topology = grown.topology.grown_to(1024);
+    let mut layout = Layout::new();
+    let object = layout.object("object", Scope::Machine);
+    let read = layout.field(object, "read", 0);
+    let written = layout.field(object, "written", 128);
+    let steps = [Step::compute(400.0), Step::load(read), Step::every(16, [Step::rmw(written)])];
+    let shared = Setup::uniform(settings.clone(), layout, Program::new("shared", steps), 88);
+    let floor = numa_threshold::SIGNED;
+    let began = Instant::now();
+    for (name, setup) in [
+        ("threshold 32, 88 CPUs", numa_threshold::setup(settings.clone(), 32, floor, 88)),
+        ("threshold 125, 88 CPUs", numa_threshold::setup(settings.clone(), 125, floor, 88)),
+        ("threshold 4096, 88 CPUs", numa_threshold::setup(settings, 4096, floor, 88)),
+        ("threshold 125, 1024 CPUs", numa_threshold::setup(grown, 125, floor, 1024)),
+        ("shared lines alone, 88 CPUs", shared),
+    ] {
+        let setup = setup.during(0.0, 3_000_000.0);
+        let start = seconds(began);
+        let outcome = setup.run()?;
+        let rate = outcome.accesses as f64 / (seconds(began) - start) / 1e6;
+        println!("{name:30} {rate:7.1} million accesses a second");
+    }
+    if let Ok(status) = std::fs::read_to_string("/proc/self/status") {
+        status.lines().filter(|line| line.starts_with("VmHWM")).for_each(|line| println!("{line}"));
+    }
+    Ok(())
+}

@@ -1,0 +1,40 @@
+//! Prints a document's table: `tables numa-threshold|memcg-layout|page-counter-layout|page-counter-lockless
+//! [POINTS [ROW]]`.
+
+use ledgerline_coherence::experiments::{
+    FITTED_ON, memcg_layout, numa_threshold, page_counter_layout, page_counter_lockless,
+};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |index: usize, otherwise: u32| -> Result<u32, std::num::ParseIntError> {
+        arguments.get(index).map_or(Ok(otherwise), |argument| argument.parse())
+    };
+    let points = number(1, 8)?.max(1) as usize;
+    let experiment = match arguments.first().map(String::as_str) {
+        Some("numa-threshold") => numa_threshold::predict(number(2, FITTED_ON)?, points)?,
+        Some("memcg-layout") => memcg_layout::predict(points)?,
+        Some("page-counter-layout") => page_counter_layout::predict(points)?,
+        Some("page-counter-lockless") => page_counter_lockless::predict(points)?,
+        _ => return Err("name an experiment; see the head of this file".into()),
+    };
+    println!("{}, {}, on {}", experiment.name, experiment.unit, experiment.machine);
+    println!("calibrated on {}", experiment.calibrated_on);
+    for row in &experiment.rows {
+        let published = row.published.map_or("-".to_owned(), |value| format!("{value:.1}"));
+        let predicted = row.predicted;
+        let mark = match (row.calibration, row.published) {
+            (true, _) => "calibration",
+            (false, Some(value)) if !predicted.holds(value) => "outside",
+            _ => "",
+        };
+        println!(
+            "{:36}{published:>10}{:>10.1}  [{:.1} .. {:.1}] {mark}",
+            row.name, predicted.median, predicted.low, predicted.high
+        );
+    }
+    for gap in experiment.under_determined {
+        println!("not given: {gap}");
+    }
+    Ok(())
+}

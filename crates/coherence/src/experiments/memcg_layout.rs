@@ -1,0 +1,133 @@
+//! Seed 001: `struct mem_cgroup` before and after a commit that moved it by 32 bytes, and the repairs tried.
+//!
+//! Structure, from the mail and Linux 4.16. All pages belong to the root group. A fault reads `stat_cpu` to
+//! count itself; mapping the page reads `moving_account`, `stat_cpu` and `move_lock_task`, and so does
+//! unmapping it. Each CPU's difference of mapped pages goes to `stat[13]` once in 33 changes, the one of
+//! faults to `events[PGFAULT]` once in 33. Offsets are those of the mail.
+
+use super::{Experiment, Interval, Row, even, shared_points};
+use crate::layout::{Layout, Scope};
+use crate::machine::{Machine, Settings};
+use crate::program::{Program, Step};
+use crate::simulate::{Error, Setup};
+
+/// Where the five fields lie that an operation touches, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offsets {
+    /// Read by `lock_page_memcg`.
+    pub moving_account: u64,
+    /// Read by `unlock_page_memcg`.
+    pub move_lock_task: u64,
+    /// Read whenever something is counted.
+    pub stat_cpu: u64,
+    /// `stat[0]`; `stat[13]`, NR_FILE_MAPPED, is the first that is written.
+    pub stat: u64,
+}
+
+/// The layout before the commit: what the others are compared with.
+pub const GOOD: Offsets =
+    Offsets { moving_account: 720, move_lock_task: 728, stat_cpu: 744, stat: 752 };
+
+/// The variants: name, offsets, published change of throughput in per cent.
+pub const VARIANTS: [(&str, Offsets, Option<f64>); 5] = [
+    ("before", GOOD, Some(0.0)),
+    (
+        "after",
+        Offsets { moving_account: 752, move_lock_task: 760, stat_cpu: 776, stat: 784 },
+        Some(-27.2),
+    ),
+    // The offsets of `before`, with the array behind the statistics: "the performance will restore".
+    ("memory_events moved", GOOD, None),
+    // Eight bytes more before `stat`: `stat[13]` leaves the pair of lines. "Restored a lot".
+    (
+        "moving_account beside stat_cpu",
+        Offsets { move_lock_task: 760, moving_account: 776, stat_cpu: 784, stat: 792 },
+        None,
+    ),
+    (
+        "three fields on a padded line",
+        Offsets { moving_account: 768, move_lock_task: 776, stat_cpu: 784, stat: 832 },
+        None,
+    ),
+];
+
+/// The CPUs of the machine in the mail.
+pub const CPUS: usize = 72;
+
+/// What an operation takes beside the fields, in nanoseconds: the mail has no absolute figure.
+const BASE_NS: [f64; 2] = [1_000.0, 2_500.0];
+
+/// A fault and the unmapping of its page.
+#[must_use]
+pub fn setup(settings: Settings, offsets: Offsets, base_ns: f64, cpus: usize) -> Setup {
+    const BATCH: u32 = 33;
+    let mut layout = Layout::new();
+    let memcg = layout.object("mem_cgroup", Scope::Machine);
+    let moving_account = layout.field(memcg, "moving_account", offsets.moving_account);
+    let move_lock_task = layout.field(memcg, "move_lock_task", offsets.move_lock_task);
+    let stat_cpu = layout.field(memcg, "stat_cpu", offsets.stat_cpu);
+    let mapped = layout.field(memcg, "stat[NR_FILE_MAPPED]", offsets.stat + 13 * 8);
+    let faults = layout.field(memcg, "events[PGFAULT]", offsets.stat + 34 * 8 + 20 * 8);
+    let work = base_ns * settings.clock_ghz;
+    let count = |share| {
+        [
+            Step::compute(work * share),
+            // Compared and branched on: the core goes on meanwhile. What depends on `stat_cpu` waits.
+            Step::load_overlapping(moving_account),
+            Step::load(stat_cpu),
+            Step::every(BATCH, [Step::rmw(mapped)]),
+            Step::load_overlapping(move_lock_task),
+        ]
+    };
+    let fault =
+        [Step::compute(work * 0.2), Step::load(stat_cpu), Step::every(BATCH, [Step::rmw(faults)])];
+    let steps = fault.into_iter().chain(count(0.4)).chain(count(0.4));
+    let program = Program::new("fault and unmap a page", steps).outgrowing_first_cache();
+    Setup::uniform(settings, layout, program, cpus).during(30_000.0, 330_000.0)
+}
+
+/// Every variant's change of throughput against `before`, over so many design points.
+///
+/// Nothing is calibrated on this document. Takes some 0.4 seconds a point.
+///
+/// # Errors
+/// None for a count of points that is not zero.
+pub fn predict(points: usize) -> Result<Experiment, Error> {
+    let machine = Machine::built_in("haswell-ep-2699v3").expect("it comes with the crate");
+    let settings = shared_points(&machine, points)?;
+    let changes = settings
+        .iter()
+        .enumerate()
+        .map(|(index, point)| {
+            let base = BASE_NS[0] + (BASE_NS[1] - BASE_NS[0]) * even(index);
+            let cost = |offsets| -> Result<f64, Error> {
+                Ok(setup(point.clone(), offsets, base, CPUS).run()?.nanoseconds())
+            };
+            let before = cost(GOOD)?;
+            VARIANTS.iter().map(|variant| Ok(100.0 * (before / cost(variant.1)? - 1.0))).collect()
+        })
+        .collect::<Result<Vec<Vec<f64>>, Error>>()?;
+    let rows = VARIANTS.iter().enumerate().map(|(row, &(name, _, published))| Row {
+        name: name.to_owned(),
+        published,
+        predicted: Interval::of(changes.iter().map(|change| change[row]).collect()),
+        calibration: row == 0,
+    });
+    Ok(Experiment {
+        name: "memcg-layout",
+        unit: "% of throughput",
+        machine: "haswell-ep-2699v3",
+        rows: rows.collect(),
+        calibrated_on: "nothing of this document; the time between two readers is seed 003's"
+            .to_owned(),
+        under_determined: UNDER_DETERMINED,
+    })
+}
+
+const UNDER_DETERMINED: &[&str] = &[
+    "what an operation takes without contention: 1 000 to 2 500 ns are assumed; operations a second, before \
+     and after, would narrow the range most",
+    "how often the prefetcher completes a pair: with it off the variants are equal; a run with it switched \
+     off would settle the cause",
+    "where `moving_account` was put in the second repair: directly before `stat_cpu` is assumed",
+];

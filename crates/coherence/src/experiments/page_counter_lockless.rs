@@ -1,0 +1,115 @@
+//! Seed 002: page counters without locks, against the spinlocked 64-bit counters before.
+//!
+//! Structure, from the commit and Linux 3.18. Each CPU faults pages in a group of its own (288 groups on 144
+//! CPUs). Once in 32 faults its stock is filled from the counters: the group's own and the root's, which
+//! all share. Before, each counter was changed under its spinlock; after, by one atomic addition. How many
+//! such visits 32 faults cause (charge and uncharge, memory and memory with swap) is not given, and the
+//! lock's queue makes a cliff of it: so this is a range by that number, and no point.
+
+use super::{Experiment, Interval, Row, calibrate, shared_points};
+use crate::layout::{Layout, Scope};
+use crate::machine::{Machine, Settings};
+use crate::program::{Lock, Program, Step};
+use crate::simulate::{Error, Setup};
+
+/// Cycles a fault took with locks: cycles over page faults of the run.
+pub const LOCKED: f64 = 50_134_994_088_218.0 / 1_843_305_768.0;
+/// Cycles a fault took without.
+pub const LOCKLESS: f64 = 32_811_216_801_141.0 / 1_843_304_774.0;
+/// The CPUs of the machine in the mail.
+pub const CPUS: usize = 144;
+/// How many visits to the counters 32 faults may cause.
+pub const VISITS: [u32; 4] = [1, 2, 3, 4];
+
+/// A fault on CPUs that visit the counters `visits` times in 32 faults.
+#[must_use]
+pub fn setup(
+    settings: Settings,
+    locked: bool,
+    visits: u32,
+    work_cycles: f64,
+    cpus: usize,
+) -> Setup {
+    let mut layout = Layout::new();
+    let mut counter = |name, scope| {
+        let object = layout.object(name, scope);
+        let usage = layout.field(object, "usage", 0);
+        let limit = layout.field(object, "limit", 16);
+        let next = layout.field(object, "lock.next", 40);
+        let serving = layout.field(object, "lock.serving", 42);
+        (usage, limit, Lock::Ticket { next, serving })
+    };
+    let counters = [counter("group", Scope::Groups(288)), counter("root", Scope::Machine)];
+    let mut visit = Vec::new();
+    for (usage, limit, lock) in counters {
+        if locked {
+            visit.extend([Step::Acquire(lock), Step::load(limit), Step::load(usage)]);
+            visit.extend([Step::store(usage), Step::Release(lock)]);
+        } else {
+            visit.extend([Step::rmw(usage), Step::load(limit)]);
+        }
+    }
+    let steps = [Step::compute(work_cycles), Step::chance(f64::from(visits) / 32.0, visit)];
+    Setup::uniform(settings, layout, Program::new("fault", steps), cpus)
+        .during(500_000.0, 3_000_000.0)
+}
+
+/// Cycles a fault with locks, for each number of visits; work calibrated on the row without locks.
+///
+/// Takes some seconds a point.
+///
+/// # Errors
+/// None for a count of points that is not zero.
+pub fn predict(points: usize) -> Result<Experiment, Error> {
+    let machine = Machine::built_in("four-socket-144").expect("it comes with the crate");
+    let settings = shared_points(&machine, points)?;
+    let mut rows = vec![Row {
+        name: "lockless".to_owned(),
+        published: Some(LOCKLESS),
+        predicted: Interval { median: LOCKLESS, low: LOCKLESS, high: LOCKLESS },
+        calibration: true,
+    }];
+    let mut all = Vec::new();
+    for visits in VISITS {
+        let cycles = settings
+            .iter()
+            .map(|point| {
+                let work = calibrate(0.5 * LOCKLESS, LOCKLESS, LOCKLESS, |work| {
+                    Ok(setup(point.clone(), false, visits, work, CPUS).run()?.cycles())
+                })?;
+                Ok(setup(point.clone(), true, visits, work, CPUS).run()?.cycles())
+            })
+            .collect::<Result<Vec<f64>, Error>>()?;
+        all.extend(&cycles);
+        rows.push(Row {
+            name: format!("locked, {visits} visits in 32 faults"),
+            published: None,
+            predicted: Interval::of(cycles),
+            calibration: false,
+        });
+    }
+    rows.insert(
+        1,
+        Row {
+            name: "locked, 1 to 4 visits in 32 faults".to_owned(),
+            published: Some(LOCKED),
+            predicted: Interval::of(all),
+            calibration: false,
+        },
+    );
+    Ok(Experiment {
+        name: "page-counter-lockless",
+        unit: "cycles",
+        machine: "four-socket-144",
+        rows,
+        calibrated_on:
+            "the row without locks (work of a fault); the time between two readers is seed 003's"
+                .to_owned(),
+        under_determined: UNDER_DETERMINED,
+    })
+}
+
+const UNDER_DETERMINED: &[&str] = &[
+    "visits to the counters in 32 faults: 1 to 4; a count of res_counter_charge calls would pin it down",
+    "the machine's latencies: inferred from its two-socket sibling; a few per cent move the cliff by tens",
+];

@@ -1,0 +1,261 @@
+//! Fields on lines: which data lie together, and how many of them there are.
+//!
+//! ```
+//! use ledgerline_coherence::layout::{Layout, Scope};
+//! let mut layout = Layout::new();
+//! let counter = layout.object("page_counter", Scope::Machine);
+//! let usage = layout.field(counter, "usage", 0);
+//! let max = layout.field(counter, "max", 32);
+//! let parent = layout.field(counter, "parent", 104);
+//! assert!(layout.share_a_line(usage, max));
+//! assert!(!layout.share_a_line(usage, parent) && layout.share_a_pair(usage, parent));
+//! ```
+
+use crate::machine::Topology;
+
+/// Bytes of a line.
+pub const LINE: u64 = 64;
+/// Bytes of a pair of lines that a prefetcher completes.
+pub const PAIR: u64 = 128;
+
+/// An object of a [`Layout`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectId(u16);
+
+/// A field of a [`Layout`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FieldId(u16);
+
+impl FieldId {
+    pub(crate) fn index(self) -> usize {
+        usize::from(self.0)
+    }
+
+    pub(crate) fn from_index(index: usize) -> FieldId {
+        FieldId(u16::try_from(index).expect("no layout has that many fields"))
+    }
+}
+
+/// How many of an object there are, and whose each is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// One, in the first socket's memory.
+    Machine,
+    /// One a socket, in its memory; a CPU uses its socket's.
+    Socket,
+    /// One a CPU.
+    Cpu,
+    /// So many, dealt out to the CPUs in turn.
+    Groups(usize),
+}
+
+#[derive(Clone, Debug)]
+struct Object {
+    name: String,
+    scope: Scope,
+    /// Where in a pair of lines it begins, in bytes.
+    begins: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Field {
+    object: ObjectId,
+    name: String,
+    /// From the first byte of the pair that its object begins in.
+    position: u64,
+}
+
+/// Objects, and fields at offsets in them.
+///
+/// Different objects, and different instances of one, never share a pair of lines. A field belongs to the
+/// line of its first byte.
+#[derive(Clone, Debug, Default)]
+pub struct Layout {
+    objects: Vec<Object>,
+    fields: Vec<Field>,
+}
+
+impl Layout {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new() -> Layout {
+        Layout::default()
+    }
+
+    /// An object that begins a pair of lines.
+    pub fn object(&mut self, name: &str, scope: Scope) -> ObjectId {
+        self.object_at(name, scope, 0)
+    }
+
+    /// An object that begins `begins` bytes into a pair of lines.
+    ///
+    /// # Panics
+    /// From 128 bytes on, for a scope of no groups, or beyond 65 535 objects.
+    pub fn object_at(&mut self, name: &str, scope: Scope, begins: u64) -> ObjectId {
+        assert!(begins < PAIR, "an object begins within a pair of lines");
+        assert!(scope != Scope::Groups(0), "an object of no groups does not exist");
+        self.objects.push(Object { name: name.to_owned(), scope, begins });
+        ObjectId(u16::try_from(self.objects.len() - 1).expect("at most 65 535 objects"))
+    }
+
+    /// A field of an object, `offset` bytes from the object's first.
+    ///
+    /// # Panics
+    /// Beyond 65 535 fields.
+    pub fn field(&mut self, object: ObjectId, name: &str, offset: u64) -> FieldId {
+        let position = self.objects[usize::from(object.0)].begins + offset;
+        self.fields.push(Field { object, name: name.to_owned(), position });
+        FieldId(u16::try_from(self.fields.len() - 1).expect("at most 65 535 fields"))
+    }
+
+    /// A field's object and name, as `object.field`.
+    #[must_use]
+    pub fn name(&self, field: FieldId) -> String {
+        let field = &self.fields[field.index()];
+        format!("{}.{}", self.objects[usize::from(field.object.0)].name, field.name)
+    }
+
+    /// How many fields there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.fields.len()
+    }
+
+    /// Whether there is no field.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+    }
+
+    /// Whether two fields lie on one line.
+    #[must_use]
+    pub fn share_a_line(&self, one: FieldId, other: FieldId) -> bool {
+        self.line_key(one) == self.line_key(other)
+    }
+
+    /// Whether two fields lie on one pair of lines.
+    #[must_use]
+    pub fn share_a_pair(&self, one: FieldId, other: FieldId) -> bool {
+        let pair = |(object, line): (ObjectId, u64)| (object, line / 2);
+        pair(self.line_key(one)) == pair(self.line_key(other))
+    }
+
+    /// The object of a field and the number of its line there.
+    pub(crate) fn line_key(&self, field: FieldId) -> (ObjectId, u64) {
+        let field = &self.fields[field.index()];
+        (field.object, field.position / LINE)
+    }
+
+    pub(crate) fn scope(&self, field: FieldId) -> Scope {
+        self.objects[usize::from(self.fields[field.index()].object.0)].scope
+    }
+}
+
+/// A line of one instance of an object.
+#[derive(Clone, Debug)]
+pub(crate) struct PlacedLine {
+    /// The socket whose memory it is.
+    pub home: usize,
+    /// The other line of its pair, if any field lies there.
+    pub neighbour: Option<u32>,
+    /// Any field that lies on it, to name it by.
+    pub field: FieldId,
+    /// Whose it is alone, as far as scopes tell.
+    pub cpu: Option<u32>,
+}
+
+/// A layout spread out over a machine's CPUs: a line and a slot for a value for each field and CPU.
+#[derive(Clone, Debug)]
+pub(crate) struct Placement {
+    pub lines: Vec<PlacedLine>,
+    pub slots: usize,
+    cpus: usize,
+    line_of: Vec<u32>,
+    slot_of: Vec<u32>,
+}
+
+impl Placement {
+    pub(crate) fn new(layout: &Layout, topology: &Topology, cpus: usize) -> Placement {
+        let fields = layout.fields.len();
+        let mut placement = Placement {
+            lines: Vec::new(),
+            slots: 0,
+            cpus,
+            line_of: vec![0; fields * cpus],
+            slot_of: vec![0; fields * cpus],
+        };
+        for object in 0..layout.objects.len() {
+            let id = ObjectId(object as u16);
+            let scope = layout.objects[object].scope;
+            let members: Vec<usize> =
+                (0..fields).filter(|&field| layout.fields[field].object == id).collect();
+            let instance = |cpu: usize| match scope {
+                Scope::Machine => 0,
+                Scope::Socket => topology.socket(cpu),
+                Scope::Cpu => cpu,
+                Scope::Groups(groups) => cpu % groups,
+            };
+            // CPUs in order: an instance's first user names its home.
+            let mut placed: Vec<Option<(Vec<u32>, u32)>> = Vec::new();
+            for cpu in 0..cpus {
+                let which = instance(cpu);
+                if placed.len() <= which {
+                    placed.resize(which + 1, None);
+                }
+                let (lines, slots) = placed[which]
+                    .get_or_insert_with(|| {
+                        let home = if scope == Scope::Machine { 0 } else { topology.socket(cpu) };
+                        let owner = (scope == Scope::Cpu).then_some(cpu as u32);
+                        placement.place(layout, &members, home, owner)
+                    })
+                    .clone();
+                for (member, &field) in members.iter().enumerate() {
+                    placement.line_of[field * cpus + cpu] = lines[member];
+                    placement.slot_of[field * cpus + cpu] = slots + member as u32;
+                }
+            }
+        }
+        placement
+    }
+
+    /// Makes one instance's lines and slots; the line of each member, and the first slot.
+    fn place(
+        &mut self,
+        layout: &Layout,
+        members: &[usize],
+        home: usize,
+        cpu: Option<u32>,
+    ) -> (Vec<u32>, u32) {
+        let mut numbers: Vec<(u64, u32)> = Vec::new();
+        let lines = members
+            .iter()
+            .map(|&field| {
+                let field = FieldId::from_index(field);
+                let number = layout.line_key(field).1;
+                if let Some(&(_, line)) = numbers.iter().find(|(seen, _)| *seen == number) {
+                    return line;
+                }
+                let line = self.lines.len() as u32;
+                let pair = numbers.iter().find(|(seen, _)| *seen == number ^ 1);
+                let neighbour = pair.map(|&(_, neighbour)| neighbour);
+                if let Some(neighbour) = neighbour {
+                    self.lines[neighbour as usize].neighbour = Some(line);
+                }
+                self.lines.push(PlacedLine { home, neighbour, field, cpu });
+                numbers.push((number, line));
+                line
+            })
+            .collect();
+        let first = self.slots as u32;
+        self.slots += members.len();
+        (lines, first)
+    }
+
+    pub(crate) fn line(&self, field: FieldId, cpu: u32) -> usize {
+        self.line_of[field.index() * self.cpus + cpu as usize] as usize
+    }
+
+    pub(crate) fn slot(&self, field: FieldId, cpu: u32) -> usize {
+        self.slot_of[field.index() * self.cpus + cpu as usize] as usize
+    }
+}

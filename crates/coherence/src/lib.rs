@@ -1,0 +1,41 @@
+//! What the layout of a hot structure costs on many CPUs.
+//!
+//! A [`layout`] puts fields on lines, a [`program`] says what a CPU does to them over and over, a
+//! [`machine`] says how long lines take to move, and [`simulate`] plays it, event by event.
+//!
+//! ```
+//! use ledgerline_coherence::layout::{Layout, Scope};
+//! use ledgerline_coherence::machine::Machine;
+//! use ledgerline_coherence::program::{Program, Step};
+//! use ledgerline_coherence::simulate::Setup;
+//!
+//! // Seventy-two CPUs read a limit that lies beside, or apart from, a counter they all add to.
+//! let cost = |offset| {
+//!     let mut layout = Layout::new();
+//!     let object = layout.object("counter", Scope::Machine);
+//!     let usage = layout.field(object, "usage", 0);
+//!     let limit = layout.field(object, "limit", offset);
+//!     let steps = [Step::compute(3000.0), Step::load(limit), Step::every(32, [Step::rmw(usage)])];
+//!     let machine = Machine::built_in("haswell-ep-2699v3").unwrap();
+//!     let setup = Setup::uniform(machine.best(), layout, Program::new("charge", steps), 72);
+//!     setup.run().unwrap().nanoseconds()
+//! };
+//! assert!(cost(8) > 1.05 * cost(128));
+//! ```
+
+#![deny(unsafe_code)]
+
+pub mod analytic;
+mod code;
+pub mod experiments;
+pub mod layout;
+pub mod machine;
+pub mod program;
+mod random;
+pub mod simulate;
+
+pub use code::BadProgram;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,110 @@
+//! One choice out of a machine's ranges, in the simulator's units.
+
+use super::{Distance, Machine, Range, Topology};
+
+/// What a simulation runs on: a machine with every range settled. Times are picoseconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Where the CPUs sit.
+    pub topology: Topology,
+    /// One cycle.
+    pub cycle: u64,
+    /// Cycles a second, in billions, exactly.
+    pub clock_ghz: f64,
+    /// A dependent load that hits the first cache.
+    pub first_cache: u64,
+    /// A dependent load that hits the second cache.
+    pub second_cache: u64,
+    /// Clean and modified transfers by [`Distance`]; the remote ones are for a line homed at its owner.
+    pub transfer: [[u64; 2]; 5],
+    /// A transfer between sockets whose line is homed at the reader.
+    pub homed_at_reader: u64,
+    /// From memory: of the own socket, of another.
+    pub memory: [u64; 2],
+    /// An atomic, beyond the load.
+    pub atomic: u64,
+    /// See [`super::Nuisance::handover`].
+    pub handover: f64,
+    /// See [`super::Nuisance::read_service_ns`].
+    pub read_service: u64,
+    /// See [`super::Nuisance::keep_ns`].
+    pub keep: u64,
+    /// See [`super::Nuisance::pair`].
+    pub pair: f64,
+    /// See [`super::Nuisance::overlap`].
+    pub overlap: f64,
+    /// See [`super::Nuisance::store_buffer`].
+    pub store_buffer: u32,
+}
+
+impl Settings {
+    pub(super) fn of(machine: &Machine, mut choose: impl FnMut(&Range) -> f64) -> Settings {
+        let (latency, nuisance) = (&machine.latency, &machine.nuisance);
+        // In the order of the file, so that a design's dimensions stay each range's own.
+        let handover = choose(&nuisance.handover);
+        let read_service = picoseconds(choose(&nuisance.read_service_ns));
+        let keep = picoseconds(choose(&nuisance.keep_ns));
+        let pair = choose(&nuisance.pair);
+        let overlap = choose(&nuisance.overlap);
+        let store_buffer = choose(&nuisance.store_buffer).round() as u32;
+        let scale = choose(&nuisance.latency_scale);
+        let scaled = |nanoseconds: f64| picoseconds(nanoseconds * scale);
+        let remote = latency.remote_homed_at_owner.value;
+        let transfer = [
+            [latency.sibling.value, latency.sibling.value],
+            [latency.near_clean.value, latency.near_modified.value],
+            [latency.socket_clean.value, latency.socket_modified.value],
+            [remote, remote],
+            [latency.far.value, latency.far.value],
+        ];
+        Settings {
+            topology: machine.topology,
+            cycle: machine.cycle_ps().round() as u64,
+            clock_ghz: machine.clock_ghz.value,
+            first_cache: picoseconds(latency.first_cache.value),
+            second_cache: picoseconds(latency.second_cache.value),
+            transfer: transfer.map(|states| states.map(scaled)),
+            homed_at_reader: scaled(latency.remote_homed_at_reader.value),
+            memory: [scaled(latency.memory_local.value), scaled(latency.memory_remote.value)],
+            atomic: picoseconds(latency.atomic.value),
+            handover,
+            read_service,
+            keep,
+            pair,
+            overlap,
+            store_buffer,
+        }
+    }
+
+    /// Brings a line from a CPU at a distance to a CPU of socket `reader`; `home` is the socket of its memory.
+    #[must_use]
+    pub fn transfer(&self, distance: Distance, modified: bool, home: usize, reader: usize) -> u64 {
+        if distance == Distance::Remote && home == reader {
+            self.homed_at_reader
+        } else {
+            self.transfer[distance as usize][usize::from(modified)]
+        }
+    }
+
+    /// The part of a transfer's latency during which its line serves nobody else.
+    #[must_use]
+    pub fn occupied(&self, latency: u64) -> u64 {
+        (latency as f64 * self.handover).round() as u64
+    }
+
+    /// Cycles of this clock in picoseconds.
+    #[must_use]
+    pub fn cycles(&self, cycles: f64) -> u64 {
+        (cycles * 1000.0 / self.clock_ghz).round() as u64
+    }
+
+    /// Picoseconds in cycles of this clock.
+    #[must_use]
+    pub fn in_cycles(&self, picoseconds: f64) -> f64 {
+        picoseconds * self.clock_ghz / 1000.0
+    }
+}
+
+fn picoseconds(nanoseconds: f64) -> u64 {
+    (nanoseconds * 1000.0).round() as u64
+}

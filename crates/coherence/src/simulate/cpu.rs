@@ -1,0 +1,217 @@
+//! A CPU between two accesses that others could notice: computing, branching, its own lines.
+//!
+//! Nobody can change what a CPU does here, so it runs ahead of simulated time, to its next shared access.
+
+use super::Prepared;
+use crate::code::{Access, Action, Code, Instruction, Kind, Operand, REGISTERS};
+use crate::layout::Scope;
+use crate::machine::Settings;
+use crate::program::Spread;
+use crate::random::Random;
+
+/// What a CPU waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waiting {
+    /// Nothing: its next access is in the schedule.
+    No,
+    /// A line that it has asked for.
+    Line,
+    /// All its stores, before an atomic.
+    Drain,
+    /// Room for another store.
+    Room,
+    /// A write to the line that it reads over and over.
+    Write,
+}
+
+/// An instruction as the engine runs it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Op {
+    /// A stretch of known length: fixed computing and hits on the CPU's own lines.
+    Run {
+        time: u64,
+        accesses: u32,
+        next: u32,
+    },
+    Other(Instruction),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Cpu {
+    pub pc: u32,
+    pub waiting: Waiting,
+    /// Stores whose lines have not been granted.
+    pub outstanding: u32,
+    /// Whether its prefetcher waits for a line.
+    pub prefetching: bool,
+    /// When the last of the granted ones has arrived.
+    pub drained_at: u64,
+    /// Accesses of the operation so far.
+    pub accesses: u32,
+    pub registers: [u64; REGISTERS],
+    random: Random,
+    counters: Vec<u32>,
+}
+
+impl Cpu {
+    pub(super) fn new(prepared: &Prepared<'_>, cpu: usize) -> Cpu {
+        let mut random = Random::stream(prepared.setup.seed, cpu as u64);
+        let periods = &prepared.codes[prepared.setup.cpus[cpu]].periods;
+        let counters = periods.iter().map(|&period| random.below(period)).collect();
+        Cpu {
+            pc: 0,
+            waiting: Waiting::No,
+            outstanding: 0,
+            prefetching: false,
+            drained_at: 0,
+            accesses: 0,
+            registers: [0; REGISTERS],
+            random,
+            counters,
+        }
+    }
+
+    /// What an operand stands for, when the slot holds `value`.
+    pub(super) fn operand(&self, operand: Operand, cpu: usize, value: u64) -> u64 {
+        match operand {
+            Operand::Constant(constant) => constant,
+            Operand::Register(register) => self.registers[usize::from(register)],
+            Operand::Incremented => value + 1,
+            Operand::Name => cpu as u64 + 1,
+        }
+    }
+
+    /// Does what an access does with the value of its slot; false if it has to be done again.
+    pub(super) fn act(&mut self, action: Action, cpu: usize, value: &mut u64) -> bool {
+        match action {
+            Action::Nothing => {}
+            Action::Get(register) => self.registers[usize::from(register)] = *value,
+            Action::AwaitEqual(operand) => return *value == self.operand(operand, cpu, *value),
+            Action::AwaitOther(operand) => return *value != self.operand(operand, cpu, *value),
+            Action::AwaitEven(register) => {
+                self.registers[usize::from(register)] = *value;
+                return (*value).is_multiple_of(2);
+            }
+            Action::Swap(new, register) => {
+                let new = self.operand(new, cpu, *value);
+                self.registers[usize::from(register)] = std::mem::replace(value, new);
+            }
+            Action::Put(new) => *value = self.operand(new, cpu, *value),
+            Action::SwapIf { expected, new, succeeded } => {
+                let same = *value == self.operand(expected, cpu, *value);
+                if same {
+                    *value = self.operand(new, cpu, *value);
+                }
+                self.registers[usize::from(succeeded)] = u64::from(same);
+            }
+        }
+        true
+    }
+
+    /// Runs the instruction at `pc`, which is no access; how long it takes, and whether an operation ended.
+    pub(super) fn step(&mut self, instruction: Instruction, settings: &Settings) -> (u64, bool) {
+        let mut to = self.pc + 1;
+        let mut time = 0;
+        let mut ended = false;
+        match instruction {
+            Instruction::Compute { cycles, spread } => {
+                time = duration(cycles, spread, settings, &mut self.random);
+            }
+            Instruction::Chance { probability, otherwise } => {
+                if !self.random.happens(probability) {
+                    to = otherwise;
+                }
+            }
+            Instruction::Every { counter, period, otherwise } => {
+                let count = &mut self.counters[usize::from(counter)];
+                *count += 1;
+                if *count < period {
+                    to = otherwise;
+                } else {
+                    *count = 0;
+                }
+            }
+            Instruction::JumpIfZero { register, to: target } => {
+                if self.registers[usize::from(register)] == 0 {
+                    to = target;
+                }
+            }
+            Instruction::JumpIfOther { one, other, to: target } => {
+                if self.registers[usize::from(one)] != self.registers[usize::from(other)] {
+                    to = target;
+                }
+            }
+            Instruction::End => {
+                to = 0;
+                ended = true;
+            }
+            Instruction::Access(_) => unreachable!("accesses take their own way"),
+        }
+        self.pc = to;
+        (time, ended)
+    }
+}
+
+/// How long computing takes this time.
+pub(super) fn duration(
+    cycles: f64,
+    spread: Spread,
+    settings: &Settings,
+    random: &mut Random,
+) -> u64 {
+    let mean = settings.cycles(cycles);
+    match spread {
+        Spread::Fixed => mean,
+        Spread::Uniform(share) => {
+            // Half is added and the rest cut off: rounding proper is a call into the C library.
+            (mean as f64 * (1.0 + share * (2.0 * random.unit() - 1.0)) + 0.5) as u64
+        }
+        Spread::Exponential => (mean as f64 * -(1.0 - random.unit()).ln()).round() as u64,
+    }
+}
+
+/// How long a hit keeps the CPU.
+pub(super) fn hit_time(access: &Access, settings: &Settings) -> u64 {
+    let load = if access.second_cache { settings.second_cache } else { settings.first_cache };
+    match access.kind {
+        Kind::Load { overlapping: true } | Kind::Store => settings.cycle,
+        Kind::Load { overlapping: false } => load,
+        Kind::Rmw => load + settings.atomic,
+    }
+}
+
+/// A program's operations, stretches of known length taken together.
+pub(super) fn fuse(prepared: &Prepared<'_>, code: &Code) -> Vec<Op> {
+    let settings = &prepared.setup.settings;
+    let layout = &prepared.setup.layout;
+    let private = |access: &Access| {
+        layout.scope(access.field) == Scope::Cpu
+            && prepared.private[prepared.placement.line(access.field, 0)].is_some()
+    };
+    let mut ops: Vec<Op> = Vec::with_capacity(code.instructions.len());
+    for (pc, instruction) in code.instructions.iter().enumerate().rev() {
+        let known = match instruction {
+            Instruction::Compute { cycles, spread: Spread::Fixed } => {
+                Some((settings.cycles(*cycles), 0))
+            }
+            // An atomic drains the store buffer, which is no private matter.
+            Instruction::Access(access)
+                if access.kind != Kind::Rmw
+                    && access.action == Action::Nothing
+                    && private(access) =>
+            {
+                Some((hit_time(access, settings), 1))
+            }
+            _ => None,
+        };
+        ops.push(match (known, ops.last()) {
+            (None, _) => Op::Other(*instruction),
+            (Some((time, count)), Some(&Op::Run { time: rest, accesses, next })) => {
+                Op::Run { time: time + rest, accesses: count + accesses, next }
+            }
+            (Some((time, accesses)), _) => Op::Run { time, accesses, next: pc as u32 + 1 },
+        });
+    }
+    ops.reverse();
+    ops
+}

@@ -1,0 +1,361 @@
+//! The simulation: one loop over the earliest event, a CPU's next shared access or a line's next hand-over.
+
+use super::cpu::{Cpu, Op, Waiting, fuse, hit_time};
+use super::lines::{Lines, Request};
+use super::outcome::{Outcome, Tally};
+use super::schedule::{NEVER, Schedule};
+use super::{Error, Prepared};
+use crate::code::{Access, Instruction, Kind};
+use crate::machine::Settings;
+
+pub(super) fn run(prepared: &Prepared<'_>) -> Result<Outcome, Error> {
+    let mut engine = Engine::new(prepared);
+    for cpu in 0..engine.cpus.len() {
+        engine.advance(cpu, 0);
+    }
+    loop {
+        let (time, leaf) = engine.schedule.next();
+        if time == NEVER {
+            return Err(Error::Stuck { nanosecond: engine.now / 1000 });
+        }
+        if time >= prepared.to {
+            return Ok(engine.tally.outcome(prepared));
+        }
+        engine.now = time;
+        match leaf.checked_sub(engine.cpus.len()) {
+            None => engine.access(leaf, time),
+            Some(line) => engine.grant(line, time),
+        }
+    }
+}
+
+struct Engine<'a> {
+    prepared: &'a Prepared<'a>,
+    settings: &'a Settings,
+    programs: Vec<Vec<Op>>,
+    cpus: Vec<Cpu>,
+    lines: Lines<'a>,
+    values: Vec<u64>,
+    schedule: Schedule,
+    tally: Tally,
+    now: u64,
+}
+
+impl<'a> Engine<'a> {
+    fn new(prepared: &'a Prepared<'a>) -> Engine<'a> {
+        let cpus = prepared.setup.cpus.len();
+        Engine {
+            prepared,
+            settings: &prepared.setup.settings,
+            programs: prepared.codes.iter().map(|code| fuse(prepared, code)).collect(),
+            cpus: (0..cpus).map(|cpu| Cpu::new(prepared, cpu)).collect(),
+            lines: Lines::new(prepared),
+            values: vec![0; prepared.placement.slots],
+            schedule: Schedule::new(cpus + prepared.placement.lines.len()),
+            tally: Tally::new(prepared),
+            now: 0,
+        }
+    }
+
+    /// Runs a CPU from `clock` on to its next shared access, and schedules that.
+    fn advance(&mut self, index: usize, mut clock: u64) {
+        let program = self.prepared.setup.cpus[index];
+        let ops = &self.programs[program];
+        let cpu = &mut self.cpus[index];
+        loop {
+            match ops[cpu.pc as usize] {
+                Op::Run { time, accesses, next } => {
+                    clock += time;
+                    cpu.accesses += accesses;
+                    cpu.pc = next;
+                }
+                Op::Other(Instruction::Access(_)) => break,
+                Op::Other(instruction) => {
+                    let (time, ended) = cpu.step(instruction, self.settings);
+                    clock += time;
+                    if ended {
+                        if self.prepared.in_window(clock) {
+                            self.tally.operations[program] += 1;
+                            self.tally.accesses += u64::from(cpu.accesses);
+                        }
+                        cpu.accesses = 0;
+                        if clock >= self.prepared.to {
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+        cpu.waiting = Waiting::No;
+        self.schedule.set(index, clock);
+    }
+
+    fn decode(&self, index: usize, pc: u32) -> Access {
+        match self.programs[self.prepared.setup.cpus[index]][pc as usize] {
+            Op::Other(Instruction::Access(access)) => access,
+            _ => unreachable!("CPUs are scheduled at accesses"),
+        }
+    }
+
+    /// The CPU whose instance an access of this CPU touches.
+    fn whose(&self, index: usize, access: &Access) -> u32 {
+        access
+            .of
+            .map_or(index as u32, |name| (self.cpus[index].registers[usize::from(name)] - 1) as u32)
+    }
+
+    /// Goes past an access that is done.
+    fn done(&mut self, index: usize, clock: u64) {
+        let cpu = &mut self.cpus[index];
+        cpu.pc += 1;
+        cpu.accesses += 1;
+        self.advance(index, clock);
+    }
+
+    fn wait(&mut self, index: usize, what: Waiting) {
+        self.cpus[index].waiting = what;
+        self.schedule.set(index, NEVER);
+    }
+
+    /// A CPU's next shared access is due.
+    fn access(&mut self, index: usize, time: u64) {
+        let access = self.decode(index, self.cpus[index].pc);
+        let to_write = !matches!(access.kind, Kind::Load { .. });
+        if access.kind == Kind::Rmw {
+            if self.cpus[index].outstanding > 0 {
+                return self.wait(index, Waiting::Drain);
+            }
+            if self.cpus[index].drained_at > time {
+                return self.schedule.set(index, self.cpus[index].drained_at);
+            }
+        }
+        let whose = self.whose(index, &access);
+        let line = self.prepared.placement.line(access.field, whose);
+        let cpu = index as u32;
+        let hit = if to_write { self.lines.owns(line, cpu) } else { self.lines.has(line, cpu) };
+        if hit {
+            if to_write {
+                self.lines.mark_dirty(line);
+            }
+            self.complete(index, &access, line, time, hit_time(&access, self.settings));
+        } else if self.lines.within_core(line, cpu, to_write) {
+            let wait = if access.kind == Kind::Store {
+                self.settings.cycle
+            } else {
+                self.settings.transfer[0][0]
+            };
+            if self.prepared.in_window(time) {
+                self.tally.lines[line][0] += 1;
+                self.tally.lines[line][2] += wait;
+                if access.kind != Kind::Store {
+                    self.tally.stall(self.lines.lines[line].spoiler, access.field, wait);
+                }
+            }
+            self.hand_over(line, cpu, &access, time);
+            let atomic = if access.kind == Kind::Rmw { self.settings.atomic } else { 0 };
+            self.complete(index, &access, line, time, wait + atomic);
+        } else if access.kind == Kind::Store {
+            if self.cpus[index].outstanding >= self.settings.store_buffer {
+                return self.wait(index, Waiting::Room);
+            }
+            self.cpus[index].outstanding += 1;
+            self.ask(
+                line,
+                Request { cpu, whose, at: time, pc: self.cpus[index].pc, prefetch: false },
+                time,
+            );
+            self.done(index, time + self.settings.cycle);
+        } else {
+            self.wait(index, Waiting::Line);
+            self.ask(
+                line,
+                Request { cpu, whose, at: time, pc: self.cpus[index].pc, prefetch: false },
+                time,
+            );
+        }
+    }
+
+    /// The line is there: does the access, or watches the line until somebody writes.
+    fn complete(&mut self, index: usize, access: &Access, line: usize, time: u64, takes: u64) {
+        let whose = self.whose(index, access);
+        if self.act(index, access, whose) {
+            self.done(index, time + takes);
+        } else {
+            self.wait(index, Waiting::Write);
+            self.lines.lines[line].watchers.push(index as u32);
+        }
+    }
+
+    fn act(&mut self, index: usize, access: &Access, whose: u32) -> bool {
+        let slot = self.prepared.placement.slot(access.field, whose);
+        self.cpus[index].act(access.action, index, &mut self.values[slot])
+    }
+
+    fn ask(&mut self, line: usize, request: Request, time: u64) {
+        let state = &mut self.lines.lines[line];
+        if state.queue.is_empty() {
+            let leaf = self.cpus.len() + line;
+            self.schedule.set(leaf, time.max(state.free_at));
+        }
+        state.queue.push_back(request);
+    }
+
+    /// Changes who has a line as an access of `cpu` wants it.
+    fn hand_over(&mut self, line: usize, cpu: u32, access: &Access, time: u64) {
+        if matches!(access.kind, Kind::Load { .. }) {
+            self.lines.share(line, cpu);
+        } else {
+            self.take(line, cpu, access, true, time);
+        }
+    }
+
+    fn take(&mut self, line: usize, cpu: u32, access: &Access, dirty: bool, time: u64) {
+        let lost = self.lines.own(line, cpu, dirty);
+        let state = &mut self.lines.lines[line];
+        state.spoiler = Some(access.field);
+        if self.prepared.in_window(time) {
+            self.tally.lines[line][1] += lost;
+        }
+        self.wake(line, time);
+    }
+
+    /// Those who watched a line ask for it again.
+    fn wake(&mut self, line: usize, time: u64) {
+        let watchers = std::mem::take(&mut self.lines.lines[line].watchers);
+        for watcher in watchers {
+            let index = watcher as usize;
+            self.cpus[index].waiting = Waiting::Line;
+            let pc = self.cpus[index].pc;
+            let whose = self.whose(index, &self.decode(index, pc));
+            self.ask(line, Request { cpu: watcher, whose, at: time, pc, prefetch: false }, time);
+        }
+    }
+
+    /// A line can be handed over, to whoever asked first.
+    fn grant(&mut self, line: usize, time: u64) {
+        let leaf = self.cpus.len() + line;
+        let request =
+            self.lines.lines[line].queue.pop_front().expect("a scheduled line is asked for");
+        // Nobody is scheduled while the hand-over is worked out.
+        self.schedule.set(leaf, NEVER);
+        if request.prefetch {
+            self.prefetched(line, request, time);
+        } else {
+            self.granted(line, request, time);
+        }
+        let state = &self.lines.lines[line];
+        if !state.queue.is_empty() {
+            self.schedule.set(leaf, state.free_at.max(time));
+        }
+    }
+
+    /// A line goes to an access that asked for it.
+    fn granted(&mut self, line: usize, request: Request, time: u64) {
+        let Request { cpu, whose, at, pc, .. } = request;
+        let index = cpu as usize;
+        let access = self.decode(index, pc);
+        let to_write = !matches!(access.kind, Kind::Load { .. });
+        let spoiler = self.lines.lines[line].spoiler;
+        let there = if to_write { self.lines.owns(line, cpu) } else { self.lines.has(line, cpu) };
+        let within_core = !there && self.lines.within_core(line, cpu, to_write);
+        let (latency, busy) = if there {
+            if to_write {
+                // Its own earlier store brought it, and itself may be watching it since.
+                self.lines.mark_dirty(line);
+                self.wake(line, time);
+            }
+            (0, 0)
+        } else if within_core {
+            (self.settings.transfer[0][0], 0)
+        } else {
+            let (latency, busy) = self.lines.fetch(line, cpu, to_write);
+            let atomic = if access.kind == Kind::Rmw { self.settings.atomic } else { 0 };
+            (latency, busy + if to_write { self.settings.keep + atomic } else { 0 })
+        };
+        let arrival = time + latency;
+        let counts = self.prepared.in_window(time);
+        if counts {
+            let cost = &mut self.tally.lines[line];
+            cost[0] += u64::from(latency > 0);
+            cost[2] += arrival - at;
+        }
+        self.lines.lines[line].free_at = time + busy;
+        if !there {
+            self.hand_over(line, cpu, &access, time);
+            if !within_core {
+                self.fetch_neighbour(line, cpu, pc, time);
+            }
+        }
+        let again = !self.act(index, &access, whose);
+        if access.kind == Kind::Store {
+            self.store_arrives(index, arrival);
+        } else {
+            let resumes = if access.kind == (Kind::Load { overlapping: true }) {
+                let seen = (arrival - at) as f64 * (1.0 - self.settings.overlap);
+                time.max(at + seen.round() as u64)
+            } else {
+                arrival
+            };
+            if counts {
+                self.tally.stall(spoiler, access.field, resumes - at);
+            }
+            if again {
+                self.cpus[index].waiting = Waiting::No;
+                self.schedule.set(index, resumes);
+            } else {
+                let atomic = if access.kind == Kind::Rmw { self.settings.atomic } else { 0 };
+                self.done(index, resumes + atomic);
+            }
+        }
+    }
+
+    /// A store's line is on its way: the CPU goes on if that is what it waited for.
+    fn store_arrives(&mut self, index: usize, arrival: u64) {
+        let cpu = &mut self.cpus[index];
+        cpu.outstanding -= 1;
+        cpu.drained_at = cpu.drained_at.max(arrival);
+        let resumes = match cpu.waiting {
+            Waiting::Drain if cpu.outstanding == 0 => cpu.drained_at,
+            Waiting::Room => arrival,
+            _ => return,
+        };
+        cpu.waiting = Waiting::No;
+        self.schedule.set(index, resumes);
+    }
+
+    /// The prefetcher asks for the other line of the pair, unless it waits for one already.
+    fn fetch_neighbour(&mut self, line: usize, cpu: u32, pc: u32, time: u64) {
+        let Some(neighbour) = self.lines.lines[line].neighbour else { return };
+        if self.lines.lines[line].random.unit() >= self.settings.pair
+            || self.cpus[cpu as usize].prefetching
+        {
+            return;
+        }
+        self.cpus[cpu as usize].prefetching = true;
+        let request = Request { cpu, whose: cpu, at: time, pc, prefetch: true };
+        self.ask(neighbour as usize, request, time);
+    }
+
+    /// A line goes to a prefetcher, in the state that the access beside it wanted.
+    fn prefetched(&mut self, line: usize, request: Request, time: u64) {
+        let Request { cpu, pc, .. } = request;
+        self.cpus[cpu as usize].prefetching = false;
+        let access = self.decode(cpu as usize, pc);
+        let to_write = !matches!(access.kind, Kind::Load { .. });
+        let there = if to_write { self.lines.owns(line, cpu) } else { self.lines.has(line, cpu) };
+        if there {
+            self.lines.lines[line].free_at = time;
+            return;
+        }
+        let (_, busy) = self.lines.fetch(line, cpu, to_write);
+        self.lines.lines[line].free_at = time + busy;
+        if self.prepared.in_window(time) {
+            self.tally.lines[line][0] += 1;
+        }
+        if to_write {
+            self.take(line, cpu, &access, false, time);
+        } else {
+            self.lines.share(line, cpu);
+        }
+    }
+}

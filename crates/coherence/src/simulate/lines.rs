@@ -1,0 +1,230 @@
+//! The lines: who has a copy, who owns one, who waits for it.
+
+use super::Prepared;
+use crate::layout::FieldId;
+use crate::machine::{Distance, Settings};
+use crate::random::Random;
+use std::collections::VecDeque;
+
+/// Nobody, where a CPU could be named.
+const NOBODY: u32 = u32::MAX;
+
+/// Somebody waits for a line.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    pub cpu: u32,
+    /// Whose instance of the field.
+    pub whose: u32,
+    /// Since when.
+    pub at: u64,
+    /// For which of its instructions; a prefetch is for the one whose line it is the neighbour of.
+    pub pc: u32,
+    /// Whether it is the prefetcher that asks, on its own account.
+    pub prefetch: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    /// Who alone has it, [`NOBODY`] when it is shared or nowhere.
+    owner: u32,
+    /// Whether the owner has changed it.
+    dirty: bool,
+    /// How many CPUs have it.
+    copies: u32,
+    /// From when on it can be handed over again.
+    pub free_at: u64,
+    pub queue: VecDeque<Request>,
+    /// CPUs that read it over and over until somebody writes.
+    pub watchers: Vec<u32>,
+    /// Whose writing last took copies away.
+    pub spoiler: Option<FieldId>,
+    pub neighbour: Option<u32>,
+    home: u32,
+    pub random: Random,
+}
+
+/// All lines. A copy is a bit, so that taking away a thousand is a few words' work.
+#[derive(Debug)]
+pub(super) struct Lines<'a> {
+    settings: &'a Settings,
+    pub lines: Vec<Line>,
+    /// `words` of bits a line.
+    bits: Vec<u64>,
+    words: usize,
+    /// Bits of the CPUs of each complex and each socket.
+    complexes: Vec<u64>,
+    sockets: Vec<u64>,
+    cpus: usize,
+}
+
+impl<'a> Lines<'a> {
+    pub(super) fn new(prepared: &Prepared<'a>) -> Lines<'a> {
+        let settings = &prepared.setup.settings;
+        let topology = &settings.topology;
+        let cpus = prepared.setup.cpus.len();
+        let words = cpus.div_ceil(64);
+        let mut complexes = vec![0; topology.sockets * topology.complexes_per_socket * words];
+        let mut sockets = vec![0; topology.sockets * words];
+        for cpu in 0..cpus {
+            complexes[topology.complex(cpu) * words + cpu / 64] |= 1 << (cpu % 64);
+            sockets[topology.socket(cpu) * words + cpu / 64] |= 1 << (cpu % 64);
+        }
+        let placed = &prepared.placement.lines;
+        let mut lines = Lines {
+            settings,
+            lines: Vec::with_capacity(placed.len()),
+            bits: vec![0; placed.len() * words],
+            words,
+            complexes,
+            sockets,
+            cpus,
+        };
+        for (index, line) in placed.iter().enumerate() {
+            lines.lines.push(Line {
+                owner: NOBODY,
+                dirty: false,
+                copies: 0,
+                free_at: 0,
+                queue: VecDeque::new(),
+                watchers: Vec::new(),
+                spoiler: None,
+                neighbour: line.neighbour,
+                home: line.home as u32,
+                random: Random::stream(prepared.setup.seed, (1 << 32) + index as u64),
+            });
+            // A CPU's own lines are there from the start.
+            if let Some(owner) = prepared.private[index] {
+                lines.own(index, owner, true);
+            }
+        }
+        lines
+    }
+
+    #[inline]
+    fn bits(&self, line: usize) -> &[u64] {
+        &self.bits[line * self.words..][..self.words]
+    }
+
+    /// Whether a CPU has a copy.
+    #[inline]
+    pub(super) fn has(&self, line: usize, cpu: u32) -> bool {
+        self.bits[line * self.words + cpu as usize / 64] >> (cpu % 64) & 1 == 1
+    }
+
+    /// Whether a CPU may write without asking.
+    #[inline]
+    pub(super) fn owns(&self, line: usize, cpu: u32) -> bool {
+        self.lines[line].owner == cpu
+    }
+
+    pub(super) fn mark_dirty(&mut self, line: usize) {
+        self.lines[line].dirty = true;
+    }
+
+    /// Whether the core's other threads can serve a CPU: they have a copy, and nobody else if it is to write.
+    pub(super) fn within_core(&self, line: usize, cpu: u32, to_write: bool) -> bool {
+        let own = u32::from(self.has(line, cpu));
+        let siblings = self.siblings(line, cpu);
+        siblings > 0 && (!to_write || self.lines[line].copies == own + siblings)
+    }
+
+    /// How many other threads of a CPU's core have a copy.
+    fn siblings(&self, line: usize, cpu: u32) -> u32 {
+        let topology = &self.settings.topology;
+        let threads = (topology.core(cpu as usize)..self.cpus).step_by(topology.cores());
+        threads.filter(|&thread| thread != cpu as usize && self.has(line, thread as u32)).count()
+            as u32
+    }
+
+    /// How long a line takes to come to a CPU, and for how much of that it serves nobody else.
+    pub(super) fn fetch(&self, line: usize, cpu: u32, to_write: bool) -> (u64, u64) {
+        let Line { owner, dirty, copies, home, .. } = self.lines[line];
+        let topology = &self.settings.topology;
+        let socket = topology.socket(cpu as usize);
+        let transfer =
+            |distance, modified| self.settings.transfer(distance, modified, home as usize, socket);
+        if owner != NOBODY {
+            let latency = transfer(topology.distance(owner as usize, cpu as usize), dirty);
+            return (latency, self.settings.occupied(latency));
+        }
+        if copies == 0 {
+            let latency = self.settings.memory[usize::from(home as usize != socket)];
+            return (latency, self.settings.occupied(latency));
+        }
+        let (mut nearest, mut farthest) = (u64::MAX, 0);
+        self.each_distance(line, cpu, |distance| {
+            let latency = transfer(distance, false);
+            nearest = nearest.min(latency);
+            farthest = farthest.max(latency);
+        });
+        if to_write {
+            (farthest, self.settings.occupied(farthest))
+        } else {
+            (nearest, self.settings.read_service)
+        }
+    }
+
+    /// Names each distance at which somebody else has a copy.
+    fn each_distance(&self, line: usize, cpu: u32, mut at: impl FnMut(Distance)) {
+        let topology = &self.settings.topology;
+        let words = self.words;
+        let bits = self.bits(line);
+        let complex = &self.complexes[topology.complex(cpu as usize) * words..][..words];
+        let own_socket = topology.socket(cpu as usize);
+        let socket = &self.sockets[own_socket * words..][..words];
+        let (mut near, mut across, mut beyond) = (0, 0, 0);
+        for word in 0..words {
+            near += (bits[word] & complex[word]).count_ones();
+            across |= bits[word] & socket[word] & !complex[word];
+            beyond |= bits[word] & !socket[word];
+        }
+        let own = u32::from(self.has(line, cpu));
+        let siblings = self.siblings(line, cpu);
+        if siblings > 0 {
+            at(Distance::Sibling);
+        }
+        if near > own + siblings {
+            at(Distance::Near);
+        }
+        if across != 0 {
+            at(Distance::Socket);
+        }
+        if beyond != 0 {
+            for other in (0..topology.sockets).filter(|&other| other != own_socket) {
+                let there = &self.sockets[other * words..][..words];
+                if bits.iter().zip(there).any(|(bits, there)| bits & there != 0) {
+                    at(topology.socket_distance(own_socket, other));
+                    if topology.hops == 1 {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives a CPU a copy to read.
+    pub(super) fn share(&mut self, line: usize, cpu: u32) {
+        let state = &mut self.lines[line];
+        if state.copies == 0 {
+            self.own(line, cpu, false);
+            return;
+        }
+        state.owner = NOBODY;
+        state.dirty = false;
+        state.copies += 1;
+        self.bits[line * self.words + cpu as usize / 64] |= 1 << (cpu % 64);
+    }
+
+    /// Makes a CPU the only one that has it; how many others lost their copy.
+    pub(super) fn own(&mut self, line: usize, cpu: u32, dirty: bool) -> u64 {
+        let had = self.has(line, cpu);
+        self.bits[line * self.words..][..self.words].fill(0);
+        self.bits[line * self.words + cpu as usize / 64] |= 1 << (cpu % 64);
+        let state = &mut self.lines[line];
+        let lost = state.copies - u32::from(had);
+        state.owner = cpu;
+        state.dirty = dirty;
+        state.copies = 1;
+        u64::from(lost)
+    }
+}

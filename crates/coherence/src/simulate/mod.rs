@@ -1,0 +1,187 @@
+//! Runs programs on a machine, event by event, and says what it cost and why.
+//!
+//! Deterministic: the same [`Setup`] gives the same [`Outcome`], bit for bit. The rules are in the
+//! crate's README; `engine` is quick about them, `oracle` (in the tests) is plain, and they agree exactly.
+
+mod cpu;
+mod engine;
+mod lines;
+#[cfg(test)]
+mod oracle;
+mod outcome;
+mod schedule;
+#[cfg(test)]
+mod tests;
+
+pub use outcome::{Blame, LineCost, Outcome};
+
+use crate::code::{self, BadProgram, Code};
+use crate::layout::{Layout, Placement};
+use crate::machine::Settings;
+use crate::program::Program;
+use std::fmt;
+
+/// The most CPUs a simulation may have.
+pub const MOST_CPUS: usize = 8192;
+
+/// The most fields a simulated layout may have: blame is kept for each pair.
+pub const MOST_FIELDS: usize = 4096;
+
+/// What to simulate: a machine, data, and what each CPU does with them.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The machine, every range settled.
+    pub settings: Settings,
+    /// Where fields lie.
+    pub layout: Layout,
+    /// What CPUs do.
+    pub programs: Vec<Program>,
+    /// For each CPU in use, which of the programs.
+    pub cpus: Vec<usize>,
+    /// Where in time it is looked at.
+    pub window: Window,
+    /// Of everything random.
+    pub seed: u64,
+}
+
+/// The stretch of simulated time that counts, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Window {
+    /// Before this nothing counts: lines find their places.
+    pub from_ns: f64,
+    /// Here the simulation ends.
+    pub to_ns: f64,
+}
+
+impl Setup {
+    /// `cpus` CPUs that all run one program, looked at for 20 microseconds after 5 to settle down.
+    #[must_use]
+    pub fn uniform(settings: Settings, layout: Layout, program: Program, cpus: usize) -> Setup {
+        let window = Window { from_ns: 5_000.0, to_ns: 25_000.0 };
+        Setup { settings, layout, programs: vec![program], cpus: vec![0; cpus], window, seed: 1 }
+    }
+
+    /// The same in another window.
+    #[must_use]
+    pub fn during(mut self, from_ns: f64, to_ns: f64) -> Setup {
+        self.window = Window { from_ns, to_ns };
+        self
+    }
+
+    /// Simulates it.
+    ///
+    /// Takes time in proportion to the accesses in the window (some 30 million a second) and memory in
+    /// proportion to the lines, times the CPUs, in bits.
+    ///
+    /// # Errors
+    /// A setup that means nothing, or a program whose CPUs end up all waiting for each other.
+    pub fn run(&self) -> Result<Outcome, Error> {
+        engine::run(&Prepared::new(self)?)
+    }
+}
+
+/// Why a [`Setup`] cannot be simulated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// A program means nothing.
+    Program(BadProgram),
+    /// The rest of the setup means nothing: why.
+    Setup(String),
+    /// From this simulated nanosecond on every CPU waits for another.
+    Stuck {
+        /// Since the start.
+        nanosecond: u64,
+    },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Program(bad) => bad.fmt(f),
+            Error::Setup(reason) => f.write_str(reason),
+            Error::Stuck { nanosecond } => write!(
+                f,
+                "from nanosecond {nanosecond} on every CPU waits for another; does a program acquire a \
+                 lock that it never releases?"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// A setup that has been checked, compiled and laid out.
+pub(crate) struct Prepared<'a> {
+    setup: &'a Setup,
+    codes: Vec<Code>,
+    placement: Placement,
+    /// Per line: the CPU that alone ever touches it or its neighbour.
+    private: Vec<Option<u32>>,
+    from: u64,
+    to: u64,
+}
+
+impl<'a> Prepared<'a> {
+    fn new(setup: &'a Setup) -> Result<Prepared<'a>, Error> {
+        let topology = &setup.settings.topology;
+        let cpus = setup.cpus.len();
+        if cpus == 0 || cpus > topology.cpus().min(MOST_CPUS) {
+            let most = topology.cpus().min(MOST_CPUS);
+            return Err(Error::Setup(format!(
+                "{cpus} CPUs are asked for; the machine has 1 to {most}"
+            )));
+        }
+        if setup.layout.len() > MOST_FIELDS {
+            let fields = setup.layout.len();
+            return Err(Error::Setup(format!(
+                "{fields} fields; give the {MOST_FIELDS} that matter most"
+            )));
+        }
+        if let Some(missing) = setup.cpus.iter().find(|&&program| program >= setup.programs.len()) {
+            return Err(Error::Setup(format!("a CPU runs program {missing}, which is not there")));
+        }
+        let Window { from_ns, to_ns } = setup.window;
+        if !(0.0 <= from_ns && from_ns < to_ns && to_ns <= 1e9) {
+            return Err(Error::Setup(format!(
+                "a window of {from_ns} to {to_ns} ns; it begins at 0 or later and ends within a second"
+            )));
+        }
+        let codes = setup
+            .programs
+            .iter()
+            .map(|program| code::compile(program, &setup.layout).map_err(Error::Program))
+            .collect::<Result<Vec<_>, _>>()?;
+        let placement = Placement::new(&setup.layout, topology, cpus);
+        let private = private_lines(&setup.layout, &codes, &placement);
+        let picoseconds = |ns: f64| (ns * 1000.0) as u64;
+        Ok(Prepared {
+            setup,
+            codes,
+            placement,
+            private,
+            from: picoseconds(from_ns),
+            to: picoseconds(to_ns),
+        })
+    }
+
+    fn in_window(&self, time: u64) -> bool {
+        (self.from..self.to).contains(&time)
+    }
+}
+
+/// A CPU's own line is private unless some program names another CPU's instance of its object.
+fn private_lines(layout: &Layout, codes: &[Code], placement: &Placement) -> Vec<Option<u32>> {
+    let visited: Vec<_> = codes
+        .iter()
+        .flat_map(|code| &code.instructions)
+        .filter_map(|instruction| match instruction {
+            code::Instruction::Access(access) if access.of.is_some() => Some(access.field),
+            _ => None,
+        })
+        .map(|field| layout.line_key(field).0)
+        .collect();
+    let lines = placement.lines.iter();
+    lines
+        .map(|line| line.cpu.filter(|_| !visited.contains(&layout.line_key(line.field).0)))
+        .collect()
+}

@@ -1,0 +1,419 @@
+//! The same rules, as plainly as they can be put: every instruction is an event, every copy a state.
+//!
+//! No stretch is taken together, nothing is private, no bits: it is slow, and the engine must equal it.
+
+use super::cpu::{Cpu, Waiting, hit_time};
+use super::outcome::{Outcome, Tally};
+use super::{Error, Prepared, Setup};
+use crate::code::{Access, Instruction, Kind};
+use crate::layout::FieldId;
+use crate::random::Random;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Modified,
+    Exclusive,
+    Shared,
+    Invalid,
+}
+use State::{Exclusive, Invalid, Modified, Shared};
+
+struct Asked {
+    cpu: usize,
+    whose: u32,
+    at: u64,
+    access: Access,
+    /// By the prefetcher.
+    prefetch: bool,
+}
+
+struct Line {
+    copies: Vec<State>,
+    asked: Vec<Asked>,
+    free_at: u64,
+    watchers: Vec<usize>,
+    spoiler: Option<FieldId>,
+    random: Random,
+}
+
+pub(super) fn run(setup: &Setup) -> Result<Outcome, Error> {
+    let prepared = Prepared::new(setup)?;
+    let cpus = setup.cpus.len();
+    let mut oracle = Oracle {
+        prepared: &prepared,
+        setup,
+        cpus: (0..cpus).map(|cpu| Cpu::new(&prepared, cpu)).collect(),
+        clocks: vec![Some(0); cpus],
+        lines: (0..prepared.placement.lines.len())
+            .map(|line| {
+                let mut copies = vec![Invalid; cpus];
+                if let Some(owner) = prepared.private[line] {
+                    copies[owner as usize] = Modified;
+                }
+                Line {
+                    copies,
+                    asked: Vec::new(),
+                    free_at: 0,
+                    watchers: Vec::new(),
+                    spoiler: None,
+                    random: Random::stream(setup.seed, (1 << 32) + line as u64),
+                }
+            })
+            .collect(),
+        values: vec![0; prepared.placement.slots],
+        tally: Tally::new(&prepared),
+    };
+    let mut now = 0;
+    loop {
+        // The earliest event, CPUs before lines, lower numbers first.
+        let cpu_events = oracle
+            .clocks
+            .iter()
+            .enumerate()
+            .filter_map(|(cpu, clock)| clock.map(|clock| (clock, cpu)));
+        let line_events = oracle.lines.iter().enumerate().filter_map(|(line, state)| {
+            let first = state.asked.first()?;
+            Some((state.free_at.max(first.at), cpus + line))
+        });
+        let Some((time, who)) = cpu_events.chain(line_events).min() else {
+            return Err(Error::Stuck { nanosecond: now / 1000 });
+        };
+        // A request that was made while its line was busy is granted when the line is free, not before now.
+        let time = time.max(now);
+        if time >= prepared.to {
+            return Ok(oracle.tally.outcome(&prepared));
+        }
+        now = time;
+        if who < cpus { oracle.instruction(who, time) } else { oracle.grant(who - cpus, time) }
+    }
+}
+
+struct Oracle<'a> {
+    prepared: &'a Prepared<'a>,
+    setup: &'a Setup,
+    cpus: Vec<Cpu>,
+    /// When each CPU's next instruction is due; none while it waits.
+    clocks: Vec<Option<u64>>,
+    lines: Vec<Line>,
+    values: Vec<u64>,
+    tally: Tally,
+}
+
+fn writes(access: &Access) -> bool {
+    matches!(access.kind, Kind::Store | Kind::Rmw)
+}
+
+impl Oracle<'_> {
+    fn current(&self, cpu: usize) -> Instruction {
+        self.prepared.codes[self.setup.cpus[cpu]].instructions[self.cpus[cpu].pc as usize]
+    }
+
+    fn instruction(&mut self, cpu: usize, time: u64) {
+        match self.current(cpu) {
+            Instruction::Access(access) => self.access(cpu, access, time),
+            other => {
+                let (takes, ended) = self.cpus[cpu].step(other, &self.setup.settings);
+                self.clocks[cpu] = Some(time + takes);
+                if ended {
+                    if self.prepared.in_window(time) {
+                        self.tally.operations[self.setup.cpus[cpu]] += 1;
+                        self.tally.accesses += u64::from(self.cpus[cpu].accesses);
+                    }
+                    self.cpus[cpu].accesses = 0;
+                }
+            }
+        }
+    }
+
+    fn whose(&self, cpu: usize, access: &Access) -> u32 {
+        match access.of {
+            None => cpu as u32,
+            Some(register) => (self.cpus[cpu].registers[usize::from(register)] - 1) as u32,
+        }
+    }
+
+    /// Whether what a CPU has suffices for an access.
+    fn suffices(&self, line: usize, cpu: usize, access: &Access) -> bool {
+        match self.lines[line].copies[cpu] {
+            Modified | Exclusive => true,
+            Shared => !writes(access),
+            Invalid => false,
+        }
+    }
+
+    fn holders(&self, line: usize, but: usize) -> Vec<usize> {
+        let copies = &self.lines[line].copies;
+        (0..copies.len()).filter(|&cpu| cpu != but && copies[cpu] != Invalid).collect()
+    }
+
+    /// Whether the threads of the own core suffice.
+    fn within_core(&self, line: usize, cpu: usize, access: &Access) -> bool {
+        let topology = &self.setup.settings.topology;
+        let holders = self.holders(line, cpu);
+        let sibling = |other: &usize| topology.core(*other) == topology.core(cpu);
+        if writes(access) {
+            !holders.is_empty() && holders.iter().all(sibling)
+        } else {
+            holders.iter().any(sibling)
+        }
+    }
+
+    fn access(&mut self, cpu: usize, access: Access, time: u64) {
+        let settings = &self.setup.settings;
+        if access.kind == Kind::Rmw {
+            if self.cpus[cpu].outstanding > 0 {
+                self.cpus[cpu].waiting = Waiting::Drain;
+                self.clocks[cpu] = None;
+                return;
+            }
+            if self.cpus[cpu].drained_at > time {
+                self.clocks[cpu] = Some(self.cpus[cpu].drained_at);
+                return;
+            }
+        }
+        let whose = self.whose(cpu, &access);
+        let line = self.prepared.placement.line(access.field, whose);
+        if self.suffices(line, cpu, &access) {
+            if writes(&access) {
+                self.lines[line].copies[cpu] = Modified;
+            }
+            self.finish_or_watch(cpu, line, access, whose, time, hit_time(&access, settings));
+        } else if self.within_core(line, cpu, &access) {
+            let sibling = settings.transfer[0][0];
+            let wait = if access.kind == Kind::Store { settings.cycle } else { sibling };
+            let atomic = if access.kind == Kind::Rmw { settings.atomic } else { 0 };
+            if self.prepared.in_window(time) {
+                self.tally.lines[line][0] += 1;
+                self.tally.lines[line][2] += wait;
+                if access.kind != Kind::Store {
+                    self.tally.stall(self.lines[line].spoiler, access.field, wait);
+                }
+            }
+            self.move_line(line, cpu, &access, Modified, time);
+            self.finish_or_watch(cpu, line, access, whose, time, wait + atomic);
+        } else if access.kind == Kind::Store {
+            if self.cpus[cpu].outstanding == settings.store_buffer {
+                self.cpus[cpu].waiting = Waiting::Room;
+                self.clocks[cpu] = None;
+            } else {
+                self.cpus[cpu].outstanding += 1;
+                self.lines[line].asked.push(Asked {
+                    cpu,
+                    whose,
+                    at: time,
+                    access,
+                    prefetch: false,
+                });
+                self.finish(cpu, time + settings.cycle);
+            }
+        } else {
+            self.clocks[cpu] = None;
+            self.lines[line].asked.push(Asked { cpu, whose, at: time, access, prefetch: false });
+        }
+    }
+
+    fn finish(&mut self, cpu: usize, clock: u64) {
+        self.cpus[cpu].pc += 1;
+        self.cpus[cpu].accesses += 1;
+        self.cpus[cpu].waiting = Waiting::No;
+        self.clocks[cpu] = Some(clock);
+    }
+
+    fn finish_or_watch(
+        &mut self,
+        cpu: usize,
+        line: usize,
+        access: Access,
+        whose: u32,
+        time: u64,
+        takes: u64,
+    ) {
+        if self.act(cpu, access, whose) {
+            self.finish(cpu, time + takes);
+        } else {
+            self.clocks[cpu] = None;
+            self.lines[line].watchers.push(cpu);
+        }
+    }
+
+    fn act(&mut self, cpu: usize, access: Access, whose: u32) -> bool {
+        let slot = self.prepared.placement.slot(access.field, whose);
+        self.cpus[cpu].act(access.action, cpu, &mut self.values[slot])
+    }
+
+    /// Changes the copies as an access of a CPU demands.
+    fn move_line(&mut self, line: usize, cpu: usize, access: &Access, written: State, time: u64) {
+        let others = self.holders(line, cpu);
+        if writes(access) {
+            for &other in &others {
+                self.lines[line].copies[other] = Invalid;
+            }
+            self.lines[line].copies[cpu] = written;
+            self.lines[line].spoiler = Some(access.field);
+            if self.prepared.in_window(time) {
+                self.tally.lines[line][1] += others.len() as u64;
+            }
+            self.wake(line, time);
+        } else if others.is_empty() {
+            self.lines[line].copies[cpu] = Exclusive;
+        } else {
+            for other in others.into_iter().chain([cpu]) {
+                self.lines[line].copies[other] = Shared;
+            }
+        }
+    }
+
+    fn wake(&mut self, line: usize, time: u64) {
+        for watcher in std::mem::take(&mut self.lines[line].watchers) {
+            let Instruction::Access(access) = self.current(watcher) else { panic!("it watched") };
+            let whose = self.whose(watcher, &access);
+            self.lines[line].asked.push(Asked {
+                cpu: watcher,
+                whose,
+                at: time,
+                access,
+                prefetch: false,
+            });
+        }
+    }
+
+    /// Latency, and how long the line is busy.
+    fn price(&self, line: usize, cpu: usize, access: &Access) -> (u64, u64) {
+        let settings = &self.setup.settings;
+        let topology = &settings.topology;
+        let home = self.prepared.placement.lines[line].home;
+        let socket = topology.socket(cpu);
+        let holders = self.holders(line, cpu);
+        let copies = &self.lines[line].copies;
+        let latencies: Vec<u64> = holders
+            .iter()
+            .map(|&from| {
+                let modified = copies[from] == Modified;
+                settings.transfer(topology.distance(from, cpu), modified, home, socket)
+            })
+            .collect();
+        let shared = holders.iter().any(|&from| copies[from] == Shared);
+        let (latency, mut busy) = if holders.is_empty() {
+            let latency = settings.memory[usize::from(home != socket)];
+            (latency, settings.occupied(latency))
+        } else if writes(access) {
+            let latency = *latencies.iter().max().unwrap();
+            (latency, settings.occupied(latency))
+        } else {
+            let latency = *latencies.iter().min().unwrap();
+            (latency, if shared { settings.read_service } else { settings.occupied(latency) })
+        };
+        if writes(access) {
+            busy += settings.keep;
+        }
+        if access.kind == Kind::Rmw {
+            busy += settings.atomic;
+        }
+        (latency, busy)
+    }
+
+    fn grant(&mut self, line: usize, time: u64) {
+        let settings = &self.setup.settings;
+        let Asked { cpu, whose, at, access, prefetch } = self.lines[line].asked.remove(0);
+        if prefetch {
+            return self.prefetched(line, cpu, &access, time);
+        }
+        let spoiler = self.lines[line].spoiler;
+        let mut fetched = false;
+        let (latency, busy) = if self.suffices(line, cpu, &access) {
+            if writes(&access) {
+                self.lines[line].copies[cpu] = Modified;
+                self.wake(line, time);
+            }
+            (0, 0)
+        } else if self.within_core(line, cpu, &access) {
+            self.move_line(line, cpu, &access, Modified, time);
+            (settings.transfer[0][0], 0)
+        } else {
+            let price = self.price(line, cpu, &access);
+            self.move_line(line, cpu, &access, Modified, time);
+            fetched = true;
+            price
+        };
+        let arrival = time + latency;
+        self.lines[line].free_at = time + busy;
+        let counts = self.prepared.in_window(time);
+        if counts {
+            self.tally.lines[line][0] += u64::from(latency > 0);
+            self.tally.lines[line][2] += arrival - at;
+        }
+        if fetched {
+            self.prefetch(line, cpu, access, time);
+        }
+        let passed = self.act(cpu, access, whose);
+        match access.kind {
+            Kind::Store => {
+                self.cpus[cpu].outstanding -= 1;
+                let drained = self.cpus[cpu].drained_at.max(arrival);
+                self.cpus[cpu].drained_at = drained;
+                let waiting = self.cpus[cpu].waiting;
+                let resumes = match waiting {
+                    Waiting::Drain if self.cpus[cpu].outstanding == 0 => Some(drained),
+                    Waiting::Room => Some(arrival),
+                    _ => None,
+                };
+                if resumes.is_some() {
+                    self.cpus[cpu].waiting = Waiting::No;
+                    self.clocks[cpu] = resumes;
+                }
+            }
+            Kind::Load { overlapping } => {
+                let mut resumes = arrival;
+                if overlapping {
+                    let seen = (arrival - at) as f64 * (1.0 - settings.overlap);
+                    resumes = time.max(at + seen.round() as u64);
+                }
+                if counts {
+                    self.tally.stall(spoiler, access.field, resumes - at);
+                }
+                if passed {
+                    self.finish(cpu, resumes);
+                } else {
+                    self.clocks[cpu] = Some(resumes);
+                }
+            }
+            Kind::Rmw => {
+                if counts {
+                    self.tally.stall(spoiler, access.field, arrival - at);
+                }
+                self.finish(cpu, arrival + settings.atomic);
+            }
+        }
+    }
+
+    fn prefetch(&mut self, line: usize, cpu: usize, access: Access, time: u64) {
+        let Some(neighbour) = self.prepared.placement.lines[line].neighbour else { return };
+        let wanted = self.lines[line].random.unit() < self.setup.settings.pair;
+        if wanted && !self.cpus[cpu].prefetching {
+            self.cpus[cpu].prefetching = true;
+            let asked = Asked { cpu, whose: cpu as u32, at: time, access, prefetch: true };
+            self.lines[neighbour as usize].asked.push(asked);
+        }
+    }
+
+    fn prefetched(&mut self, line: usize, cpu: usize, access: &Access, time: u64) {
+        self.cpus[cpu].prefetching = false;
+        self.lines[line].free_at = time;
+        if self.suffices(line, cpu, access) {
+            return;
+        }
+        // Nobody operates on it yet: it is busy for the transfer alone.
+        let read = Access { kind: Kind::Load { overlapping: false }, ..*access };
+        let store = Access { kind: Kind::Store, ..*access };
+        let busy = if writes(access) {
+            self.price(line, cpu, &store).1 - self.setup.settings.keep
+        } else {
+            self.price(line, cpu, &read).1
+        };
+        self.lines[line].free_at = time + busy;
+        if self.prepared.in_window(time) {
+            self.tally.lines[line][0] += 1;
+        }
+        self.move_line(line, cpu, access, Exclusive, time);
+    }
+}

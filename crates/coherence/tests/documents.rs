@@ -1,0 +1,65 @@
+//! The documents' tables, as far as the crate claims to reproduce them.
+
+use ledgerline_coherence::experiments::{
+    Experiment, memcg_layout, numa_threshold, page_counter_layout, page_counter_lockless,
+};
+
+fn median(experiment: &Experiment, row: &str) -> f64 {
+    let row = experiment.rows.iter().find(|candidate| candidate.name == row);
+    row.expect("the document has such a row").predicted.median
+}
+
+#[test]
+fn thresholds_come_out_within_five_per_cent_whichever_contended_row_is_calibrated_on() {
+    for calibrated_on in [32, 64, 125, 256, 512] {
+        let table = numa_threshold::predict(calibrated_on, 16).unwrap();
+        for row in table.rows.iter().take(5).filter(|row| !row.calibration) {
+            let (published, predicted) = (row.published.unwrap(), row.predicted.median);
+            let cycles = predicted / published - 1.0;
+            let floor = numa_threshold::SIGNED;
+            let excess = (predicted - floor) / (published - floor) - 1.0;
+            let place = format!("row {} on {calibrated_on}: {cycles:+.3} {excess:+.3}", row.name);
+            assert!(cycles.abs() < 0.05 && excess.abs() < 0.15, "{place}");
+            // The mail gives no repetition; what the range misses, it misses by less than a fiftieth.
+            let (low, high) = (0.98 * row.predicted.low, 1.02 * row.predicted.high);
+            assert!((low..=high).contains(&published), "{place}: {:?}", row.predicted);
+        }
+    }
+}
+
+#[test]
+fn the_layout_of_mem_cgroup_that_was_bad_is_bad_and_both_repairs_repair_it() {
+    let table = memcg_layout::predict(16).unwrap();
+    let bad = &table.rows[1];
+    assert!(bad.predicted.holds(bad.published.unwrap()), "{:?}", bad.predicted);
+    for repaired in ["memory_events moved", "moving_account beside stat_cpu"] {
+        assert!(median(&table, repaired) > 0.2 * bad.predicted.median, "{repaired}");
+    }
+    assert!(median(&table, "three fields on a padded line") > 0.2 * bad.predicted.median);
+}
+
+#[test]
+fn the_page_counter_series_is_ranked_as_published() {
+    let table = page_counter_layout::predict(16).unwrap();
+    let ranked: Vec<f64> = ["three levels", "B", "A", "C", "A+B+C", "all in root"]
+        .map(|row| median(&table, row))
+        .into();
+    let published = [10_482.7, 12_413.7, 14_542.5, 17_063.7, 20_120.3, 21_694.8];
+    assert!(published.is_sorted());
+    assert!(ranked.is_sorted(), "{ranked:?}");
+}
+
+#[test]
+fn spinlocked_counters_stand_at_a_cliff_whose_range_holds_the_published_run() {
+    let table = page_counter_lockless::predict(3).unwrap();
+    let range = &table.rows[1];
+    assert!(range.predicted.holds(range.published.unwrap()), "{:?}", range.predicted);
+    // From nothing to several times: that is why no point is claimed.
+    assert!(range.predicted.high > 2.0 * range.predicted.low);
+}
+
+#[test]
+fn a_threshold_that_the_document_has_not_is_refused() {
+    let error = numa_threshold::predict(7, 1).unwrap_err().to_string();
+    assert_eq!(error, "the document has no row for threshold 7");
+}
