@@ -14,22 +14,20 @@
 //! ```
 //!
 //! Of a ring and an alarm at the same time: if the thread took the lock after the alarm was set, it wakes
-//! the future; if before, the future's second look follows the ring, through the lock. A future that is
-//! woken for nothing looks and waits again.
+//! the future; if before, the future's second look follows the ring, through the lock (model:
+//! `of_a_ring_and_an_alarm_the_future_is_woken_or_sees_it`). A future that is woken for nothing looks and waits
+//! again.
 //!
 //! The thread starts with the first alarm, and ends with the process. A forked child starts its own.
 
-use crate::bell::Bell;
+use crate::bell::Rings;
 use crate::lock;
-use crate::sync::{AtomicU64, Ordering};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-static BELL: Bell = Bell::new();
-/// Rings so far, apart from those that tell the thread of a new alarm.
-static RINGS: AtomicU64 = AtomicU64::new(0);
+static RINGS: Rings = Rings::new();
 static ALARMS: Mutex<Alarms> =
     Mutex::new(Alarms { set: Vec::new(), next: 0, process: 0, soonest: None });
 
@@ -73,7 +71,7 @@ impl Alarm {
         let sooner = at.is_some_and(|at| alarms.soonest.is_none_or(|soonest| at < soonest));
         if sooner {
             alarms.soonest = at;
-            BELL.ring();
+            RINGS.bell.ring();
         }
     }
 }
@@ -94,8 +92,7 @@ impl Drop for Alarm {
 
 /// Wakes the futures that wait for a ring. Async-signal-safe.
 pub(crate) fn ring() {
-    RINGS.fetch_add(1, Ordering::Release);
-    BELL.ring();
+    RINGS.ring();
 }
 
 /// The alarms, inside the gate, so that no fork finds them locked.
@@ -126,7 +123,7 @@ impl std::ops::DerefMut for Locked {
 fn start(alarms: &mut Alarms) -> bool {
     let thread = std::thread::Builder::new().name("ledgerline-alarm".into());
     // What rings from here on is news, however late the thread comes to look.
-    let rings = RINGS.load(Ordering::Acquire);
+    let rings = RINGS.count();
     let started = thread.stack_size(128 << 10).spawn(move || run(rings)).is_ok();
     if started {
         alarms.process = std::process::id();
@@ -138,9 +135,8 @@ fn start(alarms: &mut Alarms) -> bool {
 /// The thread: `rings` were there before its first alarm.
 fn run(mut rings: u64) {
     loop {
-        let seen = BELL.seen();
-        // Acquire, partner of the Release in `ring`.
-        let rung = RINGS.load(Ordering::Acquire);
+        let seen = RINGS.bell.seen();
+        let rung = RINGS.count();
         let now = Instant::now();
         let mut due = Vec::new();
         let mut alarms = alarms();
@@ -160,7 +156,7 @@ fn run(mut rings: u64) {
             // A waker that panics is its executor's trouble, and nobody else's.
             let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
         }
-        BELL.sleep(seen, until);
+        RINGS.bell.sleep(seen, until);
     }
 }
 

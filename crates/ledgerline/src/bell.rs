@@ -13,7 +13,7 @@
 //! the ring sees somebody waiting, or the look for room comes after the units were returned. And a ring
 //! after `seen` was read keeps the sleep from beginning. (Model: `of_a_ring_and_a_wait_one_sees_the_other`.)
 
-use crate::sync::{AtomicU32, Ordering, fence};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -67,6 +67,37 @@ impl Bell {
     #[cfg(not(loom))]
     pub(crate) fn sleep(&self, seen: u32, until: std::time::Instant) {
         sleep::while_equal(&self.rung, seen, until);
+    }
+}
+
+/// A bell whose sleeper must tell news from mere calls to look: how often it was rung for good.
+#[derive(Debug)]
+pub(crate) struct Rings {
+    count: AtomicU64,
+    /// What the sleeper sleeps on.
+    pub(crate) bell: Bell,
+}
+
+impl Rings {
+    #[cfg(not(loom))]
+    pub(crate) const fn new() -> Self {
+        Rings { count: AtomicU64::new(0), bell: Bell::new() }
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn new() -> Self {
+        Rings { count: AtomicU64::new(0), bell: Bell::new() }
+    }
+
+    /// Tells of news. Async-signal-safe.
+    pub(crate) fn ring(&self) {
+        self.count.fetch_add(1, Ordering::Release);
+        self.bell.ring();
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        // Acquire, partner of the Release in `ring`: who counts a ring sees what it told of.
+        self.count.load(Ordering::Acquire)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Ledgers: made in memory or in a file, opened, looked into. Where their parts lie is in `table.rs`.
 
 use crate::error::OpenError;
-use crate::memory_stat;
+use crate::item_names;
 use crate::path::RowPath;
 use crate::percpu::{Columns, Mode, possible_cpus};
 use crate::region::Region;
@@ -196,7 +196,7 @@ impl LedgerBuilder {
         header.item_count.store(self.items.len() as u32, Ordering::Relaxed);
         header.flows.store(u32::from(self.flows), Ordering::Relaxed);
         for (into, name) in header.items.iter().zip(&self.items) {
-            memory_stat::set_name(into, name);
+            item_names::set_name(into, name);
         }
         let root = ledger.row(0);
         root.counter.reset();
@@ -262,7 +262,7 @@ impl Ledger {
             || columns < possible_cpus()
             || columns > 1 << 16
             || !(1..=1 << 28).contains(&batch)
-            || items > memory_stat::ITEMS_MAX
+            || items > item_names::ITEMS_MAX
             || flows > 1
         {
             return Err(OpenError::Damaged);

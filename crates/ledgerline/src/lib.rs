@@ -63,6 +63,8 @@ mod gate;
 #[cfg(not(loom))]
 mod group;
 #[cfg(not(loom))]
+mod item_names;
+#[cfg(not(loom))]
 mod leak;
 #[cfg(not(loom))]
 mod ledger;
@@ -133,11 +135,13 @@ pub use events::{Changed, Events, WATCHES_MAX, Watch};
 #[cfg(not(loom))]
 pub use group::{Group, Settled};
 #[cfg(not(loom))]
+pub use item_names::{ITEM_NAME_MAX, ITEMS_MAX};
+#[cfg(not(loom))]
 pub use leak::Leak;
 #[cfg(not(loom))]
 pub use ledger::{Footprint, Ledger, LedgerBuilder, Mistakes};
 #[cfg(not(loom))]
-pub use memory_stat::{ITEM_NAME_MAX, ITEMS_MAX, MemoryStat, StatLine};
+pub use memory_stat::{MemoryStat, StatLine};
 #[cfg(not(loom))]
 pub use mode::ControlMode;
 #[cfg(not(loom))]

@@ -5,7 +5,7 @@
 //! CPU was fenced since its start. That the real sections keep that promise is what
 //! `percpu/inject.rs` tests, on the machine.
 
-use crate::bell::Bell;
+use crate::bell::{Bell, Rings};
 use crate::free_list::FreeList;
 use crate::gate::Gate;
 use crate::page_counter::PageCounter;
@@ -367,6 +367,41 @@ fn of_a_ring_and_a_wait_one_sees_the_other() {
         returned.join().unwrap();
         assert!(room || bell.seen() != seen, "it would sleep for ever");
         bell.leave();
+    });
+}
+
+/// The future, who rings, and the thread that wakes futures (alarm.rs): its scan, with the alarms that it
+/// finds set. It has looked before, and seen no ring.
+#[test]
+fn of_a_ring_and_an_alarm_the_future_is_woken_or_sees_it() {
+    model(|| {
+        let rings = Arc::new((Rings::new(), AtomicU32::new(0), Mutex::new(false)));
+        let ringing = rings.clone();
+        let ringer = thread::spawn(move || {
+            let (rings, ready, _) = &*ringing;
+            ready.store(1, Ordering::Relaxed);
+            rings.ring();
+        });
+        let waking = rings.clone();
+        let thread = thread::spawn(move || {
+            let (rings, _, alarm) = &*waking;
+            let seen = rings.bell.seen();
+            let rung = rings.count();
+            let mut alarm = alarm.lock().unwrap();
+            let woken = *alarm && rung != 0;
+            if woken {
+                *alarm = false;
+            }
+            // Whether it would sleep on, and whether another look would find news.
+            (woken, seen, rung)
+        });
+        let (rings, ready, alarm) = &*rings;
+        *alarm.lock().unwrap() = true;
+        let pending = ready.load(Ordering::Relaxed) == 0;
+        ringer.join().unwrap();
+        let (woken, seen, rung) = thread.join().unwrap();
+        let looks_again = rings.bell.seen() != seen && rings.count() != rung;
+        assert!(!pending || woken || looks_again, "the future sleeps for ever");
     });
 }
 

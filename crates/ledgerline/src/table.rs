@@ -20,8 +20,9 @@
 
 use crate::events::Watchers;
 use crate::free_list::FreeList;
+use crate::item_names::{ITEMS_MAX, Name};
 use crate::ledger::Ledger;
-use crate::memory_stat::{self, ITEMS_MAX, Name};
+use crate::memory_stat;
 use crate::percpu::word::Cell;
 use crate::percpu::{Columns, STRIDE, Tagged};
 use crate::pressure::Pressure;
