@@ -23,7 +23,7 @@
 use crate::bell::Rings;
 use crate::lock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -53,7 +53,7 @@ pub(crate) struct Alarm(Option<u64>);
 impl Alarm {
     /// Wakes the future at a time, and at the next ring if it waits for one. Replaces what was set.
     pub(crate) fn set(&mut self, waker: &Waker, at: Option<Instant>, rings: bool) {
-        let mut alarms = alarms();
+        let mut alarms = lock::gated(&ALARMS);
         let set = Set { waker: waker.clone(), at, rings };
         let number = self.0.unwrap_or(alarms.next);
         match alarms.set.iter_mut().find(|(it, _)| *it == number) {
@@ -80,7 +80,7 @@ impl Drop for Alarm {
     fn drop(&mut self) {
         if let Some(number) = self.0 {
             let waker = {
-                let mut alarms = alarms();
+                let mut alarms = lock::gated(&ALARMS);
                 let place = alarms.set.iter().position(|(it, _)| *it == number);
                 place.map(|place| alarms.set.swap_remove(place))
             };
@@ -93,30 +93,6 @@ impl Drop for Alarm {
 /// Wakes the futures that wait for a ring. Async-signal-safe.
 pub(crate) fn ring() {
     RINGS.ring();
-}
-
-/// The alarms, inside the gate, so that no fork finds them locked.
-fn alarms() -> Locked {
-    let inside = lock::pass();
-    Locked { alarms: ALARMS.lock().unwrap_or_else(PoisonError::into_inner), _inside: inside }
-}
-
-struct Locked {
-    alarms: MutexGuard<'static, Alarms>,
-    _inside: lock::Inside,
-}
-
-impl std::ops::Deref for Locked {
-    type Target = Alarms;
-    fn deref(&self) -> &Alarms {
-        &self.alarms
-    }
-}
-
-impl std::ops::DerefMut for Locked {
-    fn deref_mut(&mut self) -> &mut Alarms {
-        &mut self.alarms
-    }
 }
 
 /// Starts the thread; `false` if there can be none.
@@ -139,7 +115,7 @@ fn run(mut rings: u64) {
         let rung = RINGS.count();
         let now = Instant::now();
         let mut due = Vec::new();
-        let mut alarms = alarms();
+        let mut alarms = lock::gated(&ALARMS);
         let mut place = 0;
         while let Some((_, set)) = alarms.set.get(place) {
             if set.at.is_some_and(|at| at <= now) || set.rings && rung != rings {

@@ -8,6 +8,7 @@
 use crate::gate::{Gate, Pass};
 use crate::sync::PATIENCE;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The gate of all slow paths of this process.
 pub(crate) static GATE: Gate = Gate::new();
@@ -72,6 +73,33 @@ pub(crate) fn pass() -> Inside {
         .iter()
         .find(|slot| slot.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed).is_ok());
     Inside { noted, nested, _pass: pass }
+}
+
+/// A mutex that is held inside the gate, so that no fork finds it locked.
+pub(crate) struct Gated<'m, T> {
+    held: MutexGuard<'m, T>,
+    /// Left when the mutex is free again.
+    _inside: Inside,
+}
+
+/// Locks a mutex inside the gate. (None of ours is left half-changed by a panic.)
+pub(crate) fn gated<T>(mutex: &Mutex<T>) -> Gated<'_, T> {
+    let inside = pass();
+    Gated { held: mutex.lock().unwrap_or_else(PoisonError::into_inner), _inside: inside }
+}
+
+impl<T> std::ops::Deref for Gated<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.held
+    }
+}
+
+impl<T> std::ops::DerefMut for Gated<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.held
+    }
 }
 
 /// Frees the lock and the gate of threads that this process does not have: it was forked, without

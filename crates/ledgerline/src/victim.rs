@@ -8,15 +8,19 @@
 //!   first pass:  score each by what it holds at most (one load)
 //!   second pass: from the highest downwards, score by what it holds exactly, above its protection,
 //!     until the next one's first score is no higher than the best so far
-//!   cancel it; or, if it lies below a group with `oom_group` set, everything below the topmost such
+//!   with the choices' lock: somebody chose meanwhile, or there is room by now: start anew; otherwise
+//!     mark it; or, if it lies below a group with `oom_group` set, everything below the topmost such
+//!   cancel what was marked
 //! ```
+//!
+//! Scores and callbacks, which are the program's own code, run with nothing locked.
 //!
 //! The first pass is an upper bound (exact usage is less by idle stock and by protection, and a score must
 //! not fall as its units grow), so the second finds the true maximum and looks closely at few.
 
 use crate::group::Group;
 use crate::ledger::Ledger;
-use crate::lock;
+use crate::lock::{self, Gated};
 use crate::memory_stat::Sum;
 use crate::path::RowPath;
 use crate::protection::Unclaimed;
@@ -37,6 +41,8 @@ pub(crate) struct Victims {
     count: AtomicUsize,
     /// Those of them that were cancelled from here.
     cancelled: AtomicUsize,
+    /// How often somebody was chosen; held to mark who is.
+    choices: Mutex<u64>,
 }
 
 type Score = Box<dyn Fn(u64) -> u64 + Send + Sync>;
@@ -61,16 +67,23 @@ impl Victims {
             entries: Mutex::new(BTreeMap::new()),
             count: AtomicUsize::new(0),
             cancelled: AtomicUsize::new(0),
+            choices: Mutex::new(0),
         }
     }
 
     /// Looks at the entries, or changes them, inside the gate, so that no fork finds them locked.
     fn with<T>(&self, look: impl FnOnce(&mut BTreeMap<u64, Arc<Entry>>) -> T) -> T {
-        let _pass = lock::pass();
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = lock::gated(&self.entries);
         let seen = look(&mut entries);
         self.count.store(entries.len(), Ordering::Relaxed);
         seen
+    }
+}
+
+impl Victims {
+    /// The choices so far, with their lock.
+    fn choices(&self) -> Gated<'_, u64> {
+        lock::gated(&self.choices)
     }
 }
 
@@ -79,6 +92,14 @@ impl Entry {
     fn score(&self, units: u64) -> u64 {
         let Some(score) = &self.score else { return units };
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| score(units))).unwrap_or(0)
+    }
+
+    /// Notes that it is cancelled, for who looks before it is told.
+    fn mark(&self, victims: &Victims) {
+        let mut cancelled = self.cancelled.lock().unwrap_or_else(PoisonError::into_inner);
+        if cancelled.replace(Instant::now()).is_none() {
+            victims.cancelled.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     fn cancelled(&self) -> Option<Instant> {
@@ -117,15 +138,10 @@ pub(crate) enum Choice {
     Dying(Instant),
     /// The one who asks was cancelled itself.
     Yourself,
+    /// There is room by now.
+    Room,
     /// There is nobody to cancel.
     Nobody,
-}
-
-/// A victim that may be chosen, with what it scores at most.
-struct Candidate {
-    number: u64,
-    entry: Arc<Entry>,
-    most: u64,
 }
 
 impl<'l> Group<'l> {
@@ -206,59 +222,73 @@ impl Ledger {
         if victims.count.load(Ordering::Relaxed) == 0 {
             return Choice::Nobody;
         }
-        let below = |id: GroupId| {
-            self.group(id).exists()
-                && RowPath::new(self, id.index())
-                    .is_some_and(|path| path.leads_through(full.id().index()))
-        };
-        let entries: Vec<(u64, Arc<Entry>)> = victims.with(|entries| {
-            let below = entries.iter().filter(|(_, entry)| below(entry.group));
-            below.map(|(&number, entry)| (number, entry.clone())).collect()
-        });
-        let now = Instant::now();
-        let verdict = |until: Instant| match self.is_cancelled(asking) {
-            true => Choice::Yourself,
-            false => Choice::Dying(until),
-        };
-        let dying = entries.iter().filter_map(|(_, entry)| {
-            let until = entry.cancelled()? + self.table().victim_time;
-            (until > now && self.group(entry.group).precise() > 0).then_some(until)
-        });
-        if let Some(until) = dying.max() {
-            return verdict(until);
-        }
-        let Some((chosen, usage)) = self.highest(full, &entries) else { return Choice::Nobody };
-        self.count_event(full.id(), Sum::Oom);
-        let until = Instant::now() + self.table().victim_time;
-        let path = full.path();
-        let cancel = |entry: &Entry, usage: u64| {
-            let group = self.group(entry.group);
-            let why = Killed { group: group.path(), usage, full: path.clone(), requested };
-            // Counted first: whoever is told sees it counted.
-            self.count_event(entry.group, Sum::OomKill);
-            let mut cancelled = entry.cancelled.lock().unwrap_or_else(PoisonError::into_inner);
-            if cancelled.replace(Instant::now()).is_none() {
-                victims.cancelled.fetch_add(1, Ordering::Relaxed);
+        loop {
+            let choices = *victims.choices();
+            let entries = self.victims_below(full);
+            let now = Instant::now();
+            let dying = entries.iter().filter_map(|entry| {
+                let until = entry.cancelled()? + self.table().victim_time;
+                (until > now && self.group(entry.group).precise() > 0).then_some(until)
+            });
+            if let Some(until) = dying.max() {
+                return self.verdict(asking, until);
             }
-            drop(cancelled);
-            entry.token.cancel(why);
-            self.tell_cancelled(entry.group);
-        };
-        match self.oom_group_above(chosen.group, full) {
-            None => cancel(&chosen, usage),
-            Some(top) => {
-                self.count_event(top, Sum::OomGroupKill);
-                let together = |entry: &Entry| {
-                    !entry.token.is_cancelled()
-                        && RowPath::new(self, entry.group.index())
-                            .is_some_and(|path| path.leads_through(top.index()))
-                };
-                for (_, entry) in entries.iter().filter(|(_, entry)| together(entry)) {
-                    cancel(entry, self.group(entry.group).precise());
+            let Some(chosen) = self.highest(full, &entries) else { return Choice::Nobody };
+            let top = self.oom_group_above(chosen.group, full);
+            let dying = match top {
+                None => vec![chosen],
+                Some(top) => {
+                    let together = |entry: &&Arc<Entry>| {
+                        !entry.token.is_cancelled() && self.lies_below(entry.group, top.index())
+                    };
+                    entries.iter().filter(together).cloned().collect()
                 }
+            };
+            let mut marked = victims.choices();
+            if *marked != choices {
+                continue; // Two would go where one was enough.
             }
+            if self.would_fit(asking, requested) {
+                return Choice::Room;
+            }
+            *marked += 1;
+            dying.iter().for_each(|entry| entry.mark(victims));
+            drop(marked);
+            self.cancel(&dying, top, full, requested);
+            return self.verdict(asking, Instant::now() + self.table().victim_time);
         }
-        verdict(until)
+    }
+
+    /// The victims that may be chosen, or were, by age.
+    fn victims_below(&self, full: Group<'_>) -> Vec<Arc<Entry>> {
+        let below = |entry: &&Arc<Entry>| {
+            self.group(entry.group).exists() && self.lies_below(entry.group, full.id().index())
+        };
+        self.table().victims.with(|entries| entries.values().filter(below).cloned().collect())
+    }
+
+    fn lies_below(&self, id: GroupId, top: u32) -> bool {
+        RowPath::new(self, id.index()).is_some_and(|path| path.leads_through(top))
+    }
+
+    fn verdict(&self, asking: GroupId, until: Instant) -> Choice {
+        if self.is_cancelled(asking) { Choice::Yourself } else { Choice::Dying(until) }
+    }
+
+    /// Tells those who were marked, and counts it first: whoever is told sees it counted.
+    fn cancel(&self, dying: &[Arc<Entry>], top: Option<GroupId>, full: Group<'_>, requested: u64) {
+        self.count_event(full.id(), Sum::Oom);
+        if let Some(top) = top {
+            self.count_event(top, Sum::OomGroupKill);
+        }
+        let path = full.path();
+        for entry in dying {
+            let group = self.group(entry.group);
+            let (group, usage) = (group.path(), group.precise());
+            self.count_event(entry.group, Sum::OomKill);
+            entry.token.cancel(Killed { group, usage, full: path.clone(), requested });
+            self.tell_cancelled(entry.group);
+        }
     }
 
     /// Whether the work that charges this group was cancelled from here.
@@ -276,39 +306,30 @@ impl Ledger {
         })
     }
 
-    /// The two passes of the module's documentation: the victim with the highest score, and its usage.
-    fn highest(&self, full: Group<'_>, entries: &[(u64, Arc<Entry>)]) -> Option<(Arc<Entry>, u64)> {
-        let mut candidates: Vec<Candidate> = entries
+    /// The two passes of the module's documentation: the victim with the highest score; of equals the one
+    /// that registered last.
+    fn highest(&self, full: Group<'_>, entries: &[Arc<Entry>]) -> Option<Arc<Entry>> {
+        let mut candidates: Vec<(u64, usize)> = entries
             .iter()
+            .enumerate()
             .filter(|(_, entry)| !entry.token.is_cancelled())
-            .map(|(number, entry)| {
-                let most = entry.score(self.group(entry.group).row().counter.usage());
-                Candidate { number: *number, entry: entry.clone(), most }
-            })
+            .map(|(age, entry)| (entry.score(self.group(entry.group).row().counter.usage()), age))
             .collect();
-        candidates.sort_by_key(|candidate| std::cmp::Reverse((candidate.most, candidate.number)));
-        let mut best: Option<(u64, u64, Arc<Entry>, u64)> = None;
-        for candidate in candidates {
-            if candidate.most == 0
-                || best.as_ref().is_some_and(|(score, number, ..)| {
-                    (candidate.most, candidate.number) < (*score, *number)
-                })
-            {
+        candidates.sort_unstable_by_key(|&candidate| std::cmp::Reverse(candidate));
+        let mut best: Option<(u64, usize)> = None;
+        for (most, age) in candidates {
+            if most == 0 || best.is_some_and(|best| (most, age) < best) {
                 break;
             }
-            let group = self.group(candidate.entry.group);
-            let usage = group.precise();
+            let group = self.group(entries[age].group);
             let protection = group.protection(full, Unclaimed::Lost);
-            let score =
-                candidate.entry.score(usage.saturating_sub(protection.low.max(protection.min)));
-            let better = best
-                .as_ref()
-                .is_none_or(|(best, number, ..)| (score, candidate.number) > (*best, *number));
-            if score > 0 && better {
-                best = Some((score, candidate.number, candidate.entry, usage));
+            let above = group.precise().saturating_sub(protection.low.max(protection.min));
+            let score = entries[age].score(above);
+            if score > 0 && best.is_none_or(|best| (score, age) > best) {
+                best = Some((score, age));
             }
         }
-        best.map(|(_, _, entry, usage)| (entry, usage))
+        best.map(|(_, age)| entries[age].clone())
     }
 
     /// The topmost group from a victim's up to the full one with `oom_group` set.

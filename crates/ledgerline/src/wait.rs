@@ -363,6 +363,7 @@ impl<'l> Wait<'l> {
             match ledger.choose_victim(ledger.group(full), id, self.units) {
                 Choice::Dying(next) => until = until.min(next),
                 Choice::Yourself => return cancelled(),
+                Choice::Room => until = Instant::now(),
                 // Nobody is to go for it, so it waits as others do.
                 Choice::Nobody => {}
             }
@@ -418,7 +419,7 @@ impl Ledger {
 
     /// Whether the counters on the way may have room for so much more: what lies idle is drained when it
     /// is tried.
-    fn would_fit(&self, id: GroupId, units: u64) -> bool {
+    pub(crate) fn would_fit(&self, id: GroupId, units: u64) -> bool {
         self.path(id).is_none_or(|path| {
             path.counters().iter().all(|counter| {
                 let usage = counter.usage().saturating_sub(counter.idle_at_most());

@@ -61,7 +61,7 @@ fn those_who_wait_are_served_in_the_order_in_which_they_came() {
                 let (served, tenant) = (&served, &tenant);
                 scope.spawn(move || {
                     // The first wants all: those behind it, who want little, do not pass it.
-                    let units = if number == 0 { 100 } else { 30 };
+                    let units = if number == 0 { 100 } else { 60 };
                     let charge = tenant.try_charge_wait(units, LONG).unwrap();
                     served.lock().unwrap().push(number);
                     drop(charge);
