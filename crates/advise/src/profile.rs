@@ -1,0 +1,139 @@
+//! Who reads and writes which field of a type, how often.
+//!
+//! A [`Profile`] speaks of operations: whatever the program repeats (a charge, a fault, a packet). Each CPU
+//! plays a [`Role`]; an operation of that role computes for a while and goes through its [`Phase`]s, each
+//! so many times, and a phase touches fields. What happens in one phase happens together: a phase that comes
+//! once in 64 operations touches all of its fields then.
+//!
+//! ```
+//! use ledgerline_advise::profile::{Access, Instances, Kind, Phase, Role, TypeProfile};
+//! let access = |field: &str, kind, times| Access { field: field.to_owned(), kind, times };
+//! let counter = TypeProfile {
+//!     name: "page_counter".to_owned(),
+//!     instances: Instances::Shared,
+//!     roles: vec![Role {
+//!         name: "charge".to_owned(),
+//!         share: 1.0,
+//!         work_ns: 300.0,
+//!         phases: vec![Phase {
+//!             name: "walk".to_owned(),
+//!             times: 1.0 / 64.0,
+//!             accesses: vec![access("usage", Kind::Atomic, 1.0), access("max", Kind::Load, 1.0)],
+//!         }],
+//!     }],
+//! };
+//! assert_eq!(counter.times("usage", Kind::Atomic), 1.0 / 64.0);
+//! ```
+
+/// What was seen, or is believed, of a program's accesses.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Profile {
+    /// Where it comes from, as an error or a report names it: a file.
+    pub source: String,
+    /// The machine file or built-in machine it was taken on, where it says.
+    pub machine: Option<String>,
+    /// How many CPUs took part, where it says.
+    pub cpus: Option<usize>,
+    /// The types it knows, in its own order.
+    pub types: Vec<TypeProfile>,
+}
+
+/// What it says of one type.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TypeProfile {
+    /// As the type is spelt in debug information.
+    pub name: String,
+    /// How many objects of it there are.
+    pub instances: Instances,
+    /// Who uses them; shares add up to one.
+    pub roles: Vec<Role>,
+}
+
+/// How many objects of a type CPUs use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Instances {
+    /// One, by all.
+    #[default]
+    Shared,
+    /// One a CPU.
+    PerCpu,
+    /// So many, dealt out to the CPUs in turn.
+    Dealt(usize),
+}
+
+/// What a part of the CPUs does over and over.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Role {
+    /// What people call it.
+    pub name: String,
+    /// Which part of the CPUs, from 0 to 1.
+    pub share: f64,
+    /// What an operation takes beside these accesses, in nanoseconds.
+    pub work_ns: f64,
+    /// What it touches.
+    pub phases: Vec<Phase>,
+}
+
+/// What is touched together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Phase {
+    /// What people call it.
+    pub name: String,
+    /// How many times an operation, on average; less than one for what is rare.
+    pub times: f64,
+    /// In order.
+    pub accesses: Vec<Access>,
+}
+
+/// A field is touched.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Access {
+    /// The field's path from the type, as `layout show --expand` prints it: `memory.usage`, `stat[3]`.
+    pub field: String,
+    /// How.
+    pub kind: Kind,
+    /// How many times a phase, on average.
+    pub times: f64,
+}
+
+/// How a field is touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// Read.
+    Load,
+    /// Written.
+    Store,
+    /// Changed by an atomic instruction.
+    Atomic,
+}
+
+impl Kind {
+    /// Whether it takes the line from others.
+    #[must_use]
+    pub fn writes(self) -> bool {
+        self != Kind::Load
+    }
+}
+
+impl TypeProfile {
+    /// How often an operation touches a field in a way, averaged over all CPUs.
+    #[must_use]
+    pub fn times(&self, field: &str, kind: Kind) -> f64 {
+        let mut sum = 0.0;
+        for role in &self.roles {
+            for phase in &role.phases {
+                let here = phase.accesses.iter().filter(|a| a.field == field && a.kind == kind);
+                sum += role.share * phase.times * here.map(|access| access.times).sum::<f64>();
+            }
+        }
+        sum
+    }
+}
+
+impl Profile {
+    /// What it says of a type.
+    #[must_use]
+    pub fn of(&self, name: &str) -> Option<&TypeProfile> {
+        self.types.iter().find(|of| of.name == name)
+    }
+}
