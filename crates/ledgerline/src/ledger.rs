@@ -19,7 +19,7 @@ use std::time::Duration;
 /// "LEDGLINE" in ASCII, so that `file` and a hex dump show what it is.
 const MAGIC: u64 = u64::from_le_bytes(*b"LEDGLINE");
 /// Changes whenever the meaning of a byte of the region does.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 /// Levels that a tree may have, the root included.
 pub(crate) const DEPTH_MAX: usize = 32;
 /// 64 pages of 4 KiB, as in the kernel.
@@ -192,7 +192,7 @@ impl LedgerBuilder {
         header.columns.store(plan.columns as u32, Ordering::Relaxed);
         header.capacity.store(self.capacity, Ordering::Relaxed);
         header.batch.store(self.batch, Ordering::Relaxed);
-        header.high_water.store(1, Ordering::Relaxed);
+        header.given.high_water.store(1, Ordering::Relaxed);
         header.item_count.store(self.items.len() as u32, Ordering::Relaxed);
         header.flows.store(u32::from(self.flows), Ordering::Relaxed);
         for (into, name) in header.items.iter().zip(&self.items) {
@@ -370,7 +370,7 @@ impl Ledger {
 
     /// Rows that were ever used, as far as they can be trusted to lie in the table.
     pub(crate) fn high_water(&self) -> u32 {
-        self.header().high_water.load(Ordering::Acquire).clamp(1, self.capacity())
+        self.header().given.high_water.load(Ordering::Acquire).clamp(1, self.capacity())
     }
 
     pub(crate) fn row(&self, index: u32) -> &Row {
@@ -433,7 +433,7 @@ impl Ledger {
     pub(crate) fn free(&self, index: u32) {
         let row = self.row(index);
         row.state.store(state::FREE, Ordering::Release);
-        self.header().free.push(index, &row.parent);
+        self.header().given.free.push(index, &row.parent);
     }
 
     /// Frees a destroyed row whose last unit was returned. What it counted goes to its parent, so
@@ -462,12 +462,13 @@ impl Ledger {
     }
 
     fn reuse(&self) -> Option<u32> {
-        self.header().free.pop(|row| (row < self.capacity()).then(|| &self.row(row).parent))
+        self.header().given.free.pop(|row| (row < self.capacity()).then(|| &self.row(row).parent))
     }
 
     fn take_fresh(&self) -> Option<u32> {
         let capacity = self.capacity();
         self.header()
+            .given
             .high_water
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |used| {
                 (used < capacity).then(|| used + 1)

@@ -42,7 +42,8 @@ use std::time::Duration;
 /// Most rows, and the default: a cell's place in its column is fixed (percpu/columns.rs).
 pub(crate) const CAPACITY_MAX: usize = 1 << 20;
 
-/// The first page of the region.
+/// The first page of the region: what never changes, and on pairs of lines of their own what is written by
+/// those who make groups, who transfer, and who collect (layout.toml).
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Header {
@@ -50,23 +51,34 @@ pub(crate) struct Header {
     pub(crate) version: AtomicU32,
     pub(crate) columns: AtomicU32,
     pub(crate) capacity: AtomicU32,
-    /// Rows that were ever used: those from here on are untouched.
-    pub(crate) high_water: AtomicU32,
+    /// How many items the ledger has of its own; their names are below.
+    pub(crate) item_count: AtomicU32,
     pub(crate) batch: AtomicU64,
-    pub(crate) free: FreeList,
+    /// Whether the units charged and freed are counted: 0 or 1.
+    pub(crate) flows: AtomicU32,
+    pub(crate) given: GivenRows,
+    /// Transfers from group to group (transfers.rs).
+    transfers: Transfers,
+    collections: Collections,
     /// Uncharges of more than was charged, and of groups that do not exist: bugs of the caller.
     pub(crate) underflows: AtomicU64,
     pub(crate) strays: AtomicU64,
-    /// How many items the ledger has of its own, and their names.
-    pub(crate) item_count: AtomicU32,
-    /// Whether the units charged and freed are counted: 0 or 1.
-    pub(crate) flows: AtomicU32,
-    /// Collections of statistics, begun and ended (memory_stat.rs).
-    collections: [AtomicU64; 2],
-    /// Transfers from group to group (transfers.rs).
-    transfers: Transfers,
     pub(crate) items: [Name; ITEMS_MAX],
 }
+
+/// Which rows have been given to groups: written whenever a group is made or its row comes back.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub(crate) struct GivenRows {
+    /// Rows that were ever used: those from here on are untouched.
+    pub(crate) high_water: AtomicU32,
+    pub(crate) free: FreeList,
+}
+
+/// Collections of statistics, begun and ended (memory_stat.rs).
+#[repr(C, align(128))]
+#[derive(Debug)]
+struct Collections([AtomicU64; 2]);
 
 const _: () = assert!(size_of::<Header>() <= Plan::PAGE);
 
@@ -323,16 +335,16 @@ impl Table {
     pub(crate) fn collections(&self) -> Option<u64> {
         // Acquire, partners of the Release below. First those ended: equal numbers mean that at some
         // moment in between none was under way.
-        let [begun, ended] = &self.header().collections;
+        let Collections([begun, ended]) = &self.header().collections;
         let ended = ended.load(Ordering::Acquire);
         (begun.load(Ordering::Acquire) == ended).then_some(ended)
     }
 
     pub(crate) fn begin_collection(&self) {
-        self.header().collections[0].fetch_add(1, Ordering::AcqRel);
+        self.header().collections.0[0].fetch_add(1, Ordering::AcqRel);
     }
 
     pub(crate) fn end_collection(&self) {
-        self.header().collections[1].fetch_add(1, Ordering::Release);
+        self.header().collections.0[1].fetch_add(1, Ordering::Release);
     }
 }

@@ -15,7 +15,7 @@
 use crate::sync::{AtomicU64, Ordering};
 
 /// See the module's documentation. Lies in the ledger's header, so that it holds among processes.
-#[repr(C)]
+#[repr(C, align(128))]
 #[derive(Debug)]
 pub(crate) struct Transfers {
     begun: AtomicU64,

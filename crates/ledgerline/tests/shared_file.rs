@@ -19,14 +19,14 @@ fn memfd() -> File {
     }
 }
 
-/// Where the fields of the header lie (format 1).
+/// Where the fields of the header lie (format 4).
 const MAGIC: u64 = 0;
 const VERSION: u64 = 8;
 const COLUMNS: u64 = 12;
 const CAPACITY: u64 = 16;
-const HIGH_WATER: u64 = 20;
 const BATCH: u64 = 24;
-const FREE: u64 = 32;
+const HIGH_WATER: u64 = 128;
+const FREE: u64 = 136;
 
 /// A ledger with some groups and charges in it.
 fn ledger_file() -> File {
