@@ -61,7 +61,7 @@ pub fn of(types: &Types, id: TypeId) -> Option<u64> {
             Type::Base { size, .. } | Type::Enum { size, .. } => scalar(types, *size),
             Type::Pointer { .. } => scalar(types, u64::from(types.pointer_size)),
             Type::Unknown { size } => scalar(types, (*size)?),
-            Type::Function | Type::Declaration { .. } => return None,
+            Type::Function { .. } | Type::Declaration { .. } => return None,
         };
         return Some(own.max(least));
     }

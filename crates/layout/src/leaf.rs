@@ -218,7 +218,11 @@ mod tests {
     #[test]
     fn a_record_that_contains_itself_twice_ends() {
         let mut types = Types::new(8);
-        let id = types.push(Type::Function);
+        let id = types.push(Type::Function {
+            result: None,
+            parameters: Box::default(),
+            variadic: false,
+        });
         let member = |offset| Member {
             name: Name::NONE,
             ty: id,

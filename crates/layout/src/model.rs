@@ -50,6 +50,8 @@ pub enum Type {
     Pointer {
         /// To what; `None` is void.
         to: Option<TypeId>,
+        /// As Rust calls it (`&str`, `*const T`, `fn(u32)`); [`Name::NONE`] for other languages.
+        name: Name,
     },
     /// A number, character or truth value.
     Base {
@@ -82,9 +84,18 @@ pub enum Type {
         to: Option<TypeId>,
     },
     /// A function: only ever pointed to.
-    Function,
+    Function {
+        /// What it returns; `None` is void.
+        result: Option<TypeId>,
+        /// What it is called with.
+        parameters: Box<[TypeId]>,
+        /// Whether more may follow.
+        variadic: bool,
+    },
     /// Declared and never defined in this file.
     Declaration {
+        /// `struct`, `union`, `class`, `enum`; empty for what has none.
+        keyword: &'static str,
         /// Its name.
         name: Name,
     },

@@ -8,6 +8,13 @@ use crate::model::{Type, TypeId, Types};
 /// As many pointers, arrays and qualifiers as are written.
 const DEEPEST: usize = 32;
 
+/// As many parameters of a function as are written: with functions among them at most [`NESTED`] deep, a
+/// file that lies cannot make a name grow without end.
+const PARAMETERS: usize = 24;
+
+/// As deep as functions among parameters are written with theirs.
+const NESTED: usize = 2;
+
 /// A type as its language writes it: `struct page_counter *`, `atomic_long_t[34]`, `Vec<u8>`.
 ///
 /// A name with `::` or generic arguments stands without its keyword. The size of a flexible array is left out.
@@ -27,13 +34,16 @@ pub(crate) fn write_type(
         return out.write_str("...");
     }
     let named = |out: &mut _, name| safe(out, types.name(name));
+    if let Some((declarator, function)) = to_function(types, id) {
+        return write_function(out, types, function, &declarator, depth);
+    }
     match types.get(id) {
         Type::Record(record) => {
             let name = types.name(record.name);
             if name.is_empty() {
                 return write!(out, "{} {{...}}", keyword(record.kind));
             }
-            if !name.contains("::") && !name.contains('<') {
+            if is_word(name) {
                 out.write_str(keyword(record.kind))?;
                 out.write_char(' ')?;
             }
@@ -56,12 +66,19 @@ pub(crate) fn write_type(
             }
             Ok(())
         }
-        Type::Pointer { to } => {
+        Type::Pointer { name, .. } if !types.name(*name).is_empty() => named(out, *name),
+        Type::Pointer { to, .. } => {
             write_type(out, types, *to, depth - 1)?;
             let again = to.is_some_and(|to| matches!(types.get(to), Type::Pointer { .. }));
             out.write_str(if again { "*" } else { " *" })
         }
-        Type::Base { name, .. } | Type::Typedef { name, .. } | Type::Declaration { name } => {
+        Type::Declaration { keyword, name }
+            if !keyword.is_empty() && is_word(types.name(*name)) =>
+        {
+            write!(out, "{keyword} ")?;
+            named(out, *name)
+        }
+        Type::Base { name, .. } | Type::Typedef { name, .. } | Type::Declaration { name, .. } => {
             named(out, *name)
         }
         Type::Enum { name, .. } if types.name(*name).is_empty() => out.write_str("enum {...}"),
@@ -81,9 +98,82 @@ pub(crate) fn write_type(
             out.write_char(' ')?;
             write_type(out, types, *to, depth - 1)
         }
-        Type::Function => out.write_str("function"),
+        Type::Function { .. } => write_function(out, types, id, "", depth),
         Type::Unknown { .. } => out.write_str("unknown"),
     }
+}
+
+/// What C writes between the result and the parameters of a pointer to a function, or of an array of them,
+/// and the function; `None` for other types.
+fn to_function(types: &Types, mut id: TypeId) -> Option<(String, TypeId)> {
+    let mut declarator = String::new();
+    for _ in 0..DEEPEST {
+        match types.get(id) {
+            Type::Pointer { to: Some(to), name } if types.name(*name).is_empty() => {
+                declarator.insert(0, '*');
+                id = *to;
+            }
+            Type::Qualified { qualifier, to: Some(to) } => {
+                // Of a constant array of constant pointers only the pointers say so.
+                if matches!(types.get(*to), Type::Pointer { .. }) {
+                    declarator.insert_str(0, qualifier);
+                }
+                id = *to;
+            }
+            Type::Array { element, count } => {
+                if declarator.starts_with('*') {
+                    declarator = format!("({declarator})");
+                }
+                match count {
+                    Some(count) => declarator.push_str(&format!("[{count}]")),
+                    None => declarator.push_str("[]"),
+                }
+                id = *element;
+            }
+            Type::Function { .. } => return declarator.contains('*').then_some((declarator, id)),
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// `int (*)(struct file *, loff_t)`.
+fn write_function(
+    out: &mut impl Write,
+    types: &Types,
+    function: TypeId,
+    declarator: &str,
+    depth: usize,
+) -> fmt::Result {
+    let Type::Function { result, parameters, variadic } = types.get(function) else {
+        return Ok(());
+    };
+    // Each function within a function takes a share of the depth.
+    let depth = depth.saturating_sub(DEEPEST / (NESTED + 1));
+    if depth == 0 {
+        return out.write_str("...");
+    }
+    write_type(out, types, *result, depth - 1)?;
+    if declarator.is_empty() {
+        out.write_str(" (")?;
+    } else {
+        write!(out, " ({declarator})(")?;
+    }
+    for (index, parameter) in parameters.iter().take(PARAMETERS).enumerate() {
+        out.write_str(if index == 0 { "" } else { ", " })?;
+        write_type(out, types, Some(*parameter), depth - 1)?;
+    }
+    out.write_str(match (parameters.is_empty(), *variadic || parameters.len() > PARAMETERS) {
+        (true, false) => "void)",
+        (true, true) => "...)",
+        (false, true) => ", ...)",
+        (false, false) => ")",
+    })
+}
+
+/// Whether it is a plain name, before which C has a keyword.
+fn is_word(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$'))
 }
 
 /// A name without what could steer a terminal or break a line.
@@ -98,4 +188,33 @@ pub(crate) fn safe(out: &mut impl Write, name: &str) -> fmt::Result {
             out.write_char(character)
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Name;
+
+    #[test]
+    fn a_function_that_takes_itself_many_times_is_spelled_in_bounds() {
+        let mut types = Types::new(8);
+        let function = types.push(Type::Unknown { size: None });
+        let pointer = types.push(Type::Pointer { to: Some(function), name: Name::NONE });
+        let parameters = vec![pointer; 1000].into();
+        types.set(function, Type::Function { result: None, parameters, variadic: false });
+        let spelled = spell(&types, pointer).to_string();
+        assert!(spelled.starts_with("void (*)(void (*)("), "{spelled}");
+        assert!(spelled.len() < 20_000, "{}", spelled.len());
+    }
+
+    #[test]
+    fn pointers_of_rust_keep_their_names() {
+        let mut types = Types::new(8);
+        let byte = types.intern("u8");
+        let byte = types.push(Type::Base { name: byte, size: 1 });
+        let name = types.intern("*const u8");
+        let pointer = types.push(Type::Pointer { to: Some(byte), name });
+        let array = types.push(Type::Array { element: pointer, count: Some(3) });
+        assert_eq!(spell(&types, array).to_string(), "*const u8[3]");
+    }
 }

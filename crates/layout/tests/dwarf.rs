@@ -241,7 +241,7 @@ fn a_header_read_by_many_units_gives_each_type_once_and_definitions_that_differ_
         assert_eq!(record(&types, "wrapped").unwrap().size, 24);
         // The one unit that defines it tells the nineteen that only declare it.
         let node = record(&types, "node").unwrap();
-        let Type::Pointer { to: Some(to) } = *types.get(node.members[1].ty) else {
+        let Type::Pointer { to: Some(to), .. } = *types.get(node.members[1].ty) else {
             panic!("no pointer")
         };
         assert!(
@@ -431,4 +431,45 @@ fn what_is_no_program_is_refused_in_one_line() {
     }
     let error = dwarf::open(Path::new("/nowhere/at/all")).unwrap_err().to_string();
     assert!(error.starts_with("/nowhere/at/all: cannot be read"), "{error}");
+}
+
+#[test]
+fn pointers_to_functions_are_spelled_with_result_and_parameters() {
+    let source = "struct file; typedef long off;\n\
+        struct operations {\n\
+            off (*seek)(struct file *, off, int);\n\
+            int (*print)(const char *, ...);\n\
+            void (*const handlers[4])(void);\n\
+            void (**table)(int (*)(int));\n\
+            int (*(*row)[2])(char);\n\
+        } operations; int main(void) { return operations.seek != 0; }";
+    let Some(dwarf) = read("dwarf-functions", source, &[]) else { return };
+    let object = folder("btf-functions");
+    std::fs::write(object.join("source.c"), source).unwrap();
+    let btf = compile("gcc", &object, &["-gbtf", "-c", "source.c"]).map(|()| {
+        let prefer = ledgerline_layout::Prefer::Btf;
+        let options = ledgerline_layout::Options { prefer, base: None };
+        ledgerline_layout::open_with(&object.join("source.o"), &options).unwrap().types
+    });
+    for types in [Some(dwarf), btf].into_iter().flatten() {
+        let (_, operations) = types
+            .records()
+            .find(|(_, record)| types.name(record.name) == "operations")
+            .expect("the file has operations");
+        let spelled: Vec<String> = operations
+            .members
+            .iter()
+            .map(|member| ledgerline_layout::spell::spell(&types, member.ty).to_string())
+            .collect();
+        assert_eq!(
+            spelled,
+            [
+                "off (*)(struct file *, off, int)",
+                "int (*)(const char *, ...)",
+                "void (*const[4])(void)",
+                "void (**)(int (*)(int))",
+                "int (*(*)[2])(char)",
+            ]
+        );
+    }
 }

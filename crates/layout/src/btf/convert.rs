@@ -16,10 +16,8 @@ use crate::model::{Align, Kind, Member, Name, Record, Role, Type, TypeId, Types}
 
 /// Void, where a type cannot be left out.
 const VOID: TypeId = TypeId(0);
-/// Every function: nothing is said of it but that it is one.
-const FUNCTION: TypeId = TypeId(1);
 /// What is no type (a variable, say), and what has a kind that nobody knows yet.
-const OTHER: TypeId = TypeId(2);
+const OTHER: TypeId = TypeId(1);
 
 /// The types that were read, and what the file calls them.
 pub(super) struct Reader {
@@ -41,7 +39,6 @@ impl Reader {
             types.widest_scalar_align = machine.widest_scalar_align;
         }
         types.push(Type::Unknown { size: None });
-        types.push(Type::Function);
         types.push(Type::Unknown { size: None });
         Reader {
             types,
@@ -100,7 +97,6 @@ impl Reader {
         for entry in Entries::new(section, first) {
             let entry = entry?;
             let id = match entry.kind {
-                kind::FUNC_PROTO => FUNCTION,
                 kind::TYPE_TAG => {
                     tags.push((entry.number, entry.size_or_type));
                     OTHER
@@ -166,17 +162,21 @@ impl Reader {
                 self.learn_pointer_size(name, size);
                 Type::Base { name, size }
             }
-            kind::PTR => Type::Pointer { to: self.to(entry.size_or_type)? },
+            kind::PTR => Type::Pointer { to: self.to(entry.size_or_type)?, name: Name::NONE },
             kind::ARRAY => Type::Array {
                 element: self.id(section.word(entry.rest, 0))?,
                 count: Some(section.word(entry.rest, 8).into()),
             },
+            kind::FUNC_PROTO => self.function(section, entry)?,
             kind::STRUCT => self.record(section, names, entry, Kind::Struct)?,
             kind::UNION => self.record(section, names, entry, Kind::Union)?,
             kind::ENUM | kind::ENUM64 => {
                 Type::Enum { name: names.intern(&mut self.types, entry.name)?, size }
             }
-            kind::FWD => Type::Declaration { name: names.intern(&mut self.types, entry.name)? },
+            kind::FWD => Type::Declaration {
+                keyword: if entry.flag { "union" } else { "struct" },
+                name: names.intern(&mut self.types, entry.name)?,
+            },
             kind::TYPEDEF => Type::Typedef {
                 name: names.intern(&mut self.types, entry.name)?,
                 to: self.to(entry.size_or_type)?,
@@ -194,6 +194,19 @@ impl Reader {
         let id = self.types.push(converted);
         debug_assert_eq!(id, self.ids[entry.number as usize], "numbered as converted");
         Ok(())
+    }
+
+    /// A last parameter of no type says that more may follow.
+    fn function(&self, section: &Section, entry: Entry) -> Result<Type, Error> {
+        let numbers = entry.rest.chunks_exact(8).map(|part| section.word(part, 4));
+        let mut parameters =
+            numbers.map(|number| self.id(number)).collect::<Result<Vec<_>, _>>()?;
+        let variadic = parameters.last() == Some(&VOID);
+        if variadic {
+            parameters.pop();
+        }
+        let result = self.to(entry.size_or_type)?;
+        Ok(Type::Function { result, parameters: parameters.into(), variadic })
     }
 
     /// BTF does not say it, but on Linux pointers are as large as `long`.
@@ -259,6 +272,7 @@ fn is_converted(kind: u8) -> bool {
         kind::INT
             | kind::PTR
             | kind::ARRAY
+            | kind::FUNC_PROTO
             | kind::STRUCT
             | kind::UNION
             | kind::ENUM

@@ -23,6 +23,8 @@ enum Owner {
     Variant(u32),
     /// Dimensions; those so far begin here in the walk's list.
     Array(u32, usize),
+    /// Parameters of this type of function.
+    Function(u32),
 }
 
 /// An entry whose children are being read.
@@ -153,12 +155,16 @@ impl<'a> Walk<'_, 'a> {
         let mut frame = frame.unwrap_or(Frame { owner: Owner::Nothing, scope: 0, function: None });
         let owner = std::mem::replace(&mut frame.owner, Owner::Nothing);
         let tag = abbreviation.tag();
-        if !concerns(tag) {
+        if !concerns(tag) && !matches!((owner, tag), (Owner::Function(_), FORMAL_PARAMETER)) {
             entries
                 .skip_attributes(abbreviation.attributes())
                 .map_err(|error| self.unit.broken(error))?;
             if tag == gimli::DW_TAG_subprogram && self.functions {
                 frame.function = Some(offset);
+            }
+            if let (Owner::Function(function), gimli::DW_TAG_unspecified_parameters) = (owner, tag)
+            {
+                self.parsed.types[function as usize].shape = Shape::Function { variadic: true };
             }
         } else {
             let says = Attributes::read(self.unit, entries, abbreviation)?;
@@ -173,6 +179,11 @@ impl<'a> Walk<'_, 'a> {
                 }
                 gimli::DW_TAG_namespace | gimli::DW_TAG_module => {}
                 gimli::DW_TAG_member => self.member(owner, &says),
+                FORMAL_PARAMETER => {
+                    if let Owner::Function(function) = owner {
+                        self.push_member(function, Role::Field, b"", &says);
+                    }
+                }
                 gimli::DW_TAG_inheritance => self.base(owner, &says),
                 gimli::DW_TAG_variant_part => {
                     if let Owner::Record(record) = owner {
@@ -297,7 +308,13 @@ impl<'a> Walk<'_, 'a> {
     fn ty(&mut self, tag: DwTag, offset: UnitOffset, says: &Attributes<'a>, frame: &mut Frame) {
         let shape = match tag {
             _ if says.signature != Reference::NONE => Shape::Alias,
-            _ if says.declaration => Shape::Declaration,
+            _ if says.declaration => Shape::Declaration(match tag {
+                gimli::DW_TAG_structure_type => "struct",
+                gimli::DW_TAG_class_type | gimli::DW_TAG_interface_type => "class",
+                gimli::DW_TAG_union_type => "union",
+                gimli::DW_TAG_enumeration_type => "enum",
+                _ => "",
+            }),
             gimli::DW_TAG_structure_type => Shape::Record(Kind::Struct),
             gimli::DW_TAG_class_type | gimli::DW_TAG_interface_type => Shape::Record(Kind::Class),
             gimli::DW_TAG_union_type => Shape::Record(Kind::Union),
@@ -329,7 +346,7 @@ impl<'a> Walk<'_, 'a> {
             gimli::DW_TAG_immutable_type => Shape::Qualified("immutable"),
             gimli::DW_TAG_packed_type => Shape::Qualified("packed"),
             gimli::DW_TAG_shared_type => Shape::Qualified("shared"),
-            gimli::DW_TAG_subroutine_type => Shape::Function,
+            gimli::DW_TAG_subroutine_type => Shape::Function { variadic: false },
             _ => Shape::Unknown,
         };
         let to = if shape == Shape::Alias { says.signature } else { says.to };
@@ -350,9 +367,11 @@ impl<'a> Walk<'_, 'a> {
         match shape {
             Shape::Array { .. } => frame.owner = Owner::Array(index, self.dimensions.len()),
             Shape::Record(_) => frame.owner = Owner::Record(index),
+            Shape::Function { .. } => frame.owner = Owner::Function(index),
             _ => {}
         }
-        if self.qualify && matches!(shape, Shape::Record(_) | Shape::Declaration | Shape::Alias) {
+        if self.qualify && matches!(shape, Shape::Record(_) | Shape::Declaration(_) | Shape::Alias)
+        {
             frame.scope = self.parsed.scope(scope, says.name, says.specification);
         }
     }
@@ -372,6 +391,9 @@ impl<'a> Walk<'_, 'a> {
         frame.scope
     }
 }
+
+/// Of which only those of types of functions matter.
+const FORMAL_PARAMETER: DwTag = gimli::DW_TAG_formal_parameter;
 
 /// Whether an entry's attributes matter.
 fn concerns(tag: DwTag) -> bool {

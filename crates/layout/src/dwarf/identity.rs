@@ -70,16 +70,17 @@ impl Work<'_, '_> {
         let mut state = FixedState::with_seed(1).build_hasher();
         match ty.shape {
             // Whether defined here or only declared.
-            Shape::Record(_) | Shape::Enum | Shape::Declaration if !ty.name.is_empty() => {
+            Shape::Record(_) | Shape::Enum | Shape::Declaration(_) if !ty.name.is_empty() => {
                 (scope, ty.name).hash(&mut state);
             }
-            Shape::Record(_) | Shape::Enum | Shape::Declaration => {
+            Shape::Record(_) | Shape::Enum | Shape::Declaration(_) => {
                 (2, scope, ty.size, ty.place.1, ty.members.1 - ty.members.0).hash(&mut state);
             }
             _ => {
                 self.plain(ty, &mut state);
                 let to = self.referred(ty.to, |work, to| work.named(to, depth + 1));
                 state.write_u64(to);
+                self.parameters(ty, depth, &mut state);
             }
         }
         self.ids.named[slot] = state.finish().max(2);
@@ -105,6 +106,11 @@ impl Work<'_, '_> {
                 let to = self.referred(ty.to, |work, to| work.named(to, depth + 1));
                 state.write_u64(to);
             }
+            Shape::Function { .. } => {
+                let to = self.referred(ty.to, |work, to| work.named(to, depth + 1));
+                state.write_u64(to);
+                self.parameters(ty, depth, &mut state);
+            }
             Shape::Record(_) => {
                 let (start, end) = ty.members;
                 for member in &parsed.members[start as usize..end as usize] {
@@ -122,6 +128,18 @@ impl Work<'_, '_> {
         }
         self.ids.full[slot] = state.finish().max(2);
         self.ids.full[slot]
+    }
+
+    /// What a function is called with: nothing of it lies anywhere, so names are enough.
+    fn parameters(&mut self, ty: &ParsedType<'_>, depth: u32, state: &mut impl Hasher) {
+        let Shape::Function { variadic } = ty.shape else { return };
+        variadic.hash(state);
+        let (start, end) = ty.members;
+        let parsed = self.parsed;
+        for parameter in &parsed.members[start as usize..end as usize] {
+            let to = self.referred(parameter.to, |work, to| work.named(to, depth + 1));
+            state.write_u64(to);
+        }
     }
 
     /// What the entry itself says.

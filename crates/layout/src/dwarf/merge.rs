@@ -97,7 +97,7 @@ impl<'b> Merger<'b> {
         match ty.shape {
             // Nothing refers to it any more.
             Shape::Alias => return (TypeId(0), false),
-            Shape::Declaration if !ty.name.is_empty() => {
+            Shape::Declaration(_) if !ty.name.is_empty() => {
                 if let Some(&id) = self.defined.get(&named) {
                     return (id, false);
                 }
@@ -237,7 +237,7 @@ impl Unit<'_, '_, '_, '_> {
             Shape::MemberFunctionPointer if self.is_function(ty.to) => {
                 // The function, and what to add to `this`.
                 let types = &mut self.merger.types;
-                let pointer = types.push(Type::Pointer { to: None });
+                let pointer = types.push(Type::Pointer { to: None, name: Name::NONE });
                 let pair = types.push(Type::Array { element: pointer, count: Some(2) });
                 let name = types.intern("pointer to member function");
                 Type::Typedef { name, to: Some(pair), align: None }
@@ -247,7 +247,10 @@ impl Unit<'_, '_, '_, '_> {
                 Some(size) if size != pointer_size => {
                     Type::Base { name: self.merger.types.intern("pointer"), size }
                 }
-                _ => Type::Pointer { to },
+                _ => {
+                    let name = self.merger.types.intern(&String::from_utf8_lossy(ty.name));
+                    Type::Pointer { to, name }
+                }
             },
             Shape::Base => {
                 let name = self.name(ty)?;
@@ -255,7 +258,7 @@ impl Unit<'_, '_, '_, '_> {
                 match ty.size {
                     Some(size) => Type::Base { name, size },
                     None if void => Type::Base { name, size: pointer_size },
-                    None => Type::Declaration { name },
+                    None => Type::Declaration { keyword: "", name },
                 }
             }
             Shape::Complex => {
@@ -275,8 +278,16 @@ impl Unit<'_, '_, '_, '_> {
             }
             Shape::Typedef => Type::Typedef { name: self.name(ty)?, to, align: some(ty.align) },
             Shape::Qualified(qualifier) => Type::Qualified { qualifier, to },
-            Shape::Function => Type::Function,
-            Shape::Declaration => Type::Declaration { name: self.name(ty)? },
+            Shape::Function { variadic } => {
+                let (start, end) = ty.members;
+                let from = &self.parsed.members[start as usize..end as usize];
+                let parameter = |to: Reference| to.get().map(|to| self.ids[to as usize]);
+                let parameters: Option<Box<[TypeId]>> =
+                    from.iter().map(|member| parameter(member.to)).collect();
+                let parameters = parameters.unwrap_or_default();
+                Type::Function { result: to, parameters, variadic }
+            }
+            Shape::Declaration(keyword) => Type::Declaration { keyword, name: self.name(ty)? },
             Shape::Unknown | Shape::Alias => Type::Unknown { size: ty.size },
         };
         self.merger.types.set(id, made);
@@ -387,7 +398,7 @@ impl Unit<'_, '_, '_, '_> {
             let Some(index) = to.get() else { return false };
             let ty = &self.parsed.types[index as usize];
             match ty.shape {
-                Shape::Function => return true,
+                Shape::Function { .. } => return true,
                 Shape::Typedef | Shape::Qualified(_) => to = ty.to,
                 _ => return false,
             }

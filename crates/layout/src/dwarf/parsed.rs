@@ -62,8 +62,12 @@ pub(super) enum Shape {
     Enum,
     Typedef,
     Qualified(&'static str),
-    Function,
-    Declaration,
+    /// Its parameters are its members.
+    Function {
+        variadic: bool,
+    },
+    /// By which keyword.
+    Declaration(&'static str),
     Unknown,
     /// Stands for what it refers to: a type unit's type, or a declaration defined in the same unit.
     Alias,
@@ -303,7 +307,8 @@ impl<'a> Parsed<'a> {
     }
 
     fn define_declarations(&mut self) {
-        let declared = |ty: &ParsedType| ty.shape == Shape::Declaration && !ty.name.is_empty();
+        let declared =
+            |ty: &ParsedType| matches!(ty.shape, Shape::Declaration(_)) && !ty.name.is_empty();
         if !self.types.iter().any(declared) {
             return;
         }

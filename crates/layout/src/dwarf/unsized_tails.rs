@@ -42,7 +42,7 @@ fn without_size(types: &Types, reference: &Record) -> Option<TypeId> {
     if types.name(first.name) != "data_ptr" || types.name(second.name) != "length" {
         return None;
     }
-    let Type::Pointer { to: Some(id) } = *types.get(first.ty) else { return None };
+    let Type::Pointer { to: Some(id), .. } = *types.get(first.ty) else { return None };
     match types.get(id) {
         Type::Record(record) if record.kind == Kind::Struct && types.name(record.name) == to => {
             Some(id)

@@ -122,7 +122,7 @@ fn inner(types: &Types, mut id: TypeId) -> Option<&Record> {
         id = match types.get(id) {
             Type::Record(record) if record.name == Name::NONE => return Some(record),
             Type::Array { element, .. } => *element,
-            Type::Pointer { to: Some(to) } | Type::Qualified { to: Some(to), .. } => *to,
+            Type::Pointer { to: Some(to), .. } | Type::Qualified { to: Some(to), .. } => *to,
             _ => return None,
         };
     }
