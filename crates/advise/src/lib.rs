@@ -5,6 +5,12 @@
 
 #![deny(unsafe_code)]
 
+pub mod advice;
 pub mod cost;
+mod order;
+pub mod pieces;
 pub mod profile;
+mod proxy;
+mod reason;
+mod search;
 pub mod uses;
