@@ -9,6 +9,7 @@ pub mod advice;
 pub mod cost;
 mod order;
 pub mod pieces;
+pub mod print;
 pub mod profile;
 mod proxy;
 mod reason;
