@@ -206,7 +206,12 @@ fn propose(
                 .collect(),
             lines: (pieces.list[group.pieces[0]].offset / 64, new[group.pieces[0]] / 64),
             begins: Some(best.order.begins[group.pieces[0]]).filter(|&begins| begins > 1),
-            reason: reason::of(advice, &problem, &group, new),
+            reason: {
+                let undone =
+                    gain.as_ref().map(|(_, undone)| (undone, problem.offsets(&undone.laid)));
+                let undone = undone.as_ref().map(|(undone, at)| (&undone.cost, &at[..]));
+                reason::of(advice, &problem, &group, (&best.cost, new), undone)
+            },
             gain: gain.map(|(change, _)| change.change),
         })
         .collect();

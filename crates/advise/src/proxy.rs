@@ -10,7 +10,8 @@
 //! read miss  P(another wrote since)       = others' writes / (others' writes + own visits)
 //! write miss P(another came since)        = others' visits / (others' visits + own visits)
 //! a miss     waits the mean transfer and the line's queue, as far as its kind of access waits at all
-//! queue      service x busy / (1 - busy), busy the line's transfers x service
+//! queue      service x busy / (1 - busy), busy the line's transfers x service; who waits in it takes the
+//!            line from under the rest of a visit
 //! an operation's time changes the rates: a few rounds settle it
 //! ```
 
@@ -81,6 +82,8 @@ struct Entry {
     waits: f64,
     /// The same share for the write that follows a reading.
     upgrade_waits: f64,
+    /// The same share for what is read after a write, if a queue took the line away meanwhile.
+    later_waits: f64,
 }
 
 impl<'u> Proxy<'u> {
@@ -166,7 +169,7 @@ impl<'u> Proxy<'u> {
                     match known {
                         Some(entry) => {
                             entry.visits = entry.visits.max(chance);
-                            entry.waits = entry.waits.max(touch.waits * chance / entry.visits);
+                            entry.later_waits = entry.later_waits.max(touch.waits * chance);
                             if touch.writes {
                                 entry.writes = entry.writes.max(chance);
                                 entry.upgrade_waits = entry.upgrade_waits.max(touch.waits);
@@ -180,6 +183,7 @@ impl<'u> Proxy<'u> {
                             writes_first: touch.writes,
                             waits: touch.waits,
                             upgrade_waits: if touch.writes { touch.waits } else { 0.0 },
+                            later_waits: 0.0,
                         }),
                     }
                 }
@@ -208,6 +212,7 @@ impl<'u> Proxy<'u> {
         let mut writes = vec![0.0; count * roles];
         let mut queues = vec![0.0; count];
         let mut missed = vec![1.0f64; count];
+        let mut taken = vec![0.0f64; count];
         for _ in 0..ROUNDS {
             visits.fill(0.0);
             writes.fill(0.0);
@@ -242,6 +247,10 @@ impl<'u> Proxy<'u> {
                     let miss = entry.visits * came / (came + own);
                     costs[role] += miss * wait * entry.waits;
                     writing[line] += miss * cpus;
+                    // Who waits in the queue gets the line before the visit is over.
+                    let again = miss * taken[line];
+                    costs[role] += again * wait * entry.later_waits;
+                    reading[line] += again * cpus * entry.later_waits;
                 } else {
                     let miss = entry.visits * wrote / (wrote + own);
                     costs[role] += miss * wait * entry.waits;
@@ -263,6 +272,7 @@ impl<'u> Proxy<'u> {
                 let served = writing[line] + reading[line];
                 let service = if served > 0.0 { busy / served } else { 0.0 };
                 let busy = busy.min(BUSIEST);
+                taken[line] = busy;
                 queues[line] = service * (busy / (1.0 - busy)).min(self.sharing - 1.0);
                 let all = total(&visits, line);
                 missed[line] = if all > 0.0 { (served / all).min(1.0) } else { 0.0 };

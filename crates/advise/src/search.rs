@@ -18,7 +18,7 @@ const EXACT: usize = 7;
 /// Groupings from which the local search starts.
 const STARTS: usize = 4;
 /// What a moved member must gain, as a share of today's cost.
-const OF_A_MOVE: f64 = 2e-4;
+const OF_A_MOVE: f64 = 1e-4;
 /// What a begun line must gain.
 const OF_A_LINE: f64 = 1e-4;
 /// What 64 more bytes must gain.
