@@ -181,11 +181,9 @@ fn propose(
     let mut gains = Vec::new();
     for _ in 0..ROUNDS {
         gains = best.gains(&problem, question, uses)?;
+        let key = best.key(&problem);
         let idle = gains.iter().position(|gain| match gain {
-            Some((change, undone)) => {
-                let least = RESOLVED * today.nanoseconds.median / 2.0;
-                change.change.median < least && undone.laid.size <= *size_max
-            }
+            Some((_, undone)) => undone.key(&problem) <= key,
             None => false,
         });
         let Some(Some((_, undone))) = idle.map(|idle| gains.swap_remove(idle)) else { break };
@@ -248,8 +246,7 @@ impl Tried {
 
     /// What candidates are ranked by: the simulation's cost, and what the search counts moves and bytes for.
     fn key(&self, problem: &Problem<'_>) -> f64 {
-        let beside = problem.price(&self.order) - problem.nanoseconds(&self.laid);
-        self.cost.nanoseconds.median + beside
+        self.cost.nanoseconds.median + problem.beside(&self.order, &self.laid)
     }
 
     /// What moves together, by the new order.
