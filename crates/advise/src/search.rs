@@ -19,9 +19,9 @@ const EXACT: usize = 7;
 /// Groupings from which the local search starts.
 const STARTS: usize = 4;
 /// What a moved member must gain, as a share of today's cost.
-const OF_A_MOVE: f64 = 1e-4;
+const OF_A_MOVE: f64 = 5e-5;
 /// What a begun line must gain.
-const OF_A_LINE: f64 = 5e-5;
+const OF_A_LINE: f64 = 2.5e-5;
 /// What 64 more bytes must gain.
 const OF_GROWTH: f64 = 1e-4;
 /// Estimates of visits to lines that a search may take: some seconds.
