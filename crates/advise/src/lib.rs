@@ -5,4 +5,13 @@
 
 #![deny(unsafe_code)]
 
+pub mod advice;
+pub mod cost;
+mod order;
+pub mod pieces;
+pub mod print;
 pub mod profile;
+mod proxy;
+mod reason;
+mod search;
+pub mod uses;

@@ -25,6 +25,19 @@
 //! assert_eq!(counter.times("usage", Kind::Atomic), 1.0 / 64.0);
 //! ```
 
+mod by_hand;
+mod open;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use open::{Known, Object, Where};
+
+/// What [`Role::name`] is where all CPUs do the same and nobody named it.
+pub const EVERYONE: &str = "all";
+/// What [`Phase::name`] is for what happens in every operation.
+pub const ALWAYS: &str = "always";
+
 /// What was seen, or is believed, of a program's accesses.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Profile {
@@ -113,6 +126,16 @@ impl Kind {
     pub fn writes(self) -> bool {
         self != Kind::Load
     }
+
+    /// As a profile spells it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Load => "load",
+            Kind::Store => "store",
+            Kind::Atomic => "atomic",
+        }
+    }
 }
 
 impl TypeProfile {
@@ -131,6 +154,15 @@ impl TypeProfile {
 }
 
 impl Profile {
+    /// The profile as TOML, which [`Profile::open`] and [`Profile::parse`] read.
+    ///
+    /// Accesses of one field in one phase are put together at its first; where from ([`Profile::source`]) is
+    /// not written.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        write::toml(self)
+    }
+
     /// What it says of a type.
     #[must_use]
     pub fn of(&self, name: &str) -> Option<&TypeProfile> {

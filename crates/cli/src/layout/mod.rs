@@ -5,7 +5,9 @@
 //! | `show`  | types by lines: text, JSON                        |
 //! | `check` | rules: whether they hold, today's layout as rules |
 //! | `diff`  | what changed in line-mates between two builds     |
+//! | `advise` | what a layout costs under a profile, and a better order |
 
+mod advise;
 mod check;
 mod diff;
 mod show;
@@ -27,6 +29,9 @@ pub enum LayoutCommand {
     /// Check rules about lines, or write today's layout as rules
     #[command(long_about = check::LONG_ABOUT)]
     Check(check::CheckArgs),
+    /// Say what a layout costs under a profile, and propose a better order
+    #[command(long_about = advise::LONG_ABOUT)]
+    Advise(advise::AdviseArgs),
     /// Say what changed in line-mates between two builds
     #[command(long_about = diff::LONG_ABOUT)]
     Diff(diff::DiffArgs),
@@ -37,6 +42,7 @@ pub enum LayoutCommand {
 pub fn main(command: &LayoutCommand) -> ExitCode {
     let (name, result) = match command {
         LayoutCommand::Show(args) => ("show", show::text(args).map(|out| (out, true))),
+        LayoutCommand::Advise(args) => ("advise", advise::text(args).map(|out| (out, true))),
         LayoutCommand::Check(args) => ("check", check::text(args)),
         LayoutCommand::Diff(args) => ("diff", diff::text(args)),
     };

@@ -1,0 +1,301 @@
+//! Profiles that people write: TOML, read strictly.
+//!
+//! ```toml
+//! machine = "haswell-ep-2699v3"   # a built-in machine or a machine file; may be left out
+//! cpus = 72                        # how many took part; may be left out
+//!
+//! [types.page_counter]
+//! instances = "shared"             # or "per cpu", or how many; "shared" if left out
+//! work_ns = 300                    # what an operation takes beside these accesses
+//!
+//! [types.page_counter.fields]      # in every operation
+//! max = { load = 1 }               # load, store, atomic: how many times
+//!
+//! [[types.page_counter.phases]]    # together, so often an operation
+//! name = "walk"
+//! times = 0.0156
+//! fields = { usage = { atomic = 1 }, parent = { load = 1 } }
+//!
+//! # Several kinds of CPUs, instead of `fields` and `phases` of the type: shares add up to 1, and
+//! # `work_ns` may stand in each.
+//! # [[types.page_counter.roles]]
+//! # name = "reader"
+//! # share = 0.25
+//! # fields = { usage = { load = 1 } }
+//! ```
+
+use std::collections::BTreeMap;
+
+use ledgerline_layout::Error;
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::{ALWAYS, Access, EVERYONE, Instances, Kind, Phase, Profile, Role, TypeProfile};
+
+/// No rate and no time is larger.
+const LARGEST: f64 = 1e9;
+/// Machines of more CPUs are typing mistakes.
+const MOST_CPUS: usize = 8192;
+/// How far shares may be from one: 0.33 three times is meant well.
+const NEARLY: f64 = 0.011;
+
+/// Keys with where they stand. Sorted by name; [`in_order`] puts them back.
+type Table<T> = BTreeMap<Spanned<String>, T>;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    machine: Option<String>,
+    cpus: Option<Spanned<usize>>,
+    #[serde(default)]
+    types: Table<OfType>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfType {
+    instances: Option<Spanned<Number>>,
+    work_ns: Option<Spanned<f64>>,
+    fields: Option<Spanned<Fields>>,
+    phases: Option<Vec<OfPhase>>,
+    roles: Option<Vec<OfRole>>,
+}
+
+/// "shared", "per cpu", 4.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Number {
+    Word(String),
+    Count(i64),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfRole {
+    name: Spanned<String>,
+    share: Spanned<f64>,
+    work_ns: Option<Spanned<f64>>,
+    fields: Option<Spanned<Fields>>,
+    phases: Option<Vec<OfPhase>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfPhase {
+    name: Spanned<String>,
+    times: Spanned<f64>,
+    fields: Spanned<Fields>,
+}
+
+type Fields = Table<Rates>;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rates {
+    load: Option<Spanned<f64>>,
+    store: Option<Spanned<f64>>,
+    atomic: Option<Spanned<f64>>,
+}
+
+/// What is wrong, what to do, and where in the text.
+struct Complaint {
+    at: usize,
+    error: Error,
+}
+
+fn complain<T>(at: usize, what: impl Into<String>, advice: &str) -> Result<T, Complaint> {
+    Err(Complaint { at, error: Error::new(what).advise(advice) })
+}
+
+/// Reads a profile that somebody wrote; `source` is what it will be called.
+///
+/// # Errors
+/// The line, what is wrong with it and what to write instead.
+pub(super) fn parse(text: &str, source: &str) -> Result<Profile, Error> {
+    let line = |at: usize| {
+        let before = text.as_bytes().get(..at).unwrap_or(text.as_bytes());
+        1 + before.iter().filter(|&&byte| byte == b'\n').count()
+    };
+    let file: File = toml::from_str(text).map_err(|error| {
+        let what = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
+        match error.span() {
+            Some(span) => Error::new(what).within(format_args!("line {}", line(span.start))),
+            None => Error::new(what),
+        }
+    })?;
+    profile(file, source)
+        .map_err(|complaint| complaint.error.within(format_args!("line {}", line(complaint.at))))
+}
+
+fn profile(file: File, source: &str) -> Result<Profile, Complaint> {
+    let cpus = file.cpus.map(|cpus| match *cpus.get_ref() {
+        count @ 1..=MOST_CPUS => Ok(count),
+        count => complain(
+            cpus.span().start,
+            format!("`cpus` is {count}"),
+            &format!("a machine has 1 to {MOST_CPUS}"),
+        ),
+    });
+    let cpus = cpus.transpose()?;
+    if file.types.is_empty() {
+        return complain(0, "it names no type", "add [types.NAME] with `work_ns` and `fields`");
+    }
+    let types = in_order(file.types)
+        .map(|(name, of)| of_type(name, of))
+        .collect::<Result<Vec<TypeProfile>, Complaint>>()?;
+    Ok(Profile { source: source.to_owned(), machine: file.machine, cpus, types })
+}
+
+/// A table's entries as they stand in the file.
+fn in_order<T>(table: Table<T>) -> impl Iterator<Item = (Spanned<String>, T)> {
+    let mut entries: Vec<(Spanned<String>, T)> = table.into_iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    entries.into_iter()
+}
+
+fn of_type(name: Spanned<String>, of: OfType) -> Result<TypeProfile, Complaint> {
+    let at = name.span().start;
+    let instances = of.instances.map_or(Ok(Instances::default()), instances)?;
+    let roles = match of.roles {
+        None => {
+            let phases = phases((name.get_ref(), at), of.fields, of.phases)?;
+            let work_ns = work(at, name.get_ref(), of.work_ns)?;
+            vec![Role { name: EVERYONE.to_owned(), share: 1.0, work_ns, phases }]
+        }
+        Some(_) if of.fields.is_some() || of.phases.is_some() => {
+            let what = format!("{} has both `roles` and accesses of its own", name.get_ref());
+            return complain(at, what, "put `fields` and `phases` into the roles");
+        }
+        Some(roles) => {
+            let default = of.work_ns;
+            let roles = roles.into_iter().map(|role| of_role(role, default.clone()));
+            dealt(at, name.get_ref(), roles.collect::<Result<_, _>>()?)?
+        }
+    };
+    Ok(TypeProfile { name: name.into_inner(), instances, roles })
+}
+
+fn instances(given: Spanned<Number>) -> Result<Instances, Complaint> {
+    let at = given.span().start;
+    let (instances, said) = match given.into_inner() {
+        Number::Word(word) => match word.as_str() {
+            "shared" => (Some(Instances::Shared), word),
+            "per cpu" => (Some(Instances::PerCpu), word),
+            _ => (None, format!("{word:?}")),
+        },
+        Number::Count(count) => (
+            usize::try_from(count).ok().filter(|&n| n > 0).map(Instances::Dealt),
+            count.to_string(),
+        ),
+    };
+    match instances {
+        Some(instances) => Ok(instances),
+        None => complain(
+            at,
+            format!("`instances` is {said}"),
+            "write \"shared\", \"per cpu\", or how many there are",
+        ),
+    }
+}
+
+fn of_role(role: OfRole, work_of_type: Option<Spanned<f64>>) -> Result<Role, Complaint> {
+    let (at, name) = (role.name.span().start, role.name.into_inner());
+    let share = *role.share.get_ref();
+    if !(share > 0.0 && share <= 1.0) {
+        let what = format!("`share` of {name} is {share}");
+        return complain(role.share.span().start, what, "write which part of the CPUs, 0.25 say");
+    }
+    let phases = phases((&name, at), role.fields, role.phases)?;
+    let work_ns = work(at, &name, role.work_ns.or(work_of_type))?;
+    Ok(Role { name, share, work_ns, phases })
+}
+
+/// Roles whose shares add up to one; a hundredth too much or too little is forgiven.
+fn dealt(at: usize, name: &str, mut roles: Vec<Role>) -> Result<Vec<Role>, Complaint> {
+    let sum: f64 = roles.iter().map(|role| role.share).sum();
+    if (sum - 1.0).abs() > NEARLY {
+        let sum = (sum * 1e4).round() / 1e4;
+        let what = format!("the shares of the roles of {name} add up to {sum}");
+        return complain(at, what, "they are parts of all CPUs and add up to 1");
+    }
+    if (sum - 1.0).abs() > 1e-9 {
+        roles.iter_mut().for_each(|role| role.share /= sum);
+    }
+    Ok(roles)
+}
+
+fn work(at: usize, name: &str, given: Option<Spanned<f64>>) -> Result<f64, Complaint> {
+    let Some(given) = given else {
+        return complain(
+            at,
+            format!("{name} has no `work_ns`"),
+            "write how many nanoseconds an operation takes beside these accesses",
+        );
+    };
+    let work = *given.get_ref();
+    if !(0.0..=LARGEST).contains(&work) {
+        let advice = format!("write nanoseconds, 0 to {LARGEST:e}");
+        return complain(given.span().start, format!("`work_ns` is {work}"), &advice);
+    }
+    Ok(work)
+}
+
+/// What is touched in every operation, as a phase, and the others.
+fn phases(
+    (name, at): (&str, usize),
+    always: Option<Spanned<Fields>>,
+    others: Option<Vec<OfPhase>>,
+) -> Result<Vec<Phase>, Complaint> {
+    let mut phases = Vec::new();
+    if let Some(fields) = always {
+        phases.push(Phase { name: ALWAYS.to_owned(), times: 1.0, accesses: accesses(fields)? });
+    }
+    for phase in others.unwrap_or_default() {
+        let times = rate("times", &phase.times)?;
+        let accesses = accesses(phase.fields)?;
+        phases.push(Phase { name: phase.name.into_inner(), times, accesses });
+    }
+    if phases.is_empty() {
+        return complain(
+            at,
+            format!("{name} touches no field"),
+            "add `fields = { NAME = { load = 1 } }` or [[... .phases]]",
+        );
+    }
+    Ok(phases)
+}
+
+fn accesses(fields: Spanned<Fields>) -> Result<Vec<Access>, Complaint> {
+    let at = fields.span().start;
+    let mut accesses = Vec::new();
+    for (field, rates) in in_order(fields.into_inner()) {
+        let before = accesses.len();
+        let given =
+            [(Kind::Load, rates.load), (Kind::Store, rates.store), (Kind::Atomic, rates.atomic)];
+        for (kind, given) in given {
+            let Some(given) = given else { continue };
+            let times = rate(kind.word(), &given)?;
+            accesses.push(Access { field: field.get_ref().clone(), kind, times });
+        }
+        if accesses.len() == before {
+            let what = format!("`{}` is never touched", field.get_ref());
+            return complain(field.span().start, what, "write { load = 1 }, store or atomic");
+        }
+    }
+    if accesses.is_empty() {
+        return complain(at, "`fields` names no field", "write { NAME = { load = 1 } }");
+    }
+    Ok(accesses)
+}
+
+fn rate(what: &str, given: &Spanned<f64>) -> Result<f64, Complaint> {
+    let rate = *given.get_ref();
+    if rate > 0.0 && rate <= LARGEST {
+        return Ok(rate);
+    }
+    complain(
+        given.span().start,
+        format!("`{what}` is {rate}"),
+        "write how many times, more than 0; leave out what never happens",
+    )
+}

@@ -1,0 +1,121 @@
+//! A profile as the TOML that people write.
+
+use std::fmt::Write;
+
+use super::{ALWAYS, Access, EVERYONE, Instances, Kind, Phase, Profile, Role, TypeProfile};
+
+/// Lines are broken before this column, where there is a choice.
+const WIDE: usize = 100;
+
+pub(super) fn toml(profile: &Profile) -> String {
+    let mut out = String::new();
+    if let Some(machine) = &profile.machine {
+        let _ = writeln!(out, "machine = {}", quoted(machine));
+    }
+    if let Some(cpus) = profile.cpus {
+        let _ = writeln!(out, "cpus = {cpus}");
+    }
+    for of in &profile.types {
+        of_type(of, &mut out);
+    }
+    out
+}
+
+fn of_type(of: &TypeProfile, out: &mut String) {
+    let path = format!("types.{}", key(&of.name));
+    let between = if out.is_empty() { "" } else { "\n" };
+    let _ = writeln!(out, "{between}[{path}]");
+    let _ = match of.instances {
+        Instances::Shared => writeln!(out, "instances = \"shared\""),
+        Instances::PerCpu => writeln!(out, "instances = \"per cpu\""),
+        Instances::Dealt(count) => writeln!(out, "instances = {count}"),
+    };
+    match &of.roles[..] {
+        [role] if role.name == EVERYONE && role.share == 1.0 => {
+            let _ = writeln!(out, "work_ns = {}", role.work_ns);
+            phases(&path, role, out);
+        }
+        roles => {
+            for role in roles {
+                let path = format!("{path}.roles");
+                let _ = writeln!(out, "\n[[{path}]]\nname = {}", quoted(&role.name));
+                let _ = writeln!(out, "share = {}\nwork_ns = {}", role.share, role.work_ns);
+                phases(&path, role, out);
+            }
+        }
+    }
+}
+
+fn phases(path: &str, role: &Role, out: &mut String) {
+    let mut others = &role.phases[..];
+    if let Some((first, rest)) = others.split_first()
+        && first.name == ALWAYS
+        && first.times == 1.0
+    {
+        others = rest;
+        let _ = writeln!(out, "\n[{path}.fields]");
+        for (field, rates) in fields(first) {
+            let _ = writeln!(out, "{} = {}", key(field), rates_of(&rates));
+        }
+    }
+    for phase in others {
+        let _ = writeln!(out, "\n[[{path}.phases]]\nname = {}", quoted(&phase.name));
+        let _ = writeln!(out, "times = {}", phase.times);
+        let fields: Vec<String> = fields(phase)
+            .iter()
+            .map(|(field, rates)| format!("{} = {}", key(field), rates_of(rates)))
+            .collect();
+        let line = fields.join(", ");
+        if line.len() < WIDE {
+            let _ = writeln!(out, "fields = {{ {line} }}");
+        } else {
+            let _ = writeln!(out, "\n[{path}.phases.fields]\n{}", fields.join("\n"));
+        }
+    }
+}
+
+/// A field's rates by kind, in the order in which fields are first touched.
+type Rates<'p> = (&'p str, [f64; 3]);
+
+fn fields(phase: &Phase) -> Vec<Rates<'_>> {
+    let mut fields: Vec<Rates> = Vec::new();
+    let mut places = std::collections::HashMap::new();
+    for Access { field, kind, times } in &phase.accesses {
+        let place = *places.entry(field.as_str()).or_insert_with(|| {
+            fields.push((field, [0.0; 3]));
+            fields.len() - 1
+        });
+        fields[place].1[*kind as usize] += times;
+    }
+    fields
+}
+
+fn rates_of(rates: &[f64; 3]) -> String {
+    let kinds = [Kind::Load, Kind::Store, Kind::Atomic].into_iter().zip(rates);
+    let words: Vec<String> = kinds
+        .filter(|(_, rate)| **rate > 0.0)
+        .map(|(kind, rate)| format!("{} = {rate}", kind.word()))
+        .collect();
+    format!("{{ {} }}", words.join(", "))
+}
+
+/// A key, bare where TOML lets it be.
+fn key(name: &str) -> String {
+    let bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    if !name.is_empty() && name.bytes().all(bare) { name.to_owned() } else { quoted(name) }
+}
+
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => out.extend(['\\', character]),
+            character if character.is_control() => {
+                let _ = write!(out, "\\U{:08X}", u32::from(character));
+            }
+            character => out.push(character),
+        }
+    }
+    out.push('"');
+    out
+}

@@ -1,0 +1,176 @@
+//! Why a group of fields moves, in one sentence.
+
+use std::collections::BTreeSet;
+
+use crate::advice::{Advice, Group};
+use crate::cost::Cost;
+use crate::search::Problem;
+
+/// Names that are listed before the rest is counted.
+const NAMED: usize = 4;
+
+/// `undone` is what taking the move back alone comes to: the cost, and where the spots are then.
+pub(crate) fn of(
+    advice: &Advice,
+    problem: &Problem<'_>,
+    group: &Group,
+    new: (&Cost, &[u64]),
+    undone: Option<(&Cost, &[u64])>,
+) -> String {
+    let spots: BTreeSet<usize> = (0..problem.spots.len())
+        .filter(|&spot| group.pieces.contains(&problem.spots[spot].0))
+        .collect();
+    let (cost, new) = new;
+    Context { advice, problem, group, cost, new, undone, spots }.sentence()
+}
+
+struct Context<'a> {
+    advice: &'a Advice,
+    problem: &'a Problem<'a>,
+    group: &'a Group,
+    cost: &'a Cost,
+    new: &'a [u64],
+    undone: Option<(&'a Cost, &'a [u64])>,
+    /// Those of the group.
+    spots: BTreeSet<usize>,
+}
+
+impl Context<'_> {
+    /// Where a spot is today.
+    fn was(&self, spot: usize) -> u64 {
+        self.advice.uses.spots[spot].offset
+    }
+
+    fn is(&self, spot: usize) -> u64 {
+        let (piece, within) = self.problem.spots[spot];
+        self.new[piece] + within
+    }
+
+    fn path(&self, spot: usize) -> String {
+        format!("`{}`", self.advice.uses.spots[spot].path)
+    }
+
+    fn paths(&self, spots: &BTreeSet<usize>) -> String {
+        let named: Vec<String> = spots.iter().take(NAMED).map(|&spot| self.path(spot)).collect();
+        match spots.len().checked_sub(NAMED) {
+            Some(more @ 1..) => format!("{} and {more} more", named.join(", ")),
+            _ => named.join(", "),
+        }
+    }
+
+    fn sentence(&self) -> String {
+        let spared = self.spared();
+        if self.spots.is_empty() && spared.is_none() {
+            return self.of_cold();
+        }
+        let (mates, phase) = self.gathered();
+        match (spared, mates.is_empty()) {
+            (Some(spared), true) => spared,
+            (Some(spared), false) => {
+                format!("{spared}; it joins {}, of the same phase ({phase})", self.paths(&mates))
+            }
+            (None, false) => {
+                format!(
+                    "touched in the same phase ({phase}) as {}, now on one line",
+                    self.paths(&mates)
+                )
+            }
+            (None, true) if self.group.moved => "makes room for what moves beside it".to_owned(),
+            (None, true) => "what stands before it is touched by others".to_owned(),
+        }
+    }
+
+    fn of_cold(&self) -> String {
+        let first = self.group.pieces[0];
+        let from = self.new[first];
+        let list = &self.advice.pieces.list;
+        let touched = (0..list.len()).filter(|&piece| !self.problem.cold[piece]);
+        let after = touched.filter(|&piece| self.new[piece] > from);
+        let after = after.min_by_key(|&piece| self.new[piece]);
+        match after {
+            Some(piece) if self.group.moved => {
+                format!(
+                    "the profile does not touch it: it fills the space before `{}`",
+                    list[piece].name()
+                )
+            }
+            _ if self.group.moved => "the profile does not touch it: it fills a hole".to_owned(),
+            _ => "what stands before it keeps its lines to itself".to_owned(),
+        }
+    }
+
+    /// The pair of fields that the move spares most of each other, and how much.
+    fn spared(&self) -> Option<String> {
+        let (undone, at) = self.undone?;
+        let waits = |cost: &Cost, writer: &str, victim: &str| {
+            let pair = cost.pairs.iter().find(|p| p.writer == writer && p.victim == victim);
+            pair.map_or(0.0, |pair| pair.waiting.median)
+        };
+        let spared = undone.pairs.iter().map(|pair| {
+            let now = waits(self.cost, &pair.writer, &pair.victim);
+            (pair.waiting.median - now, pair)
+        });
+        let (spared, pair) = spared.max_by(|a, b| a.0.total_cmp(&b.0))?;
+        if spared < 5e-4 * self.advice.today.nanoseconds.median {
+            return None;
+        }
+        let uses = &self.advice.uses;
+        let number = |path: &str| uses.spots.iter().position(|spot| spot.path == path);
+        let (writer, victim) = (number(&pair.writer)?, number(&pair.victim)?);
+        let writes = often(uses.rates(writer).1);
+        if writer == victim {
+            let path = self.path(writer);
+            return Some(format!("{path}, written {writes}, waits {spared:.1} ns less for itself"));
+        }
+        let place = match (at[writer] / 64 == at[victim] / 64, at[writer] / 128 == at[victim] / 128)
+        {
+            (true, _) => "on its line",
+            (_, true) => "on its line's neighbour",
+            _ => "near it, where objects begin elsewhere",
+        };
+        let (writer, victim) = (self.path(writer), self.path(victim));
+        Some(format!(
+            "spares {victim} {spared:.1} ns of waiting for {writer}, which is written {writes} {place}"
+        ))
+    }
+
+    /// Who is on the group's lines now, was not, and is touched in the same phase; and which phase.
+    fn gathered(&self) -> (BTreeSet<usize>, String) {
+        let mut best: (BTreeSet<usize>, String) = Default::default();
+        for role in &self.advice.uses.roles {
+            for phase in &role.phases {
+                let touched: BTreeSet<usize> = phase.touches.iter().map(|t| t.spot).collect();
+                let ours: Vec<usize> = touched.intersection(&self.spots).copied().collect();
+                let mates: BTreeSet<usize> = touched
+                    .difference(&self.spots)
+                    .copied()
+                    .filter(|&mate| {
+                        let meets = |&spot: &usize| {
+                            self.is(spot) / 64 == self.is(mate) / 64
+                                && self.was(spot) / 64 != self.was(mate) / 64
+                        };
+                        ours.iter().any(meets)
+                    })
+                    .collect();
+                if mates.len() > best.0.len() {
+                    best = (mates, phase.name.clone());
+                }
+            }
+        }
+        best
+    }
+}
+
+/// A rate in words.
+pub(crate) fn often(rate: f64) -> String {
+    let times = |rate: f64| {
+        let text = format!("{rate:.2}");
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    };
+    match rate {
+        rate if rate <= 0.0 => "never".to_owned(),
+        rate if (rate - 1.0).abs() < 0.005 => "once an operation".to_owned(),
+        rate if rate < 0.2 => format!("once in {} operations", times((1.0 / rate).round())),
+        rate => format!("{} times an operation", times(rate)),
+    }
+}
