@@ -5,4 +5,6 @@
 
 #![deny(unsafe_code)]
 
+pub mod cost;
 pub mod profile;
+pub mod uses;
