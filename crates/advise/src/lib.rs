@@ -6,5 +6,6 @@
 #![deny(unsafe_code)]
 
 pub mod cost;
+pub mod heat;
 pub mod profile;
 pub mod uses;

@@ -3,12 +3,19 @@
 use ledgerline_layout::leaf::{self, Expand, Leaf};
 use ledgerline_layout::model::{Type, TypeId, Types};
 
+/// A path goes into elements of arrays so often at most; a type that lies may nest for ever.
+const DEEPEST: usize = 64;
+
 /// The field that a path names: `memory.usage`, `stat[3]`, `stat`. Elements of arrays are found within; an
 /// array of arrays takes several indices.
 ///
 /// `None` where the type has no such field, or no such element.
 #[must_use]
 pub fn find(types: &Types, id: TypeId, path: &str) -> Option<Leaf> {
+    within(types, id, path, DEEPEST)
+}
+
+fn within(types: &Types, id: TypeId, path: &str, depth: usize) -> Option<Leaf> {
     // The longest prefix without an index is a field; what follows are indices and fields of elements.
     let Some((before, rest)) = path.split_once('[') else { return leaf::find(types, id, path) };
     let mut leaf = leaf::find(types, id, before)?;
@@ -29,8 +36,8 @@ pub fn find(types: &Types, id: TypeId, path: &str) -> Option<Leaf> {
             continue;
         }
         if let Some(inner) = after.strip_prefix('.') {
-            let within = find(types, leaf.ty, inner)?;
-            leaf = Leaf { start: leaf.start.checked_add(within.start)?, ..within };
+            let inner = within(types, leaf.ty, inner, depth.checked_sub(1)?)?;
+            leaf = Leaf { start: leaf.start.checked_add(inner.start)?, ..inner };
         } else if !after.is_empty() {
             return None;
         }

@@ -1,13 +1,15 @@
 //! `ledgerline layout`: where the fields of types fall on cache lines, what changed, and rules that keep it.
 //!
-//! | room    | what it holds                                     |
-//! |---------|---------------------------------------------------|
-//! | `show`  | types by lines: text, JSON                        |
-//! | `check` | rules: whether they hold, today's layout as rules |
-//! | `diff`  | what changed in line-mates between two builds     |
+//! | room      | what it holds                                     |
+//! |-----------|---------------------------------------------------|
+//! | `show`    | types by lines: text, JSON, pictures              |
+//! | `check`   | rules: whether they hold, today's layout as rules |
+//! | `diff`    | what changed in line-mates between two builds     |
+//! | `profile` | who touches which field how often: the option     |
 
 mod check;
 mod diff;
+mod profile;
 mod show;
 
 use std::io::{ErrorKind, Write, stdout};
