@@ -40,7 +40,9 @@
 mod run;
 mod steps;
 
-use std::collections::BTreeMap;
+pub(crate) use steps::{outgrows, parts, passes, share};
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use ledgerline_coherence::experiments::Interval;
 use ledgerline_coherence::machine::Machine;
@@ -169,35 +171,17 @@ pub fn of(question: &Question<'_>, uses: &Uses, place: &Place) -> Result<Cost, E
         Interval::of(points.iter().map(sum).collect())
     };
     let fetching = steps::fetching(question, uses, place);
-    let fields = (uses.spots.iter().enumerate())
+    let fields: Vec<FieldCost> = (uses.spots.iter().enumerate())
         .map(|(spot, of)| FieldCost {
             path: of.path.clone(),
             waiting: waiting(&|_, victim| victim == spot),
             fetching: fetching[spot],
         })
         .collect();
-    let line = |spot: usize| place.offsets[spot] / 64;
-    let numbers: std::collections::BTreeSet<u64> = (0..uses.spots.len()).map(line).collect();
-    let lines = numbers
-        .into_iter()
-        .map(|number| {
-            let moved = |point: &Point| {
-                let moved = point.transfers.iter().filter(|(spot, _)| line(**spot) == number);
-                moved.map(|(_, times)| times).sum()
-            };
-            let here = (0..uses.spots.len()).filter(|&spot| line(spot) == number);
-            LineCost {
-                line: number,
-                waiting: waiting(&|_, victim| line(victim) == number),
-                fetching: here.map(|spot| fetching[spot]).sum(),
-                transfers: Interval::of(points.iter().map(moved).collect()),
-            }
-        })
-        .collect();
     let mut pairs: Vec<PairCost> = points
         .iter()
         .flat_map(|point| point.pairs.keys().copied())
-        .collect::<std::collections::BTreeSet<_>>()
+        .collect::<BTreeSet<_>>()
         .into_iter()
         .map(|(writer, victim)| PairCost {
             writer: uses.spots[writer].path.clone(),
@@ -206,6 +190,7 @@ pub fn of(question: &Question<'_>, uses: &Uses, place: &Place) -> Result<Cost, E
         })
         .collect();
     pairs.sort_by(|a, b| b.waiting.median.total_cmp(&a.waiting.median));
+    let lines = lines(&points, &fields, place, 64);
     Ok(Cost {
         nanoseconds: Interval::of(points.iter().map(|point| point.nanoseconds).collect()),
         waiting: Interval::of(points.iter().map(|point| point.waiting).collect()),
@@ -214,6 +199,38 @@ pub fn of(question: &Question<'_>, uses: &Uses, place: &Place) -> Result<Cost, E
         pairs,
         points,
     })
+}
+
+/// What lines of `size` bytes cost.
+fn lines(points: &[Point], fields: &[FieldCost], place: &Place, size: u64) -> Vec<LineCost> {
+    let line = |spot: usize| place.offsets[spot] / size;
+    let numbers: BTreeSet<u64> = (0..fields.len()).map(line).collect();
+    let of = |number: u64| {
+        let waited = |point: &Point| {
+            let here = point.pairs.iter().filter(|((_, victim), _)| line(*victim) == number);
+            here.map(|(_, waited)| waited).sum()
+        };
+        let moved = |point: &Point| {
+            let here = point.transfers.iter().filter(|(spot, _)| line(**spot) == number);
+            here.map(|(_, times)| times).sum()
+        };
+        let here = (0..fields.len()).filter(|&spot| line(spot) == number);
+        LineCost {
+            line: number,
+            waiting: Interval::of(points.iter().map(waited).collect()),
+            fetching: here.map(|spot| fields[spot].fetching).sum(),
+            transfers: Interval::of(points.iter().map(moved).collect()),
+        }
+    };
+    numbers.into_iter().map(of).collect()
+}
+
+impl Cost {
+    /// What lines of another size cost, 128 bytes for pairs; `place` is the one that the cost is of.
+    #[must_use]
+    pub fn by_lines(&self, place: &Place, size: u64) -> Vec<LineCost> {
+        lines(&self.points, &self.fields, place, size)
+    }
 }
 
 /// What another layout changes.

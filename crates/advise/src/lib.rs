@@ -5,7 +5,14 @@
 
 #![deny(unsafe_code)]
 
+pub mod advice;
 pub mod cost;
 pub mod heat;
+mod order;
+pub mod pieces;
+pub mod print;
 pub mod profile;
+mod proxy;
+mod reason;
+mod search;
 pub mod uses;

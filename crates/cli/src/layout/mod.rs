@@ -1,12 +1,14 @@
 //! `ledgerline layout`: where the fields of types fall on cache lines, what changed, and rules that keep it.
 //!
-//! | room      | what it holds                                     |
-//! |-----------|---------------------------------------------------|
-//! | `show`    | types by lines: text, JSON, pictures              |
-//! | `check`   | rules: whether they hold, today's layout as rules |
-//! | `diff`    | what changed in line-mates between two builds     |
-//! | `profile` | who touches which field how often: the option     |
+//! | room      | what it holds                                           |
+//! |-----------|---------------------------------------------------------|
+//! | `show`    | types by lines: text, JSON, pictures                    |
+//! | `check`   | rules: whether they hold, today's layout as rules       |
+//! | `diff`    | what changed in line-mates between two builds           |
+//! | `advise`  | what a layout costs under a profile, and a better order |
+//! | `profile` | who touches which field how often: the options          |
 
+mod advise;
 mod check;
 mod diff;
 mod profile;
@@ -29,6 +31,9 @@ pub enum LayoutCommand {
     /// Check rules about lines, or write today's layout as rules
     #[command(long_about = check::LONG_ABOUT)]
     Check(check::CheckArgs),
+    /// Say what a layout costs under a profile, and propose a better order
+    #[command(long_about = advise::LONG_ABOUT)]
+    Advise(advise::AdviseArgs),
     /// Say what changed in line-mates between two builds
     #[command(long_about = diff::LONG_ABOUT)]
     Diff(diff::DiffArgs),
@@ -39,6 +44,7 @@ pub enum LayoutCommand {
 pub fn main(command: &LayoutCommand) -> ExitCode {
     let (name, result) = match command {
         LayoutCommand::Show(args) => ("show", show::text(args).map(|out| (out, true))),
+        LayoutCommand::Advise(args) => ("advise", advise::text(args).map(|out| (out, true))),
         LayoutCommand::Check(args) => ("check", check::text(args)),
         LayoutCommand::Diff(args) => ("diff", diff::text(args)),
     };

@@ -92,7 +92,8 @@ pub struct ShowArgs {
     html: Option<PathBuf>,
 }
 
-fn base(text: &str) -> Result<u64, String> {
+/// What `--base` is given: `align=8`, or 8.
+pub(super) fn base(text: &str) -> Result<u64, String> {
     let number = text.strip_prefix("align=").unwrap_or(text);
     match number.parse::<u64>() {
         Ok(bytes) if bytes.is_power_of_two() => Ok(bytes),
