@@ -13,6 +13,7 @@ pub mod pieces;
 pub mod print;
 pub mod profile;
 mod proxy;
+pub mod ranking;
 mod reason;
 mod search;
 pub mod uses;

@@ -196,3 +196,63 @@ fn a_profile_is_shown_beside_the_fields_and_in_the_picture() {
     assert!(errors.contains("counter has no field \"usge\"; did you mean `usage`?"), "{errors}");
     assert_eq!(errors.lines().count(), 1);
 }
+
+#[test]
+fn differences_are_ranked_by_what_they_cost() {
+    let source = |padded: bool| {
+        let pad = if padded { "char pad[120];" } else { "" };
+        format!(
+            "struct first {{ long hot; long read; }} a;\n\
+             struct cold {{ long x; {pad} }} b;\n\
+             struct second {{ long hot; {pad} long read; }} c;\n\
+             struct third {{ long hot; {} long read; }} d;\n",
+            if padded { "" } else { "char pad[120];" },
+        )
+    };
+    let (Some(old), Some(new)) = (object(&source(false)), object(&source(true))) else { return };
+    let profile = support::scratch("ranked.toml");
+    let of = |name: &str| {
+        format!(
+            "[types.{name}]\nwork_ns = 3000\nfields = {{ hot = {{ atomic = 1 }}, read = {{ load = 1 }} }}\n"
+        )
+    };
+    std::fs::write(&profile, of("first") + &of("second") + &of("third")).unwrap();
+    let path = profile.to_str().unwrap();
+    let options = [
+        "diff",
+        "--profile",
+        path,
+        "--machine",
+        "haswell-ep-2699v3",
+        "--cpus",
+        "72",
+        "--points",
+        "4",
+    ];
+    let (code, text, errors) = layout(&options, &[&old, &new]);
+    assert_eq!((code, &*errors), (1, ""));
+    let at = |name: &str| text.find(name).unwrap_or_else(|| panic!("{name}: {text}"));
+    // `third` lost its padding, `second` got some, of `cold` nobody knows; `first` is as it was.
+    assert!(at("third: ") < at("second: ") && at("second: ") < at("cold: "), "{text}");
+    assert!(text.contains("`hot`, written on its line, makes `read` wait +"), "{text}");
+    assert!(text.contains("4 machines within what is known of"), "{text}");
+    let (_, json, _) = layout(&[&options[..], &["--json"]].concat(), &[&old, &new]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["changed"][0]["name"], "third");
+    assert!(json["changed"][0]["predicted"]["change"]["low"].as_f64().unwrap() > 0.0);
+    assert!(json["changed"][1]["predicted"]["change"]["high"].as_f64().unwrap() < 0.0);
+    assert!(json["changed"][2]["predicted"].is_null());
+    for (arguments, message) in [
+        (
+            &["diff", "cold", "--profile", path][..],
+            "says nothing of the types that are compared; it knows first",
+        ),
+        (&["diff", "--profile", path, "--machine", "vax"], "vax"),
+        (&["diff", "--profile", path, "--cpus", "73"], "73 CPUs are asked for"),
+        (&["diff", "--cpus", "3"], "--profile"),
+    ] {
+        let (code, out, errors) = layout(arguments, &[&old, &new]);
+        assert_eq!((code, &*out), (2, ""), "{errors}");
+        assert!(errors.contains(message), "{errors}");
+    }
+}
