@@ -1,15 +1,17 @@
 //! `ledgerline layout`: where the fields of types fall on cache lines, what changed, and rules that keep it.
 //!
-//! | room    | what it holds                                     |
-//! |---------|---------------------------------------------------|
-//! | `show`  | types by lines: text, JSON                        |
-//! | `check` | rules: whether they hold, today's layout as rules |
-//! | `diff`  | what changed in line-mates between two builds     |
-//! | `advise` | what a layout costs under a profile, and a better order |
+//! | room      | what it holds                                           |
+//! |-----------|---------------------------------------------------------|
+//! | `show`    | types by lines: text, JSON, pictures                    |
+//! | `check`   | rules: whether they hold, today's layout as rules       |
+//! | `diff`    | what changed in line-mates between two builds           |
+//! | `advise`  | what a layout costs under a profile, and a better order |
+//! | `profile` | who touches which field how often: the options          |
 
 mod advise;
 mod check;
 mod diff;
+mod profile;
 mod show;
 
 use std::io::{ErrorKind, Write, stdout};
