@@ -38,7 +38,8 @@ pub(crate) fn add(word: usize, number: u64) -> u64 {
 /// Sets a word of the header. Under the lock, or before anything is counted.
 pub(crate) fn set(word: usize, number: u64) {
     // SAFETY: R1; the header is there from the start.
-    unsafe { std::sync::atomic::AtomicU64::from_ptr(at(8 * word)) }.store(number, Ordering::Relaxed);
+    unsafe { std::sync::atomic::AtomicU64::from_ptr(at(8 * word)) }
+        .store(number, Ordering::Relaxed);
 }
 
 /// A word of the header.
@@ -78,14 +79,7 @@ pub(crate) fn create(folder: &[u8]) -> Result<(), &'static str> {
             let fixed = if before.is_null() { 0 } else { libc::MAP_FIXED };
             let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | fixed;
             let mapped = if libc::posix_fallocate(file, 0, HEAD as i64) == 0 {
-                libc::mmap(
-                    before.cast(),
-                    BYTES,
-                    libc::PROT_READ | libc::PROT_WRITE,
-                    flags,
-                    file,
-                    0,
-                )
+                libc::mmap(before.cast(), BYTES, libc::PROT_READ | libc::PROT_WRITE, flags, file, 0)
             } else {
                 libc::MAP_FAILED
             };

@@ -19,7 +19,9 @@ pub(crate) struct Lock(#[allow(dead_code, reason = "released with the lock")] Op
 impl Lock {
     pub(crate) fn take() -> Lock {
         let busy = Busy::enter();
-        while LOCKED.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err()
+        while LOCKED
+            .compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
         {
             // Held for as long as it takes to note a block.
             std::thread::yield_now();

@@ -24,8 +24,7 @@ struct Leaf {
     ids: [AtomicU32; GRANULES],
 }
 
-static LEAVES: [AtomicPtr<Leaf>; SPANS] =
-    [const { AtomicPtr::new(std::ptr::null_mut()) }; SPANS];
+static LEAVES: [AtomicPtr<Leaf>; SPANS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; SPANS];
 
 #[inline(always)]
 fn leaf(address: usize) -> Option<&'static Leaf> {

@@ -35,7 +35,8 @@ fn begin(folder: &[u8]) -> Result<(), &'static str> {
     let Some(plan) = plan::plan() else { return Ok(()) };
     arena::create(folder)?;
     // SAFETY: the functions take nothing and live as long as the process.
-    let hooked = unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
+    let hooked =
+        unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
     if hooked != 0 {
         return Err("no memory at the start; nothing is recorded");
     }

@@ -146,8 +146,7 @@ fn make(plan: &Plan) -> Option<Words> {
     let lock = Lock::take();
     let number = arena::get(header::THREADS) as usize;
     let words = block::TABLES + plan.types.len();
-    let offset =
-        if number < format::MOST_THREADS { arena::allocate(words) } else { None };
+    let offset = if number < format::MOST_THREADS { arena::allocate(words) } else { None };
     let Some(offset) = offset else {
         arena::add(header::THREADS_LOST, 1);
         set::<BLOCK>(1);
@@ -246,4 +245,3 @@ pub(crate) fn not_busy() {
 pub(crate) fn forget() {
     set::<BLOCK>(0);
 }
-

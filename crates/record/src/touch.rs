@@ -3,8 +3,8 @@
 use crate::format::{KINDS, NO_CELL, OUTSIDE, thread as block};
 use crate::objects;
 use crate::operation;
-use crate::start::recording;
 use crate::shadow;
+use crate::start::recording;
 use crate::thread::{self, Busy, Table};
 
 /// An access to `size` bytes.

@@ -1,6 +1,6 @@
 //! Atomic numbers of 128 bits, by the processor's compare-and-swap of 16 bytes.
 
-use std::arch::x86_64::cmpxchg16b;
+use std::arch::asm;
 use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering;
 
@@ -26,11 +26,24 @@ impl AtomicU128 {
         _: Ordering,
         _: Ordering,
     ) -> Result<u128, u128> {
-        // SAFETY: the address is aligned and valid by `from_ptr`'s contract; a program that asks for 16 bytes
-        // was built for processors that have the instruction.
-        let found = unsafe {
-            cmpxchg16b(self.0.get(), expected, new, Ordering::SeqCst, Ordering::SeqCst)
-        };
+        let (mut low, mut high) = (expected as u64, (expected >> 64) as u64);
+        // (The instruction wants rbx, which the compiler keeps for itself.)
+        // SAFETY: the address is aligned and valid by `from_ptr`'s contract; a program that asks for 16 bytes was
+        // built for processors that have the instruction. rbx is as before at the end.
+        unsafe {
+            asm!(
+                "xchg rbx, rsi",
+                "lock cmpxchg16b [rdi]",
+                "mov rbx, rsi",
+                in("rdi") self.0.get(),
+                inout("rsi") new as u64 => _,
+                in("rcx") (new >> 64) as u64,
+                inout("rax") low,
+                inout("rdx") high,
+                options(nostack),
+            );
+        }
+        let found = u128::from(high) << 64 | u128::from(low);
         if found == expected { Ok(found) } else { Err(found) }
     }
 

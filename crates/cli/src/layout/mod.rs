@@ -1,13 +1,16 @@
-//! `ledgerline layout`: where the fields of types fall on cache lines, what changed, and rules that keep it.
+//! `ledgerline layout`: where the fields of types fall on cache lines, what changed, rules that keep it, and who
+//! touches which field.
 //!
-//! | room    | what it holds                                     |
-//! |---------|---------------------------------------------------|
-//! | `show`  | types by lines: text, JSON                        |
-//! | `check` | rules: whether they hold, today's layout as rules |
-//! | `diff`  | what changed in line-mates between two builds     |
+//! | room     | what it holds                                     |
+//! |----------|---------------------------------------------------|
+//! | `show`   | types by lines: text, JSON                        |
+//! | `check`  | rules: whether they hold, today's layout as rules |
+//! | `diff`   | what changed in line-mates between two builds     |
+//! | `record` | who reads and writes which field, of a run        |
 
 mod check;
 mod diff;
+mod record;
 mod show;
 
 use std::io::{ErrorKind, Write, stdout};
@@ -30,15 +33,19 @@ pub enum LayoutCommand {
     /// Say what changed in line-mates between two builds
     #[command(long_about = diff::LONG_ABOUT)]
     Diff(diff::DiffArgs),
+    /// Run a program and count who reads and writes which field
+    #[command(long_about = record::LONG_ABOUT)]
+    Record(record::RecordArgs),
 }
 
 /// Does what is asked for. The exit status is 0; 1 when a rule is broken or something changed; 2 when a file
-/// cannot be read or the command line is bad.
+/// cannot be read or the command line is bad. That of `record` is the program's own, as of `run`.
 pub fn main(command: &LayoutCommand) -> ExitCode {
     let (name, result) = match command {
         LayoutCommand::Show(args) => ("show", show::text(args).map(|out| (out, true))),
         LayoutCommand::Check(args) => ("check", check::text(args)),
         LayoutCommand::Diff(args) => ("diff", diff::text(args)),
+        LayoutCommand::Record(args) => return record::main(args),
     };
     let (out, good) = match result {
         Ok(result) => result,
