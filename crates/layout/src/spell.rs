@@ -103,23 +103,44 @@ pub(crate) fn write_type(
     }
 }
 
-/// What C writes between the result and the parameters of a pointer to a function, or of an array of them,
-/// and the function; `None` for other types.
-fn to_function(types: &Types, mut id: TypeId) -> Option<(String, TypeId)> {
+/// A member, variable or typedef of a type as C declares it, without the semicolon:
+/// `int (*poll)(struct file *)`, `char name[16]`. An empty name gives what [`spell`] gives.
+pub fn declare(types: &Types, id: TypeId, name: &str) -> String {
+    let (declarator, base) = declarator(types, id, name);
+    let mut out = String::new();
+    let written = if matches!(types.get(base), Type::Function { .. }) {
+        write_function(&mut out, types, base, &declarator, DEEPEST)
+    } else {
+        let space = if declarator.is_empty() { "" } else { " " };
+        write_type(&mut out, types, Some(base), DEEPEST)
+            .and_then(|()| write!(out, "{space}{declarator}"))
+    };
+    written.expect("a string takes all that is written");
+    out
+}
+
+/// What C writes around a name, and the type that is written before it: a pointer to a function has its star
+/// within its parameters' reach.
+fn declarator(types: &Types, mut id: TypeId, name: &str) -> (String, TypeId) {
     let mut declarator = String::new();
+    let _ = safe(&mut declarator, name);
     for _ in 0..DEEPEST {
         match types.get(id) {
             Type::Pointer { to: Some(to), name } if types.name(*name).is_empty() => {
                 declarator.insert(0, '*');
                 id = *to;
             }
-            Type::Qualified { qualifier, to: Some(to) } => {
-                // Of a constant array of constant pointers only the pointers say so.
-                if matches!(types.get(*to), Type::Pointer { .. }) {
-                    declarator.insert_str(0, qualifier);
+            Type::Qualified { qualifier, to: Some(to) } => match types.get(*to) {
+                Type::Pointer { .. } => {
+                    let space =
+                        if declarator.starts_with(char::is_alphanumeric) { " " } else { "" };
+                    declarator.insert_str(0, &format!("{qualifier}{space}"));
+                    id = *to;
                 }
-                id = *to;
-            }
+                // Of a constant array of constant pointers only the pointers say so.
+                Type::Array { .. } | Type::Function { .. } => id = *to,
+                _ => break,
+            },
             Type::Array { element, count } => {
                 if declarator.starts_with('*') {
                     declarator = format!("({declarator})");
@@ -130,11 +151,21 @@ fn to_function(types: &Types, mut id: TypeId) -> Option<(String, TypeId)> {
                 }
                 id = *element;
             }
-            Type::Function { .. } => return declarator.contains('*').then_some((declarator, id)),
-            _ => return None,
+            _ => break,
         }
     }
-    None
+    (declarator, id)
+}
+
+/// What stands around the name of a pointer to a function, or of an array of them, and the function; `None` for
+/// other types.
+fn to_function(types: &Types, id: TypeId) -> Option<(String, TypeId)> {
+    if !matches!(types.get(id), Type::Pointer { .. } | Type::Qualified { .. } | Type::Array { .. })
+    {
+        return None;
+    }
+    let (declarator, base) = declarator(types, id, "");
+    matches!(types.get(base), Type::Function { .. }).then_some((declarator, base))
 }
 
 /// `int (*)(struct file *, loff_t)`.
@@ -205,6 +236,25 @@ mod tests {
         let spelled = spell(&types, pointer).to_string();
         assert!(spelled.starts_with("void (*)(void (*)("), "{spelled}");
         assert!(spelled.len() < 20_000, "{}", spelled.len());
+    }
+
+    #[test]
+    fn a_name_is_declared_where_c_wants_it() {
+        let mut types = Types::new(8);
+        let int = types.intern("int");
+        let int = types.push(Type::Base { name: int, size: 4 });
+        let function =
+            Type::Function { result: Some(int), parameters: [int].into(), variadic: true };
+        let function = types.push(function);
+        let mut pointer = |to| types.push(Type::Pointer { to: Some(to), name: Name::NONE });
+        let (callback, pointer) = (pointer(function), pointer(int));
+        let constant = types.push(Type::Qualified { qualifier: "const", to: Some(callback) });
+        let mut array = |element| types.push(Type::Array { element, count: Some(2) });
+        let (callbacks, pointers) = (array(constant), array(pointer));
+        assert_eq!(declare(&types, callback, "call"), "int (*call)(int, ...)");
+        assert_eq!(declare(&types, callbacks, "call"), "int (*const call[2])(int, ...)");
+        assert_eq!(declare(&types, pointers, "numbers"), "int *numbers[2]");
+        assert_eq!(declare(&types, pointer, ""), "int *");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use ledgerline_layout::leaf::keyword;
 use ledgerline_layout::leaf::record;
 use ledgerline_layout::model::{Kind, Type, TypeId, Types};
-use ledgerline_layout::spell::spell;
+use ledgerline_layout::spell::{declare, spell};
 
 use crate::advice::{Advice, Proposal};
 use crate::pieces::Field;
@@ -141,27 +141,13 @@ impl Sketch<'_> {
     }
 
     fn declared(&self, field: &Field, bits: Option<u64>, aligned: Option<u64>) -> String {
-        let mut spelled = spell(self.types, field.ty).to_string();
-        if self.language == Language::C && self.to_declared(field.ty) && !spelled.contains("::") {
-            spelled.insert_str(0, "struct ");
-        }
         let name = field.name.rsplit('.').next().unwrap_or_default();
         if self.language == Language::Rust {
-            return format!("{name}: {spelled},");
+            return format!("{name}: {},", spell(self.types, field.ty));
         }
         let anonymous = name.contains('{');
-        let (ty, dimensions) = match spelled.find('[') {
-            Some(at) => spelled.split_at(at),
-            None => (&*spelled, ""),
-        };
-        let space = if ty.ends_with('*') { "" } else { " " };
-        let mut text = if anonymous {
-            field.name.clone()
-        } else if dimensions.is_empty() && self.flexible(field.ty) {
-            format!("{ty}{space}{name}[]")
-        } else {
-            format!("{ty}{space}{name}{dimensions}")
-        };
+        let mut text =
+            if anonymous { field.name.clone() } else { declare(self.types, field.ty, name) };
         if let Some(bits) = bits {
             let _ = write!(text, " : {bits}");
         }
@@ -170,19 +156,5 @@ impl Sketch<'_> {
         }
         text.push(';');
         text
-    }
-
-    /// Whether it is a pointer to what the file only declares: the keyword is not known, most are structures.
-    fn to_declared(&self, ty: TypeId) -> bool {
-        match self.types.get(ty) {
-            Type::Pointer { to: Some(to) } => {
-                matches!(self.types.get(*to), Type::Declaration { .. })
-            }
-            _ => false,
-        }
-    }
-
-    fn flexible(&self, ty: TypeId) -> bool {
-        matches!(self.types.get(self.types.resolve(ty)), Type::Array { count: None, .. })
     }
 }

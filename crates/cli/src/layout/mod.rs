@@ -1,4 +1,5 @@
-//! `ledgerline layout`: where the fields of types fall on cache lines, what changed, and rules that keep it.
+//! `ledgerline layout`: where the fields of types fall on cache lines, what changed, rules that keep it, and who
+//! touches which field.
 //!
 //! | room      | what it holds                                           |
 //! |-----------|---------------------------------------------------------|
@@ -7,11 +8,13 @@
 //! | `diff`    | what changed in line-mates between two builds           |
 //! | `advise`  | what a layout costs under a profile, and a better order |
 //! | `profile` | who touches which field how often: the options          |
+//! | `record`  | who reads and writes which field, of a run              |
 
 mod advise;
 mod check;
 mod diff;
 mod profile;
+mod record;
 mod show;
 
 use std::io::{ErrorKind, Write, stdout};
@@ -37,16 +40,20 @@ pub enum LayoutCommand {
     /// Say what changed in line-mates between two builds
     #[command(long_about = diff::LONG_ABOUT)]
     Diff(diff::DiffArgs),
+    /// Run a program and count who reads and writes which field
+    #[command(long_about = record::LONG_ABOUT)]
+    Record(record::RecordArgs),
 }
 
 /// Does what is asked for. The exit status is 0; 1 when a rule is broken or something changed; 2 when a file
-/// cannot be read or the command line is bad.
+/// cannot be read or the command line is bad. That of `record` is the program's own, as of `run`.
 pub fn main(command: &LayoutCommand) -> ExitCode {
     let (name, result) = match command {
         LayoutCommand::Show(args) => ("show", show::text(args).map(|out| (out, true))),
         LayoutCommand::Advise(args) => ("advise", advise::text(args).map(|out| (out, true))),
         LayoutCommand::Check(args) => ("check", check::text(args)),
         LayoutCommand::Diff(args) => ("diff", diff::text(args)),
+        LayoutCommand::Record(args) => return record::main(args),
     };
     let (out, good) = match result {
         Ok(result) => result,

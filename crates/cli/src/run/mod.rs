@@ -5,11 +5,11 @@
 //! opens that file through `/proc` and charges every allocation; watch the
 //! processes until the program has ended; print the account.
 
-mod failure;
+pub mod failure;
 mod output;
-mod preload;
-mod program;
-mod supervise;
+pub mod preload;
+pub mod program;
+pub mod supervise;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -148,7 +148,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     let text =
         args.account.as_deref().map(|file| output::Target::check("--account", file)).transpose()?;
     let program = program::find(&args.command[0])?;
-    let preload = preload::find()?;
+    let preload = preload::find(&preload::ACCOUNT)?;
 
     let signals = supervise::Signals::hold()
         .map_err(|error| Failure::internal(format!("signals cannot be held back: {error}")))?;

@@ -6,35 +6,62 @@ use std::path::{Path, PathBuf};
 
 use super::failure::Failure;
 
-const NAME: &str = "libledgerline_preload.so";
+/// A library of this project that programs are started with.
+pub struct Library {
+    file: &'static str,
+    /// The crate that it is built from.
+    package: &'static str,
+    /// The variable of the environment that names another copy.
+    variable: &'static str,
+}
+
+/// Charges allocations to a ledger.
+pub const ACCOUNT: Library = Library {
+    file: "libledgerline_preload.so",
+    package: "ledgerline-preload",
+    variable: "LEDGERLINE_PRELOAD",
+};
+
+/// Counts accesses to fields.
+pub const RECORDER: Library = Library {
+    file: "libledgerline_record.so",
+    package: "ledgerline-record",
+    variable: "LEDGERLINE_RECORD_LIBRARY",
+};
 
 /// The library that was named in the environment, or that lies beside the
 /// command, or in `../lib/ledgerline` from there.
-pub fn find() -> Result<PathBuf, Failure> {
-    let named = std::env::var_os("LEDGERLINE_PRELOAD").filter(|value| !value.is_empty());
+pub fn find(library: &Library) -> Result<PathBuf, Failure> {
+    let Library { file, variable, .. } = library;
+    let named = std::env::var_os(variable).filter(|value| !value.is_empty());
     let executable = std::env::current_exe().ok();
-    let path = search(named.as_deref(), executable.as_deref())?;
+    let path = search(library, named.as_deref(), executable.as_deref())?;
     // The loader looks the path up in each process, wherever that has gone.
     let path = path.canonicalize().unwrap_or(path);
     // LD_PRELOAD is a list without quoting, with names to be expanded.
     if path.as_os_str().as_bytes().iter().any(|byte| b" :$\t\n".contains(byte)) {
         return Err(Failure::internal(format!(
             "LD_PRELOAD cannot carry the path {path:?} (it has a space, a colon or a dollar sign); \
-             set LEDGERLINE_PRELOAD to a copy of {NAME} elsewhere"
+             set {variable} to a copy of {file} elsewhere"
         )));
     }
     Ok(path)
 }
 
-fn search(named: Option<&OsStr>, executable: Option<&Path>) -> Result<PathBuf, Failure> {
+fn search(
+    library: &Library,
+    named: Option<&OsStr>,
+    executable: Option<&Path>,
+) -> Result<PathBuf, Failure> {
+    let Library { file, package, variable } = library;
     if let Some(named) = named {
         let path = PathBuf::from(named);
         return if path.is_file() {
             Ok(path)
         } else {
             Err(Failure::internal(format!(
-                "LEDGERLINE_PRELOAD names {path:?}, which is not a file; \
-                 unset it, or set it to the path of {NAME}"
+                "{variable} names {path:?}, which is not a file; \
+                 unset it, or set it to the path of {file}"
             )))
         };
     }
@@ -42,13 +69,13 @@ fn search(named: Option<&OsStr>, executable: Option<&Path>) -> Result<PathBuf, F
     directory
         .into_iter()
         .flat_map(|directory| {
-            [directory.join(NAME), directory.join("../lib/ledgerline").join(NAME)]
+            [directory.join(file), directory.join("../lib/ledgerline").join(file)]
         })
         .find(|path| path.is_file())
         .ok_or_else(|| {
             Failure::internal(format!(
-                "{NAME} is not beside the ledgerline command; build it with \
-                 `cargo build -p ledgerline-preload` in the same profile, or set LEDGERLINE_PRELOAD"
+                "{file} is not beside the ledgerline command; build it with \
+                 `cargo build -p {package}` in the same profile, or set {variable}"
             ))
         })
 }
@@ -77,10 +104,10 @@ mod tests {
 
     #[test]
     fn a_missing_library_says_how_to_get_one() {
-        let failure = search(None, Some(Path::new("/nowhere/ledgerline"))).unwrap_err();
+        let failure = search(&ACCOUNT, None, Some(Path::new("/nowhere/ledgerline"))).unwrap_err();
         assert_eq!(failure.code(), 125);
         assert!(failure.message().contains("cargo build -p ledgerline-preload"));
-        let failure = search(Some(OsStr::new("/nowhere/x.so")), None).unwrap_err();
+        let failure = search(&ACCOUNT, Some(OsStr::new("/nowhere/x.so")), None).unwrap_err();
         assert!(failure.message().contains("LEDGERLINE_PRELOAD names"));
     }
 
@@ -92,11 +119,11 @@ mod tests {
         std::fs::create_dir_all(&bin).unwrap();
         std::fs::create_dir_all(&lib).unwrap();
         let executable = bin.join("ledgerline");
-        std::fs::write(lib.join(NAME), "").unwrap();
-        let far = search(None, Some(&executable)).unwrap();
-        assert_eq!(far.canonicalize().unwrap(), lib.join(NAME).canonicalize().unwrap());
-        std::fs::write(bin.join(NAME), "").unwrap();
-        assert_eq!(search(None, Some(&executable)).unwrap(), bin.join(NAME));
+        std::fs::write(lib.join(ACCOUNT.file), "").unwrap();
+        let far = search(&ACCOUNT, None, Some(&executable)).unwrap();
+        assert_eq!(far.canonicalize().unwrap(), lib.join(ACCOUNT.file).canonicalize().unwrap());
+        std::fs::write(bin.join(ACCOUNT.file), "").unwrap();
+        assert_eq!(search(&ACCOUNT, None, Some(&executable)).unwrap(), bin.join(ACCOUNT.file));
         std::fs::remove_dir_all(&root).unwrap();
     }
 }

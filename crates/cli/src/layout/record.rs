@@ -1,0 +1,267 @@
+//! `ledgerline layout record`: runs a program that was compiled with probes, and says who touches which field.
+
+use std::ffi::OsString;
+use std::fs::DirBuilder;
+use std::io::{ErrorKind, Write, stderr};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use ledgerline_layout::Error;
+use ledgerline_layout::pick::{named, pick};
+use ledgerline_recording::plan::{Heap, Plan, Request};
+use ledgerline_recording::program::Program;
+use ledgerline_recording::{VARIABLE, profile, read, report};
+
+use crate::run::failure::Failure;
+use crate::run::supervise::{Session, Signals};
+use crate::run::{Status, preload, program};
+
+pub(super) const LONG_ABOUT: &str = "\
+Run a program and count who reads and writes which field, how often, and which fields together.
+
+The program is compiled with the probes that gcc and clang put in for their thread sanitizer, and linked with \
+libledgerline_record.so instead of the sanitizer. Threads run in parallel and atomic operations are told from plain \
+ones; what was not compiled with probes (the C library, assembly) is not seen, nor is what lies on the stack.
+
+An object is a global variable of a wanted type, a block of the heap of its size, or what the program says is one \
+(crates/record/include/ledgerline_record.h). With --operation, counts are per call of that function, and fields \
+that are touched in the same calls are told to be; give it where advice is to follow. Calls that were inlined are \
+not seen: __attribute__((noinline)).
+
+The counts are printed on standard error when the program has ended; -o writes them as a profile for `layout show`, \
+`layout diff` and `layout advise`. Times are upper bounds: probes keep the compiler from some of its optimizations. \
+The exit code is the program's own, or 128 plus the signal that killed it; 125 when recording failed.";
+
+const EXAMPLES: &str = "\
+Examples:
+  gcc -g -O2 -fsanitize=thread -c server.c
+  gcc server.o -o server -L target/release -lledgerline_record -lpthread
+  ledgerline layout record --type page_counter --operation charge -o server.toml -- ./server --port 80
+  ledgerline layout record -- ./server             all types, all accesses
+  ledgerline layout record --of ./plugin.so --type cache -- python3 job.py
+
+  With clang, add to the first line: -mllvm -tsan-instrument-read-before-write
+  gcc expands some calls of memcpy and memset, which are then not seen; to see them:
+  -Dmemcpy=__tsan_memcpy -Dmemmove=__tsan_memmove -Dmemset=__tsan_memset";
+
+/// Which blocks of the heap are objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Blocks {
+    /// None: globals, and what the program says
+    None,
+    /// Those of a type's size, and calloc with elements of it
+    Exact,
+    /// Those of a multiple of it, too
+    Arrays,
+}
+
+/// The options of `ledgerline layout record`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = EXAMPLES,
+    override_usage = "ledgerline layout record [OPTIONS] [--] <PROGRAM> [ARGUMENT]..."
+)]
+pub struct RecordArgs {
+    /// Names or patterns of types [default: all that the program has]
+    #[arg(long = "type", value_name = "TYPE")]
+    types: Vec<String>,
+
+    /// A function whose calls are the operations; may be given several times
+    #[arg(long, value_name = "FUNCTION")]
+    operation: Vec<String>,
+
+    /// Write what was found as a profile
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// The file with probes, if it is not PROGRAM itself: a library, or what a script runs
+    #[arg(long, value_name = "FILE")]
+    of: Option<PathBuf>,
+
+    /// Blocks of the heap that are taken for objects by their size
+    #[arg(long, value_enum, value_name = "WHICH", default_value = "exact")]
+    heap: Blocks,
+
+    /// Take only blocks that this function allocates; may be given several times
+    #[arg(long, value_name = "FUNCTION")]
+    site: Vec<String>,
+
+    /// The program and its arguments; the options of record come before it
+    #[arg(trailing_var_arg = true, required = true, num_args = 1.., value_name = "PROGRAM")]
+    command: Vec<OsString>,
+}
+
+/// Records the program of `args`; the exit code is the program's, unless it never ran or nothing could be written.
+pub fn main(args: &RecordArgs) -> ExitCode {
+    match record(args) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => failure.report(),
+    }
+}
+
+fn failure(error: &Error) -> Failure {
+    Failure::internal(format!("layout record: {error}"))
+}
+
+fn record(args: &RecordArgs) -> Result<u8, Failure> {
+    // What can be wrong is found before the program starts.
+    let target = program::find(&args.command[0])?;
+    let file = args.of.clone().unwrap_or_else(|| target.path.clone());
+    let program = Program::open(&file).map_err(|error| failure(&error))?;
+    let plan = plan(args, &file, &program).map_err(|error| failure(&error.in_file(&file)))?;
+    if args.of.is_some()
+        && let Some(spot) = target.blind_spot().filter(program::BlindSpot::breaks_preload)
+    {
+        return Err(Failure::internal(format!("layout record: {}: {spot}", target.path.display())));
+    }
+    let library = preload::find(&preload::RECORDER)?;
+    if let Some(output) = &args.output {
+        writable(output)?;
+    }
+    let folder = Folder::new().map_err(|error| {
+        Failure::internal(format!("layout record: no folder for counts: {error}"))
+    })?;
+    plan.write(&folder.0).map_err(|error| {
+        Failure::internal(format!("layout record: the plan cannot be written: {error}"))
+    })?;
+
+    let signals = Signals::hold()
+        .map_err(|error| Failure::internal(format!("signals cannot be held back: {error}")))?;
+    let mut command = Command::new(&target.path);
+    command.arg0(&args.command[0]).args(&args.command[1..]);
+    command.env(VARIABLE, &folder.0);
+    command.env("LD_PRELOAD", preload::joined(&library, std::env::var_os("LD_PRELOAD")));
+    let session =
+        Session::start(&mut command, signals).map_err(|error| target.start_failed(&error))?;
+    let ended = session
+        .watch(Duration::from_millis(50), || {})
+        .map_err(|error| Failure::internal(format!("waiting for the program failed: {error}")))?;
+
+    let recordings = read::read(&folder.0, &plan).map_err(|error| failure(&error))?;
+    let recorded = profile::profile(&plan, &recordings);
+    let mut text = heading(args, &plan, ended.status, ended.wall, recordings.len());
+    text.push_str(&report::text(&plan, &program, &recordings, &recorded));
+    if recorded.types.is_empty() {
+        text.push_str(&nothing(&plan, &recordings));
+    }
+    // Where standard error is closed there is nobody to tell.
+    let _ = stderr().lock().write_all(text.as_bytes());
+    let code = ended.status.code();
+    let written = match &args.output {
+        Some(output) if !recorded.types.is_empty() => {
+            std::fs::write(output, recorded.profile.to_toml())
+                .map_err(|error| cannot_write(output, &error))
+        }
+        _ => Ok(()),
+    };
+    drop(folder);
+    ended.release();
+    match written {
+        Err(failure) if code == 0 => Err(failure),
+        Err(failure) => {
+            failure.report();
+            Ok(code)
+        }
+        Ok(()) if code == 0 && recorded.types.is_empty() => Ok(125),
+        Ok(()) => Ok(code),
+    }
+}
+
+fn plan(args: &RecordArgs, file: &Path, program: &Program) -> Result<Plan, Error> {
+    let types = super::types(file)?;
+    let picked = if args.types.is_empty() { named(types) } else { pick(types, &args.types)? };
+    let heap = match args.heap {
+        Blocks::None => Heap::None,
+        Blocks::Exact => Heap::Exact,
+        Blocks::Arrays => Heap::Arrays,
+    };
+    let request = Request { operations: args.operation.clone(), sites: args.site.clone(), heap };
+    Plan::new(program, types, &picked, &request)
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::internal(format!("layout record: {}: cannot be written: {error}", path.display()))
+}
+
+/// Makes sure that a file can be written, without changing what is there.
+fn writable(path: &Path) -> Result<(), Failure> {
+    let there = path.exists();
+    let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
+    let opened = opened.map(drop).map_err(|error| cannot_write(path, &error));
+    if opened.is_ok() && !there {
+        // It is made when there is something to write.
+        let _ = std::fs::remove_file(path);
+    }
+    opened
+}
+
+fn heading(
+    args: &RecordArgs,
+    plan: &Plan,
+    status: Status,
+    wall: Duration,
+    processes: usize,
+) -> String {
+    let name: String = args.command[0].to_string_lossy().escape_debug().collect();
+    let ending = match (status, status.signal()) {
+        (Status::Exited(code), _) => format!("exit {code}"),
+        (Status::Killed(_), signal) => format!("killed by {}", signal.unwrap_or_default()),
+    };
+    let per = if plan.operations.is_empty() {
+        "no operation named".to_owned()
+    } else {
+        format!("operations: {}", plan.operations.join(", "))
+    };
+    let processes = if processes == 1 { String::new() } else { format!(", {processes} processes") };
+    format!("ledgerline: {name}: {ending}, {:.3} s{processes}; {per}\n", wall.as_secs_f64())
+}
+
+/// Why nothing may have been found.
+fn nothing(plan: &Plan, recordings: &[read::Recording]) -> String {
+    let touched = recordings
+        .iter()
+        .any(|recording| recording.threads.iter().any(|thread| !thread.tables.is_empty()));
+    let advice = if recordings.is_empty() {
+        "the program did not load the library: link it with -lledgerline_record".to_owned()
+    } else if touched {
+        format!(
+            "no call of {} touched an object: all calls may be inlined (__attribute__((noinline))), or it is called \
+             by none of the threads",
+            plan.operations.join(", ")
+        )
+    } else {
+        "no object was touched: objects on the stack or in pools are not found (say where they lie with \
+         LEDGERLINE_OBJECT), and other types may be meant (--type)"
+            .to_owned()
+    };
+    format!("Nothing was recorded, and no profile is written; {advice}.\n")
+}
+
+/// A folder of our own, which goes with this value.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> std::io::Result<Folder> {
+        let process = std::process::id();
+        for attempt in 0..1000 {
+            let path = std::env::temp_dir().join(format!("ledgerline-record-{process}-{attempt}"));
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => return Ok(Folder(path)),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(ErrorKind::AlreadyExists.into())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed is the system's to clear away.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,183 @@
+//! The recording: a file that is mapped, so that what was counted outlives the process however it ends.
+//!
+//! The address space for all of it is taken at once; the file grows as memory is handed out, and the room is
+//! asked of the file system first, so that a full disk loses counts and does not kill the program.
+
+use crate::format::{self, header};
+use crate::say::Path;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+const BYTES: usize = format::ARENA_AT + format::ARENA_BYTES;
+/// The file grows by so much.
+const STEP: usize = 1 << 20;
+/// As the start has it: header, sites and folds.
+const HEAD: usize = format::OBJECTS_AT;
+
+static BASE: AtomicPtr<u64> = AtomicPtr::new(std::ptr::null_mut());
+/// How far the arena is used, and how far the file has room for objects and for the arena, in bytes.
+static USED: AtomicUsize = AtomicUsize::new(format::ARENA_AT);
+static ROOM: AtomicUsize = AtomicUsize::new(format::ARENA_AT);
+static OBJECT_ROOM: AtomicUsize = AtomicUsize::new(format::OBJECTS_AT);
+
+/// The file's path, which a process keeps instead of a descriptor that the program might close.
+static mut PATH: Path = Path::new();
+
+/// The recording's word at an offset in bytes. Only when recording.
+#[inline(always)]
+pub(crate) fn at(offset: usize) -> *mut u64 {
+    BASE.load(Ordering::Relaxed).wrapping_byte_add(offset)
+}
+
+/// Adds to a word of the header, as all threads may.
+pub(crate) fn add(word: usize, number: u64) -> u64 {
+    // SAFETY: R1; the header is there from the start.
+    unsafe { std::sync::atomic::AtomicU64::from_ptr(at(8 * word)) }
+        .fetch_add(number, Ordering::Relaxed)
+}
+
+/// Sets a word of the header. Under the lock, or before anything is counted.
+pub(crate) fn set(word: usize, number: u64) {
+    // SAFETY: R1; the header is there from the start.
+    unsafe { std::sync::atomic::AtomicU64::from_ptr(at(8 * word)) }
+        .store(number, Ordering::Relaxed);
+}
+
+/// A word of the header.
+pub(crate) fn get(word: usize) -> u64 {
+    // SAFETY: R1; the header is there from the start.
+    unsafe { std::sync::atomic::AtomicU64::from_ptr(at(8 * word)) }.load(Ordering::Relaxed)
+}
+
+/// Makes this process's file in a folder and maps it. Before anything is counted, or in a child that has one
+/// thread.
+pub(crate) fn create(folder: &[u8]) -> Result<(), &'static str> {
+    const CANNOT: &str = "no file for what is counted; nothing is recorded";
+    // SAFETY: getpid has no preconditions.
+    let process = unsafe { libc::getpid() } as u64;
+    for attempt in 0..1000 {
+        let mut path = Path::new();
+        path.push(folder).and_then(|path| path.push(b"/")).ok_or(CANNOT)?;
+        path.push(format::RECORDING.as_bytes()).ok_or(CANNOT)?;
+        path.push_number(process).ok_or(CANNOT)?;
+        // The program may have been another before it executed this one.
+        if attempt > 0 {
+            path.push(b"-").and_then(|path| path.push_number(attempt)).ok_or(CANNOT)?;
+        }
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
+        // SAFETY: the path ends in zero.
+        let file = unsafe { libc::open(path.as_c().as_ptr(), flags, 0o600) };
+        if file < 0 {
+            if std::io::Error::last_os_error().raw_os_error() == Some(libc::EEXIST) {
+                continue;
+            }
+            return Err(CANNOT);
+        }
+        // SAFETY: the file is this process's own; a mapping that was there before is replaced by one of the same
+        // size, and nobody else uses it then.
+        let mapped = unsafe {
+            let before = BASE.load(Ordering::Relaxed);
+            let fixed = if before.is_null() { 0 } else { libc::MAP_FIXED };
+            let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | fixed;
+            let mapped = if libc::posix_fallocate(file, 0, HEAD as i64) == 0 {
+                libc::mmap(before.cast(), BYTES, libc::PROT_READ | libc::PROT_WRITE, flags, file, 0)
+            } else {
+                libc::MAP_FAILED
+            };
+            libc::close(file);
+            PATH = path;
+            mapped
+        };
+        if mapped == libc::MAP_FAILED {
+            return Err(CANNOT);
+        }
+        BASE.store(mapped.cast(), Ordering::Relaxed);
+        USED.store(format::ARENA_AT, Ordering::Relaxed);
+        ROOM.store(format::ARENA_AT, Ordering::Relaxed);
+        OBJECT_ROOM.store(format::OBJECTS_AT, Ordering::Relaxed);
+        set(header::MAGIC, format::RECORDING_MAGIC);
+        set(header::VERSION, format::VERSION);
+        set(header::PROCESS, process);
+        // Object 0 is nobody.
+        set(header::OBJECTS, 1);
+        return Ok(());
+    }
+    Err(CANNOT)
+}
+
+/// Zeroed words; their offset in bytes. `None` when there is no room. Under the lock.
+pub(crate) fn allocate(words: usize) -> Option<usize> {
+    let (start, bytes) = (USED.load(Ordering::Relaxed), words * 8);
+    let end = start + bytes.next_multiple_of(64);
+    let room = ROOM.load(Ordering::Relaxed);
+    if end > room {
+        let more = end.next_multiple_of(STEP).min(BYTES);
+        if end > more || !grow(room, more) {
+            return None;
+        }
+        ROOM.store(more, Ordering::Relaxed);
+    }
+    USED.store(end, Ordering::Relaxed);
+    Some(start)
+}
+
+/// Whether the file has room for an object's words, which end at an offset. Under the lock.
+pub(crate) fn room_for_object(end: usize) -> bool {
+    let room = OBJECT_ROOM.load(Ordering::Relaxed);
+    if end > room {
+        let more = end.next_multiple_of(STEP).min(format::ARENA_AT);
+        if end > more || !grow(room, more) {
+            return false;
+        }
+        OBJECT_ROOM.store(more, Ordering::Relaxed);
+    }
+    true
+}
+
+/// Asks the file system for room.
+fn grow(from: usize, to: usize) -> bool {
+    // SAFETY: the path was written before anything was counted or by the one thread of a child; the file is
+    // this process's own, opened for this alone.
+    unsafe {
+        let path = &raw const PATH;
+        let file = libc::open((*path).as_c().as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
+        if file < 0 {
+            return false;
+        }
+        let done = libc::posix_fallocate(file, from as i64, (to - from) as i64) == 0;
+        libc::close(file);
+        done
+    }
+}
+
+/// Takes the objects along into a file of the child's own, with nobody as their users yet.
+pub(crate) fn leave_parent(folder: &[u8]) -> Result<(), &'static str> {
+    const CANNOT: &str = "a forked child has no room for its objects; it is not recorded";
+    let words = [header::OBJECTS, header::FREE].map(get);
+    let bytes = words[0] as usize * format::OBJECT_WORDS * 8;
+    // SAFETY: a mapping of this function's own, of the size that is copied into it and out of it.
+    unsafe {
+        let kept = libc::mmap(
+            std::ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        );
+        if kept == libc::MAP_FAILED {
+            return Err(CANNOT);
+        }
+        std::ptr::copy_nonoverlapping(at(format::OBJECTS_AT).cast::<u8>(), kept.cast(), bytes);
+        let done = create(folder).and_then(|()| {
+            if !room_for_object(format::OBJECTS_AT + bytes) {
+                return Err(CANNOT);
+            }
+            std::ptr::copy_nonoverlapping(kept.cast::<u8>(), at(format::OBJECTS_AT).cast(), bytes);
+            set(header::OBJECTS, words[0]);
+            set(header::FREE, words[1]);
+            Ok(())
+        });
+        libc::munmap(kept, bytes);
+        done
+    }
+}

@@ -1,0 +1,190 @@
+//! Objects as they come and go.
+//!
+//! An object is one value of a wanted type; an array is as many. Numbers are used again when an object is gone;
+//! who had used it is then added to a table of the dead, by type and set of users.
+
+use crate::arena;
+use crate::format::{self, FOLD_WORDS, OBJECT_WORDS, OBJECTS_AT, SITE_WORDS, header};
+use crate::plan::Plan;
+use crate::shadow;
+use crate::thread::{self, Busy};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+static LOCKED: AtomicBool = AtomicBool::new(false);
+
+/// The right to change objects, shadow and arena (R3). The holder is busy: a signal handler that comes in
+/// between is not counted and cannot wait for it.
+pub(crate) struct Lock(#[allow(dead_code, reason = "released with the lock")] Option<Busy>);
+
+impl Lock {
+    pub(crate) fn take() -> Lock {
+        let busy = Busy::enter();
+        while LOCKED
+            .compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
+            // Held for as long as it takes to note a block.
+            std::thread::yield_now();
+        }
+        Lock(busy)
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Release, partner of the Acquire in `take`.
+        LOCKED.store(false, Ordering::Release);
+    }
+}
+
+/// What is known of an object.
+#[derive(Clone, Copy)]
+pub(crate) struct Object {
+    pub(crate) start: usize,
+    pub(crate) ty: usize,
+    id: u32,
+}
+
+fn word(id: u32, at: usize) -> &'static AtomicU64 {
+    let offset = OBJECTS_AT + (id as usize * OBJECT_WORDS + at) * 8;
+    // SAFETY: R1: a number that the shadow ever held is below the header's count, for which there was room.
+    unsafe { AtomicU64::from_ptr(arena::at(offset)) }
+}
+
+const START: usize = 0;
+/// The type and one; 0 when the number is free.
+const TYPE: usize = 1;
+const USERS: usize = 2;
+
+/// The object of a number; `None` if it went meanwhile.
+#[inline(always)]
+pub(crate) fn get(id: u32) -> Option<Object> {
+    let ty = (word(id, TYPE).load(Ordering::Relaxed) as usize).checked_sub(1)?;
+    Some(Object { start: word(id, START).load(Ordering::Relaxed) as usize, ty, id })
+}
+
+impl Object {
+    /// Notes that a thread uses it.
+    #[inline(always)]
+    pub(crate) fn used_by(self, thread: usize) {
+        let bit = 1 << thread.min(format::MANY);
+        let users = word(self.id, USERS);
+        // Written once a thread and object, so that counting moves no lines between the threads.
+        if users.load(Ordering::Relaxed) & bit == 0 {
+            users.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Notes values of a type in a row. What lies there already stays, and is counted.
+pub(crate) fn add(plan: &Plan, start: usize, ty: usize, count: usize, _: &Lock) {
+    let size = plan.types[ty].size;
+    for at in (0..count).map(|index| start + index * size) {
+        if shadow::first(at, at + size).is_some() {
+            arena::add(header::OVERLAPPING, 1);
+            continue;
+        }
+        let Some(id) = take_number() else {
+            arena::add(header::OBJECTS_LOST, 1);
+            continue;
+        };
+        word(id, START).store(at as u64, Ordering::Relaxed);
+        word(id, TYPE).store(ty as u64 + 1, Ordering::Relaxed);
+        word(id, USERS).store(0, Ordering::Relaxed);
+        if !shadow::claim(at, at + size, id) {
+            arena::add(header::OBJECTS_LOST, 1);
+            free_number(id);
+        }
+    }
+}
+
+/// Forgets the objects that touch the bytes from one address up to another.
+pub(crate) fn remove(plan: &Plan, from: usize, end: usize, _: &Lock) {
+    let mut from = from;
+    while let Some((place, id)) = shadow::first(from, end) {
+        from = (place & !3) + 4;
+        let Some(object) = get(id) else { continue };
+        let size = plan.types[object.ty].size;
+        shadow::release(object.start, object.start + size);
+        fold(object);
+        free_number(id);
+        from = from.max(object.start + size);
+    }
+}
+
+fn take_number() -> Option<u32> {
+    let free = arena::get(header::FREE);
+    if free != 0 {
+        arena::set(header::FREE, word(free as u32, START).load(Ordering::Relaxed));
+        return Some(free as u32);
+    }
+    let next = arena::get(header::OBJECTS);
+    let end = OBJECTS_AT + (next as usize + 1) * OBJECT_WORDS * 8;
+    if next as usize >= format::MOST_OBJECTS || !arena::room_for_object(end) {
+        return None;
+    }
+    arena::set(header::OBJECTS, next + 1);
+    Some(next as u32)
+}
+
+fn free_number(id: u32) {
+    word(id, TYPE).store(0, Ordering::Relaxed);
+    word(id, START).store(arena::get(header::FREE), Ordering::Relaxed);
+    arena::set(header::FREE, id.into());
+}
+
+/// Adds an object that is gone to the table of the dead.
+fn fold(object: Object) {
+    let users = word(object.id, USERS).load(Ordering::Relaxed);
+    if users == 0 {
+        return;
+    }
+    let key = [object.ty as u64 + 1, users];
+    if !count_in(format::FOLDS_AT, format::MOST_FOLDS, FOLD_WORDS, key) {
+        arena::add(header::FOLDS_LOST, 1);
+    }
+}
+
+/// Notes who asked for a block of a type: an address within the plan's file, or [`format::FOREIGN`].
+pub(crate) fn note_site(site: u64, ty: usize, _: &Lock) {
+    if !count_in(format::SITES_AT, format::MOST_SITE_ROWS, SITE_WORDS, [site, ty as u64 + 1]) {
+        arena::add(header::SITES_LOST, 1);
+    }
+}
+
+/// Adds one to the row of a key in a table of the recording: two words of key, not both zero, and a count.
+fn count_in(table: usize, rows: usize, words: usize, key: [u64; 2]) -> bool {
+    let hash = (key[0] ^ key[1].rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    for probe in 0..rows.min(64) {
+        let row = table + (hash as usize + probe) % rows * words * 8;
+        // SAFETY: R1; within the table, which is there from the start. Under the lock.
+        unsafe {
+            let [first, second, count] = [0, 1, 2].map(|word| arena::at(row).add(word));
+            if *count == 0 {
+                (*first, *second) = (key[0], key[1]);
+            }
+            if (*first, *second) == (key[0], key[1]) {
+                *count += 1;
+                return true;
+            }
+        }
+    }
+    false
+}
+
+/// In a child: nobody has used anything yet.
+pub(crate) fn forget_users() {
+    for id in 1..arena::get(header::OBJECTS) {
+        word(id as u32, USERS).store(0, Ordering::Relaxed);
+    }
+}
+
+/// Takes the lock for a fork, and gives it back on either side.
+pub(crate) fn lock_for_fork(hold: bool) {
+    if hold {
+        std::mem::forget(Lock::take());
+    } else {
+        LOCKED.store(false, Ordering::Release);
+        thread::not_busy();
+    }
+}

@@ -1,0 +1,267 @@
+//! What is wanted: read once, when the library starts.
+
+use crate::format::{self, Shape};
+use crate::say::Path;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+/// What is wanted of this process.
+pub(crate) struct Plan {
+    /// One of [`format::heap`].
+    pub(crate) heap: u64,
+    /// Where the functions lie that are operations; none means that nothing is told apart.
+    pub(crate) operations: Vec<Range<usize>>,
+    /// Objects that are there from the start: address and type.
+    pub(crate) globals: Vec<(usize, usize)>,
+    /// Who allocates objects; none means anybody.
+    pub(crate) sites: Vec<Range<usize>>,
+    /// Sizes of blocks and their type, ascending.
+    sizes: Vec<(u64, u64)>,
+    pub(crate) types: Vec<Type>,
+    /// Where the file that the plan is about lies in this process.
+    pub(crate) image: Range<usize>,
+    pub(crate) bias: usize,
+}
+
+/// A type that is wanted.
+pub(crate) struct Type {
+    name: &'static [u8],
+    pub(crate) size: usize,
+    pub(crate) shape: Shape,
+    /// The cell of each byte.
+    pub(crate) map: &'static [u16],
+}
+
+static PLAN: OnceLock<Plan> = OnceLock::new();
+
+/// The plan, if there is one and this process holds the file that it is about.
+#[inline(always)]
+pub(crate) fn plan() -> Option<&'static Plan> {
+    PLAN.get()
+}
+
+/// Reads the plan in a folder. `Ok(false)` when this process has nothing to do with it.
+pub(crate) fn open(folder: &[u8]) -> Result<bool, &'static str> {
+    let words = map(folder)?;
+    let mut words = Words(words);
+    if words.next()? != format::PLAN_MAGIC || words.next()? != format::VERSION {
+        return Err("the plan is of another version than this library; build both together");
+    }
+    let file = (words.next()?, words.next()?);
+    let Some(image) = image_of(file) else { return Ok(false) };
+    let heap = words.next()?;
+    let at = |address: u64| image.bias.wrapping_add(address as usize);
+    let operations = words.list(|words| Ok(at(words.next()?)..at(words.next()?)))?;
+    let globals = words.list(|words| Ok((at(words.next()?), words.next()? as usize)))?;
+    let sites = words.list(|words| Ok(at(words.next()?)..at(words.next()?)))?;
+    let sizes = words.list(|words| Ok((words.next()?, words.next()?)))?;
+    let types = words.list(Type::read)?;
+    let known = |ty: u64| ty == format::AMBIGUOUS || ty < types.len() as u64;
+    if types.len() > format::MOST_TYPES
+        || !globals.iter().all(|&(_, ty)| ty < types.len())
+        || !sizes.iter().all(|&(size, ty)| size > 0 && known(ty))
+    {
+        return Err(DAMAGED);
+    }
+    let plan = Plan {
+        heap,
+        operations,
+        globals,
+        sites,
+        sizes,
+        types,
+        image: image.range,
+        bias: image.bias,
+    };
+    Ok(PLAN.set(plan).is_ok())
+}
+
+/// How a block is to be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Block {
+    /// Nobody wants it.
+    Unwanted,
+    /// Several types that are wanted have this size.
+    Ambiguous,
+    /// So many of a type.
+    Of(usize, usize),
+}
+
+impl Plan {
+    /// What a block of `count` elements of `size` bytes is; `count` is 1 where the program did not say.
+    pub(crate) fn block(&self, count: usize, size: usize) -> Block {
+        let Some(bytes) = count.checked_mul(size) else { return Block::Unwanted };
+        let found = self.exactly(bytes).map_or(Block::Unwanted, |ty| of(ty, 1));
+        if found != Block::Unwanted {
+            return found;
+        }
+        if count > 1
+            && let Some(ty) = self.exactly(size)
+        {
+            return of(ty, count);
+        }
+        if self.heap != format::heap::ARRAYS {
+            return Block::Unwanted;
+        }
+        let mut found = Block::Unwanted;
+        for &(size, ty) in &self.sizes {
+            let size = size as usize;
+            if size > bytes {
+                break;
+            }
+            if bytes.is_multiple_of(size) {
+                if found != Block::Unwanted {
+                    return Block::Ambiguous;
+                }
+                found = of(ty, bytes / size);
+            }
+        }
+        found
+    }
+
+    fn exactly(&self, size: usize) -> Option<u64> {
+        let at = self.sizes.binary_search_by_key(&(size as u64), |entry| entry.0).ok()?;
+        Some(self.sizes[at].1)
+    }
+
+    /// The type of a name.
+    pub(crate) fn named(&self, name: &[u8]) -> Option<usize> {
+        let name = [b"struct ".as_slice(), b"class ", b"union "]
+            .iter()
+            .find_map(|keyword| name.strip_prefix(*keyword))
+            .unwrap_or(name);
+        self.types.iter().position(|ty| ty.name == name)
+    }
+}
+
+fn of(ty: u64, count: usize) -> Block {
+    if ty == format::AMBIGUOUS { Block::Ambiguous } else { Block::Of(ty as usize, count) }
+}
+
+const DAMAGED: &str = "the plan is damaged; nothing is recorded";
+
+/// What is left of a plan.
+struct Words(&'static [u64]);
+
+impl Words {
+    fn next(&mut self) -> Result<u64, &'static str> {
+        let (first, rest) = self.0.split_first().ok_or(DAMAGED)?;
+        self.0 = rest;
+        Ok(*first)
+    }
+
+    fn take(&mut self, bytes: usize) -> Result<&'static [u64], &'static str> {
+        let (taken, rest) = self.0.split_at_checked(bytes.div_ceil(8)).ok_or(DAMAGED)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn list<T>(
+        &mut self,
+        mut read: impl FnMut(&mut Words) -> Result<T, &'static str>,
+    ) -> Result<Vec<T>, &'static str> {
+        let count = self.next()? as usize;
+        // (A count that lies ends where the words do.)
+        (0..count).map(|_| read(self)).collect()
+    }
+}
+
+impl Type {
+    fn read(words: &mut Words) -> Result<Type, &'static str> {
+        let (size, cells, length) = (words.next()?, words.next()? as usize, words.next()? as usize);
+        if size == 0 || size > format::LARGEST_TYPE || cells >= usize::from(format::NO_CELL) {
+            return Err(DAMAGED);
+        }
+        let size = size as usize;
+        let name = words.take(length)?;
+        let map = words.take(2 * size)?;
+        // SAFETY: both were cut to so many words; any bytes are bytes, any two a number.
+        let (name, map) = unsafe {
+            (
+                std::slice::from_raw_parts(name.as_ptr().cast::<u8>(), length),
+                std::slice::from_raw_parts(map.as_ptr().cast::<u16>(), size),
+            )
+        };
+        if !map.iter().all(|&cell| cell == format::NO_CELL || usize::from(cell) < cells) {
+            return Err(DAMAGED);
+        }
+        Ok(Type { name, size, shape: Shape { cells }, map })
+    }
+}
+
+/// The plan's words, mapped for good.
+fn map(folder: &[u8]) -> Result<&'static [u64], &'static str> {
+    const CANNOT: &str = "the plan cannot be read; nothing is recorded";
+    let mut path = Path::new();
+    path.push(folder).and_then(|path| path.push(b"/")).ok_or(CANNOT)?;
+    path.push(format::PLAN.as_bytes()).ok_or(CANNOT)?;
+    // SAFETY: opens a path that ends in zero, maps as much as the file has, and closes it.
+    unsafe {
+        let file = libc::open(path.as_c().as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if file < 0 {
+            return Err(CANNOT);
+        }
+        let mut status: libc::stat = std::mem::zeroed();
+        let found = libc::fstat(file, &raw mut status);
+        let length = if found == 0 { status.st_size as usize } else { 0 };
+        let at = libc::mmap(
+            std::ptr::null_mut(),
+            length.max(1),
+            libc::PROT_READ,
+            libc::MAP_PRIVATE,
+            file,
+            0,
+        );
+        libc::close(file);
+        if length == 0 || at == libc::MAP_FAILED {
+            return Err(CANNOT);
+        }
+        Ok(std::slice::from_raw_parts(at.cast(), length / 8))
+    }
+}
+
+/// Where a file lies in this process.
+struct Image {
+    file: (u64, u64),
+    range: Range<usize>,
+    bias: usize,
+    found: bool,
+}
+
+/// Finds a file, by device and inode, among what is loaded.
+fn image_of(file: (u64, u64)) -> Option<Image> {
+    let mut image = Image { file, range: 0..0, bias: 0, found: false };
+    // SAFETY: the function below is called before this returns, with the pointer to `image`.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut image).cast()) };
+    image.found.then_some(image)
+}
+
+/// One loaded object: whether it is the file that is looked for.
+unsafe extern "C" fn look(
+    info: *mut libc::dl_phdr_info,
+    _size: usize,
+    image: *mut libc::c_void,
+) -> libc::c_int {
+    // SAFETY: `dl_iterate_phdr` passes an object's description and `image_of`'s pointer; names end in zero.
+    unsafe {
+        let (info, image) = (&*info, &mut *image.cast::<Image>());
+        let own = info.dlpi_name.is_null() || *info.dlpi_name == 0;
+        let path = if own { c"/proc/self/exe".as_ptr() } else { info.dlpi_name };
+        let mut status: libc::stat = std::mem::zeroed();
+        if libc::stat(path, &raw mut status) != 0 || (status.st_dev, status.st_ino) != image.file {
+            return 0;
+        }
+        image.bias = info.dlpi_addr as usize;
+        let (mut low, mut high) = (usize::MAX, 0);
+        for header in std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) {
+            if header.p_type == libc::PT_LOAD {
+                let start = image.bias.wrapping_add(header.p_vaddr as usize);
+                low = low.min(start);
+                high = high.max(start.wrapping_add(header.p_memsz as usize));
+            }
+        }
+        image.range = low..high.max(low);
+        image.found = true;
+        1
+    }
+}

@@ -1,0 +1,347 @@
+//! Threads as roles, operations as phases: what was counted as a [`Profile`].
+//!
+//! Threads that touch the same fields in the same ways play one role; what one does in less than a thousandth of
+//! its operations does not tell it from others. Operations that touched the same fields are a phase. Where no
+//! function was named, each access is an operation, and each field a phase of its own, since nothing is known
+//! of what happens together.
+
+use crate::format::KINDS;
+use crate::plan::Plan;
+use crate::read::{Measured, Recording, Row, RowKind, Thread, Used};
+use ledgerline_advise::profile::{Access, Instances, Kind, Phase, Profile, Role, TypeProfile};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What an operation does more rarely tells no roles apart.
+const RARE: f64 = 1e-3;
+/// Without named operations, a thread with a smaller part of the busiest one's accesses is left out: it set the
+/// objects up.
+const IDLE: f64 = 0.01;
+/// A role has so many phases at most; the rarest are put together.
+const MOST_PHASES: usize = 8;
+/// Fewer operations than this are too few to say how long one takes.
+const TIMED: u64 = 16;
+
+/// A profile, and what a reader should know of how it came about.
+#[derive(Clone, Debug, Default)]
+pub struct Recorded {
+    /// Who touches what how often.
+    pub profile: Profile,
+    /// The same order as the profile's types.
+    pub types: Vec<Basis>,
+}
+
+/// What a type's profile rests on.
+#[derive(Clone, Debug, Default)]
+pub struct Basis {
+    /// The number of the type in the plan.
+    pub ty: usize,
+    /// Threads that play a role.
+    pub threads: usize,
+    /// Threads that touched the type and play none, and how often they did.
+    pub left_out: (usize, u64),
+    /// What the threads of each role did, in the order of the profile's roles.
+    pub roles: Vec<RoleBasis>,
+    /// By field: how many of the threads touch it.
+    pub users: BTreeMap<String, usize>,
+    /// Objects that one thread used, and objects that several did.
+    pub objects: (u64, u64),
+}
+
+/// What a role rests on.
+#[derive(Clone, Debug, Default)]
+pub struct RoleBasis {
+    /// Threads that play it.
+    pub threads: usize,
+    /// Operations, all of them together.
+    pub operations: u64,
+    /// CPU time of an operation as it was measured, recording included, in nanoseconds; `None` where there were
+    /// too few.
+    pub measured_ns: Option<f64>,
+}
+
+/// Makes a profile of what was recorded.
+#[must_use]
+pub fn profile(plan: &Plan, recordings: &[Recording]) -> Recorded {
+    let mut recorded = Recorded::default();
+    let mut most = 0;
+    for ty in 0..plan.types.len() {
+        let Some((profile, basis)) = of_type(plan, recordings, ty) else { continue };
+        most = most.max(basis.threads);
+        recorded.profile.types.push(profile);
+        recorded.types.push(basis);
+    }
+    let at_once = std::thread::available_parallelism().map_or(1, usize::from);
+    recorded.profile.cpus = (most > 0).then_some(most.min(at_once));
+    recorded
+}
+
+/// A thread's part in a type.
+struct Part<'r> {
+    recording: &'r Recording,
+    thread: &'r Thread,
+    rows: &'r [Row],
+}
+
+type Counts = [u64; KINDS];
+/// Counts of fields, in the order in which they were touched.
+type Fields = Vec<(String, Counts)>;
+
+fn of_type(plan: &Plan, recordings: &[Recording], ty: usize) -> Option<(TypeProfile, Basis)> {
+    let named = !plan.operations.is_empty();
+    let mut parts = Vec::new();
+    for recording in recordings {
+        for thread in &recording.threads {
+            for table in thread.tables.iter().filter(|table| table.ty == ty) {
+                parts.push(Part { recording, thread, rows: &table.rows });
+            }
+        }
+    }
+    let busiest = parts.iter().map(|part| accesses(part.rows)).max()?;
+    let mut basis = Basis { ty, ..Basis::default() };
+    let (parts, idle): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| {
+        if named {
+            part.rows.iter().any(|row| row.operations > 0)
+        } else {
+            accesses(part.rows) as f64 >= busiest as f64 * IDLE && busiest > 0
+        }
+    });
+    basis.left_out = (idle.len(), idle.iter().map(|part| accesses(part.rows)).sum());
+    if parts.is_empty() {
+        return None;
+    }
+    basis.threads = parts.len();
+    let mut groups: BTreeMap<BTreeSet<(String, usize)>, Vec<Part<'_>>> = BTreeMap::new();
+    for part in parts {
+        let fields = fields(plan, ty, counted_rows(part.rows, named));
+        let usual = fields.into_iter().flat_map(|(path, counts)| {
+            *basis.users.entry(path.clone()).or_default() += 1;
+            let often = |kind: &usize| counts[*kind] as f64 >= part.thread.operations as f64 * RARE;
+            let kinds: Vec<usize> =
+                (0..KINDS).filter(|kind| counts[*kind] > 0 && often(kind)).collect();
+            kinds.into_iter().map(move |kind| (path.clone(), kind))
+        });
+        groups.entry(usual.collect()).or_default().push(part);
+    }
+    let mut groups: Vec<Vec<Part<'_>>> = groups.into_values().collect();
+    groups.sort_by_key(|group| (std::cmp::Reverse(group.len()), first(group)));
+    let instances = instances(recordings, ty, &groups, &mut basis);
+    let mut roles = Vec::new();
+    for group in &groups {
+        let (role, rests) = role(plan, ty, group, basis.threads, named);
+        roles.push(role);
+        basis.roles.push(rests);
+    }
+    distinct(&mut roles);
+    let name = plan.types[ty].name.clone();
+    Some((TypeProfile { name, instances, roles }, basis))
+}
+
+fn first(group: &[Part<'_>]) -> (u64, usize) {
+    group.first().map_or((0, 0), |part| (part.recording.process, part.thread.number))
+}
+
+/// Roles are named after their threads; where names are the same, a number tells them apart.
+fn distinct(roles: &mut [Role]) {
+    for index in 1..roles.len() {
+        let (before, role) = roles.split_at_mut(index);
+        let name = role[0].name.clone();
+        let mut number = 2;
+        while before.iter().any(|other| other.name == role[0].name) {
+            role[0].name = format!("{name} {number}");
+            number += 1;
+        }
+    }
+}
+
+/// The rows of operations, or of everything where no operation was named.
+fn counted_rows(rows: &[Row], named: bool) -> impl Iterator<Item = &Row> {
+    rows.iter().filter(move |row| (row.kind == RowKind::Outside) != named)
+}
+
+fn accesses(rows: &[Row]) -> u64 {
+    rows.iter().flat_map(|row| row.counts.iter().flatten()).sum()
+}
+
+/// The fields that rows touch, in the order of the first row that has them in order.
+fn fields<'r>(plan: &Plan, ty: usize, rows: impl Iterator<Item = &'r Row>) -> Fields {
+    let paths = &plan.types[ty].cells.paths;
+    let mut fields: Fields = Vec::new();
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    for row in rows {
+        let ordered: &[u16] = if let RowKind::Together(cells) = &row.kind { cells } else { &[] };
+        let rest = (0..paths.len()).filter(|&cell| row.counts[cell].iter().any(|&count| count > 0));
+        for cell in ordered.iter().map(|&cell| usize::from(cell)).chain(rest) {
+            let path = &*paths[cell];
+            places.entry(path).or_insert_with(|| {
+                fields.push((path.to_owned(), [0; KINDS]));
+                fields.len() - 1
+            });
+        }
+        for (cell, counts) in row.counts.iter().enumerate() {
+            if let Some(&place) = places.get(&*paths[cell]) {
+                for (sum, count) in fields[place].1.iter_mut().zip(counts) {
+                    *sum += count;
+                }
+            }
+        }
+    }
+    fields
+}
+
+fn role(
+    plan: &Plan,
+    ty: usize,
+    group: &[Part<'_>],
+    threads: usize,
+    named: bool,
+) -> (Role, RoleBasis) {
+    let operations: u64 = group.iter().map(|part| part.thread.operations).sum();
+    let phases = if named {
+        phases(plan, ty, group, operations)
+    } else {
+        let rows = group.iter().flat_map(|part| counted_rows(part.rows, named));
+        single_fields(fields(plan, ty, rows), operations)
+    };
+    let (work_ns, measured_ns) = work(group);
+    let name = group.first().map_or("", |part| &*part.thread.name);
+    let role = Role {
+        name: if name.is_empty() { "thread".to_owned() } else { name.to_owned() },
+        share: group.len() as f64 / threads as f64,
+        work_ns,
+        phases,
+    };
+    (role, RoleBasis { threads: group.len(), operations, measured_ns })
+}
+
+/// What an operation takes without what recording it took, and with that, in nanoseconds.
+fn work(group: &[Part<'_>]) -> (f64, Option<f64>) {
+    let (mut all, mut own, mut operations) = (0.0, 0.0, 0);
+    for Part { recording, thread, .. } in group {
+        let Measured { nanoseconds, operations: done, probes, counted } = thread.measured;
+        let cost = recording.cost;
+        let recording =
+            probes as f64 * cost.probe + counted as f64 * cost.count + done as f64 * cost.operation;
+        all += nanoseconds as f64;
+        own += (nanoseconds as f64 - recording).max(0.0);
+        operations += done;
+    }
+    if operations < TIMED {
+        return (0.0, None);
+    }
+    // Tenths of a nanosecond are more than is known.
+    let round = |sum: f64| (sum / operations as f64 * 10.0).round() / 10.0;
+    (round(own), Some(round(all)))
+}
+
+/// Operations that touched the same fields, the most frequent first.
+fn phases(plan: &Plan, ty: usize, group: &[Part<'_>], operations: u64) -> Vec<Phase> {
+    let mut rows: BTreeMap<Vec<u16>, Vec<&Row>> = BTreeMap::new();
+    for row in group.iter().flat_map(|part| part.rows).filter(|row| row.operations > 0) {
+        let mut key = match &row.kind {
+            RowKind::Together(cells) => cells.clone(),
+            _ => Vec::new(),
+        };
+        key.sort_unstable();
+        rows.entry(key).or_default().push(row);
+    }
+    let times = |rows: &[&Row]| rows.iter().map(|row| row.operations).sum::<u64>();
+    // What has no key goes to the end, with what is rarest.
+    let rest = rows.remove(&Vec::new()).unwrap_or_default();
+    let mut sorted: Vec<Vec<&Row>> = rows.into_values().collect();
+    sorted.sort_by_key(|rows| std::cmp::Reverse(times(rows)));
+    let room = if sorted.len() + usize::from(!rest.is_empty()) > MOST_PHASES {
+        MOST_PHASES - 1
+    } else {
+        sorted.len()
+    };
+    let rest: Vec<&Row> = sorted.drain(room..).flatten().chain(rest).collect();
+    let mut phases: Vec<Phase> = Vec::new();
+    for rows in &sorted {
+        let name = format!("phase {}", phases.len() + 1);
+        phases.push(phase(name, times(rows), operations, fields(plan, ty, rows.iter().copied())));
+    }
+    if !rest.is_empty() {
+        let fields = fields(plan, ty, rest.iter().copied());
+        phases.push(phase("rest".to_owned(), times(&rest), operations, fields));
+    }
+    phases
+}
+
+fn phase(name: String, times: u64, operations: u64, fields: Fields) -> Phase {
+    let accesses = fields.into_iter().flat_map(|(path, counts)| accesses_of(path, counts, times));
+    Phase { name, times: times as f64 / operations.max(1) as f64, accesses: accesses.collect() }
+}
+
+/// Each field by itself.
+fn single_fields(fields: Fields, operations: u64) -> Vec<Phase> {
+    let phase = |(path, counts): (String, Counts)| {
+        let times: u64 = counts.iter().sum();
+        Phase {
+            name: path.clone(),
+            times: times as f64 / operations.max(1) as f64,
+            accesses: accesses_of(path, counts, times),
+        }
+    };
+    fields.into_iter().map(phase).collect()
+}
+
+fn accesses_of(path: String, counts: Counts, times: u64) -> Vec<Access> {
+    [Kind::Load, Kind::Store, Kind::Atomic]
+        .into_iter()
+        .zip(counts)
+        .filter(|&(_, count)| count > 0)
+        .map(|(kind, count)| Access {
+            field: path.clone(),
+            kind,
+            times: count as f64 / times.max(1) as f64,
+        })
+        .collect()
+}
+
+/// How the threads that play a role share objects.
+///
+/// One object that several use is shared. Objects that one thread uses each are a CPU's own. Where several
+/// objects are each used by several threads, the threads are taken to fall into as many groups as those are
+/// smaller than all. One thread alone says nothing of sharing: its objects are dealt out.
+fn instances(
+    recordings: &[Recording],
+    ty: usize,
+    groups: &[Vec<Part<'_>>],
+    basis: &mut Basis,
+) -> Instances {
+    let (mut most, mut shared_users) = (0, 0);
+    for recording in recordings {
+        let threads =
+            groups.iter().flatten().filter(|part| std::ptr::eq(part.recording, recording));
+        let numbers: Vec<usize> = threads.map(|part| part.thread.number).collect();
+        let mask =
+            numbers.iter().fold(0u64, |mask, &number| mask | 1 << number.min(crate::format::MANY));
+        most = most.max(numbers.len());
+        for &Used { users, objects, .. } in recording.objects.iter().filter(|used| used.ty == ty) {
+            let several = u64::from(users & mask & 1 << crate::format::MANY != 0);
+            match u64::from((users & mask).count_ones()) + several {
+                0 => {}
+                1 => basis.objects.0 += objects,
+                many => {
+                    basis.objects.1 += objects;
+                    shared_users += many * objects;
+                }
+            }
+        }
+    }
+    let (own, shared) = basis.objects;
+    if shared > 0 {
+        let each = shared_users as f64 / shared as f64;
+        match (most as f64 / each).round() as usize {
+            0 | 1 => Instances::Shared,
+            groups => Instances::Dealt(groups),
+        }
+    } else if most > 1 || basis.threads > 1 {
+        Instances::PerCpu
+    } else {
+        match own {
+            0 | 1 => Instances::Shared,
+            many => Instances::Dealt(many as usize),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What a program's file says: whether it has probes, and where its functions lie.
+
+use ledgerline_layout::Error;
+use ledgerline_layout::pick::near;
+use object::read::elf::Dyn;
+use object::{Object, ObjectSymbol, SymbolKind};
+use std::borrow::Cow;
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// A program or shared library that was read.
+pub struct Program {
+    path: PathBuf,
+    pub(crate) bytes: Vec<u8>,
+    /// Which file it is, whatever it is called.
+    pub(crate) identity: (u64, u64),
+}
+
+/// How to compile with probes, as errors say it.
+const HOW: &str = "compile with `gcc -g -fsanitize=thread -c` and link without -fsanitize, with -lledgerline_record";
+
+impl Program {
+    /// Reads a file, and makes sure that it was compiled with probes and linked with the recorder's library.
+    ///
+    /// # Errors
+    /// One line that names the file: it cannot be read, is no program for this machine, or has no probes.
+    pub fn open(path: &Path) -> Result<Program, Error> {
+        let cannot =
+            |error: std::io::Error| Error::new(format!("cannot be read ({error})")).in_file(path);
+        let metadata = path.metadata().map_err(cannot)?;
+        if !metadata.is_file() {
+            return Err(Error::new("is no regular file").in_file(path));
+        }
+        let bytes = std::fs::read(path).map_err(cannot)?;
+        let identity = (metadata.dev(), metadata.ino());
+        let program = Program { path: path.to_path_buf(), bytes, identity };
+        program.check().map_err(|error| error.in_file(path))?;
+        Ok(program)
+    }
+
+    pub(crate) fn file(&self) -> Result<object::File<'_>, Error> {
+        object::File::parse(&*self.bytes).map_err(|_| {
+            let error = Error::new("is no ELF program or library");
+            if self.bytes.starts_with(b"#!") {
+                error.advise("it is a script: name what it runs with --of")
+            } else {
+                error.advise("name a program that was compiled with probes, or one with --of")
+            }
+        })
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let file = self.file()?;
+        if !cfg!(target_arch = "x86_64") || file.architecture() != object::Architecture::X86_64 {
+            return Err(Error::new("is not for x86-64, where alone accesses can be recorded"));
+        }
+        let probes = |name: &[u8]| name.starts_with(b"__tsan_");
+        let asked = file
+            .dynamic_symbols()
+            .any(|symbol| symbol.is_undefined() && symbol.name_bytes().is_ok_and(probes));
+        let sanitizer = |name: &[u8]| name.windows(7).any(|part| part == b"libtsan");
+        let own = file.symbols().any(|symbol| {
+            symbol.is_definition() && symbol.name_bytes().is_ok_and(|name| name == b"__tsan_init")
+        });
+        if own || needed(&file).iter().any(|name| sanitizer(name)) {
+            return Err(Error::new(
+                "is linked with the thread sanitizer, which would answer the probes itself",
+            )
+            .advise("link without -fsanitize=thread, with -lledgerline_record"));
+        }
+        if !asked {
+            return Err(Error::new("was compiled without probes").advise(HOW));
+        }
+        Ok(())
+    }
+
+    /// Where the functions of a name lie, addresses within the file: the function, and what the compiler made of
+    /// it (`name.constprop.0`). C++ names are given without arguments: `pool::take`.
+    ///
+    /// # Errors
+    /// When there is none, as when all calls were inlined; near names are said.
+    pub fn functions(&self, name: &str) -> Result<Vec<Range<u64>>, Error> {
+        let file = self.file()?;
+        let mut found = Vec::new();
+        let mut names = Vec::new();
+        for symbol in file.symbols().chain(file.dynamic_symbols()) {
+            if symbol.kind() != SymbolKind::Text || symbol.size() == 0 || symbol.is_undefined() {
+                continue;
+            }
+            let Ok(spelt) = symbol.name() else { continue };
+            let bare = bare(spelt);
+            if bare == name || spelt == name {
+                found.push(symbol.address()..symbol.address().saturating_add(symbol.size()));
+            } else {
+                names.push(bare);
+            }
+        }
+        found.sort_by_key(|range| (range.start, range.end));
+        found.dedup();
+        if found.is_empty() {
+            let error = Error::new(format!("has no function `{name}`"));
+            let error = match near(name, names.iter().map(|name| &**name)) {
+                Some(near) => error.advise(near),
+                None => error.advise(
+                    "if all its calls were inlined, give it __attribute__((noinline)); if the file was stripped, \
+                     build it again",
+                ),
+            };
+            return Err(error.in_file(&self.path));
+        }
+        Ok(found)
+    }
+
+    /// The function that an address within the file lies in.
+    #[must_use]
+    pub fn function_at(&self, address: u64) -> Option<String> {
+        let file = self.file().ok()?;
+        file.symbols()
+            .chain(file.dynamic_symbols())
+            .find(|symbol| {
+                symbol.kind() == SymbolKind::Text
+                    && (symbol.address()..symbol.address().saturating_add(symbol.size()))
+                        .contains(&address)
+            })
+            .and_then(|symbol| symbol.name().ok().map(|name| bare(name).into_owned()))
+    }
+}
+
+/// A symbol's name without what compilers add to it: `name.constprop.0`, `_ZN4pool4takeEm`.
+fn bare(symbol: &str) -> Cow<'_, str> {
+    let symbol = match symbol.find('.') {
+        Some(at) if at > 0 => &symbol[..at],
+        _ => symbol,
+    };
+    if !symbol.starts_with("_Z") {
+        return Cow::Borrowed(symbol);
+    }
+    let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
+    match cpp_demangle::Symbol::new(symbol)
+        .ok()
+        .and_then(|name| name.demangle_with_options(&options).ok())
+    {
+        Some(name) => Cow::Owned(name),
+        None => Cow::Borrowed(symbol),
+    }
+}
+
+/// The libraries that a file asks for.
+fn needed<'f>(file: &object::File<'f>) -> Vec<&'f [u8]> {
+    let object::File::Elf64(elf) = file else { return Vec::new() };
+    let table = elf.elf_section_table();
+    let (endian, data) = (elf.endian(), elf.data());
+    let Ok(Some((entries, link))) = table.dynamic(endian, data) else { return Vec::new() };
+    let Ok(strings) = table.strings(endian, data, link) else { return Vec::new() };
+    entries
+        .iter()
+        .filter(|entry| entry.tag(endian) == object::elf::DT_NEEDED)
+        .filter_map(|entry| strings.get(entry.val32(endian)?).ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bare;
+
+    #[test]
+    fn a_symbol_is_called_as_its_source_calls_it() {
+        for (symbol, name) in [
+            ("charge", "charge"),
+            ("charge.constprop.0", "charge"),
+            ("_ZN4pool4takeEm", "pool::take"),
+            ("_ZN4pool4takeEm.part.0", "pool::take"),
+            ("_Znothing", "_Znothing"),
+            (".text", ".text"),
+        ] {
+            assert_eq!(bare(symbol), name);
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! What was counted: the recordings in a folder, one a process.
+
+use crate::format::{self, KINDS, OUTSIDE, REST, Shape, header, table, thread as block};
+use crate::plan::Plan;
+use ledgerline_layout::Error;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// One process.
+#[derive(Clone, Debug, Default)]
+pub struct Recording {
+    /// Its id.
+    pub process: u64,
+    /// Its threads that touched an object or went through an operation.
+    pub threads: Vec<Thread>,
+    /// Objects by type and the threads that used them, a bit each by [`Thread::number`]; the last bit is that of
+    /// all threads from the 64th on.
+    pub objects: Vec<Used>,
+    /// Who allocated blocks that were taken for objects.
+    pub sites: Vec<Site>,
+    /// What was not recorded.
+    pub losses: Losses,
+    /// What recording cost, in nanoseconds.
+    pub cost: Cost,
+}
+
+/// Objects with the same users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Used {
+    /// The number of the type in the plan.
+    pub ty: usize,
+    /// Who used them within operations (or at all, where none were named).
+    pub users: u64,
+    /// How many.
+    pub objects: u64,
+}
+
+/// Blocks that a place in the code asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// The address within the file; `None` when code of another file asked.
+    pub address: Option<u64>,
+    /// The number of the type in the plan.
+    pub ty: usize,
+    /// How many.
+    pub blocks: u64,
+}
+
+/// What was not recorded, each a number of times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Objects and threads for which there was no room.
+    pub no_room: u64,
+    /// Objects in whose place another lay.
+    pub overlapping: u64,
+    /// Blocks of a size that several wanted types have.
+    pub ambiguous: u64,
+    /// The first such size.
+    pub ambiguous_size: u64,
+    /// Annotations that name no wanted type.
+    pub unknown_names: u64,
+    /// Accesses by signal handlers in the middle of counting.
+    pub dropped: u64,
+    /// Operations that had not ended when the process did.
+    pub unfinished: u64,
+}
+
+/// Nanoseconds that recording adds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    /// A call of a probe.
+    pub probe: f64,
+    /// A call that counts, on top.
+    pub count: f64,
+    /// An operation, on top.
+    pub operation: f64,
+}
+
+/// What a thread did.
+#[derive(Clone, Debug, Default)]
+pub struct Thread {
+    /// The first of its process is 0.
+    pub number: usize,
+    /// Its name when it was first seen.
+    pub name: String,
+    /// Operations that it ended; where none were named, accesses that were counted.
+    pub operations: u64,
+    /// From its first access on.
+    pub measured: Measured,
+    /// What it touched, by type.
+    pub tables: Vec<Table>,
+}
+
+/// What a thread used between two measurements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Measured {
+    /// CPU time.
+    pub nanoseconds: u64,
+    /// Operations.
+    pub operations: u64,
+    /// Calls of probes.
+    pub probes: u64,
+    /// Of these, calls that counted.
+    pub counted: u64,
+}
+
+/// What a thread touched of a type.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// The number of the type in the plan.
+    pub ty: usize,
+    /// By what was touched together.
+    pub rows: Vec<Row>,
+}
+
+/// Operations that touched the same fields.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// What they have in common.
+    pub kind: RowKind,
+    /// How many; 0 for what happened outside of any.
+    pub operations: u64,
+    /// Loads, stores and atomic operations of each cell.
+    pub counts: Vec<[u64; KINDS]>,
+}
+
+/// What the operations of a row have in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RowKind {
+    /// They are none: accesses outside of operations, or all where none were named.
+    Outside,
+    /// The cells they touched, in the order of the first.
+    Together(Vec<u16>),
+    /// Nothing: there were too many combinations.
+    Rest,
+}
+
+/// Reads the recordings of a folder, in the order of their names.
+///
+/// # Errors
+/// One line that names the file, when it cannot be read or is damaged.
+pub fn read(folder: &Path, plan: &Plan) -> Result<Vec<Recording>, Error> {
+    let cannot = |error: std::io::Error| Error::new(format!("cannot be read ({error})"));
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(|error| cannot(error).in_file(folder))? {
+        let path = entry.map_err(|error| cannot(error).in_file(folder))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with(format::RECORDING) {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    let mut recordings = Vec::new();
+    for path in paths {
+        let file = File::open(&path).map_err(|error| cannot(error).in_file(&path))?;
+        let length = file.metadata().map_err(|error| cannot(error).in_file(&path))?.len();
+        let words = Words { file, length };
+        if let Some(recording) = words.recording(plan).map_err(|error| error.in_file(&path))? {
+            recordings.push(recording);
+        }
+    }
+    Ok(recordings)
+}
+
+/// A recording's file, which is mostly holes.
+struct Words {
+    file: File,
+    length: u64,
+}
+
+impl Words {
+    /// Words from an offset in bytes.
+    fn at(&self, offset: usize, words: usize) -> Result<Vec<u64>, Error> {
+        let damaged = || Error::new("is damaged").advise("record again");
+        let bytes = words.checked_mul(8).ok_or_else(damaged)?;
+        let end = offset.checked_add(bytes).ok_or_else(damaged)? as u64;
+        if end > self.length {
+            return Err(damaged());
+        }
+        let mut buffer = vec![0; bytes];
+        self.file
+            .read_exact_at(&mut buffer, offset as u64)
+            .map_err(|error| Error::new(format!("cannot be read ({error})")))?;
+        Ok(buffer
+            .chunks_exact(8)
+            .map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()))
+            .collect())
+    }
+
+    /// `None` for a process that ended before it had begun.
+    fn recording(&self, plan: &Plan) -> Result<Option<Recording>, Error> {
+        if self.length < format::OBJECTS_AT as u64 {
+            return Ok(None);
+        }
+        let head = self.at(0, header::FIRST_THREAD + format::MOST_THREADS)?;
+        if head[header::MAGIC] != format::RECORDING_MAGIC {
+            return Ok(None);
+        }
+        let nanoseconds = |word: usize| head[word] as f64 / 1000.0;
+        let mut recording = Recording {
+            process: head[header::PROCESS],
+            losses: Losses {
+                no_room: head[header::OBJECTS_LOST]
+                    + head[header::THREADS_LOST]
+                    + head[header::SITES_LOST]
+                    + head[header::FOLDS_LOST],
+                overlapping: head[header::OVERLAPPING],
+                ambiguous: head[header::AMBIGUOUS],
+                ambiguous_size: head[header::AMBIGUOUS_SIZE],
+                unknown_names: head[header::UNKNOWN_NAMES],
+                dropped: 0,
+                unfinished: 0,
+            },
+            cost: Cost {
+                probe: nanoseconds(header::PROBE_PS),
+                count: nanoseconds(header::COUNT_PS),
+                operation: nanoseconds(header::OPERATION_PS),
+            },
+            ..Recording::default()
+        };
+        let threads = (head[header::THREADS] as usize).min(format::MOST_THREADS);
+        for &offset in &head[header::FIRST_THREAD..][..threads] {
+            let thread = self.thread(offset as usize, plan, &mut recording.losses)?;
+            recording.threads.push(thread);
+        }
+        self.objects(head[header::OBJECTS] as usize, plan, &mut recording)?;
+        self.sites(plan, &mut recording)?;
+        Ok(Some(recording))
+    }
+
+    fn thread(&self, offset: usize, plan: &Plan, losses: &mut Losses) -> Result<Thread, Error> {
+        let words = self.at(offset, block::TABLES + plan.types.len())?;
+        let name: Vec<u8> =
+            words[block::NAME..][..2].iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+        let open = !plan.operations.is_empty() && words[block::DEPTH] != 0;
+        losses.dropped += words[block::DROPPED];
+        losses.unfinished += u64::from(open);
+        let passed =
+            |word: usize| words[block::LAST + word].saturating_sub(words[block::FIRST + word]);
+        let mut thread = Thread {
+            number: words[block::NUMBER] as usize,
+            name: String::from_utf8_lossy(name).into_owned(),
+            operations: words[block::OPERATIONS].saturating_sub(u64::from(open)),
+            measured: Measured {
+                nanoseconds: passed(0),
+                operations: passed(1),
+                probes: passed(2),
+                counted: passed(3),
+            },
+            tables: Vec::new(),
+        };
+        for (ty, &offset) in words[block::TABLES..].iter().enumerate() {
+            if offset != 0 {
+                thread.tables.push(self.table(offset as usize, ty, plan)?);
+            }
+        }
+        Ok(thread)
+    }
+
+    fn table(&self, offset: usize, ty: usize, plan: &Plan) -> Result<Table, Error> {
+        let shape = Shape { cells: plan.types[ty].cells.paths.len() };
+        let words = self.at(offset, shape.table())?;
+        let mut rows = Vec::new();
+        for index in 0..(words[table::USED] as usize).min(format::ROWS) {
+            let row = self.at(words[table::FIRST_ROW + index] as usize, shape.row())?;
+            let small = |at: usize| (row[shape.row_order() + at / 4] >> (at % 4 * 16)) as u16;
+            let kind = match index {
+                OUTSIDE => RowKind::Outside,
+                REST => RowKind::Rest,
+                _ => {
+                    let length = (row[1] as usize).min(shape.cells);
+                    let cells = (0..length).map(small);
+                    RowKind::Together(
+                        cells.filter(|&cell| usize::from(cell) < shape.cells).collect(),
+                    )
+                }
+            };
+            let counts = row[shape.row_counts()..].chunks_exact(KINDS);
+            rows.push(Row {
+                kind,
+                operations: row[0],
+                counts: counts.map(|counts| [counts[0], counts[1], counts[2]]).collect(),
+            });
+        }
+        Ok(Table { ty, rows })
+    }
+
+    /// Objects that are there at the end, and those that went before.
+    fn objects(&self, count: usize, plan: &Plan, into: &mut Recording) -> Result<(), Error> {
+        let mut tally = std::collections::BTreeMap::new();
+        let count = count.min(format::MOST_OBJECTS);
+        const AT_ONCE: usize = 1 << 14;
+        for start in (1..count).step_by(AT_ONCE) {
+            let many = AT_ONCE.min(count - start);
+            let at = format::OBJECTS_AT + start * format::OBJECT_WORDS * 8;
+            for object in
+                self.at(at, many * format::OBJECT_WORDS)?.chunks_exact(format::OBJECT_WORDS)
+            {
+                let (ty, users) = (object[1], object[2]);
+                if ty != 0 && users != 0 {
+                    *tally.entry((ty - 1, users)).or_insert(0) += 1;
+                }
+            }
+        }
+        let folds = self.at(format::FOLDS_AT, format::MOST_FOLDS * format::FOLD_WORDS)?;
+        for fold in folds.chunks_exact(format::FOLD_WORDS).filter(|fold| fold[2] != 0) {
+            *tally.entry((fold[0].wrapping_sub(1), fold[1])).or_insert(0) += fold[2];
+        }
+        into.objects = tally
+            .into_iter()
+            .filter(|((ty, _), _)| *ty < plan.types.len() as u64)
+            .map(|((ty, users), objects)| Used { ty: ty as usize, users, objects })
+            .collect();
+        Ok(())
+    }
+
+    fn sites(&self, plan: &Plan, into: &mut Recording) -> Result<(), Error> {
+        let sites = self.at(format::SITES_AT, format::MOST_SITE_ROWS * format::SITE_WORDS)?;
+        for site in sites.chunks_exact(format::SITE_WORDS).filter(|site| site[2] != 0) {
+            let ty = site[1].wrapping_sub(1) as usize;
+            if ty < plan.types.len() {
+                let address = (site[0] != format::FOREIGN).then_some(site[0]);
+                into.sites.push(Site { address, ty, blocks: site[2] });
+            }
+        }
+        into.sites.sort_by_key(|site| (site.ty, std::cmp::Reverse(site.blocks), site.address));
+        Ok(())
+    }
+}

@@ -1,0 +1,246 @@
+//! The counts as text.
+
+use crate::plan::Plan;
+use crate::profile::{Basis, Recorded};
+use crate::program::Program;
+use crate::read::{Losses, Recording};
+use ledgerline_advise::profile::{Instances, Kind, TypeProfile};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// So many allocating functions are named.
+const MOST_SITES: usize = 4;
+
+/// A table for each type: what an operation reads and writes, of which fields, by how many threads; then what is
+/// to be known before it is believed.
+#[must_use]
+pub fn text(
+    plan: &Plan,
+    program: &Program,
+    recordings: &[Recording],
+    recorded: &Recorded,
+) -> String {
+    let mut out = String::new();
+    for (profile, basis) in recorded.profile.types.iter().zip(&recorded.types) {
+        of_type(&mut out, plan, profile, basis);
+        heap(&mut out, plan, program, recordings, basis.ty);
+        out.push('\n');
+    }
+    notes(&mut out, plan, recordings);
+    out
+}
+
+// (Writing to a string does not fail.)
+fn of_type(out: &mut String, plan: &Plan, profile: &TypeProfile, basis: &Basis) {
+    let size = plan.types[basis.ty].size;
+    let _ = writeln!(out, "{}, {size} bytes: {}", safe(&profile.name), objects(profile, basis));
+    let mut fields: Vec<&str> = Vec::new();
+    for path in &plan.types[basis.ty].cells.paths {
+        if basis.users.contains_key(path) && !fields.contains(&&**path) {
+            fields.push(path);
+        }
+    }
+    let wide = fields.iter().map(|path| path.chars().count()).max().unwrap_or(0).max(5);
+    let per = if plan.operations.is_empty() { "of all accesses" } else { "an operation" };
+    let _ = writeln!(
+        out,
+        "  {:wide$}  {:>9}  {:>9}  {:>9}  {:>7}    ({per})",
+        "field", "reads", "writes", "atomics", "threads"
+    );
+    for path in fields {
+        let times = |kind| rate(profile.times(path, kind));
+        let _ = writeln!(
+            out,
+            "  {:wide$}  {:>9}  {:>9}  {:>9}  {:>7}",
+            safe(path),
+            times(Kind::Load),
+            times(Kind::Store),
+            times(Kind::Atomic),
+            basis.users[path]
+        );
+    }
+    for (role, rests) in profile.roles.iter().zip(&basis.roles) {
+        let what = if plan.operations.is_empty() { "accesses" } else { "operations" };
+        let _ = write!(
+            out,
+            "  {}: {}, {} {what}",
+            safe(&role.name),
+            many(rests.threads as u64, "thread"),
+            rests.operations
+        );
+        let _ = match rests.measured_ns {
+            Some(measured) => writeln!(
+                out,
+                "; each takes at most {} ns beside ({measured} ns as recorded)",
+                role.work_ns
+            ),
+            None => writeln!(out, "; too few to say how long one takes"),
+        };
+        if !plan.operations.is_empty() {
+            for phase in &role.phases {
+                let mut fields: Vec<String> = Vec::new();
+                for access in &phase.accesses {
+                    let field = safe(&access.field);
+                    if !fields.contains(&field) {
+                        fields.push(field);
+                    }
+                }
+                let _ =
+                    writeln!(out, "    {:>6} %  {}", rate(phase.times * 100.0), fields.join(" "));
+            }
+        }
+    }
+    let (threads, accesses) = basis.left_out;
+    if threads > 0 {
+        let _ = writeln!(
+            out,
+            "  left out: {} with {accesses} accesses{}",
+            many(threads as u64, "thread"),
+            if plan.operations.is_empty() { "" } else { " and no operation" }
+        );
+    }
+}
+
+fn objects(profile: &TypeProfile, basis: &Basis) -> String {
+    let (own, shared) = basis.objects;
+    let parts = [(shared, "shared by several threads"), (own, "used by one thread each")];
+    let parts: Vec<String> = parts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, how)| format!("{} {how}", many(*count, "object")))
+        .collect();
+    let instances = match profile.instances {
+        Instances::Shared => "one for all CPUs".to_owned(),
+        Instances::PerCpu => "one a CPU".to_owned(),
+        Instances::Dealt(count) => format!("{count} dealt out to the CPUs"),
+    };
+    format!("{}; taken as {instances}", parts.join(", "))
+}
+
+/// Who allocated what was taken for objects by its size.
+fn heap(out: &mut String, plan: &Plan, program: &Program, recordings: &[Recording], ty: usize) {
+    let mut sites: BTreeMap<String, u64> = BTreeMap::new();
+    for site in
+        recordings.iter().flat_map(|recording| &recording.sites).filter(|site| site.ty == ty)
+    {
+        let name = match site.address {
+            Some(address) => {
+                program.function_at(address).unwrap_or_else(|| format!("{address:#x}"))
+            }
+            None => "other libraries".to_owned(),
+        };
+        *sites.entry(name).or_default() += site.blocks;
+    }
+    if sites.is_empty() {
+        return;
+    }
+    let mut sites: Vec<(String, u64)> = sites.into_iter().collect();
+    sites.sort_by_key(|site| std::cmp::Reverse(site.1));
+    let shown = sites.iter().take(MOST_SITES);
+    let list: Vec<String> =
+        shown.map(|(name, blocks)| format!("{} ({blocks})", safe(name))).collect();
+    let more = if sites.len() > MOST_SITES { ", and others" } else { "" };
+    let _ = write!(out, "  by their size, blocks from {}{more}", list.join(", "));
+    let alike = &plan.types[ty].alike;
+    if !alike.is_empty() {
+        let alike: Vec<String> = alike.iter().map(|name| safe(name)).collect();
+        let _ = write!(
+            out,
+            "; {} {} as large: --site FUNCTION says who allocates this one",
+            alike.join(", "),
+            if alike.len() == 1 { "is" } else { "are" }
+        );
+    }
+    out.push('\n');
+}
+
+fn notes(out: &mut String, plan: &Plan, recordings: &[Recording]) {
+    let mut losses = Losses::default();
+    for of in recordings.iter().map(|recording| recording.losses) {
+        losses.no_room += of.no_room;
+        losses.overlapping += of.overlapping;
+        losses.unknown_names += of.unknown_names;
+        losses.dropped += of.dropped;
+        losses.unfinished += of.unfinished;
+        losses.ambiguous += of.ambiguous;
+        losses.ambiguous_size = losses.ambiguous_size.max(of.ambiguous_size);
+    }
+    if losses.ambiguous > 0 {
+        let size = losses.ambiguous_size;
+        let names: Vec<String> = plan
+            .types
+            .iter()
+            .filter(|of| of.size as u64 == size)
+            .take(4)
+            .map(|of| format!("`{}`", safe(&of.name)))
+            .collect();
+        let names =
+            if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
+        let _ = writeln!(
+            out,
+            "not recorded: {} that may be one of several wanted types, the first of {size} bytes{names}; name one \
+             with --type, or say which with LEDGERLINE_OBJECT",
+            many(losses.ambiguous, "block")
+        );
+    }
+    for (count, what) in [
+        (losses.no_room, "objects, threads or sites for which there was no room"),
+        (losses.overlapping, "objects within other recorded objects"),
+        (losses.unknown_names, "annotations with a name that is not a recorded type's"),
+        (losses.dropped, "accesses by signal handlers that came while the thread was counting"),
+        (losses.unfinished, "operations that had not ended when the program did"),
+    ] {
+        if count > 0 {
+            let _ = writeln!(out, "not recorded: {count} {what}");
+        }
+    }
+}
+
+fn many(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// A rate in up to four figures; a point for nothing.
+fn rate(times: f64) -> String {
+    if times == 0.0 {
+        return ".".to_owned();
+    }
+    let digits = (3 - times.log10().floor().max(-9.0) as i32).clamp(0, 9) as usize;
+    let text = format!("{times:.digits$}");
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+/// A name without what could steer a terminal.
+fn safe(name: &str) -> String {
+    name.chars()
+        .flat_map(|character| {
+            let plain = (!character.is_control()).then_some(character);
+            let escaped = character.is_control().then(|| character.escape_default());
+            plain.into_iter().chain(escaped.into_iter().flatten())
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rate;
+
+    #[test]
+    fn a_rate_has_four_figures_and_no_idle_zeros() {
+        for (times, text) in [
+            (0.0, "."),
+            (1.0, "1"),
+            (2.5, "2.5"),
+            (1.0 / 64.0, "0.01563"),
+            (98.4375, "98.44"),
+            (123_456.7, "123457"),
+            (1e-12, "0"),
+        ] {
+            assert_eq!(rate(times), text);
+        }
+    }
+}
