@@ -25,9 +25,9 @@ pub(super) fn run(prepared: &Prepared<'_>) -> Result<Outcome, Error> {
         engine.now = time;
         match leaf.checked_sub(engine.cpus.len()) {
             None => engine.access(leaf, time),
-            Some(line) => {
+            Some(shared) => {
                 engine.handed_over = time;
-                engine.grant(line, time);
+                engine.grant(engine.shared[shared] as usize, time);
             }
         }
     }
@@ -41,7 +41,13 @@ struct Engine<'a> {
     ahead: Ahead,
     lines: Lines<'a>,
     values: Vec<u64>,
+    /// CPUs, and after them the lines that anybody shares.
     schedule: Schedule,
+    /// The lines that anybody shares, and each line's place among them.
+    shared: Vec<u32>,
+    places: Vec<u32>,
+    /// The line that is being handed over: it is scheduled when that is done.
+    granting: usize,
     tally: Tally,
     now: u64,
     /// When a line was last handed over.
@@ -52,6 +58,13 @@ impl<'a> Engine<'a> {
     fn new(prepared: &'a Prepared<'a>) -> Engine<'a> {
         let count = prepared.setup.cpus.len();
         let cpus: Vec<Cpu> = (0..count).map(|cpu| Cpu::new(prepared, cpu)).collect();
+        let shared: Vec<u32> = (0..prepared.private.len() as u32)
+            .filter(|&line| prepared.private[line as usize].is_none())
+            .collect();
+        let mut places = vec![0; prepared.private.len()];
+        for (place, &line) in shared.iter().enumerate() {
+            places[line as usize] = place as u32;
+        }
         Engine {
             prepared,
             settings: &prepared.setup.settings,
@@ -60,7 +73,10 @@ impl<'a> Engine<'a> {
             cpus,
             lines: Lines::new(prepared),
             values: vec![0; prepared.placement.slots],
-            schedule: Schedule::new(count + prepared.placement.lines.len()),
+            schedule: Schedule::new(count + shared.len()),
+            shared,
+            places,
+            granting: usize::MAX,
             tally: Tally::new(prepared),
             now: 0,
             handed_over: NEVER,
@@ -268,8 +284,8 @@ impl<'a> Engine<'a> {
 
     fn ask(&mut self, line: usize, request: Request, time: u64) {
         let state = &mut self.lines.lines[line];
-        if state.queue.is_empty() {
-            let leaf = self.cpus.len() + line;
+        if state.queue.is_empty() && line != self.granting {
+            let leaf = self.cpus.len() + self.places[line] as usize;
             self.schedule.set(leaf, time.max(state.free_at));
         }
         state.queue.push_back(request);
@@ -309,20 +325,18 @@ impl<'a> Engine<'a> {
 
     /// A line can be handed over, to whoever asked first.
     fn grant(&mut self, line: usize, time: u64) {
-        let leaf = self.cpus.len() + line;
         let request =
             self.lines.lines[line].queue.pop_front().expect("a scheduled line is asked for");
-        // Nobody is scheduled while the hand-over is worked out.
-        self.schedule.set(leaf, NEVER);
+        self.granting = line;
         if request.prefetch {
             self.prefetched(line, request, time);
         } else {
             self.granted(line, request, time);
         }
+        self.granting = usize::MAX;
         let state = &self.lines.lines[line];
-        if !state.queue.is_empty() {
-            self.schedule.set(leaf, state.free_at.max(time));
-        }
+        let next = if state.queue.is_empty() { NEVER } else { state.free_at.max(time) };
+        self.schedule.set(self.cpus.len() + self.places[line] as usize, next);
     }
 
     /// A line goes to an access that asked for it.
