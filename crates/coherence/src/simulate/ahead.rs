@@ -19,7 +19,7 @@ struct Mark {
     last: u64,
     /// Lines that the run reads, by their numbers modulo 64.
     lines: u64,
-    /// How many reads the next run may have.
+    /// How many reads the next run may have; none where lines are taken as fast as they are read.
     reach: u32,
 }
 
@@ -65,7 +65,14 @@ impl Ahead {
     #[inline]
     pub(super) fn reached(&mut self, index: usize) {
         let reach = &mut self.marks[index].reach;
-        *reach = (2 * *reach).min(MOST);
+        *reach = (2 * *reach).clamp(1, MOST);
+    }
+
+    /// A read happened in its turn: the next may again be ahead of it.
+    #[inline]
+    pub(super) fn hit(&mut self, index: usize) {
+        let reach = &mut self.marks[index].reach;
+        *reach = (*reach).max(1);
     }
 
     /// Those whose bits are set in a word of `copies`, and who run.
@@ -95,6 +102,6 @@ impl Ahead {
 
     /// Of a run that was taken back, `passed` reads happened.
     pub(super) fn cut(&mut self, index: usize, passed: u32) {
-        self.marks[index].reach = passed.max(1);
+        self.marks[index].reach = passed;
     }
 }

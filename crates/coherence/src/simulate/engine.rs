@@ -95,7 +95,7 @@ impl<'a> Engine<'a> {
     fn advance(&mut self, index: usize, clock: u64) {
         let reach = self.ahead.reach(index);
         let (clock, reads) = self.run(index, clock, reach, u64::MAX);
-        if reads == reach {
+        if reads == reach && reach > 0 {
             self.ahead.reached(index);
         }
         self.cpus[index].waiting = Waiting::No;
@@ -228,6 +228,7 @@ impl<'a> Engine<'a> {
             if to_write {
                 self.lines.mark_dirty(line);
             }
+            self.ahead.hit(index);
             self.complete(index, &access, line, time, hit_time(&access, self.settings));
         } else if self.lines.within_core(line, cpu, to_write) {
             let wait = if access.kind == Kind::Store {
