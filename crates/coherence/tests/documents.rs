@@ -20,9 +20,7 @@ fn thresholds_come_out_within_five_per_cent_whichever_contended_row_is_calibrate
             let excess = (predicted - floor) / (published - floor) - 1.0;
             let place = format!("row {} on {calibrated_on}: {cycles:+.3} {excess:+.3}", row.name);
             assert!(cycles.abs() < 0.05 && excess.abs() < 0.15, "{place}");
-            // The mail gives no repetition; what the range misses, it misses by less than a fiftieth.
-            let (low, high) = (0.98 * row.predicted.low, 1.02 * row.predicted.high);
-            assert!((low..=high).contains(&published), "{place}: {:?}", row.predicted);
+            assert!(row.predicted.holds(published), "{place}: {:?}", row.predicted);
         }
     }
 }
@@ -39,7 +37,7 @@ fn the_layout_of_mem_cgroup_that_was_bad_is_bad_and_both_repairs_repair_it() {
 }
 
 #[test]
-fn the_page_counter_series_is_ranked_as_published() {
+fn the_page_counter_series_is_ranked_as_published_and_every_row_is_held_and_within_a_seventh() {
     let table = page_counter_layout::predict(16).unwrap();
     let ranked: Vec<f64> = ["three levels", "B", "A", "C", "A+B+C", "all in root"]
         .map(|row| median(&table, row))
@@ -47,6 +45,12 @@ fn the_page_counter_series_is_ranked_as_published() {
     let published = [10_482.7, 12_413.7, 14_542.5, 17_063.7, 20_120.3, 21_694.8];
     assert!(published.is_sorted());
     assert!(ranked.is_sorted(), "{ranked:?}");
+    for row in table.rows.iter().filter(|row| !row.calibration) {
+        let published = row.published.unwrap();
+        assert!(row.predicted.holds(published), "{row:?}");
+        // One time between readers, in nanoseconds, fitted on seed 003 alone.
+        assert!((row.predicted.median / published - 1.0).abs() < 0.15, "{row:?}");
+    }
 }
 
 #[test]

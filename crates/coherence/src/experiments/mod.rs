@@ -4,11 +4,13 @@
 //! rows that say so, and everything else is predicted. A prediction is a median and a range over the
 //! points of [`crate::machine::Machine::design`], each calibrated for itself.
 
+mod each;
 pub mod memcg_layout;
 pub mod numa_threshold;
 pub mod page_counter_layout;
 pub mod page_counter_lockless;
 
+pub(crate) use self::each::each;
 use crate::machine::{Machine, Settings};
 use crate::simulate::Error;
 

@@ -98,7 +98,8 @@ pub fn fitted(machine: &Machine, row: u32, points: usize) -> Result<Vec<Settings
     let design = machine.design(points).into_iter().enumerate();
     design
         .map(|(index, point)| {
-            let published = published * repeatability(2 * index);
+            let published = published * repeatability(3 * index);
+            let floor = floor * repeatability(3 * index + 1);
             let with = |ns: f64| Settings { read_service: (ns * 1000.0) as u64, ..point.clone() };
             let service = calibrate(0.0, 80.0, published, |ns| {
                 Ok(setup(with(ns), row, floor, CPUS).run()?.cycles())
@@ -125,8 +126,10 @@ pub fn predict(row: u32, points: usize) -> Result<Experiment, Error> {
                 .enumerate()
                 .map(|(index, point)| match threshold {
                     Some(threshold) => {
+                        // The floors are rows, too, and repeat no better than others.
+                        let floor = floor * repeatability(3 * index + 1);
                         let outcome = setup(point.clone(), threshold, floor, CPUS).run()?;
-                        Ok(outcome.cycles() * repeatability(2 * index + 1))
+                        Ok(outcome.cycles() * repeatability(3 * index + 2))
                     }
                     None => Ok(floor),
                 })
