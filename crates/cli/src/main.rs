@@ -9,6 +9,7 @@ mod bench;
 mod json;
 mod layout;
 mod render;
+mod reproduce;
 mod run;
 mod show;
 
