@@ -52,9 +52,9 @@ pub(super) fn measure(
         variants::few(cpus.len())
     );
     let rows = NAMES[..6].iter().enumerate().map(|(at, name)| match at {
-        0 => row(name, None, Some(timed[0]), None, Some("nothing is charged: the loop alone")),
-        1 => row(name, Some(timed[1]), None, Some(timed[6]), Some(&about)),
-        _ => row(name, Some(timed[1]), Some(timed[at]), Some(timed[6]), None),
+        0 => row(name, None, Some(&timed[0]), None, Some("nothing is charged: the loop alone")),
+        1 => row(name, Some(&timed[1]), None, Some(&timed[6]), Some(&about)),
+        _ => row(name, Some(&timed[1]), Some(&timed[at]), Some(&timed[6]), None),
     });
     Ok(rows.collect())
 }
