@@ -162,7 +162,9 @@ mod tests {
         let body = round(&lists, |_, _, step| {
             updates.fetch_add(matches!(step, Step::Update { .. }).into(), Ordering::Relaxed);
         });
-        (body(0, 33), body(1, 7), body(0, 1));
+        for (thread, updates) in [(0, 33), (1, 7), (0, 1)] {
+            body(thread, updates);
+        }
         assert_eq!(updates.load(Ordering::Relaxed), 41);
     }
 

@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     fn script(events: Vec<Event>, exact: bool) -> Script {
-        let passes = vec![0..u64::MAX];
+        let passes = std::iter::once(0..u64::MAX).collect();
         Script::of(&Trace { events, exact, passes, ..Trace::default() }, &[0, 1])
     }
 

@@ -174,7 +174,8 @@ mod tests {
     fn a_hand_written_trace_has_its_known_rates() {
         // Two processes take turns on a CPU, ten faults each.
         let faults = (0..200).map(|time| event(time, 0, 7 + (time / 10 % 2) as u32, What::Fault));
-        let trace = Trace { events: faults.collect(), passes: vec![0..200], ..Trace::default() };
+        let passes = std::iter::once(0..200).collect();
+        let trace = Trace { events: faults.collect(), passes, ..Trace::default() };
         let request = Request { quick: true };
         let rows = follow("turns", &trace, &[0, 1], &request, &mut |_| ()).unwrap();
         let medians = |row: &str| {
