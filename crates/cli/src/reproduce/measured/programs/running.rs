@@ -101,8 +101,8 @@ impl Drop for Running {
 
 /// Lets the calling process end when the one that started it does, in whatever way.
 fn end_with(parent: u32) -> io::Result<()> {
-    // SAFETY: a constant and a signal.
-    if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } != 0 {
+    // One that a server may catch, to leave nothing in the kernel either. SAFETY: a constant and a signal.
+    if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) } != 0 {
         return Err(io::Error::last_os_error());
     }
     // It may have ended before it was asked.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What removes the directory where this process could not: it waits until nobody holds the other end of its
 /// input, and for a moment more, in which the programs that work there end.
-const JANITOR: &str = r#"read -r done || { sleep 1; rm -rf -- "$1"; }"#;
+const JANITOR: &str = r#"read -r done || { sleep 2; rm -rf -- "$1"; }"#;
 
 /// A directory that is removed with all that is in it.
 pub(super) struct Scratch {
