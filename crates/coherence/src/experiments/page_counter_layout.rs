@@ -7,7 +7,7 @@
 //! exchanges `min_usage` and `low_usage` there although nothing changes. Patch B is the layout, patch C
 //! doubles the batch.
 
-use super::{Experiment, Interval, Row, calibrate, even, shared_points};
+use super::{Experiment, Interval, Row, calibrate, each, even, shared_points};
 use crate::layout::{FieldId, Layout, Scope};
 use crate::machine::{Machine, Settings};
 use crate::program::{Program, Step};
@@ -36,6 +36,8 @@ pub const ROWS: [(&str, Patches, f64); 5] = [
 /// Mbit/s with everything in the root group, which is not charged.
 pub const ROOT: f64 = 21_694.8;
 
+/// The machine file.
+pub const MACHINE: &str = "haswell-ep-2699v3";
 /// The CPUs of the machine in the mail.
 pub const CPUS: usize = 72;
 
@@ -44,7 +46,7 @@ pub const CPUS: usize = 72;
 const MOST_REMAINING: f64 = 0.7;
 
 /// Nanoseconds for a message of 10 KiB at a rate, read as each instance's own.
-fn message_ns(rate: f64) -> f64 {
+pub(super) fn message_ns(rate: f64) -> f64 {
     10_240.0 * 8.0 * 1000.0 / rate
 }
 
@@ -143,27 +145,63 @@ pub fn setup(settings: Settings, patches: Patches, walks: f64, begins: u64, cpus
 /// # Errors
 /// None for a count of points that is not zero.
 pub fn predict(points: usize) -> Result<Experiment, Error> {
-    let machine = Machine::built_in("haswell-ep-2699v3").expect("it comes with the crate");
-    let settings = shared_points(&machine, points)?;
-    let rates = settings
-        .iter()
-        .enumerate()
-        .map(|(index, point)| {
-            // `usage` and `high` shared a line: the patch says so. That leaves five places in either line.
-            let begins = 8 * (index as u64 % 5) + 64 * (index as u64 / 5 % 2);
-            // As with every range, half of the belief lies at or below the best guess.
-            let remaining = 0.5 + (MOST_REMAINING - 0.5) * (2.0 * even(index) - 1.0).max(0.0);
-            let slowness = |patches: Patches, walks: f64| -> Result<f64, Error> {
-                let walks = if patches.c { walks * remaining } else { walks };
-                Ok(setup(point.clone(), patches, walks, begins, CPUS).run()?.nanoseconds())
-            };
-            let none = Patches::default();
-            let walks = calibrate(0.0, 4.0, message_ns(ROWS[0].2), |walks| slowness(none, walks))?;
-            ROWS.iter()
-                .map(|&(_, patches, _)| Ok(message_ns(1.0) / slowness(patches, walks)?))
-                .collect()
-        })
-        .collect::<Result<Vec<Vec<f64>>, Error>>()?;
+    table(&self::points(points)?)
+}
+
+/// A design point with what is fitted on the row without patches, and what is assumed.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// The machine, every range settled.
+    pub settings: Settings,
+    /// Walks of each kind for a message, with batches of 32 pages.
+    pub walks: f64,
+    /// The share of them that a doubled batch leaves.
+    pub remaining: f64,
+    /// Where the counters of the old layout begin in a pair of lines.
+    pub begins: u64,
+}
+
+impl Point {
+    /// A side of a message with some of the patches, on so many CPUs.
+    #[must_use]
+    pub fn setup(&self, patches: Patches, cpus: usize) -> Setup {
+        let walks = if patches.c { self.walks * self.remaining } else { self.walks };
+        setup(self.settings.clone(), patches, walks, self.begins, cpus)
+    }
+}
+
+/// So many design points, each fitted on the row without patches.
+///
+/// # Errors
+/// None for a count that is not zero.
+pub fn points(count: usize) -> Result<Vec<Point>, Error> {
+    let machine = Machine::built_in(MACHINE).expect("it comes with the crate");
+    each(&shared_points(&machine, count)?, |index, settings| {
+        // `usage` and `high` shared a line: the patch says so. That leaves five places in either line.
+        let begins = 8 * (index as u64 % 5) + 64 * (index as u64 / 5 % 2);
+        // As with every range, half of the belief lies at or below the best guess.
+        let remaining = 0.5 + (MOST_REMAINING - 0.5) * (2.0 * even(index) - 1.0).max(0.0);
+        let with = |walks| Point { settings: settings.clone(), walks, remaining, begins };
+        let none = Patches::default();
+        let walks = calibrate(0.0, 4.0, message_ns(ROWS[0].2), |walks| {
+            Ok(with(walks).setup(none, CPUS).run()?.nanoseconds())
+        })?;
+        Ok(with(walks))
+    })
+}
+
+/// Each row's rate on design points.
+///
+/// # Errors
+/// None for points from [`points`].
+pub fn table(points: &[Point]) -> Result<Experiment, Error> {
+    let rates = each(points, |_, point| {
+        ROWS.iter()
+            .map(|&(_, patches, _)| {
+                Ok(message_ns(1.0) / point.setup(patches, CPUS).run()?.nanoseconds())
+            })
+            .collect::<Result<Vec<f64>, Error>>()
+    })?;
     let root = Row {
         name: "all in root".to_owned(),
         published: Some(ROOT),
@@ -179,7 +217,7 @@ pub fn predict(points: usize) -> Result<Experiment, Error> {
     Ok(Experiment {
         name: "page-counter-layout",
         unit: "Mbit/s",
-        machine: "haswell-ep-2699v3",
+        machine: MACHINE,
         rows: [root].into_iter().chain(rows).collect(),
         calibrated_on:
             "the root row (work without charging) and the row without patches (walks a message); \
