@@ -7,8 +7,10 @@
 mod each;
 pub mod memcg_layout;
 pub mod numa_threshold;
+pub mod ours;
 pub mod page_counter_layout;
 pub mod page_counter_lockless;
+pub mod study;
 
 pub(crate) use self::each::each;
 use crate::machine::{Machine, Settings};
