@@ -6,11 +6,14 @@
 
 mod account;
 mod bench;
+mod history;
 mod json;
 mod layout;
 mod render;
+mod reproduce;
 mod run;
 mod show;
+mod timing;
 
 use std::process::ExitCode;
 
