@@ -177,6 +177,17 @@ impl Study {
         }
     }
 
+    /// The document's machine, by the name of its file.
+    #[must_use]
+    pub fn machine(&self) -> &'static str {
+        match self.0 {
+            Fitted::Lockless(_) => page_counter_lockless::MACHINE,
+            Fitted::Numa(..) => numa_threshold::MACHINE,
+            Fitted::Memcg(_) => memcg_layout::MACHINE,
+            Fitted::Layout(_) => page_counter_layout::MACHINE,
+        }
+    }
+
     /// What [`Study::at`] compares.
     #[must_use]
     pub fn curve(&self) -> Curve {
