@@ -21,19 +21,19 @@ pub(super) const DOCUMENTS: [Document; 5] = [
         name: "page-counter-lockless",
         title: "page counters without locks, beside spinlocked 64-bit counters",
         source: "Linux 3e32cb2e0a12, \"mm: memcontrol: lockless page counters\"; 4 sockets, 144 CPUs",
-        rows: "cycles of a page fault in one of 288 groups",
+        rows: "a page fault in one of 288 groups",
     },
     Document {
         name: "numa-threshold",
         title: "what NUMA statistics cost, by the threshold of their per-CPU differences",
         source: "\"Separate NUMA statistics from zone statistics\", 2017; 2 sockets, 88 CPUs",
-        rows: "cycles of an allocation and its freeing, by threshold",
+        rows: "an allocation and its freeing, by threshold",
     },
     Document {
         name: "memcg-layout",
         title: "struct mem_cgroup moved by 32 bytes, and the repairs tried",
         source: "report against Linux e27be240df53, 2018; 2 sockets, 72 CPUs",
-        rows: "change of throughput by the layout of the struct",
+        rows: "change by the layout of the struct",
     },
     Document {
         name: "page-counter-layout",

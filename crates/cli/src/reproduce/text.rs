@@ -117,8 +117,8 @@ fn there(table: &Table, predicted: &Predicted, style: Style) -> String {
     let mut text = wrapped(
         "  ",
         &format!(
-            "{}: {}; {} CPUs, {}, {} design points",
-            table.unit, table.document.rows, predicted.cpus, predicted.machine, predicted.points
+            "{}, in {}; {} CPUs, {}, {} design points",
+            table.document.rows, table.unit, predicted.cpus, predicted.machine, predicted.points
         ),
         2,
         style.width,
@@ -233,7 +233,7 @@ fn curve(scaling: &Scaling, style: Style) -> String {
         text += &wrapped(
             "  ",
             &format!(
-                "b {}, a {}, o {}, * several; both scales double or multiply",
+                "b before: {}; a after: {}; o {}; * several of them; both axes are logarithmic",
                 curve.before, curve.after, curve.ours
             ),
             2,
@@ -241,16 +241,8 @@ fn curve(scaling: &Scaling, style: Style) -> String {
         );
         text.push('\n');
     }
-    let titles = [
-        "CPUs",
-        curve.before,
-        "low .. high",
-        curve.after,
-        "low .. high",
-        curve.ours,
-        "low .. high",
-        "sockets",
-    ];
+    let titles =
+        ["CPUs", "before", "low .. high", "after", "low .. high", "ours", "low .. high", "sockets"];
     let rows: Vec<Vec<String>> = places
         .iter()
         .map(|at| {

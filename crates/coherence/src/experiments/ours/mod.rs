@@ -37,8 +37,9 @@ pub fn assumptions(experiment: &str) -> &'static [&'static str] {
         "page-counter-layout" => &[
             "as many walks as patch C leaves: both move 64 pages; that ours keeps half of a cell that is full \
              would save walks, and is not counted",
-            "a walk has four atomics a level where the kernel has one, two of them compare-and-swap in a \
-             loop: that is what no limit overrun and no false refusal cost where every CPU walks one group",
+            "a walk has four atomics a level where the kernel has one, one of them a compare-and-swap in a \
+             loop, which fails most of the time once too many CPUs walk one group: what it costs that no limit \
+             is overrun and nothing refused falsely; fewer and larger batches would be the remedy",
         ],
         "memcg-layout" => &[
             "an event is counted in the running CPU's cell, and no line is shared; nobody reads meanwhile, and \
