@@ -33,7 +33,7 @@ mod zone;
 pub(crate) use hierarchical::Hierarchical;
 pub(crate) use mem_cgroup::MemCgroup;
 pub(crate) use page_counter::PageCounters;
-pub(crate) use page_counter_layout::{Charged, Packed, Propagate, Split};
+pub(crate) use page_counter_layout::{Charged, Layout, Packed, Propagate, Split};
 pub(crate) use per_cpu_batch::PerCpuBatch;
 pub(crate) use per_cpu_cache::PerCpuCache;
 pub(crate) use per_task::{PerTask, Task};

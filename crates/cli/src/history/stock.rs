@@ -25,6 +25,11 @@ impl Stock {
         }
     }
 
+    /// Returns what is left.
+    pub(crate) fn drain(self, walk: impl FnOnce(i64)) {
+        walk(self.pages);
+    }
+
     /// Puts pages back, and asks `walk` to uncharge all that there is when that is more than a batch.
     #[inline(always)]
     pub(crate) fn put(&mut self, pages: i64, walk: impl FnOnce(i64)) {
