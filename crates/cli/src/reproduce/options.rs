@@ -27,6 +27,8 @@ pub(super) struct Options {
     pub(super) row: u32,
     /// Numbers of CPUs, rising; empty where no curve is asked for.
     pub(super) cpus: Vec<usize>,
+    /// Whether the user chose them.
+    pub(super) cpus_chosen: bool,
     /// Whether the curves are asked for instead of the tables.
     pub(super) curves_alone: bool,
     pub(super) measure: bool,
@@ -99,6 +101,7 @@ impl Options {
             curve_points: points.unwrap_or(4),
             row,
             cpus,
+            cpus_chosen: args.cpus.is_some(),
             curves_alone: args.cpus.is_some() && html.is_none(),
             measure: !args.no_measure,
             quick: args.quick,

@@ -137,6 +137,13 @@ fn scaling(
     let told = |error: ledgerline_coherence::simulate::Error| format!("{name}: {error}");
     wants(&format!("fitting {} design points", options.curve_points));
     let study = Study::fit(name, options.curve_points, options.row).map_err(told)?;
+    let mut cpus = options.cpus.clone();
+    // Where nobody chose, the document's own number is worth a place.
+    if !options.cpus_chosen {
+        cpus.push(study.curve().document_cpus);
+        cpus.sort_unstable();
+        cpus.dedup();
+    }
     let place = |&cpus: &usize| {
         wants(&format!("simulating {cpus} CPUs"));
         study.at(cpus).map_err(told)
@@ -145,7 +152,7 @@ fn scaling(
         curve: study.curve(),
         machine: study.machine(),
         points: options.curve_points,
-        places: options.cpus.iter().map(place).collect::<Result<_, _>>()?,
+        places: cpus.iter().map(place).collect::<Result<_, _>>()?,
     })
 }
 
@@ -166,6 +173,30 @@ fn join(lines: &mut Vec<Line>, rows: Vec<Measured>) {
             });
         }
     }
+}
+
+/// What a reader must know of measured rows, each thing once, with the rows that it is about unless it is about
+/// all of them.
+pub(super) fn notes(lines: &[Line]) -> Vec<String> {
+    let measured = || lines.iter().filter(|line| line.measured.is_some());
+    let note = |line: &Line| line.measured.as_ref().and_then(|measured| measured.note.clone());
+    let mut told: Vec<String> = Vec::new();
+    let mut notes = Vec::new();
+    for text in measured().filter_map(note) {
+        if told.contains(&text) {
+            continue;
+        }
+        let about: Vec<&str> = measured()
+            .filter(|line| note(line).as_ref() == Some(&text))
+            .map(|line| line.name.as_str())
+            .collect();
+        notes.push(match about.len() {
+            all if all == measured().count() => text.clone(),
+            _ => format!("{}: {text}", about.join(", ")),
+        });
+        told.push(text);
+    }
+    notes
 }
 
 #[cfg(test)]
@@ -193,5 +224,19 @@ mod tests {
         let names: Vec<(&str, bool)> =
             lines.iter().map(|line| (line.name.as_str(), line.measured.is_some())).collect();
         assert_eq!(names, [("a", false), ("b", true), ("c", true), ("b", true)]);
+    }
+
+    #[test]
+    fn a_note_is_told_once_with_the_rows_that_it_is_about() {
+        let noted = |row: &str, note: Option<&str>| Measured {
+            note: note.map(str::to_owned),
+            ..measured(row)
+        };
+        let mut lines = Vec::new();
+        join(&mut lines, vec![noted("a", Some("x")), noted("b", Some("x")), noted("c", None)]);
+        assert_eq!(notes(&lines), ["a, b: x"]);
+        let mut lines = Vec::new();
+        join(&mut lines, vec![noted("a", Some("x")), noted("b", Some("x"))]);
+        assert_eq!(notes(&lines), ["x"]);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::measured::{Figure, Measured};
 use super::plot;
-use super::table::{Line, Predicted, Scaling, Table};
+use super::table::{Line, Predicted, Scaling, Table, notes};
 use super::words::{figure, range, wrapped};
 
 /// What the tables are made for.
@@ -177,12 +177,8 @@ fn here(table: &Table, style: Style) -> String {
         (_, 4 | 5) => style.paint(FAINT, cell),
         _ => cell.to_owned(),
     });
-    let mut told: Vec<&str> = Vec::new();
-    for note in lines.iter().filter_map(|(_, measured)| measured.note.as_deref()) {
-        if !told.contains(&note) {
-            told.push(note);
-            text += &wrapped("  note: ", note, 8, style.width);
-        }
+    for note in notes(&table.lines) {
+        text += &wrapped("  note: ", &note, 8, style.width);
     }
     text
 }

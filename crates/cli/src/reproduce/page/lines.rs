@@ -63,7 +63,7 @@ pub(super) fn plot(series: &[Series], around: &Around<'_>) -> String {
     if let Some(ground) = around.ground.as_ref().filter(|ground| ground.from < last) {
         let from = across.at(ground.from.max(first)).max(LEFT);
         area(&mut out, from, TOP, (RIGHT - from, BOTTOM - TOP), "grown");
-        text(&mut out, RIGHT - 4.0, TOP + 14.0, "end", "tick", &ground.says);
+        text(&mut out, from + 6.0, TOP + 14.0, "start", "tick", &ground.says);
     }
     for tick in up.ticks() {
         let y = up.at(tick);

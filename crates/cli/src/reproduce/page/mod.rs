@@ -16,9 +16,9 @@ mod tables;
 
 use self::dots::{Dot, Row};
 use self::lines::{Around, Ground, Place, Series};
-use self::svg::{Shape, escaped};
+use self::svg::{Shape, escaped, prose};
 use super::measured::{Figure, Measured};
-use super::table::{Line, Predicted, Scaling, Table};
+use super::table::{Line, Predicted, Scaling, Table, notes};
 use super::words::{figure, range};
 use crate::timing::machine;
 use ledgerline_coherence::experiments::Interval;
@@ -111,14 +111,14 @@ fn predicted(out: &mut String, table: &Table, rests_on: &Predicted) {
         *out += &thresholds(table);
     }
     *out += &tables::predicted(table);
-    let _ = writeln!(out, "<p><b>Calibrated on</b> {}.</p>", escaped(&rests_on.calibrated_on));
+    let _ = writeln!(out, "<p><b>Calibrated on</b> {}.</p>", prose(&rests_on.calibrated_on));
     for (title, list) in [
         ("The document does not give", rests_on.under_determined),
         ("Assumed of ours", rests_on.ours_assumes),
     ] {
         let _ = writeln!(out, "<p><b>{title}</b></p>\n<ul class=\"gaps\">");
         list.iter().for_each(|gap| {
-            let _ = writeln!(out, "<li>{}</li>", escaped(gap));
+            let _ = writeln!(out, "<li>{}</li>", prose(gap));
         });
         *out += "</ul>\n";
     }
@@ -294,12 +294,8 @@ fn measured(out: &mut String, table: &Table) {
         *out += &dots::plot(&drawn, rows[0].1.unit, "measured here: before, after and ours");
     }
     *out += &tables::measured(&lines);
-    let mut told: Vec<&str> = Vec::new();
-    for note in lines.iter().filter_map(|(_, measured)| measured.note.as_deref()) {
-        if !told.contains(&note) {
-            told.push(note);
-            let _ = writeln!(out, "<p class=\"small\">{}</p>", escaped(note));
-        }
+    for note in notes(&table.lines) {
+        let _ = writeln!(out, "<p class=\"small\">{}</p>", prose(&note));
     }
 }
 

@@ -21,6 +21,19 @@ pub(super) fn escaped(text: &str) -> String {
     safe
 }
 
+/// A sentence in which names stand between backticks.
+pub(super) fn prose(text: &str) -> String {
+    let escaped = escaped(text);
+    let mut out = String::new();
+    for (number, part) in escaped.split('`').enumerate() {
+        let code = number % 2 == 1;
+        out += if code { "<code>" } else { "" };
+        out += part;
+        out += if code { "</code>" } else { "" };
+    }
+    out
+}
+
 /// A drawing of a height, that says what it shows to who cannot see it.
 pub(super) fn drawing(height: f64, says: &str, body: &str) -> String {
     format!(
@@ -198,6 +211,11 @@ mod tests {
     #[test]
     fn names_cannot_break_the_page() {
         assert_eq!(escaped("a<b>&\"c\"\n"), "a&lt;b&gt;&amp;&quot;c&quot; ");
+    }
+
+    #[test]
+    fn names_between_backticks_are_code() {
+        assert_eq!(prose("a `b` & `c"), "a <code>b</code> &amp; <code>c</code>");
     }
 
     #[test]
