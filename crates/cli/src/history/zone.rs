@@ -13,6 +13,7 @@ pub(crate) trait Difference: Default + Send + Sync {
     fn count(&self, threshold: u32) -> Option<i64>;
 
     /// What is kept.
+    #[cfg(test)]
     fn value(&self) -> i64;
 }
 
@@ -35,6 +36,7 @@ macro_rules! signed {
                 Some(i64::from(sum) + i64::from(overstep))
             }
 
+            #[cfg(test)]
             fn value(&self) -> i64 {
                 self.load(Ordering::Relaxed).into()
             }
@@ -61,6 +63,7 @@ impl Difference for AtomicU16 {
         Some(sum.into())
     }
 
+    #[cfg(test)]
     fn value(&self) -> i64 {
         self.load(Ordering::Relaxed).into()
     }

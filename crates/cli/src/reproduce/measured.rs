@@ -7,15 +7,21 @@
 //! | `layout`    | seed 000: the page counter's series                                          |
 //! | `memcg`     | seed 001: `struct mem_cgroup` in five layouts                                |
 //! | `threshold` | seed 003: the sweep of thresholds                                            |
-//! | `rss`       | seed 004: real programs; `trace`, `programs`, `replay`                       |
+//! | `rss`       | seed 004: real programs, recorded                                            |
+//! | `programs`  | the programs; `trace`: what the kernel tells of them; `script`: what it means|
+//! | `replay`    | what each design makes of a script; `cost`: how long it takes                |
 //!
 //! The designs are in `crate::history`. An operation is the accounting alone, without the fault, message or
 //! allocation that it accounts for: on few CPUs its differences would drown in those.
 
+mod cost;
 mod layout;
 mod lockless;
 mod memcg;
 mod programs;
+mod replay;
+mod rss;
+mod script;
 mod threshold;
 mod trace;
 mod variants;
@@ -76,6 +82,7 @@ pub(super) fn measure(
         "page-counter-layout" => layout::measure(request, progress),
         "memcg-layout" => memcg::measure(request, progress),
         "numa-threshold" => threshold::measure(request, progress),
+        "rss-cache" => rss::measure(request, progress),
         _ => Err(format!("nothing is measured for {experiment:?}")),
     }
 }
@@ -138,6 +145,30 @@ mod tests {
             None => "none".to_owned(),
         });
         assert_eq!(names(&rows), simulated);
+    }
+
+    #[test]
+    fn real_programs_are_followed_or_it_is_said_why_not() {
+        let quick = std::env::var_os("LEDGERLINE_MEASURE_LONG").is_none();
+        let rows = measure("rss-cache", &Request { quick }, &mut |_| ()).unwrap();
+        for name in ["make -j", "pgbench", "messages"] {
+            let mine: Vec<_> = rows.iter().filter(|row| row.row.starts_with(name)).collect();
+            if let [only] = mine[..] {
+                let why = only.note.as_ref().expect("a row without figures says why");
+                assert!(!why.is_empty() && !why.contains('\n'), "{why:?}");
+                eprintln!("{name}: {why}");
+                continue;
+            }
+            assert_eq!(mine.len(), 9, "{mine:?}");
+            for row in mine {
+                println!("{row:?}");
+                let Some(Figure { median, low, high }) = row.ours else { continue };
+                assert!(low <= median && median <= high);
+                // Ours is exact, whatever was recorded.
+                assert!(!row.row.contains("error") || high == 0.0, "{row:?}");
+                assert!(row.unit != "%" || (0.0..=100.0).contains(&low), "{row:?}");
+            }
+        }
     }
 
     #[test]

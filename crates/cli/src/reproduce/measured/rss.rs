@@ -1,0 +1,213 @@
+//! Seed 004: how resident pages were counted, on programs that run here. Nothing is simulated.
+//!
+//! Before: each task keeps what it counted for 64 events (to Linux 6.1). After: each CPU caches the address
+//! space that it runs (the document), and in rows of their own the per-CPU batches that Linux took instead.
+
+use super::cost::{self, Costs};
+use super::programs::{PROGRAMS, Program, Size};
+use super::replay::{ByBatch, ByCpu, ByTask, Ours, Outcome, replay};
+use super::script::Script;
+use super::trace::Trace;
+use super::variants::{self, Timed};
+use super::{Figure, Measured, Request};
+use crate::timing::stats::median;
+
+/// What the rows of the batches are called besides.
+const BATCHES: &str = "batches of 6.2";
+
+pub(super) fn measure(
+    request: &Request,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Vec<Measured>, String> {
+    let cpus = variants::cpus()?;
+    let size = Size { passes: if request.quick { 1 } else { 3 }, quick: request.quick };
+    let mut rows = Vec::new();
+    for Program { name, record } in PROGRAMS {
+        progress(&format!("{name}: running and recording it"));
+        let followed = record(&cpus, size).and_then(|trace| {
+            let step = &mut |step: &str| progress(&format!("{name}: {step}"));
+            follow(name, &trace, &cpus, request, step)
+        });
+        match followed {
+            Ok(followed) => rows.extend(followed),
+            Err(why) => rows.push(empty(name, why)),
+        }
+    }
+    Ok(rows)
+}
+
+/// A row that only says why there is none.
+fn empty(name: &str, why: String) -> Measured {
+    Measured {
+        row: name.to_owned(),
+        unit: "",
+        before: None,
+        after: None,
+        ours: None,
+        transfer_ns: None,
+        note: Some(why),
+    }
+}
+
+fn follow(
+    name: &str,
+    trace: &Trace,
+    cpus: &[usize],
+    request: &Request,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Vec<Measured>, String> {
+    let script = Script::of(trace, cpus);
+    if script.updates() == 0 {
+        return Err("no change of resident pages was recorded".to_owned());
+    }
+    progress("replaying it");
+    let by_task = replay(&script, ByTask::new(&script));
+    let by_cpu = replay(&script, ByCpu::new(&script));
+    let by_batch = replay(&script, ByBatch::new(&script));
+    let table = Ours::table(&script)?;
+    let ours = replay(&script, Ours::new(&table, &script)?);
+    let costs = cost::measure(&script, cpus, request, progress)?;
+
+    let mut rows = Vec::new();
+    for (kind, after) in [("", &by_cpu), (BATCHES, &by_batch)] {
+        let designs = [&by_task, after, &ours];
+        let mut row = |what: &str, unit, value: fn(&Outcome) -> f64, note: Option<String>| {
+            let [before, after, ours] = designs.map(|passes| figure(passes, value));
+            rows.push(Measured {
+                row: called(name, what, kind),
+                unit,
+                before,
+                after,
+                ours,
+                transfer_ns: None,
+                note,
+            });
+        };
+        let about = if kind.is_empty() { Some(about(trace, &script)) } else { None };
+        row("updates without a shared write", "%", Outcome::hit_rate, about);
+        row("worst error of a reading", "pages", |outcome| outcome.worst as f64, None);
+        row("mean error of a reading", "pages", Outcome::mean, None);
+        if let Some(costs) = &costs {
+            rows.push(cost_row(name, kind, costs));
+        }
+    }
+    rows.insert(1, as_published(name, &by_cpu));
+    Ok(rows)
+}
+
+fn called(name: &str, what: &str, kind: &str) -> String {
+    if kind.is_empty() { format!("{name}: {what}") } else { format!("{name}: {what}, {kind}") }
+}
+
+/// What an update costs.
+fn cost_row(name: &str, kind: &str, costs: &Costs) -> Measured {
+    let after = if kind.is_empty() { costs.by_cpu } else { costs.by_batch };
+    let about = format!(
+        "with the program's own sequence of faults, turns and updates on each CPU; going through that \
+         takes {:.1} ns of it",
+        costs.nothing.figure.median
+    );
+    let some = |timed: Timed| Some(timed);
+    let about = kind.is_empty().then_some(about.as_str());
+    let name = called(name, "an update", kind);
+    variants::row(&name, some(costs.by_task), some(after), some(costs.ours), about)
+}
+
+/// The document counts the updates that faults make, and as a miss one that its CPU's cache does not hold; it
+/// leaves out the flushes when a CPU turns to another address space.
+fn as_published(name: &str, by_cpu: &[Outcome]) -> Measured {
+    let missed: u64 = by_cpu.iter().map(|pass| pass.fast_missed).sum();
+    let updates: u64 = by_cpu.iter().map(|pass| pass.fast).sum();
+    let after = if missed == 0 {
+        None
+    } else {
+        figure(by_cpu, |pass| pass.fast as f64 / pass.fast_missed.max(1) as f64)
+    };
+    let note = if missed == 0 { format!("no miss in {updates} updates; ") } else { String::new() };
+    Measured {
+        row: called(name, "updates a miss, as the document counts", ""),
+        unit: "updates",
+        before: None,
+        after,
+        ours: None,
+        transfer_ns: None,
+        note: Some(format!(
+            "{note}of updates by faults; flushes at a turn to another address space are not counted, small \
+             parts of forks are"
+        )),
+    }
+}
+
+/// The median of the passes, and their ends.
+fn figure(passes: &[Outcome], value: fn(&Outcome) -> f64) -> Option<Figure> {
+    let values: Vec<f64> = passes.iter().filter(|pass| pass.updates > 0).map(value).collect();
+    (!values.is_empty()).then(|| Figure {
+        median: median(&values),
+        low: values.iter().copied().fold(f64::INFINITY, f64::min),
+        high: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+    })
+}
+
+/// What was recorded, and what could not be.
+fn about(trace: &Trace, script: &Script) -> String {
+    let mut about = format!(
+        "{} updates of {} address spaces by {} tasks, passes: {}, CPUs: {}",
+        script.updates(),
+        script.spaces,
+        script.tasks,
+        script.passes,
+        script.cpus
+    );
+    about.push_str(if trace.exact {
+        ", each as kmem:rss_stat tells it"
+    } else {
+        "; faults alone could be recorded: each is taken for one page, and what exec, fork, munmap and exit \
+         change is not seen"
+    });
+    about.push_str("; a CPU that idles keeps its address space");
+    if trace.lost > 0 {
+        about.push_str(&format!("; {} records were lost", trace.lost));
+    }
+    if trace.cut {
+        about.push_str("; what came after the first two million events is left out");
+    }
+    about
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::script::tests::event;
+    use super::super::trace::What;
+    use super::*;
+
+    #[test]
+    fn a_hand_written_trace_has_its_known_rates() {
+        // Two processes take turns on a CPU, ten faults each.
+        let faults = (0..200).map(|time| event(time, 0, 7 + (time / 10 % 2) as u32, What::Fault));
+        let trace = Trace { events: faults.collect(), passes: vec![0..200], ..Trace::default() };
+        let request = Request { quick: true };
+        let rows = follow("turns", &trace, &[0, 1], &request, &mut |_| ()).unwrap();
+        let medians = |row: &str| {
+            let row = rows.iter().find(|one| one.row == row).expect("the row is there");
+            [row.before, row.after, row.ours].map(|figure| figure.map(|figure| figure.median))
+        };
+        // By task: each gives at its 66th fault. By CPU: 19 turns flush. Ours: a CPU's first of each.
+        let rates = medians("turns: updates without a shared write");
+        assert_eq!(rates, [Some(99.0), Some(90.5), Some(99.0)]);
+        assert_eq!(medians("turns: worst error of a reading"), [Some(65.0), Some(0.0), Some(0.0)]);
+        assert_eq!(
+            medians("turns: worst error of a reading, batches of 6.2"),
+            [Some(65.0), Some(31.0), Some(0.0)]
+        );
+        assert_eq!(medians("turns: updates a miss, as the document counts"), [None; 3]);
+        assert!(medians("turns: an update").iter().all(Option::is_some));
+        assert_eq!(rows.len(), 9);
+    }
+
+    #[test]
+    fn a_trace_of_nothing_says_so() {
+        let request = Request { quick: true };
+        let why = follow("nothing", &Trace::default(), &[0], &request, &mut |_| ()).unwrap_err();
+        assert_eq!(empty("nothing", why.clone()).note, Some(why));
+    }
+}
