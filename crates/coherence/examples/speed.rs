@@ -1,5 +1,6 @@
-//! Prints how many accesses a second of CPU time are simulated: the thresholds of seed 003 on 88 and on 1 024 CPUs,
-//! and a counter that all of 88 CPUs add to, where every access is an event.
+//! Prints how many accesses a second of CPU time are simulated: the thresholds of seed 003 on 88 and on 1 024 CPUs;
+//! and where CPUs touch nothing of their own: a line that all read beside a counter they add to now and then, both
+//! on one line, and the counter alone, where every access moves a line.
 
 use ledgerline_coherence::experiments::numa_threshold;
 use ledgerline_coherence::layout::{Layout, Scope};
@@ -19,20 +20,28 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let settings = Machine::built_in("broadwell-2x22").expect("it comes with the crate").best();
     let mut grown = settings.clone();
     grown.topology = grown.topology.grown_to(1024);
-    let mut layout = Layout::new();
-    let object = layout.object("object", Scope::Machine);
-    let read = layout.field(object, "read", 0);
-    let written = layout.field(object, "written", 128);
-    let steps = [Step::compute(400.0), Step::load(read), Step::every(16, [Step::rmw(written)])];
-    let shared = Setup::uniform(settings.clone(), layout, Program::new("shared", steps), 88);
+    let shared = |offset, every| {
+        let mut layout = Layout::new();
+        let object = layout.object("object", Scope::Machine);
+        let read = layout.field(object, "read", 0);
+        let written = layout.field(object, "written", offset);
+        let mut steps = vec![Step::compute(400.0), Step::every(every, [Step::rmw(written)])];
+        if every > 1 {
+            steps.insert(1, Step::load(read));
+        }
+        Setup::uniform(settings.clone(), layout, Program::new("shared", steps), 88)
+    };
+    let (apart, beside, written) = (shared(128, 16), shared(8, 256), shared(128, 1));
     let floor = numa_threshold::SIGNED;
     let began = Instant::now();
     for (name, setup) in [
         ("threshold 32, 88 CPUs", numa_threshold::setup(settings.clone(), 32, floor, 88)),
         ("threshold 125, 88 CPUs", numa_threshold::setup(settings.clone(), 125, floor, 88)),
-        ("threshold 4096, 88 CPUs", numa_threshold::setup(settings, 4096, floor, 88)),
+        ("threshold 4096, 88 CPUs", numa_threshold::setup(settings.clone(), 4096, floor, 88)),
         ("threshold 125, 1024 CPUs", numa_threshold::setup(grown, 125, floor, 1024)),
-        ("shared lines alone, 88 CPUs", shared),
+        ("shared lines alone, 88 CPUs", apart),
+        ("read beside written, 88 CPUs", beside),
+        ("a counter alone, 88 CPUs", written),
     ] {
         let setup = setup.during(0.0, 3_000_000.0);
         let start = seconds(began);

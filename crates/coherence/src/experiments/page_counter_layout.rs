@@ -1,13 +1,17 @@
 //! Seed 000: the six rows of the series on `struct page_counter`, charged by network traffic.
 //!
-//! Structure, from the patch and Linux 6.0. All traffic charges one group, three levels below the root.
+//! Structure, from the patches and Linux 6.0. All traffic charges one group, three levels below the root.
 //! A CPU charges and uncharges from its stock; when that is empty or full it walks the levels: adds to
 //! `usage`, reads what protection needs, `watermark`, `max` and `parent`, and after a charge reads `usage`
-//! and `high` of every level once more. The top level has `min` and `low` set, and before patch A each walk
-//! exchanges `min_usage` and `low_usage` there although nothing changes. Patch B is the layout, patch C
-//! doubles the batch.
+//! and `high` of every level once more, of memory and of swap. The top level has `min` and `low` set, and
+//! before patch A each walk exchanges `min_usage` and `low_usage` there although nothing changes. Patch B is
+//! the layout, patch C doubles the batch.
+//!
+//! Who returns memory without a walk reads, too: each return asks whether the group or one above it is short
+//! of memory for sockets, and finds the ones above through `css.parent`. That lies 16 bytes before `usage`, on
+//! its line, until patch B begins a line with `usage`. Linux 6.0 returns the memory of each packet at once.
 
-use super::{Experiment, Interval, Row, calibrate, each, even, shared_points};
+use super::{Experiment, Interval, Row, calibrate, each, shared_points};
 use crate::layout::{FieldId, Layout, Scope};
 use crate::machine::{Machine, Settings};
 use crate::program::{Program, Step};
@@ -41,9 +45,18 @@ pub const MACHINE: &str = "haswell-ep-2699v3";
 /// The CPUs of the machine in the mail.
 pub const CPUS: usize = 72;
 
-/// The share of walks that remains when the batch is doubled: half, where each fetches a batch; more where
-/// charges are larger than that or the stock holds another group's pages, at most this.
-const MOST_REMAINING: f64 = 0.7;
+/// The share of walks that a doubled batch leaves: half on a CPU that only takes, or only returns, since no
+/// message needs more than a batch; less where both go through one stock and cancel each other; a little more
+/// since a full stock is returned whole, with what filled it.
+const REMAINING: [f64; 2] = [0.4, 0.55];
+
+/// How often a side of a message asks whether memory is short: once a packet that it frees, and a packet is a
+/// message where it is sent at once; two messages where they gather, and a second time where a window grows.
+const CHECKS: [f64; 2] = [0.5, 1.5];
+
+/// Nanoseconds of charging and returning a message's pages from stock, which the root group spares itself: a
+/// few calls of some dozens of nanoseconds each, with interrupts off.
+const STOCK_NS: [f64; 2] = [50.0, 150.0];
 
 /// Nanoseconds for a message of 10 KiB at a rate, read as each instance's own.
 pub(super) fn message_ns(rate: f64) -> f64 {
@@ -51,6 +64,7 @@ pub(super) fn message_ns(rate: f64) -> f64 {
 }
 
 struct Counter {
+    css_parent: FieldId,
     usage: FieldId,
     min: FieldId,
     low: FieldId,
@@ -60,15 +74,26 @@ struct Counter {
     low_usage: FieldId,
     watermark: FieldId,
     parent: FieldId,
+    swap_usage: FieldId,
+    swap_high: FieldId,
 }
 
+/// Where a group's `css.parent` lies, from the third line of the group on: that begins a pair.
+const CSS_PARENT: u64 = 64;
+/// Where its counter of memory begins: `css` takes 200 bytes and `id` 8.
+const PACKED: u64 = 80;
+/// Where it begins when it begins a line.
+const PADDED: u64 = 128;
+
 impl Counter {
-    /// `begins`: where the counter begins in a pair of lines, which the mail does not say.
-    fn new(layout: &mut Layout, level: &str, apart: bool, begins: u64) -> Counter {
-        let counter = layout.object_at(level, Scope::Machine, if apart { 0 } else { begins });
-        let mut field =
-            |name, packed, padded| layout.field(counter, name, if apart { padded } else { packed });
+    fn new(layout: &mut Layout, level: &str, apart: bool) -> Counter {
+        let group = layout.object(level, Scope::Machine);
+        let css_parent = layout.field(group, "css.parent", CSS_PARENT);
+        let mut field = |name, packed: u64, padded: u64| {
+            layout.field(group, name, if apart { PADDED + padded } else { PACKED + packed })
+        };
         Counter {
+            css_parent,
             usage: field("usage", 0, 0),
             min: field("min", 8, 128),
             low: field("low", 16, 136),
@@ -78,19 +103,21 @@ impl Counter {
             low_usage: field("low_usage", 72, 96),
             watermark: field("watermark", 88, 112),
             parent: field("parent", 104, 160),
+            // The counter of swap follows at once: 112 bytes on, or 192.
+            swap_usage: field("swap.usage", 112, 192),
+            swap_high: field("swap.high", 136, 336),
         }
     }
 
     /// What a walk does on a level that is not the root.
     fn walk(&self, charge: bool, exchange: bool) -> Vec<Step> {
-        let mut steps = vec![Step::rmw(self.usage)];
-        steps.extend([self.min, self.min_usage].map(Step::load_overlapping));
-        if exchange {
-            steps.push(Step::rmw(self.min_usage));
-        }
-        steps.extend([self.low, self.low_usage].map(Step::load_overlapping));
-        if exchange {
-            steps.push(Step::rmw(self.low_usage));
+        let mut steps = vec![Step::rmw(self.usage), Step::load_overlapping(self.parent)];
+        for (claim, protected) in [(self.min, self.min_usage), (self.low, self.low_usage)] {
+            steps.push(Step::load_overlapping(claim));
+            // What is claimed is exchanged without a look; what is not, is looked at.
+            let changes =
+                if exchange { Step::rmw(protected) } else { Step::load_overlapping(protected) };
+            steps.push(changes);
         }
         if charge {
             steps.extend([self.max, self.watermark].map(Step::load_overlapping));
@@ -98,54 +125,6 @@ impl Counter {
         steps.push(Step::load(self.parent));
         steps
     }
-}
-
-/// One side of a message, with so many walks of each kind for it.
-///
-/// `begins` is where the counters of the old layout begin in a pair of lines.
-#[must_use]
-pub fn setup(settings: Settings, patches: Patches, walks: f64, begins: u64, cpus: usize) -> Setup {
-    let mut layout = Layout::new();
-    let levels =
-        ["leaf", "middle", "top"].map(|level| Counter::new(&mut layout, level, patches.b, begins));
-    let root = Counter::new(&mut layout, "root", patches.b, begins);
-    let walk = |charge: bool| {
-        let mut steps = Vec::new();
-        for (level, counter) in levels.iter().enumerate() {
-            steps.extend(counter.walk(charge, level == 2 && !patches.a));
-        }
-        steps.push(Step::rmw(root.usage));
-        if charge {
-            steps.extend([root.max, root.watermark].map(Step::load_overlapping));
-            for counter in &levels {
-                steps.extend([counter.usage, counter.high].map(Step::load_overlapping));
-            }
-        }
-        steps
-    };
-    // The walks of a message, in quarters of its time, so that they may be more than one.
-    let chance = walks / 4.0;
-    let work = message_ns(ROOT) * settings.clock_ghz / 4.0;
-    let quarter = |_| {
-        [
-            Step::compute(work / 2.0),
-            Step::chance(chance, walk(true)),
-            Step::compute(work / 2.0),
-            Step::chance(chance, walk(false)),
-        ]
-    };
-    let program = Program::new("send or receive 10 KiB", (0..4).flat_map(quarter));
-    Setup::uniform(settings, layout, program, cpus).during(100_000.0, 500_000.0)
-}
-
-/// Each row's rate, walks a message calibrated on the row without patches, over so many design points.
-///
-/// Takes some second a point.
-///
-/// # Errors
-/// None for a count of points that is not zero.
-pub fn predict(points: usize) -> Result<Experiment, Error> {
-    table(&self::points(points)?)
 }
 
 /// A design point with what is fitted on the row without patches, and what is assumed.
@@ -157,17 +136,64 @@ pub struct Point {
     pub walks: f64,
     /// The share of them that a doubled batch leaves.
     pub remaining: f64,
-    /// Where the counters of the old layout begin in a pair of lines.
-    pub begins: u64,
+    /// How often a side asks, for a message, whether memory is short.
+    pub checks: f64,
+    /// What charging a message from stock takes, in nanoseconds.
+    pub stock_ns: f64,
 }
 
 impl Point {
     /// A side of a message with some of the patches, on so many CPUs.
     #[must_use]
     pub fn setup(&self, patches: Patches, cpus: usize) -> Setup {
+        let mut layout = Layout::new();
+        let levels = ["leaf", "middle", "top", "root"]
+            .map(|level| Counter::new(&mut layout, level, patches.b));
+        // A message in quarters of its time, so that its walks may be more than one.
         let walks = if patches.c { self.walks * self.remaining } else { self.walks };
-        setup(self.settings.clone(), patches, walks, self.begins, cpus)
+        let work = (message_ns(ROOT) + self.stock_ns) * self.settings.clock_ghz / 4.0;
+        let short = || levels.iter().map(|level| Step::load(level.css_parent));
+        let quarter = |_| {
+            [
+                Step::compute(work / 2.0),
+                Step::chance(walks / 4.0, walk(&levels, patches, true)),
+                Step::compute(work / 2.0),
+                Step::chance(walks / 4.0, walk(&levels, patches, false)),
+                Step::chance(self.checks / 4.0, short()),
+            ]
+        };
+        let program = Program::new("send or receive 10 KiB", (0..4).flat_map(quarter));
+        Setup::uniform(self.settings.clone(), layout, program, cpus).during(100_000.0, 500_000.0)
     }
+}
+
+/// From the group of the charge up to the root, and after a charge once more.
+fn walk(levels: &[Counter; 4], patches: Patches, charge: bool) -> Vec<Step> {
+    let [below @ .., root] = levels;
+    let mut steps = Vec::new();
+    for (level, counter) in below.iter().enumerate() {
+        steps.extend(counter.walk(charge, level == 2 && !patches.a));
+    }
+    steps.extend([Step::rmw(root.usage), Step::load_overlapping(root.parent)]);
+    if charge {
+        steps.extend([root.max, root.watermark].map(Step::load_overlapping));
+        for level in levels {
+            let high = [level.usage, level.high, level.swap_usage, level.swap_high];
+            steps.extend(high.map(Step::load_overlapping));
+            steps.push(Step::load(level.css_parent));
+        }
+    }
+    steps
+}
+
+/// Each row's rate, walks a message calibrated on the row without patches, over so many design points.
+///
+/// Takes some 0.3 seconds a point.
+///
+/// # Errors
+/// None for a count of points that is not zero.
+pub fn predict(points: usize) -> Result<Experiment, Error> {
+    table(&self::points(points)?)
 }
 
 /// So many design points, each fitted on the row without patches.
@@ -177,17 +203,28 @@ impl Point {
 pub fn points(count: usize) -> Result<Vec<Point>, Error> {
     let machine = Machine::built_in(MACHINE).expect("it comes with the crate");
     each(&shared_points(&machine, count)?, |index, settings| {
-        // `usage` and `high` shared a line: the patch says so. That leaves five places in either line.
-        let begins = 8 * (index as u64 % 5) + 64 * (index as u64 / 5 % 2);
-        // As with every range, half of the belief lies at or below the best guess.
-        let remaining = 0.5 + (MOST_REMAINING - 0.5) * (2.0 * even(index) - 1.0).max(0.0);
-        let with = |walks| Point { settings: settings.clone(), walks, remaining, begins };
+        let within = |[low, high]: [f64; 2], share: f64| low + (high - low) * share;
+        let [checks, stock, remaining] = cube(index);
+        let with = |walks| Point {
+            settings: settings.clone(),
+            walks,
+            remaining: within(REMAINING, remaining),
+            checks: within(CHECKS, checks),
+            stock_ns: within(STOCK_NS, stock),
+        };
         let none = Patches::default();
-        let walks = calibrate(0.0, 4.0, message_ns(ROWS[0].2), |walks| {
+        let walks = calibrate(0.0, 1.0, message_ns(ROWS[0].2), |walks| {
             Ok(with(walks).setup(none, CPUS).run()?.nanoseconds())
         })?;
         Ok(with(walks))
     })
+}
+
+/// Numbers that fill a cube of 0 to 1 evenly, apart from those of the design.
+fn cube(index: usize) -> [f64; 3] {
+    // Powers of the number whose fourth power is itself and one: the golden ratio of three dimensions.
+    const ROOT: f64 = 1.220_744_084_605_759_5;
+    [1, 2, 3].map(|power| (0.5 + index as f64 / ROOT.powi(power)).fract())
 }
 
 /// Each row's rate on design points.
@@ -229,7 +266,10 @@ pub fn table(points: &[Point]) -> Result<Experiment, Error> {
 
 const UNDER_DETERMINED: &[&str] = &[
     "the machine: 72 CPUs are taken for two E5-2699 v3",
-    "how many walks a message causes, and how a larger batch changes that: half is taken \
-     to remain, or up to 70 %; a count of page_counter_try_charge calls would say",
-    "where the counters began in their lines before: anywhere that lets usage and high share one",
+    "how many walks a message causes, and how a larger batch changes that: 40 to 55 % are taken \
+     to remain; a count of page_counter_try_charge calls would say",
+    "how often memory is returned, and with it `css.parent` read beside `usage`: 0.5 to 1.5 times a message \
+     and side; a count of __sk_mem_reduce_allocated calls would narrow rows A and C most",
+    "what charging from stock takes: 50 to 150 ns a message; a run in one group below the root, on one CPU, \
+     would say",
 ];

@@ -1,11 +1,12 @@
 //! The simulation: one loop over the earliest event, a CPU's next shared access or a line's next hand-over.
 
+use super::ahead::Ahead;
 use super::cpu::{Cpu, Op, Waiting, fuse, hit_time};
 use super::lines::{Lines, Request};
 use super::outcome::{Outcome, Tally};
 use super::schedule::{NEVER, Schedule};
 use super::{Error, Prepared};
-use crate::code::{Access, Instruction, Kind};
+use crate::code::{Access, Kind};
 use crate::machine::Settings;
 
 pub(super) fn run(prepared: &Prepared<'_>) -> Result<Outcome, Error> {
@@ -19,12 +20,15 @@ pub(super) fn run(prepared: &Prepared<'_>) -> Result<Outcome, Error> {
             return Err(Error::Stuck { nanosecond: engine.now / 1000 });
         }
         if time >= prepared.to {
-            return Ok(engine.tally.outcome(prepared));
+            return Ok(engine.outcome());
         }
         engine.now = time;
         match leaf.checked_sub(engine.cpus.len()) {
             None => engine.access(leaf, time),
-            Some(line) => engine.grant(line, time),
+            Some(shared) => {
+                engine.handed_over = time;
+                engine.grant(engine.shared[shared] as usize, time);
+            }
         }
     }
 }
@@ -34,34 +38,77 @@ struct Engine<'a> {
     settings: &'a Settings,
     programs: Vec<Vec<Op>>,
     cpus: Vec<Cpu>,
+    ahead: Ahead,
     lines: Lines<'a>,
     values: Vec<u64>,
+    /// CPUs, and after them the lines that anybody shares.
     schedule: Schedule,
+    /// The lines that anybody shares, and each line's place among them.
+    shared: Vec<u32>,
+    places: Vec<u32>,
+    /// The line that is being handed over: it is scheduled when that is done.
+    granting: usize,
     tally: Tally,
     now: u64,
+    /// When a line was last handed over.
+    handed_over: u64,
 }
 
 impl<'a> Engine<'a> {
     fn new(prepared: &'a Prepared<'a>) -> Engine<'a> {
-        let cpus = prepared.setup.cpus.len();
+        let count = prepared.setup.cpus.len();
+        let cpus: Vec<Cpu> = (0..count).map(|cpu| Cpu::new(prepared, cpu)).collect();
+        let shared: Vec<u32> = (0..prepared.private.len() as u32)
+            .filter(|&line| prepared.private[line as usize].is_none())
+            .collect();
+        let mut places = vec![0; prepared.private.len()];
+        for (place, &line) in shared.iter().enumerate() {
+            places[line as usize] = place as u32;
+        }
         Engine {
             prepared,
             settings: &prepared.setup.settings,
             programs: prepared.codes.iter().map(|code| fuse(prepared, code)).collect(),
-            cpus: (0..cpus).map(|cpu| Cpu::new(prepared, cpu)).collect(),
+            ahead: Ahead::new(&cpus),
+            cpus,
             lines: Lines::new(prepared),
             values: vec![0; prepared.placement.slots],
-            schedule: Schedule::new(cpus + prepared.placement.lines.len()),
+            schedule: Schedule::new(count + shared.len()),
+            shared,
+            places,
+            granting: usize::MAX,
             tally: Tally::new(prepared),
             now: 0,
+            handed_over: NEVER,
         }
     }
 
-    /// Runs a CPU from `clock` on to its next shared access, and schedules that.
-    fn advance(&mut self, index: usize, mut clock: u64) {
-        let program = self.prepared.setup.cpus[index];
-        let ops = &self.programs[program];
+    fn outcome(mut self) -> Outcome {
+        for (cpu, &program) in self.cpus.iter().zip(&self.prepared.setup.cpus) {
+            self.tally.operations[program] += cpu.operations;
+            self.tally.accesses += cpu.counted;
+        }
+        self.tally.outcome(self.prepared)
+    }
+
+    /// Runs a CPU from `clock` on to its next access that others could notice, and schedules that.
+    fn advance(&mut self, index: usize, clock: u64) {
+        let reach = self.ahead.reach(index);
+        let (clock, reads) = self.run(index, clock, reach, u64::MAX);
+        if reads == reach && reach > 0 {
+            self.ahead.reached(index);
+        }
+        self.cpus[index].waiting = Waiting::No;
+        self.schedule.set(index, clock);
+    }
+
+    /// Runs a CPU from `clock` on, through at most `reach` reads that hit before `end`: to when, through how
+    /// many.
+    #[inline]
+    fn run(&mut self, index: usize, mut clock: u64, reach: u32, end: u64) -> (u64, u32) {
+        let ops = &self.programs[self.prepared.setup.cpus[index]];
         let cpu = &mut self.cpus[index];
+        let mut reads = 0;
         loop {
             match ops[cpu.pc as usize] {
                 Op::Run { time, accesses, next } => {
@@ -69,14 +116,36 @@ impl<'a> Engine<'a> {
                     cpu.accesses += accesses;
                     cpu.pc = next;
                 }
-                Op::Other(Instruction::Access(_)) => break,
+                Op::Evenly { mean, share } => {
+                    clock += cpu.compute(mean, share);
+                    cpu.pc += 1;
+                }
+                Op::Every { counter, period, otherwise } => {
+                    let round = cpu.count(counter, period);
+                    cpu.pc = if round { cpu.pc + 1 } else { otherwise };
+                }
+                Op::Read { access, hit } => {
+                    let line = self.prepared.placement.line(access.field, index as u32);
+                    if reads == reach || clock >= end || !self.lines.has(line, index as u32) {
+                        break;
+                    }
+                    if reads == 0 {
+                        self.ahead.begin(index, cpu, clock);
+                    }
+                    self.ahead.read(index, line, clock);
+                    reads += 1;
+                    clock += hit;
+                    cpu.accesses += 1;
+                    cpu.pc += 1;
+                }
+                Op::Access(_) => break,
                 Op::Other(instruction) => {
                     let (time, ended) = cpu.step(instruction, self.settings);
                     clock += time;
                     if ended {
                         if self.prepared.in_window(clock) {
-                            self.tally.operations[program] += 1;
-                            self.tally.accesses += u64::from(cpu.accesses);
+                            cpu.operations += 1;
+                            cpu.counted += u64::from(cpu.accesses);
                         }
                         cpu.accesses = 0;
                         if clock >= self.prepared.to {
@@ -86,13 +155,35 @@ impl<'a> Engine<'a> {
                 }
             }
         }
-        cpu.waiting = Waiting::No;
-        self.schedule.set(index, clock);
+        (clock, reads)
+    }
+
+    /// Sends those who have read a line later than it is taken, by `taker` at `time`, back to that moment.
+    fn catch_up(&mut self, line: usize, taker: u32, time: u64) {
+        for word in 0..self.lines.words {
+            let mut running = self.ahead.running(word, self.lines.bits(line)[word]);
+            while running != 0 {
+                let index = 64 * word + running.trailing_zeros() as usize;
+                running &= running - 1;
+                if index == taker as usize {
+                    continue;
+                }
+                // Reads of this very moment come before a line's hand-over, and before those of higher numbers.
+                let first = index < taker as usize || self.handed_over == time;
+                let end = time + u64::from(first);
+                if self.ahead.reads_from(index, line, end) {
+                    let clock = self.ahead.back(index, &mut self.cpus[index]);
+                    let (clock, reads) = self.run(index, clock, u32::MAX, end);
+                    self.ahead.cut(index, reads);
+                    self.schedule.set(index, clock);
+                }
+            }
+        }
     }
 
     fn decode(&self, index: usize, pc: u32) -> Access {
         match self.programs[self.prepared.setup.cpus[index]][pc as usize] {
-            Op::Other(Instruction::Access(access)) => access,
+            Op::Access(access) | Op::Read { access, .. } => access,
             _ => unreachable!("CPUs are scheduled at accesses"),
         }
     }
@@ -137,6 +228,7 @@ impl<'a> Engine<'a> {
             if to_write {
                 self.lines.mark_dirty(line);
             }
+            self.ahead.hit(index);
             self.complete(index, &access, line, time, hit_time(&access, self.settings));
         } else if self.lines.within_core(line, cpu, to_write) {
             let wait = if access.kind == Kind::Store {
@@ -193,8 +285,8 @@ impl<'a> Engine<'a> {
 
     fn ask(&mut self, line: usize, request: Request, time: u64) {
         let state = &mut self.lines.lines[line];
-        if state.queue.is_empty() {
-            let leaf = self.cpus.len() + line;
+        if state.queue.is_empty() && line != self.granting {
+            let leaf = self.cpus.len() + self.places[line] as usize;
             self.schedule.set(leaf, time.max(state.free_at));
         }
         state.queue.push_back(request);
@@ -210,6 +302,7 @@ impl<'a> Engine<'a> {
     }
 
     fn take(&mut self, line: usize, cpu: u32, access: &Access, dirty: bool, time: u64) {
+        self.catch_up(line, cpu, time);
         let lost = self.lines.own(line, cpu, dirty);
         let state = &mut self.lines.lines[line];
         state.spoiler = Some(access.field);
@@ -233,20 +326,18 @@ impl<'a> Engine<'a> {
 
     /// A line can be handed over, to whoever asked first.
     fn grant(&mut self, line: usize, time: u64) {
-        let leaf = self.cpus.len() + line;
         let request =
             self.lines.lines[line].queue.pop_front().expect("a scheduled line is asked for");
-        // Nobody is scheduled while the hand-over is worked out.
-        self.schedule.set(leaf, NEVER);
+        self.granting = line;
         if request.prefetch {
             self.prefetched(line, request, time);
         } else {
             self.granted(line, request, time);
         }
+        self.granting = usize::MAX;
         let state = &self.lines.lines[line];
-        if !state.queue.is_empty() {
-            self.schedule.set(leaf, state.free_at.max(time));
-        }
+        let next = if state.queue.is_empty() { NEVER } else { state.free_at.max(time) };
+        self.schedule.set(self.cpus.len() + self.places[line] as usize, next);
     }
 
     /// A line goes to an access that asked for it.

@@ -86,7 +86,9 @@ pub fn page_counter_layout(point: &page_counter_layout::Point, cpus: usize) -> S
     let tree = walk::Tree::new(&mut layout, &levels);
     let like = point.setup(page_counter_layout::Patches { a: true, b: true, c: true }, cpus);
     let chance = point.walks * point.remaining / 4.0;
-    let work = message_ns(page_counter_layout::ROOT) * point.settings.clock_ghz / 4.0;
+    // Cells are taken to cost what stocks do. Nobody asks whether sockets are short of memory.
+    let message = message_ns(page_counter_layout::ROOT) + point.stock_ns;
+    let work = message * point.settings.clock_ghz / 4.0;
     let quarter = |_| {
         [
             Step::compute(work / 2.0),
