@@ -31,6 +31,15 @@ fn a_threshold_costs_ours_nothing_where_it_costs_the_document_twice_its_floor() 
     assert!((ours[0].unwrap().median / 394.0 - 1.0).abs() < 0.02, "{:?}", ours[0]);
 }
 
+/// What is said of the walk in `ours::assumptions`: where it holds no more, that has to change, too.
+#[test]
+fn the_walk_of_ours_gives_way_where_every_cpu_of_two_sockets_walks_one_group() {
+    let study = Study::fit("page-counter-layout", 3, FITTED_ON).unwrap();
+    let (few, all) = (study.at(36).unwrap(), study.at(72).unwrap());
+    assert!(few.ours.median < 1.25 * few.after.median, "{few:?}");
+    assert!(all.ours.median > 2.0 * all.after.median, "{all:?}");
+}
+
 #[test]
 fn the_curve_goes_through_the_document_at_its_number_of_cpus() {
     for name in NAMES {

@@ -95,7 +95,11 @@ fn row<'t>(table: &'t Table, line: &'t Line) -> Row<'t> {
     Row {
         experiment: table.document.name,
         row: &line.name,
-        unit: line.predicted.is_some().then_some(table.unit),
+        unit: if line.predicted.is_some() {
+            Some(table.unit)
+        } else {
+            line.published.and(measured.map(|measured| measured.unit))
+        },
         published: line.published.map(rounded),
         predicted: of(line.predicted, |interval| interval.median),
         low: of(line.predicted, |interval| interval.low),

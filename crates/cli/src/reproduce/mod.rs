@@ -103,6 +103,11 @@ pub fn main(args: &ReproduceArgs) -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<ExitCode, String> {
+    if let Some(file) = options.html.as_deref().filter(|file| file.as_os_str() != "-") {
+        // Now, and not after minutes of measuring.
+        let opened = std::fs::OpenOptions::new().create(true).append(true).open(file);
+        opened.map_err(|error| unwritable(file, &error))?;
+    }
     let style = render::Style::of_stdout();
     let style = text::Style::new(style.colour, style.width);
     let mut status = ExitCode::SUCCESS;
@@ -139,10 +144,13 @@ fn write(file: &Path, page: &str) -> Result<(), String> {
     if file.as_os_str() == "-" {
         return print(page);
     }
-    std::fs::write(file, page)
-        .map_err(|error| format!("cannot write {}: {error}; name another file", file.display()))?;
+    std::fs::write(file, page).map_err(|error| unwritable(file, &error))?;
     eprintln!("ledgerline: reproduce: wrote {}", file.display());
     Ok(())
+}
+
+fn unwritable(file: &Path, error: &std::io::Error) -> String {
+    format!("cannot write {}: {error}; name another file", file.display())
 }
 
 fn print(text: &str) -> Result<(), String> {

@@ -94,6 +94,12 @@ pub(super) fn table(
             Ok(rows) => {
                 table.measured = Ok(!rows.is_empty());
                 join(&mut table.lines, rows);
+                for (name, published) in document.published {
+                    let line = table.lines.iter_mut().find(|line| line.name == *name);
+                    if let Some(line) = line {
+                        line.published = Some(*published);
+                    }
+                }
             }
             Err(error) => table.measured = Err(error),
         }
@@ -175,8 +181,16 @@ fn join(lines: &mut Vec<Line>, rows: Vec<Measured>) {
     }
 }
 
+/// The group that a row belongs to, if its name says one (`group: row`), and the row.
+pub(super) fn group(name: &str) -> (Option<&str>, &str) {
+    match name.split_once(": ") {
+        Some((group, row)) => (Some(group), row),
+        None => (None, name),
+    }
+}
+
 /// What a reader must know of measured rows, each thing once, with the rows that it is about unless it is about
-/// all of them.
+/// all of them, or said at the first.
 pub(super) fn notes(lines: &[Line]) -> Vec<String> {
     let measured = || lines.iter().filter(|line| line.measured.is_some());
     let note = |line: &Line| line.measured.as_ref().and_then(|measured| measured.note.clone());
@@ -190,9 +204,18 @@ pub(super) fn notes(lines: &[Line]) -> Vec<String> {
             .filter(|line| note(line).as_ref() == Some(&text))
             .map(|line| line.name.as_str())
             .collect();
-        notes.push(match about.len() {
-            all if all == measured().count() => text.clone(),
-            _ => format!("{}: {text}", about.join(", ")),
+        let grouped = measured().any(|line| group(&line.name).0.is_some());
+        // What is said at the first row is said of all.
+        let of_all = about.len() == measured().count()
+            || measured().next().is_some_and(|first| about == [first.name.as_str()]);
+        notes.push(if of_all && !grouped {
+            text.clone()
+        } else {
+            // Of a group of rows, its name says enough.
+            let mut groups: Vec<&str> =
+                about.iter().map(|name| group(name).0.unwrap_or(name)).collect();
+            groups.dedup();
+            format!("{}: {text}", groups.join(", "))
         });
         told.push(text);
     }
@@ -238,5 +261,12 @@ mod tests {
         let mut lines = Vec::new();
         join(&mut lines, vec![noted("a", Some("x")), noted("b", Some("x"))]);
         assert_eq!(notes(&lines), ["x"]);
+        let mut lines = Vec::new();
+        let rows = ["make: hits", "make: error", "messages: hits"];
+        join(
+            &mut lines,
+            rows.map(|row| noted(row, (row != "messages: hits").then_some("x"))).into(),
+        );
+        assert_eq!(notes(&lines), ["make: x"]);
     }
 }

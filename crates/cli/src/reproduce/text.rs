@@ -2,7 +2,7 @@
 
 use super::measured::{Figure, Measured};
 use super::plot;
-use super::table::{Line, Predicted, Scaling, Table, notes};
+use super::table::{Line, Predicted, Scaling, Table, group, notes};
 use super::words::{figure, range, wrapped};
 
 /// What the tables are made for.
@@ -160,23 +160,50 @@ fn here(table: &Table, style: Style) -> String {
         Ok(_) if lines.is_empty() => return String::new(),
         Ok(_) => {}
     }
-    let rows: Vec<Vec<String>> = lines
-        .iter()
-        .map(|(line, measured)| {
-            let Measured { before, after, ours, unit, transfer_ns, .. } = measured;
-            let transfer = transfer_ns.map_or("-".to_owned(), |ns| format!("{} ns", figure(ns)));
-            let figures = [before, after, ours].map(|figure| figure.map_or("-".to_owned(), spread));
-            let [before, after, ours] = figures;
-            vec![line.name.clone(), before, after, ours, (*unit).to_owned(), transfer]
-        })
-        .collect();
-    let titles = ["measured here", "before", "after", "ours", "unit", "line transfer"];
+    let units: Vec<&str> = lines.iter().map(|(_, measured)| measured.unit).collect();
+    let one_unit = units.windows(2).all(|pair| pair[0] == pair[1]);
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut open = None;
+    for (line, measured) in &lines {
+        let Measured { before, after, ours, unit, transfer_ns, .. } = measured;
+        let (of, row) = group(&line.name);
+        if of != open
+            && let Some(of) = of
+        {
+            rows.push([of, "", "", "", ""].map(str::to_owned).into());
+        }
+        open = of;
+        let indent = if of.is_some() { "  " } else { "" };
+        // (A row that counts "updates" need not say so twice.)
+        let said = one_unit || row.starts_with(unit);
+        let unit = if said { String::new() } else { format!(", {unit}") };
+        let figures = [before, after, ours].map(|figure| figure.map_or("-".to_owned(), spread));
+        let transfer = transfer_ns.map_or("-".to_owned(), |ns| format!("{} ns", figure(ns)));
+        let [before, after, ours] = figures;
+        rows.push(vec![format!("{indent}{row}{unit}"), before, after, ours, transfer]);
+    }
+    let title = format!(
+        "measured here{}",
+        if one_unit { format!(", {}", units[0]) } else { String::new() }
+    );
+    let titles = [&*title, "before", "after", "ours", "transfer"];
     let mut text = "\n".to_owned();
     text += &columns(&titles, &rows, |number, column, cell| match (number, column) {
         (0, _) => style.paint(STRONG, cell),
-        (_, 4 | 5) => style.paint(FAINT, cell),
+        (_, 4) => style.paint(FAINT, cell),
         _ => cell.to_owned(),
     });
+    let transfers = lines.iter().any(|(_, measured)| measured.transfer_ns.is_some());
+    if transfers {
+        let says = "transfer: what moving a line between two CPUs took meanwhile";
+        text += &style.paint(FAINT, &wrapped("  ", says, 2, style.width));
+    }
+    for (line, measured) in &lines {
+        if let (Some(published), None) = (line.published, line.predicted) {
+            let says = format!("{}: {} {}", line.name, figure(published), measured.unit);
+            text += &wrapped("  published: ", &says, 13, style.width);
+        }
+    }
     for note in notes(&table.lines) {
         text += &wrapped("  note: ", &note, 8, style.width);
     }

@@ -144,8 +144,9 @@ pub fn table(points: &[Point]) -> Result<Experiment, Error> {
         unit: "% of throughput",
         machine: MACHINE,
         rows: rows.collect(),
-        calibrated_on: "nothing of this document; the time between two readers is seed 003's"
-            .to_owned(),
+        calibrated_on:
+            "nothing of this document; the time between two readers is that of numa-threshold"
+                .to_owned(),
         under_determined: UNDER_DETERMINED,
     })
 }

@@ -132,7 +132,7 @@ pub fn table(points: &[Point]) -> Result<Experiment, Error> {
         machine: MACHINE,
         rows,
         calibrated_on:
-            "the row without locks (work of a fault); the time between two readers is seed 003's"
+            "the row without locks (work of a fault); the time between two readers is that of numa-threshold"
                 .to_owned(),
         under_determined: UNDER_DETERMINED,
     })

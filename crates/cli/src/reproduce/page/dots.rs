@@ -2,8 +2,8 @@
 
 use super::svg::{Scale, Shape, WIDTH, area, drawing, line, mark, round, text};
 
-/// Where the axis begins: left of it stand names.
-const LEFT: f64 = 250.0;
+/// What a letter of a name takes at most, on average.
+const LETTER: f64 = 6.9;
 const RIGHT: f64 = WIDTH - 24.0;
 /// Of a row.
 const HEIGHT: f64 = 30.0;
@@ -38,7 +38,10 @@ pub(super) fn plot(rows: &[Row], unit: &str, says: &str) -> String {
         let (low, high) = dot.whisker.unwrap_or((dot.value, dot.value));
         [dot.value, low, high]
     });
-    let scale = Scale::over(values, LEFT + 8.0, RIGHT);
+    let longest = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
+    // Where the axis begins: left of it stand names.
+    let left = (LETTER * longest as f64 + 16.0).clamp(90.0, 0.6 * WIDTH);
+    let scale = Scale::over(values, left + 8.0, RIGHT);
     let bottom = HEIGHT * rows.len() as f64 + 4.0;
     let mut out = String::new();
     for (number, row) in rows.iter().enumerate() {
@@ -55,7 +58,7 @@ pub(super) fn plot(rows: &[Row], unit: &str, says: &str) -> String {
     text(&mut out, RIGHT, bottom + 34.0, "end", "tick", unit);
     for (number, row) in rows.iter().enumerate() {
         let middle = HEIGHT * (number as f64 + 0.5) + 4.0;
-        text(&mut out, LEFT - 6.0, middle + 4.0, "end", "label", &row.name);
+        text(&mut out, left - 6.0, middle + 4.0, "end", "label", &row.name);
         for dot in &row.dots {
             let y = middle + 7.0 * dot.lane;
             if let Some((low, high)) = dot.whisker {
@@ -69,6 +72,6 @@ pub(super) fn plot(rows: &[Row], unit: &str, says: &str) -> String {
             mark(&mut out, scale.at(dot.value), y, dot.shape, dot.class, &dot.says);
         }
     }
-    line(&mut out, (LEFT, bottom), (WIDTH, bottom), "axis");
+    line(&mut out, (left, bottom), (WIDTH, bottom), "axis");
     drawing(bottom + FOOT, says, &out)
 }

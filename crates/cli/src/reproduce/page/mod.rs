@@ -282,16 +282,27 @@ fn measured(out: &mut String, table: &Table) {
     }
     let here = machine::describe(machine::allowed_cpus().map_or(1, |cpus| cpus.len()));
     let _ = writeln!(out, "<h3>Measured here</h3>\n<p>{}.</p>", escaped(&here));
+    let mut marks = vec![
+        ("before", Shape::Dot, "before"),
+        ("after", Shape::Dot, "after"),
+        ("ours", Shape::Dot, "ours"),
+    ];
+    if lines.iter().any(|(line, _)| line.published.is_some() && line.predicted.is_none()) {
+        marks.push(("published", Shape::Diamond, "published"));
+    }
+    *out += &legend(&marks);
     // One axis for one unit.
-    for rows in lines.chunk_by(|a, b| a.1.unit == b.1.unit) {
-        let drawn: Vec<Row> =
-            rows.iter().map(|(line, measured)| measured_row(line, measured)).collect();
-        *out += &legend(&[
-            ("before", Shape::Dot, "before"),
-            ("after", Shape::Dot, "after"),
-            ("ours", Shape::Dot, "ours"),
-        ]);
-        *out += &dots::plot(&drawn, rows[0].1.unit, "measured here: before, after and ours");
+    let mut units: Vec<&str> = Vec::new();
+    for (_, measured) in &lines {
+        if !units.contains(&measured.unit) {
+            units.push(measured.unit);
+        }
+    }
+    for unit in units {
+        let rows = lines.iter().filter(|(_, measured)| measured.unit == unit);
+        let rows: Vec<Row> = rows.map(|(line, measured)| measured_row(line, measured)).collect();
+        *out +=
+            &dots::plot(&rows, unit, &format!("measured here, in {unit}: before, after and ours"));
     }
     *out += &tables::measured(&lines);
     for note in notes(&table.lines) {
@@ -317,5 +328,11 @@ fn measured_row(line: &Line, measured: &Measured) -> Row {
         let whisker = Some((low, high));
         Some(Dot { class, shape: Shape::Dot, lane, value: median, whisker, says })
     });
-    Row { name: line.name.clone(), shaded: false, dots: dots.collect() }
+    let mut dots: Vec<Dot> = dots.collect();
+    if let (Some(value), None) = (line.published, line.predicted) {
+        let says = format!("{}, published: {} {}", line.name, figure(value), measured.unit);
+        let (class, shape) = ("published", Shape::Diamond);
+        dots.push(Dot { class, shape, lane: 0.0, value, whisker: None, says });
+    }
+    Row { name: line.name.clone(), shaded: false, dots }
 }

@@ -42,7 +42,9 @@ pub(super) fn predicted(table: &Table) -> String {
 pub(super) fn measured(lines: &[(&Line, &Measured)]) -> String {
     let cell = |figures: Option<Figure>| {
         figures.map_or("<td>-</td><td></td>".to_owned(), |Figure { median, low, high }| {
-            format!("<td>{}</td><td class=\"range\">{}</td>", figure(median), range(low, high))
+            // A count that was made once has no spread.
+            let range = if low < high { range(low, high) } else { String::new() };
+            format!("<td>{}</td><td class=\"range\">{range}</td>", figure(median))
         })
     };
     let mut out = "<div class=\"wide\"><table><thead><tr><th>here</th><th>before</th><th></th><th>after</th>\
