@@ -33,6 +33,8 @@ pub fn assumptions(experiment: &str) -> &'static [&'static str] {
         "page-counter-lockless" => &[
             "half of the document's visits: ours moves 64 pages a walk, where it had 32; half of them charge \
              and half return",
+            "a walk has four atomics a level, one of them a compare-and-swap in a loop: where all CPUs meet at \
+             the root too often, that gives way, and the interval shows it",
         ],
         "page-counter-layout" => &[
             "as many walks as patch C leaves: both move 64 pages; that ours keeps half of a cell that is full \
