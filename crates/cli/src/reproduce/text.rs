@@ -23,7 +23,9 @@ impl Style {
 
     fn paint(self, code: &str, text: &str) -> String {
         if self.colour && !text.trim().is_empty() {
-            format!("\x1b[{code}m{text}\x1b[0m")
+            // The end of a line stays as it is.
+            let line = text.trim_end_matches('\n');
+            format!("\x1b[{code}m{line}\x1b[0m{}", &text[line.len()..])
         } else {
             text.to_owned()
         }
