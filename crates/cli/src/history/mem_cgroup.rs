@@ -43,7 +43,7 @@ impl MemCgroup {
     /// If a field is not on a word or lies outside the first two kilobytes.
     pub(crate) fn new(cpus: usize, offsets: Offsets) -> MemCgroup {
         let word = |offset: u64| {
-            assert!(offset % 8 == 0, "{offset} is not on a word");
+            assert!(offset.is_multiple_of(8), "{offset} is not on a word");
             usize::try_from(offset / 8).expect("a small offset")
         };
         let stat = word(offsets.stat);

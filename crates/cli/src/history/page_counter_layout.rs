@@ -14,10 +14,15 @@ pub(crate) enum Propagate {
     Changed,
 }
 
-/// The order of 6.0: `usage` shares its line with the limits.
+/// A group from its third line on, as in 6.0: `usage` shares its line with the limits, and with the end of what
+/// every group begins with.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub(crate) struct Packed {
+    _css: [u64; 8],
+    /// The parent's number plus one; zero: none.
+    css_parent: AtomicU64,
+    _id: u64,
     usage: AtomicI64,
     min: AtomicI64,
     low: AtomicI64,
@@ -31,14 +36,21 @@ pub(crate) struct Packed {
     children_low_usage: AtomicI64,
     watermark: AtomicI64,
     failures: AtomicI64,
-    /// The parent's number plus one; zero: none.
+    /// As `css_parent`: the counters are linked as well as the groups.
     parent: AtomicU64,
+    swap_usage: AtomicI64,
+    _swap: [u64; 2],
+    swap_high: AtomicI64,
 }
 
-/// The order of 6.1: `usage` alone, then what protection writes, then what is only read.
+/// The same as in 6.1: `usage` alone, then what protection writes, then what is only read.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub(crate) struct Split {
+    _css: [u64; 8],
+    /// The parent's number plus one; zero: none.
+    css_parent: AtomicU64,
+    _id: [u64; 7],
     usage: AtomicI64,
     _line: [u64; 7],
     emin: AtomicI64,
@@ -53,12 +65,17 @@ pub(crate) struct Split {
     low: AtomicI64,
     high: AtomicI64,
     max: AtomicI64,
-    /// The parent's number plus one; zero: none.
+    /// As `css_parent`: the counters are linked as well as the groups.
     parent: AtomicU64,
+    _limits: [u64; 3],
+    swap_usage: AtomicI64,
+    _swap: [u64; 17],
+    swap_high: AtomicI64,
 }
 
 /// The fields that a walk touches, wherever they lie.
 pub(crate) struct Fields<'a> {
+    css_parent: &'a AtomicU64,
     usage: &'a AtomicI64,
     min: &'a AtomicI64,
     low: &'a AtomicI64,
@@ -71,6 +88,8 @@ pub(crate) struct Fields<'a> {
     watermark: &'a AtomicI64,
     failures: &'a AtomicI64,
     parent: &'a AtomicU64,
+    swap_usage: &'a AtomicI64,
+    swap_high: &'a AtomicI64,
 }
 
 /// An order of the fields.
@@ -84,6 +103,7 @@ macro_rules! layout {
             #[inline(always)]
             fn fields(&self) -> Fields<'_> {
                 let $type {
+                    css_parent,
                     usage,
                     min,
                     low,
@@ -96,9 +116,12 @@ macro_rules! layout {
                     watermark,
                     failures,
                     parent,
+                    swap_usage,
+                    swap_high,
                     ..
                 } = self;
                 Fields {
+                    css_parent,
                     usage,
                     min,
                     low,
@@ -111,6 +134,8 @@ macro_rules! layout {
                     watermark,
                     failures,
                     parent,
+                    swap_usage,
+                    swap_high,
                 }
             }
         }
@@ -135,7 +160,9 @@ impl<L: Layout> Charged<L> {
             let fields = level.fields();
             fields.max.store(i64::MAX, Ordering::Relaxed);
             fields.high.store(i64::MAX, Ordering::Relaxed);
+            fields.swap_high.store(i64::MAX, Ordering::Relaxed);
             fields.parent.store(number as u64, Ordering::Relaxed);
+            fields.css_parent.store(number as u64, Ordering::Relaxed);
             if number == 1 {
                 fields.min.store(protected, Ordering::Relaxed);
                 fields.low.store(protected, Ordering::Relaxed);
@@ -162,13 +189,36 @@ impl<L: Layout> Charged<L> {
             }
             at = level.parent.load(Ordering::Relaxed) as usize;
         }
-        // The root has no `high`.
-        for level in self.levels[1..].iter().rev().map(L::fields) {
-            if level.usage.load(Ordering::Relaxed) > level.high.load(Ordering::Relaxed) {
-                self.above_high();
-            }
+        if self.any(|group| {
+            let above = |usage: &AtomicI64, high: &AtomicI64| {
+                usage.load(Ordering::Relaxed) > high.load(Ordering::Relaxed)
+            };
+            above(group.usage, group.high) || above(group.swap_usage, group.swap_high)
+        }) {
+            self.above_high();
         }
         true
+    }
+
+    /// Whether the group, or one above it, is short of memory for sockets: asked whenever some is returned. None
+    /// is; what it costs is finding the groups.
+    #[inline(always)]
+    pub(crate) fn short_of_memory(&self) -> bool {
+        self.any(|_| false)
+    }
+
+    /// Whether something holds of the group or of one above it.
+    #[inline(always)]
+    fn any(&self, of: impl Fn(&Fields<'_>) -> bool) -> bool {
+        let mut at = self.levels.len();
+        while at > 0 {
+            let group = self.levels[at - 1].fields();
+            if of(&group) {
+                return true;
+            }
+            at = group.css_parent.load(Ordering::Relaxed) as usize;
+        }
+        false
     }
 
     /// Uncharges all levels.
@@ -216,11 +266,12 @@ impl<L: Layout> Charged<L> {
     #[inline(always)]
     fn tell(&self, usage: i64, setting: &AtomicI64, told: &AtomicI64, sum: &AtomicI64) {
         let setting = setting.load(Ordering::Relaxed);
-        let before = told.load(Ordering::Relaxed);
         let protected = usage.min(setting);
+        let before = || told.load(Ordering::Relaxed);
         let due = match self.propagate {
-            Propagate::Always => setting != 0 || before != 0,
-            Propagate::Changed => protected != before,
+            // What is claimed is exchanged without a look.
+            Propagate::Always => setting != 0 || before() != 0,
+            Propagate::Changed => protected != before(),
         };
         if due {
             let change = protected - told.swap(protected, Ordering::Relaxed);
@@ -242,6 +293,7 @@ mod tests {
         macro_rules! offsets {
             ($type:ident) => {
                 [
+                    offset_of!($type, css_parent),
                     offset_of!($type, usage),
                     offset_of!($type, min),
                     offset_of!($type, low),
@@ -251,13 +303,20 @@ mod tests {
                     offset_of!($type, low_usage),
                     offset_of!($type, watermark),
                     offset_of!($type, parent),
+                    offset_of!($type, swap_usage),
+                    offset_of!($type, swap_high),
                 ]
             };
         }
-        assert_eq!(offsets!(Packed), [0, 8, 16, 24, 32, 48, 72, 88, 104]);
-        assert_eq!(offsets!(Split), [0, 128, 136, 144, 152, 72, 96, 112, 160]);
-        // The structure's own size was 112 and is 192; here both fill pairs of lines.
-        assert_eq!((size_of::<Packed>(), size_of::<Split>()), (128, 256));
+        // A counter of 6.0 begins 16 bytes into a line and takes 112; one of 6.1 begins one and takes 192.
+        let packed = [0, 8, 16, 24, 32, 48, 72, 88, 104, 112, 136].map(|field| 80 + field);
+        assert_eq!(offsets!(Packed), concat(64, packed));
+        let split = [0, 128, 136, 144, 152, 72, 96, 112, 160, 192, 336].map(|field| 128 + field);
+        assert_eq!(offsets!(Split), concat(64, split));
+    }
+
+    fn concat(first: usize, rest: [usize; 11]) -> [usize; 12] {
+        std::array::from_fn(|at| if at == 0 { first } else { rest[at - 1] })
     }
 
     /// What the levels must say after so many pages.
@@ -291,6 +350,7 @@ mod tests {
             }
             settled(&counters, pages, protected);
         }
+        assert!(!counters.short_of_memory());
         assert_eq!(counters.levels[2].fields().failures.load(Ordering::Relaxed), refused);
         // Only what was charged before the refusal is known above the level that refused.
         assert_eq!(counters.levels[0].fields().watermark.load(Ordering::Relaxed), most);

@@ -124,10 +124,10 @@ mod tests {
                 if what != 1 {
                     counted[kind] += i64::from(pages);
                 }
-                for kind in 0..KINDS {
+                for (kind, counted) in counted.iter().enumerate() {
                     let kept: i64 = tasks.iter().map(|task| i64::from(task.pages[kind])).sum();
                     let total = counter.totals[kind].load(Ordering::Relaxed);
-                    prop_assert_eq!(total + kept, counted[kind]);
+                    prop_assert_eq!(total + kept, *counted);
                 }
             }
         }

@@ -26,9 +26,9 @@ mod threshold;
 mod trace;
 mod variants;
 
-use crate::timing::stats::Summary;
+use crate::timing::stats;
 
-/// A measured figure: the median of the rounds, the lowest and the highest.
+/// A measured figure: the median of the rounds or passes, and the quarters' ends: half of them lie between.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Figure {
     pub(super) median: f64,
@@ -36,9 +36,11 @@ pub(super) struct Figure {
     pub(super) high: f64,
 }
 
-impl From<Summary> for Figure {
-    fn from(summary: Summary) -> Figure {
-        Figure { median: summary.median, low: summary.min, high: summary.max }
+impl Figure {
+    /// Of so many rounds or passes, which are not none.
+    fn of(values: &[f64]) -> Figure {
+        let [low, median, high] = [0.25, 0.5, 0.75].map(|share| stats::quantile(values, share));
+        Figure { median, low, high }
     }
 }
 

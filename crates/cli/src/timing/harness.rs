@@ -81,6 +81,18 @@ pub(crate) struct Step {
     pub(crate) round: usize,
 }
 
+/// A case's rounds as they were.
+#[derive(Clone, Debug)]
+pub(crate) struct Rounds {
+    pub(crate) name: &'static str,
+    /// Nanoseconds an operation: for each thread, a value a round.
+    pub(crate) threads: Vec<Vec<f64>>,
+    /// As in [`Measured`].
+    pub(crate) transfer: Option<Transfer>,
+    /// As in [`Measured`].
+    pub(crate) waited: f64,
+}
+
 /// Times all cases.
 ///
 /// # Panics
@@ -90,6 +102,24 @@ pub(crate) fn measure(
     plan: &Plan,
     progress: &(dyn Fn(Step) + Sync),
 ) -> Vec<Measured> {
+    let measured = |case: Rounds| Measured {
+        name: case.name,
+        ns_per_op: Summary::of_threads(&case.threads),
+        transfer: case.transfer,
+        waited: case.waited,
+    };
+    rounds(cases, plan, progress).into_iter().map(measured).collect()
+}
+
+/// Times all cases: round `i` of one case and of another come right after each other.
+///
+/// # Panics
+/// If a body panics, or a thread cannot be started.
+pub(crate) fn rounds(
+    cases: &[Case<'_>],
+    plan: &Plan,
+    progress: &(dyn Fn(Step) + Sync),
+) -> Vec<Rounds> {
     let stage = Stage {
         cases,
         plan,
@@ -109,12 +139,11 @@ pub(crate) fn measure(
             .collect()
     });
     let of_case = |at: usize, name| {
-        let rounds: Vec<Vec<f64>> = logs.iter().map(|log| log[at].ns_per_op.clone()).collect();
         let waited: f64 = logs.iter().flat_map(|log| &log[at].waited).sum();
         let Log { before, after, .. } = &logs[0][at];
-        Measured {
+        Rounds {
             name,
-            ns_per_op: Summary::of_threads(&rounds),
+            threads: logs.iter().map(|log| log[at].ns_per_op.clone()).collect(),
             transfer: (!before.is_empty()).then(|| Transfer {
                 median: median(&[&before[..], &after[..]].concat()),
                 before: median(before),

@@ -41,6 +41,20 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
 }
 
+/// The value below which a share of them lies, from 0 to 1; between two, in proportion.
+///
+/// # Panics
+/// If there is no value.
+pub(crate) fn quantile(values: &[f64], share: f64) -> f64 {
+    assert!(!values.is_empty(), "a quantile of nothing");
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let at = share.clamp(0.0, 1.0) * (sorted.len() - 1) as f64;
+    let (below, part) = (at.floor() as usize, at.fract());
+    let above = (below + 1).min(sorted.len() - 1);
+    sorted[below] + (sorted[above] - sorted[below]) * part
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,6 +64,16 @@ mod tests {
         assert_eq!(median(&[3.0]), 3.0);
         assert_eq!(median(&[9.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(&[4.0, 1.0, 2.0, 100.0]), 3.0);
+    }
+
+    #[test]
+    fn quantiles_lie_between_the_ends() {
+        let values = [5.0, 1.0, 3.0];
+        assert_eq!(
+            [0.0, 0.25, 0.5, 1.0].map(|share| quantile(&values, share)),
+            [1.0, 2.0, 3.0, 5.0]
+        );
+        assert_eq!(quantile(&[7.0], 0.75), 7.0);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Seed 000: the accounting of a message, on page counters with and without the series' patches, and ours.
 //!
 //! A message of 10 KiB takes three pages from the CPU's stock; whoever receives it puts them into the stock
-//! of his. Each thread plays both ends in turns: it sends many messages, then receives as many, so that
+//! of his, and asks each group up to the root whether it is short of memory, as Linux 6.0 does. Each thread plays both ends in turns: it sends many messages, then receives as many, so that
 //! the stock empties and fills as it does where sender and receiver run on different CPUs.
 
 use super::variants::{self, cannot, row};
@@ -52,9 +52,9 @@ pub(super) fn measure(
         variants::few(cpus.len())
     );
     let rows = NAMES[..6].iter().enumerate().map(|(at, name)| match at {
-        0 => row(name, None, Some(timed[0]), None, Some("nothing is charged: the loop alone")),
-        1 => row(name, Some(timed[1]), None, Some(timed[6]), Some(&about)),
-        _ => row(name, Some(timed[1]), Some(timed[at]), Some(timed[6]), None),
+        0 => row(name, None, Some(&timed[0]), None, Some("nothing is charged: the loop alone")),
+        1 => row(name, Some(&timed[1]), None, Some(&timed[6]), Some(&about)),
+        _ => row(name, Some(&timed[1]), Some(&timed[at]), Some(&timed[6]), None),
     });
     Ok(rows.collect())
 }
@@ -83,7 +83,10 @@ fn theirs<L: Layout + 'static>(propagate: Propagate, batch: i64) -> Body<'static
         messages(
             n,
             |pages| stock.borrow_mut().take(pages, charge),
-            |pages| stock.borrow_mut().put(pages, uncharge),
+            |pages| {
+                stock.borrow_mut().put(pages, uncharge);
+                black_box(counters.short_of_memory());
+            },
         );
         stock.into_inner().drain(uncharge);
     })

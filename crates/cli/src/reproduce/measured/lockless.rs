@@ -6,7 +6,7 @@
 //! beside those, since an idle stock of ours is at most a sixteenth of what its group holds.
 
 use super::variants::{self, Timed, cannot, row};
-use super::{Figure, Measured, Request};
+use super::{Measured, Request};
 use crate::history::{PageCounters, ResCounters};
 use crate::timing::harness::{Body, Case};
 use ledgerline::{Group, Ledger, Limit};
@@ -39,45 +39,32 @@ pub(super) fn measure(
     cases.push(Case { name: "ours", granule: GRANULE, body });
     let timed = variants::time(&cases, &cpus, request, progress);
     let (ours, pairs) = timed.split_last().expect("ours is the last");
-    Ok(rows(pairs, *ours, cpus.len()))
+    Ok(rows(pairs, ours, cpus.len()))
 }
 
-fn rows(pairs: &[Timed], ours: Timed, cpus: usize) -> Vec<Measured> {
+fn rows(pairs: &[Timed], ours: &Timed, cpus: usize) -> Vec<Measured> {
     let about = format!(
         "ns of accounting a fault on each CPU; a fault itself takes some hundred times as long; {}",
         variants::few(cpus)
     );
-    let of = |kind: usize| pairs.iter().skip(kind).step_by(2).copied().collect::<Vec<_>>();
-    let (locked, lockless) = (of(0), of(1));
+    let of = |kind: usize| pairs.iter().skip(kind).step_by(2);
+    let (locked, lockless) = (Timed::all(of(0)), Timed::all(of(1)));
+    let range = Some("from the least to the most visits");
     let mut rows = vec![
-        row("lockless", None, all(&lockless), Some(ours), Some(&about)),
+        row("lockless", None, lockless.as_ref(), Some(ours), Some(&about)),
         row(
             "locked, 1 to 4 visits in 32 faults",
-            all(&locked),
-            all(&lockless),
+            locked.as_ref(),
+            lockless.as_ref(),
             Some(ours),
-            Some("from the least to the most visits"),
+            range,
         ),
     ];
-    for ((visits, &locked), &lockless) in VISITS.iter().zip(&locked).zip(&lockless) {
+    for (visits, (locked, lockless)) in VISITS.iter().zip(of(0).zip(of(1))) {
         let name = format!("locked, {visits} visits in 32 faults");
         rows.push(row(&name, Some(locked), Some(lockless), Some(ours), None));
     }
     rows
-}
-
-/// Several figures as one that spans them.
-fn all(timed: &[Timed]) -> Option<Timed> {
-    let middle = timed.get(timed.len() / 2)?;
-    let fold = |of: fn(&Figure) -> f64, better: fn(f64, f64) -> f64| {
-        timed.iter().map(|one| of(&one.figure)).reduce(better)
-    };
-    let figure = Figure {
-        median: middle.figure.median,
-        low: fold(|figure| figure.low, f64::min)?,
-        high: fold(|figure| figure.high, f64::max)?,
-    };
-    Some(Timed { figure, transfer: middle.transfer })
 }
 
 /// Faults, of which so many in 32 visit the counters: `visit(true)` to charge, `visit(false)` to return.

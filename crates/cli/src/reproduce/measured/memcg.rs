@@ -40,9 +40,9 @@ pub(super) fn measure(
         variants::few(cpus.len())
     );
     let rows =
-        VARIANTS.iter().zip(variants).enumerate().map(|(at, ((name, ..), &timed))| match at {
-            0 => row(name, Some(variants[0]), None, Some(*ours), Some(&about)),
-            _ => row(name, Some(variants[0]), Some(timed), Some(*ours), None),
+        VARIANTS.iter().zip(variants).enumerate().map(|(at, ((name, ..), timed))| match at {
+            0 => row(name, Some(&variants[0]), None, Some(ours), Some(&about)),
+            _ => row(name, Some(&variants[0]), Some(timed), Some(ours), None),
         });
     Ok(rows.collect())
 }

@@ -68,7 +68,7 @@ pub(super) fn replay(script: &Script, mut design: impl Design) -> Vec<Outcome> {
         outcome.misses += u64::from(missed);
         if let Some(space) = update {
             outcome.updates += 1;
-            let fast = by_a_fault(placed.step);
+            let fast = by_a_fault(placed.step, &script.forked);
             outcome.fast += u64::from(fast);
             outcome.fast_missed += u64::from(fast && missed);
             if placed.read {
@@ -83,11 +83,13 @@ pub(super) fn replay(script: &Script, mut design: impl Design) -> Vec<Outcome> {
 }
 
 /// Whether an update is a fault's: one of its own, or one of a page of another, which is how arguments are
-/// put into a program that is being started (and small parts of a fork).
-fn by_a_fault(step: Step) -> bool {
+/// put into a program that is being started.
+fn by_a_fault(step: Step, forked: &[bool]) -> bool {
     match step {
         Step::Update { way: Way::Fast, .. } => true,
-        Step::Update { way: Way::Foreign, pages, .. } => pages == 1,
+        Step::Update { way: Way::Foreign, space, pages, .. } => {
+            pages == 1 && !forked[space as usize]
+        }
         _ => false,
     }
 }
@@ -250,7 +252,7 @@ mod tests {
     use super::*;
 
     fn script(events: Vec<Event>, exact: bool) -> Script {
-        let passes = vec![0..u64::MAX];
+        let passes = std::iter::once(0..u64::MAX).collect();
         Script::of(&Trace { events, exact, passes, ..Trace::default() }, &[0, 1])
     }
 
@@ -305,6 +307,22 @@ mod tests {
         // By task: the first of it (of no pages), the new one's three, the five that are taken at once (with
         // what it kept), the end. By CPU: the first, the new one's three. Batches: all stay below 32.
         assert_eq!(outcomes(&script(events, true)), [(4, 10), (2, 0), (0, 10), (2, 0)]);
+    }
+
+    #[test]
+    fn the_document_counts_what_faults_do_and_the_arguments_of_programs() {
+        let events = vec![
+            event(0, 0, 3, pages(500, false, 1)),
+            event(1, 0, 3, pages(600, false, 1)),
+            event(2, 0, 3, pages(600, false, 40)),
+            event(3, 0, 7, pages(500, true, 2)),
+            event(4, 0, 7, pages(500, true, 3)),
+        ];
+        let script = script(events, true);
+        assert_eq!(script.forked, [false, true]);
+        let outcome = replay(&script, ByCpu::new(&script))[0];
+        // An argument, and two faults; the fork's two updates are misses of another kind.
+        assert_eq!((outcome.fast, outcome.fast_missed, outcome.misses), (3, 1, 3));
     }
 
     #[test]

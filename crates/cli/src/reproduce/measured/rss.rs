@@ -8,9 +8,8 @@ use super::programs::{PROGRAMS, Program, Size};
 use super::replay::{ByBatch, ByCpu, ByTask, Ours, Outcome, replay};
 use super::script::Script;
 use super::trace::Trace;
-use super::variants::{self, Timed};
+use super::variants;
 use super::{Figure, Measured, Request};
-use crate::timing::stats::median;
 
 /// What the rows of the batches are called besides.
 const BATCHES: &str = "batches of 6.2";
@@ -101,16 +100,12 @@ fn called(name: &str, what: &str, kind: &str) -> String {
 
 /// What an update costs.
 fn cost_row(name: &str, kind: &str, costs: &Costs) -> Measured {
-    let after = if kind.is_empty() { costs.by_cpu } else { costs.by_batch };
-    let about = format!(
-        "with the program's own sequence of faults, turns and updates on each CPU; going through that \
-         takes {:.1} ns of it",
-        costs.nothing.figure.median
+    let after = if kind.is_empty() { &costs.by_cpu } else { &costs.by_batch };
+    let about = kind.is_empty().then_some(
+        "with the program's own sequence of faults, turns and updates on each CPU; going through that is in it",
     );
-    let some = |timed: Timed| Some(timed);
-    let about = kind.is_empty().then_some(about.as_str());
     let name = called(name, "an update", kind);
-    variants::row(&name, some(costs.by_task), some(after), some(costs.ours), about)
+    variants::row(&name, Some(&costs.by_task), Some(after), Some(&costs.ours), about)
 }
 
 /// The document counts the updates that faults make, and as a miss one that its CPU's cache does not hold; it
@@ -132,20 +127,15 @@ fn as_published(name: &str, by_cpu: &[Outcome]) -> Measured {
         ours: None,
         transfer_ns: None,
         note: Some(format!(
-            "{note}of updates by faults; flushes at a turn to another address space are not counted, small \
-             parts of forks are"
+            "{note}of updates by faults; flushes at a turn to another address space are not counted"
         )),
     }
 }
 
-/// The median of the passes, and their ends.
+/// What the passes came to.
 fn figure(passes: &[Outcome], value: fn(&Outcome) -> f64) -> Option<Figure> {
     let values: Vec<f64> = passes.iter().filter(|pass| pass.updates > 0).map(value).collect();
-    (!values.is_empty()).then(|| Figure {
-        median: median(&values),
-        low: values.iter().copied().fold(f64::INFINITY, f64::min),
-        high: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-    })
+    (!values.is_empty()).then(|| Figure::of(&values))
 }
 
 /// What was recorded, and what could not be.
@@ -159,7 +149,7 @@ fn about(trace: &Trace, script: &Script) -> String {
         script.cpus
     );
     about.push_str(if trace.exact {
-        ", each as kmem:rss_stat tells it"
+        ", each as kmem:rss_stat tells it (from Linux 6.16 on without what an exit takes away)"
     } else {
         "; faults alone could be recorded: each is taken for one page, and what exec, fork, munmap and exit \
          change is not seen"
@@ -184,7 +174,8 @@ mod tests {
     fn a_hand_written_trace_has_its_known_rates() {
         // Two processes take turns on a CPU, ten faults each.
         let faults = (0..200).map(|time| event(time, 0, 7 + (time / 10 % 2) as u32, What::Fault));
-        let trace = Trace { events: faults.collect(), passes: vec![0..200], ..Trace::default() };
+        let passes = std::iter::once(0..200).collect();
+        let trace = Trace { events: faults.collect(), passes, ..Trace::default() };
         let request = Request { quick: true };
         let rows = follow("turns", &trace, &[0, 1], &request, &mut |_| ()).unwrap();
         let medians = |row: &str| {

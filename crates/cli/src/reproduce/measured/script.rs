@@ -54,6 +54,8 @@ pub(super) struct Placed {
 pub(super) struct Script {
     pub(super) steps: Vec<Placed>,
     pub(super) spaces: u32,
+    /// By address space: whether a fork made it, or the start of a program.
+    pub(super) forked: Vec<bool>,
     pub(super) tasks: u32,
     pub(super) cpus: u32,
     pub(super) passes: u32,
@@ -155,19 +157,31 @@ impl Writer {
                 self.leave(event.tid);
                 self.tasks.remove(&event.tid);
                 if event.tid == event.pid {
-                    self.processes.remove(&event.pid);
-                    if !exact {
-                        self.spaces.remove(&event.pid);
-                    }
+                    self.end(event.pid);
                 }
             }
         }
+    }
+
+    /// A process ends, and with it the address space that no other runs in: its name may be used again.
+    fn end(&mut self, process: u32) {
+        if let Some(space) = self.processes.remove(&process)
+            && !self.processes.values().any(|other| *other == space)
+        {
+            self.forget(space);
+        }
+    }
+
+    fn forget(&mut self, space: u32) {
+        self.spaces.retain(|_, known| *known != space);
     }
 
     fn change(&mut self, event: &Event, space: u32, kind: u8, own: bool, pages: i64) {
         let known = &mut self.counts[space as usize];
         let change = known.counts[usize::from(kind)].map_or(1, |before| pages - before);
         known.counts[usize::from(kind)] = Some(pages);
+        // Others put single anonymous pages into a program that is being started: its arguments.
+        self.script.forked[space as usize] |= !own && (change > 1 || change == 1 && kind != ANON);
         let was_ending = known.ending;
         known.ending = !own && (change < 0 || known.ending);
         let ended = known.ending && known.counts.iter().all(|pages| pages.unwrap_or(0) == 0);
@@ -195,7 +209,7 @@ impl Writer {
         let pages = i32::try_from(change).unwrap_or(if change < 0 { i32::MIN } else { i32::MAX });
         self.write(space, Step::Update { space, task, kind, way, pages });
         if ended {
-            self.spaces.retain(|_, known| *known != space);
+            self.forget(space);
         }
     }
 
@@ -226,6 +240,7 @@ impl Writer {
     fn space(&mut self, name: u32, fresh: bool) -> u32 {
         *self.spaces.entry(name).or_insert_with(|| {
             self.counts.push(Space { counts: [fresh.then_some(0); 4], ending: false });
+            self.script.forked.push(false);
             self.script.spaces += 1;
             self.script.spaces - 1
         })
@@ -312,6 +327,27 @@ pub(super) mod tests {
             update(2, 2, Way::Fast, 1),
         ];
         assert_eq!(steps(events, true), expected);
+    }
+
+    #[test]
+    fn an_address_space_ends_with_the_last_process_that_runs_in_it() {
+        // A child that shares its parent's until it ends, and then the parent; Linux tells of no change.
+        let events = vec![
+            event(1, 0, 7, pages(500, true, 1)),
+            event(2, 1, 8, pages(500, true, 2)),
+            event(3, 1, 8, What::Exit),
+            event(4, 0, 7, pages(500, true, 3)),
+            event(5, 0, 7, What::Exit),
+            event(6, 0, 9, pages(500, false, 1)),
+        ];
+        let spaces: Vec<u32> = steps(events, true)
+            .iter()
+            .filter_map(|step| match step {
+                Step::Update { space, pages: 1, .. } => Some(*space),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(spaces, [0, 0, 0, 1]);
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub(super) fn measure(
         cases.push(Case { name: "ours", granule: GRANULE, body });
     }
     let timed = variants::time(&cases, &cpus, request, progress);
-    let pairs: Vec<(Timed, Timed)> = timed.chunks(2).map(|pair| (pair[0], pair[1])).collect();
+    let pairs: Vec<(&Timed, &Timed)> = timed.chunks(2).map(|pair| (&pair[0], &pair[1])).collect();
     let default = ROWS.iter().position(|row| row.0 == Some(DEFAULT)).expect("the mail has it");
     let about = format!(
         "ns of counting an allocation on each CPU, with reading the zone's free pages (a clock of the \

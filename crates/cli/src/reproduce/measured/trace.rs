@@ -9,8 +9,9 @@
 //!
 //! Page faults, and who runs on which CPU, can be recorded by anybody about his own children. Where the
 //! tracepoint `kmem:rss_stat` may be used as well (root, with tracefs), each change of an address space's
-//! counts is told with what the kernel's exact sum is after it: the pages of `exec`, `fork`, `munmap` and
-//! exit too, none of which is a fault.
+//! counts is told with what the kernel's exact sum is after it: the pages of `exec`, `fork` and `munmap` too,
+//! none of which is a fault. From Linux 6.16 on a recording of a task ends before its address space does, so
+//! what an exit takes away is not told.
 
 mod open;
 mod record;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Files of a pass, and functions of a file.
-const FILES: usize = 16;
+const FILES: usize = 10;
 const FUNCTIONS: usize = 60;
 
 const MAKEFILE: &str = "\

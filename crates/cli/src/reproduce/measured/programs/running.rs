@@ -1,0 +1,157 @@
+//! A program that was started: waited for, listened to, and never left behind.
+
+use super::{PATIENCE, User};
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::os::fd::FromRawFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A program in a process group of its own, which ends with this value.
+pub(super) struct Running {
+    child: Child,
+    what: String,
+    complaints: File,
+}
+
+impl Running {
+    /// Starts it without input and output; what it complains about is kept.
+    pub(super) fn start(command: &mut Command, user: Option<User>) -> Result<Running, String> {
+        let what = Path::new(command.get_program())
+            .file_name()
+            .map_or_else(|| "it".to_owned(), |name| name.to_string_lossy().into_owned());
+        let complaints =
+            scratch_file().map_err(|error| format!("no file for messages: {error}"))?;
+        let stderr = complaints.try_clone().map_err(|error| error.to_string())?;
+        if let Some(user) = user {
+            command.uid(user.id).gid(user.group);
+        }
+        let parent = std::process::id();
+        // SAFETY: two system calls and no memory, between fork and exec.
+        unsafe { command.pre_exec(move || end_with(parent)) };
+        let child = command
+            .env("LC_ALL", "C")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(stderr)
+            .process_group(0)
+            .spawn()
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => format!("{what} is not installed"),
+                _ => format!("{what} cannot be started: {error}"),
+            })?;
+        Ok(Running { child, what, complaints })
+    }
+
+    /// Waits until it has succeeded.
+    pub(super) fn succeed(mut self) -> Result<(), String> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) if status.success() => return Ok(()),
+                Ok(Some(status)) => return Err(self.complaint(&format!("failed ({status})"))),
+                Ok(None) if Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                Ok(None) => {
+                    let seconds = PATIENCE.as_secs();
+                    return Err(self.complaint(&format!("was not done after {seconds} s")));
+                }
+                Err(error) => return Err(self.complaint(&error.to_string())),
+            }
+        }
+    }
+
+    /// Whether it still runs.
+    pub(super) fn lives(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// What went wrong, with the last line that it wrote.
+    pub(super) fn complaint(&mut self, why: &str) -> String {
+        let mut text = String::new();
+        let read = self
+            .complaints
+            .rewind()
+            .and_then(|()| (&mut self.complaints).take(1 << 16).read_to_string(&mut text));
+        let last = text.lines().rev().find(|line| !line.trim().is_empty());
+        match (read, last) {
+            (Ok(_), Some(line)) => format!("{} {why}: {}", self.what, line.trim()),
+            _ => format!("{} {why}", self.what),
+        }
+    }
+
+    pub(super) fn signal(&self, signal: libc::c_int) {
+        let Ok(group) = libc::pid_t::try_from(self.child.id()) else { return };
+        // SAFETY: the group is our child's, and the child has not been waited for: its number is its own.
+        unsafe { libc::kill(-group, signal) };
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.lives() {
+            self.signal(libc::SIGKILL);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// Lets the calling process end when the one that started it does, in whatever way.
+fn end_with(parent: u32) -> io::Result<()> {
+    // One that a server may catch, to leave nothing in the kernel either. SAFETY: a constant and a signal.
+    if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // It may have ended before it was asked.
+    if std::os::unix::process::parent_id() == parent {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::Other.into())
+    }
+}
+
+/// A file in memory.
+fn scratch_file() -> io::Result<File> {
+    // SAFETY: the name lives here.
+    let file = unsafe { libc::memfd_create(c"complaints".as_ptr(), libc::MFD_CLOEXEC) };
+    if file < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a new descriptor that nobody else owns.
+    Ok(unsafe { File::from_raw_fd(file) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_name_the_program_and_its_last_line() {
+        let run = |script| Running::start(Command::new("sh").args(["-c", script]), None)?.succeed();
+        assert_eq!(run("exit 0"), Ok(()));
+        let error = run("echo one >&2; echo two >&2; exit 3").unwrap_err();
+        assert_eq!(error, "sh failed (exit status: 3): two");
+        let error = Running::start(&mut Command::new("ledgerline-no-such-program"), None).err();
+        assert_eq!(error.unwrap(), "ledgerline-no-such-program is not installed");
+    }
+
+    #[test]
+    fn whoever_still_runs_is_ended_with_what_it_started() {
+        let mut running =
+            Running::start(Command::new("sh").args(["-c", "sleep 600 & wait"]), None).unwrap();
+        assert!(running.lives());
+        let group = libc::pid_t::try_from(running.child.id()).unwrap();
+        drop(running);
+        // SAFETY: signal 0 asks only whether there is such a group.
+        let gone = || unsafe { libc::kill(-group, 0) } != 0;
+        // An orphan's end is waited for by whoever adopts it.
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !gone() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(gone());
+    }
+}
