@@ -98,7 +98,8 @@ pub fn fitted(machine: &Machine, row: u32, points: usize) -> Result<Vec<Settings
         .find(|(threshold, ..)| *threshold == Some(row))
         .ok_or_else(|| Error::Setup(format!("the document has no row for threshold {row}")))?;
     each(&machine.design(points), |index, point| {
-        let published = published * repeatability(2 * index);
+        let published = published * repeatability(3 * index);
+        let floor = floor * repeatability(3 * index + 1);
         let with = |ns: f64| Settings { read_service: (ns * 1000.0) as u64, ..point.clone() };
         let service = calibrate(0.0, 80.0, published, |ns| {
             Ok(setup(with(ns), row, floor, CPUS).run()?.cycles())
@@ -128,8 +129,10 @@ pub fn table(row: u32, settings: &[Settings]) -> Result<Experiment, Error> {
         .map(|&(threshold, floor, published)| {
             let cycles = each(settings, |index, point| match threshold {
                 Some(threshold) => {
+                    // The floors are rows, too, and repeat no better than others.
+                    let floor = floor * repeatability(3 * index + 1);
                     let outcome = setup(point.clone(), threshold, floor, CPUS).run()?;
-                    Ok(outcome.cycles() * repeatability(2 * index + 1))
+                    Ok(outcome.cycles() * repeatability(3 * index + 2))
                 }
                 None => Ok(floor),
             })?;

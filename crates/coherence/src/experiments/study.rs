@@ -150,8 +150,10 @@ impl Study {
                     let Some(threshold) = threshold else { return Ok(None) };
                     let cycles = each(points, |index, point| {
                         let cpus = numa_threshold::CPUS;
-                        let outcome = ours::numa_threshold(point.clone(), threshold, cpus).run()?;
-                        Ok(outcome.cycles() * numa_threshold::repeatability(2 * index + 1))
+                        let repeat = |figure| numa_threshold::repeatability(3 * index + figure);
+                        let floor = ours::numa_floor(threshold) * repeat(1);
+                        let setup = ours::numa_threshold(point.clone(), threshold, floor, cpus);
+                        Ok(setup.run()?.cycles() * repeat(2))
                     })?;
                     Ok(Some(Interval::of(cycles)))
                 })
@@ -284,7 +286,7 @@ impl Study {
                 match design {
                     Design::Before => setup(settings, 125, SIGNED, cpus),
                     Design::After => setup(settings, 65_533, UNSIGNED, cpus),
-                    Design::Ours => ours::numa_threshold(settings, 125, cpus),
+                    Design::Ours => ours::numa_threshold(settings, 125, SIGNED, cpus),
                 }
             }
             Fitted::Memcg(points) => {

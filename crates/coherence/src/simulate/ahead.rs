@@ -10,6 +10,9 @@ use super::cpu::Cpu;
 /// The most reads of one run. Longer ones save no more, and are lost whole when a writer comes.
 const MOST: u32 = 32;
 
+/// The most counters of a CPU that runs ahead: a mark holds them all.
+const MOST_COUNTERS: usize = 64;
+
 /// A CPU as it was at the first read of its run.
 #[derive(Clone, Debug)]
 struct Mark {
@@ -21,6 +24,8 @@ struct Mark {
     lines: u64,
     /// How many reads the next run may have; none where lines are taken as fast as they are read.
     reach: u32,
+    /// How many it may have at the most.
+    most: u32,
 }
 
 /// Who has run ahead, and how far.
@@ -33,7 +38,10 @@ pub(super) struct Ahead {
 
 impl Ahead {
     pub(super) fn new(cpus: &[Cpu]) -> Ahead {
-        let mark = |cpu: &Cpu| Mark { clock: 0, cpu: cpu.clone(), last: 0, lines: 0, reach: 1 };
+        let mark = |cpu: &Cpu| {
+            let most = if cpu.counters() > MOST_COUNTERS { 0 } else { MOST };
+            Mark { clock: 0, cpu: cpu.clone(), last: 0, lines: 0, reach: most.min(1), most }
+        };
         Ahead { marks: cpus.iter().map(mark).collect(), running: vec![0; cpus.len().div_ceil(64)] }
     }
 
@@ -64,15 +72,15 @@ impl Ahead {
     /// A run came to its end undisturbed: the next may be longer.
     #[inline]
     pub(super) fn reached(&mut self, index: usize) {
-        let reach = &mut self.marks[index].reach;
-        *reach = (2 * *reach).clamp(1, MOST);
+        let mark = &mut self.marks[index];
+        mark.reach = (2 * mark.reach).min(mark.most);
     }
 
     /// A read happened in its turn: the next may again be ahead of it.
     #[inline]
     pub(super) fn hit(&mut self, index: usize) {
-        let reach = &mut self.marks[index].reach;
-        *reach = (*reach).max(1);
+        let mark = &mut self.marks[index];
+        mark.reach = mark.reach.max(1).min(mark.most);
     }
 
     /// Those whose bits are set in a word of `copies`, and who run.

@@ -103,6 +103,11 @@ impl Cpu {
         self.counters.copy_from_slice(&other.counters);
     }
 
+    /// How many occasions it counts.
+    pub(super) fn counters(&self) -> usize {
+        self.counters.len()
+    }
+
     /// Computes for a time that varies evenly about `mean` picoseconds, by up to a share of it.
     #[inline]
     pub(super) fn compute(&mut self, mean: f64, share: f64) -> u64 {

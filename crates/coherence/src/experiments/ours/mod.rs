@@ -118,12 +118,21 @@ pub fn memcg_layout(point: &memcg_layout::Point, cpus: usize) -> Setup {
     Setup { window: like.window, ..Setup::uniform(settings.clone(), layout, program, cpus) }
 }
 
-/// An allocation and its freeing, counted with the threshold of a row: in signed bytes up to the most that
-/// these hold, in unsigned 16 bits above.
+/// Cycles of an allocation that is counted with a threshold and oversteps never: the document's, for that width.
 #[must_use]
-pub fn numa_threshold(settings: Settings, threshold: u32, cpus: usize) -> Setup {
+pub fn numa_floor(threshold: u32) -> f64 {
+    if threshold <= counters::MOST_OF_A_BYTE {
+        numa_threshold::SIGNED
+    } else {
+        numa_threshold::UNSIGNED
+    }
+}
+
+/// An allocation and its freeing, counted with the threshold of a row: in signed bytes up to the most that
+/// these hold, in unsigned 16 bits above. Without oversteps it takes `floor` cycles.
+#[must_use]
+pub fn numa_threshold(settings: Settings, threshold: u32, floor: f64, cpus: usize) -> Setup {
     let bytes = threshold <= counters::MOST_OF_A_BYTE;
-    let floor = if bytes { numa_threshold::SIGNED } else { numa_threshold::UNSIGNED };
     let like = numa_threshold::setup(settings.clone(), threshold, floor, cpus);
     let mut layout = Layout::new();
     let zone = layout.object("zone", Scope::Socket);

@@ -1,0 +1,139 @@
+//! What a program's operation does to each line, as straight-line code tells it.
+
+use super::ns;
+use crate::code::{self, Access, Action, Instruction, Kind};
+use crate::layout::Placement;
+use crate::simulate::{Error, Setup};
+
+/// The least computing between atomics for which averages hold.
+const LEAST_CYCLES: f64 = 1_000.0;
+
+/// One access of an operation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Visit {
+    /// Computing before it, from the operation's start, in nanoseconds.
+    pub at: f64,
+    /// How often an operation gets here.
+    pub share: f64,
+    /// Atomic, or a load.
+    pub writes: bool,
+}
+
+/// A line that several CPUs visit, as the first CPU sees it.
+#[derive(Clone, Debug)]
+pub(super) struct Visited {
+    /// The socket of its memory.
+    pub home: usize,
+    /// Who visits it.
+    pub cpus: Vec<usize>,
+    /// In the order of the program.
+    pub visits: Vec<Visit>,
+}
+
+/// An operation, taken apart.
+#[derive(Clone, Debug)]
+pub(super) struct Operation {
+    /// Nanoseconds without any wait.
+    pub think: f64,
+    /// Where waiting may come from.
+    pub lines: Vec<Visited>,
+}
+
+impl Operation {
+    pub(super) fn of(setup: &Setup) -> Result<Operation, Error> {
+        let refuse = |reason: &str| Err(Error::Setup(reason.to_owned()));
+        let [program] = setup.programs.as_slice() else {
+            return refuse("the analytic twin takes one program");
+        };
+        let code = code::compile(program, &setup.layout).map_err(Error::Program)?;
+        let settings = &setup.settings;
+        let cpus = setup.cpus.len();
+        if cpus == 0 || cpus > settings.topology.cpus() {
+            let most = settings.topology.cpus();
+            return Err(Error::Setup(format!("{cpus} CPUs on a machine of {most}")));
+        }
+        let placement = Placement::new(&setup.layout, &settings.topology, cpus);
+        let mut think = 0.0;
+        let mut visits: Vec<(usize, Access, Visit)> = Vec::new();
+        // Where conditional stretches end, and how often they are entered.
+        let mut stretches: Vec<(u32, f64)> = Vec::new();
+        for (pc, instruction) in code.instructions.iter().enumerate() {
+            stretches.retain(|&(end, _)| pc < end as usize);
+            let share: f64 = stretches.iter().map(|(_, share)| share).product();
+            match *instruction {
+                Instruction::Chance { probability, otherwise } => {
+                    stretches.push((otherwise, probability as f64 / 2f64.powi(32)));
+                }
+                Instruction::Every { period, otherwise, .. } => {
+                    stretches.push((otherwise, 1.0 / f64::from(period)));
+                }
+                Instruction::Compute { cycles, .. } => {
+                    think += share * cycles / settings.clock_ghz;
+                }
+                Instruction::Access(access)
+                    if access.kind != Kind::Store
+                        && access.action == Action::Nothing
+                        && access.of.is_none() =>
+                {
+                    let writes = access.kind == Kind::Rmw;
+                    let line = placement.line(access.field, 0);
+                    visits.push((line, access, Visit { at: think, share, writes }));
+                    let load = if access.second_cache {
+                        settings.second_cache
+                    } else {
+                        settings.first_cache
+                    };
+                    let hit = match access.kind {
+                        Kind::Load { overlapping: true } => settings.cycle,
+                        Kind::Load { overlapping: false } => load,
+                        _ => load + settings.atomic,
+                    };
+                    think += share * ns(hit);
+                }
+                Instruction::End => {}
+                _ => {
+                    return refuse(
+                        "the analytic twin knows computing, atomics and loads; simulate the rest",
+                    );
+                }
+            }
+        }
+        let mut lines: Vec<Visited> = Vec::new();
+        let mut numbers: Vec<usize> = visits.iter().map(|(line, ..)| *line).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        for number in numbers {
+            let of: Vec<&(usize, Access, Visit)> =
+                visits.iter().filter(|(line, ..)| *line == number).collect();
+            let shares = |cpu: &usize| placement.line(of[0].1.field, *cpu as u32) == number;
+            let sharing: Vec<usize> = (0..cpus).filter(shares).collect();
+            // Nobody ever takes away what one CPU alone uses, or what all only read.
+            if sharing.len() < 2 || of.iter().all(|(_, _, visit)| !visit.writes) {
+                continue;
+            }
+            let overlaps = |access: &Access| access.kind == (Kind::Load { overlapping: true });
+            if settings.overlap > 0.0 && of.iter().any(|(_, access, _)| overlaps(access)) {
+                return refuse("the analytic twin knows no overlapping loads; simulate them");
+            }
+            let neighbour = placement.lines[number].neighbour.map(|line| line as usize);
+            if settings.pair > 0.0 && visits.iter().any(|(line, ..)| Some(*line) == neighbour) {
+                return refuse("the analytic twin fetches no neighbours of lines; simulate that");
+            }
+            let home = placement.lines[number].home;
+            let visits = of.iter().map(|(_, _, visit)| *visit).collect();
+            lines.push(Visited { home, cpus: sharing, visits });
+        }
+        let atomics: f64 = lines.iter().flat_map(|line| &line.visits).map(Visit::atomics).sum();
+        if think * settings.clock_ghz < LEAST_CYCLES * atomics {
+            return refuse("between two atomics lie less than 1 000 cycles; simulate that");
+        }
+        Ok(Operation { think, lines })
+    }
+}
+
+impl Visit {
+    /// How often an operation writes here.
+    pub(super) fn atomics(&self) -> f64 {
+        if self.writes { self.share } else { 0.0 }
+    }
+}
