@@ -46,6 +46,9 @@ enum Command {
     Layout(layout::LayoutCommand),
     /// Measure the library on this machine
     Bench(bench::BenchArgs),
+    /// The experiments this project starts from: published, predicted, measured here
+    #[command(after_help = reproduce::HELP)]
+    Reproduce(reproduce::ReproduceArgs),
 }
 
 fn main() -> ExitCode {
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Some(Command::Show(args)) => show::main(&args),
         Some(Command::Layout(command)) => layout::main(&command),
         Some(Command::Bench(args)) => bench::main(args),
+        Some(Command::Reproduce(args)) => reproduce::main(&args),
         None => match Cli::command().print_help() {
             Ok(()) => ExitCode::SUCCESS,
             // Nobody reads the help: there is nobody to tell, either.

@@ -21,7 +21,7 @@ mod modes;
 mod numa;
 mod options;
 mod peers;
-mod progress;
+pub(crate) mod progress;
 mod read;
 mod report;
 mod rounds;

@@ -5,12 +5,12 @@ use std::io::{IsTerminal, Write, stderr};
 
 /// Writes over its own line on a terminal; anywhere else it writes nothing.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(crate) struct Progress {
     shown: bool,
 }
 
 impl Progress {
-    pub(super) fn on_stderr() -> Progress {
+    pub(crate) fn on_stderr() -> Progress {
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         Progress { shown: stderr().is_terminal() && !dumb }
     }
@@ -22,7 +22,7 @@ impl Progress {
         }
     }
 
-    pub(super) fn show(&self, text: &str) {
+    pub(crate) fn show(&self, text: &str) {
         if self.shown {
             // Whoever cannot see the progress misses nothing else.
             let _ = write!(stderr(), "\r\x1b[K{text}");

@@ -5,7 +5,7 @@
 //! unmapping it. Each CPU's difference of mapped pages goes to `stat[13]` once in 33 changes, the one of
 //! faults to `events[PGFAULT]` once in 33. Offsets are those of the mail.
 
-use super::{Experiment, Interval, Row, even, shared_points};
+use super::{Experiment, Interval, Row, each, even, shared_points};
 use crate::layout::{Layout, Scope};
 use crate::machine::{Machine, Settings};
 use crate::program::{Program, Step};
@@ -51,6 +51,8 @@ pub const VARIANTS: [(&str, Offsets, Option<f64>); 5] = [
     ),
 ];
 
+/// The machine file.
+pub const MACHINE: &str = "haswell-ep-2699v3";
 /// The CPUs of the machine in the mail.
 pub const CPUS: usize = 72;
 
@@ -93,20 +95,44 @@ pub fn setup(settings: Settings, offsets: Offsets, base_ns: f64, cpus: usize) ->
 /// # Errors
 /// None for a count of points that is not zero.
 pub fn predict(points: usize) -> Result<Experiment, Error> {
-    let machine = Machine::built_in("haswell-ep-2699v3").expect("it comes with the crate");
-    let settings = shared_points(&machine, points)?;
-    let changes = settings
-        .iter()
-        .enumerate()
-        .map(|(index, point)| {
-            let base = BASE_NS[0] + (BASE_NS[1] - BASE_NS[0]) * even(index);
-            let cost = |offsets| -> Result<f64, Error> {
-                Ok(setup(point.clone(), offsets, base, CPUS).run()?.nanoseconds())
-            };
-            let before = cost(GOOD)?;
-            VARIANTS.iter().map(|variant| Ok(100.0 * (before / cost(variant.1)? - 1.0))).collect()
-        })
-        .collect::<Result<Vec<Vec<f64>>, Error>>()?;
+    table(&self::points(points)?)
+}
+
+/// A design point with what is assumed of an operation.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// The machine, every range settled.
+    pub settings: Settings,
+    /// What an operation takes beside the fields, in nanoseconds.
+    pub base_ns: f64,
+}
+
+/// So many design points.
+///
+/// # Errors
+/// None for a count that is not zero.
+pub fn points(count: usize) -> Result<Vec<Point>, Error> {
+    let machine = Machine::built_in(MACHINE).expect("it comes with the crate");
+    let settings = shared_points(&machine, count)?.into_iter().enumerate();
+    let base = |index| BASE_NS[0] + (BASE_NS[1] - BASE_NS[0]) * even(index);
+    Ok(settings.map(|(index, settings)| Point { settings, base_ns: base(index) }).collect())
+}
+
+/// Every variant's change of throughput against `before`, over design points.
+///
+/// # Errors
+/// None for points from [`points`].
+pub fn table(points: &[Point]) -> Result<Experiment, Error> {
+    let changes = each(points, |_, point| {
+        let cost = |offsets| -> Result<f64, Error> {
+            Ok(setup(point.settings.clone(), offsets, point.base_ns, CPUS).run()?.nanoseconds())
+        };
+        let before = cost(GOOD)?;
+        VARIANTS
+            .iter()
+            .map(|variant| Ok(100.0 * (before / cost(variant.1)? - 1.0)))
+            .collect::<Result<Vec<f64>, Error>>()
+    })?;
     let rows = VARIANTS.iter().enumerate().map(|(row, &(name, _, published))| Row {
         name: name.to_owned(),
         published,
@@ -116,10 +142,11 @@ pub fn predict(points: usize) -> Result<Experiment, Error> {
     Ok(Experiment {
         name: "memcg-layout",
         unit: "% of throughput",
-        machine: "haswell-ep-2699v3",
+        machine: MACHINE,
         rows: rows.collect(),
-        calibrated_on: "nothing of this document; the time between two readers is seed 003's"
-            .to_owned(),
+        calibrated_on:
+            "nothing of this document; the time between two readers is that of numa-threshold"
+                .to_owned(),
         under_determined: UNDER_DETERMINED,
     })
 }

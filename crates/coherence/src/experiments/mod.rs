@@ -7,8 +7,10 @@
 mod each;
 pub mod memcg_layout;
 pub mod numa_threshold;
+pub mod ours;
 pub mod page_counter_layout;
 pub mod page_counter_lockless;
+pub mod study;
 
 pub(crate) use self::each::each;
 use crate::machine::{Machine, Settings};
@@ -101,7 +103,7 @@ pub const FITTED_ON: u32 = 125;
 
 /// A machine's design points with the one fitted figure, in nanoseconds, that all documents share.
 pub(crate) fn shared_points(machine: &Machine, points: usize) -> Result<Vec<Settings>, Error> {
-    let broadwell = Machine::built_in("broadwell-2x22").expect("it comes with the crate");
+    let broadwell = Machine::built_in(numa_threshold::MACHINE).expect("it comes with the crate");
     let fitted = numa_threshold::fitted(&broadwell, FITTED_ON, points)?;
     let design = machine.design(points).into_iter().zip(fitted);
     Ok(design.map(|(point, fit)| Settings { read_service: fit.read_service, ..point }).collect())

@@ -6,7 +6,7 @@
 //! then it adds to each counter of the zone and of the whole machine. The free-page count lies on the line
 //! of the zone's NUMA counters, or beside it: each overflow takes that line from all who allocate there.
 
-use super::{Experiment, Interval, Row, calibrate};
+use super::{Experiment, Interval, Row, calibrate, each};
 use crate::layout::{Layout, Scope};
 use crate::machine::{Machine, Settings};
 use crate::program::{Program, Step};
@@ -33,6 +33,8 @@ pub const ROWS: [(Option<u32>, f64, f64); 10] = [
     (None, BARE, 342.0),
 ];
 
+/// The machine file.
+pub const MACHINE: &str = "broadwell-2x22";
 /// The CPUs of the machine in the mail.
 pub const CPUS: usize = 88;
 
@@ -95,18 +97,15 @@ pub fn fitted(machine: &Machine, row: u32, points: usize) -> Result<Vec<Settings
         .iter()
         .find(|(threshold, ..)| *threshold == Some(row))
         .ok_or_else(|| Error::Setup(format!("the document has no row for threshold {row}")))?;
-    let design = machine.design(points).into_iter().enumerate();
-    design
-        .map(|(index, point)| {
-            let published = published * repeatability(3 * index);
-            let floor = floor * repeatability(3 * index + 1);
-            let with = |ns: f64| Settings { read_service: (ns * 1000.0) as u64, ..point.clone() };
-            let service = calibrate(0.0, 80.0, published, |ns| {
-                Ok(setup(with(ns), row, floor, CPUS).run()?.cycles())
-            })?;
-            Ok(with(service))
-        })
-        .collect()
+    each(&machine.design(points), |index, point| {
+        let published = published * repeatability(3 * index);
+        let floor = floor * repeatability(3 * index + 1);
+        let with = |ns: f64| Settings { read_service: (ns * 1000.0) as u64, ..point.clone() };
+        let service = calibrate(0.0, 80.0, published, |ns| {
+            Ok(setup(with(ns), row, floor, CPUS).run()?.cycles())
+        })?;
+        Ok(with(service))
+    })
 }
 
 /// The ten rows, calibrated on the row of one threshold, over so many design points.
@@ -116,24 +115,27 @@ pub fn fitted(machine: &Machine, row: u32, points: usize) -> Result<Vec<Settings
 /// # Errors
 /// A threshold that the document does not have.
 pub fn predict(row: u32, points: usize) -> Result<Experiment, Error> {
-    let machine = Machine::built_in("broadwell-2x22").expect("it comes with the crate");
-    let settings = fitted(&machine, row, points)?;
+    let machine = Machine::built_in(MACHINE).expect("it comes with the crate");
+    table(row, &fitted(&machine, row, points)?)
+}
+
+/// The ten rows on design points that were [`fitted`] on the row of one threshold.
+///
+/// # Errors
+/// None for points that were.
+pub fn table(row: u32, settings: &[Settings]) -> Result<Experiment, Error> {
     let rows = ROWS
         .iter()
         .map(|&(threshold, floor, published)| {
-            let cycles = settings
-                .iter()
-                .enumerate()
-                .map(|(index, point)| match threshold {
-                    Some(threshold) => {
-                        // The floors are rows, too, and repeat no better than others.
-                        let floor = floor * repeatability(3 * index + 1);
-                        let outcome = setup(point.clone(), threshold, floor, CPUS).run()?;
-                        Ok(outcome.cycles() * repeatability(3 * index + 2))
-                    }
-                    None => Ok(floor),
-                })
-                .collect::<Result<Vec<f64>, Error>>()?;
+            let cycles = each(settings, |index, point| match threshold {
+                Some(threshold) => {
+                    // The floors are rows, too, and repeat no better than others.
+                    let floor = floor * repeatability(3 * index + 1);
+                    let outcome = setup(point.clone(), threshold, floor, CPUS).run()?;
+                    Ok(outcome.cycles() * repeatability(3 * index + 2))
+                }
+                None => Ok(floor),
+            })?;
             Ok(Row {
                 name: threshold.map_or("none".to_owned(), |threshold| threshold.to_string()),
                 published: Some(published),
@@ -145,7 +147,7 @@ pub fn predict(row: u32, points: usize) -> Result<Experiment, Error> {
     Ok(Experiment {
         name: "numa-threshold",
         unit: "cycles",
-        machine: "broadwell-2x22",
+        machine: MACHINE,
         rows,
         calibrated_on: format!(
             "the row of threshold {row} (time between two readers of a line); floors: the rows without \
@@ -157,7 +159,7 @@ pub fn predict(row: u32, points: usize) -> Result<Experiment, Error> {
 
 /// No row was repeated in the mail. Rows that should be equal (20 000 and 30 000) differ by 0.3 %, neighbours
 /// in the table by what a smooth curve leaves within 1 %: half as much again is allowed to every figure.
-fn repeatability(index: usize) -> f64 {
+pub(super) fn repeatability(index: usize) -> f64 {
     1.0 + 0.015 * (2.0 * super::even(index) - 1.0)
 }
 

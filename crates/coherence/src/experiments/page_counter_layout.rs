@@ -258,7 +258,7 @@ pub fn table(points: &[Point]) -> Result<Experiment, Error> {
         rows: [root].into_iter().chain(rows).collect(),
         calibrated_on:
             "the root row (work without charging) and the row without patches (walks a message); \
-                        the time between two readers is seed 003's"
+                        the time between two readers is that of numa-threshold"
                 .to_owned(),
         under_determined: UNDER_DETERMINED,
     })

@@ -6,7 +6,7 @@
 //! such visits 32 faults cause (charge and uncharge, memory and memory with swap) is not given, and the
 //! lock's queue makes a cliff of it: so this is a range by that number, and no point.
 
-use super::{Experiment, Interval, Row, calibrate, shared_points};
+use super::{Experiment, Interval, Row, calibrate, each, shared_points};
 use crate::layout::{Layout, Scope};
 use crate::machine::{Machine, Settings};
 use crate::program::{Lock, Program, Step};
@@ -16,6 +16,8 @@ use crate::simulate::{Error, Setup};
 pub const LOCKED: f64 = 50_134_994_088_218.0 / 1_843_305_768.0;
 /// Cycles a fault took without.
 pub const LOCKLESS: f64 = 32_811_216_801_141.0 / 1_843_304_774.0;
+/// The machine file.
+pub const MACHINE: &str = "four-socket-144";
 /// The CPUs of the machine in the mail.
 pub const CPUS: usize = 144;
 /// How many visits to the counters 32 faults may cause.
@@ -61,8 +63,40 @@ pub fn setup(
 /// # Errors
 /// None for a count of points that is not zero.
 pub fn predict(points: usize) -> Result<Experiment, Error> {
-    let machine = Machine::built_in("four-socket-144").expect("it comes with the crate");
-    let settings = shared_points(&machine, points)?;
+    table(&self::points(points)?)
+}
+
+/// A design point with what is fitted on the row without locks.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// The machine, every range settled.
+    pub settings: Settings,
+    /// Cycles of a fault beside its visits, for each of [`VISITS`].
+    pub work: [f64; VISITS.len()],
+}
+
+/// So many design points, each fitted on the row without locks.
+///
+/// # Errors
+/// None for a count that is not zero.
+pub fn points(count: usize) -> Result<Vec<Point>, Error> {
+    let machine = Machine::built_in(MACHINE).expect("it comes with the crate");
+    each(&shared_points(&machine, count)?, |_, settings| {
+        let mut work = [0.0; VISITS.len()];
+        for (work, visits) in work.iter_mut().zip(VISITS) {
+            *work = calibrate(0.5 * LOCKLESS, LOCKLESS, LOCKLESS, |work| {
+                Ok(setup(settings.clone(), false, visits, work, CPUS).run()?.cycles())
+            })?;
+        }
+        Ok(Point { settings: settings.clone(), work })
+    })
+}
+
+/// Cycles a fault with locks, for each number of visits, on design points.
+///
+/// # Errors
+/// None for points from [`points`].
+pub fn table(points: &[Point]) -> Result<Experiment, Error> {
     let mut rows = vec![Row {
         name: "lockless".to_owned(),
         published: Some(LOCKLESS),
@@ -70,16 +104,11 @@ pub fn predict(points: usize) -> Result<Experiment, Error> {
         calibration: true,
     }];
     let mut all = Vec::new();
-    for visits in VISITS {
-        let cycles = settings
-            .iter()
-            .map(|point| {
-                let work = calibrate(0.5 * LOCKLESS, LOCKLESS, LOCKLESS, |work| {
-                    Ok(setup(point.clone(), false, visits, work, CPUS).run()?.cycles())
-                })?;
-                Ok(setup(point.clone(), true, visits, work, CPUS).run()?.cycles())
-            })
-            .collect::<Result<Vec<f64>, Error>>()?;
+    for (which, visits) in VISITS.into_iter().enumerate() {
+        let cycles = each(points, |_, point| {
+            let work = point.work[which];
+            Ok(setup(point.settings.clone(), true, visits, work, CPUS).run()?.cycles())
+        })?;
         all.extend(&cycles);
         rows.push(Row {
             name: format!("locked, {visits} visits in 32 faults"),
@@ -100,10 +129,10 @@ pub fn predict(points: usize) -> Result<Experiment, Error> {
     Ok(Experiment {
         name: "page-counter-lockless",
         unit: "cycles",
-        machine: "four-socket-144",
+        machine: MACHINE,
         rows,
         calibrated_on:
-            "the row without locks (work of a fault); the time between two readers is seed 003's"
+            "the row without locks (work of a fault); the time between two readers is that of numa-threshold"
                 .to_owned(),
         under_determined: UNDER_DETERMINED,
     })

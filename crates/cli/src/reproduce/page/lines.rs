@@ -1,0 +1,121 @@
+//! Lines with bands over a logarithmic axis: thresholds, and numbers of CPUs.
+
+use super::svg::{Scale, Shape, WIDTH, area, drawing, line, mark, round, text};
+use std::fmt::Write as _;
+
+const LEFT: f64 = 62.0;
+const RIGHT: f64 = WIDTH - 20.0;
+const TOP: f64 = 22.0;
+const BOTTOM: f64 = 300.0;
+const HEIGHT: f64 = 352.0;
+/// Between two labels of the lower axis.
+const APART: f64 = 40.0;
+
+/// A place on a line.
+pub(super) struct Place {
+    pub(super) x: f64,
+    pub(super) value: f64,
+    pub(super) low: f64,
+    pub(super) high: f64,
+}
+
+/// A line with its band.
+pub(super) struct Series {
+    /// How it is drawn: a class of the page's style.
+    pub(super) class: &'static str,
+    pub(super) name: String,
+    pub(super) shape: Shape,
+    pub(super) places: Vec<Place>,
+}
+
+/// A stretch of the plot that means something else.
+pub(super) struct Ground {
+    pub(super) from: f64,
+    pub(super) says: String,
+}
+
+/// What stands around the lines.
+pub(super) struct Around<'a> {
+    /// Below the lower axis.
+    pub(super) across: &'a str,
+    /// Above the plot.
+    pub(super) up: &'a str,
+    pub(super) says: &'a str,
+    /// A place with a name.
+    pub(super) at: Option<(f64, String)>,
+    /// From somewhere on to the right.
+    pub(super) ground: Option<Ground>,
+}
+
+/// The plot.
+pub(super) fn plot(series: &[Series], around: &Around<'_>) -> String {
+    let places = || series.iter().flat_map(|series| &series.places);
+    let mut numbers: Vec<f64> = places().map(|place| place.x).collect();
+    numbers.sort_by(f64::total_cmp);
+    numbers.dedup();
+    let (Some(&first), Some(&last)) = (numbers.first(), numbers.last()) else {
+        return String::new();
+    };
+    let across = Scale::logarithmic(first, last, LEFT + 14.0, RIGHT - 14.0);
+    let up =
+        Scale::over(places().flat_map(|place| [place.value, place.low, place.high]), BOTTOM, TOP);
+    let mut out = String::new();
+    if let Some(ground) = around.ground.as_ref().filter(|ground| ground.from < last) {
+        let from = across.at(ground.from.max(first)).max(LEFT);
+        area(&mut out, from, TOP, (RIGHT - from, BOTTOM - TOP), "grown");
+        text(&mut out, from + 6.0, TOP + 14.0, "start", "tick", &ground.says);
+    }
+    for tick in up.ticks() {
+        let y = up.at(tick);
+        line(&mut out, (LEFT, y), (RIGHT, y), "grid");
+        text(&mut out, LEFT - 6.0, y + 4.0, "end", "tick", &round(tick));
+    }
+    text(&mut out, LEFT - 50.0, TOP - 9.0, "start", "tick", around.up);
+    let mut free = 0.0;
+    for number in numbers {
+        let x = across.at(number);
+        line(&mut out, (x, BOTTOM), (x, BOTTOM + 4.0), "axis");
+        if x >= free {
+            text(&mut out, x, BOTTOM + 18.0, "middle", "tick", &format!("{number}"));
+            free = x + APART;
+        }
+    }
+    text(&mut out, RIGHT, BOTTOM + 38.0, "end", "tick", around.across);
+    line(&mut out, (LEFT, BOTTOM), (RIGHT, BOTTOM), "axis");
+    if let Some((place, name)) = &around.at
+        && (first..=last).contains(place)
+    {
+        let x = across.at(*place);
+        line(&mut out, (x, TOP), (x, BOTTOM), "here");
+        text(&mut out, x - 4.0, TOP + 14.0, "end", "tick", name);
+    }
+    for series in series {
+        let x = |place: &Place| across.at(place.x);
+        let upper = series.places.iter().map(|place| (x(place), up.at(place.high)));
+        let lower = series.places.iter().rev().map(|place| (x(place), up.at(place.low)));
+        let _ = write!(out, "<polygon class=\"band {}\" points=\"", series.class);
+        points(&mut out, upper.chain(lower));
+        let _ = write!(out, "\"/><polyline class=\"curve {}\" points=\"", series.class);
+        points(&mut out, series.places.iter().map(|place| (x(place), up.at(place.value))));
+        out.push_str("\"/>");
+        for place in &series.places {
+            let says = format!(
+                "{}, {} at {}: {} ({} .. {})",
+                series.name,
+                around.up,
+                place.x,
+                round(place.value),
+                round(place.low),
+                round(place.high)
+            );
+            mark(&mut out, x(place), up.at(place.value), series.shape, series.class, &says);
+        }
+    }
+    drawing(HEIGHT, around.says, &out)
+}
+
+fn points(out: &mut String, points: impl Iterator<Item = (f64, f64)>) {
+    for (x, y) in points {
+        let _ = write!(out, "{x:.1},{y:.1} ");
+    }
+}

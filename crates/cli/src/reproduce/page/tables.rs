@@ -1,0 +1,92 @@
+//! The tables of a page.
+
+use super::super::measured::{Figure, Measured};
+use super::super::table::{Line, Scaling, Table};
+use super::super::words::{figure, range};
+use super::svg::escaped;
+use ledgerline_coherence::experiments::Interval;
+use std::fmt::Write as _;
+
+fn interval(interval: Option<Interval>) -> String {
+    let cells = interval.map(|Interval { median, low, high }| (figure(median), range(low, high)));
+    let (median, range) = cells.unwrap_or(("-".to_owned(), String::new()));
+    format!("<td>{median}</td><td class=\"range\">{range}</td>")
+}
+
+/// Published, predicted, ours.
+pub(super) fn predicted(table: &Table) -> String {
+    let mut out = format!(
+        "<div class=\"wide\"><table><thead><tr><th>{}</th><th>published</th><th>predicted</th>\
+         <th class=\"range\">low .. high</th><th></th><th>ours</th><th class=\"range\">low .. high</th></tr></thead><tbody>\n",
+        escaped(table.unit)
+    );
+    for line in table.lines.iter().filter(|line| line.predicted.is_some()) {
+        let (class, mark) = match (line.calibration, line.missed()) {
+            (true, _) => (" class=\"calibrated\"", "<td class=\"range\">calibrated on</td>"),
+            (false, true) => ("", "<td class=\"missed\">outside</td>"),
+            _ => ("", "<td></td>"),
+        };
+        let published = line.published.map_or("-".to_owned(), figure);
+        let _ = writeln!(
+            out,
+            "<tr{class}><td>{}</td><td>{published}</td>{}{mark}{}</tr>",
+            escaped(&line.name),
+            interval(line.predicted),
+            interval(line.ours)
+        );
+    }
+    out + "</tbody></table></div>\n"
+}
+
+/// What this machine says.
+pub(super) fn measured(lines: &[(&Line, &Measured)]) -> String {
+    let cell = |figures: Option<Figure>| {
+        figures.map_or("<td>-</td><td></td>".to_owned(), |Figure { median, low, high }| {
+            // A count that was made once has no spread.
+            let range = if low < high { range(low, high) } else { String::new() };
+            format!("<td>{}</td><td class=\"range\">{range}</td>", figure(median))
+        })
+    };
+    let mut out = "<div class=\"wide\"><table><thead><tr><th>here</th><th>before</th><th></th><th>after</th>\
+                   <th></th><th>ours</th><th></th><th>unit</th><th>line transfer</th></tr></thead><tbody>\n"
+        .to_owned();
+    for (line, measured) in lines {
+        let transfer =
+            measured.transfer_ns.map_or("-".to_owned(), |ns| format!("{} ns", figure(ns)));
+        let _ = writeln!(
+            out,
+            "<tr><td>{}</td>{}{}{}<td>{}</td><td>{transfer}</td></tr>",
+            escaped(&line.name),
+            cell(measured.before),
+            cell(measured.after),
+            cell(measured.ours),
+            escaped(measured.unit),
+        );
+    }
+    out + "</tbody></table></div>\n"
+}
+
+/// A curve's figures, folded up.
+pub(super) fn scaling(scaling: &Scaling) -> String {
+    let Scaling { curve, places, .. } = scaling;
+    let mut out = format!(
+        "<details><summary>Figures, ns</summary><div class=\"wide\"><table><thead><tr><th>CPUs</th><th>{}</th>\
+         <th></th><th>{}</th><th></th><th>{}</th><th></th><th>sockets</th></tr></thead><tbody>\n",
+        escaped(curve.before),
+        escaped(curve.after),
+        escaped(curve.ours)
+    );
+    for at in places {
+        let _ = writeln!(
+            out,
+            "<tr><td>{}</td>{}{}{}<td>{}{}</td></tr>",
+            at.cpus,
+            interval(Some(at.before)),
+            interval(Some(at.after)),
+            interval(Some(at.ours)),
+            at.sockets,
+            if at.grown { ", grown" } else { "" }
+        );
+    }
+    out + "</tbody></table></div></details>\n"
+}

@@ -1,0 +1,293 @@
+//! Tables for people, in 100 columns.
+
+use super::measured::{Figure, Measured};
+use super::plot;
+use super::table::{Line, Predicted, Scaling, Table, group, notes};
+use super::words::{figure, range, wrapped};
+
+/// What the tables are made for.
+const WIDTH: usize = 100;
+
+/// How to print.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Style {
+    pub(super) colour: bool,
+    /// Columns of the terminal, for what can be narrower.
+    pub(super) width: usize,
+}
+
+impl Style {
+    pub(super) fn new(colour: bool, width: Option<usize>) -> Style {
+        Style { colour, width: width.unwrap_or(WIDTH).clamp(40, WIDTH) }
+    }
+
+    fn paint(self, code: &str, text: &str) -> String {
+        if self.colour && !text.trim().is_empty() {
+            // The end of a line stays as it is.
+            let line = text.trim_end_matches('\n');
+            format!("\x1b[{code}m{line}\x1b[0m{}", &text[line.len()..])
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+const STRONG: &str = "1";
+const FAINT: &str = "2";
+const BAD: &str = "31";
+const GOOD: &str = "32";
+
+/// The whole text of an experiment, with a newline at its end.
+pub(super) fn table(table: &Table, style: Style) -> String {
+    let document = table.document;
+    let mut text = wrapped(
+        &format!("{}: ", style.paint(STRONG, document.name)),
+        document.title,
+        2,
+        style.width,
+    );
+    text += &style.paint(FAINT, &wrapped("  ", document.source, 2, style.width));
+    if let Some(predicted) = &table.predicted {
+        text.push('\n');
+        text += &there(table, predicted, style);
+    }
+    text += &here(table, style);
+    if let Some(scaling) = &table.scaling {
+        text.push('\n');
+        text += &curve(scaling, style);
+    }
+    text
+}
+
+/// Cells under titles: the first column to the left, the others to the right.
+fn columns(
+    titles: &[&str],
+    rows: &[Vec<String>],
+    paint: impl Fn(usize, usize, &str) -> String,
+) -> String {
+    let widths: Vec<usize> = (0..titles.len())
+        .map(|column| {
+            let cells = rows.iter().map(|row| row[column].chars().count());
+            cells.chain([titles[column].chars().count()]).max().unwrap_or(0)
+        })
+        .collect();
+    let titles: Vec<String> = titles.iter().map(|&title| title.to_owned()).collect();
+    let mut text = String::new();
+    for (number, row) in [&titles].into_iter().chain(rows).enumerate() {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            let space = " ".repeat(widths[column] - cell.chars().count());
+            let cell = paint(number, column, cell);
+            line +=
+                &if column == 0 { format!("  {cell}{space}") } else { format!("  {space}{cell}") };
+        }
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+/// What was published and what is predicted.
+fn there(table: &Table, predicted: &Predicted, style: Style) -> String {
+    let titles =
+        ["predicted there", "published", "predicted", "low .. high", "", "ours", "low .. high"];
+    let mark = |line: &Line| match (line.calibration, line.missed()) {
+        (true, _) => "=",
+        (false, true) => "!",
+        _ => "",
+    };
+    let lines: Vec<&Line> = table.lines.iter().filter(|line| line.predicted.is_some()).collect();
+    let rows: Vec<Vec<String>> = lines
+        .iter()
+        .map(|line| {
+            let interval =
+                |interval: Option<_>,
+                 part: fn(ledgerline_coherence::experiments::Interval) -> String| {
+                    interval.map_or("-".to_owned(), part)
+                };
+            vec![
+                line.name.clone(),
+                line.published.map_or("-".to_owned(), figure),
+                interval(line.predicted, |interval| figure(interval.median)),
+                interval(line.predicted, |interval| range(interval.low, interval.high)),
+                mark(line).to_owned(),
+                interval(line.ours, |interval| figure(interval.median)),
+                interval(line.ours, |interval| range(interval.low, interval.high)),
+            ]
+        })
+        .collect();
+    let mut text = wrapped(
+        "  ",
+        &format!(
+            "{}, in {}; {} CPUs, {}, {} design points",
+            table.document.rows, table.unit, predicted.cpus, predicted.machine, predicted.points
+        ),
+        2,
+        style.width,
+    );
+    text += &columns(&titles, &rows, |number, column, cell| match (number, column) {
+        (0, _) => style.paint(STRONG, cell),
+        (row, 2) if lines[row - 1].calibration => style.paint(FAINT, cell),
+        (row, 2 | 4) if lines[row - 1].missed() => style.paint(BAD, cell),
+        (row, 2) if lines[row - 1].published.is_some() => style.paint(GOOD, cell),
+        (_, 3 | 6) => style.paint(FAINT, cell),
+        _ => cell.to_owned(),
+    });
+    let mut legend = Vec::new();
+    if lines.iter().any(|line| line.calibration) {
+        legend.push("= calibrated on, or the base of the others: no prediction");
+    }
+    if lines.iter().any(|line| line.missed()) {
+        legend.push("! the published value lies outside");
+    }
+    if !legend.is_empty() {
+        text += &style.paint(FAINT, &wrapped("  ", &legend.join("; "), 2, style.width));
+    }
+    text += &wrapped("  calibrated on: ", &predicted.calibrated_on, 17, style.width);
+    for gap in predicted.under_determined {
+        text += &wrapped("  not given: ", gap, 13, style.width);
+    }
+    for assumption in predicted.ours_assumes {
+        text += &wrapped("  ours: ", assumption, 8, style.width);
+    }
+    text
+}
+
+/// What was measured on this machine.
+fn here(table: &Table, style: Style) -> String {
+    let lines: Vec<(&Line, &Measured)> =
+        table.lines.iter().filter_map(|line| Some((line, line.measured.as_ref()?))).collect();
+    match &table.measured {
+        Err(error) => return wrapped("\n  not measured here: ", error, 21, style.width),
+        Ok(_) if lines.is_empty() => return String::new(),
+        Ok(_) => {}
+    }
+    let units: Vec<&str> = lines.iter().map(|(_, measured)| measured.unit).collect();
+    let one_unit = units.windows(2).all(|pair| pair[0] == pair[1]);
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut open = None;
+    for (line, measured) in &lines {
+        let Measured { before, after, ours, unit, transfer_ns, .. } = measured;
+        let (of, row) = group(&line.name);
+        if of != open
+            && let Some(of) = of
+        {
+            rows.push([of, "", "", "", ""].map(str::to_owned).into());
+        }
+        open = of;
+        let indent = if of.is_some() { "  " } else { "" };
+        // (A row that counts "updates" need not say so twice.)
+        let said = one_unit || row.starts_with(unit);
+        let unit = if said { String::new() } else { format!(", {unit}") };
+        let figures = [before, after, ours].map(|figure| figure.map_or("-".to_owned(), spread));
+        let transfer = transfer_ns.map_or("-".to_owned(), |ns| format!("{} ns", figure(ns)));
+        let [before, after, ours] = figures;
+        rows.push(vec![format!("{indent}{row}{unit}"), before, after, ours, transfer]);
+    }
+    let title = format!(
+        "measured here{}",
+        if one_unit { format!(", {}", units[0]) } else { String::new() }
+    );
+    let titles = [&*title, "before", "after", "ours", "transfer"];
+    let mut text = "\n".to_owned();
+    text += &columns(&titles, &rows, |number, column, cell| match (number, column) {
+        (0, _) => style.paint(STRONG, cell),
+        (_, 4) => style.paint(FAINT, cell),
+        _ => cell.to_owned(),
+    });
+    let transfers = lines.iter().any(|(_, measured)| measured.transfer_ns.is_some());
+    if transfers {
+        let says = "transfer: what moving a line between two CPUs took meanwhile";
+        text += &style.paint(FAINT, &wrapped("  ", says, 2, style.width));
+    }
+    for (line, measured) in &lines {
+        if let (Some(published), None) = (line.published, line.predicted) {
+            let says = format!("{}: {} {}", line.name, figure(published), measured.unit);
+            text += &wrapped("  published: ", &says, 13, style.width);
+        }
+    }
+    for note in notes(&table.lines) {
+        text += &wrapped("  note: ", &note, 8, style.width);
+    }
+    text
+}
+
+/// A median, and by how much of it the rounds lie apart at most.
+fn spread(figures: Figure) -> String {
+    let Figure { median, low, high } = figures;
+    let apart = (median - low).max(high - median);
+    if apart <= 0.0 || median == 0.0 {
+        return figure(median);
+    }
+    format!("{} \u{b1}{:.0}%", figure(median), 100.0 * apart / median.abs())
+}
+
+/// The scaling curve: a plot and its figures.
+fn curve(scaling: &Scaling, style: Style) -> String {
+    let Scaling { curve, machine, points, places } = scaling;
+    let mut text = wrapped(
+        "  ",
+        &format!(
+            "nanoseconds a CPU spends on {}, by the number of CPUs that do so; {machine}, {points} design \
+             points, fitted on {} CPUs",
+            curve.operation, curve.document_cpus
+        ),
+        2,
+        style.width,
+    );
+    let series = [
+        plot::Series {
+            mark: 'b',
+            values: places.iter().map(|at| (at.cpus, at.before.median)).collect(),
+        },
+        plot::Series {
+            mark: 'a',
+            values: places.iter().map(|at| (at.cpus, at.after.median)).collect(),
+        },
+        plot::Series {
+            mark: 'o',
+            values: places.iter().map(|at| (at.cpus, at.ours.median)).collect(),
+        },
+    ];
+    if places.len() > 1 {
+        text += &plot::plot(&series, style.width, |mark, cell| match mark {
+            'b' => style.paint(BAD, cell),
+            'o' => style.paint(GOOD, cell),
+            _ => style.paint(STRONG, cell),
+        });
+        text += &wrapped(
+            "  ",
+            &format!(
+                "b before: {}; a after: {}; o {}; * several of them; both axes are logarithmic",
+                curve.before, curve.after, curve.ours
+            ),
+            2,
+            style.width,
+        );
+        text.push('\n');
+    }
+    let titles =
+        ["CPUs", "before", "low .. high", "after", "low .. high", "ours", "low .. high", "sockets"];
+    let rows: Vec<Vec<String>> = places
+        .iter()
+        .map(|at| {
+            let mut row = vec![at.cpus.to_string()];
+            for cost in [at.before, at.after, at.ours] {
+                row.extend([figure(cost.median), range(cost.low, cost.high)]);
+            }
+            row.push(format!("{}{}", at.sockets, if at.grown { "+" } else { "" }));
+            row
+        })
+        .collect();
+    text += &columns(&titles, &rows, |number, column, cell| match (number, column) {
+        (0, _) => style.paint(STRONG, cell),
+        (_, 2 | 4 | 6) => style.paint(FAINT, cell),
+        _ => cell.to_owned(),
+    });
+    if places.iter().any(|at| at.grown) {
+        let grown =
+            "+ grown by whole sockets, each one link from the others: no such machine exists";
+        text += &style.paint(FAINT, &wrapped("  ", grown, 2, style.width));
+    }
+    text
+}

@@ -1,0 +1,165 @@
+//! What this project's own design would do in the documents' experiments.
+//!
+//! The same work on the same machines with the same fitted figures; only who reads and writes which line is
+//! ours. Offsets are those of the library's types (a test of the command reads them from its debug
+//! information and compares), and the order of accesses is that of its sources. What is left out is what
+//! no other CPU sees, where the document's own figure has it already: taking a unit from a cell costs about
+//! what taking one from a stock costs.
+//!
+//! | experiment | what ours does there |
+//! |---|---|
+//! | `page-counter-lockless` | a cell and a stock a CPU; a walk of two levels moves twice the batch ([`walk`]) |
+//! | `page-counter-layout` | the same of four levels; as many walks as patch C leaves |
+//! | `memcg-layout` | an event is counted in the running CPU's cell, no line is shared ([`counters`]) |
+//! | `numa-threshold` | differences and thresholds as the row says, totals in four stripes ([`counters`]) |
+//!
+//! Nobody reads the counters meanwhile, here as there: a reader of ours adds CPUs up or collects cells.
+
+pub mod counters;
+pub mod walk;
+
+use super::page_counter_layout::{self, message_ns};
+use super::{memcg_layout, numa_threshold, page_counter_lockless};
+use crate::layout::{Layout, Scope};
+use crate::machine::Settings;
+use crate::program::{Program, Step};
+use crate::simulate::Setup;
+
+/// What is assumed of ours in an experiment, beside what is fitted on the document; empty for a name that is
+/// not simulated.
+#[must_use]
+pub fn assumptions(experiment: &str) -> &'static [&'static str] {
+    match experiment {
+        "page-counter-lockless" => &[
+            "half of the document's visits: ours moves 64 pages a walk, where it had 32; half of them charge \
+             and half return",
+            "a walk has four atomics a level, one of them a compare-and-swap in a loop: where all CPUs meet at \
+             the root too often, that gives way, and the interval shows it",
+        ],
+        "page-counter-layout" => &[
+            "as many walks as patch C leaves: both move 64 pages; that ours keeps half of a cell that is full \
+             would save walks, and is not counted",
+            "a walk has four atomics a level where the kernel has one, one of them a compare-and-swap in a \
+             loop, which fails most of the time once too many CPUs walk one group: what it costs that no limit \
+             is overrun and nothing refused falsely; fewer and larger batches would be the remedy",
+        ],
+        "memcg-layout" => &[
+            "an event is counted in the running CPU's cell, and no line is shared; nobody reads meanwhile, and \
+             a charge that moves to another group takes its units along, not its events",
+        ],
+        "numa-threshold" => &[
+            "the row's threshold with differences of a byte up to 125 and of 16 bits above, on the document's \
+             floors (394 and 369 cycles); an overstep goes to one of four stripes of its zone's total, on a pair \
+             of lines that no allocation reads",
+        ],
+        _ => &[],
+    }
+}
+
+/// Units that a walk moves by default, in pages of 4 KiB: `DEFAULT_BATCH` of the library. The documents
+/// that count walks had 32.
+pub const BATCH_PAGES: u32 = 64;
+
+/// A fault on CPUs each in a group of its own below the root; `visits` as the document counts them, with
+/// batches of 32 pages, of which ours makes half as many.
+#[must_use]
+pub fn page_counter_lockless(
+    settings: Settings,
+    visits: u32,
+    work_cycles: f64,
+    cpus: usize,
+) -> Setup {
+    let mut layout = Layout::new();
+    let levels = [("group", Scope::Groups(288)), ("root", Scope::Machine)];
+    let tree = walk::Tree::new(&mut layout, &levels);
+    let visits = f64::from(visits) * 32.0 / f64::from(BATCH_PAGES);
+    // The document does not say how many visits return units: half of them, as in a run that frees all.
+    let visit = [Step::chance(0.5, tree.charge()), Step::chance(0.5, tree.uncharge())];
+    let steps = [Step::compute(work_cycles), Step::chance(visits / 32.0, visit)];
+    let window = page_counter_lockless::setup(settings.clone(), false, 1, work_cycles, cpus).window;
+    Setup { window, ..Setup::uniform(settings, layout, Program::new("fault", steps), cpus) }
+}
+
+/// A side of a message, in a group three levels below the root, with as many walks as patch C leaves.
+#[must_use]
+pub fn page_counter_layout(point: &page_counter_layout::Point, cpus: usize) -> Setup {
+    let mut layout = Layout::new();
+    let levels = ["leaf", "middle", "top", "root"].map(|level| (level, Scope::Machine));
+    let tree = walk::Tree::new(&mut layout, &levels);
+    let like = point.setup(page_counter_layout::Patches { a: true, b: true, c: true }, cpus);
+    let chance = point.walks * point.remaining / 4.0;
+    // Cells are taken to cost what stocks do. Nobody asks whether sockets are short of memory.
+    let message = message_ns(page_counter_layout::ROOT) + point.stock_ns;
+    let work = message * point.settings.clock_ghz / 4.0;
+    let quarter = |_| {
+        [
+            Step::compute(work / 2.0),
+            Step::chance(chance, tree.charge()),
+            Step::compute(work / 2.0),
+            Step::chance(chance, tree.uncharge()),
+        ]
+    };
+    let program = Program::new("send or receive 10 KiB", (0..4).flat_map(quarter));
+    let setup = Setup::uniform(point.settings.clone(), layout, program, cpus);
+    Setup { window: like.window, ..setup }
+}
+
+/// A fault and the unmapping of its page, each counted in the group: three additions to its statistics.
+#[must_use]
+pub fn memcg_layout(point: &memcg_layout::Point, cpus: usize) -> Setup {
+    let memcg_layout::Point { settings, base_ns } = point;
+    let mut layout = Layout::new();
+    let cell = counters::Sums::new(&mut layout);
+    let work = base_ns * settings.clock_ghz;
+    let event = |share: f64| [Step::compute(work * share)].into_iter().chain(cell.add());
+    let steps = [0.2, 0.4, 0.4].into_iter().flat_map(event);
+    let program = Program::new("fault and unmap a page", steps).outgrowing_first_cache();
+    let like = memcg_layout::setup(settings.clone(), memcg_layout::GOOD, *base_ns, cpus);
+    Setup { window: like.window, ..Setup::uniform(settings.clone(), layout, program, cpus) }
+}
+
+/// Cycles of an allocation that is counted with a threshold and oversteps never: the document's, for that width.
+#[must_use]
+pub fn numa_floor(threshold: u32) -> f64 {
+    if threshold <= counters::MOST_OF_A_BYTE {
+        numa_threshold::SIGNED
+    } else {
+        numa_threshold::UNSIGNED
+    }
+}
+
+/// An allocation and its freeing, counted with the threshold of a row: in signed bytes up to the most that
+/// these hold, in unsigned 16 bits above. Without oversteps it takes `floor` cycles.
+#[must_use]
+pub fn numa_threshold(settings: Settings, threshold: u32, floor: f64, cpus: usize) -> Setup {
+    let bytes = threshold <= counters::MOST_OF_A_BYTE;
+    let like = numa_threshold::setup(settings.clone(), threshold, floor, cpus);
+    let mut layout = Layout::new();
+    let zone = layout.object("zone", Scope::Socket);
+    let free = layout.field(zone, "nr_free_pages", 0);
+    let own = layout.object("per_cpu_pageset", Scope::Cpu);
+    let pages = layout.field(own, "count", 0);
+    // As in the document's program: what the accesses cost when they hit is part of the floor.
+    let work = floor - 4.0 * settings.in_cycles(settings.first_cache as f64) - 7.0;
+    let topology = settings.topology;
+    let zones = (0..topology.sockets).map(|socket| {
+        let item = counters::Zone::new(&mut layout, socket, bytes);
+        let steps = [
+            Step::compute(work / 2.0),
+            Step::load_overlapping(free),
+            Step::load(pages),
+            Step::store(pages),
+        ];
+        let steps = steps.into_iter().chain(item.count(threshold)).chain([
+            Step::compute(work / 2.0),
+            Step::load(pages),
+            Step::store(pages),
+            Step::load(pages),
+            Step::store(pages),
+        ]);
+        Program::new("allocate and free a page", steps)
+    });
+    let programs: Vec<Program> = zones.collect();
+    let on = (0..cpus).map(|cpu| topology.socket(cpu)).collect();
+    Setup { settings, layout, programs, cpus: on, window: like.window, seed: like.seed }
+}
