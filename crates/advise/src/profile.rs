@@ -37,7 +37,7 @@ mod script;
 mod tests;
 mod write;
 
-pub use fields::find;
+pub use fields::{find, lines};
 pub use open::{Known, Object, Where};
 
 /// What [`Role::name`] is where all CPUs do the same and nobody named it.
