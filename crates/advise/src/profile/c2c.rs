@@ -16,6 +16,8 @@ use super::{Kind, Known, Profile};
 pub(super) const TITLE: &str = "Shared Cache Line Distribution Pareto";
 /// No machine has more; a report that says so lies.
 const MOST_CPUS: u64 = 1 << 13;
+/// CPUs of all rows together; a report has some thousand rows.
+const MOST_SHARES: usize = 1 << 24;
 
 /// Where in a row which figure stands.
 struct Columns {
@@ -30,6 +32,7 @@ struct Columns {
 
 pub(super) fn parse(text: &str, source: &str, known: &Known<'_>) -> Result<Profile, Error> {
     let mut samples = Samples::of(known)?;
+    let mut left = MOST_SHARES;
     let from = text.lines().position(|line| line.contains(TITLE)).unwrap_or_default();
     let mut columns: Option<Columns> = None;
     // The line that rows are about, and its stores by column.
@@ -65,8 +68,11 @@ pub(super) fn parse(text: &str, source: &str, known: &Known<'_>) -> Result<Profi
         if first.ends_with('%') {
             let (address, stores) =
                 line_of.as_ref().ok_or_else(|| damaged("a row belongs to no line"))?;
-            row(line, &words, columns, (*address, stores), &mut samples)
+            let cpus = row(line, &words, columns, (*address, stores), &mut samples)
                 .ok_or_else(|| damaged("a row is cut off or has no figures"))?;
+            left = left
+                .checked_sub(cpus)
+                .ok_or_else(|| damaged("there are more rows and CPUs than a report has"))?;
         } else if words.len() == columns.shares + 2
             && let Some(address) = hexadecimal(words[words.len() - 1])
             && let Some(counts) =
@@ -110,13 +116,14 @@ fn read_columns(dots: &str, names: &str) -> Option<Columns> {
     })
 }
 
+/// Takes a row; how many CPUs it is about.
 fn row(
     line: &str,
     words: &[&str],
     columns: &Columns,
     (address, counts): (u64, &[f64]),
     samples: &mut Samples<'_>,
-) -> Option<()> {
+) -> Option<usize> {
     let share = |word: &str| word.strip_suffix('%')?.parse::<f64>().ok();
     let shares: Vec<f64> =
         words.get(..columns.shares)?.iter().map(|word| share(word)).collect::<Option<_>>()?;
@@ -140,7 +147,7 @@ fn row(
             who.iter().for_each(|&cpu| samples.add(place, kind, Who::Cpu(cpu), each));
         }
     }
-    Some(())
+    Some(who.len())
 }
 
 /// The CPUs of the last column, `0{36-39,41} 1{0}`; none where it has only nodes.
