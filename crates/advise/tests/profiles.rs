@@ -234,6 +234,23 @@ fn what_cannot_be_used_is_one_line_that_says_what_to_do() {
     }
 }
 
+#[test]
+fn a_second_report_behind_the_first_has_columns_of_its_own() {
+    let both = format!("{}\n{}", fixture("c2c-4.18.txt"), fixture("c2c-arm.txt"));
+    let of = counter(&both);
+    assert!(of.times("max", Kind::Load) > 0.0 && of.times("usage", Kind::Store) > 0.0);
+    // Rows of the one under the header of the other belong to no line.
+    let arm = fixture("c2c-arm.txt");
+    let header = &arm[..=arm.find("\n  ---").unwrap()];
+    let cut = fixture("c2c-4.18.txt").replacen(
+        "         100.00%",
+        &format!("{header}         100.00%"),
+        1,
+    );
+    let error = read(&cut, &[COUNTER]).unwrap_err();
+    assert!(error.contains("a row belongs to no line"), "{error}");
+}
+
 proptest! {
     #[test]
     fn no_damage_makes_a_reader_fall(

@@ -48,6 +48,7 @@ pub(super) fn parse(text: &str, source: &str, known: &Known<'_>) -> Result<Profi
         if let Some(comment) = trimmed.strip_prefix('#') {
             // The names of columns stand above their dots.
             if comment.trim_start().starts_with("...") {
+                line_of = None;
                 let indent = line.len() - trimmed.len() + 1;
                 columns = Some(
                     read_columns(comment, headers[1].get(indent..).unwrap_or_default())
@@ -111,8 +112,8 @@ fn read_columns(dots: &str, names: &str) -> Option<Columns> {
     Some(Columns {
         shares: shares.len(),
         stores: (0..shares.len()).filter(|&index| store(shares[index])).collect(),
-        records: find("records")? - 1,
-        cpus: find("cnt")? - 1,
+        records: find("records")?.checked_sub(1)?,
+        cpus: find("cnt")?.checked_sub(1)?,
     })
 }
 
@@ -175,4 +176,28 @@ fn named_cpus(line: &str) -> Vec<u64> {
 
 fn hexadecimal(word: &str) -> Option<u64> {
     u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_found_by_their_names_and_nothing_is_taken_for_granted() {
+        let dots = " ... .... ...... ....... ......";
+        let read = |names: &str| read_columns(dots, names).map(|columns| columns.records);
+        assert_eq!(read(" Num  Rmt Offset records    cnt"), Some(2));
+        for names in ["", " Num  Rmt Offset", " records  Rmt Offset", " é Offset records cnt"] {
+            assert_eq!(read(names), None, "{names}");
+        }
+        let first = read_columns(" ....... ...... ...", " records Offset cnt");
+        assert!(first.is_none_or(|columns| columns.shares == 0));
+    }
+
+    #[test]
+    fn cpus_are_read_as_ranges_and_lists() {
+        assert_eq!(named_cpus("a [k] f::{0}::g x.c:1  0{0-2,9}  1{36}"), [0, 1, 2, 9, 36]);
+        assert_eq!(named_cpus(" 0  1"), [0u64; 0]);
+        assert_eq!(named_cpus("0{ 1  50.0%  9.1%} 1{999999999-99999999999} 2{5-3}"), [0u64; 0]);
+    }
 }
