@@ -10,7 +10,7 @@
 //! | what | who touches what | what it cannot say |
 //! |---|---|---|
 //! | TOML by hand, or of a recorder | as written | |
-//! | tables of the kernel's `net_cachelines` | fields by path, transmission and reception | how often |
+//! | tables of the kernel's `net_cachelines` | fields by path, transmission and reception | how often; how many objects |
 //! | `perf c2c report --stdio` | addresses by CPU | operations; locked instructions |
 //! | `perf mem report --stdio`, `perf mem -D report` | addresses, by CPU or thread where printed | operations |
 //! | `perf script` with addresses | addresses by CPU, weighed by period | operations |

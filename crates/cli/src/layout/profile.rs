@@ -13,7 +13,8 @@ pub(super) const LONG_ABOUT: &str = "\
 Print a profile as TOML, whatever wrote it: to look at, and to put right what its writer could not know.
 
 A sampler sees neither operations nor what they take beside these accesses; a table of the kernel says neither \
-how often. `work_ns` is 1000 in their profiles, and rates are relative to the field that is touched most.";
+how often, nor how many objects there are. `work_ns` is 1000 in their profiles, rates are relative to the field \
+that is touched most, or 1, and objects of a table are one that all CPUs share.";
 
 const EXAMPLES: &str = "\
 Examples:
