@@ -138,7 +138,7 @@ fn renames(difference: &Difference) -> (Renames, Renames) {
 /// What a path is called where the field it goes through, or is, has another name.
 fn translated(path: &str, names: &Renames) -> Option<String> {
     let ends = path.match_indices(['.', '[']).map(|(at, _)| at).chain([path.len()]);
-    ends.filter_map(|end| Some(format!("{}{}", names.get(&path[..end])?, &path[end..]))).last()
+    ends.filter_map(|end| Some(format!("{}{}", names.get(&path[..end])?, &path[end..]))).next_back()
 }
 
 /// One build under the profile.

@@ -1,7 +1,12 @@
 //! Between a field's path and where it lies, in both directions.
 
+use std::collections::BTreeSet;
+
 use ledgerline_layout::leaf::{self, Expand, Leaf};
+use ledgerline_layout::lines::Lines;
 use ledgerline_layout::model::{Type, TypeId, Types};
+
+use super::TypeProfile;
 
 /// A path goes into elements of arrays so often at most; a type that lies may nest for ever.
 const DEEPEST: usize = 64;
@@ -44,6 +49,21 @@ fn within(types: &Types, id: TypeId, path: &str, depth: usize) -> Option<Leaf> {
         leaf.path = path.to_owned();
         return Some(leaf);
     }
+}
+
+/// The lines of a type that a profile's accesses touch; fields that it has not touch none.
+#[must_use]
+pub fn lines(types: &Types, id: TypeId, profile: &TypeProfile, lines: Lines) -> BTreeSet<u64> {
+    let phases = profile.roles.iter().flat_map(|role| &role.phases);
+    let accesses = phases.flat_map(|phase| &phase.accesses);
+    let leaves = accesses.filter_map(|access| find(types, id, &access.field));
+    leaves
+        .filter(|leaf| leaf.size() > 0)
+        .flat_map(|leaf| {
+            let (first, last) = lines.leaf(&leaf);
+            first..=last
+        })
+        .collect()
 }
 
 /// What lies at each byte of a type.
