@@ -94,8 +94,9 @@ fn of_type(out: &mut String, plan: &Plan, profile: &TypeProfile, basis: &Basis) 
     if threads > 0 {
         let _ = writeln!(
             out,
-            "  left out: {} with {accesses} accesses{}",
+            "  left out: {} with {}{}",
             many(threads as u64, "thread"),
+            if accesses == 1 { "1 access".to_owned() } else { format!("{accesses} accesses") },
             if plan.operations.is_empty() { "" } else { " and no operation" }
         );
     }
@@ -129,7 +130,8 @@ fn heap(out: &mut String, plan: &Plan, program: &Program, recordings: &[Recordin
             }
             None => "other libraries".to_owned(),
         };
-        *sites.entry(name).or_default() += site.blocks;
+        let blocks = sites.entry(name).or_default();
+        *blocks = blocks.saturating_add(site.blocks);
     }
     if sites.is_empty() {
         return;
@@ -157,12 +159,12 @@ fn heap(out: &mut String, plan: &Plan, program: &Program, recordings: &[Recordin
 fn notes(out: &mut String, plan: &Plan, recordings: &[Recording]) {
     let mut losses = Losses::default();
     for of in recordings.iter().map(|recording| recording.losses) {
-        losses.no_room += of.no_room;
-        losses.overlapping += of.overlapping;
-        losses.unknown_names += of.unknown_names;
-        losses.dropped += of.dropped;
-        losses.unfinished += of.unfinished;
-        losses.ambiguous += of.ambiguous;
+        losses.no_room = losses.no_room.saturating_add(of.no_room);
+        losses.overlapping = losses.overlapping.saturating_add(of.overlapping);
+        losses.unknown_names = losses.unknown_names.saturating_add(of.unknown_names);
+        losses.dropped = losses.dropped.saturating_add(of.dropped);
+        losses.unfinished = losses.unfinished.saturating_add(of.unfinished);
+        losses.ambiguous = losses.ambiguous.saturating_add(of.ambiguous);
         losses.ambiguous_size = losses.ambiguous_size.max(of.ambiguous_size);
     }
     if losses.ambiguous > 0 {
@@ -235,7 +237,7 @@ mod tests {
             (0.0, "."),
             (1.0, "1"),
             (2.5, "2.5"),
-            (1.0 / 64.0, "0.01563"),
+            (1.0 / 64.0 + 1e-9, "0.01563"),
             (98.4375, "98.44"),
             (123_456.7, "123457"),
             (1e-12, "0"),
