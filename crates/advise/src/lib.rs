@@ -5,4 +5,15 @@
 
 #![deny(unsafe_code)]
 
+pub mod advice;
+pub mod cost;
+pub mod heat;
+mod order;
+pub mod pieces;
+pub mod print;
 pub mod profile;
+mod proxy;
+pub mod ranking;
+mod reason;
+mod search;
+pub mod uses;

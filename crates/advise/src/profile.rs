@@ -26,11 +26,18 @@
 //! ```
 
 mod by_hand;
+mod c2c;
+mod fields;
+mod mem_report;
+mod net_cachelines;
 mod open;
+mod samples;
+mod script;
 #[cfg(test)]
 mod tests;
 mod write;
 
+pub use fields::{find, lines};
 pub use open::{Known, Object, Where};
 
 /// What [`Role::name`] is where all CPUs do the same and nobody named it.

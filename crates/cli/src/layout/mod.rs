@@ -1,15 +1,19 @@
 //! `ledgerline layout`: where the fields of types fall on cache lines, what changed, rules that keep it, and who
 //! touches which field.
 //!
-//! | room     | what it holds                                     |
-//! |----------|---------------------------------------------------|
-//! | `show`   | types by lines: text, JSON                        |
-//! | `check`  | rules: whether they hold, today's layout as rules |
-//! | `diff`   | what changed in line-mates between two builds     |
-//! | `record` | who reads and writes which field, of a run        |
+//! | room      | what it holds                                           |
+//! |-----------|---------------------------------------------------------|
+//! | `show`    | types by lines: text, JSON, pictures                    |
+//! | `check`   | rules: whether they hold, today's layout as rules       |
+//! | `diff`    | what changed in line-mates between two builds           |
+//! | `advise`  | what a layout costs under a profile, and a better order |
+//! | `profile` | who touches which field how often: the options          |
+//! | `record`  | who touches which field how often, of a run             |
 
+mod advise;
 mod check;
 mod diff;
+mod profile;
 mod record;
 mod show;
 
@@ -30,6 +34,9 @@ pub enum LayoutCommand {
     /// Check rules about lines, or write today's layout as rules
     #[command(long_about = check::LONG_ABOUT)]
     Check(check::CheckArgs),
+    /// Say what a layout costs under a profile, and propose a better order
+    #[command(long_about = advise::LONG_ABOUT)]
+    Advise(advise::AdviseArgs),
     /// Say what changed in line-mates between two builds
     #[command(long_about = diff::LONG_ABOUT)]
     Diff(diff::DiffArgs),
@@ -43,6 +50,7 @@ pub enum LayoutCommand {
 pub fn main(command: &LayoutCommand) -> ExitCode {
     let (name, result) = match command {
         LayoutCommand::Show(args) => ("show", show::text(args).map(|out| (out, true))),
+        LayoutCommand::Advise(args) => ("advise", advise::text(args).map(|out| (out, true))),
         LayoutCommand::Check(args) => ("check", check::text(args)),
         LayoutCommand::Diff(args) => ("diff", diff::text(args)),
         LayoutCommand::Record(args) => return record::main(args),

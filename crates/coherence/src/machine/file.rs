@@ -1,8 +1,10 @@
 //! Machine files: TOML, read strictly, with one line for whatever is wrong.
 
-use super::{Latencies, Machine, Nuisance, Topology};
+use super::{BUILT_IN, Latencies, Machine, Nuisance, Topology};
 use serde::Deserialize;
 use std::fmt;
+use std::fs::File;
+use std::io::{ErrorKind, Read, Result as Io};
 use std::ops::Range as Span;
 use toml::Spanned;
 
@@ -42,12 +44,12 @@ impl Range {
     }
 }
 
-/// A machine file that cannot be used; prints as `file:line: reason`.
+/// A machine file that cannot be used; prints as `file:line: reason`, or `file: reason` where there is no text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadMachine {
     /// As the caller named it.
     pub file: String,
-    /// Counted from one.
+    /// Counted from one; zero where the file could not be read at all.
     pub line: usize,
     /// What is wrong and what is expected, in one line.
     pub reason: String,
@@ -55,7 +57,10 @@ pub struct BadMachine {
 
 impl fmt::Display for BadMachine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}", self.file, self.line, self.reason)
+        match self.line {
+            0 => write!(f, "{}: {}", self.file, self.reason),
+            line => write!(f, "{}:{line}: {}", self.file, self.reason),
+        }
     }
 }
 
@@ -68,7 +73,7 @@ const MOST_CPUS: usize = 8192;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct Document {
     name: String,
     clock_ghz: Spanned<Figure>,
     topology: Spanned<Sockets>,
@@ -122,6 +127,26 @@ struct Table7 {
 /// Where in the text, and why.
 type Complaint = (Span<usize>, String);
 
+/// Reads and parses a file.
+pub(super) fn open(path: &str) -> Result<Machine, BadMachine> {
+    let unread = |reason| BadMachine { file: path.to_owned(), line: 0, reason };
+    let read = || -> Io<String> {
+        let mut text = String::new();
+        // One byte beyond the longest, so that `parse` sees that it is too long.
+        File::open(path)?.take(LONGEST as u64 + 1).read_to_string(&mut text)?;
+        Ok(text)
+    };
+    match read() {
+        Ok(text) => parse(path, &text),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let names: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
+            let names = names.join(", ");
+            Err(unread(format!("no such file, and no machine comes with this name: {names}")))
+        }
+        Err(error) => Err(unread(format!("cannot be read as a machine file: {error}"))),
+    }
+}
+
 pub(super) fn parse(name: &str, text: &str) -> Result<Machine, BadMachine> {
     let bad = |(span, reason): Complaint| BadMachine {
         file: name.to_owned(),
@@ -137,20 +162,20 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Machine, BadMachine> {
             format!("over {LONGEST} bytes; a machine file has a few thousand"),
         )));
     }
-    let file: File = toml::from_str(text).map_err(|error| {
+    let document: Document = toml::from_str(text).map_err(|error| {
         let span = error.span().unwrap_or(0..0);
         let reason = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
         bad((span, reason))
     })?;
-    check(file).map_err(bad)
+    check(document).map_err(bad)
 }
 
-fn check(file: File) -> Result<Machine, Complaint> {
-    let clock_ghz = figure("clock_ghz", file.clock_ghz, 0.01, 100.0)?;
-    let topology = topology(&file.topology)?;
-    let at_topology = file.topology.span();
-    let latency = latencies(file.latency_ns, topology, &at_topology)?;
-    let n = file.nuisance;
+fn check(document: Document) -> Result<Machine, Complaint> {
+    let clock_ghz = figure("clock_ghz", document.clock_ghz, 0.01, 100.0)?;
+    let topology = topology(&document.topology)?;
+    let at_topology = document.topology.span();
+    let latency = latencies(document.latency_ns, topology, &at_topology)?;
+    let n = document.nuisance;
     let nuisance = Nuisance {
         handover: range("handover", n.handover, 0.01, 1.0)?,
         latency_scale: range("latency_scale", n.latency_scale, 0.1, 10.0)?,
@@ -160,7 +185,7 @@ fn check(file: File) -> Result<Machine, Complaint> {
         overlap: range("overlap", n.overlap, 0.0, 1.0)?,
         store_buffer: range("store_buffer", n.store_buffer, 1.0, 1024.0)?,
     };
-    Ok(Machine { name: file.name, clock_ghz, topology, latency, nuisance })
+    Ok(Machine { name: document.name, clock_ghz, topology, latency, nuisance })
 }
 
 fn latencies(t: Table13, topology: Topology, at: &Span<usize>) -> Result<Latencies, Complaint> {

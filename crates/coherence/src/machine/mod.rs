@@ -109,6 +109,26 @@ impl Machine {
         file::parse(name, text)
     }
 
+    /// A machine by the name of a built-in one, or by the path of a machine file.
+    ///
+    /// A built-in name means the built-in machine; write `./name` for a file that is called the same.
+    ///
+    /// ```
+    /// use ledgerline_coherence::machine::Machine;
+    /// assert_eq!(Machine::open("epyc-milan").unwrap().topology.cpus(), 192);
+    /// let error = Machine::open("epyc-tokyo").unwrap_err().to_string();
+    /// assert!(error.starts_with("epyc-tokyo: no such file, and no machine comes with this name: haswell"));
+    /// ```
+    ///
+    /// # Errors
+    /// One line: a file that cannot be read, or what [`Machine::parse`] complains about.
+    pub fn open(name_or_path: &str) -> Result<Machine, BadMachine> {
+        match Machine::built_in(name_or_path) {
+            Some(machine) => Ok(machine),
+            None => file::open(name_or_path),
+        }
+    }
+
     /// How many picoseconds a cycle takes.
     #[must_use]
     pub fn cycle_ps(&self) -> f64 {

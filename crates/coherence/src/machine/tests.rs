@@ -50,3 +50,26 @@ fn a_machine_grows_by_whole_sockets() {
     let topology = Machine::built_in("broadwell-2x22").unwrap().topology.grown_to(1024);
     assert!(topology.cpus() >= 1024 && topology.cpus() < 1024 + 44);
 }
+
+#[test]
+fn a_machine_is_opened_by_name_or_by_path() {
+    let (name, text) = BUILT_IN[1];
+    assert_eq!(Machine::open(name).unwrap().name, Machine::built_in(name).unwrap().name);
+    let path = std::env::temp_dir().join(format!("machine-{}.toml", std::process::id()));
+    let path_text = path.to_str().unwrap();
+    std::fs::write(&path, text).unwrap();
+    assert_eq!(Machine::open(path_text).unwrap().topology.cpus(), 88);
+    std::fs::write(&path, text.replace("hops = 1", "hops = 7")).unwrap();
+    let error = Machine::open(path_text).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("{path_text}:4: `hops` is 1")), "{error}");
+    std::fs::remove_file(&path).unwrap();
+    for (wrong, complaint) in [
+        (path_text, "no such file, and no machine comes with this name: haswell-ep-2699v3, "),
+        ("/", "cannot be read as a machine file: "),
+        ("/dev/zero", "over 1048576 bytes"),
+        ("", "no such file"),
+    ] {
+        let error = Machine::open(wrong).unwrap_err().to_string();
+        assert!(error.contains(complaint) && !error.contains('\n'), "{error}");
+    }
+}

@@ -1,0 +1,311 @@
+//! A better order for a type, with the reason and the gain of each move; or that today's is good.
+//!
+//! The search goes by a quick estimate; what it finds is simulated beside today's layout, design point by
+//! design point. Proposed is only what is cheaper at every one of them, and every move that gains nothing
+//! by itself is taken back.
+
+use ledgerline_coherence::experiments::Interval;
+use ledgerline_layout::Error;
+use ledgerline_layout::model::{TypeId, Types};
+
+use crate::cost::{self, Cost, Difference, PAIR, Place, Question};
+use crate::order::{Laid, Order, moved, sequence};
+use crate::pieces::{Freedom, Pieces};
+use crate::profile::TypeProfile;
+use crate::proxy::Proxy;
+use crate::reason;
+use crate::search::{self, Problem};
+use crate::uses::Uses;
+
+/// Orders that are simulated.
+const CANDIDATES: usize = 3;
+/// Times that moves without a gain are looked for.
+const ROUNDS: usize = 8;
+/// A gain below this share of the cost is below what a simulation resolves.
+const RESOLVED: f64 = 5e-4;
+
+/// What is wished of an order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wishes {
+    /// What may not move, and what may be taken apart.
+    pub freedom: Freedom,
+    /// Bytes that the type may have; if not said, today's size in whole lines and one pair of lines.
+    pub size_max: Option<u64>,
+    /// What all addresses of objects are multiples of; if not said, they are taken to begin a pair of lines.
+    pub base: Option<u64>,
+}
+
+/// What a type costs today, and what would be better.
+#[derive(Clone, Debug)]
+pub struct Advice {
+    /// The type.
+    pub name: String,
+    /// Its members.
+    pub pieces: Pieces,
+    /// The profile's accesses.
+    pub uses: Uses,
+    /// Bytes that it may have.
+    pub size_max: u64,
+    /// Where its fields are.
+    pub place: Place,
+    /// Whether the place of objects is assumed, not said.
+    pub assumed: bool,
+    /// What that costs.
+    pub today: Cost,
+    /// What is better, if anything is.
+    pub proposal: Option<Proposal>,
+    /// The best that was found and is not surely better: its gain.
+    pub unsure: Option<Difference>,
+}
+
+/// A better order.
+#[derive(Clone, Debug)]
+pub struct Proposal {
+    /// The pieces by their new offsets, as indices into [`Pieces::list`].
+    pub order: Vec<usize>,
+    /// Each piece's new offset, by its index.
+    pub offsets: Vec<u64>,
+    /// What must be asked of the compiler: that pieces begin lines (64) or pairs (128); 1 is nothing.
+    pub begins: Vec<u64>,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its alignment.
+    pub align: u64,
+    /// Where the fields are.
+    pub place: Place,
+    /// What it costs.
+    pub cost: Cost,
+    /// What it changes.
+    pub change: Difference,
+    /// Who moves, and why.
+    pub moves: Vec<Move>,
+}
+
+/// Fields that leave today's order together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Move {
+    /// Their names.
+    pub fields: Vec<String>,
+    /// The line of the first, before and after.
+    pub lines: (u64, u64),
+    /// 64 if the first begins a line now, 128 if a pair of lines.
+    pub begins: Option<u64>,
+    /// One sentence.
+    pub reason: String,
+    /// Nanoseconds an operation that this move brings: what taking it back alone would cost. None where
+    /// nobody touches what moves.
+    pub gain: Option<Interval>,
+}
+
+/// Pieces of one [`Move`].
+pub(crate) struct Group {
+    pub pieces: Vec<usize>,
+    /// Whether they left today's order, or only begin a line where they did not.
+    pub moved: bool,
+}
+
+/// What a type costs, and a better order for it.
+///
+/// Takes seconds: a search, and some ten simulations for each design point.
+///
+/// # Errors
+/// A type without an order (a union); a profile that names what is not there, or too much; a wish that
+/// cannot be had.
+pub fn advise(
+    types: &Types,
+    id: TypeId,
+    profile: &TypeProfile,
+    question: &Question<'_>,
+    wishes: &Wishes,
+) -> Result<Advice, Error> {
+    let uses = Uses::resolve(types, id, profile)?;
+    let pieces = Pieces::of(types, id, &profile.name, &wishes.freedom)?;
+    let size_max = wishes.size_max.unwrap_or(pieces.size.next_multiple_of(64) + PAIR);
+    if size_max < pieces.size {
+        let error = Error::new(format!("{} has {} bytes today", profile.name, pieces.size));
+        return Err(error.advise("let it have as many at least"));
+    }
+    let base = wishes.base.unwrap_or(PAIR).max(pieces.align.min(PAIR));
+    let place = Place { offsets: uses.offsets(), base };
+    let today = cost::of(question, &uses, &place)?;
+    let mut advice = Advice {
+        name: profile.name.clone(),
+        pieces,
+        uses,
+        size_max,
+        place,
+        assumed: wishes.base.is_none(),
+        today,
+        proposal: None,
+        unsure: None,
+    };
+    let (proposal, unsure) = propose(&advice, question)?;
+    (advice.proposal, advice.unsure) = (proposal, unsure);
+    Ok(advice)
+}
+
+/// Whether something is dearer for sure, and by enough to be told from noise.
+pub(crate) fn surely_cheaper(change: &Difference, today: &Cost) -> bool {
+    change.change.high < 0.0 && -change.change.median > RESOLVED * today.nanoseconds.median
+}
+
+fn propose(
+    advice: &Advice,
+    question: &Question<'_>,
+) -> Result<(Option<Proposal>, Option<Difference>), Error> {
+    let Advice { pieces, uses, size_max, place, today, .. } = advice;
+    let proxy = Proxy::new(question, uses);
+    let problem = Problem::new(pieces, &proxy, uses, *size_max, place.base);
+    let now: Vec<u64> = pieces.list.iter().map(|piece| piece.offset).collect();
+    let mut tried: Vec<Tried> = Vec::new();
+    for order in search::best(&problem) {
+        let laid = problem.lay(&order);
+        if laid.offsets == now || tried.iter().any(|tried| tried.laid.offsets == laid.offsets) {
+            continue;
+        }
+        tried.push(Tried::new(&problem, order, question, uses)?);
+        if tried.len() == CANDIDATES {
+            break;
+        }
+    }
+    let Some(mut best) =
+        tried.into_iter().min_by(|a, b| a.key(&problem).total_cmp(&b.key(&problem)))
+    else {
+        return Ok((None, None));
+    };
+    let change = cost::difference(today, &best.cost);
+    if !surely_cheaper(&change, today) {
+        return Ok((None, Some(change)));
+    }
+    // Whatever gains nothing by itself goes home, one move at a time.
+    let mut gains = Vec::new();
+    for _ in 0..ROUNDS {
+        gains = best.gains(&problem, question, uses)?;
+        let idle = gains.iter().position(|gain| match gain {
+            Some((change, undone)) => {
+                let least = RESOLVED * today.nanoseconds.median / 2.0;
+                change.change.median < least && undone.laid.size <= *size_max
+            }
+            None => false,
+        });
+        let Some(Some((_, undone))) = idle.map(|idle| gains.swap_remove(idle)) else { break };
+        if !surely_cheaper(&cost::difference(today, &undone.cost), today) {
+            gains = best.gains(&problem, question, uses)?;
+            break;
+        }
+        best = undone;
+    }
+    let change = cost::difference(today, &best.cost);
+    let new = &best.laid.offsets;
+    let moves = (best.groups(&problem).into_iter().zip(gains))
+        .map(|(group, gain)| Move {
+            fields: group
+                .pieces
+                .iter()
+                .map(|&piece| pieces.list[piece].name().to_owned())
+                .collect(),
+            lines: (pieces.list[group.pieces[0]].offset / 64, new[group.pieces[0]] / 64),
+            begins: Some(best.order.begins[group.pieces[0]]).filter(|&begins| begins > 1),
+            reason: reason::of(advice, &problem, &group, new),
+            gain: gain.map(|(change, _)| change.change),
+        })
+        .collect();
+    let mut order: Vec<usize> = (0..pieces.list.len()).collect();
+    order.sort_by_key(|&piece| new[piece]);
+    let place = Place { offsets: problem.offsets(&best.laid), base: problem.base_of(&best.laid) };
+    let Tried { order: Order { begins, .. }, laid, cost } = best;
+    let Laid { offsets, size, align } = laid;
+    let proposal = Proposal { order, offsets, begins, size, align, place, cost, change, moves };
+    Ok((Some(proposal), None))
+}
+
+/// An order that was simulated.
+struct Tried {
+    order: Order,
+    laid: Laid,
+    cost: Cost,
+}
+
+impl Tried {
+    fn new(
+        problem: &Problem<'_>,
+        order: Order,
+        question: &Question<'_>,
+        uses: &Uses,
+    ) -> Result<Tried, Error> {
+        let laid = problem.lay(&order);
+        let place = Place { offsets: problem.offsets(&laid), base: problem.base_of(&laid) };
+        let cost = cost::of(question, uses, &place)?;
+        // As it came out: what filled holes is declared there.
+        let order = Order { sequence: sequence(problem.pieces, &laid), fill: false, ..order };
+        Ok(Tried { order, laid, cost })
+    }
+
+    /// What candidates are ranked by: the simulation's cost, and what the search counts moves and bytes for.
+    fn key(&self, problem: &Problem<'_>) -> f64 {
+        let beside = problem.price(&self.order) - problem.nanoseconds(&self.laid);
+        self.cost.nanoseconds.median + beside
+    }
+
+    /// What moves together, by the new order.
+    fn groups(&self, problem: &Problem<'_>) -> Vec<Group> {
+        let today = Order::today(problem.pieces);
+        let weight = |piece: usize| if problem.cold[piece] { 1.01 } else { 1.0 };
+        let gone = moved(&self.order.sequence, weight);
+        let mut groups: Vec<Group> = Vec::new();
+        let mut last: Option<(usize, (bool, bool, u64))> = None;
+        for (at, &piece) in self.order.sequence.iter().enumerate() {
+            let begun = self.order.begins[piece] > today.begins[piece];
+            let moved = gone.contains(&piece);
+            if !moved && !begun {
+                continue;
+            }
+            let line = self.laid.offsets[piece] / 64;
+            let key = (moved, problem.cold[piece], line);
+            let joins = last == Some((at.wrapping_sub(1), key)) && !begun;
+            match groups.last_mut() {
+                Some(group) if joins => group.pieces.push(piece),
+                _ => groups.push(Group { pieces: vec![piece], moved }),
+            }
+            last = Some((at, key));
+        }
+        groups
+    }
+
+    /// The order with a group back where it is today.
+    fn without(&self, problem: &Problem<'_>, group: &Group) -> Order {
+        let today = Order::today(problem.pieces);
+        let mut order = self.order.clone();
+        for &piece in &group.pieces {
+            order.begins[piece] = today.begins[piece];
+        }
+        if group.moved {
+            order.sequence.retain(|piece| !group.pieces.contains(piece));
+            let mut home = group.pieces.clone();
+            home.sort_unstable();
+            for piece in home {
+                let before = order.sequence.iter().rposition(|&other| other < piece);
+                order.sequence.insert(before.map_or(0, |at| at + 1), piece);
+            }
+        }
+        order
+    }
+
+    /// What each group's move brings, and the order without it; none for what nobody touches.
+    fn gains(
+        &self,
+        problem: &Problem<'_>,
+        question: &Question<'_>,
+        uses: &Uses,
+    ) -> Result<Vec<Option<(Difference, Tried)>>, Error> {
+        let gain = |group: Group| {
+            if group.moved && group.pieces.iter().all(|&piece| problem.cold[piece]) {
+                return Ok(None);
+            }
+            let undone = self.without(problem, &group);
+            let undone = Tried::new(problem, undone, question, uses)?;
+            Ok(Some((cost::difference(&self.cost, &undone.cost), undone)))
+        };
+        self.groups(problem).into_iter().map(gain).collect()
+    }
+}

@@ -1,0 +1,274 @@
+//! What a layout costs the program that uses it, by simulation.
+//!
+//! A type's fields at offsets, the [`Uses`] of a profile, a machine and a number of CPUs come to
+//! nanoseconds an operation: all of it, what CPUs wait for by field and by line, and which field's writing
+//! makes which field's access wait. Every figure is a median with a range over the machine's design points
+//! (what no source says of a machine, filled evenly). The same question has the same answer, bit for bit.
+//!
+//! ```
+//! use ledgerline_advise::cost::{self, Place, Question};
+//! use ledgerline_advise::profile::{Instances, Kind};
+//! use ledgerline_advise::uses::{Phase, Role, Spot, Touch, Uses};
+//! use ledgerline_coherence::machine::Machine;
+//!
+//! let spot = |path: &str, offset| Spot {
+//!     path: path.to_owned(), offset, size: 8, divided: false, awaited: true,
+//! };
+//! let touch = |spot, kind| Touch { spot, kind, times: 1.0 };
+//! let phase = Phase {
+//!     name: "charge".to_owned(),
+//!     times: 1.0,
+//!     touches: vec![touch(0, Kind::Atomic), touch(1, Kind::Load)],
+//! };
+//! let phases = vec![Phase { name: "check".to_owned(), touches: vec![touch(1, Kind::Load)], ..phase.clone() }, phase];
+//! let uses = Uses {
+//!     name: "counter".to_owned(),
+//!     instances: Instances::Shared,
+//!     spots: vec![spot("usage", 0), spot("parent", 8)],
+//!     roles: vec![Role { name: "all".to_owned(), share: 1.0, work_ns: 3000.0, phases }],
+//!     unknown: Vec::new(),
+//! };
+//! let machine = Machine::built_in("haswell-ep-2699v3").unwrap();
+//! let question = Question { machine: &machine, cpus: 72, points: 2 };
+//! let today = cost::of(&question, &uses, &Place::of(&uses)).unwrap();
+//! assert_eq!((&*today.pairs[0].writer, &*today.pairs[0].victim), ("usage", "parent"));
+//! let apart = Place { offsets: vec![0, 128], ..Place::of(&uses) };
+//! let apart = cost::of(&question, &uses, &apart).unwrap();
+//! assert!(cost::difference(&today, &apart).change.high < 0.0);
+//! ```
+
+mod run;
+mod steps;
+
+pub(crate) use steps::{outgrows, parts, passes, share};
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ledgerline_coherence::experiments::Interval;
+use ledgerline_coherence::machine::Machine;
+use ledgerline_layout::Error;
+
+use crate::uses::Uses;
+
+/// What is asked: on which machine, how many CPUs, how surely.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'m> {
+    /// The machine, with its ranges.
+    pub machine: &'m Machine,
+    /// CPUs that take part.
+    pub cpus: usize,
+    /// Design points: each is one simulation, of some hundredth of a second.
+    pub points: usize,
+}
+
+/// Where the fields lie, and where objects begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Of each spot of the [`Uses`], from the start of the type.
+    pub offsets: Vec<u64>,
+    /// Objects begin at multiples of this, a power of two. From 128 on they begin a pair of lines; below,
+    /// the design points take the places that are left in turn.
+    pub base: u64,
+}
+
+/// Bytes of a pair of lines.
+pub const PAIR: u64 = 128;
+
+impl Place {
+    /// Today's, of objects that begin a pair of lines.
+    #[must_use]
+    pub fn of(uses: &Uses) -> Place {
+        Place { offsets: uses.offsets(), base: PAIR }
+    }
+
+    /// Where in a pair objects begin at one of the design points.
+    #[must_use]
+    pub fn begins(&self, point: usize) -> u64 {
+        let step = self.base.clamp(1, PAIR);
+        // An odd multiplier visits all of them before any twice.
+        (point as u64 * 5) % (PAIR / step) * step
+    }
+}
+
+/// What a layout costs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cost {
+    /// An operation of a CPU, the average over the CPUs.
+    pub nanoseconds: Interval,
+    /// Of that, waiting for lines that others hold.
+    pub waiting: Interval,
+    /// By spot, in the order of the [`Uses`].
+    pub fields: Vec<FieldCost>,
+    /// Lines that a spot lies on, counted from the start of the type as if it began a line.
+    pub lines: Vec<LineCost>,
+    /// Who makes whom wait, dearest first.
+    pub pairs: Vec<PairCost>,
+    /// The same, point by point.
+    pub points: Vec<Point>,
+}
+
+/// What the accesses to a field cost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FieldCost {
+    /// Its path.
+    pub path: String,
+    /// Waiting because others wrote its line or the line's neighbour, in nanoseconds an operation.
+    pub waiting: Interval,
+    /// Its line's way back from the second cache, in nanoseconds an operation.
+    pub fetching: f64,
+}
+
+/// What a line costs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LineCost {
+    /// Which.
+    pub line: u64,
+    /// The sum of its fields' waiting.
+    pub waiting: Interval,
+    /// The sum of its fields' fetching.
+    pub fetching: f64,
+    /// How often an operation moves it from one CPU to another.
+    pub transfers: Interval,
+}
+
+/// A pair of fields that share a line or a pair of lines, and what it costs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PairCost {
+    /// Whose writing takes the line away.
+    pub writer: String,
+    /// Whose access waits for it.
+    pub victim: String,
+    /// How long, in nanoseconds an operation.
+    pub waiting: Interval,
+}
+
+/// One design point's answer, in nanoseconds an operation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Point {
+    /// All of it.
+    pub nanoseconds: f64,
+    /// Waiting.
+    pub waiting: f64,
+    /// Waiting, by writer and victim.
+    pub pairs: BTreeMap<(usize, usize), f64>,
+    /// Transfers of each spot's line an operation, told to the first spot of the line.
+    pub transfers: BTreeMap<usize, f64>,
+}
+
+/// What a layout costs.
+///
+/// Takes some hundredth of a second a point and CPU core; points run at once on the cores there are.
+///
+/// # Errors
+/// No point, or more CPUs than the machine has.
+pub fn of(question: &Question<'_>, uses: &Uses, place: &Place) -> Result<Cost, Error> {
+    let points = run::points(question, uses, place)?;
+    let waiting = |wanted: &dyn Fn(usize, usize) -> bool| {
+        let sum = |point: &Point| {
+            let pairs = point.pairs.iter().filter(|((writer, victim), _)| wanted(*writer, *victim));
+            pairs.map(|(_, waited)| waited).sum()
+        };
+        Interval::of(points.iter().map(sum).collect())
+    };
+    let fetching = steps::fetching(question, uses, place);
+    let fields: Vec<FieldCost> = (uses.spots.iter().enumerate())
+        .map(|(spot, of)| FieldCost {
+            path: of.path.clone(),
+            waiting: waiting(&|_, victim| victim == spot),
+            fetching: fetching[spot],
+        })
+        .collect();
+    let mut pairs: Vec<PairCost> = points
+        .iter()
+        .flat_map(|point| point.pairs.keys().copied())
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .map(|(writer, victim)| PairCost {
+            writer: uses.spots[writer].path.clone(),
+            victim: uses.spots[victim].path.clone(),
+            waiting: waiting(&|one, other| (one, other) == (writer, victim)),
+        })
+        .collect();
+    pairs.sort_by(|a, b| b.waiting.median.total_cmp(&a.waiting.median));
+    let lines = lines(&points, &fields, place, 64);
+    Ok(Cost {
+        nanoseconds: Interval::of(points.iter().map(|point| point.nanoseconds).collect()),
+        waiting: Interval::of(points.iter().map(|point| point.waiting).collect()),
+        fields,
+        lines,
+        pairs,
+        points,
+    })
+}
+
+/// What lines of `size` bytes cost.
+fn lines(points: &[Point], fields: &[FieldCost], place: &Place, size: u64) -> Vec<LineCost> {
+    let line = |spot: usize| place.offsets[spot] / size;
+    let numbers: BTreeSet<u64> = (0..fields.len()).map(line).collect();
+    let of = |number: u64| {
+        let waited = |point: &Point| {
+            let here = point.pairs.iter().filter(|((_, victim), _)| line(*victim) == number);
+            here.map(|(_, waited)| waited).sum()
+        };
+        let moved = |point: &Point| {
+            let here = point.transfers.iter().filter(|(spot, _)| line(**spot) == number);
+            here.map(|(_, times)| times).sum()
+        };
+        let here = (0..fields.len()).filter(|&spot| line(spot) == number);
+        LineCost {
+            line: number,
+            waiting: Interval::of(points.iter().map(waited).collect()),
+            fetching: here.map(|spot| fields[spot].fetching).sum(),
+            transfers: Interval::of(points.iter().map(moved).collect()),
+        }
+    };
+    numbers.into_iter().map(of).collect()
+}
+
+impl Cost {
+    /// What lines of another size cost, 128 bytes for pairs; `place` is the one that the cost is of.
+    #[must_use]
+    pub fn by_lines(&self, place: &Place, size: u64) -> Vec<LineCost> {
+        lines(&self.points, &self.fields, place, size)
+    }
+}
+
+/// What another layout changes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// New less old, in nanoseconds an operation: above zero it became dearer.
+    pub change: Interval,
+    /// The same as a share of the old cost, in per cent.
+    pub percent: Interval,
+    /// The same of throughput, in per cent: below zero it became slower.
+    pub throughput: Interval,
+}
+
+impl Difference {
+    /// Whether the sign is sure: the range leaves zero out.
+    #[must_use]
+    pub fn is_sure(&self) -> bool {
+        !self.change.holds(0.0)
+    }
+}
+
+/// What `new` costs beyond `old`: of each design point the difference, so that what is unknown about the
+/// machine, and common to both, does not blur it.
+///
+/// Both are answers to one question.
+///
+/// # Panics
+/// When they are of different numbers of points.
+#[must_use]
+pub fn difference(old: &Cost, new: &Cost) -> Difference {
+    assert_eq!(old.points.len(), new.points.len(), "both answer one question");
+    let of = |change: &dyn Fn(f64, f64) -> f64| {
+        let both = old.points.iter().zip(&new.points);
+        Interval::of(both.map(|(old, new)| change(old.nanoseconds, new.nanoseconds)).collect())
+    };
+    Difference {
+        change: of(&|old, new| new - old),
+        percent: of(&|old, new| 100.0 * (new / old - 1.0)),
+        throughput: of(&|old, new| 100.0 * (old / new - 1.0)),
+    }
+}

@@ -1,0 +1,200 @@
+//! The simulations behind a cost, one a design point.
+
+use std::num::NonZero;
+
+use ledgerline_coherence::machine::Settings;
+use ledgerline_coherence::simulate::{Outcome, Setup, Window};
+use ledgerline_layout::Error;
+
+use super::steps::{self, Running};
+use super::{Place, Point, Question};
+use crate::uses::{Role, Uses};
+
+/// Accesses that a simulation of one point may have, about.
+const MOST_ACCESSES: f64 = 1.5e6;
+/// How often the rarest phase should come while it is looked at, all CPUs together.
+const RARE_SEEN: f64 = 400.0;
+/// Operations of a CPU that are looked at, at least.
+const LEAST_OPERATIONS: f64 = 40.0;
+
+pub(super) fn points(
+    question: &Question<'_>,
+    uses: &Uses,
+    place: &Place,
+) -> Result<Vec<Point>, Error> {
+    if question.points == 0 {
+        return Err(
+            Error::new("a cost of no design point is asked for").advise("ask for 1 or more")
+        );
+    }
+    let most = question.machine.topology.cpus();
+    if question.cpus == 0 || question.cpus > most {
+        let error = Error::new(format!(
+            "{} CPUs are asked for, {} has 1 to {most}",
+            question.cpus, question.machine.name
+        ));
+        return Err(error.advise("give fewer, or a larger machine"));
+    }
+    assert_eq!(place.offsets.len(), uses.spots.len(), "a place has an offset for each spot");
+    let settings = question.machine.design(question.points);
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let dealt = deal(&uses.roles, question.cpus);
+    let each = settings.len().div_ceil(cores);
+    let one = |(point, settings): (usize, &Settings)| {
+        simulate(settings.clone(), &dealt, uses, place, place.begins(point))
+    };
+    std::thread::scope(|scope| {
+        let chunks: Vec<_> = settings
+            .chunks(each)
+            .enumerate()
+            .map(|(chunk, part)| {
+                let numbered = part.iter().enumerate();
+                let numbered = numbered.map(move |(index, point)| (chunk * each + index, point));
+                scope.spawn(move || numbered.map(one).collect::<Result<Vec<_>, _>>())
+            })
+            .collect();
+        let mut points = Vec::with_capacity(settings.len());
+        for chunk in chunks {
+            points.extend(chunk.join().expect("a simulation does not panic")?);
+        }
+        Ok(points)
+    })
+}
+
+/// The role of each CPU: as near to the shares as whole CPUs come, spread evenly over the machine.
+pub(super) fn deal(roles: &[Role], cpus: usize) -> Vec<usize> {
+    let mut dealt = Vec::with_capacity(cpus);
+    let mut counts = vec![0usize; roles.len()];
+    for turn in 1..=cpus {
+        let owed = |role: usize| roles[role].share * turn as f64 - counts[role] as f64;
+        let Some(next) =
+            (0..roles.len()).max_by(|&a, &b| owed(a).total_cmp(&owed(b)).then(b.cmp(&a)))
+        else {
+            break;
+        };
+        counts[next] += 1;
+        dealt.push(next);
+    }
+    // Who is rare takes part all the same, where there are CPUs enough.
+    for role in 0..roles.len() {
+        if counts[role] == 0 && roles[role].share > 0.0 {
+            let most = (0..roles.len()).max_by_key(|&other| counts[other]).unwrap_or(role);
+            if counts[most] > 1
+                && let Some(cpu) = dealt.iter().rposition(|&other| other == most)
+            {
+                dealt[cpu] = role;
+                counts[most] -= 1;
+                counts[role] += 1;
+            }
+        }
+    }
+    dealt
+}
+
+fn simulate(
+    settings: Settings,
+    dealt: &[usize],
+    uses: &Uses,
+    place: &Place,
+    begins: u64,
+) -> Result<Point, Error> {
+    let (layout, fields) = steps::layout(uses, place, begins);
+    let hit_cycles = settings.in_cycles(settings.first_cache as f64);
+    let running: Vec<Running> = (uses.roles.iter())
+        .map(|role| steps::running(role, uses, &fields, settings.clock_ghz, hit_cycles))
+        .collect();
+    let mut spot_of = vec![0; layout.len()];
+    let mut numbers = std::collections::HashMap::new();
+    for (spot, fields) in fields.iter().enumerate() {
+        for &field in fields {
+            spot_of[numbers.len()] = spot;
+            numbers.insert(field, numbers.len());
+        }
+    }
+    let setup = Setup {
+        settings,
+        layout,
+        programs: running.iter().map(|running| running.program.clone()).collect(),
+        cpus: dealt.to_vec(),
+        window: window(uses, &running, dealt),
+        seed: 1,
+    };
+    let outcome = setup.run().map_err(|error| Error::new(error.to_string()).within(&uses.name))?;
+    Ok(point(&outcome, uses, &running, |field| spot_of[numbers[&field]]))
+}
+
+/// Long enough to see what is rare, short enough to be waited for.
+fn window(uses: &Uses, running: &[Running], dealt: &[usize]) -> Window {
+    let mut length = 100_000f64;
+    let mut rate = 0.0;
+    for (role, running) in running.iter().enumerate() {
+        let cpus = dealt.iter().filter(|&&dealt| dealt == role).count() as f64;
+        if cpus == 0.0 {
+            continue;
+        }
+        // What the accesses take is not known yet: as if each took a little.
+        let pass = uses.roles[role].work_ns / running.passes + 5.0 + 5.0 * running.accesses;
+        length = length.max(LEAST_OPERATIONS * pass);
+        length = length.max(RARE_SEEN / running.rarest.max(1e-9) * pass / cpus);
+        rate += cpus * running.accesses.max(0.1) / pass;
+    }
+    let length = length.min(MOST_ACCESSES / rate.max(1e-9)).clamp(1_000.0, 8e8);
+    Window { from_ns: 0.1 * length, to_ns: 1.1 * length }
+}
+
+/// What a simulation found, in nanoseconds an operation.
+fn point(
+    outcome: &Outcome,
+    uses: &Uses,
+    running: &[Running],
+    spot: impl Fn(ledgerline_coherence::layout::FieldId) -> usize,
+) -> Point {
+    let mut nanoseconds = 0.0;
+    let mut shares = 0.0;
+    for (role, running) in running.iter().enumerate() {
+        let (cpus, passes) = (outcome.cpus_of[role], outcome.operations[role]);
+        if cpus > 0 {
+            let window = outcome.picoseconds as f64 / 1000.0;
+            let pass = cpus as f64 * window / passes.max(1) as f64;
+            nanoseconds += uses.roles[role].share * running.passes * pass;
+            shares += uses.roles[role].share;
+        }
+    }
+    let nanoseconds = nanoseconds / shares.max(f64::MIN_POSITIVE);
+    // Time of CPUs, as the part of an operation that it is.
+    let all = outcome.cpus as f64 * outcome.picoseconds as f64;
+    let part = |stalled: u64| stalled as f64 / all * nanoseconds;
+    let mut point = Point { nanoseconds, waiting: part(outcome.stalled), ..Point::default() };
+    for blame in &outcome.blame {
+        let pair = (spot(blame.writer), spot(blame.victim));
+        *point.pairs.entry(pair).or_default() += part(blame.stalled);
+    }
+    for line in &outcome.lines {
+        // Transfers in the time of an operation of every CPU, for each.
+        let times = line.transfers as f64 / all * 1000.0 * nanoseconds;
+        *point.transfers.entry(spot(line.field)).or_default() += times;
+    }
+    point
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn roles(shares: &[f64]) -> Vec<Role> {
+        let role = |&share| Role { name: String::new(), share, work_ns: 1.0, phases: Vec::new() };
+        shares.iter().map(role).collect()
+    }
+
+    #[test]
+    fn cpus_are_dealt_by_share_and_nobody_is_left_out() {
+        let count = |dealt: &[usize], role| dealt.iter().filter(|&&of| of == role).count();
+        let dealt = deal(&roles(&[0.75, 0.25]), 72);
+        assert_eq!((count(&dealt, 0), count(&dealt, 1)), (54, 18));
+        // Evenly: every four CPUs have one of the second.
+        assert!(dealt.chunks(4).all(|four| count(four, 1) == 1));
+        let dealt = deal(&roles(&[0.99, 0.01]), 8);
+        assert_eq!((count(&dealt, 0), count(&dealt, 1)), (7, 1));
+        assert_eq!(deal(&roles(&[0.5, 0.5]), 1).len(), 1);
+    }
+}

@@ -1,0 +1,182 @@
+//! Uses of a type as a simulator's fields and programs.
+
+use std::collections::BTreeSet;
+
+use ledgerline_coherence::layout::{FieldId, Layout, Scope};
+use ledgerline_coherence::program::{Program, Step};
+
+use super::{PAIR, Place, Question};
+use crate::profile::{Instances, Kind};
+use crate::uses::{Role, Spot, Touch, Uses};
+
+/// A phase that comes more often in an operation is spread over parts of the operation.
+const MOST_TIMES: f64 = 4.0;
+/// A phase repeats an access so often at most; the rest are hits, of which only the time counts.
+const MOST_REPEATS: f64 = 16.0;
+/// An array that is touched as a whole is touched on so many of its lines.
+const MOST_PARTS: u64 = 32;
+/// An operation of that much other work has filled the first cache with other data.
+const OUTGROWS_NS: f64 = 250.0;
+
+/// What a role's CPUs run.
+pub(super) struct Running {
+    pub program: Program,
+    /// Passes of the program that make an operation.
+    pub passes: f64,
+    /// Accesses of a pass, about.
+    pub accesses: f64,
+    /// How often the rarest phase comes in a pass.
+    pub rarest: f64,
+}
+
+/// The lines that a spot touches when objects begin `begins` bytes into a pair: an offset on each.
+pub(crate) fn parts(spot: &Spot, offset: u64, begins: u64) -> Vec<u64> {
+    let first = (begins + offset) / 64;
+    let last = (begins + offset).saturating_add(spot.size.saturating_sub(1)) / 64;
+    let count = (last - first + 1).min(MOST_PARTS);
+    let line = |part: u64| {
+        let apart = (last - first).checked_mul(part).map_or(part, |far| far / (count - 1).max(1));
+        first + apart
+    };
+    (0..count).map(|part| (line(part) * 64).saturating_sub(begins).max(offset)).collect()
+}
+
+/// How often an access to a spot touches each of its parts.
+pub(crate) fn share(spot: &Spot, parts: usize) -> f64 {
+    if spot.divided { 1.0 / parts as f64 } else { 1.0 }
+}
+
+/// Whether what a role does between two operations empties its first cache.
+pub(crate) fn outgrows(role: &Role) -> bool {
+    role.work_ns >= OUTGROWS_NS
+}
+
+/// How many passes of a program make an operation of a role.
+pub(crate) fn passes(role: &Role) -> f64 {
+    let most = role.phases.iter().map(|phase| phase.times).fold(0.0, f64::max);
+    (most / MOST_TIMES).ceil().max(1.0)
+}
+
+/// The fields in the simulator, and of each the spot that it is a part of.
+pub(super) fn layout(uses: &Uses, place: &Place, begins: u64) -> (Layout, Vec<Vec<FieldId>>) {
+    let mut layout = Layout::new();
+    let scope = match uses.instances {
+        Instances::Shared => Scope::Machine,
+        Instances::PerCpu => Scope::Cpu,
+        Instances::Dealt(count) => Scope::Groups(count.max(1)),
+    };
+    let object = layout.object_at(&uses.name, scope, begins % PAIR);
+    let fields = (uses.spots.iter().zip(&place.offsets))
+        .map(|(spot, &offset)| {
+            let parts = parts(spot, offset, begins).into_iter();
+            parts.map(|part| layout.field(object, &spot.path, part)).collect()
+        })
+        .collect();
+    (layout, fields)
+}
+
+/// What a role's CPUs do: its work in front of its phases, a phase so often as it comes.
+pub(super) fn running(
+    role: &Role,
+    uses: &Uses,
+    fields: &[Vec<FieldId>],
+    clock_ghz: f64,
+    hit_cycles: f64,
+) -> Running {
+    let passes = passes(role);
+    let work = role.work_ns.max(0.0) * clock_ghz / passes / role.phases.len().max(1) as f64;
+    let mut running =
+        Running { program: Program::new(&role.name, []), passes, accesses: 0.0, rarest: 1.0 };
+    let steps = &mut running.program.steps;
+    if role.phases.is_empty() {
+        steps.push(Step::compute(work.max(1.0)));
+    }
+    for phase in &role.phases {
+        if work >= 1.0 {
+            steps.push(Step::compute(work));
+        }
+        let times = phase.times / passes;
+        let mut touches = Vec::new();
+        for touch in &phase.touches {
+            let spot = &uses.spots[touch.spot];
+            let here = &fields[touch.spot];
+            let share = share(spot, here.len());
+            for &field in here {
+                repeat(touch, spot, field, touch.times * share, hit_cycles, &mut touches);
+            }
+            running.accesses += times * touch.times;
+        }
+        for _ in 0..times as u64 {
+            steps.extend(touches.iter().cloned());
+        }
+        let chance = times.fract();
+        if chance > 0.0 {
+            steps.push(Step::chance(chance, touches));
+        }
+        running.rarest = running.rarest.min(times);
+    }
+    running.program.outgrows_first_cache = outgrows(role);
+    running
+}
+
+/// One spot's part, touched `times`: whole times and a chance of one more.
+fn repeat(
+    touch: &Touch,
+    spot: &Spot,
+    field: FieldId,
+    times: f64,
+    hit_cycles: f64,
+    steps: &mut Vec<Step>,
+) {
+    let step = match touch.kind {
+        Kind::Load if spot.awaited => Step::load(field),
+        Kind::Load => Step::load_overlapping(field),
+        Kind::Store => Step::store(field),
+        Kind::Atomic => Step::rmw(field),
+    };
+    let whole = times.floor().min(MOST_REPEATS);
+    steps.extend(std::iter::repeat_n(step.clone(), whole as usize));
+    let rest = times - whole;
+    if rest > 1.0 {
+        steps.push(Step::compute(rest * hit_cycles));
+    } else if rest > 0.0 {
+        steps.push(Step::chance(rest, [step]));
+    }
+}
+
+/// What each spot's line costs to come back from the second cache, in nanoseconds an operation: the first
+/// touch of a line in an operation, told to the spot that touches it.
+pub(super) fn fetching(question: &Question<'_>, uses: &Uses, place: &Place) -> Vec<f64> {
+    let latency = &question.machine.latency;
+    let price = latency.second_cache.value - latency.first_cache.value;
+    let mut costs = vec![0.0; uses.spots.len()];
+    let begins = place.begins(0);
+    for role in uses.roles.iter().filter(|role| outgrows(role)) {
+        let passes = passes(role);
+        let mut certain = BTreeSet::new();
+        for phase in &role.phases {
+            // As the simulator has it: what is touched for certain is there for the rest of the pass, what
+            // is touched by chance for the rest of its phase.
+            let times = phase.times / passes;
+            let mut seen = certain.clone();
+            for touch in &phase.touches {
+                let spot = &uses.spots[touch.spot];
+                let parts = parts(spot, place.offsets[touch.spot], begins);
+                let chance = (touch.times * share(spot, parts.len())).min(1.0);
+                for part in parts {
+                    let line = (begins + part) / 64;
+                    if !seen.contains(&line) {
+                        costs[touch.spot] += role.share * passes * times.min(1.0) * chance * price;
+                        if chance >= 1.0 {
+                            seen.insert(line);
+                        }
+                    }
+                }
+            }
+            if times >= 1.0 {
+                certain = seen;
+            }
+        }
+    }
+    costs
+}

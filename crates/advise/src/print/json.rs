@@ -1,0 +1,198 @@
+//! Advice as one JSON object.
+
+use ledgerline_coherence::experiments::Interval;
+use ledgerline_layout::model::{TypeId, Types};
+use serde::Serialize;
+
+use super::sketch::{Language, sketch};
+use super::{Options, negated};
+use crate::advice::Advice;
+use crate::cost::{Cost, Place};
+
+#[derive(Serialize)]
+struct Object<'a> {
+    name: &'a str,
+    machine: &'a str,
+    cpus: usize,
+    points: usize,
+    profile: &'a str,
+    size: u64,
+    align: u64,
+    base: u64,
+    base_assumed: bool,
+    size_max: u64,
+    today: Costs<'a>,
+    proposed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unsure_gain_ns: Option<Figure>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    proposal: Option<Proposed<'a>>,
+}
+
+#[derive(Serialize)]
+struct Figure {
+    median: f64,
+    low: f64,
+    high: f64,
+}
+
+impl Figure {
+    fn of(interval: &Interval) -> Figure {
+        Figure { median: interval.median, low: interval.low, high: interval.high }
+    }
+}
+
+#[derive(Serialize)]
+struct Costs<'a> {
+    nanoseconds: Figure,
+    waiting_ns: Figure,
+    line_size: u64,
+    lines: Vec<Line<'a>>,
+    pairs: Vec<Pair<'a>>,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    line: u64,
+    waiting_ns: Figure,
+    fetching_ns: f64,
+    transfers: Figure,
+    fields: Vec<Field<'a>>,
+}
+
+#[derive(Serialize)]
+struct Field<'a> {
+    name: &'a str,
+    offset: u64,
+    reads: f64,
+    writes: f64,
+    waiting_ns: Figure,
+}
+
+#[derive(Serialize)]
+struct Pair<'a> {
+    writer: &'a str,
+    victim: &'a str,
+    waiting_ns: Figure,
+}
+
+#[derive(Serialize)]
+struct Proposed<'a> {
+    size: u64,
+    align: u64,
+    gain_ns: Figure,
+    gain_percent: Figure,
+    throughput_percent: Figure,
+    members: Vec<Member<'a>>,
+    moves: Vec<Move<'a>>,
+    cost: Costs<'a>,
+    sketch: String,
+}
+
+#[derive(Serialize)]
+struct Member<'a> {
+    name: &'a str,
+    offset: u64,
+    size: u64,
+    was: u64,
+    line: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    begins: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Move<'a> {
+    fields: &'a [String],
+    from_line: u64,
+    to_line: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    begins: Option<u64>,
+    reason: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gain_ns: Option<Figure>,
+}
+
+fn costs<'a>(advice: &'a Advice, cost: &'a Cost, place: &Place, width: u64) -> Costs<'a> {
+    let field = |spot: usize| {
+        let (reads, writes) = advice.uses.rates(spot);
+        let of = &cost.fields[spot];
+        let (name, offset) = (&*of.path, place.offsets[spot]);
+        Field { name, offset, reads, writes, waiting_ns: Figure::of(&of.waiting) }
+    };
+    let lines = cost.by_lines(place, width).into_iter().map(|line| Line {
+        line: line.line,
+        waiting_ns: Figure::of(&line.waiting),
+        fetching_ns: line.fetching,
+        transfers: Figure::of(&line.transfers),
+        fields: (0..place.offsets.len())
+            .filter(|&spot| place.offsets[spot] / width == line.line)
+            .map(field)
+            .collect(),
+    });
+    let pairs = cost.pairs.iter().map(|pair| Pair {
+        writer: &pair.writer,
+        victim: &pair.victim,
+        waiting_ns: Figure::of(&pair.waiting),
+    });
+    Costs {
+        nanoseconds: Figure::of(&cost.nanoseconds),
+        waiting_ns: Figure::of(&cost.waiting),
+        line_size: width,
+        lines: lines.collect(),
+        pairs: pairs.collect(),
+    }
+}
+
+/// Advice as one JSON object. Figures are nanoseconds an operation; `line` counts from 0.
+///
+/// `proposed` says whether there is a `proposal`; `unsure_gain_ns` is what the best order that was found
+/// gains where that is too little or too unsure.
+#[must_use]
+pub fn json(types: &Types, id: TypeId, advice: &Advice, options: &Options<'_>) -> String {
+    let question = options.question;
+    let proposal = advice.proposal.as_ref().map(|proposal| {
+        let members = proposal.order.iter().map(|&index| {
+            let piece = &advice.pieces.list[index];
+            let offset = proposal.offsets[index];
+            let begins = Some(proposal.begins[index]).filter(|&begins| begins > 1);
+            let (name, size, was) = (piece.name(), piece.size, piece.offset);
+            Member { name, offset, size, was, line: offset / options.line, begins }
+        });
+        let moves = proposal.moves.iter().map(|of| Move {
+            fields: &of.fields,
+            from_line: of.lines.0,
+            to_line: of.lines.1,
+            begins: of.begins,
+            reason: &of.reason,
+            gain_ns: of.gain.as_ref().map(Figure::of),
+        });
+        Proposed {
+            size: proposal.size,
+            align: proposal.align,
+            gain_ns: Figure::of(&negated(&proposal.change.change)),
+            gain_percent: Figure::of(&negated(&proposal.change.percent)),
+            throughput_percent: Figure::of(&proposal.change.throughput),
+            members: members.collect(),
+            moves: moves.collect(),
+            cost: costs(advice, &proposal.cost, &proposal.place, options.line),
+            sketch: sketch(types, id, advice, Language::of(types, advice)),
+        }
+    });
+    let object = Object {
+        name: &advice.name,
+        machine: &question.machine.name,
+        cpus: question.cpus,
+        points: question.points,
+        profile: options.profile,
+        size: advice.pieces.size,
+        align: advice.pieces.align,
+        base: advice.place.base,
+        base_assumed: advice.assumed,
+        size_max: advice.size_max,
+        today: costs(advice, &advice.today, &advice.place, options.line),
+        proposed: proposal.is_some(),
+        unsure_gain_ns: advice.unsure.as_ref().map(|change| Figure::of(&negated(&change.change))),
+        proposal,
+    };
+    serde_json::to_string(&object).expect("keys are texts")
+}

@@ -1,0 +1,316 @@
+//! A quick estimate of a layout's cost, for the search to try thousands by.
+//!
+//! Averages in place of events: a CPU that comes back to a line has lost it if another wrote it since, with
+//! the probability that rates give; a line that many want has a queue; the neighbour line of a pair comes
+//! and goes with it. What the search finds by it is simulated before anybody is told.
+//!
+//! ```text
+//! visits     of a line, by a CPU of a role, a nanosecond:       those of its phases that touch it
+//! others     the same of all other CPUs that have the instance, and `pair` times those of the neighbour
+//! read miss  P(another wrote since)       = others' writes / (others' writes + own visits)
+//! write miss P(another came since)        = others' visits / (others' visits + own visits)
+//! a miss     waits the mean transfer and the line's queue, as far as its kind of access waits at all
+//! queue      service x busy / (1 - busy), busy the line's transfers x service
+//! an operation's time changes the rates: a few rounds settle it
+//! ```
+
+use ledgerline_coherence::machine::Settings;
+
+use crate::cost::{Question, outgrows, parts, passes, share};
+use crate::profile::{Instances, Kind};
+use crate::uses::{Spot, Uses};
+
+/// Rounds after which times and rates agree well enough.
+const ROUNDS: usize = 6;
+/// The share of a store's miss that its CPU notices: the rest the store buffer hides.
+const STORE_WAITS: f64 = 0.15;
+/// No queue is busier.
+const BUSIEST: f64 = 0.95;
+
+/// What is estimated from.
+pub(crate) struct Proxy<'u> {
+    spots: &'u [Spot],
+    visits: Vec<Visit>,
+    roles: Vec<RoleLoad>,
+    /// CPUs that share an instance, and what part of all they are.
+    sharing: f64,
+    part: f64,
+    transfer: f64,
+    write_service: f64,
+    read_service: f64,
+    first_of_readers: f64,
+    pair: f64,
+    fetch: f64,
+}
+
+struct RoleLoad {
+    cpus: f64,
+    share: f64,
+    work_ns: f64,
+    outgrows: bool,
+    passes: f64,
+}
+
+/// A phase of a role.
+struct Visit {
+    role: usize,
+    /// How often an operation.
+    times: f64,
+    touches: Vec<Touch>,
+}
+
+struct Touch {
+    spot: usize,
+    writes: bool,
+    /// The share of a miss that is waited for.
+    waits: f64,
+    times: f64,
+}
+
+/// What a visit does to one line.
+#[derive(Clone, Copy)]
+struct Entry {
+    role: usize,
+    line: usize,
+    /// Visits an operation.
+    visits: f64,
+    /// Of those, how many write.
+    writes: f64,
+    /// The first touch: whether it writes, and what share of its miss is waited for.
+    writes_first: bool,
+    waits: f64,
+    /// The same share for the write that follows a reading.
+    upgrade_waits: f64,
+}
+
+impl<'u> Proxy<'u> {
+    pub(crate) fn new(question: &Question<'_>, uses: &'u Uses) -> Proxy<'u> {
+        let settings = question.machine.best();
+        let ns = |picoseconds: u64| picoseconds as f64 / 1000.0;
+        let cpus = question.cpus as f64;
+        let sharing = match uses.instances {
+            Instances::Shared => cpus,
+            Instances::PerCpu => 1.0,
+            Instances::Dealt(count) => (cpus / count.max(1) as f64).max(1.0),
+        };
+        let transfer = transfer(&settings, question.cpus);
+        let roles = uses.roles.iter().map(|role| RoleLoad {
+            cpus: cpus * role.share,
+            share: role.share,
+            work_ns: role.work_ns,
+            outgrows: outgrows(role),
+            passes: passes(role),
+        });
+        let visits = uses.roles.iter().enumerate().flat_map(|(role, of)| {
+            of.phases.iter().map(move |phase| Visit {
+                role,
+                times: phase.times,
+                touches: (phase.touches.iter())
+                    .map(|touch| Touch {
+                        spot: touch.spot,
+                        writes: touch.kind.writes(),
+                        waits: match touch.kind {
+                            Kind::Atomic => 1.0,
+                            Kind::Store => STORE_WAITS,
+                            Kind::Load if uses.spots[touch.spot].awaited => 1.0,
+                            Kind::Load => 0.0,
+                        },
+                        times: touch.times,
+                    })
+                    .collect(),
+            })
+        });
+        let mut visits: Vec<Visit> = visits.collect();
+        for touch in visits.iter_mut().flat_map(|visit| &mut visit.touches) {
+            if touch.waits == 0.0 {
+                touch.waits = 1.0 - settings.overlap;
+            }
+        }
+        Proxy {
+            spots: &uses.spots,
+            visits,
+            roles: roles.collect(),
+            sharing,
+            part: sharing / cpus,
+            transfer,
+            write_service: settings.handover * transfer + ns(settings.keep + settings.atomic),
+            read_service: ns(settings.read_service),
+            first_of_readers: settings.handover * transfer,
+            pair: settings.pair,
+            fetch: ns(settings.second_cache - settings.first_cache.min(settings.second_cache)),
+        }
+    }
+
+    /// Nanoseconds an operation, averaged over places of the base.
+    pub(crate) fn cost(&self, offsets: &[u64], begins: &[u64]) -> f64 {
+        let sum: f64 = begins.iter().map(|&begins| self.at(offsets, begins)).sum();
+        sum / begins.len() as f64
+    }
+
+    fn at(&self, offsets: &[u64], begins: u64) -> f64 {
+        let mut lines: Vec<u64> = Vec::new();
+        let mut entries: Vec<Entry> = Vec::new();
+        for visit in &self.visits {
+            let from = entries.len();
+            for touch in &visit.touches {
+                let spot = &self.spots[touch.spot];
+                let parts = parts(spot, offsets[touch.spot], begins);
+                let chance = (touch.times * share(spot, parts.len())).min(1.0);
+                for part in parts {
+                    let number = (begins + part) / 64;
+                    let line = lines.iter().position(|&seen| seen == number).unwrap_or_else(|| {
+                        lines.push(number);
+                        lines.len() - 1
+                    });
+                    let known = entries[from..].iter_mut().find(|entry| entry.line == line);
+                    match known {
+                        Some(entry) => {
+                            entry.visits = entry.visits.max(chance);
+                            entry.waits = entry.waits.max(touch.waits * chance / entry.visits);
+                            if touch.writes {
+                                entry.writes = entry.writes.max(chance);
+                                entry.upgrade_waits = entry.upgrade_waits.max(touch.waits);
+                            }
+                        }
+                        None => entries.push(Entry {
+                            role: visit.role,
+                            line,
+                            visits: chance,
+                            writes: if touch.writes { chance } else { 0.0 },
+                            writes_first: touch.writes,
+                            waits: touch.waits,
+                            upgrade_waits: if touch.writes { touch.waits } else { 0.0 },
+                        }),
+                    }
+                }
+            }
+            for entry in &mut entries[from..] {
+                entry.visits *= visit.times;
+                entry.writes *= visit.times;
+            }
+        }
+        self.settle(&lines, &entries)
+    }
+
+    fn settle(&self, lines: &[u64], entries: &[Entry]) -> f64 {
+        let (roles, count) = (self.roles.len(), lines.len());
+        let fetching = self.fetching(count, entries);
+        let mut times: Vec<f64> = (self.roles.iter().zip(&fetching))
+            .map(|(role, fetching)| role.work_ns.max(1.0) + fetching)
+            .collect();
+        if self.sharing <= 1.0 {
+            return self.mean(&times);
+        }
+        let neighbours: Vec<Option<usize>> =
+            (lines.iter()).map(|line| lines.iter().position(|other| *other == line ^ 1)).collect();
+        // By line and role: visits, writes; of a CPU, a nanosecond.
+        let mut visits = vec![0.0; count * roles];
+        let mut writes = vec![0.0; count * roles];
+        let mut queues = vec![0.0; count];
+        let mut missed = vec![1.0f64; count];
+        for _ in 0..ROUNDS {
+            visits.fill(0.0);
+            writes.fill(0.0);
+            for entry in entries {
+                visits[entry.line * roles + entry.role] += entry.visits / times[entry.role];
+                writes[entry.line * roles + entry.role] += entry.writes / times[entry.role];
+            }
+            let total = |rates: &[f64], line: usize| -> f64 {
+                let rates = &rates[line * roles..(line + 1) * roles];
+                let all = self.roles.iter().zip(rates).map(|(role, rate)| role.cpus * rate);
+                all.sum::<f64>() * self.part
+            };
+            let others = |rates: &[f64], line: usize, role: usize, missed: &[f64]| {
+                let near = (total(rates, line) - rates[line * roles + role]).max(0.0);
+                let far = neighbours[line].map_or(0.0, |next| {
+                    let near = (total(rates, next) - rates[next * roles + role]).max(0.0);
+                    self.pair * missed[next] * near
+                });
+                near + far
+            };
+            let mut costs = fetching.clone();
+            let mut reading = vec![0.0; count];
+            let mut writing = vec![0.0; count];
+            for entry in entries {
+                let (line, role) = (entry.line, entry.role);
+                let own = visits[line * roles + role];
+                let wrote = others(&writes, line, role, &missed);
+                let came = others(&visits, line, role, &missed);
+                let wait = self.transfer + queues[line];
+                let cpus = self.roles[role].cpus * self.part / times[role];
+                if entry.writes_first {
+                    let miss = entry.visits * came / (came + own);
+                    costs[role] += miss * wait * entry.waits;
+                    writing[line] += miss * cpus;
+                } else {
+                    let miss = entry.visits * wrote / (wrote + own);
+                    costs[role] += miss * wait * entry.waits;
+                    reading[line] += miss * cpus;
+                    let own = writes[line * roles + role];
+                    if entry.writes > 0.0 {
+                        let miss = entry.writes * came / (came + own);
+                        costs[role] += miss * wait * entry.upgrade_waits;
+                        writing[line] += miss * cpus;
+                    }
+                }
+            }
+            for line in 0..count {
+                // Of the readers that a write has sent away, the first comes to the owner.
+                let firsts = reading[line].min(total(&writes, line));
+                let busy = writing[line] * self.write_service
+                    + firsts * self.first_of_readers
+                    + reading[line] * self.read_service;
+                let served = writing[line] + reading[line];
+                let service = if served > 0.0 { busy / served } else { 0.0 };
+                let busy = busy.min(BUSIEST);
+                queues[line] = service * (busy / (1.0 - busy)).min(self.sharing - 1.0);
+                let all = total(&visits, line);
+                missed[line] = if all > 0.0 { (served / all).min(1.0) } else { 0.0 };
+            }
+            for (role, time) in times.iter_mut().enumerate() {
+                // Half way, in proportion: a full step swings where lines are never idle.
+                *time = (*time * (self.roles[role].work_ns.max(1.0) + costs[role])).sqrt();
+            }
+        }
+        self.mean(&times)
+    }
+
+    /// Lines that an operation brings back from the second cache.
+    fn fetching(&self, count: usize, entries: &[Entry]) -> Vec<f64> {
+        let mut seen = vec![0.0f64; count * self.roles.len()];
+        for entry in entries.iter().filter(|entry| self.roles[entry.role].outgrows) {
+            let seen = &mut seen[entry.line * self.roles.len() + entry.role];
+            let passes = self.roles[entry.role].passes;
+            // Certain touches once a pass; those by chance each time.
+            *seen = if *seen >= passes { *seen } else { (*seen + entry.visits).min(passes) };
+        }
+        let fetched = |role: usize| {
+            let of_role = seen.iter().skip(role).step_by(self.roles.len());
+            of_role.sum::<f64>() * self.fetch
+        };
+        (0..self.roles.len()).map(fetched).collect()
+    }
+
+    fn mean(&self, times: &[f64]) -> f64 {
+        let shares: f64 = self.roles.iter().map(|role| role.share).sum();
+        let sum: f64 = self.roles.iter().zip(times).map(|(role, time)| role.share * time).sum();
+        sum / shares.max(f64::MIN_POSITIVE)
+    }
+}
+
+/// A changed line's mean way between two of so many CPUs, in nanoseconds.
+fn transfer(settings: &Settings, cpus: usize) -> f64 {
+    let topology = &settings.topology;
+    let cpus = cpus.min(topology.cpus());
+    // CPUs are alike: a few of them speak for all.
+    let some = cpus.div_ceil(8).max(1);
+    let (mut sum, mut pairs) = (0.0, 0.0);
+    for one in (0..cpus).step_by(some) {
+        for other in (0..cpus).filter(|&other| other != one) {
+            let distance = topology.distance(one, other);
+            sum += settings.transfer(distance, true, 0, topology.socket(other)) as f64 / 1000.0;
+            pairs += 1.0;
+        }
+    }
+    if pairs > 0.0 { sum / pairs } else { 0.0 }
+}

@@ -1,0 +1,366 @@
+//! The search for a better order.
+//!
+//! What is touched alike (in the same phases, read or written) is an atom. Atoms are put into groups, each of
+//! which begins a pair of lines: every way to do so where there are few atoms, otherwise by merging the two
+//! groups that gain most by it, again and again. From the best of these, and from today's order, single
+//! pieces and runs are moved and lines begun as long as that helps. An order costs what the proxy says, and
+//! a little for each member that leaves today's order and for each byte that the type grows.
+
+use std::collections::{BTreeMap, HashSet};
+
+use crate::order::{Laid, Order, count_moved, sequence};
+use crate::pieces::Pieces;
+use crate::proxy::Proxy;
+use crate::uses::Uses;
+
+/// So many atoms are grouped in every way (877 of them).
+const EXACT: usize = 7;
+/// Groupings from which the local search starts.
+const STARTS: usize = 4;
+/// What a moved member must gain, as a share of today's cost.
+const OF_A_MOVE: f64 = 2e-4;
+/// What a begun line must gain.
+const OF_A_LINE: f64 = 1e-4;
+/// What 64 more bytes must gain.
+const OF_GROWTH: f64 = 1e-4;
+/// Estimates of visits to lines that a search may take: some seconds.
+const EFFORT: usize = 8_000_000;
+/// Places, besides those next to what is touched, where a piece is tried.
+const PLACES: usize = 32;
+
+/// What is searched.
+pub(crate) struct Problem<'a> {
+    pub pieces: &'a Pieces,
+    pub proxy: &'a Proxy<'a>,
+    /// The piece of each spot, and where in it.
+    pub spots: Vec<(usize, u64)>,
+    /// Which pieces nothing touches.
+    pub cold: Vec<bool>,
+    /// Bytes that the record may have.
+    pub most: u64,
+    /// Where objects begin today: multiples of this.
+    pub base: u64,
+    /// Atoms: free pieces that are touched alike.
+    atoms: Vec<Vec<usize>>,
+    today: f64,
+    size: u64,
+}
+
+impl<'a> Problem<'a> {
+    pub(crate) fn new(
+        pieces: &'a Pieces,
+        proxy: &'a Proxy<'a>,
+        uses: &Uses,
+        most: u64,
+        base: u64,
+    ) -> Problem<'a> {
+        let spots: Vec<(usize, u64)> = (uses.spots.iter())
+            .map(|spot| {
+                let piece = pieces.at(spot.offset).unwrap_or(0);
+                (piece, spot.offset.saturating_sub(pieces.list[piece].offset))
+            })
+            .collect();
+        let mut cold = vec![true; pieces.list.len()];
+        spots.iter().for_each(|&(piece, _)| cold[piece] = false);
+        let atoms = atoms(pieces, uses, &spots);
+        let begins: Vec<u64> = places(base).collect();
+        let today = proxy.cost(&uses.offsets(), &begins);
+        let size = pieces.size;
+        Problem { pieces, proxy, spots, cold, most, base, atoms, today, size }
+    }
+
+    pub(crate) fn lay(&self, order: &Order) -> Laid {
+        order.lay(self.pieces, &self.cold)
+    }
+
+    /// Where the spots are.
+    pub(crate) fn offsets(&self, laid: &Laid) -> Vec<u64> {
+        self.spots.iter().map(|&(piece, within)| laid.offsets[piece] + within).collect()
+    }
+
+    /// What objects' addresses are multiples of: as today, or what the record now asks for.
+    pub(crate) fn base_of(&self, laid: &Laid) -> u64 {
+        if laid.align > self.pieces.align { self.base.max(laid.align) } else { self.base }
+    }
+
+    /// Nanoseconds an operation, by the proxy.
+    pub(crate) fn nanoseconds(&self, laid: &Laid) -> f64 {
+        let begins: Vec<u64> = places(self.base_of(laid)).collect();
+        self.proxy.cost(&self.offsets(laid), &begins)
+    }
+
+    /// Nanoseconds with what moves and bytes count for.
+    pub(crate) fn price(&self, order: &Order) -> f64 {
+        let laid = self.lay(order);
+        if laid.size > self.most {
+            return f64::INFINITY;
+        }
+        let moved = count_moved(&sequence(self.pieces, &laid)) as f64;
+        let begun = order.begins.iter().filter(|&&begins| begins > 1).count() as f64;
+        let grown = (laid.size as f64 - self.size as f64) / 64.0;
+        self.nanoseconds(&laid)
+            + self.today * (OF_A_MOVE * moved + OF_A_LINE * begun + OF_GROWTH * grown)
+    }
+
+    fn visits(&self) -> usize {
+        self.spots.len() * places(self.base).count() + self.pieces.list.len() / 4
+    }
+}
+
+/// Where in a pair of lines objects begin.
+fn places(base: u64) -> impl Iterator<Item = u64> {
+    let step = base.clamp(1, 128);
+    (0..128 / step).map(move |turn| turn * step)
+}
+
+/// Free pieces that are touched in the same phases in the same way, by today's order.
+fn atoms(pieces: &Pieces, uses: &Uses, spots: &[(usize, u64)]) -> Vec<Vec<usize>> {
+    let mut marks: BTreeMap<usize, Vec<(usize, usize, bool)>> = BTreeMap::new();
+    for (role, of) in uses.roles.iter().enumerate() {
+        for (phase, of) in of.phases.iter().enumerate() {
+            for touch in &of.touches {
+                let (piece, _) = spots[touch.spot];
+                marks.entry(piece).or_default().push((role, phase, touch.kind.writes()));
+            }
+        }
+    }
+    let mut atoms: Vec<(Vec<(usize, usize, bool)>, Vec<usize>)> = Vec::new();
+    for (piece, mut mark) in marks {
+        if pieces.list[piece].held.is_some() {
+            continue;
+        }
+        mark.sort_unstable();
+        mark.dedup();
+        // What fills lines of its own is never one with others.
+        let wide = pieces.list[piece].size > 64;
+        match atoms.iter_mut().find(|(known, _)| !wide && *known == mark) {
+            Some((_, list)) => list.push(piece),
+            None if wide => atoms.push((Vec::new(), vec![piece])),
+            None => atoms.push((mark, vec![piece])),
+        }
+    }
+    atoms.into_iter().map(|(_, list)| list).collect()
+}
+
+/// The best orders there are to be found, by the price, best first; today's is among what they improve.
+pub(crate) fn best(problem: &Problem<'_>) -> Vec<Order> {
+    let today = Order::today(problem.pieces);
+    let mut starts: Vec<(f64, Order)> = groupings(problem)
+        .into_iter()
+        .flat_map(|groups| [true, false].map(|front| arranged(problem, &groups, front)))
+        .map(|order| (problem.price(&order), order))
+        .filter(|(price, _)| price.is_finite())
+        .collect();
+    starts.sort_by(|a, b| a.0.total_cmp(&b.0));
+    starts.dedup_by(|a, b| a.1 == b.1);
+    starts.truncate(STARTS);
+    starts.push((problem.price(&today), today));
+    let effort = EFFORT / problem.visits().max(1) / starts.len();
+    let improved = starts.into_iter().map(|(price, order)| improve(problem, order, price, effort));
+    let mut improved: Vec<(f64, Order)> = improved.collect();
+    improved.sort_by(|a, b| a.0.total_cmp(&b.0));
+    improved.into_iter().map(|(_, order)| order).collect()
+}
+
+/// Ways to put atoms into groups.
+fn groupings(problem: &Problem<'_>) -> Vec<Vec<Vec<usize>>> {
+    let atoms = &problem.atoms;
+    if atoms.len() <= EXACT {
+        let mut all = Vec::new();
+        partitions(atoms, &mut Vec::new(), &mut all);
+        return all;
+    }
+    // Merging: from all apart to all together, every step is a start.
+    let mut groups = atoms.clone();
+    let mut all = vec![groups.clone()];
+    while groups.len() > 1 {
+        let mut best: Option<(f64, Vec<Vec<usize>>)> = None;
+        let pairs = (0..groups.len()).flat_map(|a| (a + 1..groups.len()).map(move |b| (a, b)));
+        for (one, other) in pairs {
+            let mut merged = groups.clone();
+            let taken = merged.remove(other);
+            merged[one].extend(taken);
+            merged[one].sort_unstable();
+            let laid = problem.lay(&arranged(problem, &merged, true));
+            let cost = problem.nanoseconds(&laid);
+            if best.as_ref().is_none_or(|(least, _)| cost < *least) {
+                best = Some((cost, merged));
+            }
+        }
+        let Some((_, merged)) = best else { break };
+        groups = merged;
+        all.push(groups.clone());
+    }
+    all
+}
+
+fn partitions(atoms: &[Vec<usize>], groups: &mut Vec<Vec<usize>>, all: &mut Vec<Vec<Vec<usize>>>) {
+    let Some((first, rest)) = atoms.split_first() else {
+        let sorted = groups.iter().map(|group| {
+            let mut group = group.clone();
+            group.sort_unstable();
+            group
+        });
+        all.push(sorted.collect());
+        return;
+    };
+    for into in 0..=groups.len() {
+        if into == groups.len() {
+            groups.push(first.clone());
+            partitions(rest, groups, all);
+            groups.pop();
+        } else {
+            let length = groups[into].len();
+            groups[into].extend(first);
+            partitions(rest, groups, all);
+            groups[into].truncate(length);
+        }
+    }
+}
+
+/// Groups that begin a pair of lines each, in front of everything else or behind it.
+fn arranged(problem: &Problem<'_>, groups: &[Vec<usize>], front: bool) -> Order {
+    let pieces = problem.pieces;
+    let mut groups: Vec<&Vec<usize>> = groups.iter().collect();
+    groups.sort_by_key(|group| group.first().copied());
+    let touched: HashSet<usize> = groups.iter().flat_map(|group| group.iter().copied()).collect();
+    let free = (0..pieces.list.len()).filter(|&index| pieces.list[index].held.is_none());
+    let rest: Vec<usize> = free.filter(|index| !touched.contains(index)).collect();
+    let mut order = Order { sequence: Vec::new(), begins: vec![1; pieces.list.len()], fill: true };
+    if !front {
+        order.sequence.extend(&rest);
+    }
+    for group in &groups {
+        // The widest alignment first, so that a group has no holes; today's order otherwise.
+        let mut group = (*group).clone();
+        group.sort_by_key(|&index| (std::cmp::Reverse(pieces.list[index].align), index));
+        if let Some(&first) = group.first() {
+            order.begins[first] = 128;
+        }
+        order.sequence.extend(group);
+    }
+    if front {
+        order.sequence.extend(&rest);
+    }
+    order
+}
+
+/// Moves pieces and begins lines as long as the price falls; at most so many prices are asked for.
+fn improve(problem: &Problem<'_>, mut order: Order, mut price: f64, effort: usize) -> (f64, Order) {
+    let mut left = effort;
+    loop {
+        let before = price;
+        for block in blocks(problem, &order) {
+            for next in neighbours(problem, &order, &block) {
+                let Some(rest) = left.checked_sub(1) else { return (price, order) };
+                left = rest;
+                let cost = problem.price(&next);
+                if cost < price {
+                    (price, order) = (cost, next);
+                }
+            }
+        }
+        // What falls less is not worth another round.
+        if price > before - problem.today * 1e-6 || !price.is_finite() {
+            return (price, order);
+        }
+    }
+}
+
+/// What is moved as one: each touched piece, and each run of them.
+fn blocks(problem: &Problem<'_>, order: &Order) -> Vec<Vec<usize>> {
+    let mut blocks = Vec::new();
+    let mut run: Vec<usize> = Vec::new();
+    for &index in order.sequence.iter().chain([&usize::MAX]) {
+        if index != usize::MAX && !problem.cold[index] {
+            blocks.push(vec![index]);
+            run.push(index);
+            continue;
+        }
+        if run.len() > 1 {
+            blocks.push(std::mem::take(&mut run));
+        }
+        run.clear();
+    }
+    let alike = problem.atoms.iter().filter(|atom| atom.len() > 1);
+    blocks.extend(alike.cloned());
+    blocks
+}
+
+/// Orders that differ by where a block is, or by what begins a line.
+fn neighbours(problem: &Problem<'_>, order: &Order, block: &[usize]) -> Vec<Order> {
+    let rest: Vec<usize> =
+        order.sequence.iter().copied().filter(|index| !block.contains(index)).collect();
+    let hot = |index: usize| !problem.cold[index];
+    let mut places: Vec<usize> = vec![0, rest.len()];
+    for (at, &index) in rest.iter().enumerate() {
+        if hot(index) {
+            places.extend([at, at + 1]);
+        }
+    }
+    // Home: behind what it comes after today.
+    let home = rest.iter().rposition(|&index| index < block[0]).map_or(0, |at| at + 1);
+    places.push(home);
+    let step = (rest.len() / PLACES).max(1);
+    places.extend((0..rest.len()).step_by(step));
+    places.sort_unstable();
+    places.dedup();
+    let mut next = Vec::with_capacity(8 * places.len() + 8);
+    for &place in &places {
+        let mut moved = Order { sequence: rest.clone(), ..order.clone() };
+        moved.sequence.splice(place..place, block.iter().copied());
+        let follower = rest.get(place).copied();
+        // As it is; with a line begun for it, for what follows, for both; with none for it.
+        let wishes = [(None, None), (Some(128), None), (None, Some(128)), (Some(128), Some(128))];
+        for (own, after) in wishes.into_iter().chain([(Some(1), None), (Some(1), Some(128))]) {
+            let mut wish = moved.clone();
+            if let Some(own) = own {
+                block.iter().for_each(|&index| wish.begins[index] = 1);
+                wish.begins[block[0]] = own;
+            }
+            match (after, follower) {
+                (Some(after), Some(follower)) => wish.begins[follower] = after,
+                (Some(_), None) => continue,
+                _ => {}
+            }
+            next.push(wish);
+        }
+    }
+    // Where it is, with other lines begun.
+    let at = order.sequence.iter().rposition(|index| block.contains(index)).unwrap_or(0);
+    let follower = order.sequence.get(at + 1).copied();
+    for index in [Some(block[0]), follower].into_iter().flatten() {
+        for begins in [1, 64, 128] {
+            let mut wish = order.clone();
+            wish.begins[index] = begins;
+            next.push(wish);
+        }
+    }
+    next.push(Order { fill: !order.fill, ..order.clone() });
+    // In the place of an untouched piece of its size: nothing else moves.
+    if let [index] = block {
+        let size = problem.pieces.list[*index].size;
+        let like = order
+            .sequence
+            .iter()
+            .filter(|&&other| problem.cold[other] && problem.pieces.list[other].size == size);
+        let near = |other: &&usize| other.abs_diff(*index);
+        let mut like: Vec<&usize> = like.collect();
+        like.sort_by_key(near);
+        for &other in like.into_iter().take(8) {
+            let mut swapped = order.clone();
+            for place in &mut swapped.sequence {
+                if *place == *index {
+                    *place = other;
+                } else if *place == other {
+                    *place = *index;
+                }
+            }
+            next.push(swapped);
+        }
+    }
+    next
+}
+
+#[cfg(test)]
+mod tests;

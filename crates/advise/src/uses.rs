@@ -1,0 +1,189 @@
+//! A profile's accesses, found in a type: which bytes, how, by whom.
+
+use std::collections::HashMap;
+
+use ledgerline_layout::Error;
+use ledgerline_layout::leaf::{Expand, leaves};
+use ledgerline_layout::model::{Type, TypeId, Types};
+use ledgerline_layout::pick::near;
+
+use crate::profile::{self, Instances, Kind, TypeProfile};
+
+/// The most fields of one type whose accesses are told apart: who makes whom wait is kept for each pair.
+pub const MOST_SPOTS: usize = 1000;
+
+/// A field that is touched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spot {
+    /// As the profile names it.
+    pub path: String,
+    /// Its first byte, from the start of the type.
+    pub offset: u64,
+    /// Bytes that it touches; 0 for an array without a length.
+    pub size: u64,
+    /// Whether an access goes to some part of it: an array or a record that is named as a whole.
+    pub divided: bool,
+    /// Whether a load is waited for: what it reads is a pointer, which is followed. Other loads overlap
+    /// with what comes next.
+    pub awaited: bool,
+}
+
+/// What a part of the CPUs does over and over.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Role {
+    /// What people call it.
+    pub name: String,
+    /// Which part of the CPUs, from 0 to 1.
+    pub share: f64,
+    /// What an operation takes beside these accesses, in nanoseconds.
+    pub work_ns: f64,
+    /// What it touches.
+    pub phases: Vec<Phase>,
+}
+
+/// What is touched together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Phase {
+    /// What people call it.
+    pub name: String,
+    /// How many times an operation.
+    pub times: f64,
+    /// In order.
+    pub touches: Vec<Touch>,
+}
+
+/// A spot is touched.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Touch {
+    /// Which, as an index into [`Uses::spots`].
+    pub spot: usize,
+    /// How.
+    pub kind: Kind,
+    /// How many times a phase.
+    pub times: f64,
+}
+
+/// The accesses of a profile to the fields of one type.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Uses {
+    /// The type, as the profile spells it.
+    pub name: String,
+    /// How many objects there are.
+    pub instances: Instances,
+    /// What is touched, in the order of the profile.
+    pub spots: Vec<Spot>,
+    /// Who touches it.
+    pub roles: Vec<Role>,
+    /// Fields of the profile that the type has not; their accesses are left out. Always empty after
+    /// [`Uses::resolve`].
+    pub unknown: Vec<String>,
+}
+
+impl Uses {
+    /// Finds the fields of a profile in a type.
+    ///
+    /// # Errors
+    /// When it names a field that the type has not, with the names that resemble it; and when it says
+    /// nothing of the type, or of more than [`MOST_SPOTS`] fields.
+    pub fn resolve(types: &Types, id: TypeId, profile: &TypeProfile) -> Result<Uses, Error> {
+        let uses = Uses::resolve_known(types, id, profile)?;
+        let Some(name) = uses.unknown.first() else { return Ok(uses) };
+        let error = Error::new(format!("{} has no field {name:?}", profile.name));
+        let known = leaves(types, id, Expand::All);
+        Err(match near(name, known.iter().map(|leaf| leaf.path.as_str())) {
+            Some(near) => error.advise(near),
+            None => error.advise("`layout show --expand FILE TYPE` prints the fields there are"),
+        })
+    }
+
+    /// The same for one of two builds: what the type has not is listed in [`Uses::unknown`] and left out.
+    ///
+    /// # Errors
+    /// When nothing is left, or more than [`MOST_SPOTS`] fields.
+    pub fn resolve_known(types: &Types, id: TypeId, profile: &TypeProfile) -> Result<Uses, Error> {
+        let mut numbers: HashMap<&str, Option<usize>> = HashMap::new();
+        let mut uses = Uses {
+            name: profile.name.clone(),
+            instances: profile.instances,
+            spots: Vec::new(),
+            roles: Vec::new(),
+            unknown: Vec::new(),
+        };
+        for role in &profile.roles {
+            let mut phases = Vec::new();
+            for phase in &role.phases {
+                let mut touches = Vec::new();
+                for access in &phase.accesses {
+                    let number = *numbers.entry(&access.field).or_insert_with(|| {
+                        let Some(spot) = find(types, id, &access.field) else {
+                            uses.unknown.push(access.field.clone());
+                            return None;
+                        };
+                        uses.spots.push(spot);
+                        Some(uses.spots.len() - 1)
+                    });
+                    if let Some(spot) = number
+                        && access.times > 0.0
+                    {
+                        touches.push(Touch { spot, kind: access.kind, times: access.times });
+                    }
+                }
+                if phase.times > 0.0 && !touches.is_empty() {
+                    phases.push(Phase { name: phase.name.clone(), times: phase.times, touches });
+                }
+            }
+            let (name, share, work_ns) = (role.name.clone(), role.share, role.work_ns);
+            uses.roles.push(Role { name, share, work_ns, phases });
+        }
+        let spots = uses.spots.len();
+        if spots > MOST_SPOTS {
+            let error = Error::new(format!("the profile touches {spots} fields of {}", uses.name));
+            return Err(error.advise(format!("keep the {MOST_SPOTS} that matter most")));
+        }
+        if uses.unknown.is_empty() && uses.roles.iter().all(|role| role.phases.is_empty()) {
+            let error = Error::new(format!("the profile says of no access to {}", uses.name));
+            return Err(
+                error.advise("give each field that is touched its loads, stores or atomics")
+            );
+        }
+        Ok(uses)
+    }
+
+    /// Where the spots lie today.
+    #[must_use]
+    pub fn offsets(&self) -> Vec<u64> {
+        self.spots.iter().map(|spot| spot.offset).collect()
+    }
+
+    /// How often an operation touches a spot: reading, writing.
+    #[must_use]
+    pub fn rates(&self, spot: usize) -> (f64, f64) {
+        let (mut reads, mut writes) = (0.0, 0.0);
+        for role in &self.roles {
+            for phase in &role.phases {
+                for touch in phase.touches.iter().filter(|touch| touch.spot == spot) {
+                    let rate = role.share * phase.times * touch.times;
+                    *(if touch.kind.writes() { &mut writes } else { &mut reads }) += rate;
+                }
+            }
+        }
+        (reads, writes)
+    }
+}
+
+/// The field that a path names: `memory.usage`, `stat[3]`, `slots[2].next`.
+#[must_use]
+pub fn find(types: &Types, id: TypeId, path: &str) -> Option<Spot> {
+    let leaf = profile::find(types, id, path)?;
+    let ty = types.resolve(leaf.ty);
+    let divided = match types.get(ty) {
+        Type::Array { .. } => true,
+        Type::Record(_) => leaf.size() > 16,
+        _ => false,
+    };
+    let awaited = matches!(types.get(ty), Type::Pointer { .. });
+    Some(Spot { path: path.to_owned(), offset: leaf.offset(), size: leaf.size(), divided, awaited })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+//! `ledgerline layout advise`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use ledgerline_advise::advice::{Wishes, advise};
+use ledgerline_advise::cost::Question;
+use ledgerline_advise::pieces::Freedom;
+use ledgerline_advise::print::{self, Options};
+use ledgerline_advise::profile::{Known, Object, Profile};
+use ledgerline_coherence::machine::{BUILT_IN, Machine};
+use ledgerline_layout::Error;
+use ledgerline_layout::pick::pick;
+
+use crate::render::Style;
+
+pub(super) const LONG_ABOUT: &str = "\
+Say what the layout of a type costs under a profile, line by line, and who makes whom wait; and propose a \
+better order, each move with its reason and its gain.
+
+Costs are predicted by simulation for a machine and a number of CPUs, as a median and a range over what \
+nobody knows about the machine. Something is proposed only where it is cheaper over the whole range; \
+otherwise it says to keep today's order. It never packs for the sake of size.
+
+Members that are records move as wholes, bitfields with those of their unit; base classes and tables of \
+virtual functions stay, a record that begins the type too, and an array without a length comes last. For \
+Rust the order is of use to repr(C) types.
+
+The exit status is 0 whether something is proposed or not (`proposed` in the JSON tells), 2 when a file \
+cannot be read or names what is not there.";
+
+const EXAMPLES: &str = "\
+Examples:
+  ledgerline layout advise vmlinux page_counter --profile charges.toml
+  ledgerline layout advise --machine haswell-ep-2699v3 --cpus 72 vmlinux mem_cgroup --profile faults.toml
+  ledgerline layout advise --pin lock --size-max 256 server 'server::Shard' --profile shard.toml
+  ledgerline layout advise --json vmlinux page_counter --profile charges.toml | jq -r .proposal.sketch
+
+A profile says who touches which field how often:
+  cpus = 72
+  [types.page_counter]
+  work_ns = 300                    # of an operation, beside these accesses
+  [[types.page_counter.phases]]
+  name = \"walk\"                    # once in 64 operations, together
+  times = 0.0156
+  fields = { usage = { atomic = 1 }, max = { load = 1 }, parent = { load = 1 } }";
+
+/// The options of `ledgerline layout advise`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct AdviseArgs {
+    /// What holds the type
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// The type's name
+    #[arg(value_name = "TYPE")]
+    name: String,
+
+    /// Who touches which field how often; without it there is no advice
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
+
+    /// For a profile of addresses: where objects were
+    #[arg(long, value_name = "TYPE@ADDRESS")]
+    object: Vec<Object>,
+
+    /// A built-in machine or a machine file [default: the profile's, or else haswell-ep-2699v3]
+    #[arg(long, value_name = "NAME|FILE")]
+    machine: Option<String>,
+
+    /// CPUs that take part [default: the profile's, or else all of the machine]
+    #[arg(long, value_name = "N")]
+    cpus: Option<usize>,
+
+    /// Machines that are simulated, within what is known of this one
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
+    points: u16,
+
+    /// A field that stays where it is; may be repeated
+    #[arg(long, value_name = "FIELD")]
+    pin: Vec<String>,
+
+    /// A record among the members whose own members may move; may be repeated
+    #[arg(long, value_name = "MEMBER")]
+    expand: Vec<String>,
+
+    /// Let a record that begins the type move, too
+    #[arg(long)]
+    move_first: bool,
+
+    /// Bytes that the type may have [default: today's in whole lines, and 128]
+    #[arg(long, value_name = "BYTES")]
+    size_max: Option<u64>,
+
+    /// Bytes of a line in the tables: 64, or 128 for pairs
+    #[arg(long, value_name = "64|128", default_value = "64", value_parser = ["64", "128"])]
+    line: String,
+
+    /// What is known of where objects begin [default: they begin a pair of lines]
+    #[arg(long, value_name = "align=N", value_parser = super::show::base)]
+    base: Option<u64>,
+
+    /// One JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is printed.
+pub(super) fn text(args: &AdviseArgs) -> Result<Vec<u8>, Error> {
+    let Some(path) = &args.profile else {
+        let error = Error::new(
+            "an order is better or worse for a use: there is no advice without --profile",
+        );
+        return Err(error.advise(
+            "write one (`layout advise --help` shows how), or give `perf c2c report --stdio`",
+        ));
+    };
+    let types = super::types(&args.file)?;
+    let picked = pick(types, std::slice::from_ref(&args.name));
+    let picked = picked.map_err(|error| error.in_file(&args.file))?;
+    let &[(name, id), ref rest @ ..] = &picked[..] else {
+        return Err(Error::new(format!("there is no type {:?}", args.name)).in_file(&args.file));
+    };
+    if let Some((other, _)) = rest.iter().find(|(other, _)| *other != name) {
+        let error = Error::new(format!("{:?} means {name} and {other}", args.name));
+        return Err(error.advise("advice is about one type").in_file(&args.file));
+    }
+    let known = Known { types: Some(types), objects: args.object.clone() };
+    let profile = Profile::open(path, &known)?;
+    let Some(of_type) = profile.of(name) else {
+        let names: Vec<&str> = profile.types.iter().map(|of| of.name.as_str()).collect();
+        let error = Error::new(format!("it says nothing of {name}"));
+        return Err(error.advise(format!("it knows {}", names.join(", "))).in_file(path));
+    };
+    let machine = args.machine.as_deref().or(profile.machine.as_deref()).unwrap_or(BUILT_IN[0].0);
+    let machine = Machine::open(machine).map_err(|error| Error::new(error.to_string()))?;
+    let most = machine.topology.cpus();
+    let question = Question {
+        machine: &machine,
+        cpus: args.cpus.or(profile.cpus).unwrap_or(most),
+        points: args.points.into(),
+    };
+    let wishes = Wishes {
+        freedom: Freedom {
+            pinned: args.pin.clone(),
+            opened: args.expand.clone(),
+            first: args.move_first,
+        },
+        size_max: args.size_max,
+        base: args.base,
+    };
+    let advice = advise(types, id, of_type, &question, &wishes)
+        .map_err(|error| error.in_file(&args.file))?;
+    let options = Options {
+        question: &question,
+        profile: &profile.source,
+        line: if args.line == "128" { 128 } else { 64 },
+        colour: !args.json && Style::of_stdout().colour,
+    };
+    let mut out = String::new();
+    if args.json {
+        out = print::json(types, id, &advice, &options);
+        out.push('\n');
+    } else {
+        print::text(types, id, &advice, &options, &mut out);
+    }
+    Ok(out.into_bytes())
+}
