@@ -168,11 +168,12 @@ fn propose(
             break;
         }
     }
-    let Some(mut best) =
-        tried.into_iter().min_by(|a, b| a.key(&problem).total_cmp(&b.key(&problem)))
-    else {
-        return Ok((None, None));
+    // By the price they come; a simulation that is sure of it puts a later one first.
+    let sooner = |best: Tried, next: Tried| {
+        let change = cost::difference(&best.cost, &next.cost);
+        if surely_cheaper(&change, today) { next } else { best }
     };
+    let Some(mut best) = tried.into_iter().reduce(sooner) else { return Ok((None, None)) };
     let change = cost::difference(today, &best.cost);
     if !surely_cheaper(&change, today) {
         return Ok((None, Some(change)));
@@ -181,12 +182,13 @@ fn propose(
     let mut gains = Vec::new();
     for _ in 0..ROUNDS {
         gains = best.gains(&problem, question, uses)?;
-        let idle = gains.iter().position(|gain| match gain {
-            Some((change, undone)) => {
-                let least = RESOLVED * today.nanoseconds.median / 2.0;
-                change.change.median < least && undone.laid.size <= *size_max
-            }
-            None => false,
+        let price = problem.price(&best.order);
+        let idle = gains.iter().position(|gain| {
+            gain.as_ref().is_some_and(|(change, undone)| {
+                let dearer = change.change.low > 0.0
+                    && change.change.median > RESOLVED * today.nanoseconds.median;
+                !dearer && problem.price(&undone.order) <= price
+            })
         });
         let Some(Some((_, undone))) = idle.map(|idle| gains.swap_remove(idle)) else { break };
         if !surely_cheaper(&cost::difference(today, &undone.cost), today) {
@@ -206,7 +208,12 @@ fn propose(
                 .collect(),
             lines: (pieces.list[group.pieces[0]].offset / 64, new[group.pieces[0]] / 64),
             begins: Some(best.order.begins[group.pieces[0]]).filter(|&begins| begins > 1),
-            reason: reason::of(advice, &problem, &group, new),
+            reason: {
+                let undone =
+                    gain.as_ref().map(|(_, undone)| (undone, problem.offsets(&undone.laid)));
+                let undone = undone.as_ref().map(|(undone, at)| (&undone.cost, &at[..]));
+                reason::of(advice, &problem, &group, (&best.cost, new), undone)
+            },
             gain: gain.map(|(change, _)| change.change),
         })
         .collect();
@@ -239,12 +246,6 @@ impl Tried {
         // As it came out: what filled holes is declared there.
         let order = Order { sequence: sequence(problem.pieces, &laid), fill: false, ..order };
         Ok(Tried { order, laid, cost })
-    }
-
-    /// What candidates are ranked by: the simulation's cost, and what the search counts moves and bytes for.
-    fn key(&self, problem: &Problem<'_>) -> f64 {
-        let beside = problem.price(&self.order) - problem.nanoseconds(&self.laid);
-        self.cost.nanoseconds.median + beside
     }
 
     /// What moves together, by the new order.

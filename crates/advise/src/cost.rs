@@ -40,7 +40,7 @@
 mod run;
 mod steps;
 
-pub(crate) use steps::{outgrows, parts, passes, share};
+pub(crate) use steps::{Fetch, outgrows, parts, passes, share};
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -114,7 +114,8 @@ pub struct FieldCost {
     pub path: String,
     /// Waiting because others wrote its line or the line's neighbour, in nanoseconds an operation.
     pub waiting: Interval,
-    /// Its line's way back from the second cache, in nanoseconds an operation.
+    /// Its line's way back from the second cache, in nanoseconds an operation: the operation's other work has
+    /// filled the first. From the last cache, where a CPU has more objects than its second cache holds.
     pub fetching: f64,
 }
 
@@ -153,6 +154,8 @@ pub struct Point {
     pub pairs: BTreeMap<(usize, usize), f64>,
     /// Transfers of each spot's line an operation, told to the first spot of the line.
     pub transfers: BTreeMap<usize, f64>,
+    /// Fetching, by spot.
+    pub fetching: Vec<f64>,
 }
 
 /// What a layout costs.
@@ -170,12 +173,14 @@ pub fn of(question: &Question<'_>, uses: &Uses, place: &Place) -> Result<Cost, E
         };
         Interval::of(points.iter().map(sum).collect())
     };
-    let fetching = steps::fetching(question, uses, place);
+    let fetching = |spot: usize| {
+        Interval::of(points.iter().map(|point| point.fetching[spot]).collect()).median
+    };
     let fields: Vec<FieldCost> = (uses.spots.iter().enumerate())
         .map(|(spot, of)| FieldCost {
             path: of.path.clone(),
             waiting: waiting(&|_, victim| victim == spot),
-            fetching: fetching[spot],
+            fetching: fetching(spot),
         })
         .collect();
     let mut pairs: Vec<PairCost> = points

@@ -10,13 +10,14 @@
 //! read miss  P(another wrote since)       = others' writes / (others' writes + own visits)
 //! write miss P(another came since)        = others' visits / (others' visits + own visits)
 //! a miss     waits the mean transfer and the line's queue, as far as its kind of access waits at all
-//! queue      service x busy / (1 - busy), busy the line's transfers x service
+//! queue      service x busy / (1 - busy), busy the line's transfers x service; who waits in it takes the
+//!            line from under the rest of a visit
 //! an operation's time changes the rates: a few rounds settle it
 //! ```
 
 use ledgerline_coherence::machine::Settings;
 
-use crate::cost::{Question, outgrows, parts, passes, share};
+use crate::cost::{Fetch, Question, outgrows, parts, passes, share};
 use crate::profile::{Instances, Kind};
 use crate::uses::{Spot, Uses};
 
@@ -40,7 +41,7 @@ pub(crate) struct Proxy<'u> {
     read_service: f64,
     first_of_readers: f64,
     pair: f64,
-    fetch: f64,
+    fetch: Fetch,
 }
 
 struct RoleLoad {
@@ -62,6 +63,8 @@ struct Visit {
 struct Touch {
     spot: usize,
     writes: bool,
+    /// What it pays for a line that it touches first.
+    price: f64,
     /// The share of a miss that is waited for.
     waits: f64,
     times: f64,
@@ -72,6 +75,8 @@ struct Touch {
 struct Entry {
     role: usize,
     line: usize,
+    /// What the first touch pays for the line.
+    price: f64,
     /// Visits an operation.
     visits: f64,
     /// Of those, how many write.
@@ -81,6 +86,8 @@ struct Entry {
     waits: f64,
     /// The same share for the write that follows a reading.
     upgrade_waits: f64,
+    /// The same share for what is read after a write, if a queue took the line away meanwhile.
+    later_waits: f64,
 }
 
 impl<'u> Proxy<'u> {
@@ -101,6 +108,7 @@ impl<'u> Proxy<'u> {
             outgrows: outgrows(role),
             passes: passes(role),
         });
+        let fetch = Fetch::new(&settings, uses, question.cpus);
         let visits = uses.roles.iter().enumerate().flat_map(|(role, of)| {
             of.phases.iter().map(move |phase| Visit {
                 role,
@@ -109,6 +117,11 @@ impl<'u> Proxy<'u> {
                     .map(|touch| Touch {
                         spot: touch.spot,
                         writes: touch.kind.writes(),
+                        price: {
+                            let awaited = uses.spots[touch.spot].awaited;
+                            let (second, last) = fetch.price(touch.kind, awaited);
+                            second + last
+                        },
                         waits: match touch.kind {
                             Kind::Atomic => 1.0,
                             Kind::Store => STORE_WAITS,
@@ -137,7 +150,7 @@ impl<'u> Proxy<'u> {
             read_service: ns(settings.read_service),
             first_of_readers: settings.handover * transfer,
             pair: settings.pair,
-            fetch: ns(settings.second_cache - settings.first_cache.min(settings.second_cache)),
+            fetch,
         }
     }
 
@@ -148,6 +161,12 @@ impl<'u> Proxy<'u> {
     }
 
     fn at(&self, offsets: &[u64], begins: u64) -> f64 {
+        let (lines, entries) = self.entries(offsets, begins);
+        self.settle(&lines, &entries)
+    }
+
+    /// The lines that are touched, and each visit to one.
+    fn entries(&self, offsets: &[u64], begins: u64) -> (Vec<u64>, Vec<Entry>) {
         let mut lines: Vec<u64> = Vec::new();
         let mut entries: Vec<Entry> = Vec::new();
         for visit in &self.visits {
@@ -166,7 +185,7 @@ impl<'u> Proxy<'u> {
                     match known {
                         Some(entry) => {
                             entry.visits = entry.visits.max(chance);
-                            entry.waits = entry.waits.max(touch.waits * chance / entry.visits);
+                            entry.later_waits = entry.later_waits.max(touch.waits * chance);
                             if touch.writes {
                                 entry.writes = entry.writes.max(chance);
                                 entry.upgrade_waits = entry.upgrade_waits.max(touch.waits);
@@ -175,11 +194,13 @@ impl<'u> Proxy<'u> {
                         None => entries.push(Entry {
                             role: visit.role,
                             line,
+                            price: touch.price,
                             visits: chance,
                             writes: if touch.writes { chance } else { 0.0 },
                             writes_first: touch.writes,
                             waits: touch.waits,
                             upgrade_waits: if touch.writes { touch.waits } else { 0.0 },
+                            later_waits: 0.0,
                         }),
                     }
                 }
@@ -189,12 +210,12 @@ impl<'u> Proxy<'u> {
                 entry.writes *= visit.times;
             }
         }
-        self.settle(&lines, &entries)
+        (lines, entries)
     }
 
     fn settle(&self, lines: &[u64], entries: &[Entry]) -> f64 {
         let (roles, count) = (self.roles.len(), lines.len());
-        let fetching = self.fetching(count, entries);
+        let fetching = self.fetching(lines, entries, false);
         let mut times: Vec<f64> = (self.roles.iter().zip(&fetching))
             .map(|(role, fetching)| role.work_ns.max(1.0) + fetching)
             .collect();
@@ -208,6 +229,7 @@ impl<'u> Proxy<'u> {
         let mut writes = vec![0.0; count * roles];
         let mut queues = vec![0.0; count];
         let mut missed = vec![1.0f64; count];
+        let mut taken = vec![0.0f64; count];
         for _ in 0..ROUNDS {
             visits.fill(0.0);
             writes.fill(0.0);
@@ -242,6 +264,10 @@ impl<'u> Proxy<'u> {
                     let miss = entry.visits * came / (came + own);
                     costs[role] += miss * wait * entry.waits;
                     writing[line] += miss * cpus;
+                    // Who waits in the queue gets the line before the visit is over.
+                    let again = miss * taken[line];
+                    costs[role] += again * wait * entry.later_waits;
+                    reading[line] += again * cpus * entry.later_waits;
                 } else {
                     let miss = entry.visits * wrote / (wrote + own);
                     costs[role] += miss * wait * entry.waits;
@@ -263,6 +289,7 @@ impl<'u> Proxy<'u> {
                 let served = writing[line] + reading[line];
                 let service = if served > 0.0 { busy / served } else { 0.0 };
                 let busy = busy.min(BUSIEST);
+                taken[line] = busy;
                 queues[line] = service * (busy / (1.0 - busy)).min(self.sharing - 1.0);
                 let all = total(&visits, line);
                 missed[line] = if all > 0.0 { (served / all).min(1.0) } else { 0.0 };
@@ -275,20 +302,36 @@ impl<'u> Proxy<'u> {
         self.mean(&times)
     }
 
-    /// Lines that an operation brings back from the second cache.
-    fn fetching(&self, count: usize, entries: &[Entry]) -> Vec<f64> {
-        let mut seen = vec![0.0f64; count * self.roles.len()];
+    /// What an operation of each role pays for lines that nobody took: as accesses pay, or the second
+    /// cache's price for each of them.
+    fn fetching(&self, lines: &[u64], entries: &[Entry], alike: bool) -> Vec<f64> {
+        let roles = self.roles.len();
+        let mut seen = vec![0.0f64; lines.len() * roles];
+        let mut costs = vec![0.0; roles];
         for entry in entries.iter().filter(|entry| self.roles[entry.role].outgrows) {
-            let seen = &mut seen[entry.line * self.roles.len() + entry.role];
             let passes = self.roles[entry.role].passes;
+            let here = entry.line * roles + entry.role;
             // Certain touches once a pass; those by chance each time.
-            *seen = if *seen >= passes { *seen } else { (*seen + entry.visits).min(passes) };
+            let times = entry.visits.min((passes - seen[here]).max(0.0));
+            seen[here] =
+                (seen[here] + if entry.visits >= passes { passes } else { 0.0 }).min(passes);
+            let neighbour = lines.iter().position(|line| *line == lines[entry.line] ^ 1);
+            let beside = neighbour.is_some_and(|line| seen[line * roles + entry.role] > 0.0);
+            let price = match (alike, beside && self.fetch.last > 0.0) {
+                (true, _) => self.fetch.second,
+                (_, true) => entry.price * (1.0 - self.fetch.pair),
+                _ => entry.price,
+            };
+            costs[entry.role] += times * price;
         }
-        let fetched = |role: usize| {
-            let of_role = seen.iter().skip(role).step_by(self.roles.len());
-            of_role.sum::<f64>() * self.fetch
-        };
-        (0..self.roles.len()).map(fetched).collect()
+        costs
+    }
+
+    /// What lines that are touched could cost where nothing hides it: for an order that costs no more but
+    /// touches fewer.
+    pub(crate) fn touching(&self, offsets: &[u64], begins: u64) -> f64 {
+        let (lines, entries) = self.entries(offsets, begins);
+        self.mean(&self.fetching(&lines, &entries, true))
     }
 
     fn mean(&self, times: &[f64]) -> f64 {

@@ -1,32 +1,42 @@
 //! Why a group of fields moves, in one sentence.
 
 use std::collections::BTreeSet;
-use std::fmt::Write;
 
 use crate::advice::{Advice, Group};
+use crate::cost::Cost;
 use crate::search::Problem;
 
 /// Names that are listed before the rest is counted.
 const NAMED: usize = 4;
 
-pub(crate) fn of(advice: &Advice, problem: &Problem<'_>, group: &Group, new: &[u64]) -> String {
+/// `undone` is what taking the move back alone comes to: the cost, and where the spots are then.
+pub(crate) fn of(
+    advice: &Advice,
+    problem: &Problem<'_>,
+    group: &Group,
+    new: (&Cost, &[u64]),
+    undone: Option<(&Cost, &[u64])>,
+) -> String {
     let spots: BTreeSet<usize> = (0..problem.spots.len())
         .filter(|&spot| group.pieces.contains(&problem.spots[spot].0))
         .collect();
-    let context = Context { advice, problem, group, new, spots };
-    context.sentence()
+    let (cost, new) = new;
+    Context { advice, problem, group, cost, new, undone, spots }.sentence()
 }
 
 struct Context<'a> {
     advice: &'a Advice,
     problem: &'a Problem<'a>,
     group: &'a Group,
+    cost: &'a Cost,
     new: &'a [u64],
+    undone: Option<(&'a Cost, &'a [u64])>,
     /// Those of the group.
     spots: BTreeSet<usize>,
 }
 
 impl Context<'_> {
+    /// Where a spot is today.
     fn was(&self, spot: usize) -> u64 {
         self.advice.uses.spots[spot].offset
     }
@@ -49,31 +59,25 @@ impl Context<'_> {
     }
 
     fn sentence(&self) -> String {
-        if self.spots.is_empty() {
+        let spared = self.spared();
+        if self.spots.is_empty() && spared.is_none() {
             return self.of_cold();
         }
-        let mut text = match self.dearest() {
-            Some((writer, victim, waited)) => self.parted(writer, victim, waited),
-            None => String::new(),
-        };
         let (mates, phase) = self.gathered();
-        if !mates.is_empty() {
-            text.push_str(if text.is_empty() { "touched" } else { "; it joins what is touched" });
-            if text == "touched" {
-                let _ = write!(text, " in the same phase, {phase}, as {}", self.paths(&mates));
-                text.push_str(", now on one line");
-            } else {
-                let _ = write!(text, " in the same phase, {phase}: {}", self.paths(&mates));
+        match (spared, mates.is_empty()) {
+            (Some(spared), true) => spared,
+            (Some(spared), false) => {
+                format!("{spared}; it joins {}, of the same phase ({phase})", self.paths(&mates))
             }
+            (None, false) => {
+                format!(
+                    "touched in the same phase ({phase}) as {}, now on one line",
+                    self.paths(&mates)
+                )
+            }
+            (None, true) if self.group.moved => "makes room for what moves beside it".to_owned(),
+            (None, true) => "what stands before it is touched by others".to_owned(),
         }
-        if text.is_empty() {
-            text.push_str(if self.group.moved {
-                "makes room for what moves beside it"
-            } else {
-                "what stands before it is touched by others"
-            });
-        }
-        text
     }
 
     fn of_cold(&self) -> String {
@@ -95,55 +99,39 @@ impl Context<'_> {
         }
     }
 
-    /// The dearest pair today that the move parts, and what it costs: one of the group, one that is not.
-    fn dearest(&self) -> Option<(usize, usize, f64)> {
-        let near = |a: u64, b: u64| a / 128 == b / 128;
-        let number = |path: &str| self.advice.uses.spots.iter().position(|spot| spot.path == path);
-        let least = 5e-4 * self.advice.today.nanoseconds.median;
-        for pair in &self.advice.today.pairs {
-            let (writer, victim) = (number(&pair.writer)?, number(&pair.victim)?);
-            let one = self.spots.contains(&writer) != self.spots.contains(&victim);
-            let parted = near(self.was(writer), self.was(victim))
-                && self.distance(writer, victim, false) < self.distance(writer, victim, true);
-            if one && parted && pair.waiting.median >= least {
-                return Some((writer, victim, pair.waiting.median));
-            }
-        }
-        None
-    }
-
-    /// 0 on one line, 1 on one pair, 2 apart.
-    fn distance(&self, one: usize, other: usize, new: bool) -> u8 {
-        let at = |spot| if new { self.is(spot) } else { self.was(spot) };
-        match (at(one) / 64 == at(other) / 64, at(one) / 128 == at(other) / 128) {
-            (true, _) => 0,
-            (_, true) => 1,
-            _ => 2,
-        }
-    }
-
-    fn parted(&self, writer: usize, victim: usize, waited: f64) -> String {
-        let place = if self.distance(writer, victim, false) == 0 {
-            "the line"
-        } else {
-            "the neighbour line"
+    /// The pair of fields that the move spares most of each other, and how much.
+    fn spared(&self) -> Option<String> {
+        let (undone, at) = self.undone?;
+        let waits = |cost: &Cost, writer: &str, victim: &str| {
+            let pair = cost.pairs.iter().find(|p| p.writer == writer && p.victim == victim);
+            pair.map_or(0.0, |pair| pair.waiting.median)
         };
-        let uses = &self.advice.uses;
-        let (reads, _) = uses.rates(victim);
-        let how = if reads > 0.0 { "reads" } else { "writes" };
-        let writes = often(uses.rates(writer).1);
-        let (writer_path, victim_path) = (self.path(writer), self.path(victim));
-        if self.spots.contains(&writer) {
-            format!(
-                "{writer_path} is written {writes} on {place} of {victim_path}, whose {how} wait \
-                 {waited:.1} ns for it"
-            )
-        } else {
-            format!(
-                "{victim_path} waits {waited:.1} ns for {writer_path}, which is written {writes} on \
-                 {place}"
-            )
+        let spared = undone.pairs.iter().map(|pair| {
+            let now = waits(self.cost, &pair.writer, &pair.victim);
+            (pair.waiting.median - now, pair)
+        });
+        let (spared, pair) = spared.max_by(|a, b| a.0.total_cmp(&b.0))?;
+        if spared < 5e-4 * self.advice.today.nanoseconds.median {
+            return None;
         }
+        let uses = &self.advice.uses;
+        let number = |path: &str| uses.spots.iter().position(|spot| spot.path == path);
+        let (writer, victim) = (number(&pair.writer)?, number(&pair.victim)?);
+        let writes = often(uses.rates(writer).1);
+        if writer == victim {
+            let path = self.path(writer);
+            return Some(format!("{path}, written {writes}, waits {spared:.1} ns less for itself"));
+        }
+        let place = match (at[writer] / 64 == at[victim] / 64, at[writer] / 128 == at[victim] / 128)
+        {
+            (true, _) => "on its line",
+            (_, true) => "on its line's neighbour",
+            _ => "near it, where objects begin elsewhere",
+        };
+        let (writer, victim) = (self.path(writer), self.path(victim));
+        Some(format!(
+            "spares {victim} {spared:.1} ns of waiting for {writer}, which is written {writes} {place}"
+        ))
     }
 
     /// Who is on the group's lines now, was not, and is touched in the same phase; and which phase.
@@ -158,8 +146,8 @@ impl Context<'_> {
                     .copied()
                     .filter(|&mate| {
                         let meets = |&spot: &usize| {
-                            self.distance(spot, mate, true) == 0
-                                && self.distance(spot, mate, false) > 0
+                            self.is(spot) / 64 == self.is(mate) / 64
+                                && self.was(spot) / 64 != self.was(mate) / 64
                         };
                         ours.iter().any(meets)
                     })

@@ -4,7 +4,8 @@
 //! which begins a pair of lines: every way to do so where there are few atoms, otherwise by merging the two
 //! groups that gain most by it, again and again. From the best of these, and from today's order, single
 //! pieces and runs are moved and lines begun as long as that helps. An order costs what the proxy says, and
-//! a little for each member that leaves today's order and for each byte that the type grows.
+//! a little for each member that leaves today's order, for each byte that the type grows and for each line
+//! that an operation touches.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -18,9 +19,9 @@ const EXACT: usize = 7;
 /// Groupings from which the local search starts.
 const STARTS: usize = 4;
 /// What a moved member must gain, as a share of today's cost.
-const OF_A_MOVE: f64 = 2e-4;
+const OF_A_MOVE: f64 = 5e-5;
 /// What a begun line must gain.
-const OF_A_LINE: f64 = 1e-4;
+const OF_A_LINE: f64 = 2.5e-5;
 /// What 64 more bytes must gain.
 const OF_GROWTH: f64 = 1e-4;
 /// Estimates of visits to lines that a search may take: some seconds.
@@ -89,16 +90,21 @@ impl<'a> Problem<'a> {
         self.proxy.cost(&self.offsets(laid), &begins)
     }
 
-    /// Nanoseconds with what moves and bytes count for.
+    /// Nanoseconds with what counts beside.
     pub(crate) fn price(&self, order: &Order) -> f64 {
         let laid = self.lay(order);
+        self.nanoseconds(&laid) + self.beside(order, &laid)
+    }
+
+    /// What moves, begun lines, growth and touched lines count for, in nanoseconds.
+    pub(crate) fn beside(&self, order: &Order, laid: &Laid) -> f64 {
         if laid.size > self.most {
             return f64::INFINITY;
         }
-        let moved = count_moved(&sequence(self.pieces, &laid)) as f64;
+        let moved = count_moved(&sequence(self.pieces, laid)) as f64;
         let begun = order.begins.iter().filter(|&&begins| begins > 1).count() as f64;
         let grown = (laid.size as f64 - self.size as f64) / 64.0;
-        self.nanoseconds(&laid)
+        self.proxy.touching(&self.offsets(laid), 0)
             + self.today * (OF_A_MOVE * moved + OF_A_LINE * begun + OF_GROWTH * grown)
     }
 

@@ -6,7 +6,7 @@ use ledgerline_coherence::machine::Settings;
 use ledgerline_coherence::simulate::{Outcome, Setup, Window};
 use ledgerline_layout::Error;
 
-use super::steps::{self, Running};
+use super::steps::{self, Fetch, Running};
 use super::{Place, Point, Question};
 use crate::uses::{Role, Uses};
 
@@ -99,6 +99,8 @@ fn simulate(
     begins: u64,
 ) -> Result<Point, Error> {
     let (layout, fields) = steps::layout(uses, place, begins);
+    let fetch = Fetch::new(&settings, uses, dealt.len());
+    let fetching = steps::fetching(&fetch, uses, place, begins);
     let hit_cycles = settings.in_cycles(settings.first_cache as f64);
     let running: Vec<Running> = (uses.roles.iter())
         .map(|role| steps::running(role, uses, &fields, settings.clock_ghz, hit_cycles))
@@ -120,7 +122,10 @@ fn simulate(
         seed: 1,
     };
     let outcome = setup.run().map_err(|error| Error::new(error.to_string()).within(&uses.name))?;
-    Ok(point(&outcome, uses, &running, |field| spot_of[numbers[&field]]))
+    let mut point = point(&outcome, uses, &running, |field| spot_of[numbers[&field]]);
+    point.nanoseconds += fetching.iter().map(|(_, last)| last).sum::<f64>();
+    point.fetching = fetching.into_iter().map(|(second, last)| second + last).collect();
+    Ok(point)
 }
 
 /// Long enough to see what is rare, short enough to be waited for.

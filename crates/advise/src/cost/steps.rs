@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use ledgerline_coherence::layout::{FieldId, Layout, Scope};
+use ledgerline_coherence::machine::{Distance, Settings};
 use ledgerline_coherence::program::{Program, Step};
 
-use super::{PAIR, Place, Question};
+use super::{PAIR, Place};
 use crate::profile::{Instances, Kind};
 use crate::uses::{Role, Spot, Touch, Uses};
 
@@ -17,6 +18,8 @@ const MOST_REPEATS: f64 = 16.0;
 const MOST_PARTS: u64 = 32;
 /// An operation of that much other work has filled the first cache with other data.
 const OUTGROWS_NS: f64 = 250.0;
+/// Bytes of a second cache: the smallest of the machines that come with the simulator.
+const SECOND_CACHE: f64 = 262_144.0;
 
 /// What a role's CPUs run.
 pub(super) struct Running {
@@ -144,13 +147,53 @@ fn repeat(
     }
 }
 
-/// What each spot's line costs to come back from the second cache, in nanoseconds an operation: the first
-/// touch of a line in an operation, told to the spot that touches it.
-pub(super) fn fetching(question: &Question<'_>, uses: &Uses, place: &Place) -> Vec<f64> {
-    let latency = &question.machine.latency;
-    let price = latency.second_cache.value - latency.first_cache.value;
-    let mut costs = vec![0.0; uses.spots.len()];
-    let begins = place.begins(0);
+/// What the first touch of a line in an operation costs when nobody took the line, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Fetch {
+    /// From the second cache, beyond the first, for an access that is waited for. Simulations have it.
+    pub second: f64,
+    /// From the last cache, beyond the second, where a CPU has more objects than its second cache holds.
+    /// Simulations know no capacity: it is added to what they say.
+    pub last: f64,
+    /// The share of that which other work hides, where a load overlaps.
+    pub overlap: f64,
+    /// The probability that a line comes with its neighbour.
+    pub pair: f64,
+}
+
+impl Fetch {
+    pub(crate) fn new(settings: &Settings, uses: &Uses, cpus: usize) -> Fetch {
+        let ns = |picoseconds: u64| picoseconds as f64 / 1000.0;
+        let lines: BTreeSet<u64> = uses.spots.iter().map(|spot| spot.offset / 64).collect();
+        let objects = match uses.instances {
+            Instances::Dealt(count) => count as f64 / cpus as f64,
+            _ => 1.0,
+        };
+        let outgrown = objects * (64 * lines.len()) as f64 > SECOND_CACHE;
+        let last = ns(settings.transfer[Distance::Near as usize][0]) - ns(settings.second_cache);
+        Fetch {
+            second: (ns(settings.second_cache) - ns(settings.first_cache)).max(0.0),
+            last: if outgrown { last.max(0.0) } else { 0.0 },
+            overlap: settings.overlap,
+            pair: settings.pair,
+        }
+    }
+
+    /// What an access of a kind pays of the second cache, and of the last.
+    pub(crate) fn price(&self, kind: Kind, awaited: bool) -> (f64, f64) {
+        match kind {
+            Kind::Atomic => (self.second, self.last),
+            Kind::Load if awaited => (self.second, self.last),
+            Kind::Load => (0.0, self.last * (1.0 - self.overlap)),
+            Kind::Store => (0.0, 0.0),
+        }
+    }
+}
+
+/// What each spot pays for first touches of lines, in nanoseconds an operation: from the second cache,
+/// which a simulation has, and from the last, which it has not.
+pub(super) fn fetching(fetch: &Fetch, uses: &Uses, place: &Place, begins: u64) -> Vec<(f64, f64)> {
+    let mut costs = vec![(0.0, 0.0); uses.spots.len()];
     for role in uses.roles.iter().filter(|role| outgrows(role)) {
         let passes = passes(role);
         let mut certain = BTreeSet::new();
@@ -163,10 +206,15 @@ pub(super) fn fetching(question: &Question<'_>, uses: &Uses, place: &Place) -> V
                 let spot = &uses.spots[touch.spot];
                 let parts = parts(spot, place.offsets[touch.spot], begins);
                 let chance = (touch.times * share(spot, parts.len())).min(1.0);
+                let (second, last) = fetch.price(touch.kind, spot.awaited);
                 for part in parts {
                     let line = (begins + part) / 64;
                     if !seen.contains(&line) {
-                        costs[touch.spot] += role.share * passes * times.min(1.0) * chance * price;
+                        let often = role.share * passes * times.min(1.0) * chance;
+                        let beside =
+                            if seen.contains(&(line ^ 1)) { 1.0 - fetch.pair } else { 1.0 };
+                        costs[touch.spot].0 += often * second;
+                        costs[touch.spot].1 += often * last * beside;
                         if chance >= 1.0 {
                             seen.insert(line);
                         }

@@ -79,11 +79,8 @@ impl Sketch<'_> {
             let offset = self.proposal.offsets[index];
             if line != Some(offset / 64) {
                 line = Some(offset / 64);
-                let pair = if (offset / 64) % 2 == 0 { ", begins a pair" } else { "" };
-                self.line(&format!("    /* line {}{pair} */", offset / 64).replace(
-                    ", begins a pair",
-                    if offset.is_multiple_of(128) { ", begins a pair" } else { "" },
-                ));
+                let pair = if offset.is_multiple_of(128) { ", begins a pair" } else { "" };
+                self.line(&format!("    /* line {}{pair} */", offset / 64));
             }
             self.piece(index, offset);
         }
@@ -144,7 +141,10 @@ impl Sketch<'_> {
     }
 
     fn declared(&self, field: &Field, bits: Option<u64>, aligned: Option<u64>) -> String {
-        let spelled = spell(self.types, field.ty).to_string();
+        let mut spelled = spell(self.types, field.ty).to_string();
+        if self.language == Language::C && self.to_declared(field.ty) && !spelled.contains("::") {
+            spelled.insert_str(0, "struct ");
+        }
         let name = field.name.rsplit('.').next().unwrap_or_default();
         if self.language == Language::Rust {
             return format!("{name}: {spelled},");
@@ -170,6 +170,16 @@ impl Sketch<'_> {
         }
         text.push(';');
         text
+    }
+
+    /// Whether it is a pointer to what the file only declares: the keyword is not known, most are structures.
+    fn to_declared(&self, ty: TypeId) -> bool {
+        match self.types.get(ty) {
+            Type::Pointer { to: Some(to) } => {
+                matches!(self.types.get(*to), Type::Declaration { .. })
+            }
+            _ => false,
+        }
     }
 
     fn flexible(&self, ty: TypeId) -> bool {

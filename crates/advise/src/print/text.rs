@@ -59,25 +59,25 @@ impl Page<'_> {
         let Advice { name, pieces, today, place, .. } = self.advice;
         let question = self.options.question;
         let title = self.painted(STRONG, name);
-        self.line(&format!(
-            "{title}: {} bytes; {} CPUs of {}; profile {}",
-            pieces.size, question.cpus, question.machine.name, self.options.profile
-        ));
+        self.line(&format!("{title}: {} bytes; profile {}", pieces.size, self.options.profile));
         let base = match place.base {
             base if base >= 128 && self.advice.assumed => {
-                "objects are assumed to begin a pair of lines (--base says otherwise)".to_owned()
+                "objects begin a pair of lines (assumed; --base says otherwise)".to_owned()
             }
             base => format!("objects begin at multiples of {base}"),
         };
-        self.line(&format!(
-            "{base}; figures: median (range over {} machines that fit what is known)",
-            question.points
-        ));
-        self.line(&format!(
-            "An operation takes {} ns, of which CPUs wait {} ns for lines that others hold.",
-            range(&today.nanoseconds),
-            range(&today.waiting)
-        ));
+        let (cpus, machine) = (question.cpus, &question.machine.name);
+        self.line(&format!("{cpus} CPUs of {machine}; {base}"));
+        self.wrapped(
+            &format!(
+                "An operation takes {} ns, of which CPUs wait {} ns for lines that others hold: medians, \
+                 with the range over {} machines that fit what is known.",
+                range(&today.nanoseconds),
+                range(&today.waiting),
+                question.points
+            ),
+            0,
+        );
         self.out.push('\n');
     }
 

@@ -74,7 +74,7 @@ pub struct AdviseArgs {
     cpus: Option<usize>,
 
     /// Machines that are simulated, within what is known of this one
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
     points: u16,
 
     /// A field that stays where it is; may be repeated
