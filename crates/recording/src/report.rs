@@ -71,7 +71,7 @@ fn of_type(out: &mut String, plan: &Plan, profile: &TypeProfile, basis: &Basis) 
         let _ = match rests.measured_ns {
             Some(measured) => writeln!(
                 out,
-                "; each takes at most {} ns beside ({measured} ns as recorded)",
+                "; each takes about {} ns beside ({measured} ns as recorded)",
                 role.work_ns
             ),
             None => writeln!(out, "; too few to say how long one takes"),

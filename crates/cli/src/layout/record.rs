@@ -32,15 +32,15 @@ An object is a global variable of a wanted type, a block of the heap of its size
 that are touched in the same calls are told to be; give it where advice is to follow. Calls that were inlined are \
 not seen: __attribute__((noinline)).
 
-The counts are printed on standard error when the program has ended; -o writes them as a profile for `layout show`, \
-`layout diff` and `layout advise`. Times are upper bounds: probes keep the compiler from some of its optimizations. \
-The exit code is the program's own, or 128 plus the signal that killed it; 125 when recording failed.";
+The counts are printed on standard error when the program has ended; -o writes them as a profile for \
+`layout show`, `layout diff` and `layout advise`. Times are estimates: what the probes cost was measured and is taken \
+off; the optimizations that they keep the compiler from are not. The exit code is the program's own, or 128 plus the signal that killed it; 125 when recording failed.";
 
 const EXAMPLES: &str = "\
 Examples:
   gcc -g -O2 -fsanitize=thread -c server.c
   gcc server.o -o server -L target/release -lledgerline_record -lpthread
-  ledgerline layout record --type page_counter --operation charge -o server.toml -- ./server --port 80
+  ledgerline layout record --type page_counter --operation charge -o s.toml -- ./server
   ledgerline layout record -- ./server             all types, all accesses
   ledgerline layout record --of ./plugin.so --type cache -- python3 job.py
 
