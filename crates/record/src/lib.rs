@@ -33,7 +33,7 @@
 //!
 //! # What `unsafe` rests on
 //!
-//! * **R1** The recording is mapped at [`arena`]'s base for as long as the process lives, and an offset that was
+//! * **R1** The recording is mapped at `arena`'s base for as long as the process lives, and an offset that was
 //!   handed out lies in what the file has.
 //! * **R2** A thread's block and tables are written by that thread alone; a signal handler that comes in
 //!   between finds it busy and is turned away.
