@@ -69,6 +69,10 @@ fn of_type(out: &mut String, plan: &Plan, profile: &TypeProfile, basis: &Basis) 
             rests.operations
         );
         let _ = match rests.measured_ns {
+            // What is left is of the size of the error in what was taken off.
+            Some(measured) if role.work_ns < measured / 10.0 => {
+                writeln!(out, "; each took {measured} ns, nearly all of it for recording")
+            }
             Some(measured) => writeln!(
                 out,
                 "; each takes about {} ns beside ({measured} ns as recorded)",
@@ -115,7 +119,8 @@ fn objects(profile: &TypeProfile, basis: &Basis) -> String {
         Instances::PerCpu => "one a CPU".to_owned(),
         Instances::Dealt(count) => format!("{count} dealt out to the CPUs"),
     };
-    format!("{}; taken as {instances}", parts.join(", "))
+    let alone = if basis.threads == 1 { " (one thread says nothing of sharing)" } else { "" };
+    format!("{}; taken as {instances}{alone}", parts.join(", "))
 }
 
 /// Who allocated what was taken for objects by its size.

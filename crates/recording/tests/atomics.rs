@@ -62,7 +62,7 @@ const SOURCE: &str = r#"
 #[test]
 fn every_atomic_operation_is_done_and_sums_are_right_under_contention() {
     for flags in [&["-O0", "-Wno-tsan"], &["-O2", "-Wno-tsan"]] {
-        let Some(built) = support::build(SOURCE, false, flags) else { return };
+        let Some(built) = support::build(SOURCE, "", flags) else { return };
         let output = support::command(&built.path).output().unwrap();
         assert!(output.status.success(), "{flags:?}: {output:?}");
         assert!(output.stderr.is_empty(), "{output:?}");

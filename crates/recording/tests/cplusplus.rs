@@ -35,7 +35,7 @@ fn classes_are_counted_down_to_their_table_pointers() {
     let name = "shop::counter<long int>";
     let test = Test {
         source,
-        plus: true,
+        compiler: "g++",
         flags: &["-O1", "-fno-devirtualize"],
         types: &["shop::counter<*>"],
         operations: &["shop::counter<long>::take"],

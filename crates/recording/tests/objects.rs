@@ -122,7 +122,7 @@ fn what_the_program_says_comes_before_what_sizes_say() {
     assert_eq!(run.total("alike"), 0);
     assert_eq!(run.recordings[0].losses.unknown_names, 1);
     // A program that runs without the library does without.
-    let Some(built) = support::build(source, false, &[]) else { return };
+    let Some(built) = support::build(source, "", &[]) else { return };
     assert!(support::command(&built.path).status().unwrap().success());
 }
 

@@ -155,7 +155,9 @@ fn a_recording_that_is_damaged_is_an_error_and_never_a_panic() {
     let places = (0..80).map(|at| at * 8).chain((0..120).map(|at| thread + at * 8));
     for place in places.filter(|place| place + 8 <= length) {
         let before = word(place);
-        for lie in [u64::MAX, 1 << 40, length - 8, 3] {
+        // (A number of objects beyond what there are is read through to the end: once is enough.)
+        let lies = [3, u64::MAX, 1 << 40, length - 8];
+        for lie in &lies[..if place == 3 * 8 { 2 } else { 4 }] {
             file.write_all_at(&lie.to_ne_bytes(), place).unwrap();
             if let Ok(recordings) = read(&run.folder.0, &run.plan) {
                 let recorded = ledgerline_recording::profile::profile(&run.plan, &recordings);

@@ -80,8 +80,8 @@ impl Drop for Folder {
 #[derive(Default)]
 pub struct Test<'t> {
     pub source: &'t str,
-    /// C++ instead of C.
-    pub plus: bool,
+    /// The compiler; gcc where none is named.
+    pub compiler: &'t str,
     pub flags: &'t [&'t str],
     /// Wanted types; none means all.
     pub types: &'t [&'t str],
@@ -108,9 +108,11 @@ pub struct Built {
 }
 
 /// Compiles and links a program as the documentation says; `None` where there is no compiler.
-pub fn build(source: &str, plus: bool, flags: &[&str]) -> Option<Built> {
-    let (compiler, ending) = if plus { ("g++", "cc") } else { ("gcc", "c") };
-    if !have(compiler) {
+pub fn build(source: &str, compiler: &str, flags: &[&str]) -> Option<Built> {
+    let compiler = if compiler.is_empty() { "gcc" } else { compiler };
+    let ending = if compiler.ends_with("++") { "cc" } else { "c" };
+    let linker = if compiler.ends_with("++") { "g++" } else { "gcc" };
+    if !have(compiler) || !have(linker) {
         return None;
     }
     let folder = Folder::new();
@@ -130,7 +132,7 @@ pub fn build(source: &str, plus: bool, flags: &[&str]) -> Option<Built> {
         .status()
         .unwrap();
     assert!(compiled.success(), "{text:?} does not compile");
-    let linked = Command::new(compiler)
+    let linked = Command::new(linker)
         .arg(&object)
         .arg("-o")
         .arg(&path)
@@ -153,7 +155,7 @@ pub fn command(path: &Path) -> Command {
 /// Compiles, runs and reads; the program must end well.
 pub fn record(test: &Test<'_>) -> Option<Run> {
     use std::os::unix::process::ExitStatusExt;
-    let Built { folder, path } = build(test.source, test.plus, test.flags)?;
+    let Built { folder, path } = build(test.source, test.compiler, test.flags)?;
     let program = Program::open(&path).expect("it has probes");
     let types =
         Box::leak(Box::new(ledgerline_layout::open(&path).expect("it has types"))).types_of();
