@@ -218,7 +218,12 @@ fn what_cannot_be_recorded_is_said_before_the_program_starts() {
             "no function `operatoin`; did you mean `operation`?",
         ),
         (&["--site", "maker"], &path, 125, "has no function `maker`"),
-        (&["-o", nowhere.to_str().unwrap()], &path, 125, "profile.toml: cannot be written"),
+        (
+            &["-o", nowhere.to_str().unwrap()],
+            &path,
+            2,
+            "--output: \"/nonexistent/profile.toml\" cannot be",
+        ),
         (
             &[],
             Path::new("/bin/true"),

@@ -77,3 +77,6 @@ fn parts(types: &Types, leaf: Leaf) -> Vec<(String, u64, u64)> {
     }
     vec![(leaf.path, start, end)]
 }
+
+#[cfg(test)]
+mod tests;

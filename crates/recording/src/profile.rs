@@ -350,3 +350,6 @@ fn instances(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

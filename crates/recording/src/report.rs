@@ -2,7 +2,6 @@
 
 use crate::plan::Plan;
 use crate::profile::{Basis, Recorded};
-use crate::program::Program;
 use crate::read::{Losses, Recording};
 use ledgerline_advise::profile::{Instances, Kind, TypeProfile};
 use std::collections::BTreeMap;
@@ -12,18 +11,18 @@ use std::fmt::Write;
 const MOST_SITES: usize = 4;
 
 /// A table for each type: what an operation reads and writes, of which fields, by how many threads; then what is
-/// to be known before it is believed.
+/// to be known before it is believed. `function_at` names the function at an address of the program's file.
 #[must_use]
 pub fn text(
     plan: &Plan,
-    program: &Program,
     recordings: &[Recording],
     recorded: &Recorded,
+    function_at: &dyn Fn(u64) -> Option<String>,
 ) -> String {
     let mut out = String::new();
     for (profile, basis) in recorded.profile.types.iter().zip(&recorded.types) {
         of_type(&mut out, plan, profile, basis);
-        heap(&mut out, plan, program, recordings, basis.ty);
+        heap(&mut out, plan, recordings, function_at, basis.ty);
         out.push('\n');
     }
     notes(&mut out, plan, recordings);
@@ -124,15 +123,19 @@ fn objects(profile: &TypeProfile, basis: &Basis) -> String {
 }
 
 /// Who allocated what was taken for objects by its size.
-fn heap(out: &mut String, plan: &Plan, program: &Program, recordings: &[Recording], ty: usize) {
+fn heap(
+    out: &mut String,
+    plan: &Plan,
+    recordings: &[Recording],
+    function_at: &dyn Fn(u64) -> Option<String>,
+    ty: usize,
+) {
     let mut sites: BTreeMap<String, u64> = BTreeMap::new();
     for site in
         recordings.iter().flat_map(|recording| &recording.sites).filter(|site| site.ty == ty)
     {
         let name = match site.address {
-            Some(address) => {
-                program.function_at(address).unwrap_or_else(|| format!("{address:#x}"))
-            }
+            Some(address) => function_at(address).unwrap_or_else(|| format!("{address:#x}")),
             None => "other libraries".to_owned(),
         };
         let blocks = sites.entry(name).or_default();
@@ -192,7 +195,10 @@ fn notes(out: &mut String, plan: &Plan, recordings: &[Recording]) {
     }
     for (count, what) in [
         (losses.no_room, "objects, threads or sites for which there was no room"),
-        (losses.overlapping, "objects within other recorded objects"),
+        (
+            losses.overlapping,
+            "objects that share bytes, or four of them, with another recorded object",
+        ),
         (losses.unknown_names, "annotations with a name that is not a recorded type's"),
         (losses.dropped, "accesses by signal handlers that came while the thread was counting"),
         (losses.unfinished, "operations that had not ended when the program did"),
@@ -233,21 +239,4 @@ fn safe(name: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::rate;
-
-    #[test]
-    fn a_rate_has_four_figures_and_no_idle_zeros() {
-        for (times, text) in [
-            (0.0, "."),
-            (1.0, "1"),
-            (2.5, "2.5"),
-            (1.0 / 64.0 + 1e-9, "0.01563"),
-            (98.4375, "98.44"),
-            (123_456.7, "123457"),
-            (1e-12, "0"),
-        ] {
-            assert_eq!(rate(times), text);
-        }
-    }
-}
+mod tests;

@@ -161,12 +161,10 @@ fn a_recording_that_is_damaged_is_an_error_and_never_a_panic() {
             file.write_all_at(&lie.to_ne_bytes(), place).unwrap();
             if let Ok(recordings) = read(&run.folder.0, &run.plan) {
                 let recorded = ledgerline_recording::profile::profile(&run.plan, &recordings);
-                let _ = ledgerline_recording::report::text(
-                    &run.plan,
-                    &run.program,
-                    &recordings,
-                    &recorded,
-                );
+                let _ =
+                    ledgerline_recording::report::text(&run.plan, &recordings, &recorded, &|_| {
+                        None
+                    });
             }
         }
         file.write_all_at(&before, place).unwrap();

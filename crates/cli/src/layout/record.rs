@@ -17,6 +17,7 @@ use ledgerline_recording::program::Program;
 use ledgerline_recording::{VARIABLE, profile, read, report};
 
 use crate::run::failure::Failure;
+use crate::run::output::Target;
 use crate::run::supervise::{Session, Signals};
 use crate::run::{Status, preload, program};
 
@@ -74,9 +75,9 @@ pub struct RecordArgs {
     #[arg(long, value_name = "FUNCTION")]
     operation: Vec<String>,
 
-    /// Write what was found as a profile
+    /// Write what was found as a profile; `-` is standard output
     #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    output: Option<OsString>,
 
     /// The file with probes, if it is not PROGRAM itself: a library, or what a script runs
     #[arg(long, value_name = "FILE")]
@@ -119,9 +120,7 @@ fn record(args: &RecordArgs) -> Result<u8, Failure> {
         return Err(Failure::internal(format!("layout record: {}: {spot}", target.path.display())));
     }
     let library = preload::find(&preload::RECORDER)?;
-    if let Some(output) = &args.output {
-        writable(output)?;
-    }
+    let output = args.output.as_deref().map(|file| Target::check("--output", file)).transpose()?;
     let folder = Folder::new().map_err(|error| {
         Failure::internal(format!("layout record: no folder for counts: {error}"))
     })?;
@@ -144,17 +143,16 @@ fn record(args: &RecordArgs) -> Result<u8, Failure> {
     let recordings = read::read(&folder.0, &plan).map_err(|error| failure(&error))?;
     let recorded = profile::profile(&plan, &recordings);
     let mut text = heading(args, &plan, ended.status, ended.wall, recordings.len());
-    text.push_str(&report::text(&plan, &program, &recordings, &recorded));
+    text.push_str(&report::text(&plan, &recordings, &recorded, &|at| program.function_at(at)));
     if recorded.types.is_empty() {
         text.push_str(&nothing(&plan, &recordings));
     }
     // Where standard error is closed there is nobody to tell.
     let _ = stderr().lock().write_all(text.as_bytes());
     let code = ended.status.code();
-    let written = match &args.output {
+    let written = match &output {
         Some(output) if !recorded.types.is_empty() => {
-            std::fs::write(output, recorded.profile.to_toml())
-                .map_err(|error| cannot_write(output, &error))
+            output.write(recorded.profile.to_toml().as_bytes())
         }
         _ => Ok(()),
     };
@@ -181,22 +179,6 @@ fn plan(args: &RecordArgs, file: &Path, program: &Program) -> Result<Plan, Error
     };
     let request = Request { operations: args.operation.clone(), sites: args.site.clone(), heap };
     Plan::new(program, types, &picked, &request)
-}
-
-fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::internal(format!("layout record: {}: cannot be written: {error}", path.display()))
-}
-
-/// Makes sure that a file can be written, without changing what is there.
-fn writable(path: &Path) -> Result<(), Failure> {
-    let there = path.exists();
-    let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
-    let opened = opened.map(drop).map_err(|error| cannot_write(path, &error));
-    if opened.is_ok() && !there {
-        // It is made when there is something to write.
-        let _ = std::fs::remove_file(path);
-    }
-    opened
 }
 
 fn heading(
@@ -247,8 +229,10 @@ struct Folder(PathBuf);
 impl Folder {
     fn new() -> std::io::Result<Folder> {
         let process = std::process::id();
+        // The program may go to another folder.
+        let above = std::path::absolute(std::env::temp_dir())?;
         for attempt in 0..1000 {
-            let path = std::env::temp_dir().join(format!("ledgerline-record-{process}-{attempt}"));
+            let path = above.join(format!("ledgerline-record-{process}-{attempt}"));
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(Folder(path)),
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
