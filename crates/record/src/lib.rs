@@ -29,6 +29,7 @@
 //! | `probes`     | the compiler's calls for plain accesses and functions         |
 //! | `atomics`    | the compiler's calls for atomic operations                    |
 //! | `heap`       | malloc and its family; `next`, the allocator behind           |
+//! | `locks`      | locks of the C library, which has no probes                    |
 //! | `annotate`   | what a program says of its objects itself                     |
 //!
 //! # What `unsafe` rests on
@@ -53,6 +54,7 @@ mod calibrate;
 #[allow(dead_code, reason = "the reading side uses the rest")]
 mod format;
 mod heap;
+mod locks;
 mod next;
 mod objects;
 mod operation;

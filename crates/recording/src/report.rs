@@ -9,6 +9,8 @@ use std::fmt::Write;
 
 /// So many allocating functions are named.
 const MOST_SITES: usize = 4;
+/// Names longer than this are printed without their generic arguments.
+const LONGEST: usize = 40;
 
 /// A table for each type: what an operation reads and writes, of which fields, by how many threads; then what is
 /// to be known before it is believed. `function_at` names the function at an address of the program's file.
@@ -32,26 +34,27 @@ pub fn text(
 // (Writing to a string does not fail.)
 fn of_type(out: &mut String, plan: &Plan, profile: &TypeProfile, basis: &Basis) {
     let size = plan.types[basis.ty].size;
-    let _ = writeln!(out, "{}, {size} bytes: {}", safe(&profile.name), objects(profile, basis));
+    let _ = writeln!(out, "{}, {size} bytes: {}", short(&profile.name), objects(profile, basis));
     let mut fields: Vec<&str> = Vec::new();
     for path in &plan.types[basis.ty].cells.paths {
         if basis.users.contains_key(path) && !fields.contains(&&**path) {
             fields.push(path);
         }
     }
-    let wide = fields.iter().map(|path| path.chars().count()).max().unwrap_or(0).max(5);
+    let shown: Vec<String> = fields.iter().map(|of| path(of)).collect();
+    let wide = shown.iter().map(|path| path.chars().count()).max().unwrap_or(0).max(5);
     let per = if plan.operations.is_empty() { "of all accesses" } else { "an operation" };
     let _ = writeln!(
         out,
-        "  {:wide$}  {:>9}  {:>9}  {:>9}  {:>7}    ({per})",
+        "  {:wide$}  {:>10}  {:>10}  {:>10}  {:>7}    ({per})",
         "field", "reads", "writes", "atomics", "threads"
     );
-    for path in fields {
+    for (path, shown) in fields.into_iter().zip(&shown) {
         let times = |kind| rate(profile.times(path, kind));
         let _ = writeln!(
             out,
-            "  {:wide$}  {:>9}  {:>9}  {:>9}  {:>7}",
-            safe(path),
+            "  {:wide$}  {:>10}  {:>10}  {:>10}  {:>7}",
+            shown,
             times(Kind::Load),
             times(Kind::Store),
             times(Kind::Atomic),
@@ -63,7 +66,7 @@ fn of_type(out: &mut String, plan: &Plan, profile: &TypeProfile, basis: &Basis) 
         let _ = write!(
             out,
             "  {}: {}, {} {what}",
-            safe(&role.name),
+            short(&role.name),
             many(rests.threads as u64, "thread"),
             rests.operations
         );
@@ -83,7 +86,7 @@ fn of_type(out: &mut String, plan: &Plan, profile: &TypeProfile, basis: &Basis) 
             for phase in &role.phases {
                 let mut fields: Vec<String> = Vec::new();
                 for access in &phase.accesses {
-                    let field = safe(&access.field);
+                    let field = path(&access.field);
                     if !fields.contains(&field) {
                         fields.push(field);
                     }
@@ -148,12 +151,12 @@ fn heap(
     sites.sort_by_key(|site| std::cmp::Reverse(site.1));
     let shown = sites.iter().take(MOST_SITES);
     let list: Vec<String> =
-        shown.map(|(name, blocks)| format!("{} ({blocks})", safe(name))).collect();
+        shown.map(|(name, blocks)| format!("{} ({blocks})", short(name))).collect();
     let more = if sites.len() > MOST_SITES { ", and others" } else { "" };
     let _ = write!(out, "  by their size, blocks from {}{more}", list.join(", "));
     let alike = &plan.types[ty].alike;
     if !alike.is_empty() {
-        let alike: Vec<String> = alike.iter().map(|name| safe(name)).collect();
+        let alike: Vec<String> = alike.iter().map(|name| short(name)).collect();
         let _ = write!(
             out,
             "; {} {} as large: --site FUNCTION says who allocates this one",
@@ -182,7 +185,7 @@ fn notes(out: &mut String, plan: &Plan, recordings: &[Recording]) {
             .iter()
             .filter(|of| of.size as u64 == size)
             .take(4)
-            .map(|of| format!("`{}`", safe(&of.name)))
+            .map(|of| format!("`{}`", short(&of.name)))
             .collect();
         let names =
             if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
@@ -227,15 +230,57 @@ fn rate(times: f64) -> String {
     }
 }
 
-/// A name without what could steer a terminal.
-fn safe(name: &str) -> String {
-    name.chars()
-        .flat_map(|character| {
-            let plain = (!character.is_control()).then_some(character);
-            let escaped = character.is_control().then(|| character.escape_default());
-            plain.into_iter().chain(escaped.into_iter().flatten())
-        })
-        .collect()
+/// A field's path as a source spells it, where base classes need no step: `nodes._M_impl._M_start`.
+fn path(path: &str) -> String {
+    let steps = steps(path);
+    let last = steps.len() - 1;
+    let spoken =
+        |(at, step): (usize, &&str)| (at == last || !step.contains("::")).then(|| short(step));
+    steps.iter().enumerate().filter_map(spoken).collect::<Vec<_>>().join(".")
+}
+
+/// The parts of a path; dots within generic arguments part nothing.
+fn steps(path: &str) -> Vec<&str> {
+    let (mut depth, mut start, mut steps) = (0usize, 0, Vec::new());
+    for (at, character) in path.char_indices() {
+        match character {
+            '<' => depth += 1,
+            '>' => depth = depth.saturating_sub(1),
+            '.' if depth == 0 => {
+                steps.push(&path[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    steps.push(&path[start..]);
+    steps
+}
+
+/// A name without generic arguments where it is long, and without what could steer a terminal.
+fn short(name: &str) -> String {
+    let mut out = String::new();
+    let mut depth = 0usize;
+    let long = name.len() > LONGEST;
+    for character in name.chars() {
+        if long && character == '>' {
+            depth = depth.saturating_sub(1);
+        }
+        if depth == 0 {
+            if character.is_control() {
+                out.extend(character.escape_default());
+            } else {
+                out.push(character);
+            }
+        }
+        if long && character == '<' {
+            if depth == 0 {
+                out.push_str("..");
+            }
+            depth += 1;
+        }
+    }
+    out
 }
 
 #[cfg(test)]

@@ -105,6 +105,45 @@ fn blocks_of_memory_are_seen_where_the_compiler_was_told() {
 }
 
 #[test]
+fn locks_count_as_what_they_write() {
+    let source = r#"
+        #define _GNU_SOURCE
+        #include <pthread.h>
+        struct s {
+            pthread_mutex_t mutex; pthread_rwlock_t shared; pthread_spinlock_t spin; long guarded;
+        } object = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_RWLOCK_INITIALIZER, 0, 0 };
+        static void *work(void *none) {
+            for (int i = 0; i < 1000; i++) {
+                pthread_mutex_lock(&object.mutex);
+                object.guarded++;
+                pthread_mutex_unlock(&object.mutex);
+                pthread_rwlock_rdlock(&object.shared);
+                pthread_rwlock_unlock(&object.shared);
+                pthread_spin_lock(&object.spin);
+                object.guarded++;
+                pthread_spin_unlock(&object.spin);
+            }
+            return none;
+        }
+        int main(void) {
+            pthread_t threads[2];
+            pthread_spin_init(&object.spin, 0);
+            for (int i = 0; i < 2; i++) pthread_create(&threads[i], 0, work, 0);
+            for (int i = 0; i < 2; i++) pthread_join(threads[i], 0);
+            return 0;
+        }"#;
+    let test = Test { source, flags: &["-O2"], types: &["s"], ..Test::default() };
+    let Some(run) = record(&test) else { return };
+    let paths = &run.plan.types[0].cells.paths;
+    let first =
+        |of: &str| paths.iter().find(|path| path.starts_with(of)).expect("a field of the lock");
+    assert_eq!(run.all("s", first("mutex")), [0, 0, 4000]);
+    assert_eq!(run.all("s", first("shared")), [0, 0, 4000]);
+    assert_eq!(run.all("s", "spin"), [0, 2000, 2000]);
+    assert_eq!(run.all("s", "guarded"), [4000, 4000, 0]);
+}
+
+#[test]
 fn operations_tell_what_is_touched_together() {
     let source = r#"
         #include <pthread.h>

@@ -26,7 +26,8 @@ Run a program and count who reads and writes which field, how often, and which f
 
 The program is compiled with the probes that gcc and clang put in for their thread sanitizer, and linked with \
 libledgerline_record.so instead of the sanitizer. Threads run in parallel and atomic operations are told from plain \
-ones; what was not compiled with probes (the C library, assembly) is not seen, nor is what lies on the stack.
+ones; what was not compiled with probes (the C library but for its locks, assembly) is not seen, nor is what lies on \
+the stack.
 
 An object is a global variable of a wanted type, a block of the heap of its size, or what the program says is one \
 (crates/record/include/ledgerline_record.h). With --operation, counts are per call of that function, and fields \

@@ -1,4 +1,4 @@
-use super::{rate, text};
+use super::{path, rate, short, text};
 use crate::cells::Cells;
 use crate::plan::{Heap, Plan, Wanted};
 use crate::profile::profile;
@@ -17,6 +17,26 @@ fn a_rate_has_four_figures_and_no_idle_zeros() {
     ] {
         assert_eq!(rate(times), text);
     }
+}
+
+#[test]
+fn long_names_lose_what_a_source_does_not_spell() {
+    for (whole, printed) in [
+        ("memory.usage", "memory.usage"),
+        ("stat[3]", "stat[3]"),
+        ("nodes.std::_Base<a::b, c<d.e> >._M_impl.std::data._M_start", "nodes._M_impl._M_start"),
+        ("std::empty", "std::empty"),
+        ("", ""),
+        ("a<b", "a<b"),
+    ] {
+        assert_eq!(path(whole), printed);
+    }
+    assert_eq!(short("pool<int>"), "pool<int>");
+    assert_eq!(
+        short("std::map<std::string, std::vector<std::string> >::node"),
+        "std::map<..>::node"
+    );
+    assert_eq!(short("a\x1b[2J"), "a\\u{1b}[2J");
 }
 
 fn plan(operations: &[&str]) -> Plan {
