@@ -54,18 +54,20 @@ pub(crate) fn measure(plan: &Plan) {
     field();
     let stack = 0u64;
     let nothing = fastest(|| touch(black_box(&raw const stack as usize), 1, LOAD));
-    let counted = fastest(field);
     arena::set(header::PROBE_PS, nothing);
-    arena::set(header::COUNT_PS, counted.saturating_sub(nothing));
-    if let Some(function) = plan.operations.first() {
-        let whole = fastest(|| {
+    let operation = |body: &dyn Fn()| match plan.operations.first() {
+        Some(function) => {
             operation::entered(black_box(function.start), &raw const stack as usize);
-            field();
+            body();
             operation::left();
-        });
-        // The two calls are probes like others, and counted as such.
-        arena::set(header::OPERATION_PS, whole.saturating_sub(counted + 2 * nothing));
-    }
+        }
+        None => body(),
+    };
+    let empty = fastest(|| operation(&|| ()));
+    let counted = fastest(|| operation(&field));
+    arena::set(header::COUNT_PS, counted.saturating_sub(empty + nothing));
+    // The two calls are probes like others, and counted as such.
+    arena::set(header::OPERATION_PS, empty.saturating_sub(2 * nothing));
     objects::forget_users();
     objects::remove(plan, start, start + ty.size, &Lock::take());
     arena::set(header::THREADS, 0);

@@ -52,6 +52,8 @@ pub(crate) const MOST_OPERATIONS: usize = 64;
 pub(crate) const MOST_SITES: usize = 64;
 /// Of a type, in bytes.
 pub(crate) const LARGEST_TYPE: u64 = 1 << 20;
+/// Of all types of a plan, in bytes.
+pub(crate) const LARGEST_PLAN: u64 = 1 << 26;
 
 /// Words of the header.
 pub(crate) mod header {

@@ -29,11 +29,12 @@
 //! | `probes`     | the compiler's calls for plain accesses and functions         |
 //! | `atomics`    | the compiler's calls for atomic operations                    |
 //! | `heap`       | malloc and its family; `next`, the allocator behind           |
+//! | `locks`      | locks of the C library, which has no probes                    |
 //! | `annotate`   | what a program says of its objects itself                     |
 //!
 //! # What `unsafe` rests on
 //!
-//! * **R1** The recording is mapped at [`arena`]'s base for as long as the process lives, and an offset that was
+//! * **R1** The recording is mapped at `arena`'s base for as long as the process lives, and an offset that was
 //!   handed out lies in what the file has.
 //! * **R2** A thread's block and tables are written by that thread alone; a signal handler that comes in
 //!   between finds it busy and is turned away.
@@ -53,6 +54,7 @@ mod calibrate;
 #[allow(dead_code, reason = "the reading side uses the rest")]
 mod format;
 mod heap;
+mod locks;
 mod next;
 mod objects;
 mod operation;

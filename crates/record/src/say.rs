@@ -48,11 +48,14 @@ impl Path {
     }
 }
 
-/// A variable of the environment.
+/// A variable of the environment; none in a program that has more rights than whoever started it.
 pub(crate) fn environment(name: &CStr) -> Option<&'static [u8]> {
-    // SAFETY: the name ends in zero; what is returned ends in zero, too, and is looked at during start-up alone.
+    unsafe extern "C" {
+        fn secure_getenv(name: *const libc::c_char) -> *const libc::c_char;
+    }
+    // SAFETY: the C library's function of this type. The name ends in zero; what is returned ends in zero, too, and is looked at during start-up alone.
     unsafe {
-        let value = libc::getenv(name.as_ptr());
+        let value = secure_getenv(name.as_ptr());
         (!value.is_null()).then(|| CStr::from_ptr(value).to_bytes())
     }
 }

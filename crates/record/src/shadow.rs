@@ -60,7 +60,8 @@ fn next_place(address: usize, end: usize) -> Option<usize> {
 
 /// The first object that touches the bytes from one address up to another, and where it is met.
 pub(crate) fn first(from: usize, end: usize) -> Option<(usize, u32)> {
-    let mut address = from;
+    // (Programs have no addresses above; a size that lies would be searched for hours.)
+    let (mut address, end) = (from, end.min(SPANS << SPAN_BITS));
     while let Some(place) = next_place(address, end) {
         if let Some(id) = at(place) {
             return Some((place, id));
@@ -72,11 +73,11 @@ pub(crate) fn first(from: usize, end: usize) -> Option<(usize, u32)> {
 
 /// Notes an object; `false` when another lies there or there is no room for a leaf. Under the lock.
 pub(crate) fn claim(from: usize, end: usize, id: u32) -> bool {
-    if end > 1 << 47 || first(from, end).is_some() {
+    if end > SPANS << SPAN_BITS || first(from, end).is_some() {
         return false;
     }
-    for span in (from >> SPAN_BITS)..=((end - 1) >> SPAN_BITS) {
-        if LEAVES[span].load(Ordering::Relaxed).is_null() && !make_leaf(span) {
+    for slot in &LEAVES[from >> SPAN_BITS..=(end - 1) >> SPAN_BITS] {
+        if slot.load(Ordering::Relaxed).is_null() && !make_leaf(slot) {
             return false;
         }
     }
@@ -103,7 +104,7 @@ fn write(from: usize, end: usize, id: u32, objects: u32) {
     }
 }
 
-fn make_leaf(span: usize) -> bool {
+fn make_leaf(slot: &AtomicPtr<Leaf>) -> bool {
     // SAFETY: a new mapping.
     let leaf = unsafe {
         libc::mmap(
@@ -119,6 +120,6 @@ fn make_leaf(span: usize) -> bool {
         return false;
     }
     // Release, partner of the Acquire in `leaf`.
-    LEAVES[span].store(leaf.cast(), Ordering::Release);
+    slot.store(leaf.cast(), Ordering::Release);
     true
 }

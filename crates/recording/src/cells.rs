@@ -1,7 +1,7 @@
 //! The fields of a type as they are counted: each byte belongs to one cell, or to none.
 
 use crate::format::NO_CELL;
-use ledgerline_layout::leaf::{Expand, Leaf, leaves};
+use ledgerline_layout::leaf::{Expand, Leaf, leaves, record};
 use ledgerline_layout::model::{Type, TypeId, Types};
 
 /// An array of so many elements at most is counted by element.
@@ -22,13 +22,15 @@ impl Cells {
     /// The cells of a record of so many bytes.
     ///
     /// Where fields overlap (unions, bitfields in one byte) a byte belongs to the first that is declared. Elements
-    /// of arrays of up to 64 numbers, pointers or records are cells of their own. `None` if there are more than
-    /// 65 534.
+    /// of arrays of up to 64 numbers, pointers or records are cells of their own. A record without members (an empty
+    /// base class) has a byte of its own in name alone, and none here. `None` if there are more than 65 534.
     #[must_use]
     pub fn of(types: &Types, id: TypeId, size: usize) -> Option<Cells> {
         let mut owners: Vec<Option<u32>> = vec![None; size];
         let mut fields = Vec::new();
-        for leaf in leaves(types, id, Expand::All) {
+        let empty =
+            |leaf: &Leaf| record(types, leaf.ty).is_some_and(|(_, of)| of.members.is_empty());
+        for leaf in leaves(types, id, Expand::All).into_iter().filter(|leaf| !empty(leaf)) {
             for (path, start, end) in parts(types, leaf) {
                 let field = u32::try_from(fields.len()).ok()?;
                 fields.push(path);
@@ -77,3 +79,6 @@ fn parts(types: &Types, leaf: Leaf) -> Vec<(String, u64, u64)> {
     }
     vec![(leaf.path, start, end)]
 }
+
+#[cfg(test)]
+mod tests;

@@ -54,11 +54,11 @@ pub struct Plan {
     pub types: Vec<Wanted>,
     /// The functions that are operations, as they were named.
     pub operations: Vec<String>,
-    identity: (u64, u64),
-    heap: Heap,
-    operation_ranges: Vec<Range<u64>>,
-    site_ranges: Vec<Range<u64>>,
-    globals: Vec<(u64, usize)>,
+    pub(crate) identity: (u64, u64),
+    pub(crate) heap: Heap,
+    pub(crate) operation_ranges: Vec<Range<u64>>,
+    pub(crate) site_ranges: Vec<Range<u64>>,
+    pub(crate) globals: Vec<(u64, usize)>,
 }
 
 impl Plan {
@@ -75,12 +75,16 @@ impl Plan {
         picked: &[(&str, TypeId)],
         request: &Request,
     ) -> Result<Plan, Error> {
-        let mut wanted: Vec<(Wanted, TypeId)> = Vec::new();
+        let (mut wanted, mut bytes): (Vec<(Wanted, TypeId)>, u64) = (Vec::new(), 0);
         for &(name, id) in picked {
             let size = types.size(id).unwrap_or(0);
             let known = wanted.iter().any(|(of, _)| of.name == name && of.size as u64 == size);
             if known || size == 0 || size > format::LARGEST_TYPE {
                 continue;
+            }
+            bytes += size;
+            if bytes > format::LARGEST_PLAN {
+                break;
             }
             let size = size as usize;
             let Some(cells) = Cells::of(types, id, size) else { continue };

@@ -105,7 +105,7 @@ fn of_type(plan: &Plan, recordings: &[Recording], ty: usize) -> Option<(TypeProf
             accesses(part.rows) as f64 >= busiest as f64 * IDLE && busiest > 0
         }
     });
-    basis.left_out = (idle.len(), idle.iter().map(|part| accesses(part.rows)).sum());
+    basis.left_out = (idle.len(), sum(idle.iter().map(|part| accesses(part.rows))));
     if parts.is_empty() {
         return None;
     }
@@ -158,8 +158,13 @@ fn counted_rows(rows: &[Row], named: bool) -> impl Iterator<Item = &Row> {
     rows.iter().filter(move |row| (row.kind == RowKind::Outside) != named)
 }
 
+/// A sum that ends at the largest number: a program may have written into its own recording.
+fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
+    numbers.fold(0, u64::saturating_add)
+}
+
 fn accesses(rows: &[Row]) -> u64 {
-    rows.iter().flat_map(|row| row.counts.iter().flatten()).sum()
+    sum(rows.iter().flat_map(|row| row.counts.iter().flatten().copied()))
 }
 
 /// The fields that rows touch, in the order of the first row that has them in order.
@@ -180,7 +185,7 @@ fn fields<'r>(plan: &Plan, ty: usize, rows: impl Iterator<Item = &'r Row>) -> Fi
         for (cell, counts) in row.counts.iter().enumerate() {
             if let Some(&place) = places.get(&*paths[cell]) {
                 for (sum, count) in fields[place].1.iter_mut().zip(counts) {
-                    *sum += count;
+                    *sum = sum.saturating_add(*count);
                 }
             }
         }
@@ -195,7 +200,7 @@ fn role(
     threads: usize,
     named: bool,
 ) -> (Role, RoleBasis) {
-    let operations: u64 = group.iter().map(|part| part.thread.operations).sum();
+    let operations = sum(group.iter().map(|part| part.thread.operations));
     let phases = if named {
         phases(plan, ty, group, operations)
     } else {
@@ -215,7 +220,7 @@ fn role(
 
 /// What an operation takes without what recording it took, and with that, in nanoseconds.
 fn work(group: &[Part<'_>]) -> (f64, Option<f64>) {
-    let (mut all, mut own, mut operations) = (0.0, 0.0, 0);
+    let (mut all, mut own, mut operations) = (0.0, 0.0, 0u64);
     for Part { recording, thread, .. } in group {
         let Measured { nanoseconds, operations: done, probes, counted } = thread.measured;
         let cost = recording.cost;
@@ -223,7 +228,7 @@ fn work(group: &[Part<'_>]) -> (f64, Option<f64>) {
             probes as f64 * cost.probe + counted as f64 * cost.count + done as f64 * cost.operation;
         all += nanoseconds as f64;
         own += (nanoseconds as f64 - recording).max(0.0);
-        operations += done;
+        operations = operations.saturating_add(done);
     }
     if operations < TIMED {
         return (0.0, None);
@@ -244,7 +249,7 @@ fn phases(plan: &Plan, ty: usize, group: &[Part<'_>], operations: u64) -> Vec<Ph
         key.sort_unstable();
         rows.entry(key).or_default().push(row);
     }
-    let times = |rows: &[&Row]| rows.iter().map(|row| row.operations).sum::<u64>();
+    let times = |rows: &[&Row]| sum(rows.iter().map(|row| row.operations));
     // What has no key goes to the end, with what is rarest.
     let rest = rows.remove(&Vec::new()).unwrap_or_default();
     let mut sorted: Vec<Vec<&Row>> = rows.into_values().collect();
@@ -275,7 +280,7 @@ fn phase(name: String, times: u64, operations: u64, fields: Fields) -> Phase {
 /// Each field by itself.
 fn single_fields(fields: Fields, operations: u64) -> Vec<Phase> {
     let phase = |(path, counts): (String, Counts)| {
-        let times: u64 = counts.iter().sum();
+        let times = sum(counts.into_iter());
         Phase {
             name: path.clone(),
             times: times as f64 / operations.max(1) as f64,
@@ -309,7 +314,7 @@ fn instances(
     groups: &[Vec<Part<'_>>],
     basis: &mut Basis,
 ) -> Instances {
-    let (mut most, mut shared_users) = (0, 0);
+    let (mut most, mut shared_users) = (0, 0u64);
     for recording in recordings {
         let threads =
             groups.iter().flatten().filter(|part| std::ptr::eq(part.recording, recording));
@@ -321,10 +326,10 @@ fn instances(
             let several = u64::from(users & mask & 1 << crate::format::MANY != 0);
             match u64::from((users & mask).count_ones()) + several {
                 0 => {}
-                1 => basis.objects.0 += objects,
+                1 => basis.objects.0 = basis.objects.0.saturating_add(objects),
                 many => {
-                    basis.objects.1 += objects;
-                    shared_users += many * objects;
+                    basis.objects.1 = basis.objects.1.saturating_add(objects);
+                    shared_users = shared_users.saturating_add(many.saturating_mul(objects));
                 }
             }
         }
@@ -345,3 +350,6 @@ fn instances(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -201,10 +201,14 @@ impl Words {
         let mut recording = Recording {
             process: head[header::PROCESS],
             losses: Losses {
-                no_room: head[header::OBJECTS_LOST]
-                    + head[header::THREADS_LOST]
-                    + head[header::SITES_LOST]
-                    + head[header::FOLDS_LOST],
+                no_room: [
+                    header::OBJECTS_LOST,
+                    header::THREADS_LOST,
+                    header::SITES_LOST,
+                    header::FOLDS_LOST,
+                ]
+                .iter()
+                .fold(0, |sum: u64, &word| sum.saturating_add(head[word])),
                 overlapping: head[header::OVERLAPPING],
                 ambiguous: head[header::AMBIGUOUS],
                 ambiguous_size: head[header::AMBIGUOUS_SIZE],
@@ -235,7 +239,7 @@ impl Words {
             words[block::NAME..][..2].iter().flat_map(|word| word.to_ne_bytes()).collect();
         let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
         let open = !plan.operations.is_empty() && words[block::DEPTH] != 0;
-        losses.dropped += words[block::DROPPED];
+        losses.dropped = losses.dropped.saturating_add(words[block::DROPPED]);
         losses.unfinished += u64::from(open);
         let passed =
             |word: usize| words[block::LAST + word].saturating_sub(words[block::FIRST + word]);
@@ -300,13 +304,14 @@ impl Words {
             {
                 let (ty, users) = (object[1], object[2]);
                 if ty != 0 && users != 0 {
-                    *tally.entry((ty - 1, users)).or_insert(0) += 1;
+                    *tally.entry((ty - 1, users)).or_insert(0u64) += 1;
                 }
             }
         }
         let folds = self.at(format::FOLDS_AT, format::MOST_FOLDS * format::FOLD_WORDS)?;
         for fold in folds.chunks_exact(format::FOLD_WORDS).filter(|fold| fold[2] != 0) {
-            *tally.entry((fold[0].wrapping_sub(1), fold[1])).or_insert(0) += fold[2];
+            let sum = tally.entry((fold[0].wrapping_sub(1), fold[1])).or_insert(0);
+            *sum = sum.saturating_add(fold[2]);
         }
         into.objects = tally
             .into_iter()

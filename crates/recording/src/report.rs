@@ -2,7 +2,6 @@
 
 use crate::plan::Plan;
 use crate::profile::{Basis, Recorded};
-use crate::program::Program;
 use crate::read::{Losses, Recording};
 use ledgerline_advise::profile::{Instances, Kind, TypeProfile};
 use std::collections::BTreeMap;
@@ -10,20 +9,22 @@ use std::fmt::Write;
 
 /// So many allocating functions are named.
 const MOST_SITES: usize = 4;
+/// Names longer than this are printed without their generic arguments.
+const LONGEST: usize = 40;
 
 /// A table for each type: what an operation reads and writes, of which fields, by how many threads; then what is
-/// to be known before it is believed.
+/// to be known before it is believed. `function_at` names the function at an address of the program's file.
 #[must_use]
 pub fn text(
     plan: &Plan,
-    program: &Program,
     recordings: &[Recording],
     recorded: &Recorded,
+    function_at: &dyn Fn(u64) -> Option<String>,
 ) -> String {
     let mut out = String::new();
     for (profile, basis) in recorded.profile.types.iter().zip(&recorded.types) {
         of_type(&mut out, plan, profile, basis);
-        heap(&mut out, plan, program, recordings, basis.ty);
+        heap(&mut out, plan, recordings, function_at, basis.ty);
         out.push('\n');
     }
     notes(&mut out, plan, recordings);
@@ -33,26 +34,27 @@ pub fn text(
 // (Writing to a string does not fail.)
 fn of_type(out: &mut String, plan: &Plan, profile: &TypeProfile, basis: &Basis) {
     let size = plan.types[basis.ty].size;
-    let _ = writeln!(out, "{}, {size} bytes: {}", safe(&profile.name), objects(profile, basis));
+    let _ = writeln!(out, "{}, {size} bytes: {}", short(&profile.name), objects(profile, basis));
     let mut fields: Vec<&str> = Vec::new();
     for path in &plan.types[basis.ty].cells.paths {
         if basis.users.contains_key(path) && !fields.contains(&&**path) {
             fields.push(path);
         }
     }
-    let wide = fields.iter().map(|path| path.chars().count()).max().unwrap_or(0).max(5);
+    let shown: Vec<String> = fields.iter().map(|of| path(of)).collect();
+    let wide = shown.iter().map(|path| path.chars().count()).max().unwrap_or(0).max(5);
     let per = if plan.operations.is_empty() { "of all accesses" } else { "an operation" };
     let _ = writeln!(
         out,
-        "  {:wide$}  {:>9}  {:>9}  {:>9}  {:>7}    ({per})",
+        "  {:wide$}  {:>10}  {:>10}  {:>10}  {:>7}    ({per})",
         "field", "reads", "writes", "atomics", "threads"
     );
-    for path in fields {
+    for (path, shown) in fields.into_iter().zip(&shown) {
         let times = |kind| rate(profile.times(path, kind));
         let _ = writeln!(
             out,
-            "  {:wide$}  {:>9}  {:>9}  {:>9}  {:>7}",
-            safe(path),
+            "  {:wide$}  {:>10}  {:>10}  {:>10}  {:>7}",
+            shown,
             times(Kind::Load),
             times(Kind::Store),
             times(Kind::Atomic),
@@ -64,14 +66,18 @@ fn of_type(out: &mut String, plan: &Plan, profile: &TypeProfile, basis: &Basis) 
         let _ = write!(
             out,
             "  {}: {}, {} {what}",
-            safe(&role.name),
+            short(&role.name),
             many(rests.threads as u64, "thread"),
             rests.operations
         );
         let _ = match rests.measured_ns {
+            // What is left is of the size of the error in what was taken off.
+            Some(measured) if role.work_ns < measured / 10.0 => {
+                writeln!(out, "; each took {measured} ns, nearly all of it for recording")
+            }
             Some(measured) => writeln!(
                 out,
-                "; each takes at most {} ns beside ({measured} ns as recorded)",
+                "; each takes about {} ns beside ({measured} ns as recorded)",
                 role.work_ns
             ),
             None => writeln!(out, "; too few to say how long one takes"),
@@ -80,7 +86,7 @@ fn of_type(out: &mut String, plan: &Plan, profile: &TypeProfile, basis: &Basis) 
             for phase in &role.phases {
                 let mut fields: Vec<String> = Vec::new();
                 for access in &phase.accesses {
-                    let field = safe(&access.field);
+                    let field = path(&access.field);
                     if !fields.contains(&field) {
                         fields.push(field);
                     }
@@ -94,8 +100,9 @@ fn of_type(out: &mut String, plan: &Plan, profile: &TypeProfile, basis: &Basis) 
     if threads > 0 {
         let _ = writeln!(
             out,
-            "  left out: {} with {accesses} accesses{}",
+            "  left out: {} with {}{}",
             many(threads as u64, "thread"),
+            if accesses == 1 { "1 access".to_owned() } else { format!("{accesses} accesses") },
             if plan.operations.is_empty() { "" } else { " and no operation" }
         );
     }
@@ -114,22 +121,28 @@ fn objects(profile: &TypeProfile, basis: &Basis) -> String {
         Instances::PerCpu => "one a CPU".to_owned(),
         Instances::Dealt(count) => format!("{count} dealt out to the CPUs"),
     };
-    format!("{}; taken as {instances}", parts.join(", "))
+    let alone = if basis.threads == 1 { " (one thread says nothing of sharing)" } else { "" };
+    format!("{}; taken as {instances}{alone}", parts.join(", "))
 }
 
 /// Who allocated what was taken for objects by its size.
-fn heap(out: &mut String, plan: &Plan, program: &Program, recordings: &[Recording], ty: usize) {
+fn heap(
+    out: &mut String,
+    plan: &Plan,
+    recordings: &[Recording],
+    function_at: &dyn Fn(u64) -> Option<String>,
+    ty: usize,
+) {
     let mut sites: BTreeMap<String, u64> = BTreeMap::new();
     for site in
         recordings.iter().flat_map(|recording| &recording.sites).filter(|site| site.ty == ty)
     {
         let name = match site.address {
-            Some(address) => {
-                program.function_at(address).unwrap_or_else(|| format!("{address:#x}"))
-            }
+            Some(address) => function_at(address).unwrap_or_else(|| format!("{address:#x}")),
             None => "other libraries".to_owned(),
         };
-        *sites.entry(name).or_default() += site.blocks;
+        let blocks = sites.entry(name).or_default();
+        *blocks = blocks.saturating_add(site.blocks);
     }
     if sites.is_empty() {
         return;
@@ -138,12 +151,12 @@ fn heap(out: &mut String, plan: &Plan, program: &Program, recordings: &[Recordin
     sites.sort_by_key(|site| std::cmp::Reverse(site.1));
     let shown = sites.iter().take(MOST_SITES);
     let list: Vec<String> =
-        shown.map(|(name, blocks)| format!("{} ({blocks})", safe(name))).collect();
+        shown.map(|(name, blocks)| format!("{} ({blocks})", short(name))).collect();
     let more = if sites.len() > MOST_SITES { ", and others" } else { "" };
     let _ = write!(out, "  by their size, blocks from {}{more}", list.join(", "));
     let alike = &plan.types[ty].alike;
     if !alike.is_empty() {
-        let alike: Vec<String> = alike.iter().map(|name| safe(name)).collect();
+        let alike: Vec<String> = alike.iter().map(|name| short(name)).collect();
         let _ = write!(
             out,
             "; {} {} as large: --site FUNCTION says who allocates this one",
@@ -157,12 +170,12 @@ fn heap(out: &mut String, plan: &Plan, program: &Program, recordings: &[Recordin
 fn notes(out: &mut String, plan: &Plan, recordings: &[Recording]) {
     let mut losses = Losses::default();
     for of in recordings.iter().map(|recording| recording.losses) {
-        losses.no_room += of.no_room;
-        losses.overlapping += of.overlapping;
-        losses.unknown_names += of.unknown_names;
-        losses.dropped += of.dropped;
-        losses.unfinished += of.unfinished;
-        losses.ambiguous += of.ambiguous;
+        losses.no_room = losses.no_room.saturating_add(of.no_room);
+        losses.overlapping = losses.overlapping.saturating_add(of.overlapping);
+        losses.unknown_names = losses.unknown_names.saturating_add(of.unknown_names);
+        losses.dropped = losses.dropped.saturating_add(of.dropped);
+        losses.unfinished = losses.unfinished.saturating_add(of.unfinished);
+        losses.ambiguous = losses.ambiguous.saturating_add(of.ambiguous);
         losses.ambiguous_size = losses.ambiguous_size.max(of.ambiguous_size);
     }
     if losses.ambiguous > 0 {
@@ -172,7 +185,7 @@ fn notes(out: &mut String, plan: &Plan, recordings: &[Recording]) {
             .iter()
             .filter(|of| of.size as u64 == size)
             .take(4)
-            .map(|of| format!("`{}`", safe(&of.name)))
+            .map(|of| format!("`{}`", short(&of.name)))
             .collect();
         let names =
             if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
@@ -185,7 +198,10 @@ fn notes(out: &mut String, plan: &Plan, recordings: &[Recording]) {
     }
     for (count, what) in [
         (losses.no_room, "objects, threads or sites for which there was no room"),
-        (losses.overlapping, "objects within other recorded objects"),
+        (
+            losses.overlapping,
+            "objects that share bytes, or four of them, with another recorded object",
+        ),
         (losses.unknown_names, "annotations with a name that is not a recorded type's"),
         (losses.dropped, "accesses by signal handlers that came while the thread was counting"),
         (losses.unfinished, "operations that had not ended when the program did"),
@@ -214,33 +230,58 @@ fn rate(times: f64) -> String {
     }
 }
 
-/// A name without what could steer a terminal.
-fn safe(name: &str) -> String {
-    name.chars()
-        .flat_map(|character| {
-            let plain = (!character.is_control()).then_some(character);
-            let escaped = character.is_control().then(|| character.escape_default());
-            plain.into_iter().chain(escaped.into_iter().flatten())
-        })
-        .collect()
+/// A field's path as a source spells it, where base classes need no step: `nodes._M_impl._M_start`.
+fn path(path: &str) -> String {
+    let steps = steps(path);
+    let last = steps.len() - 1;
+    let spoken =
+        |(at, step): (usize, &&str)| (at == last || !step.contains("::")).then(|| short(step));
+    steps.iter().enumerate().filter_map(spoken).collect::<Vec<_>>().join(".")
+}
+
+/// The parts of a path; dots within generic arguments part nothing.
+fn steps(path: &str) -> Vec<&str> {
+    let (mut depth, mut start, mut steps) = (0usize, 0, Vec::new());
+    for (at, character) in path.char_indices() {
+        match character {
+            '<' => depth += 1,
+            '>' => depth = depth.saturating_sub(1),
+            '.' if depth == 0 => {
+                steps.push(&path[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    steps.push(&path[start..]);
+    steps
+}
+
+/// A name without generic arguments where it is long, and without what could steer a terminal.
+fn short(name: &str) -> String {
+    let mut out = String::new();
+    let mut depth = 0usize;
+    let long = name.len() > LONGEST;
+    for character in name.chars() {
+        if long && character == '>' {
+            depth = depth.saturating_sub(1);
+        }
+        if depth == 0 {
+            if character.is_control() {
+                out.extend(character.escape_default());
+            } else {
+                out.push(character);
+            }
+        }
+        if long && character == '<' {
+            if depth == 0 {
+                out.push_str("..");
+            }
+            depth += 1;
+        }
+    }
+    out
 }
 
 #[cfg(test)]
-mod tests {
-    use super::rate;
-
-    #[test]
-    fn a_rate_has_four_figures_and_no_idle_zeros() {
-        for (times, text) in [
-            (0.0, "."),
-            (1.0, "1"),
-            (2.5, "2.5"),
-            (1.0 / 64.0, "0.01563"),
-            (98.4375, "98.44"),
-            (123_456.7, "123457"),
-            (1e-12, "0"),
-        ] {
-            assert_eq!(rate(times), text);
-        }
-    }
-}
+mod tests;

@@ -17,6 +17,7 @@ use ledgerline_recording::program::Program;
 use ledgerline_recording::{VARIABLE, profile, read, report};
 
 use crate::run::failure::Failure;
+use crate::run::output::Target;
 use crate::run::supervise::{Session, Signals};
 use crate::run::{Status, preload, program};
 
@@ -25,22 +26,23 @@ Run a program and count who reads and writes which field, how often, and which f
 
 The program is compiled with the probes that gcc and clang put in for their thread sanitizer, and linked with \
 libledgerline_record.so instead of the sanitizer. Threads run in parallel and atomic operations are told from plain \
-ones; what was not compiled with probes (the C library, assembly) is not seen, nor is what lies on the stack.
+ones; what was not compiled with probes (the C library but for its locks, assembly) is not seen, nor is what lies on \
+the stack.
 
 An object is a global variable of a wanted type, a block of the heap of its size, or what the program says is one \
 (crates/record/include/ledgerline_record.h). With --operation, counts are per call of that function, and fields \
 that are touched in the same calls are told to be; give it where advice is to follow. Calls that were inlined are \
 not seen: __attribute__((noinline)).
 
-The counts are printed on standard error when the program has ended; -o writes them as a profile for `layout show`, \
-`layout diff` and `layout advise`. Times are upper bounds: probes keep the compiler from some of its optimizations. \
-The exit code is the program's own, or 128 plus the signal that killed it; 125 when recording failed.";
+The counts are printed on standard error when the program has ended; -o writes them as a profile for \
+`layout show`, `layout diff` and `layout advise`. Times are estimates: what the probes cost was measured and is taken \
+off; the optimizations that they keep the compiler from are not. The exit code is the program's own, or 128 plus the signal that killed it; 125 when recording failed.";
 
 const EXAMPLES: &str = "\
 Examples:
   gcc -g -O2 -fsanitize=thread -c server.c
   gcc server.o -o server -L target/release -lledgerline_record -lpthread
-  ledgerline layout record --type page_counter --operation charge -o server.toml -- ./server --port 80
+  ledgerline layout record --type page_counter --operation charge -o s.toml -- ./server
   ledgerline layout record -- ./server             all types, all accesses
   ledgerline layout record --of ./plugin.so --type cache -- python3 job.py
 
@@ -74,9 +76,9 @@ pub struct RecordArgs {
     #[arg(long, value_name = "FUNCTION")]
     operation: Vec<String>,
 
-    /// Write what was found as a profile
+    /// Write what was found as a profile; `-` is standard output
     #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    output: Option<OsString>,
 
     /// The file with probes, if it is not PROGRAM itself: a library, or what a script runs
     #[arg(long, value_name = "FILE")]
@@ -119,9 +121,7 @@ fn record(args: &RecordArgs) -> Result<u8, Failure> {
         return Err(Failure::internal(format!("layout record: {}: {spot}", target.path.display())));
     }
     let library = preload::find(&preload::RECORDER)?;
-    if let Some(output) = &args.output {
-        writable(output)?;
-    }
+    let output = args.output.as_deref().map(|file| Target::check("--output", file)).transpose()?;
     let folder = Folder::new().map_err(|error| {
         Failure::internal(format!("layout record: no folder for counts: {error}"))
     })?;
@@ -144,17 +144,16 @@ fn record(args: &RecordArgs) -> Result<u8, Failure> {
     let recordings = read::read(&folder.0, &plan).map_err(|error| failure(&error))?;
     let recorded = profile::profile(&plan, &recordings);
     let mut text = heading(args, &plan, ended.status, ended.wall, recordings.len());
-    text.push_str(&report::text(&plan, &program, &recordings, &recorded));
+    text.push_str(&report::text(&plan, &recordings, &recorded, &|at| program.function_at(at)));
     if recorded.types.is_empty() {
         text.push_str(&nothing(&plan, &recordings));
     }
     // Where standard error is closed there is nobody to tell.
     let _ = stderr().lock().write_all(text.as_bytes());
     let code = ended.status.code();
-    let written = match &args.output {
+    let written = match &output {
         Some(output) if !recorded.types.is_empty() => {
-            std::fs::write(output, recorded.profile.to_toml())
-                .map_err(|error| cannot_write(output, &error))
+            output.write(recorded.profile.to_toml().as_bytes())
         }
         _ => Ok(()),
     };
@@ -181,22 +180,6 @@ fn plan(args: &RecordArgs, file: &Path, program: &Program) -> Result<Plan, Error
     };
     let request = Request { operations: args.operation.clone(), sites: args.site.clone(), heap };
     Plan::new(program, types, &picked, &request)
-}
-
-fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::internal(format!("layout record: {}: cannot be written: {error}", path.display()))
-}
-
-/// Makes sure that a file can be written, without changing what is there.
-fn writable(path: &Path) -> Result<(), Failure> {
-    let there = path.exists();
-    let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
-    let opened = opened.map(drop).map_err(|error| cannot_write(path, &error));
-    if opened.is_ok() && !there {
-        // It is made when there is something to write.
-        let _ = std::fs::remove_file(path);
-    }
-    opened
 }
 
 fn heading(
@@ -247,8 +230,10 @@ struct Folder(PathBuf);
 impl Folder {
     fn new() -> std::io::Result<Folder> {
         let process = std::process::id();
+        // The program may go to another folder.
+        let above = std::path::absolute(std::env::temp_dir())?;
         for attempt in 0..1000 {
-            let path = std::env::temp_dir().join(format!("ledgerline-record-{process}-{attempt}"));
+            let path = above.join(format!("ledgerline-record-{process}-{attempt}"));
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(Folder(path)),
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}

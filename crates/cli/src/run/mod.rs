@@ -6,7 +6,7 @@
 //! processes until the program has ended; print the account.
 
 pub mod failure;
-mod output;
+pub mod output;
 pub mod preload;
 pub mod program;
 pub mod supervise;

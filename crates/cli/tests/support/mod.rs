@@ -17,44 +17,51 @@ const BINARY: &str = env!("CARGO_BIN_EXE_ledgerline");
 /// loaded at run time.
 pub fn preload() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        let directory = Path::new(BINARY).parent().expect("the command lies in a directory");
-        let profile = match directory.file_name().and_then(|name| name.to_str()) {
-            Some("debug") => "dev",
-            Some(profile) => profile,
-            None => panic!("{BINARY} does not lie in a profile's directory"),
-        };
-        let above = directory.parent().expect("a profile's directory lies in a target directory");
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.current_dir(env!("CARGO_MANIFEST_DIR")).args([
-            "build",
-            "--quiet",
-            "--package",
-            "ledgerline-preload",
-        ]);
-        cargo.args(["--profile", profile]);
-        // With --target there is one more level, named after it.
-        if above.join("CACHEDIR.TAG").exists() {
-            cargo.arg("--target-dir").arg(above);
-        } else {
-            cargo.arg("--target").arg(above.file_name().expect("the target's name"));
-            cargo.arg("--target-dir").arg(above.parent().expect("a target directory above"));
-        }
-        assert!(
-            cargo.status().expect("cargo runs").success(),
-            "the preload library does not build"
-        );
-        let library = directory.join("libledgerline_preload.so");
-        assert!(library.is_file(), "no {library:?} after building it");
-        library
-    })
+    LIBRARY.get_or_init(|| library("ledgerline-preload", "libledgerline_preload.so"))
+}
+
+/// The recorder's library, likewise.
+pub fn recorder() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| library("ledgerline-record", "libledgerline_record.so"))
+}
+
+fn library(package: &str, file: &str) -> PathBuf {
+    let directory = Path::new(BINARY).parent().expect("the command lies in a directory");
+    let profile = match directory.file_name().and_then(|name| name.to_str()) {
+        Some("debug") => "dev",
+        Some(profile) => profile,
+        None => panic!("{BINARY} does not lie in a profile's directory"),
+    };
+    let above = directory.parent().expect("a profile's directory lies in a target directory");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(env!("CARGO_MANIFEST_DIR")).args(["build", "--quiet", "--package", package]);
+    cargo.args(["--profile", profile]);
+    // With --target there is one more level, named after it.
+    if above.join("CACHEDIR.TAG").exists() {
+        cargo.arg("--target-dir").arg(above);
+    } else {
+        cargo.arg("--target").arg(above.file_name().expect("the target's name"));
+        cargo.arg("--target-dir").arg(above.parent().expect("a target directory above"));
+    }
+    assert!(cargo.status().expect("cargo runs").success(), "{package} does not build");
+    let library = directory.join(file);
+    assert!(library.is_file(), "no {library:?} after building it");
+    library
 }
 
 /// The command, with an environment that decides nothing.
 pub fn ledgerline() -> Command {
     preload();
     let mut command = Command::new(BINARY);
-    for name in ["LD_PRELOAD", "LEDGERLINE_PRELOAD", "LEDGERLINE_PERCPU", "NO_COLOR"] {
+    for name in [
+        "LD_PRELOAD",
+        "LEDGERLINE_PRELOAD",
+        "LEDGERLINE_PERCPU",
+        "LEDGERLINE_RECORD",
+        "LEDGERLINE_RECORD_LIBRARY",
+        "NO_COLOR",
+    ] {
         command.env_remove(name);
     }
     command.stdin(Stdio::null());
