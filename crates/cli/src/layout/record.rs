@@ -123,7 +123,9 @@ fn record(args: &RecordArgs) -> Result<u8, Failure> {
     let library = preload::find(&preload::RECORDER)?;
     let output = args.output.as_deref().map(|file| Target::check("--output", file)).transpose()?;
     let folder = Folder::new().map_err(|error| {
-        Failure::internal(format!("layout record: no folder for counts: {error}"))
+        Failure::internal(format!(
+            "layout record: no folder for counts: {error}; set TMPDIR to one that can be written"
+        ))
     })?;
     plan.write(&folder.0).map_err(|error| {
         Failure::internal(format!("layout record: the plan cannot be written: {error}"))
@@ -209,7 +211,9 @@ fn nothing(plan: &Plan, recordings: &[read::Recording]) -> String {
         .iter()
         .any(|recording| recording.threads.iter().any(|thread| !thread.tables.is_empty()));
     let advice = if recordings.is_empty() {
-        "the program did not load the library: link it with -lledgerline_record".to_owned()
+        "the program did not load the library (link it with -lledgerline_record), or the library has said why it \
+         could not"
+            .to_owned()
     } else if touched {
         format!(
             "no call of {} touched an object: all calls may be inlined (__attribute__((noinline))), or it is called \
