@@ -209,8 +209,9 @@ fn propose(
             lines: (pieces.list[group.pieces[0]].offset / 64, new[group.pieces[0]] / 64),
             begins: Some(best.order.begins[group.pieces[0]]).filter(|&begins| begins > 1),
             reason: {
-                let undone =
-                    gain.as_ref().map(|(_, undone)| (undone, problem.offsets(&undone.laid)));
+                // What is too little to tell has no cause.
+                let told = gain.as_ref().filter(|(change, _)| change.is_sure());
+                let undone = told.map(|(_, undone)| (undone, problem.offsets(&undone.laid)));
                 let undone = undone.as_ref().map(|(undone, at)| (&undone.cost, &at[..]));
                 reason::of(advice, &problem, &group, (&best.cost, new), undone)
             },

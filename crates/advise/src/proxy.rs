@@ -260,18 +260,17 @@ impl<'u> Proxy<'u> {
                 let came = others(&visits, line, role, &missed);
                 let wait = self.transfer + queues[line];
                 let cpus = self.roles[role].cpus * self.part / times[role];
+                let came_new;
                 if entry.writes_first {
                     let miss = entry.visits * came / (came + own);
                     costs[role] += miss * wait * entry.waits;
                     writing[line] += miss * cpus;
-                    // Who waits in the queue gets the line before the visit is over.
-                    let again = miss * taken[line];
-                    costs[role] += again * wait * entry.later_waits;
-                    reading[line] += again * cpus * entry.later_waits;
+                    came_new = miss;
                 } else {
                     let miss = entry.visits * wrote / (wrote + own);
                     costs[role] += miss * wait * entry.waits;
                     reading[line] += miss * cpus;
+                    came_new = miss;
                     let own = writes[line * roles + role];
                     if entry.writes > 0.0 {
                         let miss = entry.writes * came / (came + own);
@@ -279,6 +278,10 @@ impl<'u> Proxy<'u> {
                         writing[line] += miss * cpus;
                     }
                 }
+                // Who waits in the queue gets the line before the visit is over.
+                let again = came_new * taken[line];
+                costs[role] += again * wait * entry.later_waits;
+                reading[line] += again * cpus * entry.later_waits;
             }
             for line in 0..count {
                 // Of the readers that a write has sent away, the first comes to the owner.

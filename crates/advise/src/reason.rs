@@ -75,7 +75,9 @@ impl Context<'_> {
                     self.paths(&mates)
                 )
             }
-            (None, true) if self.group.moved => "makes room for what moves beside it".to_owned(),
+            (None, true) if self.group.moved => {
+                "keeps what is touched by others off the lines before and behind it".to_owned()
+            }
             (None, true) => "what stands before it is touched by others".to_owned(),
         }
     }

@@ -23,9 +23,11 @@ const OF_A_MOVE: f64 = 5e-5;
 /// What a begun line must gain.
 const OF_A_LINE: f64 = 2.5e-5;
 /// What 64 more bytes must gain.
-const OF_GROWTH: f64 = 1e-4;
+const OF_GROWTH: f64 = 5e-5;
 /// Estimates of visits to lines that a search may take: some seconds.
-const EFFORT: usize = 8_000_000;
+const EFFORT: usize = 4_000_000;
+/// Times that the best order is shaken.
+const SHAKES: usize = 30;
 /// Places, besides those next to what is touched, where a piece is tried.
 const PLACES: usize = 32;
 
@@ -161,10 +163,17 @@ pub(crate) fn best(problem: &Problem<'_>) -> Vec<Order> {
     starts.dedup_by(|a, b| a.1 == b.1);
     starts.truncate(STARTS);
     starts.push((problem.price(&today), today));
-    let effort = EFFORT / problem.visits().max(1) / starts.len();
-    let improved = starts.into_iter().map(|(price, order)| improve(problem, order, price, effort));
-    let mut improved: Vec<(f64, Order)> = improved.collect();
+    let mut left = EFFORT / problem.visits().max(1);
+    let each = left / starts.len();
+    let mut improved: Vec<(f64, Order)> = Vec::new();
+    for (price, order) in starts {
+        let mut here = each;
+        improved.push(improve(problem, order, price, &mut here));
+        left = left.saturating_sub(each - here);
+    }
     improved.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (price, order) = improved[0].clone();
+    improved.insert(0, shaken(problem, order, price, &mut left));
     improved.into_iter().map(|(_, order)| order).collect()
 }
 
@@ -251,15 +260,57 @@ fn arranged(problem: &Problem<'_>, groups: &[Vec<usize>], front: bool) -> Order 
     order
 }
 
-/// Moves pieces and begins lines as long as the price falls; at most so many prices are asked for.
-fn improve(problem: &Problem<'_>, mut order: Order, mut price: f64, effort: usize) -> (f64, Order) {
-    let mut left = effort;
+/// Out of the valley that the best order lies in: some moves that nobody asked for, improved, and kept if
+/// that led further down.
+fn shaken(
+    problem: &Problem<'_>,
+    mut order: Order,
+    mut price: f64,
+    left: &mut usize,
+) -> (f64, Order) {
+    // Always the same throws: the answer to a question does not change.
+    let mut state = 0u64;
+    let mut throw = |sides: usize| {
+        const FACTOR: u64 = 6_364_136_223_846_793_005;
+        state = state.wrapping_mul(FACTOR).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % sides.max(1)
+    };
+    for round in 0..SHAKES {
+        let mut next = order.clone();
+        for _ in 0..2 + round % 2 {
+            let blocks = blocks(problem, &next);
+            if blocks.is_empty() {
+                return (price, order);
+            }
+            let block = &blocks[throw(blocks.len())];
+            let mut near = neighbours(problem, &next, block);
+            next = near.swap_remove(throw(near.len()));
+        }
+        let start = problem.price(&next);
+        let (cost, next) = improve(problem, next, start, left);
+        if cost < price {
+            (price, order) = (cost, next);
+        }
+        if *left == 0 {
+            break;
+        }
+    }
+    (price, order)
+}
+
+/// Moves pieces and begins lines as long as the price falls; at most `left` prices are asked for.
+fn improve(
+    problem: &Problem<'_>,
+    mut order: Order,
+    mut price: f64,
+    left: &mut usize,
+) -> (f64, Order) {
     loop {
         let before = price;
         for block in blocks(problem, &order) {
             for next in neighbours(problem, &order, &block) {
                 let Some(rest) = left.checked_sub(1) else { return (price, order) };
-                left = rest;
+                *left = rest;
                 let cost = problem.price(&next);
                 if cost < price {
                     (price, order) = (cost, next);

@@ -118,7 +118,7 @@ fn older_and_other_c2c_reports_are_read_by_their_headers() {
     assert_eq!(rates(&of, "readers"), ["min load 0.800"]);
     let of = counter(fixture("c2c-arm.txt"));
     // A quarter of 80 stores at any level are 20 of 120 samples.
-    assert_eq!(rates(&of, "writers"), ["max load 1.000", "max store 0.200"]);
+    assert_eq!(rates(&of, "all"), ["max load 1.000", "max store 0.200"]);
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn a_memory_report_says_by_its_events_what_is_a_store() {
     let of = counter(fixture("mem-report.txt"));
     let writers =
         ["max load 1.000", "parent load 0.667", "usage atomic 0.333", "watermark store 0.333"];
-    assert_eq!(rates(&of, "writers"), writers);
+    assert_eq!(rates(&of, "all"), writers);
     assert_eq!(of.roles.len(), 1);
     let of = counter(fixture("mem-raw.txt"));
     assert_eq!(rates(&of, "writers"), ["usage store 1.000"]);
@@ -232,6 +232,23 @@ fn what_cannot_be_used_is_one_line_that_says_what_to_do() {
         assert!(error.contains(wanted), "{error}\nnot: {wanted}");
         assert_eq!(error.lines().count(), 1, "{error}");
     }
+}
+
+#[test]
+fn a_second_report_behind_the_first_has_columns_of_its_own() {
+    let both = format!("{}\n{}", fixture("c2c-4.18.txt"), fixture("c2c-arm.txt"));
+    let of = counter(&both);
+    assert!(of.times("max", Kind::Load) > 0.0 && of.times("usage", Kind::Store) > 0.0);
+    // Rows of the one under the header of the other belong to no line.
+    let arm = fixture("c2c-arm.txt");
+    let header = &arm[..=arm.find("\n  ---").unwrap()];
+    let cut = fixture("c2c-4.18.txt").replacen(
+        "         100.00%",
+        &format!("{header}         100.00%"),
+        1,
+    );
+    let error = read(&cut, &[COUNTER]).unwrap_err();
+    assert!(error.contains("a row belongs to no line"), "{error}");
 }
 
 proptest! {

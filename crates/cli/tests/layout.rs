@@ -177,7 +177,18 @@ fn a_profile_is_shown_beside_the_fields_and_in_the_picture() {
     let (code, text, _) = layout(&named, &[&file]);
     assert_eq!(code, 0);
     assert!(text.contains("       8      8       -       1  max"), "{text}");
+    // As TOML, which says the same.
+    let (code, toml, _) =
+        layout(&["profile", "--profile", script, "--object", "counter@0x1000"], &[&file]);
+    assert_eq!(code, 0);
+    assert!(toml.contains("[types.counter.fields]\nmax = { store = 1 }"), "{toml}");
+    let written = support::scratch("written.toml");
+    std::fs::write(&written, toml).unwrap();
+    let (_, again, _) =
+        layout(&["show", "counter", "--profile", written.to_str().unwrap()], &[&file]);
+    assert!(again.contains("       8      8       -       1  max"), "{again}");
     for (arguments, message) in [
+        (&["profile"][..], "no profile is named; add --profile FILE"),
         (&["show", "counter", "--profile", script][..], "name objects: --object TYPE@"),
         (
             &["show", "other", "--profile", path],

@@ -15,7 +15,7 @@ const MOST_ACCESSES: f64 = 1.5e6;
 /// How often the rarest phase should come while it is looked at, all CPUs together.
 const RARE_SEEN: f64 = 400.0;
 /// Operations of a CPU that are looked at, at least.
-const LEAST_OPERATIONS: f64 = 40.0;
+const LEAST_OPERATIONS: f64 = 200.0;
 
 pub(super) fn points(
     question: &Question<'_>,

@@ -179,7 +179,7 @@ impl Page<'_> {
         };
         let (one, other) = (at(writer), at(victim));
         match (writer == victim, one / 64 == other / 64, one / 128 == other / 128) {
-            (true, ..) => "itself: no order helps",
+            (true, ..) => "itself",
             (_, true, _) => "one line",
             (_, _, true) => "a pair of lines",
             _ => "they meet where objects begin elsewhere",
@@ -263,10 +263,10 @@ impl Page<'_> {
                 Some(_) => place.push_str(", begins a line"),
                 None => {}
             }
-            let gain = of
-                .gain
-                .as_ref()
-                .map_or(String::new(), |gain: &Interval| format!(" {} ns.", range(gain)));
+            let gain = of.gain.as_ref().map_or(String::new(), |gain: &Interval| {
+                let unsure = if gain.holds(0.0) { ": too small to tell" } else { "" };
+                format!(" {} ns{unsure}.", range(gain))
+            });
             let text = format!(
                 "{:>3}. {} ({place}): {}.{gain}",
                 number + 1,

@@ -16,6 +16,8 @@ use super::{Kind, Known, Profile};
 pub(super) const TITLE: &str = "Shared Cache Line Distribution Pareto";
 /// No machine has more; a report that says so lies.
 const MOST_CPUS: u64 = 1 << 13;
+/// CPUs of all rows together; a report has some thousand rows.
+const MOST_SHARES: usize = 1 << 24;
 
 /// Where in a row which figure stands.
 struct Columns {
@@ -30,6 +32,7 @@ struct Columns {
 
 pub(super) fn parse(text: &str, source: &str, known: &Known<'_>) -> Result<Profile, Error> {
     let mut samples = Samples::of(known)?;
+    let mut left = MOST_SHARES;
     let from = text.lines().position(|line| line.contains(TITLE)).unwrap_or_default();
     let mut columns: Option<Columns> = None;
     // The line that rows are about, and its stores by column.
@@ -45,6 +48,7 @@ pub(super) fn parse(text: &str, source: &str, known: &Known<'_>) -> Result<Profi
         if let Some(comment) = trimmed.strip_prefix('#') {
             // The names of columns stand above their dots.
             if comment.trim_start().starts_with("...") {
+                line_of = None;
                 let indent = line.len() - trimmed.len() + 1;
                 columns = Some(
                     read_columns(comment, headers[1].get(indent..).unwrap_or_default())
@@ -65,8 +69,11 @@ pub(super) fn parse(text: &str, source: &str, known: &Known<'_>) -> Result<Profi
         if first.ends_with('%') {
             let (address, stores) =
                 line_of.as_ref().ok_or_else(|| damaged("a row belongs to no line"))?;
-            row(line, &words, columns, (*address, stores), &mut samples)
+            let cpus = row(line, &words, columns, (*address, stores), &mut samples)
                 .ok_or_else(|| damaged("a row is cut off or has no figures"))?;
+            left = left
+                .checked_sub(cpus)
+                .ok_or_else(|| damaged("there are more rows and CPUs than a report has"))?;
         } else if words.len() == columns.shares + 2
             && let Some(address) = hexadecimal(words[words.len() - 1])
             && let Some(counts) =
@@ -105,18 +112,19 @@ fn read_columns(dots: &str, names: &str) -> Option<Columns> {
     Some(Columns {
         shares: shares.len(),
         stores: (0..shares.len()).filter(|&index| store(shares[index])).collect(),
-        records: find("records")? - 1,
-        cpus: find("cnt")? - 1,
+        records: find("records")?.checked_sub(1)?,
+        cpus: find("cnt")?.checked_sub(1)?,
     })
 }
 
+/// Takes a row; how many CPUs it is about.
 fn row(
     line: &str,
     words: &[&str],
     columns: &Columns,
     (address, counts): (u64, &[f64]),
     samples: &mut Samples<'_>,
-) -> Option<()> {
+) -> Option<usize> {
     let share = |word: &str| word.strip_suffix('%')?.parse::<f64>().ok();
     let shares: Vec<f64> =
         words.get(..columns.shares)?.iter().map(|word| share(word)).collect::<Option<_>>()?;
@@ -140,7 +148,7 @@ fn row(
             who.iter().for_each(|&cpu| samples.add(place, kind, Who::Cpu(cpu), each));
         }
     }
-    Some(())
+    Some(who.len())
 }
 
 /// The CPUs of the last column, `0{36-39,41} 1{0}`; none where it has only nodes.
@@ -168,4 +176,28 @@ fn named_cpus(line: &str) -> Vec<u64> {
 
 fn hexadecimal(word: &str) -> Option<u64> {
     u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_found_by_their_names_and_nothing_is_taken_for_granted() {
+        let dots = " ... .... ...... ....... ......";
+        let read = |names: &str| read_columns(dots, names).map(|columns| columns.records);
+        assert_eq!(read(" Num  Rmt Offset records    cnt"), Some(2));
+        for names in ["", " Num  Rmt Offset", " records  Rmt Offset", " é Offset records cnt"] {
+            assert_eq!(read(names), None, "{names}");
+        }
+        let first = read_columns(" ....... ...... ...", " records Offset cnt");
+        assert!(first.is_none_or(|columns| columns.shares == 0));
+    }
+
+    #[test]
+    fn cpus_are_read_as_ranges_and_lists() {
+        assert_eq!(named_cpus("a [k] f::{0}::g x.c:1  0{0-2,9}  1{36}"), [0, 1, 2, 9, 36]);
+        assert_eq!(named_cpus(" 0  1"), [0u64; 0]);
+        assert_eq!(named_cpus("0{ 1  50.0%  9.1%} 1{999999999-99999999999} 2{5-3}"), [0u64; 0]);
+    }
 }

@@ -17,7 +17,8 @@
 //!
 //! A table says in which path, not how often. So half of the CPUs transmit and half receive, a packet is an
 //! operation of [`WORK_NS`] beside, and each field is touched once: `read_mostly` is a load, `read_write` a
-//! load and a store. Which lines are shared by whom follows from that; nanoseconds hardly do. Fields that the
+//! load and a store. Objects are taken to be one that all CPUs share, which a device or a namespace is and a
+//! socket is not: its `instances` are to be put right. Which lines are shared by whom follows from that; nanoseconds hardly do. Fields that the
 //! types at hand do not have are left out: tables serve several versions and configurations.
 
 use ledgerline_layout::Error;

@@ -14,7 +14,8 @@ use ledgerline_layout::pick::{named, near};
 
 use super::fields::Bytes;
 use super::{
-    ALWAYS, Access, Instances, Kind, Known, Object, Phase, Profile, Role, TypeProfile, Where,
+    ALWAYS, Access, EVERYONE, Instances, Kind, Known, Object, Phase, Profile, Role, TypeProfile,
+    Where,
 };
 
 /// What an operation is taken to cost beside its accesses.
@@ -157,7 +158,8 @@ fn of_type(name: &str, seen: &Seen) -> TypeProfile {
         *roles[role].entry((field.clone(), *kind)).or_default() += times / counts[role] as f64;
     }
     let busiest = roles.iter().flat_map(BTreeMap::values).copied().fold(0.0, f64::max);
-    let names = ["writers", "readers"];
+    let alone = counts.contains(&0);
+    let names = ["writers", "readers"].map(|name| if alone { EVERYONE } else { name });
     let roles = names.iter().zip(counts).zip(roles).filter(|((_, count), _)| *count > 0);
     let roles = roles
         .map(|((role, count), rates)| Role {

@@ -27,7 +27,8 @@ const DERIVED: [&str; 8] = [
 
 /// Whether a line is a sample as `perf script` prints it.
 pub(super) fn is(line: &str) -> bool {
-    line.contains("|OP ") || parts(line).is_some_and(|parts| parts.cpu.is_some())
+    line.contains("|OP ")
+        || parts(line).is_some_and(|parts| parts.cpu.is_some() || parts.thread.is_some())
 }
 
 /// A line taken apart.
@@ -55,18 +56,28 @@ fn parts(line: &str) -> Option<Parts<'_>> {
             .is_some_and(|cpu| !cpu.is_empty() && cpu.bytes().all(|byte| byte.is_ascii_digit()))
     });
     let cpu = at.and_then(|at| number(words[at].trim_matches(['[', ']'])));
-    let thread = at.and_then(|at| {
+    // Before the CPU, or before the time where there is none: `4711`, `4711/4720`.
+    let time = |word: &str| {
+        word.strip_suffix(':').and_then(|word| word.split_once('.')).is_some_and(|(one, two)| {
+            let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+            !one.is_empty() && digits(one) && digits(two)
+        })
+    };
+    let behind = at.or_else(|| words.iter().position(|word| time(word)));
+    let thread = behind.and_then(|at| {
         let word = words[at.checked_sub(1)?];
         number(word.rsplit('/').next().unwrap_or(word))
     });
-    // The last word with a colon behind it that is no time.
-    let time =
-        |word: &str| word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.' || byte == b':');
+    // The first word behind it with a colon that is no time.
     let first = at.map_or(0, |at| at + 1);
     let event_at =
         (first..words.len()).find(|&index| words[index].ends_with(':') && !time(words[index]));
     let event = event_at.map(|index| words[index].trim_end_matches(':'));
-    let period = event_at.and_then(|index| number(words.get(index.checked_sub(1)?)?));
+    // Before the event, if that is not the thread.
+    let period = event_at.and_then(|index| {
+        let before = index.checked_sub(1).filter(|&before| behind.is_some_and(|at| before > at))?;
+        number(words[before])
+    });
     let hexadecimal =
         |word: &&str| u64::from_str_radix(word.strip_prefix("0x").unwrap_or(word), 16).ok();
     let address = match (source, event_at) {
@@ -175,6 +186,13 @@ mod tests {
         let named = parts("ls 12 [000] 1.5: mem-stores:ppp: ffff888100a4c000 ip").unwrap();
         assert_eq!((named.event, kind(&named)), (Some("mem-stores:ppp"), Some(Kind::Store)));
         assert_eq!((named.period, named.address), (None, Some(0xffff_8881_00a4_c000)));
+        let threads =
+            parts("ls 20075/20076 37206.205744: mem-loads:     5570a0fd15c0 name").unwrap();
+        assert_eq!((threads.cpu, threads.thread), (None, Some(20076)));
+        assert_eq!((threads.period, threads.address), (None, Some(0x5570_a0fd_15c0)));
+        assert_eq!(parts("ls 20075 mem-loads: 5570a0fd15c0").unwrap().period, None);
+        assert!(is("ls 20075 37206.205744: mem-loads:     5570a0fd15c0 name"));
+        assert!(!is("machine: 5570a0fd15c0") && !is("[types.t] # 1.5: mem-loads: 12"));
         // The source stands behind the event, so that nothing is an address.
         let none = parts("ls 1 [000] 1.5: 1 memory:  88000182 |OP LOAD|LCK No").unwrap();
         assert_eq!(none.address, None);

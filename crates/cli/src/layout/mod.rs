@@ -7,7 +7,7 @@
 //! | `check`   | rules: whether they hold, today's layout as rules       |
 //! | `diff`    | what changed in line-mates between two builds           |
 //! | `advise`  | what a layout costs under a profile, and a better order |
-//! | `profile` | who touches which field how often: the options          |
+//! | `profile` | who touches which field how often: as TOML; the options |
 //! | `record`  | who touches which field how often, of a run             |
 
 mod advise;
@@ -37,6 +37,9 @@ pub enum LayoutCommand {
     /// Say what a layout costs under a profile, and propose a better order
     #[command(long_about = advise::LONG_ABOUT)]
     Advise(advise::AdviseArgs),
+    /// Print a profile as TOML, whatever wrote it
+    #[command(long_about = profile::LONG_ABOUT)]
+    Profile(profile::PrintArgs),
     /// Say what changed in line-mates between two builds
     #[command(long_about = diff::LONG_ABOUT)]
     Diff(diff::DiffArgs),
@@ -51,6 +54,7 @@ pub fn main(command: &LayoutCommand) -> ExitCode {
     let (name, result) = match command {
         LayoutCommand::Show(args) => ("show", show::text(args).map(|out| (out, true))),
         LayoutCommand::Advise(args) => ("advise", advise::text(args).map(|out| (out, true))),
+        LayoutCommand::Profile(args) => ("profile", profile::text(args).map(|out| (out, true))),
         LayoutCommand::Check(args) => ("check", check::text(args)),
         LayoutCommand::Diff(args) => ("diff", diff::text(args)),
         LayoutCommand::Record(args) => return record::main(args),

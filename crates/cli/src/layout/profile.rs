@@ -9,6 +9,38 @@ use ledgerline_coherence::machine::{BUILT_IN, Machine};
 use ledgerline_layout::Error;
 use ledgerline_layout::model::Types;
 
+pub(super) const LONG_ABOUT: &str = "\
+Print a profile as TOML, whatever wrote it: to look at, and to put right what its writer could not know.
+
+A sampler sees neither operations nor what they take beside these accesses; a table of the kernel says neither \
+how often, nor how many objects there are. `work_ns` is 1000 in their profiles, rates are relative to the field \
+that is touched most, or 1, and objects of a table are one that all CPUs share.";
+
+const EXAMPLES: &str = "\
+Examples:
+  ledgerline layout profile vmlinux --profile c2c.txt --object page_counter@0xffff888100a4c000 >charges.toml
+  ledgerline layout profile vmlinux --profile Documentation/networking/net_cachelines/tcp_sock.rst";
+
+/// The options of `ledgerline layout profile`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct PrintArgs {
+    /// What holds the types
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    #[command(flatten)]
+    profile: ProfileArgs,
+}
+
+/// The profile as TOML.
+pub(super) fn text(args: &PrintArgs) -> Result<Vec<u8>, Error> {
+    let profile = args.profile.read(super::types(&args.file)?)?;
+    let profile =
+        profile.ok_or_else(|| Error::new("no profile is named").advise("add --profile FILE"))?;
+    Ok(profile.to_toml().into_bytes())
+}
+
 /// What a profile may be.
 const FORMATS: &str = "\
 Who reads and writes which field how often: TOML that people write or `layout record` does, tables of the \

@@ -1,0 +1,123 @@
+//! `ledgerline layout advise`, as a user runs it, on an object that a C compiler makes.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+const COUNTER: &str = "struct counter { long usage; long max; struct counter *parent; char name[40]; } counter;\n\
+                       struct other { int a; } other;\n\
+                       union both { int a; float b; } both;\n";
+
+const PROFILE: &str = "\
+machine = 'haswell-ep-2699v3'
+cpus = 36
+
+[types.counter]
+work_ns = 2000
+
+[types.counter.fields]
+max = { load = 1 }
+parent = { load = 1 }
+
+[[types.counter.phases]]
+name = 'add'
+times = 0.25
+fields = { usage = { atomic = 1 } }
+";
+
+/// Compiles C with types; `None` where there is no compiler.
+fn object(source: &str) -> Option<PathBuf> {
+    if !support::have("cc") {
+        return None;
+    }
+    let (c, o) = (support::scratch("advise.c"), support::scratch("advise.o"));
+    std::fs::write(&c, source).unwrap();
+    let done = Command::new("cc").args(["-g", "-c", "-o"]).arg(&o).arg(&c).status().unwrap();
+    assert!(done.success());
+    Some(o)
+}
+
+fn written(name: &str, text: &str) -> String {
+    let path = support::scratch(name);
+    std::fs::write(&path, text).unwrap();
+    path.to_str().expect("scratch names are text").to_owned()
+}
+
+fn advise(file: &Path, arguments: &[&str]) -> (i32, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_ledgerline"))
+        .args(["layout", "advise"])
+        .arg(file)
+        .args(arguments)
+        .output()
+        .expect("the command runs");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    (output.status.code().expect("an exit"), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn without_a_profile_it_refuses_and_says_how_to_get_one() {
+    let Some(file) = object(COUNTER) else { return };
+    let (code, out, errors) = advise(&file, &["counter"]);
+    assert_eq!((code, &*out, errors.lines().count()), (2, "", 1), "{errors}");
+    assert!(errors.starts_with("ledgerline: layout advise: "), "{errors}");
+    assert!(errors.contains("--profile") && errors.contains("perf c2c report"), "{errors}");
+}
+
+#[test]
+fn a_better_order_is_printed_with_its_reasons_and_as_json() {
+    let Some(file) = object(COUNTER) else { return };
+    let profile = written("advise.toml", PROFILE);
+    let (code, text, errors) = advise(&file, &["counter", "--profile", &profile, "--points", "4"]);
+    assert_eq!((code, &*errors), (0, ""), "{text}");
+    for part in ["36 CPUs of Haswell-EP", "usage -> ", "A better order gains", "struct counter {", "  1. "] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains('\x1b') && text.lines().all(|line| line.len() <= 130), "{text}");
+    let (code, json, _) =
+        advise(&file, &["counter", "--profile", &profile, "--points", "4", "--json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((code, &json["proposed"]), (0, &Value::Bool(true)));
+    let gain = &json["proposal"]["gain_ns"];
+    assert!(gain["low"].as_f64().unwrap() > 0.0, "{gain}");
+    let members = json["proposal"]["members"].as_array().unwrap();
+    let offset = |name: &str| {
+        let member = members.iter().find(|member| member["name"] == name).expect(name);
+        member["offset"].as_u64().unwrap()
+    };
+    assert_ne!(offset("usage") / 128, offset("parent") / 128);
+    assert_eq!(offset("max") / 64, offset("parent") / 64);
+    // Where it has all it wants, nothing is proposed.
+    let good = "struct counter { long usage; char name[120]; \
+                struct counter *parent; long max; } counter;\n";
+    let Some(file) = object(good) else { return };
+    let (code, text, _) = advise(&file, &["counter", "--profile", &profile, "--points", "4"]);
+    assert_eq!(code, 0);
+    assert!(text.contains("Keep today's order") && !text.contains("  1. "), "{text}");
+}
+
+#[test]
+fn what_cannot_be_is_one_line_and_status_two() {
+    let Some(file) = object(COUNTER) else { return };
+    let profile = written("advise-ok.toml", PROFILE);
+    let misspelt = written("advise-misspelt.toml", &PROFILE.replace("parent", "parnet"));
+    let of_both = written("advise-both.toml", "[types.both]\nwork_ns = 1\n[types.both.fields]\na = { load = 1 }\n");
+    let cases: [(&[&str], &str); 9] = [
+        (&["countre", "--profile", &profile], "did you mean `counter`?"),
+        (&["other", "--profile", &profile], "it says nothing of other; it knows counter"),
+        (&["counter", "--profile", &misspelt], "has no field \"parnet\"; did you mean `parent`?"),
+        (&["both", "--profile", &of_both], "both is a union"),
+        (&["counter", "--profile", "/nonexistent"], "/nonexistent: "),
+        (&["counter", "--profile", &profile, "--machine", "abacus"], "abacus: "),
+        (&["counter", "--profile", &profile, "--cpus", "100000"], "100000 CPUs are asked for"),
+        (&["counter", "--profile", &profile, "--pin", "mux"], "has no field \"mux\" to pin"),
+        (&["c*", "--profile", &profile, "--size-max", "8"], "has 64 bytes today"),
+    ];
+    for (arguments, message) in cases {
+        let (code, out, errors) = advise(&file, arguments);
+        assert!(errors.contains(message), "{arguments:?}: {errors}");
+        assert_eq!((code, &*out, errors.lines().count()), (2, "", 1), "{errors}");
+    }
+}
