@@ -129,7 +129,7 @@ pub fn advise(
     let place = Place { offsets: uses.offsets(), base };
     let today = cost::of(question, &uses, &place)?;
     let mut advice = Advice {
-        name: profile.name.clone(),
+        name: crate::uses::clean(&profile.name),
         pieces,
         uses,
         size_max,
@@ -144,7 +144,7 @@ pub fn advise(
     Ok(advice)
 }
 
-/// Whether something is dearer for sure, and by enough to be told from noise.
+/// Whether something is cheaper for sure, and by enough to be told from noise.
 pub(crate) fn surely_cheaper(change: &Difference, today: &Cost) -> bool {
     change.change.high < 0.0 && -change.change.median > RESOLVED * today.nanoseconds.median
 }
@@ -178,25 +178,11 @@ fn propose(
     if !surely_cheaper(&change, today) {
         return Ok((None, Some(change)));
     }
-    // Whatever gains nothing by itself goes home, one move at a time.
-    let mut gains = Vec::new();
     for _ in 0..ROUNDS {
-        gains = best.gains(&problem, question, uses)?;
-        let price = problem.price(&best.order);
-        let idle = gains.iter().position(|gain| {
-            gain.as_ref().is_some_and(|(change, undone)| {
-                let dearer = change.change.low > 0.0
-                    && change.change.median > RESOLVED * today.nanoseconds.median;
-                !dearer && problem.price(&undone.order) <= price
-            })
-        });
-        let Some(Some((_, undone))) = idle.map(|idle| gains.swap_remove(idle)) else { break };
-        if !surely_cheaper(&cost::difference(today, &undone.cost), today) {
-            gains = best.gains(&problem, question, uses)?;
-            break;
-        }
+        let Some(undone) = best.idle(&problem, question, uses, today)? else { break };
         best = undone;
     }
+    let gains = best.gains(&problem, question, uses)?;
     let change = cost::difference(today, &best.cost);
     let new = &best.laid.offsets;
     let moves = (best.groups(&problem).into_iter().zip(gains))
@@ -291,6 +277,30 @@ impl Tried {
             }
         }
         order
+    }
+
+    /// The order without a move that gains nothing by itself: the estimate finds it no dearer, and the
+    /// simulation is not sure that it is.
+    fn idle(
+        &self,
+        problem: &Problem<'_>,
+        question: &Question<'_>,
+        uses: &Uses,
+        today: &Cost,
+    ) -> Result<Option<Tried>, Error> {
+        let price = problem.price(&self.order);
+        for group in self.groups(problem) {
+            let undone = self.without(problem, &group);
+            if problem.price(&undone) > price {
+                continue;
+            }
+            let undone = Tried::new(problem, undone, question, uses)?;
+            let dearer = surely_cheaper(&cost::difference(&undone.cost, &self.cost), today);
+            if !dearer && surely_cheaper(&cost::difference(today, &undone.cost), today) {
+                return Ok(Some(undone));
+            }
+        }
+        Ok(None)
     }
 
     /// What each group's move brings, and the order without it; none for what nobody touches.

@@ -159,7 +159,7 @@ impl Taken<'_> {
     fn members(&mut self, record: &Record, base: u64, prefix: &str, opened: &mut Vec<String>) {
         let last = record.members.len().saturating_sub(1);
         for (index, member) in record.members.iter().enumerate() {
-            let name = format!("{prefix}{}", self.name(member));
+            let name = format!("{prefix}{}", crate::uses::clean(&self.name(member)));
             let start = base.saturating_add(start_of(member));
             let inner = leaf::record(self.types, member.ty).map(|(_, inner)| inner);
             if let Some(inner) = inner.filter(|_| self.freedom.opened.contains(&name))

@@ -156,13 +156,24 @@ impl<'u> Proxy<'u> {
 
     /// Nanoseconds an operation, averaged over places of the base.
     pub(crate) fn cost(&self, offsets: &[u64], begins: &[u64]) -> f64 {
-        let sum: f64 = begins.iter().map(|&begins| self.at(offsets, begins)).sum();
-        sum / begins.len() as f64
+        self.cost_and_touching(offsets, begins).0
     }
 
-    fn at(&self, offsets: &[u64], begins: u64) -> f64 {
-        let (lines, entries) = self.entries(offsets, begins);
-        self.settle(&lines, &entries)
+    /// The cost; and what lines that are touched could cost where nothing hides it, for an order that costs
+    /// no more but touches fewer.
+    pub(crate) fn cost_and_touching(&self, offsets: &[u64], begins: &[u64]) -> (f64, f64) {
+        let (mut cost, mut touching) = (0.0, 0.0);
+        for &begins in begins {
+            let (lines, entries) = self.entries(offsets, begins);
+            cost += self.settle(&lines, &entries);
+            touching += self.mean(&self.fetching(&lines, &entries, true));
+        }
+        (cost / begins.len() as f64, touching / begins.len() as f64)
+    }
+
+    /// Touches that an estimate looks at, for one place of the base.
+    pub(crate) fn touches(&self) -> usize {
+        self.visits.iter().map(|visit| visit.touches.len()).sum()
     }
 
     /// The lines that are touched, and each visit to one.
@@ -328,13 +339,6 @@ impl<'u> Proxy<'u> {
             costs[entry.role] += times * price;
         }
         costs
-    }
-
-    /// What lines that are touched could cost where nothing hides it: for an order that costs no more but
-    /// touches fewer.
-    pub(crate) fn touching(&self, offsets: &[u64], begins: u64) -> f64 {
-        let (lines, entries) = self.entries(offsets, begins);
-        self.mean(&self.fetching(&lines, &entries, true))
     }
 
     fn mean(&self, times: &[f64]) -> f64 {

@@ -24,8 +24,8 @@ const OF_A_MOVE: f64 = 5e-5;
 const OF_A_LINE: f64 = 2.5e-5;
 /// What 64 more bytes must gain.
 const OF_GROWTH: f64 = 5e-5;
-/// Estimates of visits to lines that a search may take: some seconds.
-const EFFORT: usize = 4_000_000;
+/// Touches that a search may look at: a second or two.
+const EFFORT: usize = 6_000_000;
 /// Times that the best order is shaken.
 const SHAKES: usize = 30;
 /// Places, besides those next to what is touched, where a piece is tried.
@@ -86,32 +86,28 @@ impl<'a> Problem<'a> {
         if laid.align > self.pieces.align { self.base.max(laid.align) } else { self.base }
     }
 
-    /// Nanoseconds an operation, by the proxy.
-    pub(crate) fn nanoseconds(&self, laid: &Laid) -> f64 {
-        let begins: Vec<u64> = places(self.base_of(laid)).collect();
-        self.proxy.cost(&self.offsets(laid), &begins)
-    }
-
-    /// Nanoseconds with what counts beside.
+    /// Nanoseconds an operation, by the proxy, with what counts beside.
     pub(crate) fn price(&self, order: &Order) -> f64 {
         let laid = self.lay(order);
-        self.nanoseconds(&laid) + self.beside(order, &laid)
-    }
-
-    /// What moves, begun lines, growth and touched lines count for, in nanoseconds.
-    pub(crate) fn beside(&self, order: &Order, laid: &Laid) -> f64 {
         if laid.size > self.most {
             return f64::INFINITY;
         }
-        let moved = count_moved(&sequence(self.pieces, laid)) as f64;
+        let moved = count_moved(&sequence(self.pieces, &laid)) as f64;
         let begun = order.begins.iter().filter(|&&begins| begins > 1).count() as f64;
         let grown = (laid.size as f64 - self.size as f64) / 64.0;
-        self.proxy.touching(&self.offsets(laid), 0)
-            + self.today * (OF_A_MOVE * moved + OF_A_LINE * begun + OF_GROWTH * grown)
+        let (cost, touching) = self.estimate(&laid);
+        let beside = OF_A_MOVE * moved + OF_A_LINE * begun + OF_GROWTH * grown;
+        cost + touching + self.today * beside
     }
 
+    fn estimate(&self, laid: &Laid) -> (f64, f64) {
+        let begins: Vec<u64> = places(self.base_of(laid)).collect();
+        self.proxy.cost_and_touching(&self.offsets(laid), &begins)
+    }
+
+    /// What a price takes, about, in touches that are looked at.
     fn visits(&self) -> usize {
-        self.spots.len() * places(self.base).count() + self.pieces.list.len() / 4
+        4 * self.proxy.touches() * places(self.base).count() + self.pieces.list.len()
     }
 }
 
@@ -121,9 +117,12 @@ fn places(base: u64) -> impl Iterator<Item = u64> {
     (0..128 / step).map(move |turn| turn * step)
 }
 
+/// A role, a phase of it, and whether it writes.
+type Mark = (usize, usize, bool);
+
 /// Free pieces that are touched in the same phases in the same way, by today's order.
 fn atoms(pieces: &Pieces, uses: &Uses, spots: &[(usize, u64)]) -> Vec<Vec<usize>> {
-    let mut marks: BTreeMap<usize, Vec<(usize, usize, bool)>> = BTreeMap::new();
+    let mut marks: BTreeMap<usize, Vec<Mark>> = BTreeMap::new();
     for (role, of) in uses.roles.iter().enumerate() {
         for (phase, of) in of.phases.iter().enumerate() {
             for touch in &of.touches {
@@ -132,7 +131,7 @@ fn atoms(pieces: &Pieces, uses: &Uses, spots: &[(usize, u64)]) -> Vec<Vec<usize>
             }
         }
     }
-    let mut atoms: Vec<(Vec<(usize, usize, bool)>, Vec<usize>)> = Vec::new();
+    let mut atoms: Vec<(Vec<Mark>, Vec<usize>)> = Vec::new();
     for (piece, mut mark) in marks {
         if pieces.list[piece].held.is_some() {
             continue;
@@ -197,7 +196,7 @@ fn groupings(problem: &Problem<'_>) -> Vec<Vec<Vec<usize>>> {
             merged[one].extend(taken);
             merged[one].sort_unstable();
             let laid = problem.lay(&arranged(problem, &merged, true));
-            let cost = problem.nanoseconds(&laid);
+            let cost = problem.estimate(&laid).0;
             if best.as_ref().is_none_or(|(least, _)| cost < *least) {
                 best = Some((cost, merged));
             }

@@ -182,7 +182,16 @@ pub fn find(types: &Types, id: TypeId, path: &str) -> Option<Spot> {
         _ => false,
     };
     let awaited = matches!(types.get(ty), Type::Pointer { .. });
-    Some(Spot { path: path.to_owned(), offset: leaf.offset(), size: leaf.size(), divided, awaited })
+    Some(Spot { path: clean(path), offset: leaf.offset(), size: leaf.size(), divided, awaited })
+}
+
+/// A name without what could steer a terminal or break a line.
+pub(crate) fn clean(name: &str) -> String {
+    let shown = |character: char| match character {
+        control if control.is_control() => control.escape_default().to_string(),
+        plain => plain.to_string(),
+    };
+    name.chars().map(shown).collect()
 }
 
 #[cfg(test)]

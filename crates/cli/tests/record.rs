@@ -185,8 +185,13 @@ fn the_exit_is_the_programs_own_and_what_was_counted_is_there() {
     ) else {
         return;
     };
-    let output = record(&[], &[&path]);
+    let json = scratch("record.json");
+    let output = record(&["--json", json.to_str().unwrap()], &[&path]);
     assert_eq!(output.status.code(), Some(128 + 15));
+    let json: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    assert_eq!(json["types"][0]["fields"][0]["writes"], 1.0, "{json:#}");
+    assert_eq!(output.stdout.len(), 0, "a program that is killed has written nothing yet");
     let errors = stderr(&output);
     assert!(errors.contains("killed by SIGTERM"), "{errors}");
     assert!(errors.contains("s, 8 bytes: 1 object used by one thread each"), "{errors}");

@@ -78,7 +78,7 @@ pub(crate) fn create(folder: &[u8]) -> Result<(), &'static str> {
             let before = BASE.load(Ordering::Relaxed);
             let fixed = if before.is_null() { 0 } else { libc::MAP_FIXED };
             let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | fixed;
-            let mapped = if libc::posix_fallocate(file, 0, HEAD as i64) == 0 {
+            let mapped = if allowed(HEAD) && libc::posix_fallocate(file, 0, HEAD as i64) == 0 {
                 libc::mmap(before.cast(), BYTES, libc::PROT_READ | libc::PROT_WRITE, flags, file, 0)
             } else {
                 libc::MAP_FAILED
@@ -133,8 +133,20 @@ pub(crate) fn room_for_object(end: usize) -> bool {
     true
 }
 
+/// Whether files may be so large. (Asking for more would end the program by a signal.)
+fn allowed(bytes: usize) -> bool {
+    // SAFETY: the call writes the structure.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) != 0 || bytes as u64 <= limit.rlim_cur
+    }
+}
+
 /// Asks the file system for room.
 fn grow(from: usize, to: usize) -> bool {
+    if !allowed(to) {
+        return false;
+    }
     // SAFETY: the path was written before anything was counted or by the one thread of a child; the file is
     // this process's own, opened for this alone.
     unsafe {

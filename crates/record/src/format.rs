@@ -84,6 +84,8 @@ pub(crate) mod header {
     /// The head of the list of free objects.
     pub(crate) const FREE: usize = 15;
     pub(crate) const OPERATION_PS: usize = 16;
+    /// Accesses and operations for whose counts there was no room.
+    pub(crate) const TABLES_LOST: usize = 17;
     /// Offsets in bytes of threads' blocks.
     pub(crate) const FIRST_THREAD: usize = 64;
 }

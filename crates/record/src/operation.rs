@@ -5,7 +5,8 @@
 //! touched the same fields. So the recording says not only how often fields are touched but which of them in
 //! one go.
 
-use crate::format::{KINDS, REST, table, thread as block};
+use crate::arena;
+use crate::format::{KINDS, REST, header, table, thread as block};
 use crate::plan::Plan;
 use crate::start::recording;
 use crate::thread::{self, Busy, Table, Words};
@@ -102,8 +103,11 @@ fn gather(table: Table) {
     let (words, shape) = (table.words, table.shape);
     let touched = words.get(table::TOUCHED) as usize;
     let row = row_of(table, touched);
-    if let Some(row) = row {
-        row.add(0, 1);
+    match row {
+        Some(row) => row.add(0, 1),
+        None => {
+            arena::add(header::TABLES_LOST, 1);
+        }
     }
     for at in 0..touched {
         let cell = usize::from(words.small(shape.table_order(), at));

@@ -1,6 +1,7 @@
 //! The way of an access.
 
-use crate::format::{KINDS, NO_CELL, OUTSIDE, thread as block};
+use crate::arena;
+use crate::format::{KINDS, NO_CELL, OUTSIDE, header, thread as block};
 use crate::objects;
 use crate::operation;
 use crate::shadow;
@@ -64,7 +65,10 @@ fn count_one(address: usize, size: usize, kind: usize, id: u32) -> usize {
     let size = size.min(ty.size - offset);
     let Some(own) = thread::own(plan) else { return size };
     own.add(block::COUNTED, 1);
-    let Some(table) = Table::of(own, object.ty, ty) else { return size };
+    let Some(table) = Table::of(own, object.ty, ty) else {
+        arena::add(header::TABLES_LOST, 1);
+        return size;
+    };
     let inside = own.get(block::DEPTH) != 0;
     if inside || plan.operations.is_empty() {
         object.used_by(own.get(block::NUMBER) as usize);

@@ -24,11 +24,10 @@ type Slice<'a> = EndianSlice<'a, RunTimeEndian>;
 /// Values of wanted types that lie in global and static variables: addresses within the file, ascending, with the
 /// type of each. A value within another wanted one is left out.
 ///
-/// Costs a pass over the file's debug information. Variables of split or separate debug information are not
-/// found.
+/// Costs a pass over the file's debug information.
 ///
 /// # Errors
-/// When the debug information is damaged.
+/// When the debug information is damaged, or lies in other files, where variables are not looked for.
 pub fn find(
     program: &Program,
     types: &Types,
@@ -36,6 +35,9 @@ pub fn find(
 ) -> Result<Vec<(u64, TypeId)>, Error> {
     let file = program.file()?;
     let endian = if file.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
+    if file.section_by_name(".debug_info").is_none_or(|section| section.size() == 0) {
+        return Err(elsewhere());
+    }
     let sections = DwarfSections::load(|id| -> Result<_, object::Error> {
         match file.section_by_name(id.name()) {
             Some(section) => section.uncompressed_data(),
@@ -49,9 +51,17 @@ pub fn find(
     let mut units = dwarf.units();
     while let Some(header) = units.next().map_err(|error| damaged(&error))? {
         let unit = dwarf.unit(header).map_err(|error| damaged(&error))?;
+        if unit.dwo_id.is_some() {
+            return Err(elsewhere());
+        }
         variables(&dwarf, &unit, &mut inside, &mut found).map_err(|error| damaged(&error))?;
     }
     Ok(found.into_iter().collect())
+}
+
+fn elsewhere() -> Error {
+    Error::new("has no debug information of its own, by which its variables are found")
+        .advise("build it with -g and without -gsplit-dwarf, and do not strip it")
 }
 
 fn damaged(error: &dyn std::fmt::Display) -> Error {

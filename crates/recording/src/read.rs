@@ -50,7 +50,7 @@ pub struct Site {
 /// What was not recorded, each a number of times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// Objects and threads for which there was no room.
+    /// Objects, threads, sites and counts for which there was no room.
     pub no_room: u64,
     /// Objects in whose place another lay.
     pub overlapping: u64,
@@ -206,6 +206,7 @@ impl Words {
                     header::THREADS_LOST,
                     header::SITES_LOST,
                     header::FOLDS_LOST,
+                    header::TABLES_LOST,
                 ]
                 .iter()
                 .fold(0, |sum: u64, &word| sum.saturating_add(head[word])),

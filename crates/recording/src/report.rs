@@ -4,6 +4,7 @@ use crate::plan::Plan;
 use crate::profile::{Basis, Recorded};
 use crate::read::{Losses, Recording};
 use ledgerline_advise::profile::{Instances, Kind, TypeProfile};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -167,7 +168,8 @@ fn heap(
     out.push('\n');
 }
 
-fn notes(out: &mut String, plan: &Plan, recordings: &[Recording]) {
+/// What all processes lost.
+fn losses(recordings: &[Recording]) -> Losses {
     let mut losses = Losses::default();
     for of in recordings.iter().map(|recording| recording.losses) {
         losses.no_room = losses.no_room.saturating_add(of.no_room);
@@ -178,6 +180,11 @@ fn notes(out: &mut String, plan: &Plan, recordings: &[Recording]) {
         losses.ambiguous = losses.ambiguous.saturating_add(of.ambiguous);
         losses.ambiguous_size = losses.ambiguous_size.max(of.ambiguous_size);
     }
+    losses
+}
+
+fn notes(out: &mut String, plan: &Plan, recordings: &[Recording]) {
+    let losses = losses(recordings);
     if losses.ambiguous > 0 {
         let size = losses.ambiguous_size;
         let names: Vec<String> = plan
@@ -197,7 +204,7 @@ fn notes(out: &mut String, plan: &Plan, recordings: &[Recording]) {
         );
     }
     for (count, what) in [
-        (losses.no_room, "objects, threads or sites for which there was no room"),
+        (losses.no_room, "objects, threads, sites or accesses for which there was no room"),
         (
             losses.overlapping,
             "objects that share bytes, or four of them, with another recorded object",
@@ -281,6 +288,71 @@ fn short(name: &str) -> String {
         }
     }
     out
+}
+
+/// The same as one JSON object: `types`, each with `name`, `size`, `instances` (`shared`, `per cpu` or a number),
+/// `objects_shared`, `objects_own`, `fields` (`name`, `reads`, `writes`, `atomics` an operation, `threads`) and
+/// `roles` (`name`, `threads`, `operations`, `work_ns`, `measured_ns` or null, `phases` with `times` and `fields`);
+/// `operations`, the functions that were named; `lost`, what was not recorded, by reason.
+#[must_use]
+pub fn json(plan: &Plan, recordings: &[Recording], recorded: &Recorded) -> Value {
+    let types = recorded.profile.types.iter().zip(&recorded.types).map(|(profile, basis)| {
+        let fields = basis.users.iter().map(|(path, threads)| {
+            let times = |kind| profile.times(path, kind);
+            json!({
+                "name": path,
+                "reads": times(Kind::Load),
+                "writes": times(Kind::Store),
+                "atomics": times(Kind::Atomic),
+                "threads": threads,
+            })
+        });
+        let roles = profile.roles.iter().zip(&basis.roles).map(|(role, rests)| {
+            let phases = role.phases.iter().map(|phase| {
+                let mut fields: Vec<&str> = Vec::new();
+                for access in phase.accesses.iter().filter(|access| access.times > 0.0) {
+                    if !fields.contains(&&*access.field) {
+                        fields.push(&access.field);
+                    }
+                }
+                json!({ "times": phase.times, "fields": fields })
+            });
+            json!({
+                "name": role.name,
+                "threads": rests.threads,
+                "operations": rests.operations,
+                "work_ns": role.work_ns,
+                "measured_ns": rests.measured_ns,
+                "phases": phases.collect::<Vec<_>>(),
+            })
+        });
+        json!({
+            "name": profile.name,
+            "size": plan.types[basis.ty].size,
+            "instances": match profile.instances {
+                Instances::Shared => json!("shared"),
+                Instances::PerCpu => json!("per cpu"),
+                Instances::Dealt(count) => json!(count),
+            },
+            "objects_shared": basis.objects.1,
+            "objects_own": basis.objects.0,
+            "fields": fields.collect::<Vec<_>>(),
+            "roles": roles.collect::<Vec<_>>(),
+        })
+    });
+    let losses = losses(recordings);
+    json!({
+        "operations": plan.operations,
+        "types": types.collect::<Vec<_>>(),
+        "lost": {
+            "no_room": losses.no_room,
+            "overlapping": losses.overlapping,
+            "ambiguous": losses.ambiguous,
+            "unknown_names": losses.unknown_names,
+            "dropped": losses.dropped,
+            "unfinished": losses.unfinished,
+        },
+    })
 }
 
 #[cfg(test)]

@@ -117,6 +117,47 @@ fn a_program_that_executes_itself_has_two_recordings() {
 }
 
 #[test]
+fn a_limit_on_the_size_of_files_costs_counts_and_not_the_program() {
+    let source = r#"
+        #include <sys/resource.h>
+        #include <pthread.h>
+        struct s { volatile long x; } object;
+        static void *work(void *none) { object.x = 1; return none; }
+        int main(void) {
+            struct rlimit limit = { 1 << 20, 1 << 20 };
+            setrlimit(RLIMIT_FSIZE, &limit);
+            for (int i = 0; i < 200; i++) {
+                pthread_t t;
+                pthread_create(&t, 0, work, 0);
+                pthread_join(t, 0);
+            }
+            return 0;
+        }"#;
+    // So many types make a thread's block large: a few threads fill the room that was asked for.
+    let many: String =
+        (0..3000).map(|i| format!("struct t{i} {{ int x[{i} + 1]; }} *p{i};\n")).collect();
+    let Some(run) = record(&Test { source: &format!("{many}{source}"), ..Test::default() }) else {
+        return;
+    };
+    let recording = &run.recordings[0];
+    assert!(recording.losses.no_room > 100, "{:?}", recording.losses);
+    let counted = run.all("s", "x")[support::STORE];
+    assert!(counted > 0 && counted <= recording.threads.len() as u64, "{counted}");
+}
+
+#[test]
+fn debug_information_in_other_files_is_refused_since_globals_would_be_missed() {
+    let source = "struct s { volatile long x; } object; int main(void) { object.x = 1; return 0; }";
+    for flags in [&["-gsplit-dwarf"][..], &["-g0"]] {
+        let Some(built) = support::build(source, "", flags) else { return };
+        let program = Program::open(&built.path).unwrap();
+        let types = ledgerline_layout::model::Types::new(8);
+        let error = ledgerline_recording::globals::find(&program, &types, &[]).unwrap_err();
+        assert!(error.to_string().contains("without -gsplit-dwarf"), "{error}");
+    }
+}
+
+#[test]
 fn a_plan_that_is_damaged_is_refused_in_one_line_and_the_program_runs() {
     let source = "struct s { volatile long x; } object; int main(void) { object.x = 1; return 0; }";
     let Some(run) = record(&Test { source, types: &["s"], ..Test::default() }) else { return };

@@ -11,7 +11,7 @@ use super::{Place, Point, Question};
 use crate::uses::{Role, Uses};
 
 /// Accesses that a simulation of one point may have, about.
-const MOST_ACCESSES: f64 = 1.5e6;
+const MOST_ACCESSES: f64 = 8e5;
 /// How often the rarest phase should come while it is looked at, all CPUs together.
 const RARE_SEEN: f64 = 400.0;
 /// Operations of a CPU that are looked at, at least.
@@ -98,7 +98,7 @@ fn simulate(
     place: &Place,
     begins: u64,
 ) -> Result<Point, Error> {
-    let (layout, fields) = steps::layout(uses, place, begins);
+    let (layout, fields) = steps::layout(uses, place, begins, dealt.len());
     let fetch = Fetch::new(&settings, uses, dealt.len());
     let fetching = steps::fetching(&fetch, uses, place, begins);
     let hit_cycles = settings.in_cycles(settings.first_cache as f64);

@@ -61,11 +61,18 @@ pub(crate) fn passes(role: &Role) -> f64 {
 }
 
 /// The fields in the simulator, and of each the spot that it is a part of.
-pub(super) fn layout(uses: &Uses, place: &Place, begins: u64) -> (Layout, Vec<Vec<FieldId>>) {
+pub(super) fn layout(
+    uses: &Uses,
+    place: &Place,
+    begins: u64,
+    cpus: usize,
+) -> (Layout, Vec<Vec<FieldId>>) {
     let mut layout = Layout::new();
     let scope = match uses.instances {
         Instances::Shared => Scope::Machine,
         Instances::PerCpu => Scope::Cpu,
+        // Nobody shares: the simulator need not look at what others do.
+        Instances::Dealt(count) if count >= cpus => Scope::Cpu,
         Instances::Dealt(count) => Scope::Groups(count.max(1)),
     };
     let object = layout.object_at(&uses.name, scope, begins % PAIR);

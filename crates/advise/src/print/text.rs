@@ -233,11 +233,12 @@ impl Page<'_> {
                     Held::Compiler => "the compiler puts it there",
                     Held::Last => "an array without a length comes last",
                 };
-                self.line(&format!("Stays: {} ({why}).", names.join(", ")));
+                self.wrapped(&format!("Stays: {} ({why}).", few(&names)), 2);
             }
         }
         if !pieces.dropped.is_empty() {
-            self.line(&format!("Left out, without a size: {}.", pieces.dropped.join(", ")));
+            let names: Vec<&str> = pieces.dropped.iter().map(String::as_str).collect();
+            self.wrapped(&format!("Left out, as they have no size: {}.", few(&names)), 2);
         }
         if language == Language::Rust {
             self.line("Rust keeps an order of repr(C) types alone.");
@@ -287,5 +288,13 @@ impl Page<'_> {
             line.push_str(word);
         }
         self.line(&line);
+    }
+}
+
+/// The first names, and how many more.
+fn few(names: &[&str]) -> String {
+    match names.len().checked_sub(NAMED) {
+        Some(more @ 1..) => format!("{} and {more} more", names[..NAMED].join(", ")),
+        _ => names.join(", "),
     }
 }

@@ -8,7 +8,7 @@
 //! | `diff`    | what changed in line-mates between two builds           |
 //! | `advise`  | what a layout costs under a profile, and a better order |
 //! | `profile` | who touches which field how often: as TOML; the options |
-//! | `record`  | who reads and writes which field, of a run              |
+//! | `record`  | who touches which field how often, of a run             |
 
 mod advise;
 mod check;

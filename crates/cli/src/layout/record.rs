@@ -44,6 +44,7 @@ Examples:
   gcc server.o -o server -L target/release -lledgerline_record -lpthread
   ledgerline layout record --type page_counter --operation charge -o s.toml -- ./server
   ledgerline layout record -- ./server             all types, all accesses
+  ledgerline layout record --json - -- ./server | jq '.types[] | .name, .fields'
   ledgerline layout record --of ./plugin.so --type cache -- python3 job.py
 
   With clang, add to the first line: -mllvm -tsan-instrument-read-before-write
@@ -79,6 +80,10 @@ pub struct RecordArgs {
     /// Write what was found as a profile; `-` is standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<OsString>,
+
+    /// Also write what was found as JSON; `-` is standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<OsString>,
 
     /// The file with probes, if it is not PROGRAM itself: a library, or what a script runs
     #[arg(long, value_name = "FILE")]
@@ -122,8 +127,11 @@ fn record(args: &RecordArgs) -> Result<u8, Failure> {
     }
     let library = preload::find(&preload::RECORDER)?;
     let output = args.output.as_deref().map(|file| Target::check("--output", file)).transpose()?;
+    let json = args.json.as_deref().map(|file| Target::check("--json", file)).transpose()?;
     let folder = Folder::new().map_err(|error| {
-        Failure::internal(format!("layout record: no folder for counts: {error}"))
+        Failure::internal(format!(
+            "layout record: no folder for counts: {error}; set TMPDIR to one that can be written"
+        ))
     })?;
     plan.write(&folder.0).map_err(|error| {
         Failure::internal(format!("layout record: the plan cannot be written: {error}"))
@@ -151,12 +159,16 @@ fn record(args: &RecordArgs) -> Result<u8, Failure> {
     // Where standard error is closed there is nobody to tell.
     let _ = stderr().lock().write_all(text.as_bytes());
     let code = ended.status.code();
-    let written = match &output {
+    let mut written = match &output {
         Some(output) if !recorded.types.is_empty() => {
             output.write(recorded.profile.to_toml().as_bytes())
         }
         _ => Ok(()),
     };
+    if let Some(target) = &json {
+        let value = report::json(&plan, &recordings, &recorded);
+        written = written.and(target.write(super::line_of(&value).as_bytes()));
+    }
     drop(folder);
     ended.release();
     match written {
@@ -209,7 +221,9 @@ fn nothing(plan: &Plan, recordings: &[read::Recording]) -> String {
         .iter()
         .any(|recording| recording.threads.iter().any(|thread| !thread.tables.is_empty()));
     let advice = if recordings.is_empty() {
-        "the program did not load the library: link it with -lledgerline_record".to_owned()
+        "the program did not load the library (link it with -lledgerline_record), or the library has said why it \
+         could not"
+            .to_owned()
     } else if touched {
         format!(
             "no call of {} touched an object: all calls may be inlined (__attribute__((noinline))), or it is called \

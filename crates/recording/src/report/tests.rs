@@ -1,4 +1,4 @@
-use super::{path, rate, short, text};
+use super::{json, path, rate, short, text};
 use crate::cells::Cells;
 use crate::plan::{Heap, Plan, Wanted};
 use crate::profile::profile;
@@ -130,7 +130,8 @@ fn the_report_is_as_a_person_has_seen_it() {
         let (plan, recordings) = (plan(operations), recordings());
         let recorded = profile(&plan, &recordings);
         printed.push_str(&text(&plan, &recordings, &recorded, &name));
-        printed.push_str("----\n");
+        let json = serde_json::to_string_pretty(&json(&plan, &recordings, &recorded)).unwrap();
+        printed.push_str(&format!("\n{json}\n----\n"));
     }
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/report.txt");
     if std::env::var_os("LEDGERLINE_BLESS").is_some() {
