@@ -6,11 +6,13 @@
 
 mod account;
 mod bench;
+mod history;
 mod json;
 mod layout;
 mod render;
 mod run;
 mod show;
+mod timing;
 
 use std::process::ExitCode;
 

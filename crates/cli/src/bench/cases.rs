@@ -6,8 +6,8 @@
 //! fetching it weighs on the others (with eight it does). Walks over many groups do one a turn, with
 //! the handle loaded from memory; `pair_groups1` shows what that costs by itself.
 
-use super::harness::{Body, Case};
 use super::peers::{Atomics, Locked};
+use crate::timing::harness::{Body, Case};
 use ledgerline::percpu::Array;
 use ledgerline::{CreateError, Group, Ledger, Limit};
 use std::error::Error;

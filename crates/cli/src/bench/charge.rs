@@ -1,14 +1,14 @@
 //! The suite `charge`: what an update costs, on which tree, beside what else one might use.
 
 use super::cases;
-use super::harness::{self, Measured, Plan};
-use super::machine;
 use super::options::Options;
 use super::progress::Progress;
 use super::rounds;
 use super::row::{Pass, Row, Rows, thousandths};
-use super::stats::{Summary, median};
 use super::suite::Suite;
+use crate::timing::harness::{self, Measured, Plan};
+use crate::timing::machine;
+use crate::timing::stats::{Summary, median};
 use ledgerline::Ledger;
 use std::error::Error;
 use std::io::Write;

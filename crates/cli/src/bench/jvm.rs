@@ -1,8 +1,8 @@
 //! Peers that live in a Java virtual machine, where there is one.
 
-use super::harness::Measured;
 use super::options::Options;
-use super::stats::Summary;
+use crate::timing::harness::Measured;
+use crate::timing::stats::Summary;
 use std::fs::DirBuilder;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;

@@ -6,30 +6,20 @@
 //! | `suite`    | a suite as the command sees it: `charge`, `stat`, `read`, `numa`, `rss`|
 //! | `modes`    | one process a mode                                                     |
 //! | `rounds`   | a pass for each number of threads                                      |
-//! | `harness`  | rounds of timed work on pinned threads; knows nothing of ledgers       |
-//! | `size`     | how much work fills a round                                            |
-//! | `barrier`  | threads start together                                                 |
-//! | `transfer` | what moving a cache line costs                                         |
-//! | `stats`    | medians                                                                |
-//! | `machine`  | CPUs, affinity, names                                                  |
-//! | `history`  | older designs of counting pages, for `rss`                             |
 //! | `cases`    | the loops of `charge`; `peers`, `jvm`: what they are compared with     |
 //! | `row`      | one figure; `report`: JSON lines and the table; `progress`             |
+//!
+//! What it measures with is in `timing`; older designs of counting pages are in `history`.
 //!
 //! A further suite is a file like `charge.rs` with a [`Suite`], and a variant of the
 //! subcommand below.
 
-mod barrier;
 mod cases;
 mod charge;
-mod harness;
-mod history;
 mod jvm;
-mod machine;
 mod modes;
 mod numa;
 mod options;
-mod padded;
 mod peers;
 mod progress;
 mod read;
@@ -37,15 +27,13 @@ mod report;
 mod rounds;
 mod row;
 mod rss;
-mod size;
 mod stat;
-mod stats;
 mod suite;
-mod transfer;
 
 use self::options::Options;
 use self::progress::Progress;
 use self::suite::Suite;
+use crate::timing::machine;
 use clap::{Args, Subcommand};
 use std::io::{ErrorKind, IsTerminal, Write, stdout};
 use std::process::ExitCode;

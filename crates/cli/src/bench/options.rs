@@ -1,6 +1,6 @@
 //! What the user asked for, checked.
 
-use super::machine;
+use crate::timing::machine;
 use std::time::Duration;
 
 /// Most threads of a pass, and most rounds.

@@ -1,6 +1,6 @@
 //! What a charge is compared with: the same account on shared counters.
 
-use super::padded::Padded;
+use crate::timing::padded::Padded;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 

@@ -1,6 +1,6 @@
 //! One line on the terminal that says where a long measurement stands.
 
-use super::harness::Step;
+use crate::timing::harness::Step;
 use std::io::{IsTerminal, Write, stderr};
 
 /// Writes over its own line on a terminal; anywhere else it writes nothing.

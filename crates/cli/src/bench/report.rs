@@ -91,10 +91,10 @@ fn figure(ns: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::harness::{Measured, Transfer};
     use super::super::row::Pass;
-    use super::super::stats::Summary;
     use super::*;
+    use crate::timing::harness::{Measured, Transfer};
+    use crate::timing::stats::Summary;
 
     fn rows() -> Vec<Row> {
         let row = |threads, name, ns: f64, transfer: Option<f64>| {

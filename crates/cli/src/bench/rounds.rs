@@ -1,9 +1,9 @@
 //! The passes of a suite whose cases are timed in rounds: one for each number of threads.
 
-use super::harness::{Measured, Plan, Step};
 use super::options::Options;
 use super::progress::Progress;
 use super::row::{Pass, Row};
+use crate::timing::harness::{Measured, Plan, Step};
 use std::error::Error;
 
 /// Makes the named cases and times them as planned.

@@ -1,6 +1,6 @@
 //! What a suite reports: one row a case, mode and number of threads.
 
-use super::harness::Measured;
+use crate::timing::harness::Measured;
 use serde::{Deserialize, Serialize};
 
 /// One figure. As JSON it is one line, with these names in this order.

@@ -4,13 +4,13 @@
 //! them see the same faults from the same CPUs; what each shows is held against what was counted, and
 //! against what the kernel says the process has.
 
-use super::harness::{self, Case, Measured, Plan};
-use super::history::{Hierarchical, PerCpuBatch, PerTask, Task};
 use super::options::Options;
 use super::progress::Progress;
 use super::rounds;
 use super::row::{Row, Rows, RssFigures, thousandths};
 use super::suite::Suite;
+use crate::history::{Hierarchical, PerCpuBatch, PerTask, Task};
+use crate::timing::harness::{self, Case, Measured, Plan};
 use ledgerline::stat::rss::{Kind, SharedOwner, Table};
 use std::error::Error;
 use std::hint::black_box;
@@ -313,7 +313,7 @@ fn time<T>(read: impl Fn() -> T) -> f64 {
             start.elapsed().as_secs_f64() * 1e9 / f64::from(TIMES)
         })
         .collect();
-    super::stats::median(&rounds)
+    crate::timing::stats::median(&rounds)
 }
 
 /// What a design showed.

@@ -1,13 +1,13 @@
 //! The suite `stat`: what counting costs, in each width, beside what else one might count with.
 
-use super::harness::{self, Body, Case, Measured, Plan};
 use super::jvm;
 use super::options::Options;
-use super::padded::Padded;
 use super::progress::Progress;
 use super::rounds;
 use super::row::{Row, Rows};
 use super::suite::Suite;
+use crate::timing::harness::{self, Body, Case, Measured, Plan};
+use crate::timing::padded::Padded;
 use ledgerline::percpu::Array;
 use ledgerline::stat::{Counters, PlaceId, Places};
 use std::cell::Cell;

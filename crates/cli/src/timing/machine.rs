@@ -10,7 +10,7 @@ const MASK_WORDS: usize = 128;
 
 /// The CPUs that this process may use, cores before their further hardware threads: the first `n`
 /// of the list are `n` cores as long as there are that many.
-pub(super) fn allowed_cpus() -> io::Result<Vec<usize>> {
+pub(crate) fn allowed_cpus() -> io::Result<Vec<usize>> {
     let mut mask = [0u64; MASK_WORDS];
     // SAFETY: the kernel writes at most `size_of_val(&mask)` bytes into `mask`, which lives here.
     let result =
@@ -46,7 +46,7 @@ fn cores_first<K: PartialEq>(
 }
 
 /// Ties the calling thread to one CPU.
-pub(super) fn pin(cpu: usize) -> io::Result<()> {
+pub(crate) fn pin(cpu: usize) -> io::Result<()> {
     let mut mask = [0u64; MASK_WORDS];
     *mask.get_mut(cpu / 64).ok_or(io::ErrorKind::InvalidInput)? |= 1 << (cpu % 64);
     // SAFETY: the kernel reads `size_of_val(&mask)` bytes of `mask`, which lives here.
@@ -56,20 +56,20 @@ pub(super) fn pin(cpu: usize) -> io::Result<()> {
 
 /// Tells for how long a thread was ready to run while others had its CPU.
 #[derive(Debug)]
-pub(super) struct Waits {
+pub(crate) struct Waits {
     /// None on a kernel that does not tell.
     schedstat: Option<File>,
 }
 
 impl Waits {
     /// Of the calling thread, whoever asks later.
-    pub(super) fn of_this_thread() -> Waits {
+    pub(crate) fn of_this_thread() -> Waits {
         // The name is resolved here, and then means this thread for good.
         Waits { schedstat: File::open("/proc/thread-self/schedstat").ok() }
     }
 
     /// In the thread's life so far; always zero on a kernel that does not tell.
-    pub(super) fn so_far(&self) -> Duration {
+    pub(crate) fn so_far(&self) -> Duration {
         let mut text = [0u8; 64];
         let waited = self.schedstat.as_ref().and_then(|file| {
             let length = file.read_at(&mut text, 0).ok()?;
@@ -81,7 +81,7 @@ impl Waits {
 }
 
 /// The bytes of memory that this process occupies.
-pub(super) fn resident_bytes() -> Option<u64> {
+pub(crate) fn resident_bytes() -> Option<u64> {
     let statm = fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
     // SAFETY: sysconf takes a constant and has no preconditions.
@@ -90,7 +90,7 @@ pub(super) fn resident_bytes() -> Option<u64> {
 }
 
 /// One line that says what was measured on: processor, CPUs in use, kernel, date.
-pub(super) fn describe(cpus: usize) -> String {
+pub(crate) fn describe(cpus: usize) -> String {
     let model = fs::read_to_string("/proc/cpuinfo")
         .ok()
         .and_then(|text| model_name(&text))

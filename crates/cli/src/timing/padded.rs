@@ -3,7 +3,7 @@
 /// A value alone on its pair of cache lines (CPUs fetch lines in pairs).
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(super) struct Padded<T>(pub(super) T);
+pub(crate) struct Padded<T>(pub(crate) T);
 
 impl<T> std::ops::Deref for Padded<T> {
     type Target = T;

@@ -31,61 +31,61 @@ const CALIBRATION_TRIES: usize = 5;
 const CHUNK_MOST: u64 = 1 << 32;
 
 /// A body of work: does `n` operations as thread number `t`, for `(t, n)`.
-pub(super) type Body<'a> = Box<dyn Fn(usize, u64) + Sync + 'a>;
+pub(crate) type Body<'a> = Box<dyn Fn(usize, u64) + Sync + 'a>;
 
 /// Something to be timed.
-pub(super) struct Case<'a> {
-    pub(super) name: &'static str,
+pub(crate) struct Case<'a> {
+    pub(crate) name: &'static str,
     /// Operations are asked for in multiples of this.
-    pub(super) granule: u64,
-    pub(super) body: Body<'a>,
+    pub(crate) granule: u64,
+    pub(crate) body: Body<'a>,
 }
 
 /// How to time the cases.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
-    pub(super) threads: usize,
+pub(crate) struct Plan {
+    pub(crate) threads: usize,
     /// Rounds that count.
-    pub(super) runs: usize,
+    pub(crate) runs: usize,
     /// About how long a case runs in a round.
-    pub(super) round: Duration,
+    pub(crate) round: Duration,
     /// Thread `i` runs on CPU `i`, and from the start again when they are used up.
-    pub(super) cpus: Vec<usize>,
+    pub(crate) cpus: Vec<usize>,
 }
 
 /// Nanoseconds that a line took from the first CPU to the second.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Transfer {
-    pub(super) median: f64,
-    pub(super) before: f64,
-    pub(super) after: f64,
+pub(crate) struct Transfer {
+    pub(crate) median: f64,
+    pub(crate) before: f64,
+    pub(crate) after: f64,
 }
 
 /// What a case came to.
 #[derive(Clone, Debug)]
-pub(super) struct Measured {
-    pub(super) name: &'static str,
-    pub(super) ns_per_op: Summary,
+pub(crate) struct Measured {
+    pub(crate) name: &'static str,
+    pub(crate) ns_per_op: Summary,
     /// With at least two threads on at least two CPUs.
-    pub(super) transfer: Option<Transfer>,
+    pub(crate) transfer: Option<Transfer>,
     /// The part of the time for which the threads waited while others had their CPUs. It is not in
     /// `ns_per_op`, unless there were more threads than CPUs.
-    pub(super) waited: f64,
+    pub(crate) waited: f64,
 }
 
 /// Where a measurement stands, for whoever waits.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Step {
-    pub(super) case: &'static str,
+pub(crate) struct Step {
+    pub(crate) case: &'static str,
     /// 0 while calibrating and warming up.
-    pub(super) round: usize,
+    pub(crate) round: usize,
 }
 
 /// Times all cases.
 ///
 /// # Panics
 /// If a body panics, or a thread cannot be started.
-pub(super) fn measure(
+pub(crate) fn measure(
     cases: &[Case<'_>],
     plan: &Plan,
     progress: &(dyn Fn(Step) + Sync),

@@ -5,15 +5,15 @@ const CHUNKS: u64 = 64;
 
 /// The work of a thread in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Size {
+pub(crate) struct Size {
     /// Operations of a call of the body.
-    pub(super) chunk: u64,
-    pub(super) chunks: u64,
+    pub(crate) chunk: u64,
+    pub(crate) chunks: u64,
 }
 
 impl Size {
     /// For a round of about so many operations, in multiples of the granule.
-    pub(super) fn of(operations: f64, granule: u64) -> Size {
+    pub(crate) fn of(operations: f64, granule: u64) -> Size {
         let chunk = ((operations / CHUNKS as f64) as u64).max(1).next_multiple_of(granule);
         Size { chunk, chunks: ((operations / chunk as f64) as u64).clamp(1, CHUNKS) }
     }

@@ -2,10 +2,10 @@
 
 /// What a case's rounds came to.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Summary {
-    pub(super) median: f64,
-    pub(super) min: f64,
-    pub(super) max: f64,
+pub(crate) struct Summary {
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
 }
 
 impl Summary {
@@ -16,7 +16,7 @@ impl Summary {
     ///
     /// # Panics
     /// If there is no thread, or a thread without a round.
-    pub(super) fn of_threads(threads: &[Vec<f64>]) -> Summary {
+    pub(crate) fn of_threads(threads: &[Vec<f64>]) -> Summary {
         let mean = |of: &dyn Fn(&[f64]) -> f64| {
             threads.iter().map(|rounds| of(rounds)).sum::<f64>() / threads.len() as f64
         };
@@ -33,7 +33,7 @@ impl Summary {
 ///
 /// # Panics
 /// If there is no value.
-pub(super) fn median(values: &[f64]) -> f64 {
+pub(crate) fn median(values: &[f64]) -> f64 {
     assert!(!values.is_empty(), "the median of nothing");
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);

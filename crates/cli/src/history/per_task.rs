@@ -1,6 +1,6 @@
 //! Before Linux 6.2: each task keeps what it counted, and gives it to the shared counter after 64 events.
 
-use super::super::padded::Padded;
+use crate::timing::padded::Padded;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 /// Events that a task may keep to itself (`TASK_RSS_EVENTS_THRESH`).
@@ -8,13 +8,13 @@ const EVENTS: u32 = 64;
 
 /// The shared counter of an address space.
 #[derive(Debug, Default)]
-pub(in super::super) struct PerTask {
+pub(crate) struct PerTask {
     total: Padded<AtomicI64>,
 }
 
 /// What a task keeps.
 #[derive(Debug, Default)]
-pub(in super::super) struct Task {
+pub(crate) struct Task {
     pages: i64,
     events: u32,
 }
@@ -22,11 +22,11 @@ pub(in super::super) struct Task {
 impl PerTask {
     /// Most pages that a sleeping task keeps to itself: 65 events, and the page of the fault that gave
     /// the last ones away.
-    pub(in super::super) const EVENTS_KEPT: i64 = EVENTS as i64 + 2;
+    pub(crate) const EVENTS_KEPT: i64 = EVENTS as i64 + 2;
 
     /// Counts; how many writes of a shared line that took.
     #[inline(always)]
-    pub(in super::super) fn add(&self, task: &mut Task, pages: i64) -> u64 {
+    pub(crate) fn add(&self, task: &mut Task, pages: i64) -> u64 {
         // At the start of a fault, before its page is counted; compared, then raised.
         let full = task.events > EVENTS;
         task.events += 1;
@@ -39,7 +39,7 @@ impl PerTask {
     }
 
     /// What /proc showed.
-    pub(in super::super) fn read(&self) -> i64 {
+    pub(crate) fn read(&self) -> i64 {
         self.total.load(Ordering::Relaxed).max(0)
     }
 }

@@ -1,8 +1,8 @@
 //! The hierarchical counter proposed for Linux in 2025: the bits of a CPU's count from the batch
 //! upwards are carried into a tree, whose top is the approximate sum.
 
-use super::super::padded::Padded;
 use super::running;
+use crate::timing::padded::Padded;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 /// Children of an inner node, at most, as a power of two.
@@ -10,7 +10,7 @@ const ARITY: u32 = 3;
 
 /// One counter.
 #[derive(Debug)]
-pub(in super::super) struct Hierarchical {
+pub(crate) struct Hierarchical {
     /// The CPUs' words first, then level by level; the top last.
     levels: Vec<Vec<Padded<AtomicI64>>>,
     /// Of which power of two a level's carries are multiples, and how many of its words share one of
@@ -20,7 +20,7 @@ pub(in super::super) struct Hierarchical {
 
 impl Hierarchical {
     /// For so many CPUs, with a batch of 2^`batch` pages.
-    pub(in super::super) fn new(cpus: usize, batch: u32) -> Hierarchical {
+    pub(crate) fn new(cpus: usize, batch: u32) -> Hierarchical {
         let words = |count: usize| (0..count).map(|_| Padded::default()).collect::<Vec<_>>();
         let mut levels = vec![words(cpus)];
         let mut carries = Vec::new();
@@ -39,11 +39,11 @@ impl Hierarchical {
 
     /// Counts; how many writes of a shared line that took.
     #[inline(always)]
-    pub(in super::super) fn add(&self, pages: i64) -> u64 {
+    pub(crate) fn add(&self, pages: i64) -> u64 {
         self.add_on(running(self.levels[0].len()), pages)
     }
 
-    pub(in super::super) fn add_on(&self, cpu: usize, pages: i64) -> u64 {
+    pub(crate) fn add_on(&self, cpu: usize, pages: i64) -> u64 {
         let (mut at, mut pages) = (cpu, pages);
         for (writes, (words, &(power, bits))) in self.levels.iter().zip(&self.carries).enumerate() {
             let old = words[at].fetch_add(pages, Ordering::Relaxed);
@@ -59,12 +59,12 @@ impl Hierarchical {
     }
 
     /// The approximate sum.
-    pub(in super::super) fn read(&self) -> i64 {
+    pub(crate) fn read(&self) -> i64 {
         self.levels[self.carries.len()][0].load(Ordering::Relaxed).max(0)
     }
 
     /// Most pages that a settled tree does not show.
-    pub(in super::super) fn bound(&self) -> i64 {
+    pub(crate) fn bound(&self) -> i64 {
         let mut below = 1;
         let mut bound = 0;
         for (words, &(power, _)) in self.levels.iter().zip(&self.carries) {
@@ -75,7 +75,7 @@ impl Hierarchical {
     }
 
     /// Bytes of a word for each CPU and a line for each node.
-    pub(in super::super) fn memory(&self) -> u64 {
+    pub(crate) fn memory(&self) -> u64 {
         let nodes: usize = self.levels[1..].iter().map(Vec::len).sum();
         (self.levels[0].len() * size_of::<i64>() + nodes * 64) as u64
     }

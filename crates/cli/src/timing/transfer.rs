@@ -17,7 +17,7 @@ const TRIPS: u32 = 200;
 
 /// A line that two threads hand to and fro.
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(crate) struct Line {
     /// Whose turn it is: false for the first side, true for the second.
     second: Padded<AtomicBool>,
 }
@@ -29,7 +29,7 @@ impl Line {
     ///
     /// Each side takes the line by compare-and-swap, as a contended counter does: a load and then
     /// a store would move it twice.
-    pub(super) fn play(&self, second: bool) -> f64 {
+    pub(crate) fn play(&self, second: bool) -> f64 {
         let mut blocks = [0.0; BLOCKS];
         for block in &mut blocks {
             let start = Instant::now();

@@ -12,7 +12,7 @@ const SPINS: u32 = 1 << 14;
 /// `std::sync::Barrier` puts threads to sleep and wakes them one after the other, tens of
 /// microseconds apart; here all of them watch one word.
 #[derive(Debug)]
-pub(super) struct Barrier {
+pub(crate) struct Barrier {
     size: usize,
     arrived: Padded<AtomicUsize>,
     turn: Padded<AtomicUsize>,
@@ -20,7 +20,7 @@ pub(super) struct Barrier {
 }
 
 impl Barrier {
-    pub(super) fn new(size: usize) -> Barrier {
+    pub(crate) fn new(size: usize) -> Barrier {
         Barrier {
             size,
             arrived: Padded::default(),
@@ -33,7 +33,7 @@ impl Barrier {
     ///
     /// # Panics
     /// If one of the others panicked: it will never come.
-    pub(super) fn wait(&self) {
+    pub(crate) fn wait(&self) {
         // Relaxed: the turn cannot pass before this thread has arrived.
         let turn = self.turn.load(Ordering::Relaxed);
         // AcqRel: the last to arrive takes over what the others wrote; the Release store below
@@ -56,7 +56,7 @@ impl Barrier {
     }
 
     /// Breaks the barrier if the calling thread unwinds while the result lives.
-    pub(super) fn break_on_panic(&self) -> impl Drop + '_ {
+    pub(crate) fn break_on_panic(&self) -> impl Drop + '_ {
         struct Guard<'a>(&'a Barrier);
         impl Drop for Guard<'_> {
             fn drop(&mut self) {

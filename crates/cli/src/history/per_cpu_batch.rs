@@ -1,14 +1,14 @@
 //! Linux 6.2: a difference for each CPU, which goes to the shared counter, behind a lock, when it
 //! reaches the batch (`percpu_counter`).
 
-use super::super::padded::Padded;
 use super::running;
+use crate::timing::padded::Padded;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 
 /// One counter.
 #[derive(Debug)]
-pub(in super::super) struct PerCpuBatch {
+pub(crate) struct PerCpuBatch {
     cpus: Vec<Padded<AtomicI32>>,
     batch: i32,
     total: Padded<AtomicI64>,
@@ -17,7 +17,7 @@ pub(in super::super) struct PerCpuBatch {
 
 impl PerCpuBatch {
     /// With the kernel's batch for so many CPUs.
-    pub(in super::super) fn new(cpus: usize) -> PerCpuBatch {
+    pub(crate) fn new(cpus: usize) -> PerCpuBatch {
         PerCpuBatch {
             cpus: (0..cpus).map(|_| Padded::default()).collect(),
             batch: i32::try_from(cpus * 2).unwrap_or(i32::MAX).max(32),
@@ -28,7 +28,7 @@ impl PerCpuBatch {
 
     /// Counts; how many writes of a shared line that took.
     #[inline(always)]
-    pub(in super::super) fn add(&self, pages: i32) -> u64 {
+    pub(crate) fn add(&self, pages: i32) -> u64 {
         self.add_on(running(self.cpus.len()), pages)
     }
 
@@ -52,17 +52,17 @@ impl PerCpuBatch {
     }
 
     /// The fast reading, which /proc used until 6.16.
-    pub(in super::super) fn read(&self) -> i64 {
+    pub(crate) fn read(&self) -> i64 {
         self.total.load(Ordering::Relaxed).max(0)
     }
 
     /// Most pages by which a reading may be wrong.
-    pub(in super::super) fn bound(&self) -> i64 {
+    pub(crate) fn bound(&self) -> i64 {
         i64::from(self.batch - 1) * self.cpus.len() as i64
     }
 
     /// Bytes of its per-CPU words, without the padding that this stand-in has, and of the rest.
-    pub(in super::super) fn memory(&self) -> u64 {
+    pub(crate) fn memory(&self) -> u64 {
         (self.cpus.len() * size_of::<i32>() + size_of::<i64>() + size_of::<Mutex<()>>()) as u64
     }
 }

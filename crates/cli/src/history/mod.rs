@@ -8,9 +8,9 @@ mod hierarchical;
 mod per_cpu_batch;
 mod per_task;
 
-pub(super) use hierarchical::Hierarchical;
-pub(super) use per_cpu_batch::PerCpuBatch;
-pub(super) use per_task::{PerTask, Task};
+pub(crate) use hierarchical::Hierarchical;
+pub(crate) use per_cpu_batch::PerCpuBatch;
+pub(crate) use per_task::{PerTask, Task};
 
 /// The CPU that the calling thread runs on, below `cpus`.
 fn running(cpus: usize) -> usize {
