@@ -33,6 +33,22 @@ pub(super) enum Op {
         accesses: u32,
         next: u32,
     },
+    /// Computing that varies evenly, in picoseconds.
+    Evenly {
+        mean: f64,
+        share: f64,
+    },
+    Every {
+        counter: u16,
+        period: u32,
+        otherwise: u32,
+    },
+    Access(Access),
+    /// A load without consequences, and how long it takes if the CPU has the line.
+    Read {
+        access: Access,
+        hit: u64,
+    },
     Other(Instruction),
 }
 
@@ -48,6 +64,9 @@ pub(super) struct Cpu {
     pub drained_at: u64,
     /// Accesses of the operation so far.
     pub accesses: u32,
+    /// Operations that ended in the window, and their accesses.
+    pub operations: u64,
+    pub counted: u64,
     pub registers: [u64; REGISTERS],
     random: Random,
     counters: Vec<u32>,
@@ -65,10 +84,41 @@ impl Cpu {
             prefetching: false,
             drained_at: 0,
             accesses: 0,
+            operations: 0,
+            counted: 0,
             registers: [0; REGISTERS],
             random,
             counters,
         }
+    }
+
+    /// Goes to where another stands in the program; what it waits for and has under way stays its own.
+    #[inline]
+    pub(super) fn follow(&mut self, other: &Cpu) {
+        self.pc = other.pc;
+        self.accesses = other.accesses;
+        self.operations = other.operations;
+        self.counted = other.counted;
+        self.random = other.random.clone();
+        self.counters.copy_from_slice(&other.counters);
+    }
+
+    /// Computes for a time that varies evenly about `mean` picoseconds, by up to a share of it.
+    #[inline]
+    pub(super) fn compute(&mut self, mean: f64, share: f64) -> u64 {
+        evenly(mean, share, &mut self.random)
+    }
+
+    /// Counts an occasion, and says whether the counter has come round.
+    #[inline]
+    pub(super) fn count(&mut self, counter: u16, period: u32) -> bool {
+        let count = &mut self.counters[usize::from(counter)];
+        *count += 1;
+        if *count < period {
+            return false;
+        }
+        *count = 0;
+        true
     }
 
     /// What an operand stands for, when the slot holds `value`.
@@ -123,12 +173,8 @@ impl Cpu {
                 }
             }
             Instruction::Every { counter, period, otherwise } => {
-                let count = &mut self.counters[usize::from(counter)];
-                *count += 1;
-                if *count < period {
+                if !self.count(counter, period) {
                     to = otherwise;
-                } else {
-                    *count = 0;
                 }
             }
             Instruction::JumpIfZero { register, to: target } => {
@@ -162,12 +208,16 @@ pub(super) fn duration(
     let mean = settings.cycles(cycles);
     match spread {
         Spread::Fixed => mean,
-        Spread::Uniform(share) => {
-            // Half is added and the rest cut off: rounding proper is a call into the C library.
-            (mean as f64 * (1.0 + share * (2.0 * random.unit() - 1.0)) + 0.5) as u64
-        }
+        Spread::Uniform(share) => evenly(mean as f64, share, random),
         Spread::Exponential => (mean as f64 * -(1.0 - random.unit()).ln()).round() as u64,
     }
+}
+
+/// A time that varies evenly about `mean`.
+#[inline]
+fn evenly(mean: f64, share: f64, random: &mut Random) -> u64 {
+    // Half is added and the rest cut off: rounding proper is a call into the C library.
+    (mean * (1.0 + share * (2.0 * random.unit() - 1.0)) + 0.5) as u64
 }
 
 /// How long a hit keeps the CPU.
@@ -205,7 +255,7 @@ pub(super) fn fuse(prepared: &Prepared<'_>, code: &Code) -> Vec<Op> {
             _ => None,
         };
         ops.push(match (known, ops.last()) {
-            (None, _) => Op::Other(*instruction),
+            (None, _) => plain(*instruction, settings),
             (Some((time, count)), Some(&Op::Run { time: rest, accesses, next })) => {
                 Op::Run { time: time + rest, accesses: count + accesses, next }
             }
@@ -214,4 +264,20 @@ pub(super) fn fuse(prepared: &Prepared<'_>, code: &Code) -> Vec<Op> {
     }
     ops.reverse();
     ops
+}
+
+fn plain(instruction: Instruction, settings: &Settings) -> Op {
+    match instruction {
+        Instruction::Compute { cycles, spread: Spread::Uniform(share) } => {
+            Op::Evenly { mean: settings.cycles(cycles) as f64, share }
+        }
+        Instruction::Every { counter, period, otherwise } => {
+            Op::Every { counter, period, otherwise }
+        }
+        Instruction::Access(
+            access @ Access { kind: Kind::Load { .. }, action: Action::Nothing, of: None, .. },
+        ) => Op::Read { access, hit: hit_time(&access, settings) },
+        Instruction::Access(access) => Op::Access(access),
+        other => Op::Other(other),
+    }
 }

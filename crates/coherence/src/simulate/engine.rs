@@ -1,11 +1,12 @@
 //! The simulation: one loop over the earliest event, a CPU's next shared access or a line's next hand-over.
 
+use super::ahead::Ahead;
 use super::cpu::{Cpu, Op, Waiting, fuse, hit_time};
 use super::lines::{Lines, Request};
 use super::outcome::{Outcome, Tally};
 use super::schedule::{NEVER, Schedule};
 use super::{Error, Prepared};
-use crate::code::{Access, Instruction, Kind};
+use crate::code::{Access, Kind};
 use crate::machine::Settings;
 
 pub(super) fn run(prepared: &Prepared<'_>) -> Result<Outcome, Error> {
@@ -19,12 +20,15 @@ pub(super) fn run(prepared: &Prepared<'_>) -> Result<Outcome, Error> {
             return Err(Error::Stuck { nanosecond: engine.now / 1000 });
         }
         if time >= prepared.to {
-            return Ok(engine.tally.outcome(prepared));
+            return Ok(engine.outcome());
         }
         engine.now = time;
         match leaf.checked_sub(engine.cpus.len()) {
             None => engine.access(leaf, time),
-            Some(line) => engine.grant(line, time),
+            Some(line) => {
+                engine.handed_over = time;
+                engine.grant(line, time);
+            }
         }
     }
 }
@@ -34,34 +38,61 @@ struct Engine<'a> {
     settings: &'a Settings,
     programs: Vec<Vec<Op>>,
     cpus: Vec<Cpu>,
+    ahead: Ahead,
     lines: Lines<'a>,
     values: Vec<u64>,
     schedule: Schedule,
     tally: Tally,
     now: u64,
+    /// When a line was last handed over.
+    handed_over: u64,
 }
 
 impl<'a> Engine<'a> {
     fn new(prepared: &'a Prepared<'a>) -> Engine<'a> {
-        let cpus = prepared.setup.cpus.len();
+        let count = prepared.setup.cpus.len();
+        let cpus: Vec<Cpu> = (0..count).map(|cpu| Cpu::new(prepared, cpu)).collect();
         Engine {
             prepared,
             settings: &prepared.setup.settings,
             programs: prepared.codes.iter().map(|code| fuse(prepared, code)).collect(),
-            cpus: (0..cpus).map(|cpu| Cpu::new(prepared, cpu)).collect(),
+            ahead: Ahead::new(&cpus),
+            cpus,
             lines: Lines::new(prepared),
             values: vec![0; prepared.placement.slots],
-            schedule: Schedule::new(cpus + prepared.placement.lines.len()),
+            schedule: Schedule::new(count + prepared.placement.lines.len()),
             tally: Tally::new(prepared),
             now: 0,
+            handed_over: NEVER,
         }
     }
 
-    /// Runs a CPU from `clock` on to its next shared access, and schedules that.
-    fn advance(&mut self, index: usize, mut clock: u64) {
-        let program = self.prepared.setup.cpus[index];
-        let ops = &self.programs[program];
+    fn outcome(mut self) -> Outcome {
+        for (cpu, &program) in self.cpus.iter().zip(&self.prepared.setup.cpus) {
+            self.tally.operations[program] += cpu.operations;
+            self.tally.accesses += cpu.counted;
+        }
+        self.tally.outcome(self.prepared)
+    }
+
+    /// Runs a CPU from `clock` on to its next access that others could notice, and schedules that.
+    fn advance(&mut self, index: usize, clock: u64) {
+        let reach = self.ahead.reach(index);
+        let (clock, reads) = self.run(index, clock, reach, u64::MAX);
+        if reads == reach {
+            self.ahead.reached(index);
+        }
+        self.cpus[index].waiting = Waiting::No;
+        self.schedule.set(index, clock);
+    }
+
+    /// Runs a CPU from `clock` on, through at most `reach` reads that hit before `end`: to when, through how
+    /// many.
+    #[inline]
+    fn run(&mut self, index: usize, mut clock: u64, reach: u32, end: u64) -> (u64, u32) {
+        let ops = &self.programs[self.prepared.setup.cpus[index]];
         let cpu = &mut self.cpus[index];
+        let mut reads = 0;
         loop {
             match ops[cpu.pc as usize] {
                 Op::Run { time, accesses, next } => {
@@ -69,14 +100,36 @@ impl<'a> Engine<'a> {
                     cpu.accesses += accesses;
                     cpu.pc = next;
                 }
-                Op::Other(Instruction::Access(_)) => break,
+                Op::Evenly { mean, share } => {
+                    clock += cpu.compute(mean, share);
+                    cpu.pc += 1;
+                }
+                Op::Every { counter, period, otherwise } => {
+                    let round = cpu.count(counter, period);
+                    cpu.pc = if round { cpu.pc + 1 } else { otherwise };
+                }
+                Op::Read { access, hit } => {
+                    let line = self.prepared.placement.line(access.field, index as u32);
+                    if reads == reach || clock >= end || !self.lines.has(line, index as u32) {
+                        break;
+                    }
+                    if reads == 0 {
+                        self.ahead.begin(index, cpu, clock);
+                    }
+                    self.ahead.read(index, line, clock);
+                    reads += 1;
+                    clock += hit;
+                    cpu.accesses += 1;
+                    cpu.pc += 1;
+                }
+                Op::Access(_) => break,
                 Op::Other(instruction) => {
                     let (time, ended) = cpu.step(instruction, self.settings);
                     clock += time;
                     if ended {
                         if self.prepared.in_window(clock) {
-                            self.tally.operations[program] += 1;
-                            self.tally.accesses += u64::from(cpu.accesses);
+                            cpu.operations += 1;
+                            cpu.counted += u64::from(cpu.accesses);
                         }
                         cpu.accesses = 0;
                         if clock >= self.prepared.to {
@@ -86,13 +139,35 @@ impl<'a> Engine<'a> {
                 }
             }
         }
-        cpu.waiting = Waiting::No;
-        self.schedule.set(index, clock);
+        (clock, reads)
+    }
+
+    /// Sends those who have read a line later than it is taken, by `taker` at `time`, back to that moment.
+    fn catch_up(&mut self, line: usize, taker: u32, time: u64) {
+        for word in 0..self.lines.words {
+            let mut running = self.ahead.running(word, self.lines.bits(line)[word]);
+            while running != 0 {
+                let index = 64 * word + running.trailing_zeros() as usize;
+                running &= running - 1;
+                if index == taker as usize {
+                    continue;
+                }
+                // Reads of this very moment come before a line's hand-over, and before those of higher numbers.
+                let first = index < taker as usize || self.handed_over == time;
+                let end = time + u64::from(first);
+                if self.ahead.reads_from(index, line, end) {
+                    let clock = self.ahead.back(index, &mut self.cpus[index]);
+                    let (clock, reads) = self.run(index, clock, u32::MAX, end);
+                    self.ahead.cut(index, reads);
+                    self.schedule.set(index, clock);
+                }
+            }
+        }
     }
 
     fn decode(&self, index: usize, pc: u32) -> Access {
         match self.programs[self.prepared.setup.cpus[index]][pc as usize] {
-            Op::Other(Instruction::Access(access)) => access,
+            Op::Access(access) | Op::Read { access, .. } => access,
             _ => unreachable!("CPUs are scheduled at accesses"),
         }
     }
@@ -210,6 +285,7 @@ impl<'a> Engine<'a> {
     }
 
     fn take(&mut self, line: usize, cpu: u32, access: &Access, dirty: bool, time: u64) {
+        self.catch_up(line, cpu, time);
         let lost = self.lines.own(line, cpu, dirty);
         let state = &mut self.lines.lines[line];
         state.spoiler = Some(access.field);

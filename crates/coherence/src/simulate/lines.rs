@@ -50,7 +50,7 @@ pub(super) struct Lines<'a> {
     pub lines: Vec<Line>,
     /// `words` of bits a line.
     bits: Vec<u64>,
-    words: usize,
+    pub words: usize,
     /// Bits of the CPUs of each complex and each socket.
     complexes: Vec<u64>,
     sockets: Vec<u64>,
@@ -101,7 +101,7 @@ impl<'a> Lines<'a> {
     }
 
     #[inline]
-    fn bits(&self, line: usize) -> &[u64] {
+    pub(super) fn bits(&self, line: usize) -> &[u64] {
         &self.bits[line * self.words..][..self.words]
     }
 

@@ -3,6 +3,7 @@
 //! Deterministic: the same [`Setup`] gives the same [`Outcome`], bit for bit. The rules are in the
 //! crate's README; `engine` is quick about them, `oracle` (in the tests) is plain, and they agree exactly.
 
+mod ahead;
 mod cpu;
 mod engine;
 mod lines;

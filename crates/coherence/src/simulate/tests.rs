@@ -133,6 +133,40 @@ proptest! {
     }
 
     #[test]
+    fn the_engine_equals_the_plain_rules_where_much_happens_at_once(
+        setup in random_setup(), reads in prop::collection::vec(0usize..9, 1..8), period in 1u32..20,
+    ) {
+        // Every time is a multiple of one nanosecond, and readers run far ahead of rare writers.
+        let mut setup = setup;
+        let settings = &mut setup.settings;
+        settings.clock_ghz = 1.0;
+        settings.cycle = 1_000;
+        let coarse = |time: &mut u64| *time = (*time / 20_000) * 1_000;
+        settings.transfer.iter_mut().flatten().for_each(coarse);
+        settings.memory.iter_mut().for_each(coarse);
+        for time in [&mut settings.homed_at_reader, &mut settings.atomic, &mut settings.keep,
+            &mut settings.first_cache, &mut settings.second_cache] {
+            coarse(time);
+        }
+        settings.read_service = (settings.read_service / 5_000) * 1_000;
+        (settings.handover, settings.overlap) = (1.0, settings.overlap.round());
+        let (_, fields, _) = playground();
+        let fixed = |cycles| Step::Compute { cycles, spread: Spread::Fixed };
+        let written = fields[reads.len() % fields.len()];
+        let loads = reads.iter().flat_map(|&read| [fixed(2.0), Step::load(fields[read])]);
+        let mut steps: Vec<Step> = [fixed(1.0)].into_iter().chain(loads).collect();
+        steps.push(Step::every(period, [if period % 2 == 0 {
+            Step::store(written)
+        } else {
+            Step::rmw(written)
+        }]));
+        setup.programs[0] = Program::new("read and write", steps);
+        let outcome = setup.run();
+        prop_assert_eq!(&outcome, &oracle::run(&setup));
+        prop_assert!(outcome.is_ok());
+    }
+
+    #[test]
     fn the_same_seed_gives_the_same_bits(setup in random_setup()) {
         prop_assert_eq!(setup.run(), setup.run());
     }

@@ -1,0 +1,100 @@
+//! Running ahead of simulated time through reads that hit, and the way back when a writer comes between.
+//!
+//! A read that hits changes nothing that others can notice, so a CPU need not wait for its turn to do it. It
+//! only holds as long as nobody takes the line away before: so a CPU leaves a mark at the first such read of a
+//! run, and whoever takes a line sends those who read it later than that back to their marks. From there they
+//! run again, up to the moment at which the line was taken.
+
+use super::cpu::Cpu;
+
+/// The most reads of one run. Longer ones save no more, and are lost whole when a writer comes.
+const MOST: u32 = 32;
+
+/// A CPU as it was at the first read of its run.
+#[derive(Clone, Debug)]
+struct Mark {
+    clock: u64,
+    cpu: Cpu,
+    /// When the last read of the run happens.
+    last: u64,
+    /// Lines that the run reads, by their numbers modulo 64.
+    lines: u64,
+    /// How many reads the next run may have.
+    reach: u32,
+}
+
+/// Who has run ahead, and how far.
+#[derive(Debug)]
+pub(super) struct Ahead {
+    marks: Vec<Mark>,
+    /// A bit for each CPU whose last run may not be over.
+    running: Vec<u64>,
+}
+
+impl Ahead {
+    pub(super) fn new(cpus: &[Cpu]) -> Ahead {
+        let mark = |cpu: &Cpu| Mark { clock: 0, cpu: cpu.clone(), last: 0, lines: 0, reach: 1 };
+        Ahead { marks: cpus.iter().map(mark).collect(), running: vec![0; cpus.len().div_ceil(64)] }
+    }
+
+    /// How many reads a CPU's run may have.
+    #[inline]
+    pub(super) fn reach(&self, cpu: usize) -> u32 {
+        self.marks[cpu].reach
+    }
+
+    /// A run begins with a read of `cpu` at `clock`.
+    #[inline]
+    pub(super) fn begin(&mut self, index: usize, cpu: &Cpu, clock: u64) {
+        let mark = &mut self.marks[index];
+        mark.clock = clock;
+        mark.cpu.follow(cpu);
+        mark.lines = 0;
+        self.running[index / 64] |= 1 << (index % 64);
+    }
+
+    /// A run reads a line at `clock`.
+    #[inline]
+    pub(super) fn read(&mut self, index: usize, line: usize, clock: u64) {
+        let mark = &mut self.marks[index];
+        mark.last = clock;
+        mark.lines |= 1 << (line % 64);
+    }
+
+    /// A run came to its end undisturbed: the next may be longer.
+    #[inline]
+    pub(super) fn reached(&mut self, index: usize) {
+        let reach = &mut self.marks[index].reach;
+        *reach = (2 * *reach).min(MOST);
+    }
+
+    /// Those whose bits are set in a word of `copies`, and who run.
+    #[inline]
+    pub(super) fn running(&self, word: usize, copies: u64) -> u64 {
+        self.running[word] & copies
+    }
+
+    /// Whether a run has reads of a line that are not before `end`; forgets the run if it is over by then.
+    #[inline]
+    pub(super) fn reads_from(&mut self, index: usize, line: usize, end: u64) -> bool {
+        let mark = &self.marks[index];
+        if mark.last < end {
+            self.running[index / 64] &= !(1 << (index % 64));
+            return false;
+        }
+        mark.lines >> (line % 64) & 1 == 1
+    }
+
+    /// Takes a CPU back to its mark, and says when that was.
+    pub(super) fn back(&mut self, index: usize, cpu: &mut Cpu) -> u64 {
+        let mark = &self.marks[index];
+        cpu.follow(&mark.cpu);
+        self.running[index / 64] &= !(1 << (index % 64));
+        mark.clock
+    }
+
+    /// Of a run that was taken back, `passed` reads happened.
+    pub(super) fn cut(&mut self, index: usize, passed: u32) {
+        self.marks[index].reach = passed.max(1);
+    }
+}
