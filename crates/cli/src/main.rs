@@ -6,6 +6,7 @@
 
 mod account;
 mod bench;
+mod calibrate;
 mod history;
 mod json;
 mod layout;
@@ -45,6 +46,9 @@ enum Command {
     Layout(layout::LayoutCommand),
     /// Measure the library on this machine
     Bench(bench::BenchArgs),
+    /// Measure this machine's cache lines, atomics and locks, and write a machine file
+    #[command(long_about = calibrate::LONG_ABOUT)]
+    Calibrate(calibrate::CalibrateArgs),
 }
 
 fn main() -> ExitCode {
@@ -53,6 +57,7 @@ fn main() -> ExitCode {
         Some(Command::Show(args)) => show::main(&args),
         Some(Command::Layout(command)) => layout::main(&command),
         Some(Command::Bench(args)) => bench::main(args),
+        Some(Command::Calibrate(args)) => calibrate::main(&args),
         None => match Cli::command().print_help() {
             Ok(()) => ExitCode::SUCCESS,
             // Nobody reads the help: there is nobody to tell, either.
