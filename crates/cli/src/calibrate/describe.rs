@@ -133,7 +133,7 @@ impl Subject<'_> {
                         .to_owned(),
                 );
                 inferred(
-                    3.5 * load.value,
+                    (3500.0 * load.value).round() / 1000.0,
                     "14 cycles where the first cache takes 4; every try was disturbed",
                 )
             }
@@ -217,12 +217,11 @@ impl Subject<'_> {
                 Spread { value: 1.0, low: (modified.low * scale).min(1.0), high: (modified.high * scale).max(1.0) },
                 measured("how much transfers of this mode differed from round to round"),
             ),
-            read_service_ns: Range {
-                low: 0.07 * transfer,
-                best: 0.18 * transfer,
-                high: 0.43 * transfer,
-                source: "inferred: as on other machines, in proportion to a transfer; takes three CPUs to measure".to_owned(),
-            },
+            read_service_ns: range(
+                Spread { value: 0.18 * transfer, low: 0.07 * transfer, high: 0.43 * transfer },
+                "inferred: as on other machines, in proportion to a transfer; takes three CPUs to measure"
+                    .to_owned(),
+            ),
             keep_ns: range(stay, measured("from how many contended atomics one CPU did before the other had the line")),
             pair: range(beside, measured("what an atomic on a neighbouring line costs, from 0, as on a line apart, to 1, as on the same line")),
             overlap: Range {
