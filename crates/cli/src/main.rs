@@ -6,6 +6,7 @@
 
 mod account;
 mod bench;
+mod calibrate;
 mod history;
 mod json;
 mod layout;
@@ -49,6 +50,9 @@ enum Command {
     /// The experiments this project starts from: published, predicted, measured here
     #[command(after_help = reproduce::HELP)]
     Reproduce(reproduce::ReproduceArgs),
+    /// Measure this machine's cache lines, atomics and locks, and write a machine file
+    #[command(long_about = calibrate::LONG_ABOUT)]
+    Calibrate(calibrate::CalibrateArgs),
 }
 
 fn main() -> ExitCode {
@@ -58,6 +62,7 @@ fn main() -> ExitCode {
         Some(Command::Layout(command)) => layout::main(&command),
         Some(Command::Bench(args)) => bench::main(args),
         Some(Command::Reproduce(args)) => reproduce::main(&args),
+        Some(Command::Calibrate(args)) => calibrate::main(&args),
         None => match Cli::command().print_help() {
             Ok(()) => ExitCode::SUCCESS,
             // Nobody reads the help: there is nobody to tell, either.

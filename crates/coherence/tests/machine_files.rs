@@ -22,6 +22,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "first_cache = { value = 1.6, source = \" \"",
     ),
     ("a negative latency", "value = 47.0", "value = -47.0"),
+    ("a latency beyond its own bounds", "value = 47.0, source", "value = 47.0, low = 48.0, source"),
     ("a latency that is no number", "value = 47.0", "value = nan"),
     ("a range upside down", "low = 4.0, best = 12.0", "low = 14.0, best = 12.0"),
     (

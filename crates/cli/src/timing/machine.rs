@@ -91,16 +91,27 @@ pub(crate) fn resident_bytes() -> Option<u64> {
 
 /// One line that says what was measured on: processor, CPUs in use, kernel, date.
 pub(crate) fn describe(cpus: usize) -> String {
-    let model = fs::read_to_string("/proc/cpuinfo")
-        .ok()
-        .and_then(|text| model_name(&text))
-        .unwrap_or_else(|| std::env::consts::ARCH.to_owned());
+    let model = model();
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let kernel = kernel.trim();
+    let today = today();
+    let plural = if cpus == 1 { "" } else { "s" };
+    format!("{model}, {cpus} CPU{plural}, Linux {kernel}, {today}")
+}
+
+/// What the kernel calls the processor.
+pub(crate) fn model() -> String {
+    fs::read_to_string("/proc/cpuinfo")
+        .ok()
+        .and_then(|text| model_name(&text))
+        .unwrap_or_else(|| std::env::consts::ARCH.to_owned())
+}
+
+/// The date, in UTC, as year-month-day.
+pub(crate) fn today() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (year, month, day) = civil(seconds / 86_400);
-    let plural = if cpus == 1 { "" } else { "s" };
-    format!("{model}, {cpus} CPU{plural}, Linux {kernel}, {year}-{month:02}-{day:02}")
+    format!("{year}-{month:02}-{day:02}")
 }
 
 fn model_name(cpuinfo: &str) -> Option<String> {

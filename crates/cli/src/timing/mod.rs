@@ -10,7 +10,7 @@
 //! | `machine`  | CPUs, affinity, names                                            |
 //! | `padded`   | keeps what one CPU writes away from what another reads           |
 
-mod barrier;
+pub(crate) mod barrier;
 pub(crate) mod harness;
 pub(crate) mod machine;
 pub(crate) mod padded;

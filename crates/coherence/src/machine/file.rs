@@ -9,17 +9,21 @@ use std::ops::Range as Span;
 use toml::Spanned;
 
 /// A figure and where it comes from.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
     /// In the unit its name states.
     pub value: f64,
+    /// Less is implausible; as uncertain as nobody says, where it is left out.
+    pub low: Option<f64>,
+    /// More is implausible.
+    pub high: Option<f64>,
     /// Who measured it, or from what it is inferred.
     pub source: String,
 }
 
 /// What is believed about a figure that nobody published.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Range {
     /// Less is implausible.
@@ -66,6 +70,9 @@ impl fmt::Display for BadMachine {
 
 impl std::error::Error for BadMachine {}
 
+/// The source of a range that the file leaves out.
+pub(super) const NOT_SAID: &str = "not in the file";
+
 /// A machine file is a page of text; what is longer is something else.
 const LONGEST: usize = 1 << 20;
 /// The most CPUs a file may describe: a typing mistake shall not take the memory of a house.
@@ -77,8 +84,8 @@ struct Document {
     name: String,
     clock_ghz: Spanned<Figure>,
     topology: Spanned<Sockets>,
-    latency_ns: Table13,
-    nuisance: Table7,
+    latency_ns: Figures,
+    nuisance: Ranges,
 }
 
 #[derive(Deserialize)]
@@ -89,16 +96,16 @@ struct Sockets {
     cores_per_complex: usize,
     threads_per_core: usize,
     hops: usize,
-    #[expect(dead_code, reason = "a file must say where its topology comes from")]
     source: String,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Table13 {
+struct Figures {
     first_cache: Spanned<Figure>,
     second_cache: Spanned<Figure>,
-    sibling: Spanned<Figure>,
+    /// Left out where a core has one thread.
+    sibling: Option<Spanned<Figure>>,
     near_clean: Spanned<Figure>,
     near_modified: Spanned<Figure>,
     /// Left out where a socket is one complex.
@@ -114,7 +121,7 @@ struct Table13 {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Table7 {
+struct Ranges {
     handover: Spanned<Range>,
     latency_scale: Spanned<Range>,
     read_service_ns: Spanned<Range>,
@@ -122,6 +129,8 @@ struct Table7 {
     pair: Spanned<Range>,
     overlap: Spanned<Range>,
     store_buffer: Spanned<Range>,
+    request: Option<Spanned<Range>>,
+    migratory: Option<Spanned<Range>>,
 }
 
 /// Where in the text, and why.
@@ -173,6 +182,7 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Machine, BadMachine> {
 fn check(document: Document) -> Result<Machine, Complaint> {
     let clock_ghz = figure("clock_ghz", document.clock_ghz, 0.01, 100.0)?;
     let topology = topology(&document.topology)?;
+    let topology_source = document.topology.get_ref().source.clone();
     let at_topology = document.topology.span();
     let latency = latencies(document.latency_ns, topology, &at_topology)?;
     let n = document.nuisance;
@@ -184,11 +194,13 @@ fn check(document: Document) -> Result<Machine, Complaint> {
         pair: range("pair", n.pair, 0.0, 1.0)?,
         overlap: range("overlap", n.overlap, 0.0, 1.0)?,
         store_buffer: range("store_buffer", n.store_buffer, 1.0, 1024.0)?,
+        request: share("request", n.request)?,
+        migratory: share("migratory", n.migratory)?,
     };
-    Ok(Machine { name: document.name, clock_ghz, topology, latency, nuisance })
+    Ok(Machine { name: document.name, clock_ghz, topology, topology_source, latency, nuisance })
 }
 
-fn latencies(t: Table13, topology: Topology, at: &Span<usize>) -> Result<Latencies, Complaint> {
+fn latencies(t: Figures, topology: Topology, at: &Span<usize>) -> Result<Latencies, Complaint> {
     const MOST: f64 = 1e6;
     let read = |name: &str, given: Spanned<Figure>| figure(name, given, 0.001, MOST);
     // A distance that the topology has needs a figure; one that it has not may go without.
@@ -203,6 +215,7 @@ fn latencies(t: Table13, topology: Topology, at: &Span<usize>) -> Result<Latenci
         };
     let near_clean = read("near_clean", t.near_clean)?;
     let near_modified = read("near_modified", t.near_modified)?;
+    let sibling = needed("sibling", t.sibling, topology.threads_per_core > 1, &near_modified)?;
     let complexes = topology.complexes_per_socket > 1;
     let socket_clean = needed("socket_clean", t.socket_clean, complexes, &near_clean)?;
     let socket_modified = needed("socket_modified", t.socket_modified, complexes, &near_modified)?;
@@ -217,7 +230,7 @@ fn latencies(t: Table13, topology: Topology, at: &Span<usize>) -> Result<Latenci
     Ok(Latencies {
         first_cache: read("first_cache", t.first_cache)?,
         second_cache: read("second_cache", t.second_cache)?,
-        sibling: read("sibling", t.sibling)?,
+        sibling,
         near_clean,
         near_modified,
         socket_clean,
@@ -264,6 +277,16 @@ fn figure(name: &str, given: Spanned<Figure>, least: f64, most: f64) -> Result<F
             format!("`{name}` is {}; it lies between {least} and {most}", figure.value),
         ));
     }
+    let (low, high) = (figure.low.unwrap_or(figure.value), figure.high.unwrap_or(figure.value));
+    if !(least <= low && low <= figure.value && figure.value <= high && high <= most) {
+        return Err((
+            span,
+            format!(
+                "`{name}` is {} within {low} and {high}; it rises from low to value to high",
+                figure.value
+            ),
+        ));
+    }
     sourced(name, &figure.source, span)?;
     Ok(figure)
 }
@@ -286,6 +309,14 @@ fn range(name: &str, given: Spanned<Range>, least: f64, most: f64) -> Result<Ran
     }
     sourced(name, &range.source, span)?;
     Ok(range)
+}
+
+/// A share that a file may leave out, and that is zero then.
+fn share(name: &str, given: Option<Spanned<Range>>) -> Result<Range, Complaint> {
+    match given {
+        Some(given) => range(name, given, 0.0, 1.0),
+        None => Ok(Range { low: 0.0, best: 0.0, high: 0.0, source: NOT_SAID.to_owned() }),
+    }
 }
 
 fn sourced(name: &str, source: &str, span: Span<usize>) -> Result<(), Complaint> {

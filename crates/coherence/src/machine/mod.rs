@@ -6,13 +6,14 @@
 mod file;
 mod settings;
 mod topology;
+mod write;
 
 pub use file::{BadMachine, Figure, Range};
 pub use settings::Settings;
 pub use topology::{Distance, Topology};
 
 /// A machine as its file describes it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
     /// What people call it.
     pub name: String,
@@ -20,6 +21,8 @@ pub struct Machine {
     pub clock_ghz: Figure,
     /// Where its CPUs sit.
     pub topology: Topology,
+    /// From where that is known.
+    pub topology_source: String,
     /// What a published source says, in nanoseconds.
     pub latency: Latencies,
     /// What no source says, each with its plausible range.
@@ -27,7 +30,7 @@ pub struct Machine {
 }
 
 /// How long an idle machine takes to bring a line, in nanoseconds.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Latencies {
     /// A load that depends on another, from the CPU's first cache.
     pub first_cache: Figure,
@@ -58,7 +61,7 @@ pub struct Latencies {
 }
 
 /// What decides contended costs and stands in no table. See the crate's README for each.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Nuisance {
     /// Share of a transfer's latency during which the line can serve nobody else, 0 to 1.
     pub handover: Range,
@@ -74,6 +77,12 @@ pub struct Nuisance {
     pub overlap: Range,
     /// Stores that may wait for their lines before the CPU must.
     pub store_buffer: Range,
+    /// Share of a transfer's latency that passes before the request reaches the line, 0 to 1: so long its
+    /// holder goes on. Zero where a file does not say.
+    pub request: Range,
+    /// Whether reading a line that another CPU has changed takes it away from there, for the reader to
+    /// write: 0 or 1, or the belief in it. Zero where a file does not say.
+    pub migratory: Range,
 }
 
 /// The machine files that come with the crate: name and text.
@@ -129,6 +138,13 @@ impl Machine {
         }
     }
 
+    /// The machine as a file that [`Machine::parse`] reads back: what the topology has no use for, and shares
+    /// that nobody stated, are left out.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        write::text(self)
+    }
+
     /// How many picoseconds a cycle takes.
     #[must_use]
     pub fn cycle_ps(&self) -> f64 {
@@ -147,12 +163,12 @@ impl Machine {
     /// median over the points is a median over what is believed.
     #[must_use]
     pub fn design(&self, points: usize) -> Vec<Settings> {
-        const BASES: [u64; 7] = [2, 3, 5, 7, 11, 13, 17];
+        const BASES: [u64; 9] = [2, 3, 5, 7, 11, 13, 17, 19, 23];
         (1..=points as u64)
             .map(|point| {
                 let mut bases = BASES.iter();
                 Settings::of(self, |range| {
-                    let base = *bases.next().expect("seven ranges");
+                    let base = *bases.next().expect("nine ranges");
                     range.at(radical_inverse(point, base))
                 })
             })

@@ -35,6 +35,10 @@ pub struct Settings {
     pub overlap: f64,
     /// See [`super::Nuisance::store_buffer`].
     pub store_buffer: u32,
+    /// See [`super::Nuisance::request`].
+    pub request: f64,
+    /// See [`super::Nuisance::migratory`].
+    pub migratory: bool,
 }
 
 impl Settings {
@@ -48,6 +52,8 @@ impl Settings {
         let overlap = choose(&nuisance.overlap);
         let store_buffer = choose(&nuisance.store_buffer).round() as u32;
         let scale = choose(&nuisance.latency_scale);
+        let request = choose(&nuisance.request);
+        let migratory = choose(&nuisance.migratory) >= 0.5;
         let scaled = |nanoseconds: f64| picoseconds(nanoseconds * scale);
         let remote = latency.remote_homed_at_owner.value;
         let transfer = [
@@ -73,6 +79,8 @@ impl Settings {
             pair,
             overlap,
             store_buffer,
+            request,
+            migratory,
         }
     }
 
@@ -90,6 +98,12 @@ impl Settings {
     #[must_use]
     pub fn occupied(&self, latency: u64) -> u64 {
         (latency as f64 * self.handover).round() as u64
+    }
+
+    /// The part of a transfer's latency that the request takes to reach the line.
+    #[must_use]
+    pub fn requested(&self, latency: u64) -> u64 {
+        (latency as f64 * self.request).round() as u64
     }
 
     /// Cycles of this clock in picoseconds.

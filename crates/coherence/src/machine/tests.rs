@@ -73,3 +73,30 @@ fn a_machine_is_opened_by_name_or_by_path() {
         assert!(error.contains(complaint) && !error.contains('\n'), "{error}");
     }
 }
+
+#[test]
+fn what_is_written_is_read_back_the_same() {
+    for (name, text) in BUILT_IN {
+        let mut machine = Machine::parse(name, text).unwrap();
+        let again = Machine::parse(name, &machine.to_toml()).unwrap();
+        // Distances that the topology has not stand for others, under which they are written.
+        assert_eq!(again.to_toml(), machine.to_toml(), "{name}");
+        assert_eq!(Machine::parse(name, &again.to_toml()).unwrap(), again, "{name}");
+        machine.name = "quotes \" and \\ and\nlines\u{1}\u{7f}".to_owned();
+        machine.latency.near_clean.low = Some(machine.latency.near_clean.value / 3.0);
+        machine.latency.near_clean.high = Some(1e5 + 1.0 / 3.0);
+        let (low, source) = (0.1, "measured".to_owned());
+        machine.nuisance.request = Range { low, best: 0.3, high: 1.0, source };
+        let again = Machine::parse(name, &machine.to_toml()).unwrap();
+        assert_eq!(again.name, machine.name);
+        assert_eq!(again.latency.near_clean, machine.latency.near_clean);
+        assert_eq!(again.nuisance.request, machine.nuisance.request);
+    }
+}
+
+#[test]
+fn a_file_that_says_nothing_of_requests_and_migration_has_neither() {
+    for point in Machine::built_in("broadwell-2x22").unwrap().design(9) {
+        assert!(point.request == 0.0 && !point.migratory);
+    }
+}

@@ -58,6 +58,8 @@ pub(super) struct Cpu {
     pub waiting: Waiting,
     /// Stores whose lines have not been granted.
     pub outstanding: u32,
+    /// The slots they go to.
+    pub stored: Vec<u32>,
     /// Whether its prefetcher waits for a line.
     pub prefetching: bool,
     /// When the last of the granted ones has arrived.
@@ -81,6 +83,7 @@ impl Cpu {
             pc: 0,
             waiting: Waiting::No,
             outstanding: 0,
+            stored: Vec::new(),
             prefetching: false,
             drained_at: 0,
             accesses: 0,
@@ -124,6 +127,12 @@ impl Cpu {
         }
         *count = 0;
         true
+    }
+
+    /// A store to a slot has its line.
+    pub(super) fn stored_no_more(&mut self, slot: u32) {
+        let position = self.stored.iter().position(|&stored| stored == slot);
+        self.stored.swap_remove(position.expect("a store that waits for its line is remembered"));
     }
 
     /// What an operand stands for, when the slot holds `value`.

@@ -6,7 +6,7 @@ use super::lines::{Lines, Request};
 use super::outcome::{Outcome, Tally};
 use super::schedule::{NEVER, Schedule};
 use super::{Error, Prepared};
-use crate::code::{Access, Kind};
+use crate::code::{Access, Action, Kind};
 use crate::machine::Settings;
 
 pub(super) fn run(prepared: &Prepared<'_>) -> Result<Outcome, Error> {
@@ -31,6 +31,14 @@ pub(super) fn run(prepared: &Prepared<'_>) -> Result<Outcome, Error> {
             }
         }
     }
+}
+
+/// Who asks for a line, whose instance of it, for which instruction, and whether by the prefetcher.
+struct Asked {
+    cpu: u32,
+    whose: u32,
+    pc: u32,
+    prefetch: bool,
 }
 
 struct Engine<'a> {
@@ -223,8 +231,10 @@ impl<'a> Engine<'a> {
         let whose = self.whose(index, &access);
         let line = self.prepared.placement.line(access.field, whose);
         let cpu = index as u32;
-        let hit = if to_write { self.lines.owns(line, cpu) } else { self.lines.has(line, cpu) };
-        if hit {
+        let hit = self.lines.suffices(line, cpu, to_write);
+        if !hit && self.forwards(index, &access, whose) {
+            self.done(index, time + hit_time(&access, self.settings));
+        } else if hit {
             if to_write {
                 self.lines.mark_dirty(line);
             }
@@ -251,20 +261,22 @@ impl<'a> Engine<'a> {
                 return self.wait(index, Waiting::Room);
             }
             self.cpus[index].outstanding += 1;
-            self.ask(
-                line,
-                Request { cpu, whose, at: time, pc: self.cpus[index].pc, prefetch: false },
-                time,
-            );
+            let slot = self.prepared.placement.slot(access.field, whose);
+            self.cpus[index].stored.push(slot as u32);
+            self.ask(line, Asked { cpu, whose, pc: self.cpus[index].pc, prefetch: false }, time);
             self.done(index, time + self.settings.cycle);
         } else {
             self.wait(index, Waiting::Line);
-            self.ask(
-                line,
-                Request { cpu, whose, at: time, pc: self.cpus[index].pc, prefetch: false },
-                time,
-            );
+            self.ask(line, Asked { cpu, whose, pc: self.cpus[index].pc, prefetch: false }, time);
         }
+    }
+
+    /// Whether a load finds its value among the CPU's own stores that wait for their lines.
+    fn forwards(&self, index: usize, access: &Access, whose: u32) -> bool {
+        let stored = &self.cpus[index].stored;
+        matches!(access.kind, Kind::Load { .. })
+            && access.action == Action::Nothing
+            && stored.contains(&(self.prepared.placement.slot(access.field, whose) as u32))
     }
 
     /// The line is there: does the access, or watches the line until somebody writes.
@@ -283,21 +295,46 @@ impl<'a> Engine<'a> {
         self.cpus[index].act(access.action, index, &mut self.values[slot])
     }
 
-    fn ask(&mut self, line: usize, request: Request, time: u64) {
+    /// A request sets out for a line, and joins its queue.
+    fn ask(&mut self, line: usize, asked: Asked, time: u64) {
+        let Asked { cpu, whose, pc, prefetch } = asked;
+        let mut ready = time;
+        if !prefetch && self.settings.request > 0.0 {
+            let to_write = !matches!(self.decode(cpu as usize, pc).kind, Kind::Load { .. });
+            if !self.lines.suffices(line, cpu, to_write)
+                && !self.lines.within_core(line, cpu, to_write)
+            {
+                ready += self.settings.requested(self.lines.fetch(line, cpu, to_write).0);
+            }
+        }
         let state = &mut self.lines.lines[line];
         if state.queue.is_empty() && line != self.granting {
             let leaf = self.cpus.len() + self.places[line] as usize;
-            self.schedule.set(leaf, time.max(state.free_at));
+            self.schedule.set(leaf, ready.max(state.free_at));
         }
-        state.queue.push_back(request);
+        state.queue.push_back(Request { cpu, whose, at: time, ready, pc, prefetch });
     }
 
     /// Changes who has a line as an access of `cpu` wants it.
     fn hand_over(&mut self, line: usize, cpu: u32, access: &Access, time: u64) {
         if matches!(access.kind, Kind::Load { .. }) {
-            self.lines.share(line, cpu);
+            self.read(line, cpu, time);
         } else {
             self.take(line, cpu, access, true, time);
+        }
+    }
+
+    /// A CPU gets a line to read: a copy, or the line itself where changed lines migrate.
+    fn read(&mut self, line: usize, cpu: u32, time: u64) {
+        if self.lines.migrates(line) {
+            self.catch_up(line, cpu, time);
+            let lost = self.lines.own(line, cpu, false);
+            if self.prepared.in_window(time) {
+                self.tally.lines[line][1] += lost;
+            }
+            self.wake(line, time);
+        } else {
+            self.lines.share(line, cpu);
         }
     }
 
@@ -320,7 +357,7 @@ impl<'a> Engine<'a> {
             self.cpus[index].waiting = Waiting::Line;
             let pc = self.cpus[index].pc;
             let whose = self.whose(index, &self.decode(index, pc));
-            self.ask(line, Request { cpu: watcher, whose, at: time, pc, prefetch: false }, time);
+            self.ask(line, Asked { cpu: watcher, whose, pc, prefetch: false }, time);
         }
     }
 
@@ -336,7 +373,8 @@ impl<'a> Engine<'a> {
         }
         self.granting = usize::MAX;
         let state = &self.lines.lines[line];
-        let next = if state.queue.is_empty() { NEVER } else { state.free_at.max(time) };
+        let next = state.queue.front();
+        let next = next.map_or(NEVER, |next| state.free_at.max(next.ready).max(time));
         self.schedule.set(self.cpus.len() + self.places[line] as usize, next);
     }
 
@@ -347,7 +385,7 @@ impl<'a> Engine<'a> {
         let access = self.decode(index, pc);
         let to_write = !matches!(access.kind, Kind::Load { .. });
         let spoiler = self.lines.lines[line].spoiler;
-        let there = if to_write { self.lines.owns(line, cpu) } else { self.lines.has(line, cpu) };
+        let there = self.lines.suffices(line, cpu, to_write);
         let within_core = !there && self.lines.within_core(line, cpu, to_write);
         let (latency, busy) = if there {
             if to_write {
@@ -361,7 +399,10 @@ impl<'a> Engine<'a> {
         } else {
             let (latency, busy) = self.lines.fetch(line, cpu, to_write);
             let atomic = if access.kind == Kind::Rmw { self.settings.atomic } else { 0 };
-            (latency, busy + if to_write { self.settings.keep + atomic } else { 0 })
+            // Its owner's from now on, though it came to be read.
+            let owned = to_write || self.lines.migrates(line);
+            let stays = if owned { self.settings.keep + atomic } else { 0 };
+            (latency - self.settings.requested(latency), busy + stays)
         };
         let arrival = time + latency;
         let counts = self.prepared.in_window(time);
@@ -379,6 +420,8 @@ impl<'a> Engine<'a> {
         }
         let again = !self.act(index, &access, whose);
         if access.kind == Kind::Store {
+            let slot = self.prepared.placement.slot(access.field, whose) as u32;
+            self.cpus[index].stored_no_more(slot);
             self.store_arrives(index, arrival);
         } else {
             let resumes = if access.kind == (Kind::Load { overlapping: true }) {
@@ -423,7 +466,7 @@ impl<'a> Engine<'a> {
             return;
         }
         self.cpus[cpu as usize].prefetching = true;
-        let request = Request { cpu, whose: cpu, at: time, pc, prefetch: true };
+        let request = Asked { cpu, whose: cpu, pc, prefetch: true };
         self.ask(neighbour as usize, request, time);
     }
 
@@ -433,7 +476,7 @@ impl<'a> Engine<'a> {
         self.cpus[cpu as usize].prefetching = false;
         let access = self.decode(cpu as usize, pc);
         let to_write = !matches!(access.kind, Kind::Load { .. });
-        let there = if to_write { self.lines.owns(line, cpu) } else { self.lines.has(line, cpu) };
+        let there = self.lines.suffices(line, cpu, to_write);
         if there {
             self.lines.lines[line].free_at = time;
             return;
@@ -446,7 +489,7 @@ impl<'a> Engine<'a> {
         if to_write {
             self.take(line, cpu, &access, false, time);
         } else {
-            self.lines.share(line, cpu);
+            self.read(line, cpu, time);
         }
     }
 }

@@ -17,6 +17,8 @@ pub(super) struct Request {
     pub whose: u32,
     /// Since when.
     pub at: u64,
+    /// When the request has reached the line.
+    pub ready: u64,
     /// For which of its instructions; a prefetch is for the one whose line it is the neighbour of.
     pub pc: u32,
     /// Whether it is the prefetcher that asks, on its own account.
@@ -111,10 +113,10 @@ impl<'a> Lines<'a> {
         self.bits[line * self.words + cpu as usize / 64] >> (cpu % 64) & 1 == 1
     }
 
-    /// Whether a CPU may write without asking.
+    /// Whether a CPU may read, or write, without asking.
     #[inline]
-    pub(super) fn owns(&self, line: usize, cpu: u32) -> bool {
-        self.lines[line].owner == cpu
+    pub(super) fn suffices(&self, line: usize, cpu: u32, to_write: bool) -> bool {
+        if to_write { self.lines[line].owner == cpu } else { self.has(line, cpu) }
     }
 
     pub(super) fn mark_dirty(&mut self, line: usize) {
@@ -200,6 +202,12 @@ impl<'a> Lines<'a> {
                 }
             }
         }
+    }
+
+    /// Whether a CPU that reads a line takes it away from who changed it.
+    pub(super) fn migrates(&self, line: usize) -> bool {
+        let Line { owner, dirty, .. } = self.lines[line];
+        self.settings.migratory && dirty && owner != NOBODY
     }
 
     /// Gives a CPU a copy to read.

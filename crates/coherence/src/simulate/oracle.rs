@@ -5,7 +5,7 @@
 use super::cpu::{Cpu, Waiting, hit_time};
 use super::outcome::{Outcome, Tally};
 use super::{Error, Prepared, Setup};
-use crate::code::{Access, Instruction, Kind};
+use crate::code::{Access, Action, Instruction, Kind};
 use crate::layout::FieldId;
 use crate::random::Random;
 
@@ -22,6 +22,8 @@ struct Asked {
     cpu: usize,
     whose: u32,
     at: u64,
+    /// When it has come as far as the line.
+    ready: u64,
     access: Access,
     /// By the prefetcher.
     prefetch: bool,
@@ -60,6 +62,7 @@ pub(super) fn run(setup: &Setup) -> Result<Outcome, Error> {
                 }
             })
             .collect(),
+        stores: vec![Vec::new(); cpus],
         values: vec![0; prepared.placement.slots],
         tally: Tally::new(&prepared),
     };
@@ -73,7 +76,7 @@ pub(super) fn run(setup: &Setup) -> Result<Outcome, Error> {
             .filter_map(|(cpu, clock)| clock.map(|clock| (clock, cpu)));
         let line_events = oracle.lines.iter().enumerate().filter_map(|(line, state)| {
             let first = state.asked.first()?;
-            Some((state.free_at.max(first.at), cpus + line))
+            Some((state.free_at.max(first.ready), cpus + line))
         });
         let Some((time, who)) = cpu_events.chain(line_events).min() else {
             return Err(Error::Stuck { nanosecond: now / 1000 });
@@ -95,6 +98,8 @@ struct Oracle<'a> {
     /// When each CPU's next instruction is due; none while it waits.
     clocks: Vec<Option<u64>>,
     lines: Vec<Line>,
+    /// The slots of each CPU's stores whose lines have not been granted.
+    stores: Vec<Vec<usize>>,
     values: Vec<u64>,
     tally: Tally,
 }
@@ -173,7 +178,12 @@ impl Oracle<'_> {
         }
         let whose = self.whose(cpu, &access);
         let line = self.prepared.placement.line(access.field, whose);
-        if self.suffices(line, cpu, &access) {
+        let slot = self.prepared.placement.slot(access.field, whose);
+        let plain_load = !writes(&access) && access.action == Action::Nothing;
+        if !self.suffices(line, cpu, &access) && plain_load && self.stores[cpu].contains(&slot) {
+            // Its own store has the value.
+            self.finish(cpu, time + hit_time(&access, settings));
+        } else if self.suffices(line, cpu, &access) {
             if writes(&access) {
                 self.lines[line].copies[cpu] = Modified;
             }
@@ -197,19 +207,24 @@ impl Oracle<'_> {
                 self.clocks[cpu] = None;
             } else {
                 self.cpus[cpu].outstanding += 1;
-                self.lines[line].asked.push(Asked {
-                    cpu,
-                    whose,
-                    at: time,
-                    access,
-                    prefetch: false,
-                });
+                let slot = self.prepared.placement.slot(access.field, whose);
+                self.stores[cpu].push(slot);
+                self.ask(line, cpu, whose, time, access);
                 self.finish(cpu, time + settings.cycle);
             }
         } else {
             self.clocks[cpu] = None;
-            self.lines[line].asked.push(Asked { cpu, whose, at: time, access, prefetch: false });
+            self.ask(line, cpu, whose, time, access);
         }
+    }
+
+    fn ask(&mut self, line: usize, cpu: usize, whose: u32, at: u64, access: Access) {
+        let mut ready = at;
+        if !self.suffices(line, cpu, &access) && !self.within_core(line, cpu, &access) {
+            let latency = self.price(line, cpu, &access).0;
+            ready += (latency as f64 * self.setup.settings.request).round() as u64;
+        }
+        self.lines[line].asked.push(Asked { cpu, whose, at, ready, access, prefetch: false });
     }
 
     fn finish(&mut self, cpu: usize, clock: u64) {
@@ -254,6 +269,15 @@ impl Oracle<'_> {
                 self.tally.lines[line][1] += others.len() as u64;
             }
             self.wake(line, time);
+        } else if self.migrates(line) {
+            for &other in &others {
+                self.lines[line].copies[other] = Invalid;
+            }
+            self.lines[line].copies[cpu] = Exclusive;
+            if self.prepared.in_window(time) {
+                self.tally.lines[line][1] += others.len() as u64;
+            }
+            self.wake(line, time);
         } else if others.is_empty() {
             self.lines[line].copies[cpu] = Exclusive;
         } else {
@@ -263,17 +287,16 @@ impl Oracle<'_> {
         }
     }
 
+    /// Whether whoever reads a line takes it away.
+    fn migrates(&self, line: usize) -> bool {
+        self.setup.settings.migratory && self.lines[line].copies.contains(&Modified)
+    }
+
     fn wake(&mut self, line: usize, time: u64) {
         for watcher in std::mem::take(&mut self.lines[line].watchers) {
             let Instruction::Access(access) = self.current(watcher) else { panic!("it watched") };
             let whose = self.whose(watcher, &access);
-            self.lines[line].asked.push(Asked {
-                cpu: watcher,
-                whose,
-                at: time,
-                access,
-                prefetch: false,
-            });
+            self.ask(line, watcher, whose, time, access);
         }
     }
 
@@ -303,7 +326,7 @@ impl Oracle<'_> {
             let latency = *latencies.iter().min().unwrap();
             (latency, if shared { settings.read_service } else { settings.occupied(latency) })
         };
-        if writes(access) {
+        if writes(access) || self.migrates(line) {
             busy += settings.keep;
         }
         if access.kind == Kind::Rmw {
@@ -314,7 +337,7 @@ impl Oracle<'_> {
 
     fn grant(&mut self, line: usize, time: u64) {
         let settings = &self.setup.settings;
-        let Asked { cpu, whose, at, access, prefetch } = self.lines[line].asked.remove(0);
+        let Asked { cpu, whose, at, access, prefetch, .. } = self.lines[line].asked.remove(0);
         if prefetch {
             return self.prefetched(line, cpu, &access, time);
         }
@@ -330,7 +353,8 @@ impl Oracle<'_> {
             self.move_line(line, cpu, &access, Modified, time);
             (settings.transfer[0][0], 0)
         } else {
-            let price = self.price(line, cpu, &access);
+            let (latency, busy) = self.price(line, cpu, &access);
+            let price = (latency - (latency as f64 * settings.request).round() as u64, busy);
             self.move_line(line, cpu, &access, Modified, time);
             fetched = true;
             price
@@ -348,6 +372,9 @@ impl Oracle<'_> {
         let passed = self.act(cpu, access, whose);
         match access.kind {
             Kind::Store => {
+                let slot = self.prepared.placement.slot(access.field, whose);
+                let first = self.stores[cpu].iter().position(|&stored| stored == slot).unwrap();
+                self.stores[cpu].remove(first);
                 self.cpus[cpu].outstanding -= 1;
                 let drained = self.cpus[cpu].drained_at.max(arrival);
                 self.cpus[cpu].drained_at = drained;
@@ -391,7 +418,8 @@ impl Oracle<'_> {
         let wanted = self.lines[line].random.unit() < self.setup.settings.pair;
         if wanted && !self.cpus[cpu].prefetching {
             self.cpus[cpu].prefetching = true;
-            let asked = Asked { cpu, whose: cpu as u32, at: time, access, prefetch: true };
+            let whose = cpu as u32;
+            let asked = Asked { cpu, whose, at: time, ready: time, access, prefetch: true };
             self.lines[neighbour as usize].asked.push(asked);
         }
     }
@@ -405,11 +433,9 @@ impl Oracle<'_> {
         // Nobody operates on it yet: it is busy for the transfer alone.
         let read = Access { kind: Kind::Load { overlapping: false }, ..*access };
         let store = Access { kind: Kind::Store, ..*access };
-        let busy = if writes(access) {
-            self.price(line, cpu, &store).1 - self.setup.settings.keep
-        } else {
-            self.price(line, cpu, &read).1
-        };
+        let stays =
+            if writes(access) || self.migrates(line) { self.setup.settings.keep } else { 0 };
+        let busy = self.price(line, cpu, if writes(access) { &store } else { &read }).1 - stays;
         self.lines[line].free_at = time + busy;
         if self.prepared.in_window(time) {
             self.tally.lines[line][0] += 1;

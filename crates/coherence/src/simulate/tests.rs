@@ -83,6 +83,7 @@ prop_compose! {
         hops in 1usize..3, times in prop::collection::vec(500u64..200_000, 16),
         handover in 0.1..1.0f64, pair in prop::sample::select(vec![0.0, 0.5, 1.0]),
         overlap in 0.0..1.0f64, store_buffer in 1u32..5, keep in 0u64..50_000, read in 0u64..20_000,
+        request in prop::sample::select(vec![0.0, 0.3, 1.0]), migratory in any::<bool>(),
     ) -> Settings {
         let mut times = times.into_iter();
         let mut time = || times.next().unwrap();
@@ -95,7 +96,7 @@ prop_compose! {
             transfer: [[time(), time()], [time(), time()], [time(), time()], [time(), time()],
                 [time(), time()]],
             homed_at_reader: time(), memory: [time(), time()], atomic: time(),
-            handover, read_service: read, keep, pair, overlap, store_buffer,
+            handover, read_service: read, keep, pair, overlap, store_buffer, request, migratory,
             ..settings()
         }
     }
@@ -148,6 +149,8 @@ proptest! {
             &mut settings.first_cache, &mut settings.second_cache] {
             coarse(time);
         }
+        // An operation that takes no time at all would never end.
+        settings.first_cache = settings.first_cache.max(1_000);
         settings.read_service = (settings.read_service / 5_000) * 1_000;
         (settings.handover, settings.overlap) = (1.0, settings.overlap.round());
         let (_, fields, _) = playground();

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 /// A machine's figures and ranges, folded up.
 pub(super) fn machine(name: &str) -> String {
     let Some(machine) = Machine::built_in(name) else { return String::new() };
-    let Machine { name: title, clock_ghz, topology, latency, nuisance } = machine;
+    let Machine { name: title, clock_ghz, topology, topology_source, latency, nuisance } = machine;
     let mut out = format!(
         "<details class=\"machine\"><summary><code>{}</code> {}: {} sockets, {} CPUs</summary>\n",
         escaped(name),
@@ -31,14 +31,19 @@ pub(super) fn machine(name: &str) -> String {
         ("memory, remote", &latency.memory_remote),
         ("atomic, beyond the load", &latency.atomic),
     ];
+    let _ = writeln!(out, "<p>Topology: {}.</p>", escaped(&topology_source));
     out += "<div class=\"wide\"><table><thead><tr><th>latency</th><th>ns</th><th>source</th></tr></thead><tbody>\n";
-    for (what, Figure { value, source }) in latencies {
-        let _ =
-            writeln!(out, "<tr><td>{what}</td><td>{value}</td><td>{}</td></tr>", escaped(source));
+    for (what, Figure { value, low, high, source }) in latencies {
+        let range = match (low, high) {
+            (Some(low), Some(high)) => format!(" ({low} to {high})"),
+            _ => String::new(),
+        };
+        let source = escaped(source);
+        let _ = writeln!(out, "<tr><td>{what}</td><td>{value}{range}</td><td>{source}</td></tr>");
     }
     out += "</tbody></table></div>\n<div class=\"wide\"><table><thead><tr><th>in no table</th><th>low</th>\
             <th>best</th><th>high</th><th>why these</th></tr></thead><tbody>\n";
-    let ranges: [(&str, &Range); 7] = [
+    let ranges: [(&str, &Range); 9] = [
         ("share of a transfer during which a line serves nobody", &nuisance.handover),
         ("factor on all transfers", &nuisance.latency_scale),
         ("ns between two readers (fitted)", &nuisance.read_service_ns),
@@ -46,6 +51,8 @@ pub(super) fn machine(name: &str) -> String {
         ("probability that the neighbour is fetched too", &nuisance.pair),
         ("share of a load's wait that is hidden", &nuisance.overlap),
         ("stores that may wait", &nuisance.store_buffer),
+        ("share of a transfer that is the request's way to the line", &nuisance.request),
+        ("whether a line that was changed moves as a whole to who reads it", &nuisance.migratory),
     ];
     for (what, Range { low, best, high, source }) in ranges {
         let _ = writeln!(

@@ -1,0 +1,273 @@
+//! From figures to a machine file: what each figure of the model comes from, and what is not known here.
+
+use super::modes::Mode;
+use super::probe::Found;
+use super::rounds::{Pair, Spread};
+use super::topology::Places;
+use ledgerline_coherence::machine::{Distance, Figure, Latencies, Machine, Nuisance, Range};
+
+/// A load from the second cache and from memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Caches {
+    pub(super) second: Option<Spread>,
+    pub(super) memory: Option<Spread>,
+}
+
+/// A mode's machine, and what it does not say, one line each.
+#[derive(Clone, Debug)]
+pub(super) struct Described {
+    pub(super) machine: Machine,
+    /// The mode of the first pair, by ping-pong.
+    pub(super) mode: Mode,
+    pub(super) refusals: Vec<String>,
+}
+
+/// What is described: the parts that all modes share.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Subject<'a> {
+    pub(super) model: &'a str,
+    pub(super) date: &'a str,
+    pub(super) places: &'a Places,
+    pub(super) pairs: &'a [Pair],
+    pub(super) caches: Caches,
+}
+
+impl Subject<'_> {
+    /// The machine as it was in `mode` of the first pair. Other pairs count in their own most frequent mode.
+    ///
+    /// # Errors
+    /// A figure that no undisturbed visit of the mode gave.
+    pub(super) fn in_mode(&self, mode: &Mode) -> Result<Described, String> {
+        let mut refusals = Vec::new();
+        let first = &self.pairs[0];
+        let visits = first.during(mode).count();
+        let measured =
+            |how: &str| format!("measured by ledgerline calibrate, {}: {how}", self.date);
+        let get = |figure: &dyn Fn(&Found) -> f64, name: &str| {
+            first.figure(mode, figure).ok_or_else(|| {
+                format!("{name} could not be measured: every try was disturbed; try again on a quieter machine")
+            })
+        };
+        let rounds = format!("median of {visits} rounds");
+        let figure =
+            |spread: Spread, how: &str| bounded(spread, measured(&format!("{how}; {rounds}")));
+
+        let cycle = get(&|found| found.cycle, "the clock")?;
+        let clock =
+            Spread { value: 1.0 / cycle.value, low: 1.0 / cycle.high, high: 1.0 / cycle.low };
+        let load = get(&|found| found.load, "the first cache")?;
+        let atomic = get(&|found| found.atomic, "atomics")?;
+        let modified = get(&|found| found.modified, "a transfer")?;
+        let ping = get(&|found| f64::midpoint(found.before, found.after), "a transfer")?;
+        let of_changed =
+            "loads of lines that the other CPU has changed, each needing the one before";
+
+        // What a contended line tells: how long it stays, and how long it is on its way.
+        let hit = load.value + atomic.value + cycle.value;
+        let stay =
+            get(&|found| (found.visit - 1.0).max(0.0) * hit, "the stay of a contended line")?;
+        let on_its_way = get(
+            &|found| {
+                let period = found.visit * found.contended;
+                let stay = (found.visit - 1.0).max(0.0) * hit + found.atomic;
+                ((period - stay) / found.modified).clamp(0.05, 1.0)
+            },
+            "a contended line",
+        )?;
+        let request = Spread {
+            value: 1.0 - on_its_way.value,
+            low: 1.0 - on_its_way.high,
+            high: 1.0 - on_its_way.low,
+        };
+        let beside = get(
+            &|found| {
+                let most = (found.same - found.apart).max(f64::MIN_POSITIVE);
+                ((found.neighbour - found.apart) / most).clamp(0.0, 1.0)
+            },
+            "neighbouring lines",
+        )?;
+        let returned = get(
+            &|found| f64::from(found.returned - found.load > 0.5 * (found.modified - found.load)),
+            "migration",
+        )?;
+
+        // Where lines migrate, who has one clean is known; elsewhere it is the shared line that tells.
+        let migrates = returned.value > 0.5;
+        let clean = |found: &Found| if migrates { found.returned } else { found.upgrade };
+        let of_clean = if migrates {
+            "loads of lines that the other CPU has read since they were changed"
+        } else {
+            "atomics on lines that both CPUs have, less those on lines of the CPU's own"
+        };
+        let unchanged = get(&clean, "a line that nobody has changed")?;
+
+        let by_distance = |distance: Distance, changed: bool| {
+            let pair = self.pairs.iter().find(|pair| pair.distance == distance)?;
+            let mode = if pair.cpus == first.cpus { *mode } else { *pair.modes().first()? };
+            let spread =
+                pair.figure(&mode, |found| if changed { found.modified } else { clean(found) })?;
+            let how = if changed { of_changed } else { of_clean };
+            let [one, other] = pair.cpus;
+            Some(bounded(spread, measured(&format!("CPUs {one} and {other}, {how}"))))
+        };
+        let (changed, shared) = (figure(modified, of_changed), figure(unchanged, of_clean));
+        // A distance that the topology has not stands for the nearest that was measured, and is not written.
+        let at = |distance: Distance, changed_: bool| {
+            by_distance(distance, changed_)
+                .unwrap_or_else(|| if changed_ { changed.clone() } else { shared.clone() })
+        };
+        let topology = &self.places.topology;
+        let inferred = |value: f64, why: &str| Figure {
+            value,
+            low: None,
+            high: None,
+            source: format!("inferred: {why}"),
+        };
+        let second_cache = match self.caches.second {
+            Some(spread) => {
+                bounded(spread, measured("loads over 512 KiB, each needing the one before"))
+            }
+            None => {
+                refusals.push(
+                    "second_cache: every try was disturbed; inferred from the first cache"
+                        .to_owned(),
+                );
+                inferred(
+                    (3500.0 * load.value).round() / 1000.0,
+                    "14 cycles where the first cache takes 4; every try was disturbed",
+                )
+            }
+        };
+        let memory_local = match self.caches.memory {
+            Some(spread) => bounded(
+                spread,
+                measured("loads over 256 MiB, each needing the one before, page walks included"),
+            ),
+            None => {
+                refusals.push("memory_local: not measured (--quick, or too little memory); a common value is inferred".to_owned());
+                inferred(110.0, "100 to 120 ns on servers of the 2020s; not measured")
+            }
+        };
+        let memory_remote = if topology.sockets > 1 {
+            refusals.push("memory_remote: not measured, since memory is not bound to a socket here; inferred from the transfer between sockets".to_owned());
+            let crossing = (at(Distance::Remote, true).value - modified.value).max(0.0);
+            inferred(
+                memory_local.value + crossing,
+                "local memory and a crossing of sockets; not measured",
+            )
+        } else {
+            memory_local.clone()
+        };
+        if topology.sockets == 1 {
+            refusals.push(
+                "other sockets: none to be seen, so the file says nothing of them".to_owned(),
+            );
+        }
+        refusals.push(
+            "an atomic on a line that several have: measured (see the table), and no figure of the model"
+                .to_owned(),
+        );
+        if topology.threads_per_core == 1 {
+            refusals.push(
+                "sibling threads: none to be seen, so the file says nothing of them".to_owned(),
+            );
+        }
+        if self.places.source.contains("hypervisor") {
+            refusals.push("topology: what a hypervisor shows; transfers, not /sys, say how far CPUs are apart".to_owned());
+        }
+        refusals.push("read_service_ns: takes three CPUs or more to measure; inferred".to_owned());
+        refusals.push("overlap, store_buffer: not measured; inferred".to_owned());
+        if beside.high - beside.low > 0.5 {
+            refusals.push(
+                "pair: too noisy to tell whether neighbouring lines are fetched; its range is wide"
+                    .to_owned(),
+            );
+        }
+
+        let latency = Latencies {
+            first_cache: figure(
+                load,
+                "loads of a line of the CPU's own, each needing the one before",
+            ),
+            second_cache,
+            sibling: at(Distance::Sibling, true),
+            near_clean: at(Distance::Near, false),
+            near_modified: at(Distance::Near, true),
+            socket_clean: at(Distance::Socket, false),
+            socket_modified: at(Distance::Socket, true),
+            remote_homed_at_owner: at(Distance::Remote, true),
+            remote_homed_at_reader: at(Distance::Remote, true),
+            far: at(Distance::Remote, true),
+            memory_local,
+            memory_remote,
+            atomic: figure(
+                Spread {
+                    value: atomic.value.max(0.01),
+                    low: atomic.low.max(0.01),
+                    high: atomic.high.max(0.01),
+                },
+                "atomics on a line of the CPU's own, less loads",
+            ),
+        };
+        let scale = 1.0 / modified.value;
+        let transfer = modified.value;
+        let nuisance = Nuisance {
+            handover: range(on_its_way, measured("from contended and uncontended atomics: the share of a transfer that the line is on its way")),
+            latency_scale: range(
+                Spread { value: 1.0, low: (modified.low * scale).min(1.0), high: (modified.high * scale).max(1.0) },
+                measured("how much transfers of this mode differed from round to round"),
+            ),
+            read_service_ns: range(
+                Spread { value: 0.18 * transfer, low: 0.07 * transfer, high: 0.43 * transfer },
+                "inferred: as on other machines, in proportion to a transfer; takes three CPUs to measure"
+                    .to_owned(),
+            ),
+            keep_ns: range(stay, measured("from how many contended atomics one CPU did before the other had the line")),
+            pair: range(beside, measured("what an atomic on a neighbouring line costs, from 0, as on a line apart, to 1, as on the same line")),
+            overlap: Range {
+                low: 0.0,
+                best: 0.3,
+                high: 0.6,
+                source: "inferred: out-of-order windows hide tens of nanoseconds where the program has other work; not measured".to_owned(),
+            },
+            store_buffer: Range {
+                low: 42.0,
+                best: 64.0,
+                high: 72.0,
+                source: "inferred: 42 to 72 entries in vendors' optimisation manuals; not measured".to_owned(),
+            },
+            request: range(request, measured("the rest of a transfer: while the request is on its way, the holder goes on")),
+            migratory: range(returned, measured("whether a CPU that changed a line still has it after another has read it")),
+        };
+        let cpus = topology.cpus();
+        let machine = Machine {
+            name: format!("{}, {cpus} CPUs, transfers of {:.0} ns", self.model, ping.value),
+            clock_ghz: bounded(clock, measured("a chain of additions, one a cycle")),
+            topology: *topology,
+            topology_source: self.places.source.clone(),
+            latency,
+            nuisance,
+        };
+        Ok(Described { machine, mode: *mode, refusals })
+    }
+}
+
+/// A figure within its spread, to a thousandth.
+fn bounded(spread: Spread, source: String) -> Figure {
+    let Spread { value, low, high } = rounded(spread);
+    Figure { value, low: Some(low), high: Some(high), source }
+}
+
+fn range(spread: Spread, source: String) -> Range {
+    let Spread { value, low, high } = rounded(spread);
+    Range { low, best: value, high, source }
+}
+
+fn rounded(Spread { value, low, high }: Spread) -> Spread {
+    let round = |number: f64| (number * 1000.0).round() / 1000.0;
+    let value = round(value);
+    Spread { value, low: round(low).min(value), high: round(high).max(value) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! What two CPUs or more do to each other, as programs for both worlds.
+
+use super::world::{Field, World};
+
+/// A pattern of accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pattern {
+    /// All add to one word.
+    Shared,
+    /// Each adds to a word of its own, two lines from the next.
+    Padded,
+    /// Each reads and writes a word of its own, on one line.
+    FalseShared,
+    /// One writes under a sequence lock, the others read.
+    SequenceLock,
+    /// All change a word under a ticket lock.
+    TicketLock,
+    /// The same, and the processor may overlap what the program does not chain.
+    OverlappedTicketLock,
+}
+
+impl Pattern {
+    pub(super) const ALL: [Pattern; 6] = [
+        Pattern::Shared,
+        Pattern::Padded,
+        Pattern::FalseShared,
+        Pattern::SequenceLock,
+        Pattern::TicketLock,
+        Pattern::OverlappedTicketLock,
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Pattern::Shared => "shared",
+            Pattern::Padded => "padded",
+            Pattern::FalseShared => "false-shared",
+            Pattern::SequenceLock => "seqlock",
+            Pattern::TicketLock => "ticket-lock",
+            Pattern::OverlappedTicketLock => "ticket-lock-overlapped",
+        }
+    }
+
+    /// Whether the model claims to know it: that a processor waits for several lines at once it does not.
+    pub(super) fn claimed(self) -> bool {
+        self != Pattern::OverlappedTicketLock
+    }
+
+    /// How many pairs of lines the pattern needs.
+    pub(super) fn pairs(self, cpus: usize) -> usize {
+        match self {
+            Pattern::Shared | Pattern::SequenceLock => 1,
+            Pattern::Padded => cpus,
+            // Eight words lie on a line; further CPUs come on further lines.
+            Pattern::FalseShared => cpus.div_ceil(8),
+            Pattern::TicketLock | Pattern::OverlappedTicketLock => 3,
+        }
+    }
+
+    /// What a CPU does over and over.
+    #[inline(always)]
+    pub(super) fn operation<W: World>(self, world: &mut W) {
+        let cpu = world.cpu();
+        match self {
+            Pattern::Shared => world.add(Field::first_of(0)),
+            Pattern::Padded => world.add(Field::first_of(cpu)),
+            Pattern::FalseShared => {
+                let own = Field { pair: cpu / 8, offset: 8 * (cpu % 8) };
+                world.load(own);
+                world.store(own);
+            }
+            Pattern::SequenceLock => {
+                let sequence = Field::first_of(0);
+                let value = Field { pair: 0, offset: 8 };
+                if cpu == 0 {
+                    world.load(value);
+                    world.write_sequence(sequence, |world| world.store(value));
+                } else {
+                    world.read_sequence(sequence, |world| world.load(value));
+                }
+            }
+            Pattern::TicketLock | Pattern::OverlappedTicketLock => {
+                let (next, serving) = (Field::first_of(0), Field::first_of(1));
+                let guarded = Field::first_of(2);
+                world.lock(next, serving);
+                world.load(guarded);
+                world.store(guarded);
+                world.unlock(next, serving);
+            }
+        }
+        world.work();
+    }
+}

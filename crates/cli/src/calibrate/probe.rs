@@ -1,0 +1,231 @@
+//! The single measurements: what two CPUs do to each other, figure by figure, within a few milliseconds, so
+//! that one state of the machine answers for all of them.
+
+use super::chase::shuffled;
+use super::patterns::Pattern;
+use super::queue_lock::QueueLock;
+use super::team::{Block, Seat, Team};
+use super::work::{add_chain, time_stamp, work};
+use super::world::{Field, Memory, Real, World};
+use crate::timing::stats::median;
+use crate::timing::transfer::Line;
+
+/// Lines of a walk, of different pairs: they fit into three quarters of a first cache of 32 KiB.
+const LINES: usize = 192;
+/// Times that each walk is done; the median counts.
+const WALKS: usize = 15;
+/// Operations of a CPU by itself, and of those that fight for a line.
+const ALONE: u64 = 4_000;
+const TOGETHER: u64 = 4_000;
+/// Times that each of these is done.
+const TIMES: usize = 7;
+
+/// What was found, in nanoseconds where nothing else is said; not a number where every try was disturbed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    /// A transfer by ping-pong, before all else and after.
+    pub(super) before: f64,
+    pub(super) after: f64,
+    /// A cycle: an addition in a chain.
+    pub(super) cycle: f64,
+    /// A multiplication in a chain: what private work consists of.
+    pub(super) multiplication: f64,
+    /// Ticks of the time-stamp counter in a nanosecond.
+    pub(super) time_stamp: f64,
+    /// A load of a line of the CPU's own, in a chain.
+    pub(super) load: f64,
+    /// What an atomic on such a line takes beyond that.
+    pub(super) atomic: f64,
+    /// A load of a line that the other CPU has changed.
+    pub(super) modified: f64,
+    /// A load of that line by the CPU that changed it, after the other has read it.
+    pub(super) returned: f64,
+    /// What an atomic on a line that both have takes beyond one on a line of the CPU's own.
+    pub(super) upgrade: f64,
+    /// An atomic on a line that both add to all the time: their time by all their operations.
+    pub(super) contended: f64,
+    /// Operations of a CPU on it before it goes to the other.
+    pub(super) visit: f64,
+    /// An atomic while the other adds to the same line, to its neighbour in the pair, and to one apart.
+    pub(super) same: f64,
+    pub(super) neighbour: f64,
+    pub(super) apart: f64,
+    /// From one holder of a contended lock to the next.
+    pub(super) ticket: f64,
+    pub(super) queue: f64,
+}
+
+/// What a CPU saw of it; nothing of what only the other did.
+struct Seen {
+    before: f64,
+    after: f64,
+    own: Option<[f64; 5]>,
+    modified: Vec<Block>,
+    returned: Vec<Block>,
+    upgrade: Vec<Block>,
+    contended: Vec<(Block, u64)>,
+    beside: [Vec<Block>; 3],
+    locks: [Vec<Block>; 2],
+}
+
+/// Measures a pair of CPUs once.
+///
+/// # Errors
+/// A CPU that cannot be used.
+pub(super) fn visit(pair: [usize; 2]) -> Result<Found, String> {
+    let team = Team::new(&pair);
+    let memory = Memory::new(LINES);
+    let tickets = Memory::new(Pattern::TicketLock.pairs(2));
+    let queue = QueueLock::default();
+    let line = Line::default();
+    let seen = team.play(|seat| {
+        let before = game(&line, seat);
+        let own = own(seat, &memory);
+        let [modified, returned, upgrade] = walks(seat, &memory);
+        let contended = contended(seat, &memory);
+        let beside = [(0, 8), (0, 64), (1, 0)].map(|(pair, offset)| {
+            let field = Field { pair: pair * seat.index, offset: offset * seat.index };
+            let mut real = Real::<0, true>::new(&memory, seat.index);
+            together(seat, || real.add(field))
+        });
+        let mut real = Real::<0, true>::new(&tickets, seat.index);
+        let ticket = together(seat, || Pattern::TicketLock.operation(&mut real));
+        let queue = together(seat, || queue.pass(seat.index));
+        let locks = [ticket, queue];
+        let after = game(&line, seat);
+        Seen { before, after, own, modified, returned, upgrade, contended, beside, locks }
+    })?;
+    let [first, second] = seen.as_slice() else { return Err("two CPUs make a pair".to_owned()) };
+    let [cycle, time_stamp, load, atomic, multiplication] = first.own.unwrap_or([f64::NAN; 5]);
+    let rounds = first.contended.iter().zip(&second.contended);
+    let calm = rounds.filter(|(one, other)| one.0.undisturbed && other.0.undisturbed);
+    let (contended, visit): (Vec<f64>, Vec<f64>) = calm
+        .map(|(one, other)| {
+            let operations = (one.0.operations + other.0.operations) as f64;
+            (one.0.nanoseconds / operations, operations / (one.1 + other.1).max(1) as f64)
+        })
+        .unzip();
+    let beside = |which: usize| both(&first.beside[which], &second.beside[which]);
+    let lock = |which: usize| both(&first.locks[which], &second.locks[which]) / 2.0;
+    Ok(Found {
+        before: first.before,
+        after: first.after,
+        cycle,
+        multiplication,
+        time_stamp,
+        load: load - cycle,
+        atomic: atomic - load,
+        modified: of(&second.modified) - cycle,
+        returned: of(&first.returned) - cycle,
+        upgrade: of(&first.upgrade) - atomic,
+        contended: middle(&contended),
+        visit: middle(&visit),
+        same: beside(0),
+        neighbour: beside(1),
+        apart: beside(2),
+        ticket: lock(0),
+        queue: lock(1),
+    })
+}
+
+/// A transfer at this moment, by ping-pong between the first two of a team.
+pub(super) fn game(line: &Line, seat: &Seat<'_>) -> f64 {
+    seat.meet();
+    let nanoseconds = if seat.index < 2 { line.play(seat.index == 1) } else { f64::NAN };
+    seat.meet();
+    nanoseconds
+}
+
+/// The median of undisturbed blocks; not a number if there is none.
+fn of(blocks: &[Block]) -> f64 {
+    let calm = blocks.iter().filter(|block| block.undisturbed);
+    middle(&calm.map(Block::per_operation).collect::<Vec<f64>>())
+}
+
+/// The same of two CPUs' blocks, where both were undisturbed.
+fn both(one: &[Block], other: &[Block]) -> f64 {
+    let pairs = one.iter().zip(other).filter(|(one, other)| one.undisturbed && other.undisturbed);
+    let each =
+        pairs.map(|(one, other)| 2.0 / (1.0 / one.per_operation() + 1.0 / other.per_operation()));
+    middle(&each.collect::<Vec<f64>>())
+}
+
+fn middle(values: &[f64]) -> f64 {
+    if values.is_empty() { f64::NAN } else { median(values) }
+}
+
+/// A cycle, the time-stamp counter, a load, an atomic, a multiplication: of the first CPU, alone.
+fn own(seat: &Seat<'_>, memory: &Memory) -> Option<[f64; 5]> {
+    let mut figures: [Vec<Block>; 4] = Default::default();
+    let mut ticks = Vec::new();
+    let mut real = Real::<0, true>::new(memory, seat.index);
+    for _ in 0..TIMES {
+        let mut stamps = None;
+        let cycles = seat.alone(0, || {
+            let before = time_stamp();
+            add_chain(ALONE / 100);
+            stamps = time_stamp().zip(before).map(|(after, before)| after.wrapping_sub(before));
+            ALONE
+        });
+        let loads = seat.alone(0, || {
+            (0..ALONE).for_each(|_| real.load(Field::first_of(0)));
+            ALONE
+        });
+        let atomics = seat.alone(0, || {
+            (0..ALONE).for_each(|_| real.add(Field::first_of(0)));
+            ALONE
+        });
+        let multiplications = seat.alone(0, || {
+            // The compiler may do pure work when it likes: here it must be done now.
+            std::hint::black_box((0..ALONE / 100).fold(0, |zero, _| work::<100>(zero)));
+            ALONE
+        });
+        for (figure, block) in figures.iter_mut().zip([cycles, loads, atomics, multiplications]) {
+            figure.extend(block);
+        }
+        ticks.extend(stamps.zip(cycles).map(|(stamps, block)| stamps as f64 / block.nanoseconds));
+    }
+    let [cycles, loads, atomics, multiplications] = figures.map(|blocks| of(&blocks));
+    (seat.index == 0).then(|| [cycles, middle(&ticks), loads, atomics, multiplications])
+}
+
+/// The first CPU changes lines, the second reads them, the first reads them again, and changes them.
+fn walks(seat: &Seat<'_>, memory: &Memory) -> [Vec<Block>; 3] {
+    let mut real = Real::<0, true>::new(memory, seat.index);
+    // In an order that no prefetcher can learn.
+    let order = shuffled(LINES);
+    let lines = || order.iter().map(|&line| Field::first_of(line));
+    let mut seen: [Vec<Block>; 3] = Default::default();
+    for _ in 0..WALKS {
+        let _ = seat.alone(0, || lines().map(|line| real.add(line)).count() as u64);
+        let modified = seat.alone(1, || lines().map(|line| real.load(line)).count() as u64);
+        let returned = seat.alone(0, || lines().map(|line| real.load(line)).count() as u64);
+        let _ = seat.alone(1, || lines().map(|line| real.load(line)).count() as u64);
+        let upgrade = seat.alone(0, || lines().map(|line| real.add(line)).count() as u64);
+        for (blocks, block) in seen.iter_mut().zip([modified, returned, upgrade]) {
+            blocks.extend(block);
+        }
+    }
+    seen
+}
+
+/// All add to one line; a CPU sees in what it added to whether another came between.
+fn contended(seat: &Seat<'_>, memory: &Memory) -> Vec<(Block, u64)> {
+    let mut real = Real::<0, true>::new(memory, seat.index);
+    (0..TIMES)
+        .map(|_| {
+            let (mut next, mut moves) = (u64::MAX, 0);
+            let block = seat.together(TOGETHER, || {
+                real.add(Field::first_of(0));
+                moves += u64::from(real.token() != next);
+                next = real.token().wrapping_add(1);
+            });
+            (block, moves)
+        })
+        .collect()
+}
+
+#[inline(always)]
+fn together(seat: &Seat<'_>, mut operation: impl FnMut()) -> Vec<Block> {
+    (0..TIMES).map(|_| seat.together(TOGETHER, &mut operation)).collect()
+}

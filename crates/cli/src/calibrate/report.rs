@@ -1,0 +1,193 @@
+//! What a calibration found, for a reader and for a program.
+
+use super::describe::Described;
+use super::modes::Mode;
+use super::rounds::{Pair, Spread};
+use super::validate::{Row, SCORED, score};
+use ledgerline_coherence::machine::{Figure, Range};
+use serde::Serialize;
+use std::fmt::Write as _;
+
+/// All that is reported.
+#[derive(Debug)]
+pub(super) struct Report<'a> {
+    /// Processor, CPUs, kernel, date.
+    pub(super) machine: &'a str,
+    pub(super) pairs: &'a [Pair],
+    /// Every pair of CPUs, and a transfer between them; empty for two CPUs.
+    pub(super) matrix: &'a [(usize, usize, f64)],
+    pub(super) described: &'a [Described],
+    /// Modes that came up and were not measured enough, with the reason.
+    pub(super) left_out: &'a [String],
+    /// Of each described mode, where validation was asked for.
+    pub(super) validated: Option<&'a [Vec<Row>]>,
+}
+
+/// What stands in no machine file, of the first pair in a mode.
+#[derive(Debug, Serialize)]
+struct Beside {
+    time_stamp_ghz: Option<f64>,
+    contended_atomic_ns: Option<f64>,
+    operations_a_visit: Option<f64>,
+    ticket_handover_ns: Option<f64>,
+    queue_handover_ns: Option<f64>,
+    upgrade_ns: Option<f64>,
+}
+
+impl Beside {
+    fn of(pair: &Pair, mode: &Mode) -> Beside {
+        let value = |figure: &dyn Fn(&super::probe::Found) -> f64| {
+            pair.figure(mode, figure).map(|spread: Spread| (spread.value * 1000.0).round() / 1000.0)
+        };
+        Beside {
+            time_stamp_ghz: value(&|found| found.time_stamp),
+            contended_atomic_ns: value(&|found| found.contended),
+            operations_a_visit: value(&|found| found.visit),
+            ticket_handover_ns: value(&|found| found.ticket),
+            queue_handover_ns: value(&|found| found.queue),
+            upgrade_ns: value(&|found| found.upgrade),
+        }
+    }
+}
+
+/// One JSON object.
+pub(super) fn json(report: &Report<'_>) -> String {
+    let modes: Vec<_> = (report.described.iter().enumerate())
+        .map(|(index, described)| {
+            let mode = &described.mode;
+            serde_json::json!({
+                "transfer_ns": mode.median,
+                "transfer_low_ns": mode.low,
+                "transfer_high_ns": mode.high,
+                "drifts": mode.drifts(),
+                "rounds": report.pairs[0].during(mode).count(),
+                "machine_file": described.machine.to_toml(),
+                "beside": Beside::of(&report.pairs[0], mode),
+                "not_measured": described.refusals,
+                "validation": report.validated.map(|rows| &rows[index]),
+            })
+        })
+        .collect();
+    let matrix: Vec<_> = (report.matrix.iter())
+        .map(|(one, other, ns)| serde_json::json!({"cpus": [one, other], "transfer_ns": ns}))
+        .collect();
+    let value = serde_json::json!({
+        "machine": report.machine,
+        "modes": modes,
+        "left_out": report.left_out,
+        "matrix": matrix,
+    });
+    format!("{value}\n")
+}
+
+/// A table for a terminal.
+pub(super) fn table(report: &Report<'_>) -> String {
+    let mut out = format!("{}\n", report.machine);
+    if !report.matrix.is_empty() {
+        out.push_str("\ntransfers between CPUs, ns\n");
+        for (one, other, ns) in report.matrix {
+            // Writing to a string does not fail.
+            let _ = writeln!(out, "  {one:>4} {other:>4}  {ns:8.1}");
+        }
+    }
+    if report.described.len() + report.left_out.len() > 1 {
+        out.push_str("\nThe machine changed while it was measured; each mode is kept apart.\n");
+    }
+    for (index, described) in report.described.iter().enumerate() {
+        mode(&mut out, report, described);
+        if let Some(rows) = report.validated {
+            validation(&mut out, &rows[index]);
+        }
+    }
+    if let Some(described) = report.described.first() {
+        out.push_str("\nnot measured\n");
+        for refusal in &described.refusals {
+            let _ = writeln!(out, "  {refusal}");
+        }
+    }
+    for line in report.left_out {
+        let _ = writeln!(out, "  {line}");
+    }
+    out
+}
+
+fn mode(out: &mut String, report: &Report<'_>, described: &Described) {
+    let (machine, mode) = (&described.machine, &described.mode);
+    let pair = &report.pairs[0];
+    let [one, other] = pair.cpus;
+    let rounds = pair.during(mode).count();
+    let drifts = if mode.drifts() { ", drifting" } else { "" };
+    let _ = writeln!(
+        out,
+        "\nCPUs {one} and {other}, transfers of {:.1} ns ({:.1} .. {:.1}{drifts}), {rounds} rounds",
+        mode.median, mode.low, mode.high
+    );
+    let (latency, nuisance) = (&machine.latency, &machine.nuisance);
+    let mut figure = |name: &str, figure: &Figure, unit: &str| {
+        let bounds = match (figure.low, figure.high) {
+            (Some(low), Some(high)) => format!("({low:.2} .. {high:.2})"),
+            _ => "(inferred)".to_owned(),
+        };
+        let _ = writeln!(out, "  {name:<42} {:>8.2} {unit:<4}{bounds}", figure.value);
+    };
+    figure("clock", &machine.clock_ghz, "GHz");
+    figure("load from the first cache", &latency.first_cache, "ns");
+    figure("load from the second cache", &latency.second_cache, "ns");
+    figure("load from memory", &latency.memory_local, "ns");
+    figure("atomic on an own line, beyond the load", &latency.atomic, "ns");
+    figure("load of a line that the other has changed", &latency.near_modified, "ns");
+    figure("load of a line that nobody has changed", &latency.near_clean, "ns");
+    let mut range = |name: &str, range: &Range, unit: &str| {
+        let Range { low, best, high, .. } = range;
+        let _ = writeln!(out, "  {name:<42} {best:>8.2} {unit:<4}({low:.2} .. {high:.2})");
+    };
+    range("stay of a contended line", &nuisance.keep_ns, "ns");
+    range("share of a transfer: request", &nuisance.request, "");
+    range("share of a transfer: line on its way", &nuisance.handover, "");
+    range("reading takes a changed line away", &nuisance.migratory, "");
+    range("neighbouring line costs like the same", &nuisance.pair, "");
+    let beside = Beside::of(pair, mode);
+    let mut plain = |name: &str, value: Option<f64>, unit: &str| {
+        let value = value.map_or_else(|| "disturbed".to_owned(), |value| format!("{value:.2}"));
+        let _ = writeln!(out, "  {name:<42} {value:>8} {unit}");
+    };
+    plain("atomic on a line that both have", beside.upgrade_ns, "ns");
+    plain("atomic on a contended line", beside.contended_atomic_ns, "ns");
+    plain("operations before it moves", beside.operations_a_visit, "");
+    plain("hand-over of a ticket lock", beside.ticket_handover_ns, "ns");
+    plain("hand-over of a queue lock", beside.queue_handover_ns, "ns");
+    plain("time-stamp counter", beside.time_stamp_ghz, "GHz");
+}
+
+fn validation(out: &mut String, rows: &[Row]) {
+    if rows.is_empty() {
+        out.push_str("\n  too few undisturbed runs in this mode to hold predictions against\n");
+        return;
+    }
+    let _ = writeln!(
+        out,
+        "\n  {:<22} {:>4} {:>6} {:>5} {:>9} {:>19} {:>9} {:>7}",
+        "pattern", "CPUs", "cycles", "runs", "real ns", "(low .. high)", "predicted", "error"
+    );
+    for row in rows {
+        let bounds = format!("({:.1} .. {:.1})", row.real_low_ns, row.real_high_ns);
+        let mark = if row.scored { "" } else { "  not scored" };
+        let _ = writeln!(
+            out,
+            "  {:<22} {:>4} {:>6.0} {:>5} {:>9.1} {bounds:>19} {:>9.1} {:>+6.1}%{mark}",
+            row.pattern,
+            row.cpus,
+            row.work_cycles,
+            row.runs,
+            row.real_ns,
+            row.predicted_ns,
+            row.error_percent
+        );
+    }
+    if let Some([median, worst]) = score(rows) {
+        let _ = writeln!(
+            out,
+            "  from {SCORED} cycles of private work on: median error {median:.1} %, worst {worst:.1} %"
+        );
+    }
+}

@@ -1,0 +1,287 @@
+//! One description of what a CPU does to shared data, for two worlds: real memory, and the simulation.
+//!
+//! A pattern is a function over a [`World`]. In [`Real`] it runs; in [`Told`] it is written down as the
+//! steps of a simulated program. So the two cannot drift apart.
+
+use super::work::{work, zero_after};
+use ledgerline_coherence::layout::{FieldId, Layout, ObjectId, PAIR, Scope};
+use ledgerline_coherence::program::{Lock, Spread, Step};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A word of data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Field {
+    /// Which pair of lines it lies on.
+    pub(super) pair: usize,
+    /// Its first byte there, a multiple of eight.
+    pub(super) offset: usize,
+}
+
+impl Field {
+    /// At the beginning of a pair of lines.
+    pub(super) const fn first_of(pair: usize) -> Field {
+        Field { pair, offset: 0 }
+    }
+}
+
+/// What a pattern may do.
+pub(super) trait World {
+    /// Which of the CPUs this is, from zero.
+    fn cpu(&self) -> usize;
+    /// Adds one atomically, and waits for it.
+    fn add(&mut self, field: Field);
+    /// Reads, and waits for it.
+    fn load(&mut self, field: Field);
+    /// Writes what it last read and one more.
+    fn store(&mut self, field: Field);
+    /// Takes a ticket lock.
+    fn lock(&mut self, next: Field, serving: Field);
+    /// Gives it back.
+    fn unlock(&mut self, next: Field, serving: Field);
+    /// Reads under a sequence lock, until no writer came between.
+    fn read_sequence(&mut self, sequence: Field, steps: impl Fn(&mut Self));
+    /// Writes under a sequence lock, as its one writer.
+    fn write_sequence(&mut self, sequence: Field, steps: impl Fn(&mut Self));
+    /// Works for itself; what it works with is what it last read.
+    fn work(&mut self);
+}
+
+/// Real memory: a few pairs of lines.
+#[derive(Debug)]
+pub(super) struct Memory {
+    words: Box<[AtomicU64]>,
+    /// The first word that begins a pair.
+    begins: usize,
+}
+
+const WORD: usize = size_of::<u64>();
+const WORDS_A_PAIR: usize = PAIR as usize / WORD;
+
+impl Memory {
+    pub(super) fn new(pairs: usize) -> Memory {
+        let words: Box<[AtomicU64]> =
+            (0..(pairs + 1) * WORDS_A_PAIR).map(|_| AtomicU64::new(0)).collect();
+        let begins = words.as_ptr().align_offset(PAIR as usize);
+        Memory { words, begins }
+    }
+}
+
+/// A CPU in the real world, that works for `N` multiplications at a time.
+///
+/// Chained, each access needs the value that the one before it brought, as the simulation's do. Otherwise
+/// the processor overlaps what it can.
+#[derive(Debug)]
+pub(super) struct Real<'a, const N: usize, const CHAINED: bool> {
+    words: &'a [AtomicU64],
+    cpu: usize,
+    /// What was read last.
+    token: u64,
+    /// Zero; known when what came before is done.
+    zero: usize,
+    ticket: u64,
+    sequence: u64,
+}
+
+impl<'a, const N: usize, const CHAINED: bool> Real<'a, N, CHAINED> {
+    pub(super) fn new(memory: &'a Memory, cpu: usize) -> Self {
+        let words = &memory.words[memory.begins..];
+        Real { words, cpu, token: 0, zero: 0, ticket: 0, sequence: 0 }
+    }
+
+    /// What was read last.
+    #[inline(always)]
+    pub(super) fn token(&self) -> u64 {
+        self.token
+    }
+
+    #[inline(always)]
+    fn word(&self, field: Field) -> &'a AtomicU64 {
+        &self.words[field.pair * WORDS_A_PAIR + field.offset / WORD + self.zero]
+    }
+
+    /// A value has come.
+    #[inline(always)]
+    fn took(&mut self, value: u64) -> u64 {
+        self.token = value;
+        if CHAINED {
+            self.zero = zero_after(value);
+        }
+        value
+    }
+}
+
+// Orderings: patterns move lines about and communicate nothing else; Acquire and Release stand where a
+// real lock or sequence lock has them, and cost nothing on x86-64.
+impl<const N: usize, const CHAINED: bool> World for Real<'_, N, CHAINED> {
+    #[inline(always)]
+    fn cpu(&self) -> usize {
+        self.cpu
+    }
+
+    #[inline(always)]
+    fn add(&mut self, field: Field) {
+        let value = self.word(field).fetch_add(1, Ordering::AcqRel);
+        self.took(value);
+    }
+
+    #[inline(always)]
+    fn load(&mut self, field: Field) {
+        let value = self.word(field).load(Ordering::Acquire);
+        self.took(value);
+    }
+
+    #[inline(always)]
+    fn store(&mut self, field: Field) {
+        self.word(field).store(self.token.wrapping_add(1), Ordering::Release);
+    }
+
+    #[inline(always)]
+    fn lock(&mut self, next: Field, serving: Field) {
+        self.add(next);
+        self.ticket = self.token;
+        loop {
+            self.load(serving);
+            if self.token == self.ticket {
+                break;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn unlock(&mut self, _: Field, serving: Field) {
+        self.word(serving).store(self.ticket + 1, Ordering::Release);
+    }
+
+    #[inline(always)]
+    fn read_sequence(&mut self, sequence: Field, steps: impl Fn(&mut Self)) {
+        loop {
+            self.load(sequence);
+            let before = self.token;
+            if before.is_multiple_of(2) {
+                steps(self);
+                self.load(sequence);
+                if self.token == before {
+                    return;
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn write_sequence(&mut self, sequence: Field, steps: impl Fn(&mut Self)) {
+        let word = self.word(sequence);
+        word.store(self.sequence + 1, Ordering::Release);
+        steps(self);
+        self.sequence += 2;
+        word.store(self.sequence, Ordering::Release);
+    }
+
+    #[inline(always)]
+    fn work(&mut self) {
+        self.zero = work::<N>(zero_after(self.token));
+    }
+}
+
+/// The data of all CPUs, as the simulation has them: a pair of lines is an object.
+#[derive(Debug)]
+pub(super) struct Data {
+    pub(super) layout: Layout,
+    pairs: Vec<ObjectId>,
+    fields: BTreeMap<Field, FieldId>,
+}
+
+impl Data {
+    pub(super) fn new(pairs: usize) -> Data {
+        let mut layout = Layout::new();
+        let pairs =
+            (0..pairs).map(|pair| layout.object(&format!("pair {pair}"), Scope::Machine)).collect();
+        Data { layout, pairs, fields: BTreeMap::new() }
+    }
+
+    /// The simulated field; made when it is first named.
+    fn field(&mut self, field: Field) -> FieldId {
+        *self.fields.entry(field).or_insert_with(|| {
+            let name = format!("at {}", field.offset);
+            self.layout.field(self.pairs[field.pair], &name, field.offset as u64)
+        })
+    }
+}
+
+/// A CPU in the simulated world: what it is told to do is written down.
+#[derive(Debug)]
+pub(super) struct Told<'a> {
+    pub(super) cpu: usize,
+    /// How long its work takes, in cycles of the simulated clock.
+    pub(super) cycles: f64,
+    pub(super) data: &'a mut Data,
+    pub(super) steps: Vec<Step>,
+}
+
+/// Cycles by which an access's address needs the value before: what [`zero_after`] takes.
+const LINK: f64 = 1.0;
+
+impl Told<'_> {
+    /// Chains always take the same time.
+    fn compute(&mut self, cycles: f64) {
+        if cycles > 0.0 {
+            self.steps.push(Step::Compute { cycles, spread: Spread::Fixed });
+        }
+    }
+
+    /// What `steps` would write down.
+    fn aside(&mut self, steps: impl Fn(&mut Self)) -> Vec<Step> {
+        let before = std::mem::take(&mut self.steps);
+        steps(self);
+        std::mem::replace(&mut self.steps, before)
+    }
+}
+
+impl World for Told<'_> {
+    fn cpu(&self) -> usize {
+        self.cpu
+    }
+
+    fn add(&mut self, field: Field) {
+        let field = self.data.field(field);
+        self.steps.push(Step::Rmw(field));
+        self.compute(LINK);
+    }
+
+    fn load(&mut self, field: Field) {
+        let field = self.data.field(field);
+        self.steps.push(Step::load(field));
+        self.compute(LINK);
+    }
+
+    fn store(&mut self, field: Field) {
+        let field = self.data.field(field);
+        self.steps.push(Step::Store(field));
+    }
+
+    fn lock(&mut self, next: Field, serving: Field) {
+        let lock = Lock::Ticket { next: self.data.field(next), serving: self.data.field(serving) };
+        self.steps.push(Step::Acquire(lock));
+    }
+
+    fn unlock(&mut self, next: Field, serving: Field) {
+        let lock = Lock::Ticket { next: self.data.field(next), serving: self.data.field(serving) };
+        self.steps.push(Step::Release(lock));
+    }
+
+    fn read_sequence(&mut self, sequence: Field, steps: impl Fn(&mut Self)) {
+        let sequence = self.data.field(sequence);
+        let steps = self.aside(steps);
+        self.steps.push(Step::ReadSequence { sequence, steps });
+    }
+
+    fn write_sequence(&mut self, sequence: Field, steps: impl Fn(&mut Self)) {
+        let sequence = self.data.field(sequence);
+        let steps = self.aside(steps);
+        self.steps.push(Step::WriteSequence { sequence, steps });
+    }
+
+    fn work(&mut self) {
+        self.compute(self.cycles);
+    }
+}
