@@ -20,6 +20,9 @@ $(OUT)/%.o: %.c
 ";
 
 pub(super) fn record(cpus: &[usize], size: Size) -> Result<Trace, String> {
+    for needed in ["make", "cc"] {
+        Running::start(Command::new(needed).arg("--version"), None)?.succeed()?;
+    }
     let scratch = Scratch::new().map_err(|error| format!("no directory to work in: {error}"))?;
     let files = if size.quick { 3 } else { FILES };
     write(scratch.path(), files)
