@@ -1,7 +1,8 @@
 use super::*;
 use crate::layout::{Layout, Scope};
-use crate::machine::Machine;
+use crate::machine::{BUILT_IN, Machine, Settings};
 use crate::program::{Program, Spread, Step};
+use crate::random::Random;
 use crate::simulate::Setup;
 use proptest::prelude::*;
 
@@ -126,7 +127,7 @@ fn several_lines_of_all_of_a_socket_and_of_one_cpu_agree_within_five_per_cent() 
     for cpus in [4, 18, 36, 72] {
         for work in [4_000.0, 8_000.0, 12_000.0, 40_000.0] {
             let mut layout = Layout::new();
-            let scopes = [Scope::Machine, Scope::Socket, Scope::Groups(3), Scope::Cpu];
+            let scopes = [Scope::Machine, Scope::Socket, Scope::Groups(2), Scope::Cpu];
             let fields = scopes.map(|scope| {
                 let object = layout.object("object", scope);
                 layout.field(object, "count", 0)
@@ -153,6 +154,8 @@ fn what_it_does_not_know_it_refuses() {
     let object = layout.object("object", Scope::Machine);
     let limit = layout.field(object, "limit", 0);
     let beside = layout.field(object, "beside", 64);
+    let object = layout.object("zone", Scope::Socket);
+    let socket = layout.field(object, "count", 0);
     let settings = Machine::built_in("haswell-ep-2699v3").unwrap().best();
     let refusal = |steps: Vec<Step>, cpus| {
         let program = Program::new("program", steps);
@@ -177,6 +180,10 @@ fn what_it_does_not_know_it_refuses() {
         "between two atomics lie less than 1 000 cycles; simulate that"
     );
     assert_eq!(
+        refusal(vec![work.clone(), Step::rmw(socket)], 30),
+        "sockets or groups have different numbers of CPUs; simulate that"
+    );
+    assert_eq!(
         refusal(vec![work, Step::load(limit), count], 72),
         "readers of a line, or visitors of several, queue too often; simulate that"
     );
@@ -194,4 +201,44 @@ fn what_nobody_takes_away_costs_what_it_computes() {
     let setup = Setup::uniform(machine.best(), layout, Program::new("own", steps), 72);
     let error = nanoseconds(&setup).unwrap() / setup.run().unwrap().nanoseconds() - 1.0;
     assert!(error.abs() < 0.01, "{error}");
+}
+
+/// A program of computing, loads and atomics on one to four objects, drawn at random, on so many CPUs of a machine.
+fn drawn(random: &mut Random) -> Setup {
+    let names = BUILT_IN.map(|(name, _)| name);
+    let machine = Machine::built_in(names[random.below(names.len() as u32) as usize]).unwrap();
+    let settings = machine.design(40)[random.below(40) as usize].clone();
+    let settings = Settings { overlap: 0.0, ..settings };
+    let cpus = 1 + random.below(settings.topology.cpus() as u32) as usize;
+    let mut layout = Layout::new();
+    let mut steps = Vec::new();
+    for _ in 0..1 + random.below(4) {
+        let groups = Scope::Groups(2 + random.below(5) as usize);
+        let scopes = [Scope::Machine, Scope::Socket, groups, Scope::Cpu];
+        let object = layout.object("object", scopes[random.below(4) as usize]);
+        let field = layout.field(object, "field", 0);
+        for _ in 0..random.below(3) {
+            steps.push(Step::compute(f64::from(200 + random.below(4_000))));
+            steps.push(Step::load(field));
+        }
+        let chance = [1.0, 0.5, 0.1, 0.01][random.below(4) as usize];
+        steps.push(Step::compute(f64::from(200 + random.below(8_000))));
+        steps.push(Step::chance(chance, [Step::rmw(field)]));
+    }
+    Setup::uniform(settings, layout, Program::new("drawn", steps), cpus)
+        .during(50_000.0, 50_000.0 + 60_000_000.0 / cpus as f64)
+}
+
+#[test]
+fn whatever_it_answers_about_random_programs_agrees_within_five_per_cent() {
+    let mut random = Random::stream(1, 2);
+    let mut answered = 0;
+    for case in 0..600 {
+        let setup = drawn(&mut random);
+        let Some(error) = error(&setup) else { continue };
+        answered += 1;
+        let what = || format!("{case}: {error:+.3} {:?} on {}", setup.programs, setup.cpus.len());
+        assert!(error.abs() < 0.05, "{}", what());
+    }
+    assert!(answered >= 100, "{answered}");
 }

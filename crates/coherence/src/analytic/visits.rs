@@ -2,8 +2,9 @@
 
 use super::ns;
 use crate::code::{self, Access, Action, Instruction, Kind};
-use crate::layout::Placement;
+use crate::layout::{FieldId, Placement};
 use crate::simulate::{Error, Setup};
+use std::collections::HashMap;
 
 /// The least computing between atomics for which averages hold.
 const LEAST_CYCLES: f64 = 1_000.0;
@@ -111,6 +112,12 @@ impl Operation {
             if sharing.len() < 2 || of.iter().all(|(_, _, visit)| !visit.writes) {
                 continue;
             }
+            // The CPUs of other sockets and groups must be as many, since these speak for them.
+            let sizes = sizes(&placement, of[0].1.field, cpus);
+            let (least, most) = (sizes.iter().min(), sizes.iter().max());
+            if least.zip(most).is_some_and(|(least, most)| 20 * (most - least) > *most) {
+                return refuse("sockets or groups have different numbers of CPUs; simulate that");
+            }
             let overlaps = |access: &Access| access.kind == (Kind::Load { overlapping: true });
             if settings.overlap > 0.0 && of.iter().any(|(_, access, _)| overlaps(access)) {
                 return refuse("the analytic twin knows no overlapping loads; simulate them");
@@ -129,6 +136,15 @@ impl Operation {
         }
         Ok(Operation { think, lines })
     }
+}
+
+/// How many CPUs share each line on which a field lies.
+fn sizes(placement: &Placement, field: FieldId, cpus: usize) -> Vec<usize> {
+    let mut sizes = HashMap::new();
+    for cpu in 0..cpus as u32 {
+        *sizes.entry(placement.line(field, cpu)).or_insert(0) += 1;
+    }
+    sizes.into_values().collect()
 }
 
 impl Visit {
