@@ -235,7 +235,8 @@ impl Study {
     /// Takes some tenths of a second a point, more the more CPUs wait for a lock.
     ///
     /// # Errors
-    /// No CPUs, or more than [`MOST_CPUS`].
+    /// No CPUs, or more than [`MOST_CPUS`]; so much contention that no operation ends within the window that
+    /// is simulated.
     pub fn at(&self, cpus: usize) -> Result<Scale, Error> {
         if !(1..=MOST_CPUS).contains(&cpus) {
             return Err(Error::Setup(format!("{cpus} CPUs; from 1 to {MOST_CPUS} are simulated")));
@@ -311,6 +312,13 @@ impl Study {
                 }
             }
         };
-        Ok(setup.run()?.nanoseconds())
+        let outcome = setup.run()?;
+        if outcome.total() == 0 {
+            let window = setup.window.to_ns / 1e6;
+            return Err(Error::Setup(format!(
+                "no operation of {cpus} CPUs ended within {window} ms; take fewer CPUs"
+            )));
+        }
+        Ok(outcome.nanoseconds())
     }
 }

@@ -7,6 +7,7 @@ use super::script::{Script, Step};
 use super::variants::{self, Timed};
 use crate::history::{PerCpuCache, PerTask, Task};
 use crate::timing::harness::{Body, Case};
+use crate::timing::padded::Padded;
 use std::collections::HashMap;
 use std::hint::black_box;
 use std::sync::{Mutex, PoisonError};
@@ -114,26 +115,28 @@ fn round<'a>(
     lists: &'a [Vec<Step>],
     follow: impl Fn(usize, &mut [Task], Step) + Sync + 'a,
 ) -> Body<'a> {
-    let places: Vec<Mutex<Place>> = lists
+    // Apart from each other: each thread writes its own all the time.
+    let places: Vec<Padded<Mutex<Place>>> = lists
         .iter()
         .map(|list| Place { at: 0, tasks: list.iter().map(|_| Task::default()).collect() })
-        .map(Mutex::new)
+        .map(|place| Padded(Mutex::new(place)))
         .collect();
     Box::new(move |thread, n| {
-        // Each thread's own, so never waited for: taken once a chunk.
+        // Never waited for: taken once a chunk.
         let mut place = places[thread].lock().unwrap_or_else(PoisonError::into_inner);
         let Place { at, tasks } = &mut *place;
-        let list = &lists[thread];
-        let mut left = n;
+        let list = &lists[thread][..];
+        let (mut next, mut left) = (*at, n);
         while left > 0 {
-            let step = list[*at];
+            let step = list[next];
             follow(thread, tasks, step);
             left -= u64::from(matches!(step, Step::Update { .. }));
-            *at += 1;
-            if *at == list.len() {
-                *at = 0;
+            next += 1;
+            if next == list.len() {
+                next = 0;
             }
         }
+        *at = next;
     })
 }
 
