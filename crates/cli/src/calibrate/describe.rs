@@ -112,9 +112,9 @@ impl Subject<'_> {
         };
         let (changed, shared) = (figure(modified, of_changed), figure(unchanged, of_clean));
         // A distance that the topology has not stands for the nearest that was measured, and is not written.
-        let at = |distance: Distance, changed_: bool| {
-            by_distance(distance, changed_)
-                .unwrap_or_else(|| if changed_ { changed.clone() } else { shared.clone() })
+        let at = |distance: Distance, dirty: bool| {
+            by_distance(distance, dirty)
+                .unwrap_or_else(|| if dirty { changed.clone() } else { shared.clone() })
         };
         let topology = &self.places.topology;
         let inferred = |value: f64, why: &str| Figure {

@@ -2,7 +2,7 @@
 
 use crate::timing::machine::allowed_cpus;
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// `ledgerline help calibrate`.
 pub const LONG_ABOUT: &str = "\
@@ -77,6 +77,9 @@ impl Options {
         if cpus.len() < 2 {
             return Err("one CPU has nobody to hand lines to; at least two are needed".to_owned());
         }
+        for path in [&args.out, &args.csv].into_iter().flatten() {
+            can_hold(path)?;
+        }
         let (rounds, passes) = if args.quick { (4, 2) } else { (30, 30) };
         Ok(Options {
             out: args.out.clone(),
@@ -87,6 +90,20 @@ impl Options {
             json: args.json,
             quick: args.quick,
         })
+    }
+}
+
+/// Refuses what could not be written anyway, before minutes are spent on it.
+fn can_hold(path: &Path) -> Result<(), String> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if path.is_dir() || path.file_name().is_none() {
+        return Err(format!("cannot write {}: it is no name for a file", path.display()));
+    }
+    match folder {
+        Some(folder) if !folder.is_dir() => {
+            Err(format!("cannot write {}: there is no folder {}", path.display(), folder.display()))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -116,6 +133,18 @@ fn chosen(list: &str, allowed: &[usize]) -> Result<Vec<usize>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_cannot_be_written_is_refused_before_anything_is_measured() {
+        assert_eq!(can_hold(Path::new("box.toml")), Ok(()));
+        assert_eq!(can_hold(&std::env::temp_dir().join("box.toml")), Ok(()));
+        for (path, complaint) in [
+            ("/", "cannot write /: it is no name for a file"),
+            ("/no/such/box.toml", "cannot write /no/such/box.toml: there is no folder /no/such"),
+        ] {
+            assert_eq!(can_hold(Path::new(path)).unwrap_err(), complaint);
+        }
+    }
 
     #[test]
     fn lists_and_ranges_choose_among_the_allowed() {
