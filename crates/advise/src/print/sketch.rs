@@ -75,7 +75,8 @@ impl Sketch<'_> {
     fn write(&mut self, id: TypeId) {
         let class = record(self.types, id).is_some_and(|(_, record)| record.kind == Kind::Class);
         let kind = keyword(if class { Kind::Class } else { Kind::Struct });
-        let name = self.advice.name.rsplit("::").next().unwrap_or_default().to_owned();
+        let name = self.advice.name.split('<').next().unwrap_or_default();
+        let name = name.rsplit("::").next().unwrap_or_default().to_owned();
         match self.language {
             Language::C => self.line(&format!("{kind} {name} {{")),
             Language::Rust => {
