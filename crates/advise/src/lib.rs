@@ -7,11 +7,13 @@
 
 pub mod advice;
 pub mod cost;
+pub mod heat;
 mod order;
 pub mod pieces;
 pub mod print;
 pub mod profile;
 mod proxy;
+pub mod ranking;
 mod reason;
 mod search;
 pub mod uses;

@@ -5,6 +5,22 @@
 //! so many times, and a phase touches fields. What happens in one phase happens together: a phase that comes
 //! once in 64 operations touches all of its fields then.
 //!
+//! [`Profile::open`] tells these apart by their content:
+//!
+//! | what | who touches what | what it cannot say |
+//! |---|---|---|
+//! | TOML by hand, or of a recorder | as written | |
+//! | tables of the kernel's `net_cachelines` | fields by path, transmission and reception | how often; how many objects |
+//! | `perf c2c report --stdio` | addresses by CPU | operations; locked instructions |
+//! | `perf mem report --stdio`, `perf mem -D report` | addresses, by CPU or thread where printed | operations |
+//! | `perf script` with addresses | addresses by CPU, weighed by period | operations |
+//!
+//! Addresses become fields by the objects in [`Known`]. Where operations are not known, one is what lies between
+//! two accesses of the busiest CPU to the field that it touches most: that field is touched once, others in
+//! proportion. In a table each field is touched once. What an operation takes beside, nobody there knows: it is
+//! taken to be 1000 ns. So such a profile says who shares what with whom, and what is hot beside what;
+//! nanoseconds follow once somebody has put it right ([`Profile::to_toml`] writes it down for that).
+//!
 //! ```
 //! use ledgerline_advise::profile::{Access, Instances, Kind, Phase, Role, TypeProfile};
 //! let access = |field: &str, kind, times| Access { field: field.to_owned(), kind, times };
@@ -26,11 +42,18 @@
 //! ```
 
 mod by_hand;
+mod c2c;
+mod fields;
+mod mem_report;
+mod net_cachelines;
 mod open;
+mod samples;
+mod script;
 #[cfg(test)]
 mod tests;
 mod write;
 
+pub use fields::{find, lines};
 pub use open::{Known, Object, Where};
 
 /// What [`Role::name`] is where all CPUs do the same and nobody named it.

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use ledgerline_layout::Error;
-use ledgerline_layout::leaf::{self, Expand, Leaf, leaves};
+use ledgerline_layout::leaf::{Expand, leaves};
 use ledgerline_layout::model::{Type, TypeId, Types};
 use ledgerline_layout::pick::near;
 
-use crate::profile::{Instances, Kind, TypeProfile};
+use crate::profile::{self, Instances, Kind, TypeProfile};
 
 /// The most fields of one type whose accesses are told apart: who makes whom wait is kept for each pair.
 pub const MOST_SPOTS: usize = 1000;
@@ -175,7 +175,7 @@ impl Uses {
 #[must_use]
 pub fn find(types: &Types, id: TypeId, path: &str) -> Option<Spot> {
     // No type is that large: the file lies.
-    let leaf = within(types, id, path, 0).filter(|leaf| leaf.end() < 1 << 43)?;
+    let leaf = profile::find(types, id, path).filter(|leaf| leaf.end() < 1 << 43)?;
     let ty = types.resolve(leaf.ty);
     let divided = match types.get(ty) {
         Type::Array { .. } => true,
@@ -193,35 +193,6 @@ pub(crate) fn clean(name: &str) -> String {
         plain => plain.to_string(),
     };
     name.chars().map(shown).collect()
-}
-
-/// `base` is the first bit of the record `id`.
-fn within(types: &Types, id: TypeId, path: &str, base: u64) -> Option<Leaf> {
-    let Some((name, rest)) = path.split_once('[') else {
-        let mut leaf = leaf::find(types, id, path)?;
-        leaf.start = leaf.start.checked_add(base)?;
-        return Some(leaf);
-    };
-    let mut leaf = leaf::find(types, id, name)?;
-    leaf.start = leaf.start.checked_add(base)?;
-    let mut rest = rest;
-    // One index a turn; dimensions follow each other.
-    loop {
-        let (index, after) = rest.split_once(']')?;
-        let index: u64 = index.parse().ok()?;
-        let Type::Array { element, count } = types.get(types.resolve(leaf.ty)) else { return None };
-        if count.is_some_and(|count| index >= count) {
-            return None;
-        }
-        let bits = types.size(*element)?.checked_mul(8)?;
-        leaf.start = leaf.start.checked_add(bits.checked_mul(index)?)?;
-        (leaf.ty, leaf.bits) = (*element, bits);
-        match after.strip_prefix('[') {
-            Some(next) => rest = next,
-            None if after.is_empty() => return Some(leaf),
-            None => return within(types, leaf.ty, after.strip_prefix('.')?, leaf.start),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -134,3 +134,136 @@ fn what_cannot_be_read_is_one_line_and_status_two() {
     assert_eq!(layout(&["show", "t", "--base", "align=3"], &[&file]).0, 2);
     assert_eq!(layout(&["show"], &[&file]).0, 2);
 }
+
+#[test]
+fn a_profile_is_shown_beside_the_fields_and_in_the_picture() {
+    let Some(file) = object(COUNTER) else { return };
+    let (hand, script, svg) = (
+        support::scratch("profile.toml"),
+        support::scratch("script.txt"),
+        support::scratch("lines.svg"),
+    );
+    std::fs::write(
+        &hand,
+        "[types.counter]\nwork_ns = 100\nfields = { max = { load = 2 }, \"name[4]\" = { load = 1 } }\n\
+         [[types.counter.phases]]\nname = 'fold'\ntimes = 0.25\nfields = { usage = { atomic = 1 } }\n",
+    )
+    .unwrap();
+    let path = hand.to_str().unwrap();
+    let (code, text, errors) = layout(&["show", "counter", "--profile", path], &[&file]);
+    assert_eq!((code, &*errors), (0, ""));
+    assert!(text.contains("       0      8       -    0.25  usage"), "{text}");
+    assert!(text.contains("       8      8       2       -  max"), "{text}");
+    assert!(text.contains("1 line touched"), "{text}");
+    let (_, json, _) = layout(&["show", "counter", "--profile", path, "--json"], &[&file]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (&json["members"][0]["writes"], &json["members"][1]["reads"]),
+        (&0.25.into(), &2.0.into())
+    );
+    let arguments = ["show", "counter", "--profile", path, "--svg", svg.to_str().unwrap()];
+    assert_eq!(layout(&arguments, &[&file]), (0, String::new(), String::new()));
+    let drawn = std::fs::read_to_string(&svg).unwrap();
+    assert!(drawn.contains("class=\"hot\"") && drawn.contains("class=\"warm\""), "{drawn}");
+
+    // Addresses, by the object that was there.
+    std::fs::write(
+        &script,
+        "a 1 [002] 1.5: 7 mem-stores: 1008 5080144 |OP STORE|LVL L1 hit|LCK No\n",
+    )
+    .unwrap();
+    let script = script.to_str().unwrap();
+    let named = ["show", "counter", "--profile", script, "--object", "counter@0x1000"];
+    let (code, text, _) = layout(&named, &[&file]);
+    assert_eq!(code, 0);
+    assert!(text.contains("       8      8       -       1  max"), "{text}");
+    // As TOML, which says the same.
+    let (code, toml, _) =
+        layout(&["profile", "--profile", script, "--object", "counter@0x1000"], &[&file]);
+    assert_eq!(code, 0);
+    assert!(toml.contains("[types.counter.fields]\nmax = { store = 1 }"), "{toml}");
+    let written = support::scratch("written.toml");
+    std::fs::write(&written, toml).unwrap();
+    let (_, again, _) =
+        layout(&["show", "counter", "--profile", written.to_str().unwrap()], &[&file]);
+    assert!(again.contains("       8      8       -       1  max"), "{again}");
+    for (arguments, message) in [
+        (&["profile"][..], "no profile is named; add --profile FILE"),
+        (&["show", "counter", "--profile", script][..], "name objects: --object TYPE@"),
+        (
+            &["show", "other", "--profile", path],
+            "says nothing of the types that are shown; it knows counter",
+        ),
+        (&["show", "other", "--profile", "/nonexistent"], "/nonexistent: cannot be read"),
+        (&["show", "counter", "--object", "counter"], "is no object: write TYPE@0xADDRESS"),
+    ] {
+        let (code, out, errors) = layout(arguments, &[&file]);
+        assert_eq!((code, &*out), (2, ""), "{errors}");
+        assert!(errors.contains(message), "{errors}");
+    }
+    std::fs::write(&hand, "[types.counter]\nwork_ns = 1\nfields = { usge = { load = 2 } }\n")
+        .unwrap();
+    let (_, _, errors) = layout(&["show", "counter", "--profile", path], &[&file]);
+    assert!(errors.contains("counter has no field \"usge\"; did you mean `usage`?"), "{errors}");
+    assert_eq!(errors.lines().count(), 1);
+}
+
+#[test]
+fn differences_are_ranked_by_what_they_cost() {
+    let source = |padded: bool| {
+        let pad = if padded { "char pad[120];" } else { "" };
+        format!(
+            "struct first {{ long hot; long read; }} a;\n\
+             struct cold {{ long x; {pad} }} b;\n\
+             struct second {{ long hot; {pad} long read; }} c;\n\
+             struct third {{ long hot; {} long read; }} d;\n",
+            if padded { "" } else { "char pad[120];" },
+        )
+    };
+    let (Some(old), Some(new)) = (object(&source(false)), object(&source(true))) else { return };
+    let profile = support::scratch("ranked.toml");
+    let of = |name: &str| {
+        format!(
+            "[types.{name}]\nwork_ns = 3000\nfields = {{ hot = {{ atomic = 1 }}, read = {{ load = 1 }} }}\n"
+        )
+    };
+    std::fs::write(&profile, of("first") + &of("second") + &of("third")).unwrap();
+    let path = profile.to_str().unwrap();
+    let options = [
+        "diff",
+        "--profile",
+        path,
+        "--machine",
+        "haswell-ep-2699v3",
+        "--cpus",
+        "72",
+        "--points",
+        "4",
+    ];
+    let (code, text, errors) = layout(&options, &[&old, &new]);
+    assert_eq!((code, &*errors), (1, ""));
+    let at = |name: &str| text.find(name).unwrap_or_else(|| panic!("{name}: {text}"));
+    // `third` lost its padding, `second` got some, of `cold` nobody knows; `first` is as it was.
+    assert!(at("third: ") < at("second: ") && at("second: ") < at("cold: "), "{text}");
+    assert!(text.contains("`hot`, written on its line, makes `read` wait +"), "{text}");
+    assert!(text.contains("4 machines within what is known of"), "{text}");
+    let (_, json, _) = layout(&[&options[..], &["--json"]].concat(), &[&old, &new]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["changed"][0]["name"], "third");
+    assert!(json["changed"][0]["predicted"]["change"]["low"].as_f64().unwrap() > 0.0);
+    assert!(json["changed"][1]["predicted"]["change"]["high"].as_f64().unwrap() < 0.0);
+    assert!(json["changed"][2]["predicted"].is_null());
+    for (arguments, message) in [
+        (
+            &["diff", "cold", "--profile", path][..],
+            "says nothing of the types that are compared; it knows first",
+        ),
+        (&["diff", "--profile", path, "--machine", "vax"], "vax"),
+        (&["diff", "--profile", path, "--cpus", "73"], "73 CPUs are asked for"),
+        (&["diff", "--cpus", "3"], "--profile"),
+    ] {
+        let (code, out, errors) = layout(arguments, &[&old, &new]);
+        assert_eq!((code, &*out), (2, ""), "{errors}");
+        assert!(errors.contains(message), "{errors}");
+    }
+}

@@ -72,7 +72,9 @@ fn a_better_order_is_printed_with_its_reasons_and_as_json() {
     let profile = written("advise.toml", PROFILE);
     let (code, text, errors) = advise(&file, &["counter", "--profile", &profile, "--points", "4"]);
     assert_eq!((code, &*errors), (0, ""), "{text}");
-    for part in ["36 CPUs of Haswell-EP", "usage -> ", "A better order gains", "struct counter {", "  1. "] {
+    for part in
+        ["36 CPUs of Haswell-EP", "usage -> ", "A better order gains", "struct counter {", "  1. "]
+    {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(!text.contains('\x1b') && text.lines().all(|line| line.len() <= 130), "{text}");
@@ -103,7 +105,10 @@ fn what_cannot_be_is_one_line_and_status_two() {
     let Some(file) = object(COUNTER) else { return };
     let profile = written("advise-ok.toml", PROFILE);
     let misspelt = written("advise-misspelt.toml", &PROFILE.replace("parent", "parnet"));
-    let of_both = written("advise-both.toml", "[types.both]\nwork_ns = 1\n[types.both.fields]\na = { load = 1 }\n");
+    let of_both = written(
+        "advise-both.toml",
+        "[types.both]\nwork_ns = 1\n[types.both.fields]\na = { load = 1 }\n",
+    );
     let cases: [(&[&str], &str); 9] = [
         (&["countre", "--profile", &profile], "did you mean `counter`?"),
         (&["other", "--profile", &profile], "it says nothing of other; it knows counter"),

@@ -2,19 +2,21 @@
 //!
 //! Text and JSON write into one growing text, so that a kernel's ten thousand types cost a tenth of a second.
 
+mod accessed;
 mod json;
 mod picture;
 mod text;
 
+pub use accessed::{Access, Accessed};
 pub use json::json;
-pub use picture::{Heat, html, svg};
+pub use picture::{html, svg};
 pub use text::text;
 
 use crate::leaf::Expand;
 
 /// How records are printed.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct Options<'a> {
     /// Bytes of a line: 64 or 128.
     pub line: u64,
     /// Which records are opened.
@@ -23,11 +25,13 @@ pub struct Options {
     pub base: Option<u64>,
     /// Whether colours are written.
     pub colour: bool,
+    /// Who touches what how often: printed beside the fields of the types it knows.
+    pub accessed: Option<&'a Accessed>,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options { line: 64, expand: Expand::Anonymous, base: None, colour: false }
+impl Default for Options<'_> {
+    fn default() -> Self {
+        Options { line: 64, expand: Expand::Anonymous, base: None, colour: false, accessed: None }
     }
 }
 

@@ -32,6 +32,8 @@ use toml::Spanned;
 
 use super::{ALWAYS, Access, EVERYONE, Instances, Kind, Phase, Profile, Role, TypeProfile};
 
+/// No profile that people write, or a recorder does, has more bytes.
+const LONGEST: usize = 16 << 20;
 /// No rate and no time is larger.
 const LARGEST: f64 = 1e9;
 /// Machines of more CPUs are typing mistakes.
@@ -112,6 +114,10 @@ fn complain<T>(at: usize, what: impl Into<String>, advice: &str) -> Result<T, Co
 /// # Errors
 /// The line, what is wrong with it and what to write instead.
 pub(super) fn parse(text: &str, source: &str) -> Result<Profile, Error> {
+    if text.len() > LONGEST {
+        return Err(Error::new(format!("{} bytes are no profile in TOML", text.len()))
+            .advise("nor are they a report of perf or a table of the kernel"));
+    }
     let line = |at: usize| {
         let before = text.as_bytes().get(..at).unwrap_or(text.as_bytes());
         1 + before.iter().filter(|&&byte| byte == b'\n').count()

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use ledgerline_layout::Error;
 use ledgerline_layout::model::Types;
 
-use super::{Profile, by_hand};
+use super::{Profile, by_hand, c2c, mem_report, net_cachelines, script};
 
 /// No profile is larger.
 const LARGEST: u64 = 256 << 20;
@@ -93,10 +93,12 @@ fn number(text: &str) -> Option<u64> {
 }
 
 impl Profile {
-    /// Reads a profile: TOML.
+    /// Reads a profile: TOML as people write it, a table of the kernel's `net_cachelines`, or the text of
+    /// `perf c2c report --stdio`, `perf mem report --stdio`, `perf mem -D report` or `perf script`.
     ///
     /// # Errors
-    /// One line: the file, the place, what is wrong and what to do.
+    /// One line: the file, the place, what is wrong and what to do. Profiles with addresses need the types
+    /// and the objects in `known`.
     pub fn open(path: &Path, known: &Known<'_>) -> Result<Profile, Error> {
         let text = read(path).map_err(|error| error.in_file(path))?;
         Profile::parse(&text, &path.to_string_lossy(), known).map_err(|error| error.in_file(path))
@@ -106,8 +108,20 @@ impl Profile {
     ///
     /// # Errors
     /// As [`Profile::open`], without the file.
-    pub fn parse(text: &str, source: &str, _known: &Known<'_>) -> Result<Profile, Error> {
-        by_hand::parse(text, source)
+    pub fn parse(text: &str, source: &str, known: &Known<'_>) -> Result<Profile, Error> {
+        // Most of a page: comments and call chains may come before the first sample.
+        let mut first = text.lines().filter(|line| !line.starts_with('#')).take(100);
+        if text.lines().any(|line| line.contains(c2c::TITLE)) {
+            c2c::parse(text, source, known)
+        } else if mem_report::is(text) {
+            mem_report::parse(text, source, known)
+        } else if net_cachelines::is(text) {
+            net_cachelines::parse(text, source, known)
+        } else if first.any(script::is) {
+            script::parse(text, source, known)
+        } else {
+            by_hand::parse(text, source)
+        }
     }
 }
 

@@ -1,19 +1,30 @@
 //! `ledgerline layout diff`.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use ledgerline_advise::cost::Question;
+use ledgerline_advise::profile::Profile;
+use ledgerline_advise::ranking::{self, Priced};
+use ledgerline_coherence::machine::Machine;
 use ledgerline_layout::Error;
-use ledgerline_layout::diff::{Sides, compare, json, text as write};
+use ledgerline_layout::diff::{Difference, Sides, compare, json, text as write};
 use ledgerline_layout::model::{TypeId, Types};
 use ledgerline_layout::pick::{named, pick};
 use serde_json::json;
+
+use super::profile::{MachineArgs, ProfileArgs, knows};
 
 pub(super) const LONG_ABOUT: &str = "\
 Say what changed between two builds in line-mates, not in offsets: first the members that moved everything \
 else (inserted, removed, grown, put elsewhere), then who left whose line and who shares one now. Renamed \
 members and those that were put into another record are followed.
+
+With --profile, which is one of OLD where it has addresses, the types that it knows come first, dearest \
+first, each with what an operation cost before and what it costs after, by simulation for a machine and a number \
+of CPUs; and so do the changes within a type, with the fields that make others wait. Figures are medians and \
+ranges over what nobody knows about the machine.
 
 Without TYPE all types of both are compared, and those printed that changed. The exit status is 0 when \
 nothing changed, 1 when something did, 2 when a file cannot be read.";
@@ -21,6 +32,7 @@ nothing changed, 1 when something did, 2 when a file cannot be read.";
 const EXAMPLES: &str = "\
 Examples:
   ledgerline layout diff vmlinux.old vmlinux mem_cgroup
+  ledgerline layout diff vmlinux.old vmlinux --profile faults.toml --machine haswell-ep-2699v3 --cpus 72
   ledgerline layout diff --json old/libcache.so new/libcache.so | jq -r '.changed[].name'";
 
 /// The options of `ledgerline layout diff`.
@@ -43,6 +55,12 @@ pub struct DiffArgs {
     #[arg(long, value_name = "N", default_value = "64", value_parser = ["64", "128"])]
     line: String,
 
+    #[command(flatten)]
+    profile: ProfileArgs,
+
+    #[command(flatten)]
+    machine: MachineArgs,
+
     /// One JSON object
     #[arg(long)]
     json: bool,
@@ -51,7 +69,7 @@ pub struct DiffArgs {
 fn chosen<'t>(
     types: &'t Types,
     args: &DiffArgs,
-    path: &std::path::Path,
+    path: &Path,
 ) -> Result<Vec<(&'t str, TypeId)>, Error> {
     if args.types.is_empty() {
         return Ok(named(types));
@@ -74,26 +92,101 @@ pub(super) fn text(args: &DiffArgs) -> Result<(Vec<u8>, bool), Error> {
     for &(name, id) in &after {
         match waiting.get_mut(name).and_then(Vec::pop) {
             Some(was) => {
-                changed.extend(compare(name, Sides { old: (old, was), new: (new, id) }, line));
+                let sides = Sides { old: (old, was), new: (new, id) };
+                changed.extend(compare(name, sides, line).map(|difference| (sides, difference)));
             }
             None => only_new.push(name),
         }
     }
+    let costs = Costs::of(args, old, &before)?;
+    let changed = priced(changed, costs.as_ref())?;
     let mut only_old: Vec<&str> =
         waiting.iter().flat_map(|(&name, ids)| ids.iter().map(move |_| name)).collect();
     only_old.sort_unstable();
     let same = changed.is_empty() && only_old.is_empty() && only_new.is_empty();
     if args.json {
-        let changed: Vec<_> = changed.iter().map(json).collect();
+        let changed: Vec<_> = changed.iter().map(|told| json_of(told, costs.as_ref())).collect();
         let value = json!({ "changed": changed, "removed": only_old, "added": only_new });
         return Ok((super::line_of(&value).into_bytes(), same));
     }
     let mut out = String::new();
-    for difference in &changed {
-        write(difference, &mut out);
+    for told in &changed {
+        text_of(told, costs.as_ref(), &mut out);
     }
     for (names, what) in [(only_old, "is gone"), (only_new, "is new")] {
         names.iter().for_each(|name| out.push_str(&format!("{name} {what}\n")));
     }
     Ok((out.into_bytes(), same))
+}
+
+/// The profile, and the machine by which costs are predicted.
+struct Costs<'a> {
+    profile: Profile,
+    machine: Machine,
+    args: &'a MachineArgs,
+}
+
+impl<'a> Costs<'a> {
+    /// Nothing without a profile.
+    fn of(
+        args: &'a DiffArgs,
+        old: &Types,
+        compared: &[(&str, TypeId)],
+    ) -> Result<Option<Costs<'a>>, Error> {
+        let Some(profile) = args.profile.read(old)? else { return Ok(None) };
+        if !compared.iter().any(|(name, _)| profile.of(name).is_some()) {
+            let error = Error::new("says nothing of the types that are compared");
+            return Err(error.advise(knows(&profile)).in_file(Path::new(&profile.source)));
+        }
+        let machine = args.machine.machine(&profile)?;
+        Ok(Some(Costs { profile, machine, args: &args.machine }))
+    }
+
+    fn question(&self) -> Question<'_> {
+        self.args.question(&self.profile, &self.machine)
+    }
+}
+
+/// A difference, and what it costs if the profile knows the type.
+type Told = (Difference, Option<Priced>);
+
+/// Those that cost something first, dearest first.
+fn priced(
+    changed: Vec<(Sides<'_>, Difference)>,
+    costs: Option<&Costs<'_>>,
+) -> Result<Vec<Told>, Error> {
+    let mut told = Vec::with_capacity(changed.len());
+    for (sides, difference) in changed {
+        let price = |costs: &Costs<'_>| {
+            let of = costs.profile.of(&difference.name)?;
+            let priced = ranking::price(sides, &difference, of, &costs.question(), costs.args.base);
+            Some(priced.map_err(|error| error.in_file(Path::new(&costs.profile.source))))
+        };
+        let priced = costs.and_then(price).transpose()?;
+        told.push((difference, priced));
+    }
+    // Stable: those that the profile does not know stay as they were.
+    let rank = |told: &Told| match &told.1 {
+        Some(priced) => (0, -priced.difference.change.median),
+        None => (1, 0.0),
+    };
+    told.sort_by(|one, other| {
+        let (one, other) = (rank(one), rank(other));
+        one.0.cmp(&other.0).then(one.1.total_cmp(&other.1))
+    });
+    Ok(told)
+}
+
+fn text_of((difference, priced): &Told, costs: Option<&Costs<'_>>, out: &mut String) {
+    match (priced, costs) {
+        (Some(priced), Some(costs)) => ranking::text(difference, priced, &costs.question(), out),
+        _ => write(difference, out),
+    }
+}
+
+fn json_of((difference, priced): &Told, costs: Option<&Costs<'_>>) -> serde_json::Value {
+    match (priced, costs) {
+        (Some(priced), Some(costs)) => ranking::json(difference, priced, &costs.question()),
+        _ => json(difference),
+    }
 }

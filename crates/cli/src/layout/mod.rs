@@ -1,15 +1,17 @@
 //! `ledgerline layout`: where the fields of types fall on cache lines, what changed, and rules that keep it.
 //!
-//! | room    | what it holds                                     |
-//! |---------|---------------------------------------------------|
-//! | `show`  | types by lines: text, JSON                        |
-//! | `check` | rules: whether they hold, today's layout as rules |
-//! | `diff`  | what changed in line-mates between two builds     |
-//! | `advise` | what a layout costs under a profile, and a better order |
+//! | room      | what it holds                                           |
+//! |-----------|---------------------------------------------------------|
+//! | `show`    | types by lines: text, JSON, pictures                    |
+//! | `check`   | rules: whether they hold, today's layout as rules       |
+//! | `diff`    | what changed in line-mates between two builds           |
+//! | `advise`  | what a layout costs under a profile, and a better order |
+//! | `profile` | who touches which field how often: as TOML; the options |
 
 mod advise;
 mod check;
 mod diff;
+mod profile;
 mod show;
 
 use std::io::{ErrorKind, Write, stdout};
@@ -32,6 +34,9 @@ pub enum LayoutCommand {
     /// Say what a layout costs under a profile, and propose a better order
     #[command(long_about = advise::LONG_ABOUT)]
     Advise(advise::AdviseArgs),
+    /// Print a profile as TOML, whatever wrote it
+    #[command(long_about = profile::LONG_ABOUT)]
+    Profile(profile::PrintArgs),
     /// Say what changed in line-mates between two builds
     #[command(long_about = diff::LONG_ABOUT)]
     Diff(diff::DiffArgs),
@@ -43,6 +48,7 @@ pub fn main(command: &LayoutCommand) -> ExitCode {
     let (name, result) = match command {
         LayoutCommand::Show(args) => ("show", show::text(args).map(|out| (out, true))),
         LayoutCommand::Advise(args) => ("advise", advise::text(args).map(|out| (out, true))),
+        LayoutCommand::Profile(args) => ("profile", profile::text(args).map(|out| (out, true))),
         LayoutCommand::Check(args) => ("check", check::text(args)),
         LayoutCommand::Diff(args) => ("diff", diff::text(args)),
     };

@@ -1,14 +1,16 @@
 //! `ledgerline layout show`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use ledgerline_advise::heat;
 use ledgerline_layout::Error;
 use ledgerline_layout::leaf::Expand;
 use ledgerline_layout::model::{TypeId, Types};
 use ledgerline_layout::pick::{named, pick};
-use ledgerline_layout::show::{self, Options};
+use ledgerline_layout::show::{self, Accessed, Options};
 
+use super::profile::{ProfileArgs, knows};
 use crate::render::Style;
 
 pub(super) const LONG_ABOUT: &str = "\
@@ -17,7 +19,11 @@ alignment is.
 
 FILE is a program, a library or an object with DWARF or BTF, a kernel or an image of it, or BTF such as \
 /sys/kernel/btf/vmlinux. TYPE is a name or a pattern (page_counter, 'mem_cgroup*', 'ledgerline::*'). A \
-hole is what no printed member covers.";
+hole is what no printed member covers.
+
+With --profile the fields that it knows have columns of how often an operation reads and writes them \
+(an atomic counts as a write), averaged over all CPUs, and who does; pictures are tinted, red what is written \
+and yellow what is only read.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,6 +31,8 @@ Examples:
   ledgerline layout show --expand --lines 128 target/debug/server 'server::cache::*'
   ledgerline layout show --base align=8 vmlinux list_head   best and worst place of the base
   ledgerline layout show --svg lines.svg vmlinux mem_cgroup
+  ledgerline layout show --profile net_cachelines/tcp_sock.rst vmlinux tcp_sock
+  ledgerline layout show --profile c2c.txt --object page_counter@0xffff888100a4c000 vmlinux page_counter
   ledgerline layout show --all --json vmlinux | jq -r 'select(.holes != []) | .name'";
 
 /// Which lines.
@@ -68,6 +76,9 @@ pub struct ShowArgs {
     #[arg(long, value_name = "align=N", value_parser = base)]
     base: Option<u64>,
 
+    #[command(flatten)]
+    profile: ProfileArgs,
+
     /// One JSON object a type and line
     #[arg(long)]
     json: bool,
@@ -104,14 +115,17 @@ pub(super) fn text(args: &ShowArgs) -> Result<Vec<u8>, Error> {
         Width::Both => &[64, 128],
     };
     let expand = if args.expand { Expand::All } else { Expand::Anonymous };
+    let accessed = accessed(args, types, &picked)?;
+    let options =
+        Options { expand, base: args.base, accessed: accessed.as_ref(), ..Options::default() };
     if args.svg.is_some() || args.html.is_some() {
-        return draw(args, types, &picked, widths, expand).map(|()| Vec::new());
+        return draw(args, types, &picked, widths, &options).map(|()| Vec::new());
     }
     let colour = !args.json && Style::of_stdout().colour;
     let (mut json, mut text) = (Vec::new(), String::new());
     for (name, id) in picked {
         for &line in widths {
-            let options = Options { line, expand, base: args.base, colour };
+            let options = Options { line, colour, ..options };
             if args.json {
                 show::json(types, name, id, &options, &mut json);
             } else {
@@ -123,22 +137,44 @@ pub(super) fn text(args: &ShowArgs) -> Result<Vec<u8>, Error> {
     Ok(json)
 }
 
+/// What the profile says of the types that are shown; nothing without a profile.
+fn accessed(
+    args: &ShowArgs,
+    types: &Types,
+    picked: &[(&str, TypeId)],
+) -> Result<Option<Accessed>, Error> {
+    let Some(profile) = args.profile.read(types)? else { return Ok(None) };
+    let in_profile = |error: Error| error.in_file(Path::new(&profile.source));
+    let mut accessed = Accessed::default();
+    let known: Vec<_> =
+        picked.iter().filter_map(|&(name, id)| Some((id, profile.of(name)?))).collect();
+    if known.is_empty() {
+        let error = Error::new("says nothing of the types that are shown");
+        return Err(in_profile(error.advise(knows(&profile))));
+    }
+    for (id, of) in known {
+        accessed.add(id, heat::accesses(types, id, of).map_err(in_profile)?);
+    }
+    Ok(Some(accessed))
+}
+
 /// Writes the pictures that are asked for.
 fn draw(
     args: &ShowArgs,
     types: &Types,
     picked: &[(&str, TypeId)],
     widths: &[u64],
-    expand: Expand,
+    options: &Options<'_>,
 ) -> Result<(), Error> {
     let &[line] = widths else {
         return Err(Error::new("a picture has lines of one size").advise("give --lines 64 or 128"));
     };
-    let options = Options { line, expand, ..Options::default() };
-    for (path, picture) in [(&args.svg, show::svg as fn(_, _, _, _) -> _), (&args.html, show::html)]
+    let options = Options { line, ..*options };
+    for (path, picture) in
+        [(&args.svg, show::svg as fn(_, _, &Options<'_>) -> _), (&args.html, show::html)]
     {
         let Some(path) = path else { continue };
-        let picture: String = picture(types, picked, &options, None);
+        let picture: String = picture(types, picked, &options);
         std::fs::write(path, picture)
             .map_err(|error| Error::new(format!("cannot be written: {error}")).in_file(path))?;
     }

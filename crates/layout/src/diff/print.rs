@@ -1,6 +1,6 @@
 //! A difference in words, and as JSON.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 use serde_json::json;
 
@@ -69,28 +69,47 @@ fn change(change: &Change) -> String {
     text
 }
 
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&cause(self))
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&change(self))
+    }
+}
+
+impl Difference {
+    /// The record's name, and its size, lines and alignment before and after.
+    pub fn head(&self) -> String {
+        let (old, new) = self.extent;
+        let arrow = |old: u64, new: u64| {
+            if old == new { format!("{new}") } else { format!("{old} -> {new}") }
+        };
+        format!(
+            "{}: {} bytes, {} lines, aligned to {}",
+            self.name,
+            arrow(old.size, new.size),
+            arrow(old.lines, new.lines),
+            arrow(old.align, new.align),
+        )
+    }
+}
+
 /// Appends a difference: the record, the causes, and who left whose line.
 pub fn text(difference: &Difference, out: &mut String) {
-    let (old, new) = difference.extent;
     let mut line = |text: String| {
         out.push_str(&text);
         out.push('\n');
     };
-    let arrow = |old: u64, new: u64| {
-        if old == new { format!("{new}") } else { format!("{old} -> {new}") }
-    };
-    line(format!(
-        "{}: {} bytes, {} lines, aligned to {}",
-        difference.name,
-        arrow(old.size, new.size),
-        arrow(old.lines, new.lines),
-        arrow(old.align, new.align),
-    ));
+    line(difference.head());
     for each in &difference.causes {
-        line(format!("  cause: {}", cause(each)));
+        line(format!("  cause: {each}"));
     }
     for each in &difference.changes {
-        line(format!("  {}", change(each)));
+        line(format!("  {each}"));
     }
     if difference.changes.is_empty() {
         line("  all share lines with whom they did".to_owned());

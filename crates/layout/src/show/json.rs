@@ -47,6 +47,24 @@ struct Field {
     #[serde(skip_serializing_if = "Option::is_none")]
     bit_size: Option<u64>,
     line: u64,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    rates: Option<Rates>,
+}
+
+/// An operation, averaged over all CPUs, and by who they are.
+#[derive(Serialize)]
+struct Rates {
+    reads: f64,
+    writes: f64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    by: Vec<By>,
+}
+
+#[derive(Serialize)]
+struct By {
+    who: String,
+    reads: f64,
+    writes: f64,
 }
 
 #[derive(Serialize)]
@@ -81,8 +99,10 @@ fn place(placement: Placement, leaves: &[Leaf]) -> Place {
 /// Appends a record as one line of JSON.
 ///
 /// `holes` are what no member covers before the last one; of a hole that is not whole bytes `bit_offset` and
-/// `bit_size` say the rest. `line` counts from 0. Types that are no records are left out.
-pub fn json(types: &Types, name: &str, id: TypeId, options: &Options, out: &mut Vec<u8>) {
+/// `bit_size` say the rest. `line` counts from 0. With [`Options::accessed`] members of a type that it knows
+/// have `reads` and `writes` an operation, 0 for what nothing touches, and `by` where CPUs are told apart.
+/// Types that are no records are left out.
+pub fn json(types: &Types, name: &str, id: TypeId, options: &Options<'_>, out: &mut Vec<u8>) {
     let Some((id, record)) = leaf::record(types, id) else { return };
     let leaves = leaves(types, id, options.expand);
     let lines = Lines::of(options.line);
@@ -92,9 +112,21 @@ pub fn json(types: &Types, name: &str, id: TypeId, options: &Options, out: &mut 
         let (best, worst) = extremes(lines, align, record.size, &leaves);
         Base { align, best: place(best, &leaves), worst: place(worst, &leaves) }
     });
+    let touched = options.accessed.and_then(|accessed| accessed.of(id));
+    let rates = |leaf: &Leaf| {
+        let rates = touched?.of(leaf.start, leaf.bits);
+        let by =
+            |&(who, reads, writes): &(&str, f64, f64)| By { who: who.to_owned(), reads, writes };
+        Some(Rates {
+            reads: rates.reads,
+            writes: rates.writes,
+            by: rates.by.iter().map(by).collect(),
+        })
+    };
     let members = leaves
         .into_iter()
         .map(|leaf| Field {
+            rates: rates(&leaf),
             ty: spell(types, leaf.ty).to_string(),
             offset: leaf.offset(),
             size: leaf.size(),

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::Options;
+use super::accessed::{Rates, Touched, rate};
 use crate::leaf::{self, Leaf, leaves};
 use crate::lines::Lines;
 use crate::model::{TypeId, Types};
@@ -15,16 +16,13 @@ const MARGIN: u64 = 48;
 /// Lines of a record that are drawn; what is beyond is said in words.
 const MOST: u64 = 512;
 
-/// The heat of a field between 0 and 1, by its type and its path; `None` where nothing is known.
-pub type Heat<'a> = &'a dyn Fn(&str, &str) -> Option<f64>;
-
 const STYLE: &str = "\
 <style>
 svg { background: #fff; font: 11px sans-serif; }
 text { fill: #222; } .faint { fill: #777; }
 .line { fill: #eee; stroke: #bbb; }
 .field { fill: #9dc3e6; stroke: #466; } .other { fill: #c5dff2; stroke: #466; }
-.hot { fill: #e8503a; pointer-events: none; }
+.hot { fill: #e8503a; pointer-events: none; } .warm { fill: #e0a800; pointer-events: none; }
 @media (prefers-color-scheme: dark) {
 svg { background: #181a1b; } text { fill: #eee; } .faint { fill: #999; }
 .line { fill: #262a2c; stroke: #444; }
@@ -36,20 +34,17 @@ svg { background: #181a1b; } text { fill: #eee; } .faint { fill: #999; }
 /// The records one under the other as one SVG document, which needs nothing else.
 ///
 /// A field on several lines has a block on each. Blocks that overlap (a union's) share the height. A block's
-/// title names the field, its type and its bytes. With `heat` blocks are tinted.
-pub fn svg(
-    types: &Types,
-    picked: &[(&str, TypeId)],
-    options: &Options,
-    heat: Option<Heat<'_>>,
-) -> String {
+/// title names the field, its type and its bytes. With [`Options::accessed`] fields that are touched are tinted,
+/// the more the hotter, red what is written and yellow what is only read, and titles say how often.
+pub fn svg(types: &Types, picked: &[(&str, TypeId)], options: &Options<'_>) -> String {
     let mut body = String::new();
     let mut top = 8;
     for &(name, id) in picked {
         let Some((id, record)) = leaf::record(types, id) else { continue };
         let lines = Lines::of(options.line);
-        let picture =
-            Picture { types, name, lines, heat, leaves: leaves(types, id, options.expand) };
+        let touched = options.accessed.and_then(|accessed| accessed.of(id));
+        let leaves = leaves(types, id, options.expand);
+        let picture = Picture { types, name, lines, touched, leaves };
         top = picture.draw(record.size, top, &mut body);
     }
     let width = WIDTH + 2 * MARGIN;
@@ -60,13 +55,8 @@ pub fn svg(
 }
 
 /// [`svg`] within a page.
-pub fn html(
-    types: &Types,
-    picked: &[(&str, TypeId)],
-    options: &Options,
-    heat: Option<Heat<'_>>,
-) -> String {
-    let picture = svg(types, picked, options, heat);
+pub fn html(types: &Types, picked: &[(&str, TypeId)], options: &Options<'_>) -> String {
+    let picture = svg(types, picked, options);
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Layout</title>\n\
          <meta name=\"color-scheme\" content=\"light dark\"></head><body>\n{picture}</body></html>\n"
@@ -77,7 +67,7 @@ struct Picture<'a> {
     types: &'a Types,
     name: &'a str,
     lines: Lines,
-    heat: Option<Heat<'a>>,
+    touched: Option<&'a Touched>,
     leaves: Vec<Leaf>,
 }
 
@@ -136,7 +126,10 @@ impl Picture<'_> {
         out: &mut String,
     ) {
         let bits = self.lines.size() * 8;
-        let heat = self.heat.and_then(|heat| heat(self.name, &leaf.path)).unwrap_or(0.0);
+        let rates =
+            self.touched.map(|touched| touched.of(leaf.start, leaf.bits)).unwrap_or_default();
+        let heat = self.touched.map_or(0.0, |touched| touched.heat(&rates));
+        let said = self.touched.map(|_| said(&rates)).unwrap_or_default();
         let height = 30.0 / of as f64;
         let path = escaped(&leaf.path);
         let (from, to) = (leaf.start / bits, (leaf.end() - 1) / bits);
@@ -151,7 +144,7 @@ impl Picture<'_> {
                 format!("x=\"{x:.1}\" y=\"{y:.2}\" width=\"{width:.1}\" height=\"{height:.2}\"");
             let _ = writeln!(
                 out,
-                "<rect class=\"{class}\" {place}><title>{path}: {}, {} bytes at {}</title></rect>",
+                "<rect class=\"{class}\" {place}><title>{path}: {}, {} bytes at {}{said}</title></rect>",
                 escaped(&spell(self.types, leaf.ty).to_string()),
                 leaf.size(),
                 leaf.offset(),
@@ -159,8 +152,10 @@ impl Picture<'_> {
             if heat > 0.0 {
                 let _ = writeln!(
                     out,
-                    "<rect class=\"hot\" {place} fill-opacity=\"{:.2}\"/>",
-                    heat.min(1.0) * 0.8
+                    "<rect class=\"{}\" {place} fill-opacity=\"{:.2}\"/>",
+                    if rates.writes > 0.0 { "hot" } else { "warm" },
+                    // Rates differ by orders; what is touched at all is seen.
+                    0.1 + 0.7 * heat.sqrt(),
                 );
             }
             // A name that has room; a character takes about six pixels.
@@ -171,6 +166,20 @@ impl Picture<'_> {
             }
         }
     }
+}
+
+/// How a field is touched, behind its title.
+fn said(rates: &Rates<'_>) -> String {
+    if rates.none() {
+        return ", not touched".to_owned();
+    }
+    let who = if rates.by.is_empty() { String::new() } else { format!(" ({})", rates.who()) };
+    let text = format!(
+        ", {} reads and {} writes an operation{who}",
+        rate(rates.reads).replace('-', "no"),
+        rate(rates.writes).replace('-', "no"),
+    );
+    escaped(&text)
 }
 
 fn escaped(text: &str) -> String {

@@ -57,6 +57,55 @@ fn golden(name: &str, text: &str) {
     assert_eq!(text, wanted, "{name}; LEDGERLINE_BLESS=1 writes it anew");
 }
 
+/// `odd` is written by some, a part of `many` is read by all, and one bitfield.
+fn accessed(id: TypeId) -> Accessed {
+    let access = |start, bits, who: &str, reads, writes, share| Access {
+        start,
+        bits,
+        who: who.to_owned(),
+        reads,
+        writes,
+        share,
+    };
+    let mut accessed = Accessed::default();
+    accessed.add(
+        id,
+        vec![
+            access(480, 64, "tx>", 0.5, 1.0, 0.5),
+            access(1088, 64, "", 1.0 / 64.0, 0.0, 1.0),
+            access(5, 6, "", 2.0, 0.0, 1.0),
+        ],
+    );
+    accessed
+}
+
+#[test]
+fn text_and_json_say_who_touches_what_how_often() {
+    let (types, id) = everything();
+    let accessed = accessed(id);
+    let (mut out, mut json_out) = (String::new(), Vec::new());
+    let options = Options { accessed: Some(&accessed), ..Options::default() };
+    text(&types, "everything", id, &options, &mut out);
+    text(&types, "everything", id, &Options { expand: Expand::All, ..options }, &mut out);
+    golden("show-accessed.txt", &out);
+    json(&types, "everything", id, &options, &mut json_out);
+    let object: serde_json::Value = serde_json::from_slice(&json_out).unwrap();
+    let member = |name: &str| {
+        let members = object["members"].as_array().unwrap();
+        members.iter().find(|member| member["name"] == name).unwrap().clone()
+    };
+    assert_eq!((&member("mode")["reads"], &member("flags")["reads"]), (&2.0.into(), &0.0.into()));
+    assert_eq!(member("odd")["writes"], 0.5);
+    assert_eq!(member("odd")["by"][0]["who"], "tx>");
+    assert_eq!(member("many")["reads"], 1.0 / 64.0);
+    // Of a type that nobody spoke of nothing is said.
+    let mut plain = String::new();
+    let other = Accessed::default();
+    let options = Options { accessed: Some(&other), ..options };
+    text(&types, "everything", id, &options, &mut plain);
+    assert!(!plain.contains("writes"), "{plain}");
+}
+
 #[test]
 fn text_says_members_lines_holes_and_bases() {
     let (types, id) = everything();
@@ -104,18 +153,25 @@ fn json_is_one_object_a_type() {
 fn a_picture_has_a_block_for_each_field_on_each_of_its_lines() {
     let (types, id) = everything();
     let options = Options::default();
-    let heat = |_: &str, path: &str| (path == "odd").then_some(0.5);
-    let cold = svg(&types, &[("every<thing>", id)], &options, None);
-    let hot = svg(&types, &[("every<thing>", id)], &options, Some(&heat));
+    let accessed = accessed(id);
+    let cold = svg(&types, &[("every<thing>", id)], &options);
+    let hot = Options { accessed: Some(&accessed), ..options };
+    let hot = svg(&types, &[("every<thing>", id)], &hot);
     for (path, lines) in [("flags", 1), ("odd", 2), ("many", 2), ("last", 1), ("number", 1)] {
         assert_eq!(cold.matches(&format!("<title>{path}: ")).count(), lines, "{path}");
     }
     assert!(cold.contains("every&lt;thing&gt;: 152 bytes, 3 lines of 64"), "{cold}");
-    assert_eq!(
-        (cold.matches("class=\"hot\"").count(), hot.matches("class=\"hot\"").count()),
-        (0, 2)
+    for (class, blocks) in [("hot", 2), ("warm", 3)] {
+        let class = format!("class=\"{class}\"");
+        assert_eq!((cold.matches(&class).count(), hot.matches(&class).count()), (0, blocks));
+    }
+    assert!(
+        hot.contains(
+            "odd: long, 8 bytes at 60, 0.25 reads and 0.5 writes an operation (tx&gt; rw)"
+        )
     );
-    let page = html(&types, &[("every<thing>", id)], &options, None);
+    assert!(hot.contains("last: char, 1 bytes at 144, not touched"), "{hot}");
+    let page = html(&types, &[("every<thing>", id)], &options);
     assert!(page.starts_with("<!DOCTYPE html>") && page.contains(&cold), "{page}");
     golden("show.svg", &hot);
 }

@@ -1,8 +1,10 @@
 //! A record as text: a row a member, a rule a line, holes in words.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
 use super::Options;
+use super::accessed::{Touched, rate};
 use crate::leaf::{self, bits_of, name_of, opens, start_of};
 use crate::lines::{Gap, Lines, extremes, gaps};
 use crate::model::{Align, Record, TypeId, Types};
@@ -32,17 +34,19 @@ struct Row<'t> {
 }
 
 /// Appends a record, its summary, and an empty line. Types that are no records are left out.
-pub fn text(types: &Types, name: &str, id: TypeId, options: &Options, out: &mut String) {
+pub fn text(types: &Types, name: &str, id: TypeId, options: &Options<'_>, out: &mut String) {
     let Some((id, record)) = leaf::record(types, id) else { return };
-    let page = Page { types, options, lines: Lines::of(options.line) };
+    let touched = options.accessed.and_then(|accessed| accessed.of(id));
+    let page = Page { types, options, lines: Lines::of(options.line), touched };
     // A text takes whatever is written.
     let _ = page.record(name, id, record, out);
 }
 
 struct Page<'t> {
     types: &'t Types,
-    options: &'t Options,
+    options: &'t Options<'t>,
     lines: Lines,
+    touched: Option<&'t Touched>,
 }
 
 impl<'t> Page<'t> {
@@ -85,6 +89,9 @@ impl<'t> Page<'t> {
             safe(out, name)
         })?;
         out.write_str("\n  offset   size  ")?;
+        if self.touched.is_some() {
+            out.write_str(" reads  writes  ")?;
+        }
         writeln!(out, "{:width$}  type", "name")?;
         let mut left = &holes[..];
         let mut line = None;
@@ -134,6 +141,13 @@ impl<'t> Page<'t> {
         }
         number(out, offset, 8)?;
         number(out, bytes, 7)?;
+        let rates = self.touched.map(|touched| touched.of(row.start, row.bits));
+        match &rates {
+            // What it opens has the rates.
+            Some(_) if row.opened.is_some() => out.push_str("                "),
+            Some(rates) => write!(out, "{:>8}{:>8}", rate(rates.reads), rate(rates.writes))?,
+            None => {}
+        }
         out.write_str("  ")?;
         for _ in 0..row.depth {
             out.write_str("  ")?;
@@ -166,6 +180,12 @@ impl<'t> Page<'t> {
                 self.paint(out, FAINT, |out| write!(out, "  to line {last}"))?;
             }
         }
+        if let Some(rates) = rates.filter(|rates| !rates.by.is_empty()) {
+            self.paint(out, FAINT, |out| {
+                out.write_str("  ")?;
+                safe(out, &rates.who())
+            })?;
+        }
         out.write_char('\n')
     }
 
@@ -173,6 +193,9 @@ impl<'t> Page<'t> {
         self.rule(out, gap.start / 8, line)?;
         number(out, gap.start / 8, 8)?;
         out.write_str("         ")?;
+        if self.touched.is_some() {
+            out.write_str("                ")?;
+        }
         self.paint(out, WARN, |out| {
             out.write_str(what)?;
             out.write_str(" of ")?;
@@ -205,6 +228,14 @@ impl<'t> Page<'t> {
         if let Some(padding) = padding {
             out.write_str("; padding of ")?;
             amount(out, padding.bits)?;
+        }
+        if let Some(touched) = self.touched {
+            let here: BTreeSet<u64> = touched
+                .spans()
+                .flat_map(|(first, last)| self.lines.line(first / 8)..=self.lines.line(last / 8))
+                .collect();
+            let plural = plural(here.len() as u64);
+            write!(out, "\n  {} line{plural} touched; reads and writes an operation", here.len())?;
         }
         let how = match record.align {
             Align::Known(_) => "as the file says",

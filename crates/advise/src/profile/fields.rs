@@ -1,0 +1,109 @@
+//! Between a field's path and where it lies, in both directions.
+
+use std::collections::BTreeSet;
+
+use ledgerline_layout::leaf::{self, Expand, Leaf};
+use ledgerline_layout::lines::Lines;
+use ledgerline_layout::model::{Type, TypeId, Types};
+
+use super::TypeProfile;
+
+/// A path goes into elements of arrays so often at most; a type that lies may nest for ever.
+const DEEPEST: usize = 64;
+
+/// The field that a path names: `memory.usage`, `stat[3]`, `stat`. Elements of arrays are found within; an
+/// array of arrays takes several indices.
+///
+/// `None` where the type has no such field, or no such element.
+#[must_use]
+pub fn find(types: &Types, id: TypeId, path: &str) -> Option<Leaf> {
+    within(types, id, path, DEEPEST)
+}
+
+fn within(types: &Types, id: TypeId, path: &str, depth: usize) -> Option<Leaf> {
+    // The longest prefix without an index is a field; what follows are indices and fields of elements.
+    let Some((before, rest)) = path.split_once('[') else { return leaf::find(types, id, path) };
+    let mut leaf = leaf::find(types, id, before)?;
+    let mut rest = rest;
+    loop {
+        let (index, after) = rest.split_once(']')?;
+        let index: u64 = index.parse().ok()?;
+        let Type::Array { element, count } = types.get(types.resolve(leaf.ty)) else { return None };
+        if count.is_some_and(|count| index >= count) {
+            return None;
+        }
+        let size = types.size(*element)?;
+        let start = leaf.start.checked_add(index.checked_mul(size)?.checked_mul(8)?)?;
+        let bits = size.checked_mul(8)?;
+        leaf = Leaf { path: String::new(), ty: *element, start, bits, bitfield: false };
+        if let Some(more) = after.strip_prefix('[') {
+            rest = more;
+            continue;
+        }
+        if let Some(inner) = after.strip_prefix('.') {
+            let inner = within(types, leaf.ty, inner, depth.checked_sub(1)?)?;
+            leaf = Leaf { start: leaf.start.checked_add(inner.start)?, ..inner };
+        } else if !after.is_empty() {
+            return None;
+        }
+        leaf.path = path.to_owned();
+        return Some(leaf);
+    }
+}
+
+/// The lines of a type that a profile's accesses touch; fields that it has not touch none.
+#[must_use]
+pub fn lines(types: &Types, id: TypeId, profile: &TypeProfile, lines: Lines) -> BTreeSet<u64> {
+    let phases = profile.roles.iter().flat_map(|role| &role.phases);
+    let accesses = phases.flat_map(|phase| &phase.accesses);
+    let leaves = accesses.filter_map(|access| find(types, id, &access.field));
+    leaves
+        .filter(|leaf| leaf.size() > 0)
+        .flat_map(|leaf| {
+            let (first, last) = lines.leaf(&leaf);
+            first..=last
+        })
+        .collect()
+}
+
+/// What lies at each byte of a type.
+#[derive(Clone, Debug)]
+pub(super) struct Bytes<'t> {
+    types: &'t Types,
+    /// By place.
+    leaves: Vec<Leaf>,
+    /// Of the type.
+    pub size: u64,
+}
+
+impl<'t> Bytes<'t> {
+    /// Of a record; `None` for what is none.
+    pub fn of(types: &'t Types, id: TypeId) -> Option<Bytes<'t>> {
+        let (_, record) = leaf::record(types, id)?;
+        let mut leaves = leaf::leaves(types, id, Expand::All);
+        leaves.retain(|leaf| leaf.size() > 0 && !leaf.path.is_empty());
+        leaves.sort_by_key(|leaf| leaf.start);
+        Some(Bytes { types, leaves, size: record.size })
+    }
+
+    /// The path of the field at an offset, an array's element with its index; of a union's members the
+    /// first. `None` in holes.
+    pub fn field(&self, offset: u64) -> Option<String> {
+        // Fields overlap in unions alone, so the one to find is near.
+        let end = self.leaves.partition_point(|leaf| leaf.offset() <= offset);
+        let covers = |leaf: &&Leaf| offset < leaf.offset().saturating_add(leaf.size());
+        let leaf = self.leaves[..end].iter().rev().take(64).rfind(covers)?;
+        let index = match self.types.get(self.types.resolve(leaf.ty)) {
+            Type::Array { element, .. } => self
+                .types
+                .size(*element)
+                .filter(|&size| size > 0)
+                .map(|size| (offset - leaf.offset()) / size),
+            _ => None,
+        };
+        Some(match index {
+            Some(index) => format!("{}[{index}]", leaf.path),
+            None => leaf.path.clone(),
+        })
+    }
+}

@@ -1,0 +1,171 @@
+//! `perf mem report --stdio`, and its raw form, `perf mem -D report`.
+//!
+//! Of the table these columns count: *Samples* (else *Overhead*), *Data Symbol* (`[k] 0xffff…` or
+//! `[.] counter+0x8`), *Mem Op* where there is one, *Locked*, and *CPU* or *Tid* where it was sorted by. Whether
+//! its events were loads or stores stands above each table. The raw form has a sample a line, `PID, TID, IP,
+//! ADDR, …, DSRC, SYMBOL`.
+
+use ledgerline_layout::Error;
+
+use super::samples::{Place, Samples, Who};
+use super::script::of_event;
+use super::{Kind, Known, Profile};
+
+/// How a raw report begins.
+const RAW: &str = "# PID, TID, ";
+/// The column by which a table is known.
+const DATA: &str = "Data Symbol";
+
+/// Whether a text is one of the two.
+pub(super) fn is(text: &str) -> bool {
+    text.lines()
+        .take(1000)
+        .any(|line| line.starts_with('#') && (line.starts_with(RAW) || line.contains(DATA)))
+}
+
+/// The columns of a table, by the extent of the dots below their names.
+#[derive(Default)]
+struct Columns<'a>(Vec<(usize, usize, &'a str)>);
+
+impl<'a> Columns<'a> {
+    /// Columns hold whole characters; a report with others is not cut within them.
+    fn of(dots: &str, names: &'a str) -> Columns<'a> {
+        let mut columns = Vec::new();
+        let mut at = 0;
+        for run in dots.split(' ') {
+            if run.starts_with('.') {
+                let name = names.get(at..(at + run.len()).min(names.len())).unwrap_or_default();
+                columns.push((at, at + run.len(), name.trim()));
+            }
+            at += run.len() + 1;
+        }
+        Columns(columns)
+    }
+
+    /// What a row has in a column; `None` without such a column or where the row is shorter.
+    fn cell<'r>(&self, row: &'r str, name: &str) -> Option<&'r str> {
+        let &(from, to, _) = self.0.iter().find(|column| column.2 == name)?;
+        row.get(from..to.min(row.len())).map(str::trim)
+    }
+}
+
+pub(super) fn parse(text: &str, source: &str, known: &Known<'_>) -> Result<Profile, Error> {
+    let mut samples = Samples::of(known)?;
+    let taken = match text.lines().find(|line| line.starts_with(RAW)) {
+        Some(header) => raw(text, header, &mut samples),
+        None => table(text, &mut samples),
+    };
+    if taken == 0 {
+        return Err(Error::new("no row says where it went and whether it was a load or a store")
+            .advise(
+                "sort by symbol_daddr, and by op where perf knows it (`-s cpu,op,symbol_daddr`)",
+            ));
+    }
+    samples.profile(source)
+}
+
+fn table(text: &str, samples: &mut Samples<'_>) -> u64 {
+    let (mut columns, mut names, mut of_table) = (Columns::default(), "", None);
+    let mut taken = 0;
+    for line in text.lines() {
+        if let Some(comment) = line.strip_prefix('#') {
+            if let Some((_, event)) = line.split_once("of event ") {
+                of_table = of_event(event);
+            } else if comment.trim_start().starts_with("...") {
+                columns = Columns::of(comment, names);
+            } else {
+                names = comment;
+            }
+            continue;
+        }
+        // The dots stand one to the right: the mark before them is a column of its own.
+        let Some(row) = line.get(1..) else { continue };
+        let cell = |name| columns.cell(row, name);
+        let Some(place) = cell(DATA).and_then(place) else { continue };
+        let operation = cell("Mem Op").or_else(|| cell("Memory Operation")).and_then(of_event);
+        let Some(kind) = operation.or(of_table) else { continue };
+        let locked = cell("Locked") == Some("Yes");
+        let number = |text: &str| text.trim_end_matches('%').parse::<f64>().ok();
+        let times = cell("Samples").or_else(|| cell("Overhead")).and_then(number);
+        let Some(times) = times.filter(|times| times.is_finite() && *times > 0.0) else { continue };
+        let who = |name, who: fn(u64) -> Who| {
+            // A thread is printed as `Pid:Command`.
+            let digits = cell(name)?.split(':').next()?;
+            digits.trim().parse().ok().map(who)
+        };
+        let who = who("CPU", Who::Cpu)
+            .or_else(|| who("Pid:Command", Who::Thread))
+            .or_else(|| who("Tid:Command", Who::Thread));
+        let kind = if locked { Kind::Atomic } else { kind };
+        taken += 1;
+        samples.add(place, kind, who.unwrap_or(Who::Somebody), times);
+    }
+    taken
+}
+
+/// `[k] 0xffff888100a4c000`, `[.] counter+0x8`.
+fn place(cell: &str) -> Option<Place<'_>> {
+    let bare = match cell.split_once("] ") {
+        Some((mark, rest)) if mark.starts_with('[') => rest.trim(),
+        _ => cell,
+    };
+    if let Some(digits) = bare.strip_prefix("0x") {
+        return u64::from_str_radix(digits, 16).ok().map(Place::Address);
+    }
+    let (symbol, offset) = match bare.rsplit_once("+0x") {
+        Some((symbol, digits)) => (symbol, u64::from_str_radix(digits, 16).ok()?),
+        None => (bare, 0),
+    };
+    (!symbol.is_empty() && !symbol.contains(' ')).then_some(Place::Symbol(symbol, offset))
+}
+
+fn raw(text: &str, header: &str, samples: &mut Samples<'_>) -> u64 {
+    let names: Vec<&str> = header[1..].split(',').map(str::trim).collect();
+    let find = |wanted: &str| names.iter().position(|name| *name == wanted);
+    let (Some(address), Some(source), Some(thread)) = (find("ADDR"), find("DSRC"), find("TID"))
+    else {
+        return 0;
+    };
+    let mut taken = 0;
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let words: Vec<&str> =
+            line.split([' ', ',', ';', '\t']).filter(|word| !word.is_empty()).collect();
+        let hexadecimal = |index: usize| {
+            let word: &&str = words.get(index)?;
+            u64::from_str_radix(word.strip_prefix("0x").unwrap_or(word), 16).ok()
+        };
+        let (Some(address), Some(source)) = (hexadecimal(address), hexadecimal(source)) else {
+            continue;
+        };
+        let Some(kind) = of_source(source) else { continue };
+        let thread = words.get(thread).and_then(|word| word.parse().ok());
+        taken += 1;
+        samples.add(Place::Address(address), kind, thread.map_or(Who::Somebody, Who::Thread), 1.0);
+    }
+    taken
+}
+
+/// The kind of access in perf's `union perf_mem_data_src`: bit 1 is a load, bit 2 a store, bit 25 a lock.
+fn of_source(source: u64) -> Option<Kind> {
+    let (load, store, locked) = (source & 2 != 0, source & 4 != 0, source >> 25 & 1 != 0);
+    match (load, store) {
+        (false, false) => None,
+        _ if locked => Some(Kind::Atomic),
+        (_, true) => Some(Kind::Store),
+        _ => Some(Kind::Load),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_source_in_numbers_says_what_its_words_say() {
+        // As perf script prints them: LOAD, L1 hit, LCK No; STORE, L1 hit.
+        assert_eq!(of_source(0x6810_0142), Some(Kind::Load));
+        assert_eq!(of_source(0x0002_8810_0144), Some(Kind::Store));
+        assert_eq!(of_source(0x0002_8810_0144 | 2 << 24), Some(Kind::Atomic));
+        assert_eq!(of_source(0x6810_0140), None);
+    }
+}

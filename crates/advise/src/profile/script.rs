@@ -1,0 +1,201 @@
+//! `perf script`, a sample a line: of `perf mem record`, `perf c2c record`, or any event that samples addresses.
+//!
+//! ```text
+//! netperf 4711 [003] 12.345678: 1009 cpu/mem-loads,ldlat=30/P: ffff888100a4c000 68100142 |OP LOAD|LVL L1 hit|LCK No|BLK N/A ...
+//! ```
+//!
+//! An address is needed (`-F +addr`), and whether it is a load or a store: from the decoded source
+//! (`-F +data_src`, `|OP STORE|`; locked ones are atomics), else from the event's name. The CPU tells who, or
+//! the thread where there is no CPU; the period, where it is printed, tells for how many events a sample stands.
+
+use ledgerline_layout::Error;
+
+use super::samples::{Place, Samples, Who};
+use super::{Kind, Known, Profile};
+
+/// Events that perf derives from one sample of Arm's profiling extension: the sample is also there as `memory`.
+const DERIVED: [&str; 8] = [
+    "l1d-miss",
+    "l1d-access",
+    "llc-miss",
+    "llc-access",
+    "tlb-miss",
+    "tlb-access",
+    "branch-miss",
+    "remote-access",
+];
+
+/// Whether a line is a sample as `perf script` prints it.
+pub(super) fn is(line: &str) -> bool {
+    line.contains("|OP ")
+        || parts(line).is_some_and(|parts| parts.cpu.is_some() || parts.thread.is_some())
+}
+
+/// A line taken apart.
+#[derive(Debug, PartialEq)]
+struct Parts<'a> {
+    cpu: Option<u64>,
+    thread: Option<u64>,
+    period: Option<u64>,
+    event: Option<&'a str>,
+    address: Option<u64>,
+    source: Option<&'a str>,
+}
+
+/// `None` for what is no sample: a frame of a call chain, a line of another tool.
+fn parts(line: &str) -> Option<Parts<'_>> {
+    let (before, source) = match line.split_once("|OP ") {
+        Some((before, source)) => (before, Some(source)),
+        None => (line, None),
+    };
+    let words: Vec<&str> = before.split_whitespace().collect();
+    let number = |word: &str| word.parse::<u64>().ok();
+    let at = words.iter().position(|word| {
+        word.strip_prefix('[')
+            .and_then(|word| word.strip_suffix(']'))
+            .is_some_and(|cpu| !cpu.is_empty() && cpu.bytes().all(|byte| byte.is_ascii_digit()))
+    });
+    let cpu = at.and_then(|at| number(words[at].trim_matches(['[', ']'])));
+    // Before the CPU, or before the time where there is none: `4711`, `4711/4720`.
+    let time = |word: &str| {
+        word.strip_suffix(':').and_then(|word| word.split_once('.')).is_some_and(|(one, two)| {
+            let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+            !one.is_empty() && digits(one) && digits(two)
+        })
+    };
+    let behind = at.or_else(|| words.iter().position(|word| time(word)));
+    let thread = behind.and_then(|at| {
+        let word = words[at.checked_sub(1)?];
+        number(word.rsplit('/').next().unwrap_or(word))
+    });
+    // The first word behind it with a colon that is no time.
+    let first = at.map_or(0, |at| at + 1);
+    let event_at =
+        (first..words.len()).find(|&index| words[index].ends_with(':') && !time(words[index]));
+    let event = event_at.map(|index| words[index].trim_end_matches(':'));
+    // Before the event, if that is not the thread.
+    let period = event_at.and_then(|index| {
+        let before = index.checked_sub(1).filter(|&before| behind.is_some_and(|at| before > at))?;
+        number(words[before])
+    });
+    let hexadecimal =
+        |word: &&str| u64::from_str_radix(word.strip_prefix("0x").unwrap_or(word), 16).ok();
+    let address = match (source, event_at) {
+        // The last word is the source in numbers, and the one before it the address.
+        (Some(_), after) => {
+            let index = words.len().checked_sub(2)?;
+            (after.is_none_or(|event| index > event))
+                .then(|| words.get(index).and_then(hexadecimal))
+                .flatten()
+        }
+        (None, Some(event)) => words.get(event + 1).and_then(hexadecimal),
+        (None, None) => None,
+    };
+    if source.is_none() && event.is_none() {
+        return None;
+    }
+    Some(Parts { cpu, thread, period, event, address, source })
+}
+
+/// Load, store or atomic; `None` where nothing says it.
+fn kind(parts: &Parts<'_>) -> Option<Kind> {
+    if let Some(source) = parts.source {
+        let op = source.split('|').next().unwrap_or_default();
+        let store = op.contains("STORE");
+        if !store && !op.contains("LOAD") {
+            return None;
+        }
+        return Some(match (source.contains("|LCK Yes"), store) {
+            (true, _) => Kind::Atomic,
+            (false, true) => Kind::Store,
+            (false, false) => Kind::Load,
+        });
+    }
+    of_event(parts.event?)
+}
+
+/// Which kind of access an event counts, by its name; `None` where it does not say.
+pub(super) fn of_event(event: &str) -> Option<Kind> {
+    let name = event.to_ascii_lowercase();
+    if name.contains("lock_loads") || name.contains("locked") {
+        Some(Kind::Atomic)
+    } else if name.contains("store") {
+        Some(Kind::Store)
+    } else if name.contains("load") {
+        Some(Kind::Load)
+    } else {
+        None
+    }
+}
+
+pub(super) fn parse(text: &str, source: &str, known: &Known<'_>) -> Result<Profile, Error> {
+    let mut samples = Samples::of(known)?;
+    let (mut without_address, mut without_kind, mut taken) = (0u64, 0u64, 0u64);
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let Some(parts) = parts(line) else { continue };
+        if parts.event.is_some_and(|event| DERIVED.contains(&event)) {
+            continue;
+        }
+        let Some(address) = parts.address else {
+            without_address += 1;
+            continue;
+        };
+        let Some(kind) = kind(&parts) else {
+            without_kind += 1;
+            continue;
+        };
+        taken += 1;
+        let who = match (parts.cpu, parts.thread) {
+            (Some(cpu), _) => Who::Cpu(cpu),
+            (None, Some(thread)) => Who::Thread(thread),
+            (None, None) => Who::Somebody,
+        };
+        let times = parts.period.filter(|&period| period > 0).unwrap_or(1);
+        samples.add(Place::Address(address), kind, who, times as f64);
+    }
+    if taken == 0 {
+        let (what, field) = if without_kind > without_address {
+            ("says whether it is a load or a store", "data_src")
+        } else {
+            ("has an address", "addr")
+        };
+        return Err(Error::new(format!("no sample {what}")).advise(format!(
+            "print `perf script -F comm,tid,cpu,time,period,event,addr,data_src`; {field} is missing"
+        )));
+    }
+    samples.profile(source)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_several_versions_are_taken_apart() {
+        let full = parts(
+            "Web Content 14753/14760 [011]  3678.072400:       2003 cpu/mem-loads,ldlat=30/P:  \
+             7ffdf1391b0c  10268100142 |OP LOAD|LVL L1 hit|SNP None|TLB L1 or L2 hit|LCK No|BLK  N/A  5",
+        )
+        .unwrap();
+        assert_eq!((full.cpu, full.thread, full.period), (Some(11), Some(14760), Some(2003)));
+        assert_eq!(full.event, Some("cpu/mem-loads,ldlat=30/P"));
+        assert_eq!((full.address, kind(&full)), (Some(0x7ffd_f139_1b0c), Some(Kind::Load)));
+        let bare = parts("  ffffa7c22b4b2a00    e6a0100 |OP STORE|LVL L1 hit|LCK Yes|").unwrap();
+        assert_eq!((bare.cpu, bare.address), (None, Some(0xffff_a7c2_2b4b_2a00)));
+        assert_eq!(kind(&bare), Some(Kind::Atomic));
+        let named = parts("ls 12 [000] 1.5: mem-stores:ppp: ffff888100a4c000 ip").unwrap();
+        assert_eq!((named.event, kind(&named)), (Some("mem-stores:ppp"), Some(Kind::Store)));
+        assert_eq!((named.period, named.address), (None, Some(0xffff_8881_00a4_c000)));
+        let threads =
+            parts("ls 20075/20076 37206.205744: mem-loads:     5570a0fd15c0 name").unwrap();
+        assert_eq!((threads.cpu, threads.thread), (None, Some(20076)));
+        assert_eq!((threads.period, threads.address), (None, Some(0x5570_a0fd_15c0)));
+        assert_eq!(parts("ls 20075 mem-loads: 5570a0fd15c0").unwrap().period, None);
+        assert!(is("ls 20075 37206.205744: mem-loads:     5570a0fd15c0 name"));
+        assert!(!is("machine: 5570a0fd15c0") && !is("[types.t] # 1.5: mem-loads: 12"));
+        // The source stands behind the event, so that nothing is an address.
+        let none = parts("ls 1 [000] 1.5: 1 memory:  88000182 |OP LOAD|LCK No").unwrap();
+        assert_eq!(none.address, None);
+        assert_eq!(parts("        ffffffff81170ed4 page_counter_try_charge+0x14 (vmlinux)"), None);
+    }
+}

@@ -1,0 +1,283 @@
+//! What the difference of two builds costs: which changes in line-mates, and which pairs of fields.
+//!
+//! Both builds answer one [`Question`]; the difference is taken design point by design point, so that what is
+//! unknown of the machine, and common to both, does not blur it. What fields wait for each other changes from
+//! build to build; each pair's change is told to the change in line-mates that parted them or brought them
+//! together, else to the one that moved who waits, else to the one that moved who writes.
+
+mod print;
+
+use std::collections::{BTreeMap, HashMap};
+
+use ledgerline_coherence::experiments::Interval;
+use ledgerline_layout::Error;
+use ledgerline_layout::diff::{Change, Difference, Sides, What};
+use ledgerline_layout::leaf::{Expand, leaves};
+use ledgerline_layout::pick::near;
+
+pub use print::{json, text};
+
+use crate::cost::{self, Cost, PAIR, Place, Question};
+use crate::profile::{TypeProfile, find};
+use crate::uses::Uses;
+
+/// What a [`Difference`] costs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Priced {
+    /// Nanoseconds of an operation before.
+    pub before: Interval,
+    /// After.
+    pub after: Interval,
+    /// After less before.
+    pub difference: cost::Difference,
+    /// Of each of [`Difference::changes`] what it did to the waiting, in nanoseconds an operation.
+    pub changes: Vec<Share>,
+    /// What no change in line-mates explains: fields that met as neighbours of a pair of lines, mostly.
+    pub rest: Share,
+    /// Fields of the profile that the build before has not, whose accesses are left out of its cost.
+    pub not_before: Vec<String>,
+    /// Fields that the build after has not.
+    pub not_after: Vec<String>,
+}
+
+/// What a change did to the waiting.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Share {
+    /// In nanoseconds an operation: above zero it became dearer.
+    pub change: Interval,
+    /// Who makes whom wait more, or less, the largest change first.
+    pub culprits: Vec<Culprit>,
+}
+
+/// A pair of fields.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Culprit {
+    /// Whose writing takes the line away.
+    pub writer: String,
+    /// Whose access waits.
+    pub victim: String,
+    /// How they lie in the build in which it waits longer.
+    pub near: Near,
+    /// How much longer, in nanoseconds an operation; below zero how much less.
+    pub change: Interval,
+}
+
+/// How two fields lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Near {
+    /// They are one.
+    Itself,
+    /// On one line.
+    Line,
+    /// On two lines of a pair that is fetched together.
+    Neighbour,
+}
+
+/// Prices a difference; objects begin at multiples of `base` bytes, [`PAIR`] if nothing else is known.
+///
+/// Fields that were renamed, or put into another record, are followed in either direction.
+///
+/// # Errors
+/// When the profile names a field that neither build has, with the names that resemble it; as [`cost::of`].
+pub fn price(
+    sides: Sides<'_>,
+    difference: &Difference,
+    profile: &TypeProfile,
+    question: &Question<'_>,
+    base: Option<u64>,
+) -> Result<Priced, Error> {
+    let (renamed, back) = renames(difference);
+    let before = Side::of(sides.old, profile, &back)?;
+    let after = Side::of(sides.new, profile, &renamed)?;
+    for name in &before.unknown {
+        if !after.unknown.contains(name) {
+            continue;
+        }
+        let error = Error::new(format!("{} has no field {name:?} in either build", profile.name));
+        let fields = leaves(sides.new.0, sides.new.1, Expand::All);
+        return Err(match near(name, fields.iter().map(|leaf| leaf.path.as_str())) {
+            Some(near) => error.advise(near),
+            None => error.advise("`layout show --expand FILE TYPE` prints the fields there are"),
+        });
+    }
+    let old = before.cost(question, base)?;
+    let new = after.cost(question, base)?;
+    let pairs = changed_pairs((&before, &old), (&after, &new));
+    let mut dealt: Vec<Vec<Pair>> = vec![Vec::new(); difference.changes.len() + 1];
+    for pair in pairs {
+        let index = explains(&difference.changes, &pair, &renamed);
+        dealt[index.unwrap_or(difference.changes.len())].push(pair);
+    }
+    let mut shares: Vec<Share> =
+        dealt.into_iter().map(|pairs| share(pairs, question.points)).collect();
+    let rest = shares.pop().expect("the rest is the last");
+    Ok(Priced {
+        before: old.nanoseconds,
+        after: new.nanoseconds,
+        difference: cost::difference(&old, &new),
+        changes: shares,
+        rest,
+        not_before: before.unknown,
+        not_after: after.unknown,
+    })
+}
+
+/// Names of the old build to those of the new, and back.
+type Renames = HashMap<String, String>;
+
+fn renames(difference: &Difference) -> (Renames, Renames) {
+    let renamed = difference.causes.iter().filter_map(|cause| match &cause.what {
+        What::Renamed(new) => Some((cause.field.clone(), new.clone())),
+        _ => None,
+    });
+    let renamed: Renames = renamed.collect();
+    let back = renamed.iter().map(|(old, new)| (new.clone(), old.clone())).collect();
+    (renamed, back)
+}
+
+/// What a path is called where the field it goes through, or is, has another name.
+fn translated(path: &str, names: &Renames) -> Option<String> {
+    let ends = path.match_indices(['.', '[']).map(|(at, _)| at).chain([path.len()]);
+    ends.filter_map(|end| Some(format!("{}{}", names.get(&path[..end])?, &path[end..]))).next_back()
+}
+
+/// One build under the profile.
+struct Side {
+    uses: Uses,
+    /// What the profile calls each spot.
+    names: Vec<String>,
+    /// What the profile names and this build has not.
+    unknown: Vec<String>,
+}
+
+impl Side {
+    fn of(
+        (types, id): (&ledgerline_layout::model::Types, ledgerline_layout::model::TypeId),
+        profile: &TypeProfile,
+        names: &Renames,
+    ) -> Result<Side, Error> {
+        let mut here = profile.clone();
+        let mut said: HashMap<String, String> = HashMap::new();
+        let accesses = here.roles.iter_mut().flat_map(|role| &mut role.phases);
+        for access in accesses.flat_map(|phase| &mut phase.accesses) {
+            if find(types, id, &access.field).is_none()
+                && let Some(other) = translated(&access.field, names)
+            {
+                said.insert(other.clone(), std::mem::replace(&mut access.field, other));
+            }
+        }
+        let mut uses = Uses::resolve_known(types, id, &here)?;
+        let original = |path: &String| said.get(path).unwrap_or(path).clone();
+        let names = uses.spots.iter().map(|spot| original(&spot.path)).collect();
+        let unknown = std::mem::take(&mut uses.unknown).iter().map(original).collect();
+        Ok(Side { uses, names, unknown })
+    }
+
+    fn cost(&self, question: &Question<'_>, base: Option<u64>) -> Result<Cost, Error> {
+        let place = Place { base: base.unwrap_or(PAIR), ..Place::of(&self.uses) };
+        cost::of(question, &self.uses, &place)
+    }
+
+    fn near(&self, writer: &str, victim: &str) -> Option<Near> {
+        let spot = |name: &str| self.names.iter().position(|other| other == name);
+        let (one, two) = (&self.uses.spots[spot(writer)?], &self.uses.spots[spot(victim)?]);
+        let lines = |offset: u64, size: u64| offset / 64..=(offset + size.max(1) - 1) / 64;
+        let (a, b) = (lines(one.offset, one.size), lines(two.offset, two.size));
+        Some(if writer == victim {
+            Near::Itself
+        } else if a.start() <= b.end() && b.start() <= a.end() {
+            Near::Line
+        } else {
+            Near::Neighbour
+        })
+    }
+}
+
+/// What one pair waits in each point, after less before.
+#[derive(Clone)]
+struct Pair {
+    writer: String,
+    victim: String,
+    near: Near,
+    changes: Vec<f64>,
+}
+
+fn changed_pairs(old: (&Side, &Cost), new: (&Side, &Cost)) -> Vec<Pair> {
+    let points = old.1.points.len();
+    // What was waited in the build before, and in the one after.
+    let mut waits: BTreeMap<(String, String), (Vec<f64>, [f64; 2])> = BTreeMap::new();
+    for (build, sign, (side, cost)) in [(0, -1.0, old), (1, 1.0, new)] {
+        for (index, point) in cost.points.iter().enumerate() {
+            for (&(writer, victim), waited) in &point.pairs {
+                let names = (side.names[writer].clone(), side.names[victim].clone());
+                let (changes, sums) =
+                    waits.entry(names).or_insert_with(|| (vec![0.0; points], [0.0; 2]));
+                changes[index] += sign * waited;
+                sums[build] += waited;
+            }
+        }
+    }
+    let pairs = waits.into_iter().map(|((writer, victim), (changes, sums))| {
+        let worse = if sums[0] > sums[1] { old.0 } else { new.0 };
+        let near = worse.near(&writer, &victim).unwrap_or(Near::Neighbour);
+        Pair { writer, victim, near, changes }
+    });
+    pairs.filter(|pair| pair.changes.iter().any(|change| *change != 0.0)).collect()
+}
+
+fn share(mut pairs: Vec<Pair>, points: usize) -> Share {
+    let sum = |point: usize| pairs.iter().map(|pair| pair.changes[point]).sum();
+    let change = Interval::of((0..points).map(sum).collect());
+    let culprit = |pair: Pair| Culprit {
+        change: Interval::of(pair.changes),
+        writer: pair.writer,
+        victim: pair.victim,
+        near: pair.near,
+    };
+    let mut culprits: Vec<Culprit> = pairs.drain(..).map(culprit).collect();
+    culprits.sort_by(|a, b| b.change.median.abs().total_cmp(&a.change.median.abs()));
+    Share { change, culprits }
+}
+
+/// Which change in line-mates a pair's waiting is told to.
+fn explains(changes: &[Change], pair: &Pair, renamed: &Renames) -> Option<usize> {
+    let now = |name: &str| translated(name, renamed).unwrap_or_else(|| name.to_owned());
+    let (writer, victim) = (now(&pair.writer), now(&pair.victim));
+    let moved = |change: &Change, path: &str| change.fields.iter().any(|field| covers(field, path));
+    let met = |change: &Change, path: &str| {
+        let mates = change.left.iter().chain(&change.joined).flat_map(|mates| &mates.0);
+        mates.into_iter().any(|field| covers(field, path))
+    };
+    let find = |wanted: &dyn Fn(&Change) -> bool| changes.iter().position(wanted);
+    find(&|change| {
+        (moved(change, &victim) && met(change, &writer))
+            || (moved(change, &writer) && met(change, &victim))
+    })
+    .or_else(|| find(&|change| moved(change, &victim)))
+    .or_else(|| find(&|change| moved(change, &writer)))
+}
+
+/// Whether what a difference calls a field, `memory` or `stat[0..5]`, has what a path names in it.
+fn covers(field: &str, path: &str) -> bool {
+    // Of an array whose other elements went elsewhere: those of it that count.
+    let (field, elements) = match field.split_once('[') {
+        Some((before, rest)) => {
+            let range = rest.split(']').next().and_then(|range| range.split_once(".."));
+            let range = range.and_then(|(from, to)| Some(from.parse().ok()?..=to.parse().ok()?));
+            (before, range)
+        }
+        None => (field, None::<std::ops::RangeInclusive<u64>>),
+    };
+    let Some(rest) = path.strip_prefix(field) else { return false };
+    match (rest.strip_prefix('['), elements) {
+        (Some(index), Some(elements)) => {
+            let index = index.split(']').next().and_then(|index| index.parse().ok());
+            index.is_none_or(|index| elements.contains(&index))
+        }
+        (Some(_), None) => true,
+        (None, _) => rest.is_empty() || rest.starts_with('.'),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+//! What `ledgerline layout` is told of the use of types: a profile, and for which machine a cost is predicted.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use ledgerline_advise::cost::Question;
+use ledgerline_advise::profile::{Known, Object, Profile};
+use ledgerline_coherence::machine::{BUILT_IN, Machine};
+use ledgerline_layout::Error;
+use ledgerline_layout::model::Types;
+
+pub(super) const LONG_ABOUT: &str = "\
+Print a profile as TOML, whatever wrote it: to look at, and to put right what its writer could not know.
+
+A sampler sees neither operations nor what they take beside these accesses; a table of the kernel says neither \
+how often, nor how many objects there are. `work_ns` is 1000 in their profiles, rates are relative to the field \
+that is touched most, or 1, and objects of a table are one that all CPUs share.";
+
+const EXAMPLES: &str = "\
+Examples:
+  ledgerline layout profile vmlinux --profile c2c.txt --object page_counter@0xffff888100a4c000 >charges.toml
+  ledgerline layout profile vmlinux --profile Documentation/networking/net_cachelines/tcp_sock.rst";
+
+/// The options of `ledgerline layout profile`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct PrintArgs {
+    /// What holds the types
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    #[command(flatten)]
+    profile: ProfileArgs,
+}
+
+/// The profile as TOML.
+pub(super) fn text(args: &PrintArgs) -> Result<Vec<u8>, Error> {
+    let profile = args.profile.read(super::types(&args.file)?)?;
+    let profile =
+        profile.ok_or_else(|| Error::new("no profile is named").advise("add --profile FILE"))?;
+    Ok(profile.to_toml().into_bytes())
+}
+
+/// What a profile may be.
+const FORMATS: &str = "\
+Who reads and writes which field how often: TOML that people write or `layout record` does, tables of the \
+kernel's Documentation/networking/net_cachelines, or the text of `perf c2c report --stdio`, `perf mem report \
+--stdio`, `perf mem -D report` or `perf script -F comm,tid,cpu,time,period,event,addr,data_src`. Those of perf \
+have addresses: say with --object where objects were.";
+
+/// Which profile.
+#[derive(Args, Debug, Default)]
+pub struct ProfileArgs {
+    /// Who reads and writes which field how often
+    #[arg(long, value_name = "FILE", long_help = FORMATS)]
+    pub(super) profile: Option<PathBuf>,
+
+    /// Where an object of a type was when the profile was taken: TYPE@0xADDRESS, TYPE@SYMBOL, TYPE@SYMBOL+OFFSET
+    #[arg(long = "object", value_name = "TYPE@WHERE", requires = "profile")]
+    objects: Vec<Object>,
+}
+
+impl ProfileArgs {
+    /// The profile, if one is named.
+    pub(super) fn read(&self, types: &Types) -> Result<Option<Profile>, Error> {
+        let Some(path) = &self.profile else { return Ok(None) };
+        let known = Known { types: Some(types), objects: self.objects.clone() };
+        Profile::open(path, &known).map(Some)
+    }
+}
+
+/// For which machine costs are predicted.
+#[derive(Args, Debug, Default)]
+pub struct MachineArgs {
+    /// A built-in machine or a machine file [default: the profile's, or else haswell-ep-2699v3]
+    #[arg(long, value_name = "NAME|FILE", requires = "profile")]
+    machine: Option<String>,
+
+    /// CPUs that take part [default: the profile's, or else all of the machine]
+    #[arg(long, value_name = "N", requires = "profile")]
+    cpus: Option<usize>,
+
+    /// Machines that are simulated, within what is known of this one
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
+    points: u16,
+
+    /// What is known of where objects begin [default: they begin a pair of lines]
+    #[arg(long, value_name = "align=N", value_parser = super::show::base, requires = "profile")]
+    pub(super) base: Option<u64>,
+}
+
+impl MachineArgs {
+    /// The machine.
+    pub(super) fn machine(&self, profile: &Profile) -> Result<Machine, Error> {
+        let name = self.machine.as_deref().or(profile.machine.as_deref());
+        Machine::open(name.unwrap_or(BUILT_IN[0].0)).map_err(|error| Error::new(error.to_string()))
+    }
+
+    /// The question of what a layout costs on it.
+    pub(super) fn question<'m>(&self, profile: &Profile, machine: &'m Machine) -> Question<'m> {
+        let cpus = self.cpus.or(profile.cpus).unwrap_or(machine.topology.cpus());
+        Question { machine, cpus, points: self.points.into() }
+    }
+}
+
+/// The types that a profile knows, in words.
+pub(super) fn knows(profile: &Profile) -> String {
+    let names: Vec<&str> = profile.types.iter().take(8).map(|of| of.name.as_str()).collect();
+    let more = profile.types.len().saturating_sub(8);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("it knows {}{more}", names.join(", "))
+}

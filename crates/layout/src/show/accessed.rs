@@ -1,0 +1,212 @@
+//! Who touches which bits of a type how often, for printing beside its fields.
+
+use std::collections::HashMap;
+
+use crate::model::TypeId;
+
+/// What touches some bits of a type.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Access {
+    /// The first bit, from the start of the type.
+    pub start: u64,
+    /// How many.
+    pub bits: u64,
+    /// Who: a part of the CPUs; empty where all do the same.
+    pub who: String,
+    /// How often an operation of theirs reads.
+    pub reads: f64,
+    /// How often it writes.
+    pub writes: f64,
+    /// Which part of all CPUs they are, from 0 to 1.
+    pub share: f64,
+}
+
+/// What touches the fields of types.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Accessed {
+    types: HashMap<TypeId, Touched>,
+}
+
+/// What touches the fields of one type.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Touched {
+    /// By first bit.
+    accesses: Vec<Access>,
+    /// The most bits that one has.
+    longest: u64,
+    /// The most that one field is touched, reading and writing, averaged over all CPUs.
+    most: f64,
+}
+
+/// How a field is touched.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Rates<'a> {
+    /// An operation, averaged over all CPUs.
+    pub reads: f64,
+    /// As `reads`.
+    pub writes: f64,
+    /// Who reads and writes how often, an operation of theirs; where they are told apart.
+    pub by: Vec<(&'a str, f64, f64)>,
+}
+
+impl Accessed {
+    /// Adds what touches a record.
+    pub fn add(&mut self, id: TypeId, accesses: Vec<Access>) {
+        let touched = self.types.entry(id).or_default();
+        touched.accesses.extend(accesses);
+        touched.accesses.sort_by_key(|access| access.start);
+        touched.longest = touched.accesses.iter().map(|access| access.bits).max().unwrap_or(0);
+        let rate = |access: &Access| {
+            let rates = touched.of(access.start, access.bits);
+            rates.reads + rates.writes
+        };
+        touched.most = touched.accesses.iter().map(rate).fold(0.0, f64::max);
+    }
+
+    pub(super) fn of(&self, id: TypeId) -> Option<&Touched> {
+        self.types.get(&id)
+    }
+}
+
+impl Touched {
+    /// Those that share a bit with some bits, by first bit.
+    fn within(&self, start: u64, bits: u64) -> impl Iterator<Item = &Access> {
+        let from = start.saturating_sub(self.longest);
+        let first = self.accesses.partition_point(|access| access.start < from);
+        let end = start.saturating_add(bits);
+        self.accesses[first..]
+            .iter()
+            .take_while(move |access| access.start < end)
+            .filter(move |access| access.start.saturating_add(access.bits) > start)
+    }
+
+    /// What touches some bits.
+    pub fn of(&self, start: u64, bits: u64) -> Rates<'_> {
+        let mut rates = Rates::default();
+        for access in self.within(start, bits) {
+            rates.reads += access.share * access.reads;
+            rates.writes += access.share * access.writes;
+            if access.who.is_empty() {
+                continue;
+            }
+            match rates.by.iter_mut().find(|(who, ..)| *who == access.who) {
+                Some((_, reads, writes)) => {
+                    (*reads, *writes) = (*reads + access.reads, *writes + access.writes)
+                }
+                None => rates.by.push((&access.who, access.reads, access.writes)),
+            }
+        }
+        rates.by.sort_by_key(|&(who, ..)| who);
+        rates
+    }
+
+    /// How hot some bits are beside the hottest field of the type, from 0 to 1.
+    pub fn heat(&self, rates: &Rates<'_>) -> f64 {
+        if self.most > 0.0 { ((rates.reads + rates.writes) / self.most).min(1.0) } else { 0.0 }
+    }
+
+    /// The first and the last bit of each.
+    pub fn spans(&self) -> impl Iterator<Item = (u64, u64)> {
+        let touched = |access: &&Access| access.bits > 0;
+        self.accesses
+            .iter()
+            .filter(touched)
+            .map(|access| (access.start, access.start.saturating_add(access.bits - 1)))
+    }
+}
+
+impl Rates<'_> {
+    /// Whether nothing touches the field.
+    pub fn none(&self) -> bool {
+        self.reads == 0.0 && self.writes == 0.0
+    }
+
+    /// Who does what, in a few letters: `rx r, tx rw`.
+    pub fn who(&self) -> String {
+        let does = |&(who, reads, writes): &(&str, f64, f64)| {
+            let (read, written) = (reads > 0.0, writes > 0.0);
+            let letters = if read && written {
+                "rw"
+            } else if written {
+                "w"
+            } else {
+                "r"
+            };
+            format!("{who} {letters}")
+        };
+        self.by.iter().map(does).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// A rate in few digits: `1`, `0.0156`, `12.5`, `1.56e-7`; `-` for none.
+pub(super) fn rate(rate: f64) -> String {
+    if rate == 0.0 {
+        return "-".to_owned();
+    }
+    if !(1e-4..1e6).contains(&rate) {
+        return format!("{rate:.2e}");
+    }
+    // Three digits that count, and no zeros after them.
+    let digits = (2 - rate.log10().floor() as i64).max(0) as usize;
+    let text = format!("{rate:.digits$}");
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_have_three_digits_that_count() {
+        let cases = [
+            (0.0, "-"),
+            (1.0, "1"),
+            (0.015625, "0.0156"),
+            (12.5, "12.5"),
+            (1234.5, "1234"),
+            (0.1, "0.1"),
+            (2.0 / 3.0, "0.667"),
+            (1.5625e-7, "1.56e-7"),
+            (1e9, "1.00e9"),
+        ];
+        for (number, wanted) in cases {
+            assert_eq!(rate(number), wanted);
+        }
+    }
+
+    #[test]
+    fn fields_have_what_touches_any_bit_of_them() {
+        let access = |start, bits, who: &str, reads, writes| Access {
+            start,
+            bits,
+            who: who.to_owned(),
+            reads,
+            writes,
+            share: 0.5,
+        };
+        let mut accessed = Accessed::default();
+        accessed.add(
+            TypeId(7),
+            vec![
+                access(64, 64, "rx", 1.0, 0.0),
+                access(0, 512, "rx", 0.0, 4.0),
+                access(64, 64, "tx", 2.0, 2.0),
+                access(128, 1, "tx", 1.0, 0.0),
+            ],
+        );
+        let touched = accessed.of(TypeId(7)).unwrap();
+        let word = touched.of(64, 64);
+        assert_eq!((word.reads, word.writes), (1.5, 3.0));
+        assert_eq!(word.who(), "rx rw, tx rw");
+        assert_eq!(touched.of(129, 8).who(), "rx w");
+        assert_eq!(touched.of(128, 1).who(), "rx w, tx r");
+        assert!(touched.of(512, 64).none());
+        assert_eq!(touched.heat(&touched.of(0, 512)), 1.0);
+        assert!(touched.heat(&word) < 1.0);
+        assert_eq!(accessed.of(TypeId(8)), None);
+    }
+}
