@@ -8,6 +8,9 @@ use ledgerline_layout::model::{Kind, Member, Record, Role, Type, TypeId, Types};
 /// Records of more members are not ordered.
 const MOST_PIECES: usize = 2000;
 
+/// Nor larger ones, in bytes.
+const LARGEST: u64 = 1 << 30;
+
 /// Members that lie together whatever the order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
@@ -116,6 +119,15 @@ impl Pieces {
             let error = Error::new(format!("{name} has {} members to order", list.len()));
             return Err(error.advise(format!("at most {MOST_PIECES} can be")));
         }
+        let size = record.size;
+        if size > LARGEST {
+            let error = Error::new(format!("{name} has {size} bytes"));
+            return Err(error.advise(format!("types of up to {LARGEST} are ordered")));
+        }
+        if list.iter().any(|piece| piece.end() > size) {
+            let error = Error::new(format!("{name} has {size} bytes, and members beyond them"));
+            return Err(error.advise("its debug information is damaged: compile it again"));
+        }
         align_starts(&mut list);
         for pinned in &freedom.pinned {
             let spot = crate::uses::find(types, id, pinned);
@@ -134,7 +146,12 @@ impl Pieces {
                 }
             }
         }
-        Ok(Pieces { list, dropped, size: record.size, align: record.align.bytes().max(1) })
+        Ok(Pieces {
+            list,
+            dropped,
+            size: record.size,
+            align: record.align.bytes().clamp(1, 1 << 20),
+        })
     }
 
     /// The piece that has a byte of today's layout.

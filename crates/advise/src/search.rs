@@ -25,7 +25,7 @@ const OF_A_LINE: f64 = 2.5e-5;
 /// What 64 more bytes must gain.
 const OF_GROWTH: f64 = 5e-5;
 /// Touches that a search may look at: a second or two.
-const EFFORT: usize = 6_000_000;
+const EFFORT: usize = 10_000_000;
 /// Times that the best order is shaken.
 const SHAKES: usize = 30;
 /// Places, besides those next to what is touched, where a piece is tried.

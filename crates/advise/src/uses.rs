@@ -174,7 +174,8 @@ impl Uses {
 /// The field that a path names: `memory.usage`, `stat[3]`, `slots[2].next`.
 #[must_use]
 pub fn find(types: &Types, id: TypeId, path: &str) -> Option<Spot> {
-    let leaf = profile::find(types, id, path)?;
+    // No type is that large: the file lies.
+    let leaf = profile::find(types, id, path).filter(|leaf| leaf.end() < 1 << 43)?;
     let ty = types.resolve(leaf.ty);
     let divided = match types.get(ty) {
         Type::Array { .. } => true,

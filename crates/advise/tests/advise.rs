@@ -270,3 +270,47 @@ fn the_sketches_compile_to_what_is_proposed() {
         compiles(&types, name, ATOMIC, &advised(&types, profile, &Wishes::default()));
     }
 }
+
+/// Without figures, which follow machines and the simulator: a `#` each, and one space for many.
+fn masked(text: &str) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        let words: Vec<String> = line
+            .split_whitespace()
+            .map(|word| {
+                let bare = word.trim_matches(|c: char| "().,;:".contains(c));
+                let number = bare.trim_start_matches('-').parse::<f64>().is_ok();
+                if number { word.replace(bare, "#") } else { word.to_owned() }
+            })
+            .collect();
+        let text = words.join(" ").replace(" (# .. #)", "");
+        out.push_str(&text);
+        out.push('\n');
+    }
+    out
+}
+
+#[test]
+fn the_text_has_its_form() {
+    let Some(types) = seed("page_counter", &[]) else { return };
+    let advice = advised(&types, "page_counter", &Wishes::default());
+    let machine = Machine::built_in("haswell-ep-2699v3").unwrap();
+    let question = Question { machine: &machine, cpus: 72, points: POINTS };
+    let options = Options { question: &question, profile: "charges.toml", line: 64, colour: false };
+    let mut out = String::new();
+    print::text(&types, id(&types, "page_counter"), &advice, &options, &mut out);
+    // Who makes whom wait, and how moves are worded, follow figures, too.
+    let kept = masked(&out);
+    let (before, rest) = kept.split_once("Who makes whom wait").expect(&kept);
+    let (head, table) = before.split_once("\nAn operation takes #").expect(&kept);
+    let (_, table) = table.split_once("\n\n").expect(&kept);
+    let (_, rest) = rest.split_once("\nA better order").expect(&kept);
+    let (rest, _) = rest.split_once("Moves, each").expect(&kept);
+    let text = format!("{head}\n...\n{table}...\nA better order{rest}");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/page_counter.advice");
+    if std::env::var_os("LEDGERLINE_BLESS").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    let wanted = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(text, wanted, "LEDGERLINE_BLESS=1 writes it anew");
+}

@@ -2,12 +2,11 @@ use ledgerline_layout::model::{Align, Bits};
 
 use super::*;
 
-/// A record of members (name, type by size, offset, bits).
-fn record(
-    kind: Kind,
-    size: u64,
-    members: &[(&str, u64, u64, Option<(u8, u8)>)],
-) -> (Types, TypeId) {
+/// A member: name, bytes of its type, offset, and the offset and number of its bits.
+type Given = (&'static str, u64, u64, Option<(u8, u8)>);
+
+/// A record of members.
+fn record(kind: Kind, size: u64, members: &[Given]) -> (Types, TypeId) {
     let mut types = Types::new(8);
     let mut list = Vec::new();
     for &(name, bytes, offset, bits) in members {
@@ -24,12 +23,9 @@ fn record(
     (types, id)
 }
 
-fn names(pieces: &Pieces) -> Vec<Vec<&str>> {
-    let fields = |piece: &'_ Piece| piece.fields.iter().map(|f| f.name.clone()).collect::<Vec<_>>();
-    let all: Vec<Vec<String>> = pieces.list.iter().map(fields).collect();
-    all.into_iter()
-        .map(|names| names.into_iter().map(|name| &*Box::leak(name.into_boxed_str())).collect())
-        .collect()
+fn names(pieces: &Pieces) -> Vec<Vec<String>> {
+    let fields = |piece: &Piece| piece.fields.iter().map(|field| field.name.clone()).collect();
+    pieces.list.iter().map(fields).collect()
 }
 
 #[test]
@@ -81,5 +77,9 @@ fn a_file_that_lies_about_sizes_is_survived() {
     let huge = u64::MAX / 8;
     let members = [("a", huge, 0, None), ("b", 8, huge - 3, None), ("c", huge, u64::MAX - 9, None)];
     let (types, id) = record(Kind::Struct, u64::MAX, &members);
-    let _ = Pieces::of(&types, id, "it", &Freedom::default());
+    let error = Pieces::of(&types, id, "it", &Freedom::default()).unwrap_err().to_string();
+    assert!(error.starts_with("it has 18446744073709551615 bytes; "), "{error}");
+    let (types, id) = record(Kind::Struct, 64, &members);
+    let error = Pieces::of(&types, id, "it", &Freedom::default()).unwrap_err().to_string();
+    assert!(error.starts_with("it has 64 bytes, and members beyond them; "), "{error}");
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use ledgerline_layout::align;
 use ledgerline_layout::leaf::keyword;
 use ledgerline_layout::leaf::record;
 use ledgerline_layout::model::{Kind, Type, TypeId, Types};
@@ -43,8 +44,16 @@ impl Language {
 #[must_use]
 pub fn sketch(types: &Types, id: TypeId, advice: &Advice, language: Language) -> String {
     let Some(proposal) = &advice.proposal else { return String::new() };
-    let mut sketch =
-        Sketch { types, advice, proposal, language, out: String::new(), end: 0, gaps: 0 };
+    let mut sketch = Sketch {
+        types,
+        advice,
+        proposal,
+        language,
+        out: String::new(),
+        end: 0,
+        gaps: 0,
+        after_bits: false,
+    };
     sketch.write(id);
     sketch.out
 }
@@ -58,13 +67,16 @@ struct Sketch<'a> {
     /// Behind what was declared.
     end: u64,
     gaps: usize,
+    /// Whether that was a bitfield.
+    after_bits: bool,
 }
 
 impl Sketch<'_> {
     fn write(&mut self, id: TypeId) {
         let class = record(self.types, id).is_some_and(|(_, record)| record.kind == Kind::Class);
         let kind = keyword(if class { Kind::Class } else { Kind::Struct });
-        let name = self.advice.name.rsplit("::").next().unwrap_or_default().to_owned();
+        let name = self.advice.name.split('<').next().unwrap_or_default();
+        let name = name.rsplit("::").next().unwrap_or_default().to_owned();
         match self.language {
             Language::C => self.line(&format!("{kind} {name} {{")),
             Language::Rust => {
@@ -118,18 +130,43 @@ impl Sketch<'_> {
                 reads + writes
             })
             .sum();
+        // Bits go on where bits before them ended, unless a unit is closed.
+        let bits_first = piece.fields.first().is_some_and(|field| field.bits.is_some());
+        let widest = piece.fields.iter().filter(|field| field.bits.is_some());
+        let widest = widest.max_by_key(|field| align::of(self.types, field.ty));
+        let begun = widest.filter(|_| bits_first).map(|field| field.ty);
+        if let Some(ty) = begun.filter(|_| self.end != offset || self.after_bits) {
+            self.unnamed(ty, 0);
+        }
         let mut bit = 0;
         for (at, field) in piece.fields.iter().enumerate() {
-            if let Some(bits) = field.bits {
-                // Bits that today's declaration leaves out between two fields.
-                if field.start > bit && at > 0 && field.start / 8 < bit.div_ceil(8) {
-                    let unnamed = Field { name: String::new(), ..field.clone() };
-                    let text = self.declared(&unnamed, Some(field.start - bit), None);
-                    self.line(&format!("    {text}"));
+            match field.bits {
+                Some(bits) => {
+                    let unit = 8 * self.types.size(field.ty).unwrap_or(1).max(1);
+                    let fits = bit / unit == (bit + bits.max(1) - 1) / unit;
+                    let natural = if fits { bit } else { bit.next_multiple_of(unit) };
+                    if natural < field.start && field.start.is_multiple_of(unit) {
+                        self.unnamed(field.ty, 0);
+                    } else if natural < field.start {
+                        self.unnamed(field.ty, (field.start - natural).min(unit));
+                    }
+                    bit = field.start + bits;
                 }
-                bit = field.start + bits;
+                None => {
+                    let size = self.types.size(field.ty).unwrap_or(0);
+                    bit = field.start.saturating_add(size.saturating_mul(8));
+                }
             }
-            let text = self.declared(field, field.bits, aligned.filter(|_| at == 0));
+            self.after_bits = field.bits.is_some();
+            // What the member itself was declared with.
+            let natural = align::of(self.types, field.ty).unwrap_or(1);
+            let own = Some(piece.align).filter(|&own| own > natural && field.bits.is_none());
+            let asked = aligned.max(own).filter(|_| at == 0);
+            let mut text = self.declared(field, field.bits, asked);
+            let packed = piece.fields.len() == 1 && piece.align < natural;
+            if packed && self.language == Language::C {
+                text.insert_str(text.len() - 1, " __attribute__((packed))");
+            }
             let note = match (touched > 0.0, self.language) {
                 (true, _) => String::new(),
                 (false, Language::C) => "  /* untouched */".to_owned(),
@@ -138,6 +175,11 @@ impl Sketch<'_> {
             self.line(&format!("    {text}{note}"));
         }
         self.end = offset + piece.size;
+    }
+
+    /// Bits without a name: none of them close the unit.
+    fn unnamed(&mut self, ty: TypeId, bits: u64) {
+        self.line(&format!("    {} : {bits};", spell(self.types, ty)));
     }
 
     fn declared(&self, field: &Field, bits: Option<u64>, aligned: Option<u64>) -> String {

@@ -190,6 +190,9 @@ impl Page<'_> {
         let verdict = self.painted(GOOD, "Keep today's order");
         match &self.advice.unsure {
             None => self.line(&format!("{verdict}: nothing better was found.")),
+            Some(change) if figure(change.change.median) == "0" => {
+                self.line(&format!("{verdict}: no other order that was found gains anything."));
+            }
             Some(change) if change.change.median >= 0.0 => self.line(&format!(
                 "{verdict}: the best other order costs {} ns more an operation.",
                 range(&change.change)
@@ -265,7 +268,12 @@ impl Page<'_> {
                 None => {}
             }
             let gain = of.gain.as_ref().map_or(String::new(), |gain: &Interval| {
-                let unsure = if gain.holds(0.0) { ": too small to tell" } else { "" };
+                let small = gain.median.abs() < 2e-3 * self.advice.today.nanoseconds.median;
+                let unsure = match (gain.holds(0.0), small) {
+                    (false, _) => "",
+                    (true, true) => ": too small to tell",
+                    (true, false) => ": not at every point",
+                };
                 format!(" {} ns{unsure}.", range(gain))
             });
             let text = format!(
