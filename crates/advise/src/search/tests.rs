@@ -7,7 +7,7 @@ use proptest::strategy::ValueTree;
 use super::*;
 use crate::cost::{self, Place, Question};
 use crate::order::moved;
-use crate::pieces::{Field, Held, Piece};
+use crate::pieces::{Field, Piece};
 use crate::profile::{Instances, Kind};
 use crate::uses::{Phase, Role, Spot, Touch};
 use ledgerline_layout::model::TypeId;
