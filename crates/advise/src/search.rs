@@ -27,7 +27,7 @@ const OF_GROWTH: f64 = 5e-5;
 /// Touches that a search may look at: a second or two.
 const EFFORT: usize = 10_000_000;
 /// Times that the best order is shaken.
-const SHAKES: usize = 30;
+const SHAKES: usize = 100;
 /// Places, besides those next to what is touched, where a piece is tried.
 const PLACES: usize = 32;
 
