@@ -257,6 +257,10 @@ impl Tried {
             }
             last = Some((at, key));
         }
+        let held = (0..problem.pieces.list.len())
+            .filter(|&piece| problem.pieces.list[piece].held.is_some())
+            .filter(|&piece| self.order.begins[piece] > today.begins[piece]);
+        groups.extend(held.map(|piece| Group { pieces: vec![piece], moved: false }));
         groups
     }
 

@@ -88,7 +88,9 @@ impl Order {
             match piece.held {
                 Some(Held::Last) => {
                     let behind = held.iter().map(|held| held.end()).max().unwrap_or(0);
-                    cursor = cursor.max(behind).next_multiple_of(piece.align);
+                    let wanted = piece.align.max(self.begins[index]);
+                    laid.align = laid.align.max(wanted);
+                    cursor = cursor.max(behind).next_multiple_of(wanted);
                     laid.offsets[index] = cursor;
                     cursor += piece.size;
                 }

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use crate::order::{Laid, Order, count_moved, sequence};
-use crate::pieces::Pieces;
+use crate::pieces::{Held, Pieces};
 use crate::proxy::Proxy;
 use crate::uses::Uses;
 
@@ -27,7 +27,7 @@ const OF_GROWTH: f64 = 5e-5;
 /// Touches that a search may look at: a second or two.
 const EFFORT: usize = 10_000_000;
 /// Times that the best order is shaken.
-const SHAKES: usize = 30;
+const SHAKES: usize = 100;
 /// Places, besides those next to what is touched, where a piece is tried.
 const PLACES: usize = 32;
 
@@ -338,6 +338,10 @@ fn blocks(problem: &Problem<'_>, order: &Order) -> Vec<Vec<usize>> {
         }
         run.clear();
     }
+    // Where all that is touched is held, what lies between may still give way.
+    if blocks.is_empty() {
+        blocks.extend(order.sequence.last().map(|&last| vec![last]));
+    }
     let alike = problem.atoms.iter().filter(|atom| atom.len() > 1);
     blocks.extend(alike.cloned());
     blocks
@@ -385,7 +389,9 @@ fn neighbours(problem: &Problem<'_>, order: &Order, block: &[usize]) -> Vec<Orde
     // Where it is, with other lines begun.
     let at = order.sequence.iter().rposition(|index| block.contains(index)).unwrap_or(0);
     let follower = order.sequence.get(at + 1).copied();
-    for index in [Some(block[0]), follower].into_iter().flatten() {
+    // An array without a length stays last, and may begin a line there.
+    let held = problem.pieces.list.iter().position(|piece| piece.held == Some(Held::Last));
+    for index in [Some(block[0]), follower, held].into_iter().flatten() {
         for begins in [1, 64, 128] {
             let mut wish = order.clone();
             wish.begins[index] = begins;
