@@ -423,6 +423,7 @@ impl<'a> Engine<'a> {
             let slot = self.prepared.placement.slot(access.field, whose) as u32;
             self.cpus[index].stored_no_more(slot);
             self.store_arrives(index, arrival);
+            self.store_with_it(line, index, arrival, counts);
         } else {
             let resumes = if access.kind == (Kind::Load { overlapping: true }) {
                 let seen = (arrival - at) as f64 * (1.0 - self.settings.overlap);
@@ -440,6 +441,27 @@ impl<'a> Engine<'a> {
                 let atomic = if access.kind == Kind::Rmw { self.settings.atomic } else { 0 };
                 self.done(index, resumes + atomic);
             }
+        }
+    }
+
+    /// A line that a store brings serves all stores of its CPU that wait for it.
+    fn store_with_it(&mut self, line: usize, index: usize, arrival: u64, counts: bool) {
+        let mut at = 0;
+        while !self.cpus[index].stored.is_empty() && at < self.lines.lines[line].queue.len() {
+            let request = self.lines.lines[line].queue[at];
+            let access = self.decode(request.cpu as usize, request.pc);
+            if request.cpu as usize != index || request.prefetch || access.kind != Kind::Store {
+                at += 1;
+                continue;
+            }
+            self.lines.lines[line].queue.remove(at);
+            if counts {
+                self.tally.lines[line][2] += arrival - request.at;
+            }
+            self.act(index, &access, request.whose);
+            let slot = self.prepared.placement.slot(access.field, request.whose) as u32;
+            self.cpus[index].stored_no_more(slot);
+            self.store_arrives(index, arrival);
         }
     }
 

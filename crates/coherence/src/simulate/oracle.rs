@@ -372,21 +372,20 @@ impl Oracle<'_> {
         let passed = self.act(cpu, access, whose);
         match access.kind {
             Kind::Store => {
-                let slot = self.prepared.placement.slot(access.field, whose);
-                let first = self.stores[cpu].iter().position(|&stored| stored == slot).unwrap();
-                self.stores[cpu].remove(first);
-                self.cpus[cpu].outstanding -= 1;
-                let drained = self.cpus[cpu].drained_at.max(arrival);
-                self.cpus[cpu].drained_at = drained;
-                let waiting = self.cpus[cpu].waiting;
-                let resumes = match waiting {
-                    Waiting::Drain if self.cpus[cpu].outstanding == 0 => Some(drained),
-                    Waiting::Room => Some(arrival),
-                    _ => None,
-                };
-                if resumes.is_some() {
-                    self.cpus[cpu].waiting = Waiting::No;
-                    self.clocks[cpu] = resumes;
+                self.stored(cpu, access, whose, arrival);
+                // The line serves all stores of the CPU that wait for it.
+                let (with_it, asked) =
+                    std::mem::take(&mut self.lines[line].asked).into_iter().partition(|asked| {
+                        asked.cpu == cpu && asked.access.kind == Kind::Store && !asked.prefetch
+                    });
+                self.lines[line].asked = asked;
+                let with_it: Vec<Asked> = with_it;
+                for Asked { whose, at, access, .. } in with_it {
+                    if counts {
+                        self.tally.lines[line][2] += arrival - at;
+                    }
+                    self.act(cpu, access, whose);
+                    self.stored(cpu, access, whose, arrival);
                 }
             }
             Kind::Load { overlapping } => {
@@ -410,6 +409,26 @@ impl Oracle<'_> {
                 }
                 self.finish(cpu, arrival + settings.atomic);
             }
+        }
+    }
+
+    /// A store leaves its CPU's buffer.
+    fn stored(&mut self, cpu: usize, access: Access, whose: u32, arrival: u64) {
+        let slot = self.prepared.placement.slot(access.field, whose);
+        let first = self.stores[cpu].iter().position(|&stored| stored == slot).unwrap();
+        self.stores[cpu].remove(first);
+        self.cpus[cpu].outstanding -= 1;
+        let drained = self.cpus[cpu].drained_at.max(arrival);
+        self.cpus[cpu].drained_at = drained;
+        let waiting = self.cpus[cpu].waiting;
+        let resumes = match waiting {
+            Waiting::Drain if self.cpus[cpu].outstanding == 0 => Some(drained),
+            Waiting::Room => Some(arrival),
+            _ => None,
+        };
+        if resumes.is_some() {
+            self.cpus[cpu].waiting = Waiting::No;
+            self.clocks[cpu] = resumes;
         }
     }
 
