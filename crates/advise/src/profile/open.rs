@@ -111,7 +111,7 @@ impl Profile {
     pub fn parse(text: &str, source: &str, known: &Known<'_>) -> Result<Profile, Error> {
         // Most of a page: comments and call chains may come before the first sample.
         let mut first = text.lines().filter(|line| !line.starts_with('#')).take(100);
-        if text.lines().any(|line| line.contains(c2c::TITLE)) {
+        let profile = if text.lines().any(|line| line.contains(c2c::TITLE)) {
             c2c::parse(text, source, known)
         } else if mem_report::is(text) {
             mem_report::parse(text, source, known)
@@ -121,7 +121,12 @@ impl Profile {
             script::parse(text, source, known)
         } else {
             by_hand::parse(text, source)
+        }?;
+        if profile.types.is_empty() {
+            return Err(Error::new("it says nothing of any type")
+                .advise("tables need a title of their own before the line of columns"));
         }
+        Ok(profile)
     }
 }
 

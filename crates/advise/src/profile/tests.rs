@@ -205,3 +205,12 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_profile_of_nothing_is_refused() {
+    // A line that is a title and names columns: found by fuzzing.
+    let text =
+        "Type Name fastpath_tx_access fastpath_rx_access x struct fast path usage breakdown\n";
+    let error = Profile::parse(text, "table.rst", &Known::default()).unwrap_err().to_string();
+    assert!(error.starts_with("it says nothing of any type"), "{error}");
+}
