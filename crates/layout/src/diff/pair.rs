@@ -1,11 +1,14 @@
 //! Which field of the new build is which of the old one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::Sides;
 use crate::leaf::{self, Expand, Leaf};
 use crate::model::{TypeId, Types};
 use crate::spell::spell;
+
+/// As many records within each other as are opened to find a field again.
+const NESTED: usize = 4;
 
 /// Pairs of fields (old, new), by their indices, in the order of the old build.
 ///
@@ -13,8 +16,17 @@ use crate::spell::spell;
 /// name and type; then those that were renamed: of one type and size, and at one place or between the same
 /// neighbours. A record in which fields were put is opened for it, in `old` or in `new`.
 pub(super) fn pair(sides: Sides, old: &mut Vec<Leaf>, new: &mut Vec<Leaf>) -> Vec<(usize, usize)> {
-    open_for(sides.new.0, new, sides.old.0, old);
-    open_for(sides.old.0, old, sides.new.0, new);
+    // A level of nesting at a time.
+    for _ in 0..NESTED {
+        if !open_for(sides.new.0, new, sides.old.0, old) {
+            break;
+        }
+    }
+    for _ in 0..NESTED {
+        if !open_for(sides.old.0, old, sides.new.0, new) {
+            break;
+        }
+    }
     let mut of_old = vec![None; old.len()];
     let mut of_new = vec![None; new.len()];
     let mut by_path: HashMap<&str, Vec<usize>> = HashMap::new();
@@ -84,13 +96,22 @@ fn identity(types: &Types, leaf: &Leaf) -> (String, String) {
     (step.to_owned(), spell(types, leaf.ty).to_string())
 }
 
-/// Opens the records of `leaves` that the other build has not and that hold a field which it has outside.
-fn open_for(types: &Types, leaves: &mut Vec<Leaf>, others: &Types, other: &[Leaf]) {
+/// Whether one of these fields is in a record, or in a record within it.
+fn holds(types: &Types, of: TypeId, alone: &HashSet<(String, String)>, depth: usize) -> bool {
+    let inner = leaf::leaves(types, of, Expand::Anonymous);
+    inner.iter().any(|inner| {
+        alone.contains(&identity(types, inner))
+            || depth > 1 && inner.ty != of && holds(types, inner.ty, alone, depth - 1)
+    })
+}
+
+/// Opens the records of `leaves` that the other build has not and that hold a field which it has outside, by one
+/// level; whether there were any.
+fn open_for(types: &Types, leaves: &mut Vec<Leaf>, others: &Types, other: &[Leaf]) -> bool {
     let here: HashMap<&str, TypeId> =
         other.iter().map(|leaf| (leaf.path.as_str(), leaf.ty)).collect();
-    let alone: std::collections::HashSet<(String, String)> = {
-        let there: std::collections::HashSet<&str> =
-            leaves.iter().map(|leaf| leaf.path.as_str()).collect();
+    let alone: HashSet<(String, String)> = {
+        let there: HashSet<&str> = leaves.iter().map(|leaf| leaf.path.as_str()).collect();
         other
             .iter()
             .filter(|leaf| !there.contains(leaf.path.as_str()))
@@ -98,16 +119,14 @@ fn open_for(types: &Types, leaves: &mut Vec<Leaf>, others: &Types, other: &[Leaf
             .collect()
     };
     if alone.is_empty() {
-        return;
+        return false;
     }
+    let mut any = false;
     let mut opened = Vec::with_capacity(leaves.len());
     for leaf in leaves.iter() {
-        let inner = if here.contains_key(leaf.path.as_str()) {
-            Vec::new()
-        } else {
-            leaf::leaves(types, leaf.ty, Expand::Anonymous)
-        };
-        if inner.iter().any(|inner| alone.contains(&identity(types, inner))) {
+        if !here.contains_key(leaf.path.as_str()) && holds(types, leaf.ty, &alone, NESTED) {
+            any = true;
+            let inner = leaf::leaves(types, leaf.ty, Expand::Anonymous);
             opened.extend(inner.into_iter().map(|inner| Leaf {
                 path: format!("{}.{}", leaf.path, inner.path),
                 start: leaf.start.saturating_add(inner.start),
@@ -119,4 +138,5 @@ fn open_for(types: &Types, leaves: &mut Vec<Leaf>, others: &Types, other: &[Leaf
     }
     opened.sort_by_key(|leaf| leaf.start);
     *leaves = opened;
+    any
 }

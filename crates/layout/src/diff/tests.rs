@@ -1,4 +1,5 @@
 use super::*;
+use crate::model::{Member, Role, Type};
 use crate::sketch::words;
 use proptest::strategy::Strategy;
 
@@ -65,6 +66,41 @@ fn what_was_removed_resized_renamed_or_put_elsewhere_is_told_apart() {
     let text = said("a b", "a |b");
     assert!(text.contains("`b` has 56 bytes more of padding before it"), "{text}");
     assert!(text.contains("`a` left the line of `b`"), "{text}");
+}
+
+/// A record `name` whose last member is a record `inner`.
+fn around(types: &mut Types, name: &str, fields: &str, inner: TypeId) -> TypeId {
+    let outer = words(types, name, fields);
+    let size = types.size(inner).unwrap();
+    let member = types.intern("inner");
+    let Type::Record(record) = types.get_mut(outer) else { panic!("words make a record") };
+    let (role, offset) = (Role::Field, record.size);
+    record.members.push(Member { name: member, ty: inner, offset, bits: None, role, align: None });
+    record.size += size;
+    outer
+}
+
+#[test]
+fn members_are_followed_into_records_within_records_and_out_again() {
+    let flat = "usage max parent stat[9]";
+    let (mut before, mut after) = (Types::new(8), Types::new(8));
+    let old = words(&mut before, "t", flat);
+    let inner = words(&mut after, "limits", "max parent");
+    let inner = around(&mut after, "shared", "seen", inner);
+    let new = around(&mut after, "t", "usage stat[9]", inner);
+    let (old, new) = ((&before, old), (&after, new));
+    let into = compare("t", Sides { old, new }, 64).expect("a change");
+    let out = compare("t", Sides { old: new, new: old }, 64).expect("a change");
+    for difference in [into, out] {
+        let mut said = String::new();
+        text(&difference, &mut said);
+        let touched =
+            said.lines().filter(|line| line.contains("inserted") || line.contains("removed"));
+        // `seen` alone came and went.
+        assert!(touched.clone().all(|line| line.contains("seen")), "{said}");
+        assert_eq!(touched.count(), 1, "{said}");
+        assert!(said.contains("inner.inner.max` "), "{said}");
+    }
 }
 
 #[test]
