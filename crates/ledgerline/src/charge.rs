@@ -96,7 +96,9 @@ impl<'l> Charge<'l> {
         limits: Limits,
     ) -> Result<Charge<'l>, (Charge<'l>, Refused)> {
         let (ledger, units) = (self.group.ledger(), self.units());
-        let both = self.is_counted() && to.mode() != ControlMode::Off;
+        // A charge of nothing keeps no row: its group may be gone, and then there is nothing to move either.
+        let gone = units == 0 && ledger.path(self.group.id()).is_none();
+        let both = self.is_counted() && to.mode() != ControlMode::Off && !gone;
         if !both || !std::ptr::eq(ledger, to.ledger()) {
             // Another ledger has no ancestor in common, and where one of the two is not counted there is
             // nothing to move: charge the one, then return the other.

@@ -125,7 +125,9 @@ impl Model {
     }
 
     fn transfer(&mut self, from: usize, to: usize, units: u64, over: bool) -> bool {
-        let (old, new) = (self.path(from), self.path(to));
+        // Of a charge of nothing whose group is gone nobody knows any more where it was.
+        let gone = units == 0 && !self.nodes[from].live && self.nodes[from].usage == 0;
+        let (old, new) = (if gone { Vec::new() } else { self.path(from) }, self.path(to));
         let only = |these: &[usize], others: &[usize]| -> Vec<usize> {
             these.iter().copied().filter(|level| !others.contains(level)).collect()
         };
@@ -254,6 +256,19 @@ impl Both<'_> {
             assert_eq!(seen, (shared.units, shared.holders.len()));
         }
     }
+}
+
+#[test]
+fn a_charge_of_nothing_outlives_its_group_and_goes_to_who_joins() {
+    let ledger = Ledger::new().unwrap();
+    let [a, b] = ["a", "b"].map(|name| ledger.root().create(name).unwrap());
+    let mine = a.try_charge(0).unwrap().share();
+    assert!(a.destroy().is_ok());
+    let yours = mine.join(b);
+    drop(mine);
+    assert_eq!((yours.owner(), yours.units()), (b, 0));
+    drop(yours);
+    assert_eq!(ledger.mistakes(), Mistakes::default());
 }
 
 proptest! {
