@@ -7,8 +7,8 @@
 //!
 //! ```
 //! use ledgerline_advise::cost::{self, Place, Question};
-//! use ledgerline_advise::profile::{Instances, Kind};
-//! use ledgerline_advise::uses::{Phase, Role, Spot, Touch, Uses};
+//! use ledgerline_advise::profile::{Instances, Kind, Phase, Role};
+//! use ledgerline_advise::uses::{Spot, Touch, Uses};
 //! use ledgerline_coherence::machine::Machine;
 //!
 //! let spot = |path: &str, offset| Spot {
@@ -18,9 +18,9 @@
 //! let phase = Phase {
 //!     name: "charge".to_owned(),
 //!     times: 1.0,
-//!     touches: vec![touch(0, Kind::Atomic), touch(1, Kind::Load)],
+//!     accesses: vec![touch(0, Kind::Atomic), touch(1, Kind::Load)],
 //! };
-//! let phases = vec![Phase { name: "check".to_owned(), touches: vec![touch(1, Kind::Load)], ..phase.clone() }, phase];
+//! let phases = vec![Phase { name: "check".to_owned(), accesses: vec![touch(1, Kind::Load)], ..phase.clone() }, phase];
 //! let uses = Uses {
 //!     name: "counter".to_owned(),
 //!     instances: Instances::Shared,

@@ -53,6 +53,10 @@ mod script;
 mod tests;
 mod write;
 
+use std::collections::BTreeMap;
+
+use ledgerline_layout::model::{TypeId, Types};
+
 pub use fields::{find, lines};
 pub use open::{Known, Object, Where};
 
@@ -72,6 +76,8 @@ pub struct Profile {
     pub cpus: Option<usize>,
     /// The types it knows, in its own order.
     pub types: Vec<TypeProfile>,
+    /// On which line of the source a field is first named, where people write them.
+    pub lines: BTreeMap<String, usize>,
 }
 
 /// What it says of one type.
@@ -99,7 +105,7 @@ pub enum Instances {
 
 /// What a part of the CPUs does over and over.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Role {
+pub struct Role<A = Access> {
     /// What people call it.
     pub name: String,
     /// Which part of the CPUs, from 0 to 1.
@@ -107,18 +113,18 @@ pub struct Role {
     /// What an operation takes beside these accesses, in nanoseconds.
     pub work_ns: f64,
     /// What it touches.
-    pub phases: Vec<Phase>,
+    pub phases: Vec<Phase<A>>,
 }
 
 /// What is touched together.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Phase {
+pub struct Phase<A = Access> {
     /// What people call it.
     pub name: String,
     /// How many times an operation, on average; less than one for what is rare.
     pub times: f64,
     /// In order.
-    pub accesses: Vec<Access>,
+    pub accesses: Vec<A>,
 }
 
 /// A field is touched.
@@ -177,6 +183,15 @@ impl TypeProfile {
 }
 
 impl Profile {
+    /// The line that names the first field of `of` that the type has not, if the source has lines.
+    #[must_use]
+    pub fn line_of_unknown(&self, types: &Types, id: TypeId, of: &TypeProfile) -> Option<usize> {
+        let phases = of.roles.iter().flat_map(|role| &role.phases);
+        let mut fields = phases.flat_map(|phase| &phase.accesses).map(|access| &access.field);
+        let unknown = fields.find(|field| find(types, id, field).is_none())?;
+        self.lines.get(unknown).copied()
+    }
+
     /// The profile as TOML, which [`Profile::open`] and [`Profile::parse`] read.
     ///
     /// Accesses of one field in one phase are put together at its first; where from ([`Profile::source`]) is

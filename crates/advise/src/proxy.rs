@@ -113,7 +113,7 @@ impl<'u> Proxy<'u> {
             of.phases.iter().map(move |phase| Visit {
                 role,
                 times: phase.times,
-                touches: (phase.touches.iter())
+                touches: (phase.accesses.iter())
                     .map(|touch| Touch {
                         spot: touch.spot,
                         writes: touch.kind.writes(),

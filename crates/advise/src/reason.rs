@@ -141,7 +141,7 @@ impl Context<'_> {
         let mut best: (BTreeSet<usize>, String) = Default::default();
         for role in &self.advice.uses.roles {
             for phase in &role.phases {
-                let touched: BTreeSet<usize> = phase.touches.iter().map(|t| t.spot).collect();
+                let touched: BTreeSet<usize> = phase.accesses.iter().map(|t| t.spot).collect();
                 let ours: Vec<usize> = touched.intersection(&self.spots).copied().collect();
                 let mates: BTreeSet<usize> = touched
                     .difference(&self.spots)

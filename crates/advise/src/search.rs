@@ -125,7 +125,7 @@ fn atoms(pieces: &Pieces, uses: &Uses, spots: &[(usize, u64)]) -> Vec<Vec<usize>
     let mut marks: BTreeMap<usize, Vec<Mark>> = BTreeMap::new();
     for (role, of) in uses.roles.iter().enumerate() {
         for (phase, of) in of.phases.iter().enumerate() {
-            for touch in &of.touches {
+            for touch in &of.accesses {
                 let (piece, _) = spots[touch.spot];
                 marks.entry(piece).or_default().push((role, phase, touch.kind.writes()));
             }

@@ -7,7 +7,7 @@ use ledgerline_layout::leaf::{Expand, leaves};
 use ledgerline_layout::model::{Type, TypeId, Types};
 use ledgerline_layout::pick::near;
 
-use crate::profile::{self, Instances, Kind, TypeProfile};
+use crate::profile::{self, Instances, Kind, Phase, Role, TypeProfile};
 
 /// The most fields of one type whose accesses are told apart: who makes whom wait is kept for each pair.
 pub const MOST_SPOTS: usize = 1000;
@@ -26,30 +26,6 @@ pub struct Spot {
     /// Whether a load is waited for: what it reads is a pointer, which is followed. Other loads overlap
     /// with what comes next.
     pub awaited: bool,
-}
-
-/// What a part of the CPUs does over and over.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Role {
-    /// What people call it.
-    pub name: String,
-    /// Which part of the CPUs, from 0 to 1.
-    pub share: f64,
-    /// What an operation takes beside these accesses, in nanoseconds.
-    pub work_ns: f64,
-    /// What it touches.
-    pub phases: Vec<Phase>,
-}
-
-/// What is touched together.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Phase {
-    /// What people call it.
-    pub name: String,
-    /// How many times an operation.
-    pub times: f64,
-    /// In order.
-    pub touches: Vec<Touch>,
 }
 
 /// A spot is touched.
@@ -73,7 +49,7 @@ pub struct Uses {
     /// What is touched, in the order of the profile.
     pub spots: Vec<Spot>,
     /// Who touches it.
-    pub roles: Vec<Role>,
+    pub roles: Vec<Role<Touch>>,
     /// Fields of the profile that the type has not; their accesses are left out. Always empty after
     /// [`Uses::resolve`].
     pub unknown: Vec<String>,
@@ -112,7 +88,7 @@ impl Uses {
         for role in &profile.roles {
             let mut phases = Vec::new();
             for phase in &role.phases {
-                let mut touches = Vec::new();
+                let mut accesses = Vec::new();
                 for access in &phase.accesses {
                     let number = *numbers.entry(&access.field).or_insert_with(|| {
                         let Some(spot) = find(types, id, &access.field) else {
@@ -125,11 +101,11 @@ impl Uses {
                     if let Some(spot) = number
                         && access.times > 0.0
                     {
-                        touches.push(Touch { spot, kind: access.kind, times: access.times });
+                        accesses.push(Touch { spot, kind: access.kind, times: access.times });
                     }
                 }
-                if phase.times > 0.0 && !touches.is_empty() {
-                    phases.push(Phase { name: phase.name.clone(), times: phase.times, touches });
+                if phase.times > 0.0 && !accesses.is_empty() {
+                    phases.push(Phase { name: phase.name.clone(), times: phase.times, accesses });
                 }
             }
             let (name, share, work_ns) = (role.name.clone(), role.share, role.work_ns);
@@ -161,7 +137,7 @@ impl Uses {
         let (mut reads, mut writes) = (0.0, 0.0);
         for role in &self.roles {
             for phase in &role.phases {
-                for touch in phase.touches.iter().filter(|touch| touch.spot == spot) {
+                for touch in phase.accesses.iter().filter(|touch| touch.spot == spot) {
                     let rate = role.share * phase.times * touch.times;
                     *(if touch.kind.writes() { &mut writes } else { &mut reads }) += rate;
                 }

@@ -10,6 +10,7 @@ mod calibrate;
 mod history;
 mod json;
 mod layout;
+mod progress;
 mod render;
 mod reproduce;
 mod run;

@@ -112,7 +112,10 @@ fn what_cannot_be_is_one_line_and_status_two() {
     let cases: [(&[&str], &str); 9] = [
         (&["countre", "--profile", &profile], "did you mean `counter`?"),
         (&["other", "--profile", &profile], "it says nothing of other; it knows counter"),
-        (&["counter", "--profile", &misspelt], "has no field \"parnet\"; did you mean `parent`?"),
+        (
+            &["counter", "--profile", &misspelt],
+            "line 9: counter has no field \"parnet\"; did you mean `parent`?",
+        ),
         (&["both", "--profile", &of_both], "both is a union"),
         (&["counter", "--profile", "/nonexistent"], "/nonexistent: "),
         (&["counter", "--profile", &profile, "--machine", "abacus"], "abacus: "),

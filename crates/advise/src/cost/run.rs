@@ -8,7 +8,8 @@ use ledgerline_layout::Error;
 
 use super::steps::{self, Fetch, Running};
 use super::{Place, Point, Question};
-use crate::uses::{Role, Uses};
+use crate::profile::Role;
+use crate::uses::{Touch, Uses};
 
 /// Accesses that a simulation of one point may have, about.
 const MOST_ACCESSES: f64 = 8e5;
@@ -62,7 +63,7 @@ pub(super) fn points(
 }
 
 /// The role of each CPU: as near to the shares as whole CPUs come, spread evenly over the machine.
-pub(super) fn deal(roles: &[Role], cpus: usize) -> Vec<usize> {
+pub(super) fn deal(roles: &[Role<Touch>], cpus: usize) -> Vec<usize> {
     let mut dealt = Vec::with_capacity(cpus);
     let mut counts = vec![0usize; roles.len()];
     for turn in 1..=cpus {
@@ -186,7 +187,7 @@ fn point(
 mod tests {
     use super::*;
 
-    fn roles(shares: &[f64]) -> Vec<Role> {
+    fn roles(shares: &[f64]) -> Vec<Role<Touch>> {
         let role = |&share| Role { name: String::new(), share, work_ns: 1.0, phases: Vec::new() };
         shares.iter().map(role).collect()
     }

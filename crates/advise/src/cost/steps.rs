@@ -7,8 +7,9 @@ use ledgerline_coherence::machine::{Distance, Settings};
 use ledgerline_coherence::program::{Program, Step};
 
 use super::{PAIR, Place};
+use crate::profile::Role;
 use crate::profile::{Instances, Kind};
-use crate::uses::{Role, Spot, Touch, Uses};
+use crate::uses::{Spot, Touch, Uses};
 
 /// A phase that comes more often in an operation is spread over parts of the operation.
 const MOST_TIMES: f64 = 4.0;
@@ -50,12 +51,12 @@ pub(crate) fn share(spot: &Spot, parts: usize) -> f64 {
 }
 
 /// Whether what a role does between two operations empties its first cache.
-pub(crate) fn outgrows(role: &Role) -> bool {
+pub(crate) fn outgrows(role: &Role<Touch>) -> bool {
     role.work_ns >= OUTGROWS_NS
 }
 
 /// How many passes of a program make an operation of a role.
-pub(crate) fn passes(role: &Role) -> f64 {
+pub(crate) fn passes(role: &Role<Touch>) -> f64 {
     let most = role.phases.iter().map(|phase| phase.times).fold(0.0, f64::max);
     (most / MOST_TIMES).ceil().max(1.0)
 }
@@ -87,7 +88,7 @@ pub(super) fn layout(
 
 /// What a role's CPUs do: its work in front of its phases, a phase so often as it comes.
 pub(super) fn running(
-    role: &Role,
+    role: &Role<Touch>,
     uses: &Uses,
     fields: &[Vec<FieldId>],
     clock_ghz: f64,
@@ -107,7 +108,7 @@ pub(super) fn running(
         }
         let times = phase.times / passes;
         let mut touches = Vec::new();
-        for touch in &phase.touches {
+        for touch in &phase.accesses {
             let spot = &uses.spots[touch.spot];
             let here = &fields[touch.spot];
             let share = share(spot, here.len());
@@ -209,7 +210,7 @@ pub(super) fn fetching(fetch: &Fetch, uses: &Uses, place: &Place, begins: u64) -
             // is touched by chance for the rest of its phase.
             let times = phase.times / passes;
             let mut seen = certain.clone();
-            for touch in &phase.touches {
+            for touch in &phase.accesses {
                 let spot = &uses.spots[touch.spot];
                 let parts = parts(spot, place.offsets[touch.spot], begins);
                 let chance = (touch.times * share(spot, parts.len())).min(1.0);

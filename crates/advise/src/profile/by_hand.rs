@@ -118,10 +118,8 @@ pub(super) fn parse(text: &str, source: &str) -> Result<Profile, Error> {
         return Err(Error::new(format!("{} bytes are no profile in TOML", text.len()))
             .advise("nor are they a report of perf or a table of the kernel"));
     }
-    let line = |at: usize| {
-        let before = text.as_bytes().get(..at).unwrap_or(text.as_bytes());
-        1 + before.iter().filter(|&&byte| byte == b'\n').count()
-    };
+    let breaks: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
+    let line = |at: usize| 1 + breaks.partition_point(|&end| end < at);
     let file: File = toml::from_str(text).map_err(|error| {
         let what = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
         match error.span() {
@@ -129,8 +127,24 @@ pub(super) fn parse(text: &str, source: &str) -> Result<Profile, Error> {
             None => Error::new(what),
         }
     })?;
+    let mut lines = BTreeMap::new();
+    for field in file.types.values().flat_map(named) {
+        let line = line(field.span().start);
+        let first = lines.entry(field.get_ref().clone()).or_insert(line);
+        *first = line.min(*first);
+    }
     profile(file, source)
+        .map(|profile| Profile { lines, ..profile })
         .map_err(|complaint| complaint.error.within(format_args!("line {}", line(complaint.at))))
+}
+
+/// The fields that a type's tables name, wherever.
+fn named(of: &OfType) -> impl Iterator<Item = &Spanned<String>> {
+    let roles = of.roles.iter().flatten();
+    let always = roles.clone().map(|role| &role.fields).chain([&of.fields]);
+    let phases = roles.map(|role| &role.phases).chain([&of.phases]);
+    let phases = phases.flatten().flatten().map(|phase| &phase.fields);
+    always.flatten().chain(phases).flat_map(|fields| fields.get_ref().keys())
 }
 
 fn profile(file: File, source: &str) -> Result<Profile, Complaint> {
@@ -149,7 +163,8 @@ fn profile(file: File, source: &str) -> Result<Profile, Complaint> {
     let types = in_order(file.types)
         .map(|(name, of)| of_type(name, of))
         .collect::<Result<Vec<TypeProfile>, Complaint>>()?;
-    Ok(Profile { source: source.to_owned(), machine: file.machine, cpus, types })
+    let source = source.to_owned();
+    Ok(Profile { source, machine: file.machine, cpus, types, ..Profile::default() })
 }
 
 /// A table's entries as they stand in the file.

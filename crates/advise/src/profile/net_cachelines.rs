@@ -103,7 +103,7 @@ pub(super) fn parse(text: &str, source: &str, known: &Known<'_>) -> Result<Profi
     }
     let types = tables.into_iter().map(|table| of_type(table, known));
     let types = types.collect::<Result<Vec<TypeProfile>, Error>>()?;
-    Ok(Profile { source: source.to_owned(), machine: None, cpus: None, types })
+    Ok(Profile { source: source.to_owned(), types, ..Profile::default() })
 }
 
 fn row(

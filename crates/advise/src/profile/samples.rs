@@ -142,7 +142,7 @@ impl<'t> Samples<'t> {
             .advise("addresses change from run to run: name those of the run that was sampled"));
         }
         let types = self.seen.into_iter().map(|(name, seen)| of_type(name, &seen)).collect();
-        Ok(Profile { source: source.to_owned(), machine: None, cpus: None, types })
+        Ok(Profile { source: source.to_owned(), types, ..Profile::default() })
     }
 }
 

@@ -100,7 +100,7 @@ fn rates_of(rates: &[f64; 3]) -> String {
 }
 
 /// A key, bare where TOML lets it be.
-fn key(name: &str) -> String {
+pub(super) fn key(name: &str) -> String {
     let bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     if !name.is_empty() && name.bytes().all(bare) { name.to_owned() } else { quoted(name) }
 }

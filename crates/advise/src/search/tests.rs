@@ -10,7 +10,8 @@ use crate::cost::{self, Place, Question};
 use crate::order::moved;
 use crate::pieces::{Field, Piece};
 use crate::profile::{Instances, Kind};
-use crate::uses::{Phase, Role, Spot, Touch};
+use crate::profile::{Phase, Role};
+use crate::uses::{Spot, Touch};
 use ledgerline_layout::model::TypeId;
 
 /// Sizes (with alignment), and what is held.
@@ -69,7 +70,7 @@ fn a_use(pieces: Pieces) -> impl Strategy<Value = (Pieces, Uses)> {
                 .map(|(touches, times)| Phase {
                     name: "phase".to_owned(),
                     times,
-                    touches: (touches.into_iter())
+                    accesses: (touches.into_iter())
                         .map(|(spot, kind, times)| Touch { spot, kind, times })
                         .collect(),
                 })
@@ -90,7 +91,7 @@ fn a_use(pieces: Pieces) -> impl Strategy<Value = (Pieces, Uses)> {
 fn touched(mut uses: Uses) -> Uses {
     let mut numbers = std::collections::BTreeMap::new();
     for touch in
-        uses.roles.iter_mut().flat_map(|role| &mut role.phases).flat_map(|p| &mut p.touches)
+        uses.roles.iter_mut().flat_map(|role| &mut role.phases).flat_map(|p| &mut p.accesses)
     {
         let next = numbers.len();
         touch.spot = *numbers.entry(touch.spot).or_insert(next);

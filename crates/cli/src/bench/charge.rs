@@ -2,10 +2,10 @@
 
 use super::cases;
 use super::options::Options;
-use super::progress::Progress;
 use super::rounds;
 use super::row::{Pass, Row, Rows, thousandths};
 use super::suite::Suite;
+use crate::progress::Progress;
 use crate::timing::harness::{self, Measured, Plan};
 use crate::timing::machine;
 use crate::timing::stats::{Summary, median};

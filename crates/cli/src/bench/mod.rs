@@ -7,7 +7,7 @@
 //! | `modes`    | one process a mode                                                     |
 //! | `rounds`   | a pass for each number of threads                                      |
 //! | `cases`    | the loops of `charge`; `peers`, `jvm`: what they are compared with     |
-//! | `row`      | one figure; `report`: JSON lines and the table; `progress`             |
+//! | `row`      | one figure; `report`: JSON lines and the table                         |
 //!
 //! What it measures with is in `timing`; older designs of counting pages are in `history`.
 //!
@@ -21,7 +21,6 @@ mod modes;
 mod numa;
 mod options;
 mod peers;
-pub(crate) mod progress;
 mod read;
 mod report;
 mod rounds;
@@ -31,8 +30,8 @@ mod stat;
 mod suite;
 
 use self::options::Options;
-use self::progress::Progress;
 use self::suite::Suite;
+use crate::progress::Progress;
 use crate::timing::machine;
 use clap::{Args, Subcommand};
 use std::io::{ErrorKind, IsTerminal, Write, stdout};

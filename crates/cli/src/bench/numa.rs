@@ -1,10 +1,10 @@
 //! The suite `numa`: seed 003's sweep of thresholds, measured here beside what it reported.
 
 use super::options::Options;
-use super::progress::Progress;
 use super::rounds;
 use super::row::{Row, Rows};
 use super::suite::Suite;
+use crate::progress::Progress;
 use crate::timing::harness::{self, Body, Case, Measured, Plan};
 use ledgerline::stat::numa::{Numa, NumaItem, Zone};
 use ledgerline::stat::{Counters, Places};

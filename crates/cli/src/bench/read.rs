@@ -1,10 +1,10 @@
 //! The suite `read`: what readers pay, by the number of CPUs, and by how much has changed.
 
 use super::options::Options;
-use super::progress::Progress;
 use super::rounds;
 use super::row::{Row, Rows, thousandths};
 use super::suite::Suite;
+use crate::progress::Progress;
 use crate::timing::harness::{self, Body, Case, Measured, Plan};
 use ledgerline::stat::tree::{Shape, Sum};
 use ledgerline::stat::{Counters, Places};

@@ -1,8 +1,8 @@
 //! The passes of a suite whose cases are timed in rounds: one for each number of threads.
 
 use super::options::Options;
-use super::progress::Progress;
 use super::row::{Pass, Row};
+use crate::progress::Progress;
 use crate::timing::harness::{Measured, Plan, Step};
 use std::error::Error;
 

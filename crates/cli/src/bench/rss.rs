@@ -5,11 +5,11 @@
 //! against what the kernel says the process has.
 
 use super::options::Options;
-use super::progress::Progress;
 use super::rounds;
 use super::row::{Row, Rows, RssFigures, thousandths};
 use super::suite::Suite;
 use crate::history::{Hierarchical, PerCpuBatch, PerTask, Task};
+use crate::progress::Progress;
 use crate::timing::harness::{self, Case, Measured, Plan};
 use ledgerline::stat::rss::{Kind, SharedOwner, Table};
 use std::error::Error;

@@ -2,10 +2,10 @@
 
 use super::jvm;
 use super::options::Options;
-use super::progress::Progress;
 use super::rounds;
 use super::row::{Row, Rows};
 use super::suite::Suite;
+use crate::progress::Progress;
 use crate::timing::harness::{self, Body, Case, Measured, Plan};
 use crate::timing::padded::Padded;
 use ledgerline::percpu::Array;

@@ -1,8 +1,8 @@
 //! A suite of cases, as the command sees it.
 
 use super::options::Options;
-use super::progress::Progress;
 use super::row::{Row, Rows};
+use crate::progress::Progress;
 
 /// A named set of cases with what it takes to measure and to explain them.
 pub(super) struct Suite {

@@ -16,7 +16,7 @@
 //! | `bracket`    | real runs between two games of ping-pong                           |
 //! | `predict`    | simulated ones                                                     |
 //! | `validate`   | the two held against each other                                    |
-//! | `report`     | table and JSON; `progress`                                         |
+//! | `report`     | table and JSON                                                     |
 
 mod bracket;
 mod chase;
@@ -26,7 +26,6 @@ mod options;
 mod patterns;
 mod predict;
 mod probe;
-mod progress;
 mod queue_lock;
 mod report;
 mod rounds;
@@ -40,10 +39,10 @@ pub use options::{CalibrateArgs, LONG_ABOUT};
 
 use self::describe::{Caches, Described, Subject};
 use self::options::Options;
-use self::progress::Progress;
 use self::report::Report;
 use self::rounds::Pair;
 use self::topology::Places;
+use crate::progress::Progress;
 use crate::timing::machine;
 use ledgerline_coherence::machine::Machine;
 use std::io::{ErrorKind, Write, stdout};

@@ -3,8 +3,8 @@
 
 use super::modes::{Mode, modes};
 use super::probe::{Found, visit};
-use super::progress::Progress;
 use super::topology::Places;
+use crate::progress::Progress;
 use crate::timing::stats::median;
 use ledgerline_coherence::machine::Distance;
 use std::thread::sleep;

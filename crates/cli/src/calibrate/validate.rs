@@ -5,10 +5,10 @@ use super::describe::Described;
 use super::modes::Mode;
 use super::patterns::Pattern;
 use super::predict::predict;
-use super::progress::Progress;
 use super::rounds::{Pair, Spread, measure};
 use super::team::Team;
 use super::work::multiplications;
+use crate::progress::Progress;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 

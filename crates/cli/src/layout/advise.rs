@@ -4,14 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ledgerline_advise::advice::{Wishes, advise};
-use ledgerline_advise::cost::Question;
 use ledgerline_advise::pieces::Freedom;
 use ledgerline_advise::print::{self, Options};
-use ledgerline_advise::profile::{Known, Object, Profile};
-use ledgerline_coherence::machine::{BUILT_IN, Machine};
+use ledgerline_advise::uses::Uses;
 use ledgerline_layout::Error;
 use ledgerline_layout::pick::pick;
 
+use super::profile::{MachineArgs, ProfileArgs, knows};
 use crate::render::Style;
 
 pub(super) const LONG_ABOUT: &str = "\
@@ -57,25 +56,11 @@ pub struct AdviseArgs {
     #[arg(value_name = "TYPE")]
     name: String,
 
-    /// Who touches which field how often; without it there is no advice
-    #[arg(long, value_name = "FILE")]
-    profile: Option<PathBuf>,
+    #[command(flatten)]
+    profile: ProfileArgs,
 
-    /// For a profile of addresses: where objects were
-    #[arg(long, value_name = "TYPE@ADDRESS")]
-    object: Vec<Object>,
-
-    /// A built-in machine or a machine file [default: the profile's, or else haswell-ep-2699v3]
-    #[arg(long, value_name = "NAME|FILE")]
-    machine: Option<String>,
-
-    /// CPUs that take part [default: the profile's, or else all of the machine]
-    #[arg(long, value_name = "N")]
-    cpus: Option<usize>,
-
-    /// Machines that are simulated, within what is known of this one
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
-    points: u16,
+    #[command(flatten)]
+    machine: MachineArgs,
 
     /// A field that stays where it is; may be repeated
     #[arg(long, value_name = "FIELD")]
@@ -97,10 +82,6 @@ pub struct AdviseArgs {
     #[arg(long, value_name = "64|128", default_value = "64", value_parser = ["64", "128"])]
     line: String,
 
-    /// What is known of where objects begin [default: they begin a pair of lines]
-    #[arg(long, value_name = "align=N", value_parser = super::show::base)]
-    base: Option<u64>,
-
     /// One JSON object
     #[arg(long)]
     json: bool,
@@ -108,7 +89,7 @@ pub struct AdviseArgs {
 
 /// What is printed.
 pub(super) fn text(args: &AdviseArgs) -> Result<Vec<u8>, Error> {
-    let Some(path) = &args.profile else {
+    let Some(path) = &args.profile.profile else {
         let error = Error::new(
             "an order is better or worse for a use: there is no advice without --profile",
         );
@@ -126,21 +107,19 @@ pub(super) fn text(args: &AdviseArgs) -> Result<Vec<u8>, Error> {
         let error = Error::new(format!("{:?} means {name} and {other}", args.name));
         return Err(error.advise("advice is about one type").in_file(&args.file));
     }
-    let known = Known { types: Some(types), objects: args.object.clone() };
-    let profile = Profile::open(path, &known)?;
+    let profile = args.profile.read(types)?.expect("one is named");
     let Some(of_type) = profile.of(name) else {
-        let names: Vec<&str> = profile.types.iter().map(|of| of.name.as_str()).collect();
         let error = Error::new(format!("it says nothing of {name}"));
-        return Err(error.advise(format!("it knows {}", names.join(", "))).in_file(path));
+        return Err(error.advise(knows(&profile)).in_file(path));
     };
-    let machine = args.machine.as_deref().or(profile.machine.as_deref()).unwrap_or(BUILT_IN[0].0);
-    let machine = Machine::open(machine).map_err(|error| Error::new(error.to_string()))?;
-    let most = machine.topology.cpus();
-    let question = Question {
-        machine: &machine,
-        cpus: args.cpus.or(profile.cpus).unwrap_or(most),
-        points: args.points.into(),
-    };
+    Uses::resolve(types, id, of_type).map_err(|error| {
+        match profile.line_of_unknown(types, id, of_type) {
+            Some(line) => error.within(format_args!("line {line}")).in_file(path),
+            None => error.in_file(path),
+        }
+    })?;
+    let machine = args.machine.machine(&profile)?;
+    let question = args.machine.question(&profile, &machine);
     let wishes = Wishes {
         freedom: Freedom {
             pinned: args.pin.clone(),
@@ -148,7 +127,7 @@ pub(super) fn text(args: &AdviseArgs) -> Result<Vec<u8>, Error> {
             first: args.move_first,
         },
         size_max: args.size_max,
-        base: args.base,
+        base: args.machine.base,
     };
     let advice = advise(types, id, of_type, &question, &wishes)
         .map_err(|error| error.in_file(&args.file))?;

@@ -23,7 +23,7 @@ mod words;
 use self::document::Document;
 use self::options::Options;
 use self::table::Table;
-use crate::bench::progress::Progress;
+use crate::progress::Progress;
 use crate::render;
 use clap::Args;
 use std::io::{ErrorKind, Write, stdout};

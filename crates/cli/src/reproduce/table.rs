@@ -3,7 +3,7 @@
 use super::document::Document;
 use super::measured::{Measured, Request, measure};
 use super::options::Options;
-use crate::bench::progress::Progress;
+use crate::progress::Progress;
 use ledgerline_coherence::experiments::study::{Curve, Scale, Study};
 use ledgerline_coherence::experiments::{Interval, ours};
 

@@ -16,7 +16,7 @@ impl Progress {
     }
 
     /// Shows the step of a measurement.
-    pub(super) fn step(&self, what: &str, runs: usize, step: Step) {
+    pub(crate) fn step(&self, what: &str, runs: usize, step: Step) {
         if self.shown {
             self.show(&step_line(what, runs, step));
         }
