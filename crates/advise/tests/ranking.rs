@@ -1,8 +1,10 @@
 //! What a difference of two builds is predicted to cost, on the structures of the documents that this project
 //! starts from.
 
+#[path = "../../../tests/support/compile.rs"]
+mod compile;
+
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use ledgerline_advise::cost::Question;
 use ledgerline_advise::profile::{Known, Profile};
@@ -16,28 +18,7 @@ const POINTS: usize = 8;
 
 /// The two builds of a structure; `None` (and a line) where there is no C compiler.
 fn builds(source: &Path) -> Option<[Types; 2]> {
-    let read = |options: &[&str]| {
-        let name = source.file_stem()?.to_str()?;
-        let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!(
-            "ranking-{}-{name}{}.o",
-            std::process::id(),
-            options.concat()
-        ));
-        let mut compiler = Command::new("cc");
-        compiler.args(["-g", "-c", "-o"]).arg(&object).args(options).arg(source);
-        match compiler.output() {
-            Ok(output) => {
-                let said = String::from_utf8_lossy(&output.stderr);
-                assert!(output.status.success(), "{source:?}: {said}");
-                Some(ledgerline_layout::open(&object).unwrap().types)
-            }
-            Err(error) => {
-                eprintln!("skipped: no C compiler: {error}");
-                None
-            }
-        }
-    };
-    Some([read(&[])?, read(&["-DAFTER"])?])
+    Some([compile::types(source, &[])?, compile::types(source, &["-DAFTER"])?])
 }
 
 fn seed(name: &str) -> Option<[Types; 2]> {

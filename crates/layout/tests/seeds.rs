@@ -1,44 +1,21 @@
 //! The two regressions that this crate is for: structures compiled from what their reports say, before and
 //! after.
 
-use std::path::{Path, PathBuf};
+#[path = "../../../tests/support/compile.rs"]
+mod compile;
+
+use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use ledgerline_layout::diff::{Sides, compare, text};
 use ledgerline_layout::model::Types;
 use ledgerline_layout::pick::pick;
 use ledgerline_layout::rules::{self, File, Language};
 
-/// Compiles text or a fixture with types; `None` (and a line) where there is no C compiler.
-fn compiled(source: &Path, options: &[&str], output: &str) -> Option<PathBuf> {
-    // Tests run at once and compile the same sources.
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("seeds-{number}-{output}"));
-    let mut compiler = Command::new("cc");
-    compiler.args(["-g", "-c", "-o"]).arg(&object).args(options).arg(source);
-    match compiler.output() {
-        Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{source:?}: {said}");
-            Some(object)
-        }
-        Err(error) => {
-            eprintln!("skipped: no C compiler: {error}");
-            None
-        }
-    }
-}
-
 fn both(name: &str) -> Option<(Types, Types)> {
     let source =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(format!("{name}.c"));
-    let read = |options: &[&str], side: &str| {
-        let object = compiled(&source, options, &format!("{name}-{side}.o"))?;
-        Some(ledgerline_layout::open(&object).unwrap().types)
-    };
-    Some((read(&[], "before")?, read(&["-DAFTER"], "after")?))
+    Some((compile::types(&source, &[])?, compile::types(&source, &["-DAFTER"])?))
 }
 
 fn difference(old: &Types, new: &Types, name: &str) -> String {
@@ -122,7 +99,7 @@ fn assertions_compile_where_the_rules_hold_and_fail_where_they_are_broken() {
     golden("seed-000.c", &text);
     let source = directory.join("seeds-assertions.c");
     std::fs::write(&source, format!("#include {fixture:?}\n{text}")).unwrap();
-    compiled(&source, &["-DAFTER"], "assertions.o");
+    compile::types(&source, &["-DAFTER"]);
     let before = Command::new("cc").args(["-fsyntax-only"]).arg(&source).output().unwrap();
     let said = String::from_utf8_lossy(&before.stderr);
     assert!(!before.status.success() && said.contains("usage apart from min"), "{said}");

@@ -3,6 +3,8 @@
 
 #![allow(dead_code, unused_imports, reason = "every test binary uses a part of this")]
 
+#[path = "../../../../tests/support/compile.rs"]
+mod compile;
 #[path = "../../../../tests/support/have.rs"]
 mod have;
 #[path = "../../../../tests/support/library.rs"]
@@ -76,6 +78,13 @@ pub fn scratch(name: &str) -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{number}-{name}", std::process::id()))
+}
+
+/// Compiles C with types; `None` where there is no compiler.
+pub fn object(text: &str) -> Option<PathBuf> {
+    let source = scratch("source.c");
+    std::fs::write(&source, text).expect("the source can be written");
+    compile::object(&source, &[])
 }
 
 pub fn stderr(output: &Output) -> String {
