@@ -7,6 +7,7 @@
 mod account;
 mod bench;
 mod calibrate;
+mod folder;
 mod history;
 mod json;
 mod layout;
