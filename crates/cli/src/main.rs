@@ -44,7 +44,7 @@ enum Command {
     /// Print what a ledger or a table of counters says now
     #[command(long_about = show::LONG_ABOUT)]
     Show(show::ShowArgs),
-    /// Where the fields of types fall on cache lines: show, check, diff
+    /// Where the fields of types fall on cache lines, what that costs, and what costs less
     #[command(subcommand)]
     Layout(layout::LayoutCommand),
     /// Measure the library on this machine
