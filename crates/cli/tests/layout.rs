@@ -248,7 +248,7 @@ fn differences_are_ranked_by_what_they_cost() {
             "says nothing of the types that are compared; it knows first",
         ),
         (&["diff", "--profile", path, "--machine", "vax"], "vax"),
-        (&["diff", "--profile", path, "--cpus", "73"], "73 CPUs are asked for"),
+        (&["diff", "--profile", path, "--cpus", "73"], "diff: --cpus: 73 CPUs are asked for"),
         (&["diff", "--cpus", "3"], "--profile"),
     ] {
         let (code, out, errors) = layout(arguments, &[&old, &new]);

@@ -108,7 +108,10 @@ fn what_cannot_be_is_one_line_and_status_two() {
         (&["both", "--profile", &of_both], "both is a union"),
         (&["counter", "--profile", "/nonexistent"], "/nonexistent: "),
         (&["counter", "--profile", &profile, "--machine", "abacus"], "abacus: "),
-        (&["counter", "--profile", &profile, "--cpus", "100000"], "100000 CPUs are asked for"),
+        (
+            &["counter", "--profile", &profile, "--cpus", "100000"],
+            "advise: --cpus: 100000 CPUs are asked for",
+        ),
         (&["counter", "--profile", &profile, "--pin", "mux"], "has no field \"mux\" to pin"),
         (&["c*", "--profile", &profile, "--size-max", "8"], "has 64 bytes today"),
     ];
