@@ -129,8 +129,8 @@ pub fn record(test: &Test<'_>) -> Option<Run> {
     use std::os::unix::process::ExitStatusExt;
     let Built { folder, path } = build(test.source, test.compiler, test.flags)?;
     let program = Program::open(&path).expect("it has probes");
-    let types =
-        Box::leak(Box::new(ledgerline_layout::open(&path).expect("it has types"))).types_of();
+    let opened = ledgerline_layout::open(&path).expect("it has types");
+    let types = &opened.types;
     let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     let picked = if test.types.is_empty() {
         named(types)
@@ -147,16 +147,6 @@ pub fn record(test: &Test<'_>) -> Option<Run> {
     assert!(test.killed_by.is_some() || output.status.success(), "{:?}: {errors}", output.status);
     let recordings = read(&folder.0, &plan).expect("recordings");
     Some(Run { plan, program, recordings, output, folder })
-}
-
-trait TypesOf {
-    fn types_of(&'static self) -> &'static ledgerline_layout::model::Types;
-}
-
-impl TypesOf for ledgerline_layout::Opened {
-    fn types_of(&'static self) -> &'static ledgerline_layout::model::Types {
-        &self.types
-    }
 }
 
 impl Run {
