@@ -3,6 +3,8 @@
 
 #[path = "../../../tests/support/compile.rs"]
 mod compile;
+#[path = "../../../tests/support/golden.rs"]
+mod golden;
 
 use std::path::{Path, PathBuf};
 
@@ -288,10 +290,5 @@ fn the_text_has_its_form() {
     let (_, rest) = rest.split_once("\nA better order").expect(&kept);
     let (rest, _) = rest.split_once("Moves, each").expect(&kept);
     let text = format!("{head}\n...\n{table}...\nA better order{rest}");
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/page_counter.advice");
-    if std::env::var_os("LEDGERLINE_BLESS").is_some() {
-        std::fs::write(&path, &text).unwrap();
-    }
-    let wanted = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(text, wanted, "LEDGERLINE_BLESS=1 writes it anew");
+    golden::same("page_counter.advice", &text);
 }

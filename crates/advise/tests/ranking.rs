@@ -3,6 +3,8 @@
 
 #[path = "../../../tests/support/compile.rs"]
 mod compile;
+#[path = "../../../tests/support/golden.rs"]
+mod golden;
 
 use std::path::{Path, PathBuf};
 
@@ -84,7 +86,7 @@ fn golden(name: &str, text: &str) {
             },
         })
         .collect();
-    compared(name, &masked);
+    golden::same(name, &masked);
 }
 
 /// The same of JSON: figures are null there.
@@ -101,16 +103,7 @@ fn golden_json(name: &str, value: &serde_json::Value) {
     }
     let mut value = value.clone();
     masked(&mut value);
-    compared(name, &format!("{}\n", serde_json::to_string_pretty(&value).unwrap()));
-}
-
-fn compared(name: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    if std::env::var_os("LEDGERLINE_BLESS").is_some() {
-        std::fs::write(&path, text).unwrap();
-    }
-    let wanted = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(text, wanted, "{name}; LEDGERLINE_BLESS=1 writes it anew");
+    golden::same(name, &format!("{}\n", serde_json::to_string_pretty(&value).unwrap()));
 }
 
 #[test]

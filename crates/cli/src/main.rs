@@ -8,6 +8,9 @@ mod account;
 mod bench;
 mod calibrate;
 mod folder;
+#[cfg(test)]
+#[path = "../../../tests/support/golden.rs"]
+mod golden;
 mod history;
 mod json;
 mod layout;

@@ -3,6 +3,8 @@
 
 #[path = "../../../tests/support/compile.rs"]
 mod compile;
+#[path = "../../../tests/support/golden.rs"]
+mod golden;
 
 use std::path::Path;
 use std::process::Command;
@@ -26,15 +28,6 @@ fn difference(old: &Types, new: &Types, name: &str) -> String {
     out
 }
 
-fn golden(name: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    if std::env::var_os("LEDGERLINE_BLESS").is_some() {
-        std::fs::write(&path, text).unwrap();
-    }
-    let wanted = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(text, wanted, "{name}; LEDGERLINE_BLESS=1 writes it anew");
-}
-
 const RULES: &str = "\
 [[type]]
 name = 'page_counter'
@@ -52,7 +45,7 @@ fn of_the_counter_usage_leaves_the_limits_and_parent_joins_them() {
     assert!(line("  `usage` left the line of").contains("`min, low, high, max`"), "{said}");
     let parent = line("  `parent` left");
     assert!(parent.contains("now shares one with `min, low, high, max`"), "{said}");
-    golden("seed-000.diff", &said);
+    golden::same("seed-000.diff", &said);
 }
 
 #[test]
@@ -71,7 +64,7 @@ fn the_rule_of_the_counter_is_broken_before_and_holds_after() {
         assert!(place.as_str().unwrap().ends_with("tests/fixtures/page_counter.c"), "{place}");
         *place = "page_counter.c".into();
     }
-    golden("seed-000.sarif", &format!("{}\n", serde_json::to_string_pretty(&sarif).unwrap()));
+    golden::same("seed-000.sarif", &format!("{}\n", serde_json::to_string_pretty(&sarif).unwrap()));
 }
 
 #[test]
@@ -86,7 +79,7 @@ fn of_the_group_stat_cpu_parts_from_moving_account_and_memory_events_is_why() {
         who.contains("stat_cpu") && whom.contains("moving_account")
     });
     assert!(parted.is_some_and(|line| line.contains("stat[0..5]")), "{said}");
-    golden("seed-001.diff", &said);
+    golden::same("seed-001.diff", &said);
 }
 
 #[test]
@@ -96,7 +89,7 @@ fn assertions_compile_where_the_rules_hold_and_fail_where_they_are_broken() {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/page_counter.c");
     let text = rules::emit(&new, &rules, None, Language::C).unwrap();
-    golden("seed-000.c", &text);
+    golden::same("seed-000.c", &text);
     let source = directory.join("seeds-assertions.c");
     std::fs::write(&source, format!("#include {fixture:?}\n{text}")).unwrap();
     compile::types(&source, &["-DAFTER"]);
@@ -105,7 +98,7 @@ fn assertions_compile_where_the_rules_hold_and_fail_where_they_are_broken() {
     assert!(!before.status.success() && said.contains("usage apart from min"), "{said}");
 
     let text = rules::emit(&new, &rules, None, Language::Rust).unwrap();
-    golden("seed-000.rs", &text);
+    golden::same("seed-000.rs", &text);
     let layout = |after: bool| {
         let limits = "min: u64, low: u64, high: u64, max: u64,";
         let pad = if after { "pad: [u64; 7]," } else { limits };
