@@ -22,7 +22,7 @@ const CANDIDATES: usize = 3;
 /// Times that moves without a gain are looked for.
 const ROUNDS: usize = 8;
 /// A gain below this share of the cost is below what a simulation resolves.
-const RESOLVED: f64 = 5e-4;
+pub(crate) const RESOLVED: f64 = 5e-4;
 
 /// What is wished of an order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

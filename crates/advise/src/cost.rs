@@ -61,6 +61,26 @@ pub struct Question<'m> {
     pub points: usize,
 }
 
+impl Question<'_> {
+    /// Whether it has an answer.
+    ///
+    /// # Errors
+    /// No point, or more CPUs than the machine has.
+    pub fn check(&self) -> Result<(), Error> {
+        if self.points == 0 {
+            let error = Error::new("a cost of no design point is asked for");
+            return Err(error.advise("ask for 1 or more"));
+        }
+        let most = self.machine.topology.cpus();
+        if self.cpus == 0 || self.cpus > most {
+            let (cpus, name) = (self.cpus, &self.machine.name);
+            let error = Error::new(format!("{cpus} CPUs are asked for, {name} has 1 to {most}"));
+            return Err(error.advise("give fewer, or a larger machine"));
+        }
+        Ok(())
+    }
+}
+
 /// Where the fields lie, and where objects begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -163,7 +183,7 @@ pub struct Point {
 /// Takes some hundredth of a second a point and CPU core; points run at once on the cores there are.
 ///
 /// # Errors
-/// No point, or more CPUs than the machine has.
+/// As [`Question::check`].
 pub fn of(question: &Question<'_>, uses: &Uses, place: &Place) -> Result<Cost, Error> {
     let points = run::points(question, uses, place)?;
     let waiting = |wanted: &dyn Fn(usize, usize) -> bool| {

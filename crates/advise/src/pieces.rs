@@ -5,6 +5,8 @@ use ledgerline_layout::align;
 use ledgerline_layout::leaf::{self, Expand, bits_of, name_of, opens, start_of};
 use ledgerline_layout::model::{Kind, Member, Record, Role, Type, TypeId, Types};
 
+use crate::uses;
+
 /// Records of more members are not ordered.
 const MOST_PIECES: usize = 2000;
 
@@ -77,7 +79,7 @@ pub struct Freedom {
 }
 
 impl Piece {
-    /// What people call it: its first field, and how many more.
+    /// What people call it: by its first field.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.fields[0].name
@@ -130,15 +132,9 @@ impl Pieces {
         }
         align_starts(&mut list);
         for pinned in &freedom.pinned {
-            let spot = crate::uses::find(types, id, pinned);
-            let Some(spot) = spot else {
-                let known = leaf::leaves(types, id, Expand::All);
+            let Some(spot) = uses::find(types, id, pinned) else {
                 let error = Error::new(format!("{name} has no field {pinned:?} to pin"));
-                let paths = known.iter().map(|leaf| leaf.path.as_str());
-                return Err(match ledgerline_layout::pick::near(pinned, paths) {
-                    Some(near) => error.advise(near),
-                    None => error.advise("`layout show FILE TYPE` prints the fields there are"),
-                });
+                return Err(uses::with_fields(error, types, id, pinned));
             };
             for piece in &mut list {
                 if piece.offset <= spot.offset && spot.offset < piece.end() {
@@ -146,12 +142,7 @@ impl Pieces {
                 }
             }
         }
-        Ok(Pieces {
-            list,
-            dropped,
-            size: record.size,
-            align: record.align.bytes().clamp(1, 1 << 20),
-        })
+        Ok(Pieces { list, dropped, size, align: record.align.bytes().clamp(1, 1 << 20) })
     }
 
     /// The piece that has a byte of today's layout.
@@ -176,7 +167,7 @@ impl Taken<'_> {
     fn members(&mut self, record: &Record, base: u64, prefix: &str, opened: &mut Vec<String>) {
         let last = record.members.len().saturating_sub(1);
         for (index, member) in record.members.iter().enumerate() {
-            let name = format!("{prefix}{}", crate::uses::clean(&self.name(member)));
+            let name = format!("{prefix}{}", uses::clean(&self.name(member)));
             let start = base.saturating_add(start_of(member));
             let inner = leaf::record(self.types, member.ty).map(|(_, inner)| inner);
             if let Some(inner) = inner.filter(|_| self.freedom.opened.contains(&name))

@@ -65,6 +65,9 @@ pub const EVERYONE: &str = "all";
 /// What [`Phase::name`] is for what happens in every operation.
 pub const ALWAYS: &str = "always";
 
+/// What an operation is taken to cost beside its accesses where nobody knows, in nanoseconds.
+const WORK_NS: f64 = 1000.0;
+
 /// What was seen, or is believed, of a program's accesses.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Profile {

@@ -109,6 +109,7 @@ impl<'u> Proxy<'u> {
             passes: passes(role),
         });
         let fetch = Fetch::new(&settings, uses, question.cpus);
+        let overlapped = 1.0 - settings.overlap;
         let visits = uses.roles.iter().enumerate().flat_map(|(role, of)| {
             of.phases.iter().map(move |phase| Visit {
                 role,
@@ -126,22 +127,16 @@ impl<'u> Proxy<'u> {
                             Kind::Atomic => 1.0,
                             Kind::Store => STORE_WAITS,
                             Kind::Load if uses.spots[touch.spot].awaited => 1.0,
-                            Kind::Load => 0.0,
+                            Kind::Load => overlapped,
                         },
                         times: touch.times,
                     })
                     .collect(),
             })
         });
-        let mut visits: Vec<Visit> = visits.collect();
-        for touch in visits.iter_mut().flat_map(|visit| &mut visit.touches) {
-            if touch.waits == 0.0 {
-                touch.waits = 1.0 - settings.overlap;
-            }
-        }
         Proxy {
             spots: &uses.spots,
-            visits,
+            visits: visits.collect(),
             roles: roles.collect(),
             sharing,
             part: sharing / cpus,
@@ -271,24 +266,23 @@ impl<'u> Proxy<'u> {
                 let came = others(&visits, line, role, &missed);
                 let wait = self.transfer + queues[line];
                 let cpus = self.roles[role].cpus * self.part / times[role];
-                let came_new;
-                if entry.writes_first {
+                let came_new = if entry.writes_first {
                     let miss = entry.visits * came / (came + own);
                     costs[role] += miss * wait * entry.waits;
                     writing[line] += miss * cpus;
-                    came_new = miss;
+                    miss
                 } else {
                     let miss = entry.visits * wrote / (wrote + own);
                     costs[role] += miss * wait * entry.waits;
                     reading[line] += miss * cpus;
-                    came_new = miss;
                     let own = writes[line * roles + role];
                     if entry.writes > 0.0 {
-                        let miss = entry.writes * came / (came + own);
-                        costs[role] += miss * wait * entry.upgrade_waits;
-                        writing[line] += miss * cpus;
+                        let upgrade = entry.writes * came / (came + own);
+                        costs[role] += upgrade * wait * entry.upgrade_waits;
+                        writing[line] += upgrade * cpus;
                     }
-                }
+                    miss
+                };
                 // Who waits in the queue gets the line before the visit is over.
                 let again = came_new * taken[line];
                 costs[role] += again * wait * entry.later_waits;

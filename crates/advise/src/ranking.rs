@@ -12,14 +12,13 @@ use std::collections::{BTreeMap, HashMap};
 use ledgerline_coherence::experiments::Interval;
 use ledgerline_layout::Error;
 use ledgerline_layout::diff::{Change, Difference, Sides, What};
-use ledgerline_layout::leaf::{Expand, leaves};
-use ledgerline_layout::pick::near;
+use ledgerline_layout::model::{TypeId, Types};
 
 pub use print::{json, text};
 
 use crate::cost::{self, Cost, PAIR, Place, Question};
 use crate::profile::{TypeProfile, find};
-use crate::uses::Uses;
+use crate::uses::{Uses, with_fields};
 
 /// What a [`Difference`] costs.
 #[derive(Clone, Debug, PartialEq)]
@@ -94,11 +93,8 @@ pub fn price(
             continue;
         }
         let error = Error::new(format!("{} has no field {name:?} in either build", profile.name));
-        let fields = leaves(sides.new.0, sides.new.1, Expand::All);
-        return Err(match near(name, fields.iter().map(|leaf| leaf.path.as_str())) {
-            Some(near) => error.advise(near),
-            None => error.advise("`layout show --expand FILE TYPE` prints the fields there are"),
-        });
+        let (types, id) = sides.new;
+        return Err(with_fields(error, types, id, name));
     }
     let old = before.cost(question, base)?;
     let new = after.cost(question, base)?;
@@ -152,7 +148,7 @@ struct Side {
 
 impl Side {
     fn of(
-        (types, id): (&ledgerline_layout::model::Types, ledgerline_layout::model::TypeId),
+        (types, id): (&Types, TypeId),
         profile: &TypeProfile,
         names: &Renames,
     ) -> Result<Side, Error> {
@@ -225,7 +221,7 @@ fn changed_pairs(old: (&Side, &Cost), new: (&Side, &Cost)) -> Vec<Pair> {
     pairs.filter(|pair| pair.changes.iter().any(|change| *change != 0.0)).collect()
 }
 
-fn share(mut pairs: Vec<Pair>, points: usize) -> Share {
+fn share(pairs: Vec<Pair>, points: usize) -> Share {
     let sum = |point: usize| pairs.iter().map(|pair| pair.changes[point]).sum();
     let change = Interval::of((0..points).map(sum).collect());
     let culprit = |pair: Pair| Culprit {
@@ -234,7 +230,7 @@ fn share(mut pairs: Vec<Pair>, points: usize) -> Share {
         victim: pair.victim,
         near: pair.near,
     };
-    let mut culprits: Vec<Culprit> = pairs.drain(..).map(culprit).collect();
+    let mut culprits: Vec<Culprit> = pairs.into_iter().map(culprit).collect();
     culprits.sort_by(|a, b| b.change.median.abs().total_cmp(&a.change.median.abs()));
     Share { change, culprits }
 }

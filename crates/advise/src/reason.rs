@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::advice::{Advice, Group};
+use crate::advice::{Advice, Group, RESOLVED};
 use crate::cost::Cost;
 use crate::search::Problem;
 
@@ -113,7 +113,7 @@ impl Context<'_> {
             (pair.waiting.median - now, pair)
         });
         let (spared, pair) = spared.max_by(|a, b| a.0.total_cmp(&b.0))?;
-        if spared < 5e-4 * self.advice.today.nanoseconds.median {
+        if spared < RESOLVED * self.advice.today.nanoseconds.median {
             return None;
         }
         let uses = &self.advice.uses;

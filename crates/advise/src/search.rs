@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use crate::cost::PAIR;
 use crate::order::{Laid, Order, count_moved, sequence};
 use crate::pieces::{Held, Pieces};
 use crate::proxy::Proxy;
@@ -113,8 +114,8 @@ impl<'a> Problem<'a> {
 
 /// Where in a pair of lines objects begin.
 fn places(base: u64) -> impl Iterator<Item = u64> {
-    let step = base.clamp(1, 128);
-    (0..128 / step).map(move |turn| turn * step)
+    let step = base.clamp(1, PAIR);
+    (0..PAIR / step).map(move |turn| turn * step)
 }
 
 /// A role, a phase of it, and whether it writes.
@@ -249,7 +250,7 @@ fn arranged(problem: &Problem<'_>, groups: &[Vec<usize>], front: bool) -> Order 
         let mut group = (*group).clone();
         group.sort_by_key(|&index| (std::cmp::Reverse(pieces.list[index].align), index));
         if let Some(&first) = group.first() {
-            order.begins[first] = 128;
+            order.begins[first] = PAIR;
         }
         order.sequence.extend(group);
     }
@@ -371,8 +372,15 @@ fn neighbours(problem: &Problem<'_>, order: &Order, block: &[usize]) -> Vec<Orde
         moved.sequence.splice(place..place, block.iter().copied());
         let follower = rest.get(place).copied();
         // As it is; with a line begun for it, for what follows, for both; with none for it.
-        let wishes = [(None, None), (Some(128), None), (None, Some(128)), (Some(128), Some(128))];
-        for (own, after) in wishes.into_iter().chain([(Some(1), None), (Some(1), Some(128))]) {
+        let (pair, nothing) = (Some(PAIR), Some(1));
+        for (own, after) in [
+            (None, None),
+            (pair, None),
+            (None, pair),
+            (pair, pair),
+            (nothing, None),
+            (nothing, pair),
+        ] {
             let mut wish = moved.clone();
             if let Some(own) = own {
                 block.iter().for_each(|&index| wish.begins[index] = 1);
@@ -392,7 +400,7 @@ fn neighbours(problem: &Problem<'_>, order: &Order, block: &[usize]) -> Vec<Orde
     // An array without a length stays last, and may begin a line there.
     let held = problem.pieces.list.iter().position(|piece| piece.held == Some(Held::Last));
     for index in [Some(block[0]), follower, held].into_iter().flatten() {
-        for begins in [1, 64, 128] {
+        for begins in [1, 64, PAIR] {
             let mut wish = order.clone();
             wish.begins[index] = begins;
             next.push(wish);

@@ -65,17 +65,13 @@ impl Uses {
         let uses = Uses::resolve_known(types, id, profile)?;
         let Some(name) = uses.unknown.first() else { return Ok(uses) };
         let error = Error::new(format!("{} has no field {name:?}", profile.name));
-        let known = leaves(types, id, Expand::All);
-        Err(match near(name, known.iter().map(|leaf| leaf.path.as_str())) {
-            Some(near) => error.advise(near),
-            None => error.advise("`layout show --expand FILE TYPE` prints the fields there are"),
-        })
+        Err(with_fields(error, types, id, name))
     }
 
     /// The same for one of two builds: what the type has not is listed in [`Uses::unknown`] and left out.
     ///
     /// # Errors
-    /// When nothing is left, or more than [`MOST_SPOTS`] fields.
+    /// When the profile says of no access to the type, or of more than [`MOST_SPOTS`] fields.
     pub fn resolve_known(types: &Types, id: TypeId, profile: &TypeProfile) -> Result<Uses, Error> {
         let mut numbers: HashMap<&str, Option<usize>> = HashMap::new();
         let mut uses = Uses {
@@ -160,6 +156,15 @@ pub fn find(types: &Types, id: TypeId, path: &str) -> Option<Spot> {
     };
     let awaited = matches!(types.get(ty), Type::Pointer { .. });
     Some(Spot { path: clean(path), offset: leaf.offset(), size: leaf.size(), divided, awaited })
+}
+
+/// What is wrong with the name of a field, with the names that resemble it.
+pub(crate) fn with_fields(error: Error, types: &Types, id: TypeId, name: &str) -> Error {
+    let known = leaves(types, id, Expand::All);
+    match near(name, known.iter().map(|leaf| leaf.path.as_str())) {
+        Some(near) => error.advise(near),
+        None => error.advise("`layout show --expand FILE TYPE` prints the fields there are"),
+    }
 }
 
 /// A name without what could steer a terminal or break a line.

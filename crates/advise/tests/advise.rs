@@ -1,9 +1,12 @@
 //! The regressions that this is for, and published cases: types compiled from their descriptions, profiles
 //! from the same, one search for all.
 
+#[path = "../../../tests/support/compile.rs"]
+mod compile;
+#[path = "../../../tests/support/golden.rs"]
+mod golden;
+
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use ledgerline_advise::advice::{Advice, Wishes, advise};
 use ledgerline_advise::cost::{Question, difference};
@@ -16,33 +19,13 @@ use ledgerline_layout::pick::pick;
 
 const POINTS: usize = 6;
 
-/// Compiles C; `None`, and a line, where there is no compiler.
-fn compiled(source: &Path, options: &[&str]) -> Option<Types> {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("advise-{number}.o"));
-    let mut compiler = Command::new("cc");
-    compiler.args(["-g", "-c", "-o"]).arg(&object).args(options).arg(source);
-    match compiler.output() {
-        Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{source:?}: {said}");
-            Some(ledgerline_layout::open(&object).unwrap().types)
-        }
-        Err(error) => {
-            eprintln!("skipped: no C compiler: {error}");
-            None
-        }
-    }
-}
-
 fn seed(name: &str, options: &[&str]) -> Option<Types> {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../layout/tests/fixtures");
-    compiled(&fixtures.join(format!("{name}.c")), options)
+    compile::types(&fixtures.join(format!("{name}.c")), options)
 }
 
 fn published() -> Option<Types> {
-    compiled(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/published.c"), &[])
+    compile::types(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/published.c"), &[])
 }
 
 fn profile(name: &str) -> Profile {
@@ -239,7 +222,7 @@ fn compiles(types: &Types, name: &str, declarations: &str, advice: &Advice) {
     let text = print::sketch(types, id(types, name), advice, Language::C);
     let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sketch-{name}.c"));
     std::fs::write(&source, format!("{declarations}\n{text}\nstruct {name} one;\n")).unwrap();
-    let Some(new) = compiled(&source, &[]) else { return };
+    let Some(new) = compile::types(&source, &[]) else { return };
     let new_id = id(&new, name);
     for &index in &proposal.order {
         let piece = &advice.pieces.list[index];
@@ -307,10 +290,5 @@ fn the_text_has_its_form() {
     let (_, rest) = rest.split_once("\nA better order").expect(&kept);
     let (rest, _) = rest.split_once("Moves, each").expect(&kept);
     let text = format!("{head}\n...\n{table}...\nA better order{rest}");
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/page_counter.advice");
-    if std::env::var_os("LEDGERLINE_BLESS").is_some() {
-        std::fs::write(&path, &text).unwrap();
-    }
-    let wanted = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(text, wanted, "LEDGERLINE_BLESS=1 writes it anew");
+    golden::same("page_counter.advice", &text);
 }

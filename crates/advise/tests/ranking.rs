@@ -1,8 +1,12 @@
 //! What a difference of two builds is predicted to cost, on the structures of the documents that this project
 //! starts from.
 
+#[path = "../../../tests/support/compile.rs"]
+mod compile;
+#[path = "../../../tests/support/golden.rs"]
+mod golden;
+
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use ledgerline_advise::cost::Question;
 use ledgerline_advise::profile::{Known, Profile};
@@ -16,28 +20,7 @@ const POINTS: usize = 8;
 
 /// The two builds of a structure; `None` (and a line) where there is no C compiler.
 fn builds(source: &Path) -> Option<[Types; 2]> {
-    let read = |options: &[&str]| {
-        let name = source.file_stem()?.to_str()?;
-        let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!(
-            "ranking-{}-{name}{}.o",
-            std::process::id(),
-            options.concat()
-        ));
-        let mut compiler = Command::new("cc");
-        compiler.args(["-g", "-c", "-o"]).arg(&object).args(options).arg(source);
-        match compiler.output() {
-            Ok(output) => {
-                let said = String::from_utf8_lossy(&output.stderr);
-                assert!(output.status.success(), "{source:?}: {said}");
-                Some(ledgerline_layout::open(&object).unwrap().types)
-            }
-            Err(error) => {
-                eprintln!("skipped: no C compiler: {error}");
-                None
-            }
-        }
-    };
-    Some([read(&[])?, read(&["-DAFTER"])?])
+    Some([compile::types(source, &[])?, compile::types(source, &["-DAFTER"])?])
 }
 
 fn seed(name: &str) -> Option<[Types; 2]> {
@@ -103,7 +86,7 @@ fn golden(name: &str, text: &str) {
             },
         })
         .collect();
-    compared(name, &masked);
+    golden::same(name, &masked);
 }
 
 /// The same of JSON: figures are null there.
@@ -120,16 +103,7 @@ fn golden_json(name: &str, value: &serde_json::Value) {
     }
     let mut value = value.clone();
     masked(&mut value);
-    compared(name, &format!("{}\n", serde_json::to_string_pretty(&value).unwrap()));
-}
-
-fn compared(name: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    if std::env::var_os("LEDGERLINE_BLESS").is_some() {
-        std::fs::write(&path, text).unwrap();
-    }
-    let wanted = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(text, wanted, "{name}; LEDGERLINE_BLESS=1 writes it anew");
+    golden::same(name, &format!("{}\n", serde_json::to_string_pretty(&value).unwrap()));
 }
 
 #[test]

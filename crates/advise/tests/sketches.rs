@@ -1,8 +1,10 @@
 //! What is proposed for random structures is what a compiler makes of the sketch: alignment, holes,
 //! bitfields and flexible arrays as the language has them.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+#[path = "../../../tests/support/compile.rs"]
+mod compile;
+
+use std::path::Path;
 
 use ledgerline_advise::advice::{Wishes, advise};
 use ledgerline_advise::cost::Question;
@@ -16,15 +18,9 @@ use ledgerline_layout::pick::pick;
 use proptest::prelude::*;
 
 fn compiled(name: &str, text: &str) -> Option<Types> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let (source, object): (PathBuf, PathBuf) =
-        (folder.join(format!("{name}.c")), folder.join(format!("{name}.o")));
+    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.c"));
     std::fs::write(&source, text).unwrap();
-    let output =
-        Command::new("cc").args(["-g", "-c", "-o"]).arg(&object).arg(&source).output().ok()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{text}\n{said}");
-    Some(ledgerline_layout::open(&object).unwrap().types)
+    compile::types(&source, &[])
 }
 
 /// A member: its declaration with `@` for the name, and whether it is a bitfield.

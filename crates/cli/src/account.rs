@@ -216,6 +216,7 @@ impl Account {
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    pub use crate::golden::same as golden;
 
     pub fn row(path: &str, current: u64, peak: u64) -> Row {
         let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
@@ -250,17 +251,6 @@ pub mod tests {
             unit: "bytes".to_owned(),
             rows,
         }
-    }
-
-    /// Compares with a file that a person has looked at; with LEDGERLINE_BLESS
-    /// set, writes it to be looked at.
-    pub fn golden(name: &str, text: &str) {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-        if std::env::var_os("LEDGERLINE_BLESS").is_some() {
-            std::fs::write(&path, text).unwrap();
-        }
-        let expected = std::fs::read_to_string(&path).unwrap();
-        assert_eq!(text, expected, "{name} differs; set LEDGERLINE_BLESS=1 to replace it");
     }
 
     fn paths(account: &Account, most: usize) -> Vec<&str> {

@@ -7,6 +7,10 @@
 mod account;
 mod bench;
 mod calibrate;
+mod folder;
+#[cfg(test)]
+#[path = "../../../tests/support/golden.rs"]
+mod golden;
 mod history;
 mod json;
 mod layout;
@@ -43,7 +47,7 @@ enum Command {
     /// Print what a ledger or a table of counters says now
     #[command(long_about = show::LONG_ABOUT)]
     Show(show::ShowArgs),
-    /// Where the fields of types fall on cache lines: show, check, diff
+    /// Where the fields of types fall on cache lines, what that costs, and what costs less
     #[command(subcommand)]
     Layout(layout::LayoutCommand),
     /// Measure the library on this machine

@@ -6,18 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-
-/// Compiles C with types; `None` where there is no compiler.
-fn object(source: &str) -> Option<PathBuf> {
-    if !support::have("cc") {
-        return None;
-    }
-    let (c, o) = (support::scratch("layout.c"), support::scratch("layout.o"));
-    std::fs::write(&c, source).unwrap();
-    let done = Command::new("cc").args(["-g", "-c", "-o"]).arg(&o).arg(&c).status().unwrap();
-    assert!(done.success());
-    Some(o)
-}
+use support::object;
 
 const COUNTER: &str = "struct counter { long usage; long max; char name[60]; } counter;\n\
                        struct other { int a; } other;\n";
@@ -259,7 +248,7 @@ fn differences_are_ranked_by_what_they_cost() {
             "says nothing of the types that are compared; it knows first",
         ),
         (&["diff", "--profile", path, "--machine", "vax"], "vax"),
-        (&["diff", "--profile", path, "--cpus", "73"], "73 CPUs are asked for"),
+        (&["diff", "--profile", path, "--cpus", "73"], "diff: --cpus: 73 CPUs are asked for"),
         (&["diff", "--cpus", "3"], "--profile"),
     ] {
         let (code, out, errors) = layout(arguments, &[&old, &new]);

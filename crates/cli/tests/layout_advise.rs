@@ -2,10 +2,11 @@
 
 mod support;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
+use support::object;
 
 const COUNTER: &str = "struct counter { long usage; long max; struct counter *parent; char name[40]; } counter;\n\
                        struct other { int a; } other;\n\
@@ -27,18 +28,6 @@ name = 'add'
 times = 0.25
 fields = { usage = { atomic = 1 } }
 ";
-
-/// Compiles C with types; `None` where there is no compiler.
-fn object(source: &str) -> Option<PathBuf> {
-    if !support::have("cc") {
-        return None;
-    }
-    let (c, o) = (support::scratch("advise.c"), support::scratch("advise.o"));
-    std::fs::write(&c, source).unwrap();
-    let done = Command::new("cc").args(["-g", "-c", "-o"]).arg(&o).arg(&c).status().unwrap();
-    assert!(done.success());
-    Some(o)
-}
 
 fn written(name: &str, text: &str) -> String {
     let path = support::scratch(name);
@@ -119,7 +108,10 @@ fn what_cannot_be_is_one_line_and_status_two() {
         (&["both", "--profile", &of_both], "both is a union"),
         (&["counter", "--profile", "/nonexistent"], "/nonexistent: "),
         (&["counter", "--profile", &profile, "--machine", "abacus"], "abacus: "),
-        (&["counter", "--profile", &profile, "--cpus", "100000"], "100000 CPUs are asked for"),
+        (
+            &["counter", "--profile", &profile, "--cpus", "100000"],
+            "advise: --cpus: 100000 CPUs are asked for",
+        ),
         (&["counter", "--profile", &profile, "--pin", "mux"], "has no field \"mux\" to pin"),
         (&["c*", "--profile", &profile, "--size-max", "8"], "has 64 bytes today"),
     ];

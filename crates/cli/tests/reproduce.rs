@@ -1,11 +1,12 @@
 //! `ledgerline reproduce`, as a user runs it. Predictions are the same every time, so they are golden.
 
+#[path = "../../../tests/support/golden.rs"]
+mod golden;
 mod support;
 
 use ledgerline_coherence::experiments::ours;
 use serde_json::Value;
 use std::collections::HashMap;
-use std::path::Path;
 use std::process::{Command, Output};
 
 fn reproduce(arguments: &[&str]) -> Output {
@@ -29,29 +30,19 @@ fn rows(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("an object a line")).collect()
 }
 
-/// Compares with a file that a person has looked at; with LEDGERLINE_BLESS set, writes it to be looked at.
-fn golden(name: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    if std::env::var_os("LEDGERLINE_BLESS").is_some() {
-        std::fs::write(&path, text).unwrap();
-    }
-    let expected = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(text, expected, "{name} differs; set LEDGERLINE_BLESS=1 to replace it");
-}
-
 #[test]
 fn a_table_of_predictions_is_as_it_was() {
     let text = printed(&["numa-threshold", "--no-measure", "--points", "2", "--row", "64"]);
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
-    golden("reproduce-numa-threshold.txt", &text);
+    golden::same("reproduce-numa-threshold.txt", &text);
     let text = printed(&["memcg-layout", "--no-measure", "--points", "3"]);
-    golden("reproduce-memcg-layout.txt", &text);
+    golden::same("reproduce-memcg-layout.txt", &text);
 }
 
 #[test]
 fn predictions_as_json_are_as_they_were() {
     let text = printed(&["memcg-layout", "--no-measure", "--points", "2", "--json"]);
-    golden("reproduce-memcg-layout.json", &text);
+    golden::same("reproduce-memcg-layout.json", &text);
 }
 
 #[test]
@@ -59,7 +50,7 @@ fn a_curve_is_as_it_was() {
     let arguments = ["memcg-layout", "--no-measure", "--points", "2", "--cpus", "2,36..80"];
     let text = printed(&arguments);
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
-    golden("reproduce-curve.txt", &text);
+    golden::same("reproduce-curve.txt", &text);
 }
 
 #[test]

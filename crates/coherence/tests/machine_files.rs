@@ -1,8 +1,10 @@
 //! What a bad machine file is told: one line, with file, line and reason.
 
+#[path = "../../../tests/support/golden.rs"]
+mod golden;
+
 use ledgerline_coherence::machine::{BUILT_IN, Machine};
 use std::fmt::Write as _;
-use std::path::Path;
 
 /// Name of the mistake, what it replaces in a good file, by what.
 const MISTAKES: &[(&str, &str, &str)] = &[
@@ -52,12 +54,7 @@ fn every_mistake_is_told_in_one_line_that_says_where() {
         assert!(!line.contains('\n') && line.starts_with("box.toml:"), "{line}");
         writeln!(told, "{name}\n    {line}").unwrap();
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/machine_files.txt");
-    if std::env::var_os("LEDGERLINE_BLESS").is_some() {
-        std::fs::write(&path, &told).unwrap();
-    }
-    let golden = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(told, golden, "LEDGERLINE_BLESS=1 rewrites {}", path.display());
+    golden::same("machine_files.txt", &told);
 }
 
 #[test]

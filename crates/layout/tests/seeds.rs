@@ -1,44 +1,23 @@
 //! The two regressions that this crate is for: structures compiled from what their reports say, before and
 //! after.
 
-use std::path::{Path, PathBuf};
+#[path = "../../../tests/support/compile.rs"]
+mod compile;
+#[path = "../../../tests/support/golden.rs"]
+mod golden;
+
+use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use ledgerline_layout::diff::{Sides, compare, text};
 use ledgerline_layout::model::Types;
 use ledgerline_layout::pick::pick;
 use ledgerline_layout::rules::{self, File, Language};
 
-/// Compiles text or a fixture with types; `None` (and a line) where there is no C compiler.
-fn compiled(source: &Path, options: &[&str], output: &str) -> Option<PathBuf> {
-    // Tests run at once and compile the same sources.
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("seeds-{number}-{output}"));
-    let mut compiler = Command::new("cc");
-    compiler.args(["-g", "-c", "-o"]).arg(&object).args(options).arg(source);
-    match compiler.output() {
-        Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{source:?}: {said}");
-            Some(object)
-        }
-        Err(error) => {
-            eprintln!("skipped: no C compiler: {error}");
-            None
-        }
-    }
-}
-
 fn both(name: &str) -> Option<(Types, Types)> {
     let source =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(format!("{name}.c"));
-    let read = |options: &[&str], side: &str| {
-        let object = compiled(&source, options, &format!("{name}-{side}.o"))?;
-        Some(ledgerline_layout::open(&object).unwrap().types)
-    };
-    Some((read(&[], "before")?, read(&["-DAFTER"], "after")?))
+    Some((compile::types(&source, &[])?, compile::types(&source, &["-DAFTER"])?))
 }
 
 fn difference(old: &Types, new: &Types, name: &str) -> String {
@@ -47,15 +26,6 @@ fn difference(old: &Types, new: &Types, name: &str) -> String {
     let mut out = String::new();
     text(&compare(name, sides, 64).expect("a change"), &mut out);
     out
-}
-
-fn golden(name: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    if std::env::var_os("LEDGERLINE_BLESS").is_some() {
-        std::fs::write(&path, text).unwrap();
-    }
-    let wanted = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(text, wanted, "{name}; LEDGERLINE_BLESS=1 writes it anew");
 }
 
 const RULES: &str = "\
@@ -75,7 +45,7 @@ fn of_the_counter_usage_leaves_the_limits_and_parent_joins_them() {
     assert!(line("  `usage` left the line of").contains("`min, low, high, max`"), "{said}");
     let parent = line("  `parent` left");
     assert!(parent.contains("now shares one with `min, low, high, max`"), "{said}");
-    golden("seed-000.diff", &said);
+    golden::same("seed-000.diff", &said);
 }
 
 #[test]
@@ -94,7 +64,7 @@ fn the_rule_of_the_counter_is_broken_before_and_holds_after() {
         assert!(place.as_str().unwrap().ends_with("tests/fixtures/page_counter.c"), "{place}");
         *place = "page_counter.c".into();
     }
-    golden("seed-000.sarif", &format!("{}\n", serde_json::to_string_pretty(&sarif).unwrap()));
+    golden::same("seed-000.sarif", &format!("{}\n", serde_json::to_string_pretty(&sarif).unwrap()));
 }
 
 #[test]
@@ -109,7 +79,7 @@ fn of_the_group_stat_cpu_parts_from_moving_account_and_memory_events_is_why() {
         who.contains("stat_cpu") && whom.contains("moving_account")
     });
     assert!(parted.is_some_and(|line| line.contains("stat[0..5]")), "{said}");
-    golden("seed-001.diff", &said);
+    golden::same("seed-001.diff", &said);
 }
 
 #[test]
@@ -119,16 +89,16 @@ fn assertions_compile_where_the_rules_hold_and_fail_where_they_are_broken() {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/page_counter.c");
     let text = rules::emit(&new, &rules, None, Language::C).unwrap();
-    golden("seed-000.c", &text);
+    golden::same("seed-000.c", &text);
     let source = directory.join("seeds-assertions.c");
     std::fs::write(&source, format!("#include {fixture:?}\n{text}")).unwrap();
-    compiled(&source, &["-DAFTER"], "assertions.o");
+    compile::types(&source, &["-DAFTER"]);
     let before = Command::new("cc").args(["-fsyntax-only"]).arg(&source).output().unwrap();
     let said = String::from_utf8_lossy(&before.stderr);
     assert!(!before.status.success() && said.contains("usage apart from min"), "{said}");
 
     let text = rules::emit(&new, &rules, None, Language::Rust).unwrap();
-    golden("seed-000.rs", &text);
+    golden::same("seed-000.rs", &text);
     let layout = |after: bool| {
         let limits = "min: u64, low: u64, high: u64, max: u64,";
         let pad = if after { "pad: [u64; 7]," } else { limits };

@@ -2,31 +2,22 @@
 
 mod common;
 
-use common::in_both_modes;
-use ledgerline::{Events, Group, Ledger, Limit, WATCHES_MAX, Watch};
+use common::{LONG, in_both_modes, limited};
+use ledgerline::{Events, Ledger, Limit, WATCHES_MAX, Watch};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
-
-fn limited<'l>(parent: Group<'l>, max: u64) -> Group<'l> {
-    let group = parent.create("group").unwrap();
-    group.set_max(Limit::units(max)).unwrap();
-    group
-}
 
 fn counts(events: Events) -> (u64, u64) {
     (events.high, events.max)
 }
 
-/// Longer than any test takes.
-const LONG: Option<Duration> = Some(Duration::from_secs(100));
-
 #[test]
 fn an_event_counts_in_its_group_and_in_every_ancestors_subtree() {
     in_both_modes("an_event_counts_in_its_group_and_in_every_ancestors_subtree", || {
         let ledger = Ledger::new().unwrap();
-        let tenant = limited(ledger.root(), 1000);
-        let [full, other] = [limited(tenant, 100), limited(tenant, 2000)];
+        let tenant = limited(ledger.root(), "tenant", 1000);
+        let [full, other] = [limited(tenant, "group", 100), limited(tenant, "group", 2000)];
         full.try_charge_units(101).unwrap_err();
         assert_eq!(counts(full.local_events()), (0, 1));
         assert_eq!(counts(tenant.local_events()), (0, 0), "its limit was not met");
@@ -48,7 +39,7 @@ fn an_event_counts_in_its_group_and_in_every_ancestors_subtree() {
         // What a destroyed group counted stays in its ancestors' subtrees, and there alone.
         full.uncharge_units(1200);
         full.destroy().unwrap();
-        let next = limited(tenant, 100);
+        let next = limited(tenant, "next", 100);
         assert_eq!(counts(next.events()), (0, 0), "a row's next group starts anew");
         assert_eq!((counts(tenant.local_events()), counts(tenant.events())), ((1, 2), (1, 4)));
         next.try_charge_units(101).unwrap_err();
@@ -63,7 +54,7 @@ fn whoever_is_woken_sees_the_count_that_woke_it() {
         let rounds = common::times(3_000, 300_000);
         let ledger = Ledger::new().unwrap();
         let tenant = ledger.root().create("tenant").unwrap();
-        let full = limited(tenant, 100);
+        let full = limited(tenant, "full", 100);
         let watches = [tenant.watch().unwrap(), ledger.root().watch().unwrap()];
         // Raised before each event, so a waker that is seen early shows.
         let done = AtomicU64::new(0);
@@ -74,7 +65,7 @@ fn whoever_is_woken_sees_the_count_that_woke_it() {
                     let mut last = 0;
                     while last < rounds {
                         let before = done.load(SeqCst);
-                        let events = watch.wait(LONG).unwrap().expect("an event was lost");
+                        let events = watch.wait(Some(LONG)).unwrap().expect("an event was lost");
                         assert!(events.max >= before, "{} of {before}", events.max);
                         assert!(events.max >= last);
                         last = events.max;
@@ -95,9 +86,9 @@ fn whoever_is_woken_sees_the_count_that_woke_it() {
 #[test]
 fn a_watch_hears_of_its_own_subtree_alone() {
     let ledger = Ledger::new().unwrap();
-    let [a, b] = [limited(ledger.root(), 100), limited(ledger.root(), 100)];
+    let [a, b] = [limited(ledger.root(), "group", 100), limited(ledger.root(), "group", 100)];
     let (below_a, watch_a, watch_root) =
-        (limited(a, 50), a.watch().unwrap(), ledger.root().watch().unwrap());
+        (limited(a, "group", 50), a.watch().unwrap(), ledger.root().watch().unwrap());
     let ready = |watch: &Watch<'_>| watch.wait(Some(Duration::ZERO)).unwrap().map(counts);
     assert_eq!(ready(&watch_a), None, "what was before is not told");
     b.try_charge_units(101).unwrap_err();
@@ -110,7 +101,7 @@ fn a_watch_hears_of_its_own_subtree_alone() {
 #[test]
 fn epoll_wakes_for_the_descriptor() {
     let ledger = Ledger::new().unwrap();
-    let group = limited(ledger.root(), 100);
+    let group = limited(ledger.root(), "group", 100);
     let watch = group.watch().unwrap();
     // SAFETY: plain calls on descriptors and buffers of this test.
     unsafe {
@@ -132,7 +123,7 @@ fn epoll_wakes_for_the_descriptor() {
 #[test]
 fn watches_are_had_again_after_they_were_dropped_and_refused_when_there_are_too_many() {
     let ledger = Ledger::new().unwrap();
-    let group = limited(ledger.root(), 100);
+    let group = limited(ledger.root(), "group", 100);
     for _ in 0..3 {
         let watches: Vec<Watch<'_>> = (0..WATCHES_MAX).map(|_| group.watch().unwrap()).collect();
         let error = group.watch().unwrap_err();
@@ -148,7 +139,7 @@ fn watches_are_had_again_after_they_were_dropped_and_refused_when_there_are_too_
 fn dropping_watches_under_fire_wakes_no_other_descriptor() {
     in_both_modes("dropping_watches_under_fire_wakes_no_other_descriptor", || {
         let ledger = Ledger::new().unwrap();
-        let group = limited(ledger.root(), 100);
+        let group = limited(ledger.root(), "group", 100);
         std::thread::scope(|scope| {
             let refused = scope.spawn(|| {
                 for _ in 0..common::times(20_000, 2_000_000) {

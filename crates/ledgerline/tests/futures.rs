@@ -2,38 +2,29 @@
 
 mod common;
 
-use common::{in_both_modes, tasks::block_on};
-use ledgerline::{Group, Ledger, Limit, Mistakes, Reason};
+use common::{LONG, in_both_modes, limited, tasks::block_on};
+use ledgerline::{Ledger, Mistakes, Reason};
 use std::future::{Future, IntoFuture};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-/// Longer than any test takes: who passes it was forgotten.
-const LONG: Duration = Duration::from_secs(100);
-
 /// A task that waits in a queue.
 type Waiting<'l> = std::pin::Pin<Box<ledgerline::Requested<'l>>>;
-
-fn limited<'l>(parent: Group<'l>, max: u64) -> Group<'l> {
-    let group = parent.create("group").unwrap();
-    group.set_max(Limit::units(max)).unwrap();
-    group
-}
 
 #[test]
 fn no_task_is_forgotten_among_tasks_and_threads() {
     in_both_modes("no_task_is_forgotten_among_tasks_and_threads", || {
         const MAX: u64 = 1000;
         let ledger = Ledger::new().unwrap();
-        let tenant = limited(ledger.root(), MAX);
+        let tenant = limited(ledger.root(), "tenant", MAX);
         let granted = AtomicU64::new(0);
         std::thread::scope(|scope| {
             for number in 0..8u64 {
                 let (tenant, granted) = (&tenant, &granted);
                 scope.spawn(move || {
-                    let query = limited(*tenant, 600);
+                    let query = limited(*tenant, "query", 600);
                     for round in 0..common::times(500, 50_000) {
                         let units = 1 + (round * 7919 + number * 104_729) % 600;
                         let request = query.request(units).wait(LONG);
@@ -61,7 +52,7 @@ fn no_task_is_forgotten_among_tasks_and_threads() {
 #[test]
 fn tasks_are_served_in_the_order_in_which_they_came_and_one_that_is_dropped_is_passed() {
     let ledger: &'static Ledger = Box::leak(Box::new(Ledger::new().unwrap()));
-    let tenant = limited(ledger.root(), 100);
+    let tenant = limited(ledger.root(), "tenant", 100);
     let all = tenant.try_charge(100).unwrap();
     let mut context = Context::from_waker(Waker::noop());
     let mut polled = |units| {
@@ -98,7 +89,7 @@ fn tasks_are_served_in_the_order_in_which_they_came_and_one_that_is_dropped_is_p
 #[test]
 fn a_task_is_refused_when_its_time_is_up_or_no_waiting_helps() {
     let ledger = Ledger::new().unwrap();
-    let tenant = limited(ledger.root(), 100);
+    let tenant = limited(ledger.root(), "tenant", 100);
     let all = tenant.try_charge(100).unwrap();
     let start = Instant::now();
     let patience = Duration::from_millis(60);
@@ -130,8 +121,8 @@ fn a_task_that_watches_sees_the_count_that_woke_it() {
     in_both_modes("a_task_that_watches_sees_the_count_that_woke_it", || {
         let rounds = common::times(500, 50_000);
         let ledger = Ledger::new().unwrap();
-        let tenant = limited(ledger.root(), 1000);
-        let query = limited(tenant, 10);
+        let tenant = limited(ledger.root(), "tenant", 1000);
+        let query = limited(tenant, "query", 10);
         let told = AtomicU64::new(0);
         let watch = tenant.watch().unwrap();
         std::thread::scope(|scope| {

@@ -2,16 +2,10 @@
 
 mod common;
 
-use common::{Random, in_both_modes, in_modes, seconds, times};
+use common::{Random, in_both_modes, in_modes, limited, seconds, times};
 use ledgerline::{Busy, Group, Ledger, Limit, Mistakes, Reason};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
-
-fn limited<'l>(parent: Group<'l>, name: &str, max: u64) -> Group<'l> {
-    let group = parent.create(name).unwrap();
-    group.set_max(Limit::units(max)).unwrap();
-    group
-}
 
 /// One thread asks `big` for 1024 units for ever; this one asks `small` for one, `tries` times.
 fn small_against_big(small: Group<'_>, big: Group<'_>, tries: u64) {

@@ -2,15 +2,9 @@
 
 mod common;
 
-use common::in_both_modes;
+use common::{in_both_modes, limited};
 use ledgerline::{ControlMode, Group, Ledger, Limit, Mistakes};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-
-fn limited<'l>(parent: Group<'l>, max: u64) -> Group<'l> {
-    let group = parent.create("group").unwrap();
-    group.set_max(Limit::units(max)).unwrap();
-    group
-}
 
 #[test]
 fn what_is_measured_is_counted_and_refused_by_nobody_but_ancestors_that_enforce() {
@@ -18,8 +12,8 @@ fn what_is_measured_is_counted_and_refused_by_nobody_but_ancestors_that_enforce(
         "what_is_measured_is_counted_and_refused_by_nobody_but_ancestors_that_enforce",
         || {
             let ledger = Ledger::new().unwrap();
-            let tenant = limited(ledger.root(), 1000);
-            let query = limited(tenant, 100);
+            let tenant = limited(ledger.root(), "tenant", 1000);
+            let query = limited(tenant, "query", 100);
             query.set_mode(ControlMode::Measure);
             assert_eq!((query.mode(), tenant.mode()), (ControlMode::Measure, ControlMode::Enforce));
             assert_eq!(query.max(), Limit::units(100), "kept");
@@ -53,8 +47,8 @@ fn what_is_measured_is_counted_and_refused_by_nobody_but_ancestors_that_enforce(
 fn what_is_off_counts_nothing_and_returns_only_what_was_counted() {
     in_both_modes("what_is_off_counts_nothing_and_returns_only_what_was_counted", || {
         let ledger = Ledger::new().unwrap();
-        let tenant = limited(ledger.root(), 1000);
-        let query = limited(tenant, 100);
+        let tenant = limited(ledger.root(), "tenant", 1000);
+        let query = limited(tenant, "query", 100);
         let mut before = query.try_charge(80).unwrap();
         tenant.set_mode(ControlMode::Off);
         assert_eq!(query.mode(), ControlMode::Off);
@@ -78,7 +72,7 @@ fn what_is_off_counts_nothing_and_returns_only_what_was_counted() {
         query.uncharge_units(300);
         assert_eq!((tenant.precise(), ledger.mistakes()), (0, Mistakes::default()));
         // Between what is counted and what is not, a transfer charges anew, or lets go.
-        let other = limited(ledger.root(), 100);
+        let other = limited(ledger.root(), "other", 100);
         tenant.set_mode(ControlMode::Off);
         let uncounted = query.try_charge(70).unwrap();
         let counted = uncounted.transfer(other).unwrap();
@@ -88,7 +82,7 @@ fn what_is_off_counts_nothing_and_returns_only_what_was_counted() {
         assert!(!gone.is_counted());
         assert_eq!((other.precise(), tenant.precise()), (0, 0));
         drop(gone);
-        let stale = limited(tenant, 100);
+        let stale = limited(tenant, "stale", 100);
         stale.destroy().unwrap();
         assert!(stale.try_charge(1).is_err(), "a group that is gone takes no charges in any mode");
         assert_eq!(ledger.mistakes(), Mistakes::default());
@@ -99,13 +93,13 @@ fn what_is_off_counts_nothing_and_returns_only_what_was_counted() {
 fn nothing_is_lost_while_modes_change_under_fire() {
     in_both_modes("nothing_is_lost_while_modes_change_under_fire", || {
         let ledger = Ledger::new().unwrap();
-        let tenant = limited(ledger.root(), 1 << 20);
+        let tenant = limited(ledger.root(), "tenant", 1 << 20);
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 let (done, tenant) = (&done, &tenant);
                 scope.spawn(move || {
-                    let query = limited(*tenant, 1 << 19);
+                    let query = limited(*tenant, "query", 1 << 19);
                     let mut held = Vec::new();
                     while !done.load(Relaxed) {
                         for n in 1..200 {

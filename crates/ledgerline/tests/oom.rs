@@ -2,18 +2,12 @@
 
 mod common;
 
-use common::{in_both_modes, tasks::block_on};
+use common::{in_both_modes, limited, tasks::block_on};
 use ledgerline::{CancelToken, Charge, Group, Killed, Ledger, Limit, Mistakes, Victim};
 use proptest::prelude::*;
 use std::future::IntoFuture;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-
-fn limited<'l>(parent: Group<'l>, name: &str, max: u64) -> Group<'l> {
-    let group = parent.create(name).unwrap();
-    group.set_max(Limit::units(max)).unwrap();
-    group
-}
 
 /// A query that lets go of what it holds when it is cancelled.
 struct Query {

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::in_both_modes;
+use common::{in_both_modes, limited};
 use ledgerline::{Group, Ledger, Limit, Mistakes, Reason, Reclaimer};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -12,12 +12,6 @@ use std::time::{Duration, Instant};
 fn ledger() -> &'static Ledger {
     let builder = Ledger::builder().capacity(64).reclaim_time(Duration::from_secs(60));
     Box::leak(Box::new(builder.anonymous().unwrap()))
-}
-
-fn limited(parent: Group<'static>, name: &str, max: u64) -> Group<'static> {
-    let group = parent.create(name).unwrap();
-    group.set_max(Limit::units(max)).unwrap();
-    group
 }
 
 /// What a group holds beside its charges, and gives back when it is asked.

@@ -2,33 +2,24 @@
 
 mod common;
 
-use common::in_both_modes;
+use common::{LONG, in_both_modes, limited};
 use ledgerline::{Group, Ledger, Limit, Mistakes, Reason};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
-
-/// Longer than any test takes: who passes it was forgotten.
-const LONG: Duration = Duration::from_secs(100);
-
-fn limited<'l>(parent: Group<'l>, max: u64) -> Group<'l> {
-    let group = parent.create("group").unwrap();
-    group.set_max(Limit::units(max)).unwrap();
-    group
-}
 
 #[test]
 fn no_waiter_is_forgotten_and_no_limit_is_passed() {
     in_both_modes("no_waiter_is_forgotten_and_no_limit_is_passed", || {
         const MAX: u64 = 1000;
         let ledger = Ledger::new().unwrap();
-        let tenant = limited(ledger.root(), MAX);
+        let tenant = limited(ledger.root(), "tenant", MAX);
         let granted = AtomicU64::new(0);
         std::thread::scope(|scope| {
             for thread in 0..8u64 {
                 let (tenant, granted) = (&tenant, &granted);
                 scope.spawn(move || {
-                    let query = limited(*tenant, 600);
+                    let query = limited(*tenant, "query", 600);
                     for round in 0..common::times(2_000, 200_000) {
                         // Mostly more than half: one or two fit at a time.
                         let units = 1 + (round * 7919 + thread * 104_729) % 600;
@@ -53,7 +44,7 @@ fn no_waiter_is_forgotten_and_no_limit_is_passed() {
 fn those_who_wait_are_served_in_the_order_in_which_they_came() {
     in_both_modes("those_who_wait_are_served_in_the_order_in_which_they_came", || {
         let ledger = Ledger::new().unwrap();
-        let tenant = limited(ledger.root(), 100);
+        let tenant = limited(ledger.root(), "tenant", 100);
         let first = tenant.try_charge(100).unwrap();
         let served = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
@@ -84,8 +75,8 @@ fn those_who_wait_are_served_in_the_order_in_which_they_came() {
 #[test]
 fn what_cannot_be_is_refused_at_once_and_what_is_not_in_time() {
     let ledger = Ledger::new().unwrap();
-    let tenant = limited(ledger.root(), 100);
-    let group = limited(tenant, 1000);
+    let tenant = limited(ledger.root(), "tenant", 100);
+    let group = limited(tenant, "group", 1000);
     let start = Instant::now();
     assert_eq!(group.try_charge_wait(101, LONG).unwrap_err().limit, 100);
     let _charge = group.try_charge(60).unwrap();
@@ -99,7 +90,7 @@ fn what_cannot_be_is_refused_at_once_and_what_is_not_in_time() {
 fn a_raised_limit_and_a_destroyed_group_end_the_wait() {
     in_both_modes("a_raised_limit_and_a_destroyed_group_end_the_wait", || {
         let ledger = Ledger::new().unwrap();
-        let tenant = limited(ledger.root(), 100);
+        let tenant = limited(ledger.root(), "tenant", 100);
         let group = tenant.create("group").unwrap();
         let _charge = tenant.try_charge(100).unwrap();
         let waits = |units| {
@@ -124,8 +115,8 @@ fn a_raised_limit_and_a_destroyed_group_end_the_wait() {
 fn one_who_is_full_elsewhere_next_waits_there() {
     in_both_modes("one_who_is_full_elsewhere_next_waits_there", || {
         let ledger = Ledger::new().unwrap();
-        let tenant = limited(ledger.root(), 100);
-        let query = limited(tenant, 50);
+        let tenant = limited(ledger.root(), "tenant", 100);
+        let query = limited(tenant, "query", 50);
         let held = (query.try_charge(50).unwrap(), tenant.try_charge(50).unwrap());
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| query.try_charge_wait(50, LONG).map(drop));
@@ -149,7 +140,7 @@ fn one_who_is_full_elsewhere_next_waits_there() {
 #[test]
 fn many_queues_at_a_time_are_served() {
     let ledger = Ledger::new().unwrap();
-    let groups: Vec<Group<'_>> = (0..40).map(|_| limited(ledger.root(), 10)).collect();
+    let groups: Vec<Group<'_>> = (0..40).map(|_| limited(ledger.root(), "group", 10)).collect();
     let charges: Vec<_> = groups.iter().map(|group| group.try_charge(10).unwrap()).collect();
     std::thread::scope(|scope| {
         let waiters: Vec<_> = groups

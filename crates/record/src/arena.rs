@@ -5,7 +5,7 @@
 
 use crate::format::{self, header};
 use crate::say::Path;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 const BYTES: usize = format::ARENA_AT + format::ARENA_BYTES;
 /// The file grows by so much.
@@ -28,24 +28,25 @@ pub(crate) fn at(offset: usize) -> *mut u64 {
     BASE.load(Ordering::Relaxed).wrapping_byte_add(offset)
 }
 
-/// Adds to a word of the header, as all threads may.
-pub(crate) fn add(word: usize, number: u64) -> u64 {
+/// A word of the header.
+fn header_word(word: usize) -> &'static AtomicU64 {
     // SAFETY: R1; the header is there from the start.
-    unsafe { std::sync::atomic::AtomicU64::from_ptr(at(8 * word)) }
-        .fetch_add(number, Ordering::Relaxed)
+    unsafe { AtomicU64::from_ptr(at(8 * word)) }
+}
+
+/// Adds to a word of the header, as all threads may; what it was before.
+pub(crate) fn add(word: usize, number: u64) -> u64 {
+    header_word(word).fetch_add(number, Ordering::Relaxed)
 }
 
 /// Sets a word of the header. Under the lock, or before anything is counted.
 pub(crate) fn set(word: usize, number: u64) {
-    // SAFETY: R1; the header is there from the start.
-    unsafe { std::sync::atomic::AtomicU64::from_ptr(at(8 * word)) }
-        .store(number, Ordering::Relaxed);
+    header_word(word).store(number, Ordering::Relaxed);
 }
 
-/// A word of the header.
+/// What a word of the header says.
 pub(crate) fn get(word: usize) -> u64 {
-    // SAFETY: R1; the header is there from the start.
-    unsafe { std::sync::atomic::AtomicU64::from_ptr(at(8 * word)) }.load(Ordering::Relaxed)
+    header_word(word).load(Ordering::Relaxed)
 }
 
 /// Makes this process's file in a folder and maps it. Before anything is counted, or in a child that has one
@@ -164,8 +165,8 @@ fn grow(from: usize, to: usize) -> bool {
 /// Takes the objects along into a file of the child's own, with nobody as their users yet.
 pub(crate) fn leave_parent(folder: &[u8]) -> Result<(), &'static str> {
     const CANNOT: &str = "a forked child has no room for its objects; it is not recorded";
-    let words = [header::OBJECTS, header::FREE].map(get);
-    let bytes = words[0] as usize * format::OBJECT_WORDS * 8;
+    let [objects, free] = [header::OBJECTS, header::FREE].map(get);
+    let bytes = objects as usize * format::OBJECT_WORDS * 8;
     // SAFETY: a mapping of this function's own, of the size that is copied into it and out of it.
     unsafe {
         let kept = libc::mmap(
@@ -185,8 +186,8 @@ pub(crate) fn leave_parent(folder: &[u8]) -> Result<(), &'static str> {
                 return Err(CANNOT);
             }
             std::ptr::copy_nonoverlapping(kept.cast::<u8>(), at(format::OBJECTS_AT).cast(), bytes);
-            set(header::OBJECTS, words[0]);
-            set(header::FREE, words[1]);
+            set(header::OBJECTS, objects);
+            set(header::FREE, free);
             Ok(())
         });
         libc::munmap(kept, bytes);

@@ -29,8 +29,11 @@
 //! | `probes`     | the compiler's calls for plain accesses and functions         |
 //! | `atomics`    | the compiler's calls for atomic operations                    |
 //! | `heap`       | malloc and its family; `next`, the allocator behind           |
-//! | `locks`      | locks of the C library, which has no probes                    |
+//! | `wide`       | atomic numbers of 16 bytes                                    |
+//! | `locks`      | locks of the C library, which has no probes                   |
 //! | `annotate`   | what a program says of its objects itself                     |
+//! | `start`      | the beginning of a process; `calibrate`, what recording costs |
+//! | `say`        | words to the user; the environment                            |
 //!
 //! # What `unsafe` rests on
 //!

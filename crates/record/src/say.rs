@@ -53,7 +53,8 @@ pub(crate) fn environment(name: &CStr) -> Option<&'static [u8]> {
     unsafe extern "C" {
         fn secure_getenv(name: *const libc::c_char) -> *const libc::c_char;
     }
-    // SAFETY: the C library's function of this type. The name ends in zero; what is returned ends in zero, too, and is looked at during start-up alone.
+    // SAFETY: the C library's function of this type. The name ends in zero; what is returned ends in zero, too,
+    // and is looked at when the process starts and when it forks.
     unsafe {
         let value = secure_getenv(name.as_ptr());
         (!value.is_null()).then(|| CStr::from_ptr(value).to_bytes())

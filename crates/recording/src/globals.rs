@@ -113,7 +113,7 @@ fn address(
         _ => return Ok(None),
     };
     // More than an address: of the thread, or computed.
-    Ok(if operations.next()?.is_none() { Some(address) } else { None })
+    Ok(operations.next()?.is_none().then_some(address))
 }
 
 /// A record's name and size, and how many lie in a row.

@@ -13,7 +13,7 @@
 //! | [`plan`]    | what is wanted                                                   |
 //! | [`read`]    | what was counted                                                 |
 //! | [`profile`] | threads as roles, operations as phases                           |
-//! | [`report`]  | the counts as text                                               |
+//! | [`report`]  | the counts as text and as JSON                                   |
 
 #![deny(unsafe_code)]
 

@@ -65,7 +65,7 @@ impl Plan {
     /// Plans to record `picked` types of a program, whose own debug information `types` was read from.
     ///
     /// A type whose name and size an earlier one has is left out, and so is one that has no size or more than
-    /// 1 MiB.
+    /// 1 MiB; so are those that come when there are 64 MiB of types.
     ///
     /// # Errors
     /// One line: no type is left or there are too many, a function is not there, debug information is damaged.
@@ -191,7 +191,7 @@ fn ranges(program: &Program, names: &[String], most: usize) -> Result<Vec<Range<
         ranges.extend(program.functions(name)?);
     }
     if ranges.len() > most {
-        return Err(Error::new(format!("so many functions are meant: {}", ranges.len()))
+        return Err(Error::new(format!("{} functions are meant", ranges.len()))
             .advise(format!("name {most} at most")));
     }
     Ok(ranges)

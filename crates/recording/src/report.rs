@@ -1,4 +1,4 @@
-//! The counts as text.
+//! The counts as text and as JSON.
 
 use crate::plan::Plan;
 use crate::profile::{Basis, Recorded};

@@ -23,19 +23,7 @@ pub(super) fn points(
     uses: &Uses,
     place: &Place,
 ) -> Result<Vec<Point>, Error> {
-    if question.points == 0 {
-        return Err(
-            Error::new("a cost of no design point is asked for").advise("ask for 1 or more")
-        );
-    }
-    let most = question.machine.topology.cpus();
-    if question.cpus == 0 || question.cpus > most {
-        let error = Error::new(format!(
-            "{} CPUs are asked for, {} has 1 to {most}",
-            question.cpus, question.machine.name
-        ));
-        return Err(error.advise("give fewer, or a larger machine"));
-    }
+    question.check()?;
     assert_eq!(place.offsets.len(), uses.spots.len(), "a place has an offset for each spot");
     let settings = question.machine.design(question.points);
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);

@@ -7,8 +7,7 @@ use ledgerline_coherence::machine::{Distance, Settings};
 use ledgerline_coherence::program::{Program, Step};
 
 use super::{PAIR, Place};
-use crate::profile::Role;
-use crate::profile::{Instances, Kind};
+use crate::profile::{Instances, Kind, Role};
 use crate::uses::{Spot, Touch, Uses};
 
 /// A phase that comes more often in an operation is spread over parts of the operation.

@@ -143,7 +143,8 @@ fn costs<'a>(advice: &'a Advice, cost: &'a Cost, place: &Place, width: u64) -> C
     }
 }
 
-/// Advice as one JSON object. Figures are nanoseconds an operation; `line` counts from 0.
+/// Advice as one JSON object. Figures are nanoseconds an operation; lines count from 0. Those of a move
+/// (`from_line`, `to_line`) have 64 bytes, all others `line_size`.
 ///
 /// `proposed` says whether there is a `proposal`; `unsure_gain_ns` is what the best order that was found
 /// gains where that is too little or too unsure.

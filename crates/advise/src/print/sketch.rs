@@ -3,8 +3,7 @@
 use std::fmt::Write;
 
 use ledgerline_layout::align;
-use ledgerline_layout::leaf::keyword;
-use ledgerline_layout::leaf::record;
+use ledgerline_layout::leaf::{keyword, record};
 use ledgerline_layout::model::{Kind, Type, TypeId, Types};
 use ledgerline_layout::spell::{declare, spell};
 

@@ -18,17 +18,15 @@
 //! A table says in which path, not how often. So half of the CPUs transmit and half receive, a packet is an
 //! operation of [`WORK_NS`] beside, and each field is touched once: `read_mostly` is a load, `read_write` a
 //! load and a store. Objects are taken to be one that all CPUs share, which a device or a namespace is and a
-//! socket is not: its `instances` are to be put right. Which lines are shared by whom follows from that; nanoseconds hardly do. Fields that the
-//! types at hand do not have are left out: tables serve several versions and configurations.
+//! socket is not: its `instances` are to be put right. Which lines are shared by whom follows from that;
+//! nanoseconds hardly do. Fields that the types at hand do not have are left out: tables serve several versions
+//! and configurations.
 
 use ledgerline_layout::Error;
 use ledgerline_layout::pick::named;
 
 use super::fields::find;
-use super::{ALWAYS, Access, Instances, Kind, Known, Phase, Profile, Role, TypeProfile};
-
-/// What a packet is taken to cost beside the fields of one structure.
-pub const WORK_NS: f64 = 1000.0;
+use super::{ALWAYS, Access, Instances, Kind, Known, Phase, Profile, Role, TypeProfile, WORK_NS};
 
 /// The columns by which a table is known.
 const COLUMNS: [&str; 4] = ["Type", "Name", "fastpath_tx_access", "fastpath_rx_access"];

@@ -15,11 +15,8 @@ use ledgerline_layout::pick::{named, near};
 use super::fields::Bytes;
 use super::{
     ALWAYS, Access, EVERYONE, Instances, Kind, Known, Object, Phase, Profile, Role, TypeProfile,
-    Where,
+    WORK_NS, Where,
 };
-
-/// What an operation is taken to cost beside its accesses.
-pub const WORK_NS: f64 = 1000.0;
 
 /// Who made an access: a CPU, else a thread, else nobody in particular.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

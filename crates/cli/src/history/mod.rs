@@ -21,6 +21,8 @@
 mod hierarchical;
 mod lock;
 mod mem_cgroup;
+#[cfg(test)]
+mod oracle;
 mod page_counter;
 mod page_counter_layout;
 mod per_cpu_batch;

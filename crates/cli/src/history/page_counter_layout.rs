@@ -102,40 +102,22 @@ macro_rules! layout {
         impl Layout for $type {
             #[inline(always)]
             fn fields(&self) -> Fields<'_> {
-                let $type {
-                    css_parent,
-                    usage,
-                    min,
-                    low,
-                    high,
-                    max,
-                    min_usage,
-                    children_min_usage,
-                    low_usage,
-                    children_low_usage,
-                    watermark,
-                    failures,
-                    parent,
-                    swap_usage,
-                    swap_high,
-                    ..
-                } = self;
                 Fields {
-                    css_parent,
-                    usage,
-                    min,
-                    low,
-                    high,
-                    max,
-                    min_usage,
-                    children_min_usage,
-                    low_usage,
-                    children_low_usage,
-                    watermark,
-                    failures,
-                    parent,
-                    swap_usage,
-                    swap_high,
+                    css_parent: &self.css_parent,
+                    usage: &self.usage,
+                    min: &self.min,
+                    low: &self.low,
+                    high: &self.high,
+                    max: &self.max,
+                    min_usage: &self.min_usage,
+                    children_min_usage: &self.children_min_usage,
+                    low_usage: &self.low_usage,
+                    children_low_usage: &self.children_low_usage,
+                    watermark: &self.watermark,
+                    failures: &self.failures,
+                    parent: &self.parent,
+                    swap_usage: &self.swap_usage,
+                    swap_high: &self.swap_high,
                 }
             }
         }

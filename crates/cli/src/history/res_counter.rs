@@ -108,7 +108,7 @@ impl Counter {
 
 #[cfg(test)]
 mod tests {
-    use super::super::page_counter::oracle;
+    use super::super::oracle;
     use super::*;
     use std::mem::offset_of;
 

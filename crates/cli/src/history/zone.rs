@@ -1,6 +1,7 @@
 //! Linux 4.13 and 4.14: a zone's NUMA counters with a difference for each CPU, which goes to the zone's and
 //! the machine's totals when it passes a threshold (seed 003).
 
+use super::Own;
 use crate::timing::padded::Padded;
 use std::sync::atomic::{AtomicI8, AtomicI16, AtomicI64, AtomicU16, Ordering};
 
@@ -130,10 +131,10 @@ impl<D: Difference> Zone<D> {
     pub(crate) fn allocate_and_free(&self, cpu: usize) -> bool {
         let mine = &self.cpus[cpu];
         let above = self.shared.free.load(Ordering::Relaxed) > LOW;
-        move_pages(&mine.pages, -1);
+        mine.pages.own_add(-1);
         self.count(&mine.hit, &self.shared.hit, &self.all.hit);
         self.count(&mine.local, &self.shared.local, &self.all.local);
-        move_pages(&mine.pages, 1);
+        mine.pages.own_add(1);
         above
     }
 
@@ -178,16 +179,11 @@ impl BareZone {
     #[inline(always)]
     pub(crate) fn allocate_and_free(&self, cpu: usize, count: impl FnOnce()) -> bool {
         let above = self.free.load(Ordering::Relaxed) > LOW;
-        move_pages(&self.cpus[cpu], -1);
+        self.cpus[cpu].own_add(-1);
         count();
-        move_pages(&self.cpus[cpu], 1);
+        self.cpus[cpu].own_add(1);
         above
     }
-}
-
-#[inline(always)]
-fn move_pages(list: &AtomicI64, pages: i64) {
-    list.store(list.load(Ordering::Relaxed) + pages, Ordering::Relaxed);
 }
 
 #[cfg(test)]

@@ -79,8 +79,8 @@ pub struct AdviseArgs {
     size_max: Option<u64>,
 
     /// Bytes of a line in the tables: 64, or 128 for pairs
-    #[arg(long, value_name = "64|128", default_value = "64", value_parser = ["64", "128"])]
-    line: String,
+    #[arg(long, value_name = "64|128", default_value = "64", value_parser = super::line_size())]
+    line: u64,
 
     /// One JSON object
     #[arg(long)]
@@ -134,7 +134,7 @@ pub(super) fn text(args: &AdviseArgs) -> Result<Vec<u8>, Error> {
     let options = Options {
         question: &question,
         profile: &profile.source,
-        line: if args.line == "128" { 128 } else { 64 },
+        line: args.line,
         colour: !args.json && Style::of_stdout().colour,
     };
     let mut out = String::new();

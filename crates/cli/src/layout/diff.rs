@@ -52,8 +52,8 @@ pub struct DiffArgs {
     types: Vec<String>,
 
     /// Bytes of a line: 64 or 128
-    #[arg(long, value_name = "N", default_value = "64", value_parser = ["64", "128"])]
-    line: String,
+    #[arg(long, value_name = "N", default_value = "64", value_parser = super::line_size())]
+    line: u64,
 
     #[command(flatten)]
     profile: ProfileArgs,
@@ -80,7 +80,6 @@ fn chosen<'t>(
 /// What is printed, and whether nothing changed.
 pub(super) fn text(args: &DiffArgs) -> Result<(Vec<u8>, bool), Error> {
     let (old, new) = (super::types(&args.old)?, super::types(&args.new)?);
-    let line = if args.line == "128" { 128 } else { 64 };
     let before = chosen(old, args, &args.old)?;
     let after = chosen(new, args, &args.new)?;
     // Types of one name: the first of one build beside the first of the other, and so on.
@@ -93,7 +92,8 @@ pub(super) fn text(args: &DiffArgs) -> Result<(Vec<u8>, bool), Error> {
         match waiting.get_mut(name).and_then(Vec::pop) {
             Some(was) => {
                 let sides = Sides { old: (old, was), new: (new, id) };
-                changed.extend(compare(name, sides, line).map(|difference| (sides, difference)));
+                changed
+                    .extend(compare(name, sides, args.line).map(|difference| (sides, difference)));
             }
             None => only_new.push(name),
         }

@@ -22,6 +22,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ledgerline_layout::model::Types;
 use ledgerline_layout::{Error, open};
 
@@ -82,6 +83,11 @@ fn fail(name: &str, error: &str) -> ExitCode {
 /// one before it ends.
 fn types(path: &Path) -> Result<&'static Types, Error> {
     Ok(&Box::leak(Box::new(open(path)?)).types)
+}
+
+/// What an option takes that asks for the bytes of a line: 64, or 128 for pairs.
+fn line_size() -> impl TypedValueParser<Value = u64> {
+    PossibleValuesParser::new(["64", "128"]).map(|size| if size == "128" { 128 } else { 64 })
 }
 
 /// One JSON value and the end of its line.

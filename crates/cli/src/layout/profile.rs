@@ -1,6 +1,6 @@
 //! What `ledgerline layout` is told of the use of types: a profile, and for which machine a cost is predicted.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ledgerline_advise::cost::Question;
@@ -90,10 +90,17 @@ pub struct MachineArgs {
 }
 
 impl MachineArgs {
-    /// The machine.
+    /// The machine, which has the CPUs that are asked for.
     pub(super) fn machine(&self, profile: &Profile) -> Result<Machine, Error> {
         let name = self.machine.as_deref().or(profile.machine.as_deref());
-        Machine::open(name.unwrap_or(BUILT_IN[0].0)).map_err(|error| Error::new(error.to_string()))
+        let machine = Machine::open(name.unwrap_or(BUILT_IN[0].0))
+            .map_err(|error| Error::new(error.to_string()))?;
+        let asked = self.question(profile, &machine).check();
+        asked.map_err(|error| match self.cpus {
+            Some(_) => error.within("--cpus"),
+            None => error.in_file(Path::new(&profile.source)),
+        })?;
+        Ok(machine)
     }
 
     /// The question of what a layout costs on it.

@@ -1,9 +1,8 @@
 //! `ledgerline layout record`: runs a program that was compiled with probes, and says who touches which field.
 
 use std::ffi::OsString;
-use std::fs::DirBuilder;
-use std::io::{ErrorKind, Write, stderr};
-use std::os::unix::fs::DirBuilderExt;
+use std::fmt::Display;
+use std::io::{Write, stderr};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -16,6 +15,7 @@ use ledgerline_recording::plan::{Heap, Plan, Request};
 use ledgerline_recording::program::Program;
 use ledgerline_recording::{VARIABLE, profile, read, report};
 
+use crate::folder;
 use crate::run::failure::Failure;
 use crate::run::output::Target;
 use crate::run::supervise::{Session, Signals};
@@ -36,7 +36,8 @@ not seen: __attribute__((noinline)).
 
 The counts are printed on standard error when the program has ended; -o writes them as a profile for \
 `layout show`, `layout diff` and `layout advise`. Times are estimates: what the probes cost was measured and is taken \
-off; the optimizations that they keep the compiler from are not. The exit code is the program's own, or 128 plus the signal that killed it; 125 when recording failed.";
+off; the optimizations that they keep the compiler from are not. The exit code is the program's own, or 128 plus the \
+signal that killed it; 125 when recording failed.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -110,7 +111,7 @@ pub fn main(args: &RecordArgs) -> ExitCode {
     }
 }
 
-fn failure(error: &Error) -> Failure {
+fn failure(error: impl Display) -> Failure {
     Failure::internal(format!("layout record: {error}"))
 }
 
@@ -118,24 +119,23 @@ fn record(args: &RecordArgs) -> Result<u8, Failure> {
     // What can be wrong is found before the program starts.
     let target = program::find(&args.command[0])?;
     let file = args.of.clone().unwrap_or_else(|| target.path.clone());
-    let program = Program::open(&file).map_err(|error| failure(&error))?;
-    let plan = plan(args, &file, &program).map_err(|error| failure(&error.in_file(&file)))?;
+    let program = Program::open(&file).map_err(failure)?;
+    let plan = plan(args, &file, &program).map_err(|error| failure(error.in_file(&file)))?;
     if args.of.is_some()
         && let Some(spot) = target.blind_spot().filter(program::BlindSpot::breaks_preload)
     {
-        return Err(Failure::internal(format!("layout record: {}: {spot}", target.path.display())));
+        return Err(failure(format_args!("{}: {spot}", target.path.display())));
     }
     let library = preload::find(&preload::RECORDER)?;
     let output = args.output.as_deref().map(|file| Target::check("--output", file)).transpose()?;
     let json = args.json.as_deref().map(|file| Target::check("--json", file)).transpose()?;
     let folder = Folder::new().map_err(|error| {
-        Failure::internal(format!(
-            "layout record: no folder for counts: {error}; set TMPDIR to one that can be written"
+        failure(format_args!(
+            "no folder for counts: {error}; set TMPDIR to one that can be written"
         ))
     })?;
-    plan.write(&folder.0).map_err(|error| {
-        Failure::internal(format!("layout record: the plan cannot be written: {error}"))
-    })?;
+    plan.write(&folder.0)
+        .map_err(|error| failure(format_args!("the plan cannot be written: {error}")))?;
 
     let signals = Signals::hold()
         .map_err(|error| Failure::internal(format!("signals cannot be held back: {error}")))?;
@@ -149,7 +149,7 @@ fn record(args: &RecordArgs) -> Result<u8, Failure> {
         .watch(Duration::from_millis(50), || {})
         .map_err(|error| Failure::internal(format!("waiting for the program failed: {error}")))?;
 
-    let recordings = read::read(&folder.0, &plan).map_err(|error| failure(&error))?;
+    let recordings = read::read(&folder.0, &plan).map_err(failure)?;
     let recorded = profile::profile(&plan, &recordings);
     let mut text = heading(args, &plan, ended.status, ended.wall, recordings.len());
     text.push_str(&report::text(&plan, &recordings, &recorded, &|at| program.function_at(at)));
@@ -243,18 +243,7 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new() -> std::io::Result<Folder> {
-        let process = std::process::id();
-        // The program may go to another folder.
-        let above = std::path::absolute(std::env::temp_dir())?;
-        for attempt in 0..1000 {
-            let path = above.join(format!("ledgerline-record-{process}-{attempt}"));
-            match DirBuilder::new().mode(0o700).create(&path) {
-                Ok(()) => return Ok(Folder(path)),
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Err(ErrorKind::AlreadyExists.into())
+        folder::make("record").map(Folder)
     }
 }
 

@@ -6,6 +6,7 @@ use super::options::Options;
 use crate::progress::Progress;
 use ledgerline_coherence::experiments::study::{Curve, Scale, Study};
 use ledgerline_coherence::experiments::{Interval, ours};
+use ledgerline_coherence::simulate::Error;
 
 /// An experiment with all that was found.
 #[derive(Debug)]
@@ -16,8 +17,8 @@ pub(super) struct Table {
     /// What was simulated, and with how many design points.
     pub(super) predicted: Option<Predicted>,
     pub(super) lines: Vec<Line>,
-    /// Whether anything was to be measured, and why it was not.
-    pub(super) measured: Result<bool, String>,
+    /// Why what was to be measured could not be.
+    pub(super) measured: Result<(), String>,
     pub(super) scaling: Option<Scaling>,
 }
 
@@ -75,24 +76,23 @@ pub(super) fn table(
         unit: "",
         predicted: None,
         lines: Vec::new(),
-        measured: Ok(false),
+        measured: Ok(()),
         scaling: None,
     };
-    let wants = |what: &str| progress.show(&format!("{name}: {what}"));
+    let tell = |what: &str| progress.show(&format!("{name}: {what}"));
     if document.is_simulated() {
         if !options.curves_alone {
-            wants(&format!("predicting, {} design points", options.points));
+            tell(&format!("predicting, {} design points", options.points));
             predict(&mut table, options)?;
         }
         if !options.cpus.is_empty() {
-            table.scaling = Some(scaling(document, options, &wants)?);
+            table.scaling = Some(scaling(document, options, &tell)?);
         }
     }
     if options.measure && !options.curves_alone {
         let request = Request { quick: options.quick };
-        match measure(name, &request, &mut |step| wants(step)) {
+        match measure(name, &request, &mut |step| tell(step)) {
             Ok(rows) => {
-                table.measured = Ok(!rows.is_empty());
                 join(&mut table.lines, rows);
                 for (name, published) in document.published {
                     let line = table.lines.iter_mut().find(|line| line.name == *name);
@@ -107,9 +107,14 @@ pub(super) fn table(
     Ok(table)
 }
 
+/// A simulation's error, for the user.
+fn told(name: &str) -> impl Fn(Error) -> String + Copy {
+    move |error| format!("{name}: {error}")
+}
+
 fn predict(table: &mut Table, options: &Options) -> Result<(), String> {
     let name = table.document.name;
-    let told = |error: ledgerline_coherence::simulate::Error| format!("{name}: {error}");
+    let told = told(name);
     let study = Study::fit(name, options.points, options.row).map_err(told)?;
     let experiment = study.table().map_err(told)?;
     let ours = study.ours().map_err(told)?;
@@ -134,14 +139,10 @@ fn predict(table: &mut Table, options: &Options) -> Result<(), String> {
     Ok(())
 }
 
-fn scaling(
-    document: &Document,
-    options: &Options,
-    wants: &dyn Fn(&str),
-) -> Result<Scaling, String> {
+fn scaling(document: &Document, options: &Options, tell: &dyn Fn(&str)) -> Result<Scaling, String> {
     let name = document.name;
-    let told = |error: ledgerline_coherence::simulate::Error| format!("{name}: {error}");
-    wants(&format!("fitting {} design points", options.curve_points));
+    let told = told(name);
+    tell(&format!("fitting {} design points", options.curve_points));
     let study = Study::fit(name, options.curve_points, options.row).map_err(told)?;
     let mut cpus = options.cpus.clone();
     // Where nobody chose, the document's own number is worth a place.
@@ -151,7 +152,7 @@ fn scaling(
         cpus.dedup();
     }
     let place = |&cpus: &usize| {
-        wants(&format!("simulating {cpus} CPUs"));
+        tell(&format!("simulating {cpus} CPUs"));
         study.at(cpus).map_err(told)
     };
     Ok(Scaling {

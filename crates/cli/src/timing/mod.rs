@@ -1,4 +1,4 @@
-//! Timed work on pinned threads: what `bench` and `reproduce` measure with.
+//! Timed work on pinned threads: what `bench`, `reproduce` and `calibrate` measure with.
 //!
 //! | room       | what it holds                                                    |
 //! |------------|------------------------------------------------------------------|

@@ -1,8 +1,16 @@
 //! Runs the command as a user does: the built binary, beside the built
 //! preload library.
 
-#![allow(dead_code, reason = "every test binary uses a part of this")]
+#![allow(dead_code, unused_imports, reason = "every test binary uses a part of this")]
 
+#[path = "../../../../tests/support/compile.rs"]
+mod compile;
+#[path = "../../../../tests/support/have.rs"]
+mod have;
+#[path = "../../../../tests/support/library.rs"]
+mod library;
+
+pub use have::have;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -12,42 +20,16 @@ use serde_json::Value;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_ledgerline");
 
-/// The preload library, built into the directory of the command with the
-/// profile of this test. A plain `cargo test` builds no library that is only
-/// loaded at run time.
+/// The preload library, in the directory of the command, which looks there.
 pub fn preload() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| library("ledgerline-preload", "libledgerline_preload.so"))
+    LIBRARY.get_or_init(|| library::built("ledgerline-preload", "libledgerline_preload.so"))
 }
 
 /// The recorder's library, likewise.
 pub fn recorder() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| library("ledgerline-record", "libledgerline_record.so"))
-}
-
-fn library(package: &str, file: &str) -> PathBuf {
-    let directory = Path::new(BINARY).parent().expect("the command lies in a directory");
-    let profile = match directory.file_name().and_then(|name| name.to_str()) {
-        Some("debug") => "dev",
-        Some(profile) => profile,
-        None => panic!("{BINARY} does not lie in a profile's directory"),
-    };
-    let above = directory.parent().expect("a profile's directory lies in a target directory");
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.current_dir(env!("CARGO_MANIFEST_DIR")).args(["build", "--quiet", "--package", package]);
-    cargo.args(["--profile", profile]);
-    // With --target there is one more level, named after it.
-    if above.join("CACHEDIR.TAG").exists() {
-        cargo.arg("--target-dir").arg(above);
-    } else {
-        cargo.arg("--target").arg(above.file_name().expect("the target's name"));
-        cargo.arg("--target-dir").arg(above.parent().expect("a target directory above"));
-    }
-    assert!(cargo.status().expect("cargo runs").success(), "{package} does not build");
-    let library = directory.join(file);
-    assert!(library.is_file(), "no {library:?} after building it");
-    library
+    LIBRARY.get_or_init(|| library::built("ledgerline-record", "libledgerline_record.so"))
 }
 
 /// The command, with an environment that decides nothing.
@@ -98,19 +80,15 @@ pub fn scratch(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{number}-{name}", std::process::id()))
 }
 
-pub fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+/// Compiles C with types; `None` where there is no compiler.
+pub fn object(text: &str) -> Option<PathBuf> {
+    let source = scratch("source.c");
+    std::fs::write(&source, text).expect("the source can be written");
+    compile::object(&source, &[])
 }
 
-/// Whether a program is installed; says so where it is not.
-pub fn have(program: &str) -> bool {
-    let found = std::env::var_os("PATH").is_some_and(|path| {
-        std::env::split_paths(&path).any(|entry| entry.join(program).is_file())
-    });
-    if !found {
-        eprintln!("skipped: {program} is not installed");
-    }
-    found
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// The Python interpreter itself: what PATH has may be a script that starts

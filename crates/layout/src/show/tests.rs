@@ -1,3 +1,6 @@
+#[path = "../../../../tests/support/golden.rs"]
+mod golden;
+
 use super::*;
 use crate::model::{Align, Bits, Kind, Member, Name, Record, Role, Type, TypeId, Types};
 
@@ -48,15 +51,6 @@ fn everything() -> (Types, TypeId) {
     (types, id)
 }
 
-fn golden(name: &str, text: &str) {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    if std::env::var_os("LEDGERLINE_BLESS").is_some() {
-        std::fs::write(&path, text).unwrap();
-    }
-    let wanted = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(text, wanted, "{name}; LEDGERLINE_BLESS=1 writes it anew");
-}
-
 /// `odd` is written by some, a part of `many` is read by all, and one bitfield.
 fn accessed(id: TypeId) -> Accessed {
     let access = |start, bits, who: &str, reads, writes, share| Access {
@@ -87,7 +81,7 @@ fn text_and_json_say_who_touches_what_how_often() {
     let options = Options { accessed: Some(&accessed), ..Options::default() };
     text(&types, "everything", id, &options, &mut out);
     text(&types, "everything", id, &Options { expand: Expand::All, ..options }, &mut out);
-    golden("show-accessed.txt", &out);
+    golden::same("show-accessed.txt", &out);
     json(&types, "everything", id, &options, &mut json_out);
     let object: serde_json::Value = serde_json::from_slice(&json_out).unwrap();
     let member = |name: &str| {
@@ -117,7 +111,7 @@ fn text_says_members_lines_holes_and_bases() {
     ] {
         text(&types, "everything", id, &options, &mut out);
     }
-    golden("show.txt", &out);
+    golden::same("show.txt", &out);
 }
 
 #[test]
@@ -146,7 +140,7 @@ fn json_is_one_object_a_type() {
     let object: serde_json::Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
     assert_eq!((&object["size"], &object["lines"]), (&152.into(), &3.into()));
     assert_eq!(object["members"][1]["bit_offset"], 5);
-    golden("show.json", &out);
+    golden::same("show.json", &out);
 }
 
 #[test]
@@ -173,5 +167,5 @@ fn a_picture_has_a_block_for_each_field_on_each_of_its_lines() {
     assert!(hot.contains("last: char, 1 bytes at 144, not touched"), "{hot}");
     let page = html(&types, &[("every<thing>", id)], &options);
     assert!(page.starts_with("<!DOCTYPE html>") && page.contains(&cold), "{page}");
-    golden("show.svg", &hot);
+    golden::same("show.svg", &hot);
 }

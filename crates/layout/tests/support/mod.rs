@@ -1,28 +1,16 @@
 //! What the tests of reading share.
-#![allow(dead_code, reason = "each test uses some of it")]
+#![allow(dead_code, unused_imports, reason = "each test uses some of it")]
 
 pub mod btf;
 pub mod compare;
 pub mod compile;
 pub mod elf;
+#[path = "../../../../tests/support/have.rs"]
+mod have;
 pub mod pahole;
 
+pub use have::have;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
-
-/// Whether a program can be run; says so in one line if not.
-pub fn have(program: &str) -> bool {
-    let found = Command::new(program)
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok();
-    if !found {
-        println!("skipped: there is no {program} here");
-    }
-    found
-}
 
 /// A new empty folder, named for the test.
 pub fn folder(test: &str) -> PathBuf {

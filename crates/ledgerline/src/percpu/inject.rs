@@ -7,6 +7,8 @@
 //!
 //! The variables are the process's, so the test runs in a process of its own.
 
+mod section;
+
 use std::sync::atomic::AtomicU32;
 
 /// The point at which to hold a thread; zero for none. An abort resets it, so that the restart
@@ -21,19 +23,14 @@ pub(crate) static ledgerline_inject_reached: AtomicU32 = AtomicU32::new(0);
 pub(crate) static ledgerline_inject_aborts: AtomicU32 = AtomicU32::new(0);
 
 mod tests {
+    use super::section::{BLOCK, LANES, LIMITS, Section, ZEROS, prepared, sum, words};
     use super::*;
     use crate::percpu::narrow::{self, Lane};
     use crate::percpu::registration::{self, COMPACT, CPU, Registration};
-    use crate::percpu::word::{self, Cell};
-    use crate::percpu::{membarrier, possible_cpus, rseq, sums};
+    use crate::percpu::{membarrier, possible_cpus, rseq};
     use crate::region::Region;
-    use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::SeqCst};
+    use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};
     use std::time::{Duration, Instant};
-
-    const UNITS: u64 = 64;
-    const ID: u64 = word::empty(1) | 5;
-    /// What the cells hold before: some stock, and what a marked word has in its lowest bit.
-    const BEFORE: u64 = word::empty(1) | 1001;
 
     /// What is done to the held thread.
     #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,170 +47,8 @@ mod tests {
         Fence,
     }
 
-    const CAP: u32 = 1 << 20;
     const EVENTS: [Event; 6] =
         [Event::None, Event::Signal, Event::Sleep, Event::Yield, Event::Migrate, Event::Fence];
-
-    #[derive(Clone, Copy, Debug)]
-    enum Section {
-        Add,
-        Take,
-        Put,
-        CompareStore,
-        TakeFirst,
-        PutFirst,
-        AddTagged,
-        AddReturn,
-        AddMarked,
-        UpU8,
-        DownU8,
-        IncU8,
-        DecU8,
-        UpU16,
-        AddI64,
-        CompareStoreLane,
-    }
-
-    /// Where the sections of `narrow.rs` find a block in each column, and a word in it.
-    const BLOCK: usize = 64;
-    /// See [`BLOCK`].
-    const LANES: usize = BLOCK + 8;
-    /// Limits that leave room for what is added here, in both widths.
-    const LIMITS: u16 = u16::from_le_bytes([253, 3]);
-    /// All 8-bit lanes at zero, and 16-bit ones somewhere.
-    const ZEROS: u64 = 0x0080_0080_0080_0080;
-
-    impl Section {
-        const ALL: [(Section, u32); 16] = [
-            (Section::Add, 3),
-            (Section::Take, 5),
-            (Section::Put, 5),
-            (Section::CompareStore, 3),
-            (Section::TakeFirst, 5),
-            (Section::PutFirst, 5),
-            (Section::AddTagged, 3),
-            (Section::AddReturn, 4),
-            (Section::AddMarked, 4),
-            (Section::UpU8, 5),
-            (Section::DownU8, 5),
-            (Section::IncU8, 5),
-            (Section::DecU8, 5),
-            (Section::UpU16, 5),
-            (Section::AddI64, 5),
-            (Section::CompareStoreLane, 4),
-        ];
-
-        /// Whether it may rightly do nothing: after a migration.
-        fn is_bound_to_a_column(self) -> bool {
-            matches!(self, Section::CompareStore | Section::CompareStoreLane)
-        }
-
-        /// Runs the section once over cells prepared by `prepare`; whether it took effect.
-        fn run<const INDEX: isize>(self, area: isize, region: &Region) -> bool {
-            let cell = region.at::<Cell>(0);
-            let lane = |shift| {
-                let (block, word) = (region.at(BLOCK), region.at(LANES));
-                Lane { block, word, shift, stride: 1 << 25 }
-            };
-            let n = UNITS as i32;
-            // SAFETY: the region has a cell and a block in each column; the calling thread is
-            // registered.
-            unsafe {
-                match self {
-                    Section::Add => {
-                        rseq::add::<INDEX>(area, cell.cast(), 1 << 25, UNITS as i64);
-                        true
-                    }
-                    Section::Take => {
-                        let delta = word::CHARGE.wrapping_sub(UNITS);
-                        rseq::take::<INDEX>(area, cell, ID, delta)
-                    }
-                    Section::Put => rseq::put::<INDEX>(area, cell, ID, word::UNCHARGE + UNITS),
-                    Section::TakeFirst => {
-                        let delta = word::CHARGE.wrapping_sub(UNITS);
-                        rseq::take_first::<INDEX>(area, cell, delta)
-                    }
-                    Section::PutFirst => {
-                        rseq::put_first::<INDEX>(area, cell, word::UNCHARGE + UNITS)
-                    }
-                    Section::AddTagged => {
-                        // The tag is the word with the cap, and the sum the word before it.
-                        let tagged = cell.byte_add(8).cast();
-                        let (tag, sum) = (u64::from(CAP), 0usize.wrapping_sub(8));
-                        rseq::add_tagged::<INDEX>(area, tagged, 1 << 25, tag, sum, UNITS as i64)
-                    }
-                    Section::CompareStore => {
-                        let column = rseq::index::<INDEX>(area);
-                        let cell = &*cell.byte_add((column as usize) << 25);
-                        rseq::compare_store::<INDEX>(area, cell, column, BEFORE, BEFORE - UNITS)
-                    }
-                    Section::AddReturn => {
-                        let n = UNITS as i64;
-                        let (sum, at) = sums::add_return::<INDEX>(area, cell.cast(), 1 << 25, n);
-                        assert_eq!(sum as u64, BEFORE + UNITS, "the sum that was stored");
-                        let cell = &*cell.byte_add(at);
-                        assert_eq!(cell.word.load(SeqCst), BEFORE + UNITS, "where it was stored");
-                        true
-                    }
-                    Section::AddMarked => {
-                        sums::add_marked::<INDEX>(area, cell.cast(), 1 << 25, UNITS as i64)
-                    }
-                    Section::UpU8 => narrow::up_u8::<INDEX>(area, lane(16), n),
-                    Section::DownU8 => narrow::down_u8::<INDEX>(area, lane(16), -n),
-                    Section::IncU8 => narrow::inc_u8::<INDEX>(area, lane(16)),
-                    Section::DecU8 => narrow::dec_u8::<INDEX>(area, lane(16)),
-                    Section::UpU16 => narrow::up_u16::<INDEX>(area, lane(16), n),
-                    Section::AddI64 => {
-                        narrow::add_i64::<INDEX>(area, lane(0).word, 1 << 25, n.into())
-                    }
-                    Section::CompareStoreLane => {
-                        let column = rseq::index::<INDEX>(area);
-                        let [block, word] =
-                            [BLOCK, LANES].map(|at| region.at(at + ((column as usize) << 25)));
-                        let change = (ZEROS, ZEROS + UNITS);
-                        narrow::compare_store::<INDEX>(area, block, word, column, LIMITS, change)
-                    }
-                }
-            }
-        }
-
-        /// By how much the sum over all columns must have changed.
-        fn effect(self) -> u64 {
-            match self {
-                Section::Add | Section::AddTagged | Section::AddReturn | Section::AddMarked => {
-                    UNITS
-                }
-                Section::Take | Section::TakeFirst => word::CHARGE.wrapping_sub(UNITS),
-                Section::Put | Section::PutFirst => word::UNCHARGE + UNITS,
-                Section::CompareStore => UNITS.wrapping_neg(),
-                Section::UpU8 | Section::UpU16 => UNITS << 16,
-                Section::DownU8 => (UNITS << 16).wrapping_neg(),
-                Section::IncU8 => 1 << 16,
-                Section::DecU8 => (1u64 << 16).wrapping_neg(),
-                Section::AddI64 | Section::CompareStoreLane => UNITS,
-            }
-        }
-    }
-
-    fn cells(region: &Region) -> impl Iterator<Item = &Cell> {
-        (0..possible_cpus() as usize)
-            // SAFETY: each column of the region begins with a cell.
-            .map(|column| unsafe { &*region.at::<Cell>(column << 25) })
-    }
-
-    /// The words of all columns at an offset.
-    fn words(region: &Region, at: usize) -> impl Iterator<Item = &AtomicU64> {
-        (0..possible_cpus() as usize)
-            // SAFETY: each column of the region has words there.
-            .map(move |column| unsafe { &*region.at::<AtomicU64>(at + (column << 25)) })
-    }
-
-    /// Both words of all columns that a section may change; the one that it should not is a part of
-    /// the sum, too.
-    fn sum(region: &Region) -> u64 {
-        let all = words(region, 0).chain(words(region, LANES));
-        all.fold(0, |sum, word| sum.wrapping_add(word.load(SeqCst)))
-    }
 
     /// Moves a thread; `false` if it has ended meanwhile.
     fn pin(thread: i32, cpus: &[usize]) -> bool {
@@ -255,13 +90,7 @@ mod tests {
     /// something else of the machine aborted it on its way there, and its restart ran through.
     #[must_use]
     fn hold<const INDEX: isize>(area: isize, section: Section, point: u32, event: Event) -> bool {
-        let region = Region::anonymous((possible_cpus() as usize) << 25).unwrap();
-        for cell in cells(&region) {
-            cell.cap.store(CAP, SeqCst);
-            cell.open(BEFORE);
-        }
-        words(&region, BLOCK).for_each(|limits| limits.store(LIMITS.into(), SeqCst));
-        words(&region, LANES).for_each(|lanes| lanes.store(ZEROS, SeqCst));
+        let region = prepared();
         let before = sum(&region);
         let cpus = allowed();
         let thread = AtomicI32::new(0);

@@ -10,6 +10,7 @@ pub mod control;
 pub mod tasks;
 
 use ledgerline::percpu::{self, Mode};
+use ledgerline::{Group, Limit};
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -18,6 +19,8 @@ use std::time::{Duration, Instant};
 const MODE: &str = "LEDGERLINE_TEST_MODE";
 /// Far more than any body takes: who passes it hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// Longer than any wait takes: who passes it was forgotten.
+pub const LONG: Duration = Duration::from_secs(100);
 
 /// How a process is made to choose its mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +125,13 @@ fn finish(child: &mut Child) -> Option<bool> {
     let _ = child.kill();
     let _ = child.wait();
     None
+}
+
+/// A group that may use so much.
+pub fn limited<'l>(parent: Group<'l>, name: &str, max: u64) -> Group<'l> {
+    let group = parent.create(name).unwrap();
+    group.set_max(Limit::units(max)).unwrap();
+    group
 }
 
 /// Whether the long runs were asked for.

@@ -2,6 +2,12 @@
 
 #![allow(dead_code, reason = "every test binary uses a part of this")]
 
+#[path = "../../../../tests/support/have.rs"]
+mod have;
+#[path = "../../../../tests/support/library.rs"]
+mod library;
+
+pub use have::have;
 use ledgerline::percpu::{self, Mode};
 use ledgerline::{GroupSnapshot, Ledger, Limit, Mistakes, Snapshot};
 use std::fs::File;
@@ -28,45 +34,10 @@ const OURS: [&str; 7] = [
     "MALLOC_ARENA_MAX",
 ];
 
-/// The library, built in the profile of this test and beside it. `cargo test` alone builds no
-/// library that is only loaded at run time.
+/// The library.
 pub fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        let test = std::env::current_exe().expect("a test knows where it lies");
-        let directory = test.ancestors().nth(2).expect("it lies in deps, below its profile");
-        let profile = match directory.file_name().and_then(|name| name.to_str()) {
-            Some("debug") => "dev",
-            Some(profile) => profile,
-            None => panic!("{test:?} does not lie in a profile's directory"),
-        };
-        let above = directory.parent().expect("a profile's directory lies in a target directory");
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.current_dir(env!("CARGO_MANIFEST_DIR")).args(["build", "--quiet", "--package"]);
-        cargo.args(["ledgerline-preload", "--profile", profile]);
-        // With --target there is one more level, named after it.
-        if above.join("CACHEDIR.TAG").exists() {
-            cargo.arg("--target-dir").arg(above);
-        } else {
-            cargo.arg("--target").arg(above.file_name().expect("the target's name"));
-            cargo.arg("--target-dir").arg(above.parent().expect("a target directory above"));
-        }
-        assert!(cargo.status().expect("cargo runs").success(), "the library does not build");
-        let library = directory.join("libledgerline_preload.so");
-        assert!(library.is_file(), "no {library:?} after building it");
-        library
-    })
-}
-
-/// Whether a program is installed; says so where it is not.
-pub fn have(program: &str) -> bool {
-    let found = std::env::var_os("PATH").is_some_and(|path| {
-        std::env::split_paths(&path).any(|entry| entry.join(program).is_file())
-    });
-    if !found {
-        eprintln!("skipped: {program} is not installed");
-    }
-    found
+    LIBRARY.get_or_init(|| library::built("ledgerline-preload", "libledgerline_preload.so"))
 }
 
 /// A compiled program in a folder of its own, which goes when this is dropped.

@@ -1,3 +1,6 @@
+#[path = "../../../../tests/support/golden.rs"]
+mod golden;
+
 use super::{json, path, rate, short, text};
 use crate::cells::Cells;
 use crate::plan::{Heap, Plan, Wanted};
@@ -133,11 +136,6 @@ fn the_report_is_as_a_person_has_seen_it() {
         let json = serde_json::to_string_pretty(&json(&plan, &recordings, &recorded)).unwrap();
         printed.push_str(&format!("\n{json}\n----\n"));
     }
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/report.txt");
-    if std::env::var_os("LEDGERLINE_BLESS").is_some() {
-        std::fs::write(path, &printed).unwrap();
-    }
-    let wanted = std::fs::read_to_string(path).unwrap_or_default();
-    assert_eq!(printed, wanted, "LEDGERLINE_BLESS=1 writes it anew");
+    golden::same("report.txt", &printed);
     assert!(!printed.contains('\x1b'));
 }

@@ -2,6 +2,12 @@
 
 #![allow(dead_code, reason = "every test binary uses a part of this")]
 
+#[path = "../../../../tests/support/have.rs"]
+mod have;
+#[path = "../../../../tests/support/library.rs"]
+mod library;
+
+pub use have::have;
 use ledgerline_layout::pick::{named, pick};
 use ledgerline_recording::plan::{Heap, Plan, Request};
 use ledgerline_recording::program::Program;
@@ -16,44 +22,10 @@ pub const LOAD: usize = 0;
 pub const STORE: usize = 1;
 pub const ATOMIC: usize = 2;
 
-/// The library, built in the profile of this test and beside it. `cargo test` alone builds none.
+/// The recorder's library.
 pub fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        let test = std::env::current_exe().expect("a test knows where it lies");
-        let directory = test.ancestors().nth(2).expect("it lies in deps, below its profile");
-        let profile = match directory.file_name().and_then(|name| name.to_str()) {
-            Some("debug") => "dev",
-            Some(profile) => profile,
-            None => panic!("{test:?} does not lie in a profile's directory"),
-        };
-        let above = directory.parent().expect("a profile's directory lies in a target directory");
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.current_dir(env!("CARGO_MANIFEST_DIR")).args(["build", "--quiet", "--package"]);
-        cargo.args(["ledgerline-record", "--profile", profile]);
-        // With --target there is one more level, named after it.
-        if above.join("CACHEDIR.TAG").exists() {
-            cargo.arg("--target-dir").arg(above);
-        } else {
-            cargo.arg("--target").arg(above.file_name().expect("the target's name"));
-            cargo.arg("--target-dir").arg(above.parent().expect("a target directory above"));
-        }
-        assert!(cargo.status().expect("cargo runs").success(), "the library does not build");
-        let library = directory.join("libledgerline_record.so");
-        assert!(library.is_file(), "no {library:?} after building it");
-        library
-    })
-}
-
-/// Whether a program is installed; says so where it is not.
-pub fn have(program: &str) -> bool {
-    let found = std::env::var_os("PATH").is_some_and(|path| {
-        std::env::split_paths(&path).any(|entry| entry.join(program).is_file())
-    });
-    if !found {
-        eprintln!("skipped: {program} is not installed");
-    }
-    found
+    LIBRARY.get_or_init(|| library::built("ledgerline-record", "libledgerline_record.so"))
 }
 
 /// A folder of this test's own, which goes when this is dropped.
@@ -157,8 +129,8 @@ pub fn record(test: &Test<'_>) -> Option<Run> {
     use std::os::unix::process::ExitStatusExt;
     let Built { folder, path } = build(test.source, test.compiler, test.flags)?;
     let program = Program::open(&path).expect("it has probes");
-    let types =
-        Box::leak(Box::new(ledgerline_layout::open(&path).expect("it has types"))).types_of();
+    let opened = ledgerline_layout::open(&path).expect("it has types");
+    let types = &opened.types;
     let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     let picked = if test.types.is_empty() {
         named(types)
@@ -175,16 +147,6 @@ pub fn record(test: &Test<'_>) -> Option<Run> {
     assert!(test.killed_by.is_some() || output.status.success(), "{:?}: {errors}", output.status);
     let recordings = read(&folder.0, &plan).expect("recordings");
     Some(Run { plan, program, recordings, output, folder })
-}
-
-trait TypesOf {
-    fn types_of(&'static self) -> &'static ledgerline_layout::model::Types;
-}
-
-impl TypesOf for ledgerline_layout::Opened {
-    fn types_of(&'static self) -> &'static ledgerline_layout::model::Types {
-        &self.types
-    }
 }
 
 impl Run {

@@ -1,8 +1,9 @@
 //! Seed 000: the accounting of a message, on page counters with and without the series' patches, and ours.
 //!
 //! A message of 10 KiB takes three pages from the CPU's stock; whoever receives it puts them into the stock
-//! of his, and asks each group up to the root whether it is short of memory, as Linux 6.0 does. Each thread plays both ends in turns: it sends many messages, then receives as many, so that
-//! the stock empties and fills as it does where sender and receiver run on different CPUs.
+//! of his, and asks each group up to the root whether it is short of memory, as Linux 6.0 does. Each thread
+//! plays both ends in turns: it sends many messages, then receives as many, so that the stock empties and fills
+//! as it does where sender and receiver run on different CPUs.
 
 use super::variants::{self, cannot, row};
 use super::{Measured, Request};
@@ -21,8 +22,7 @@ const BASE: i64 = 10_000;
 const PROTECTED: i64 = 1_000;
 const PAGE: u64 = 4096;
 
-/// The rows of the series: name, and what is charged. The first is what the others are compared with
-/// but for the root's, where nothing is.
+/// The rows of the series, and ours. In the root nothing is charged; the others are compared with the second.
 const NAMES: [&str; 7] = ["all in root", "three levels", "A", "B", "C", "A+B+C", "ours"];
 
 pub(super) fn measure(

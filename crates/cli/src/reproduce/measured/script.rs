@@ -33,7 +33,7 @@ pub(super) enum Step {
     Run { space: u32 },
     /// A task's fault begins.
     Fault { space: u32, task: u32 },
-    /// A count changes by so many pages; who reads it then finds `truth` resident pages.
+    /// A count changes by so many pages.
     Update { space: u32, task: u32, kind: u8, way: Way, pages: i32 },
     /// The task ends, or leaves the address space.
     Leave { space: u32, task: u32 },

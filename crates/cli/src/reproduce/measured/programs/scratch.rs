@@ -1,12 +1,11 @@
 //! A directory to work in, which goes away however this process ends.
 
-use std::fs::{self, DirBuilder};
+use crate::folder;
+use std::fs;
 use std::io::{self, PipeWriter};
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What removes the directory where this process could not: it waits until nobody holds the other end of its
 /// input, and for a moment more, in which the programs that work there end.
@@ -21,12 +20,7 @@ pub(super) struct Scratch {
 
 impl Scratch {
     pub(super) fn new() -> io::Result<Scratch> {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("ledgerline-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        // Not followed, not shared: fails if somebody has put something there.
-        DirBuilder::new().mode(0o700).create(&path)?;
+        let path = folder::make("reproduce")?;
         let janitor = janitor(&path).ok();
         Ok(Scratch { path, janitor })
     }

@@ -1,0 +1,31 @@
+//! A library that is only loaded at run time, built for the test that loads it.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The library of a package, built in the profile of this test and beside it: `cargo test` builds none that
+/// no crate links.
+pub fn built(package: &str, file: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows where it lies");
+    let directory = test.ancestors().nth(2).expect("it lies in deps, below its profile");
+    let profile = match directory.file_name().and_then(|name| name.to_str()) {
+        Some("debug") => "dev",
+        Some(profile) => profile,
+        None => panic!("{test:?} does not lie in a profile's directory"),
+    };
+    let above = directory.parent().expect("a profile's directory lies in a target directory");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(env!("CARGO_MANIFEST_DIR")).args(["build", "--quiet", "--package", package]);
+    cargo.args(["--profile", profile]);
+    // With --target there is one more level, named after it.
+    if above.join("CACHEDIR.TAG").exists() {
+        cargo.arg("--target-dir").arg(above);
+    } else {
+        cargo.arg("--target").arg(above.file_name().expect("the target's name"));
+        cargo.arg("--target-dir").arg(above.parent().expect("a target directory above"));
+    }
+    assert!(cargo.status().expect("cargo runs").success(), "{package} does not build");
+    let library = directory.join(file);
+    assert!(library.is_file(), "no {library:?} after building it");
+    library
+}
