@@ -2,16 +2,18 @@
 //! path touched, and lines that would do. `tcp_sock` 12 and 8, `net_device` 12 and 4, `netns_ipv4` 4 and 2.
 //!
 //! *Before*: lines of 64 bytes that a field of the table lies on, whichever path touches it, the structure
-//! beginning a line. Offsets are those of Debian's Linux 6.1.176, the last long-term kernel before the change;
-//! the commit looked at 6.5 in a configuration that it does not name.
+//! beginning a line. Offsets are those of Ubuntu's Linux 6.5.0-9; the commit looked at 6.5 in a configuration
+//! that it does not name.
 //!
-//! | | published | Debian 6.1.176 | the same with what 6.5 has elsewhere |
+//! | | published | Ubuntu 6.5.0-9 | the same, configured otherwise |
 //! |---|---|---|---|
-//! | `tcp_sock` | 12 | 11 | 12: its first member, `inet_connection_sock`, has 1 368 bytes in the commit, 1 400 in Debian |
-//! | `net_device` | 12 | 12 | 12: a pointer and two counts more, and `_tx` begins a line as before |
-//! | `netns_ipv4` | 4 | 4 | 3: a pointer more before the fields, and four words fewer |
+//! | `tcp_sock` | 12 | 11 | 12: its first member, `inet_connection_sock`, has 1 368 bytes in the commit, 1 408 in Ubuntu |
+//! | `net_device` | 12 | 12 | 12 |
+//! | `netns_ipv4` | 4 | 3 | 4: with `CONFIG_DEBUG_MUTEXES` a mutex before the fields has 8 bytes more |
 //!
-//! The last is near an edge: eight bytes later, and it is 4. What a configuration leaves out moves it as much.
+//! The first and the last are at an edge: in Ubuntu `rcvq_space`, the last field of the table of `tcp_sock`, and
+//! `sysctl_tcp_rmem`, the last of `netns_ipv4`, end a line. Eight bytes later, for whatever reason, each structure
+//! has as many as published. Which option it was for `netns_ipv4` in the commit is not known.
 //!
 //! *After*: what transmission touches together, the fields of both paths among it, and what reception alone
 //! touches together, each from a line on. Of `tc_to_txq`, 64 bytes, a packet reads one entry, of 4. That gives
@@ -30,25 +32,18 @@ use ledgerline_layout::pick::pick;
 /// A structure, and by how many bytes lies elsewhere what is behind one of its members.
 type Move = (&'static str, &'static str, i64);
 
-/// What 6.5 has elsewhere than Debian's 6.1.176, before the fields that the tables name.
-const LINUX_6_5: [Move; 6] = [
-    // As the commit states the size of inet_connection_sock.
-    ("tcp_sock", "inet_conn", 1368 - 1400),
-    // xdp_metadata_ops came in; gro_ipv4_max_size; and `_tx` begins a line.
-    ("net_device", "netdev_ops", 8),
-    ("net_device", "gro_max_size", 8),
-    ("net_device", "index_hlist", 48),
-    // udp_table came in; what limits ICMP messages, 16 bytes, is in Debian's from later kernels.
-    ("netns_ipv4", "tcp_death_row", 8),
-    ("netns_ipv4", "sysctl_icmp_ratemask", -16),
-];
+/// A smaller `inet_connection_sock`, of the size that the commit states.
+const INET_CONN: Move = ("tcp_sock", "inet_conn", 1368 - 1408);
+
+/// `CONFIG_DEBUG_MUTEXES`: a pointer more in each `struct mutex`. `struct device` holds one too.
+const DEBUG_MUTEXES: [Move; 2] = [("net_device", "dev", 8), ("netns_ipv4", "ra_mutex", 8)];
 
 /// Types from the table of facts.
 fn types(moves: &[Move]) -> Types {
     let mut types = Types::new(8);
     let mut records: Vec<(String, u64, Vec<Member>)> = Vec::new();
     let mut moved = 0;
-    for line in include_str!("fixtures/linux-6.1.176-amd64.txt").lines() {
+    for line in include_str!("fixtures/linux-6.5.0-9-amd64.txt").lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
             ["#", ..] => {}
@@ -100,13 +95,25 @@ fn before(name: &str, moves: &[Move]) -> usize {
 #[test]
 fn as_many_lines_are_touched_as_the_commit_says() {
     let names = ["tcp_sock", "net_device", "netns_ipv4"];
-    assert_eq!(names.map(|name| before(name, &[])), [11, 12, 4]);
-    assert_eq!(names.map(|name| before(name, &LINUX_6_5)), [12, 12, 3]);
-    // Eight bytes more before its fields, and the last has as many as published.
-    let later = LINUX_6_5.map(|(name, behind, bytes)| {
-        (name, behind, bytes + if behind == "tcp_death_row" { 8 } else { 0 })
-    });
-    assert_eq!(names.map(|name| before(name, &later)), [12, 12, 4]);
+    // Ubuntu's two short, by a line each.
+    assert_eq!(names.map(|name| before(name, &[])), [11, 12, 3]);
+    assert_eq!(names.map(|name| before(name, &[INET_CONN])), [12, 12, 3]);
+    assert_eq!(names.map(|name| before(name, &DEBUG_MUTEXES)), [11, 12, 4]);
+    // As published.
+    let [device, mutex] = DEBUG_MUTEXES;
+    assert_eq!(names.map(|name| before(name, &[INET_CONN, device, mutex])), [12, 12, 4]);
+}
+
+#[test]
+fn what_ends_a_line_takes_one_more_eight_bytes_later() {
+    let types = types(&[]);
+    for (name, behind, last) in
+        [("tcp_sock", "inet_conn", "rcvq_space"), ("netns_ipv4", "ra_mutex", "sysctl_tcp_rmem")]
+    {
+        let last = find(&types, id(&types, name), last).unwrap();
+        assert_eq!((last.start + last.bits) % 512, 0);
+        assert_eq!(before(name, &[(name, behind, 8)]), before(name, &[]) + 1);
+    }
 }
 
 /// What is touched of a field, by its name: bytes.
@@ -130,8 +137,6 @@ fn after(name: &str, group: impl Fn(bool, bool) -> u8) -> u64 {
         let leaf = find(&types, id(&types, name), &field);
         let size = match &*field {
             "tc_to_txq" => 4,
-            // Since 6.3.
-            "gro_ipv4_max_size" | "gso_ipv4_max_size" => 4,
             _ => leaf.unwrap_or_else(|| panic!("{name} has no {field}")).size(),
         };
         groups.entry(group(transmitted, written)).or_default().push(size);
