@@ -13,7 +13,9 @@
 //!
 //! The first and the last are at an edge: in Ubuntu `rcvq_space`, the last field of the table of `tcp_sock`, and
 //! `sysctl_tcp_rmem`, the last of `netns_ipv4`, end a line. Eight bytes later, for whatever reason, each structure
-//! has as many as published. Which option it was for `netns_ipv4` in the commit is not known.
+//! has as many as published; and so they have where they lie, 12, 12 and 4, if the byte behind the last field is
+//! counted with it, as whoever counts the boundaries in a printed layout will do. Which of the two it was in the
+//! commit is not known.
 //!
 //! *After*: what transmission touches together, the fields of both paths among it, and what reception alone
 //! touches together, each from a line on. Of `tc_to_txq`, 64 bytes, a packet reads one entry, of 4. That gives
@@ -114,6 +116,20 @@ fn what_ends_a_line_takes_one_more_eight_bytes_later() {
         assert_eq!((last.start + last.bits) % 512, 0);
         assert_eq!(before(name, &[(name, behind, 8)]), before(name, &[]) + 1);
     }
+}
+
+/// Lines before, and the line of the byte behind the last field.
+fn through_what_follows(name: &str) -> usize {
+    let (types, profile) = (types(&[]), profile());
+    let fields = fields(profile.of(name).unwrap());
+    let leaves = fields.iter().filter_map(|(field, ..)| find(&types, id(&types, name), field));
+    let end = leaves.map(|leaf| leaf.start + leaf.bits).max().unwrap();
+    before(name, &[]) + usize::from(end.is_multiple_of(512))
+}
+
+#[test]
+fn counted_through_the_byte_behind_the_last_field_ubuntu_has_what_the_commit_says() {
+    assert_eq!(["tcp_sock", "net_device", "netns_ipv4"].map(through_what_follows), [12, 12, 4]);
 }
 
 /// What is touched of a field, by its name: bytes.
