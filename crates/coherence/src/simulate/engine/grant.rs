@@ -1,0 +1,229 @@
+//! How lines go from CPU to CPU: requests queue, the first gets the line, who watched it asks again.
+
+use super::{Asked, Engine};
+use crate::code::{Access, Kind};
+use crate::simulate::cpu::Waiting;
+use crate::simulate::lines::Request;
+use crate::simulate::schedule::NEVER;
+
+impl Engine<'_> {
+    /// A request sets out for a line, and joins its queue.
+    pub(super) fn ask(&mut self, line: usize, asked: Asked, time: u64) {
+        let Asked { cpu, whose, pc, prefetch } = asked;
+        let mut ready = time;
+        if !prefetch && self.settings.request > 0.0 {
+            let to_write = !matches!(self.decode(cpu as usize, pc).kind, Kind::Load { .. });
+            if !self.lines.suffices(line, cpu, to_write)
+                && !self.lines.within_core(line, cpu, to_write)
+            {
+                ready += self.settings.requested(self.lines.fetch(line, cpu, to_write).0);
+            }
+        }
+        let state = &mut self.lines.lines[line];
+        if state.queue.is_empty() && line != self.granting {
+            let leaf = self.cpus.len() + self.places[line] as usize;
+            self.schedule.set(leaf, ready.max(state.free_at));
+        }
+        state.queue.push_back(Request { cpu, whose, at: time, ready, pc, prefetch });
+    }
+
+    /// Changes who has a line as an access of `cpu` wants it.
+    pub(super) fn hand_over(&mut self, line: usize, cpu: u32, access: &Access, time: u64) {
+        if matches!(access.kind, Kind::Load { .. }) {
+            self.read(line, cpu, time);
+        } else {
+            self.take(line, cpu, access, true, time);
+        }
+    }
+
+    /// A CPU gets a line to read: a copy, or the line itself where changed lines migrate.
+    fn read(&mut self, line: usize, cpu: u32, time: u64) {
+        if self.lines.migrates(line) {
+            self.catch_up(line, cpu, time);
+            let lost = self.lines.own(line, cpu, false);
+            if self.prepared.in_window(time) {
+                self.tally.lines[line][1] += lost;
+            }
+            self.wake(line, time);
+        } else {
+            self.lines.share(line, cpu);
+        }
+    }
+
+    fn take(&mut self, line: usize, cpu: u32, access: &Access, dirty: bool, time: u64) {
+        self.catch_up(line, cpu, time);
+        let lost = self.lines.own(line, cpu, dirty);
+        let state = &mut self.lines.lines[line];
+        state.spoiler = Some(access.field);
+        if self.prepared.in_window(time) {
+            self.tally.lines[line][1] += lost;
+        }
+        self.wake(line, time);
+    }
+
+    /// Those who watched a line ask for it again.
+    fn wake(&mut self, line: usize, time: u64) {
+        let watchers = std::mem::take(&mut self.lines.lines[line].watchers);
+        for watcher in watchers {
+            let index = watcher as usize;
+            self.cpus[index].waiting = Waiting::Line;
+            let pc = self.cpus[index].pc;
+            let whose = self.whose(index, &self.decode(index, pc));
+            self.ask(line, Asked { cpu: watcher, whose, pc, prefetch: false }, time);
+        }
+    }
+
+    /// A line can be handed over, to whoever asked first.
+    pub(super) fn grant(&mut self, line: usize, time: u64) {
+        let request =
+            self.lines.lines[line].queue.pop_front().expect("a scheduled line is asked for");
+        self.granting = line;
+        if request.prefetch {
+            self.prefetched(line, request, time);
+        } else {
+            self.granted(line, request, time);
+        }
+        self.granting = usize::MAX;
+        let state = &self.lines.lines[line];
+        let next = state.queue.front();
+        let next = next.map_or(NEVER, |next| state.free_at.max(next.ready).max(time));
+        self.schedule.set(self.cpus.len() + self.places[line] as usize, next);
+    }
+
+    /// A line goes to an access that asked for it.
+    fn granted(&mut self, line: usize, request: Request, time: u64) {
+        let Request { cpu, whose, at, pc, .. } = request;
+        let index = cpu as usize;
+        let access = self.decode(index, pc);
+        let to_write = !matches!(access.kind, Kind::Load { .. });
+        let spoiler = self.lines.lines[line].spoiler;
+        let there = self.lines.suffices(line, cpu, to_write);
+        let within_core = !there && self.lines.within_core(line, cpu, to_write);
+        let (latency, busy) = if there {
+            if to_write {
+                // Its own earlier store brought it, and itself may be watching it since.
+                self.lines.mark_dirty(line);
+                self.wake(line, time);
+            }
+            (0, 0)
+        } else if within_core {
+            (self.settings.transfer[0][0], 0)
+        } else {
+            let (latency, busy) = self.lines.fetch(line, cpu, to_write);
+            let atomic = if access.kind == Kind::Rmw { self.settings.atomic } else { 0 };
+            // Its owner's from now on, though it came to be read.
+            let owned = to_write || self.lines.migrates(line);
+            let stays = if owned { self.settings.keep + atomic } else { 0 };
+            (latency - self.settings.requested(latency), busy + stays)
+        };
+        let arrival = time + latency;
+        let counts = self.prepared.in_window(time);
+        if counts {
+            let cost = &mut self.tally.lines[line];
+            cost[0] += u64::from(latency > 0);
+            cost[2] += arrival - at;
+        }
+        self.lines.lines[line].free_at = time + busy;
+        if !there {
+            self.hand_over(line, cpu, &access, time);
+            if !within_core {
+                self.fetch_neighbour(line, cpu, pc, time);
+            }
+        }
+        let again = !self.act(index, &access, whose);
+        if access.kind == Kind::Store {
+            let slot = self.prepared.placement.slot(access.field, whose) as u32;
+            self.cpus[index].stored_no_more(slot);
+            self.store_arrives(index, arrival);
+            self.store_with_it(line, index, arrival, counts);
+        } else {
+            let resumes = if access.kind == (Kind::Load { overlapping: true }) {
+                let seen = (arrival - at) as f64 * (1.0 - self.settings.overlap);
+                time.max(at + seen.round() as u64)
+            } else {
+                arrival
+            };
+            if counts {
+                self.tally.stall(spoiler, access.field, resumes - at);
+            }
+            if again {
+                self.cpus[index].waiting = Waiting::No;
+                self.schedule.set(index, resumes);
+            } else {
+                let atomic = if access.kind == Kind::Rmw { self.settings.atomic } else { 0 };
+                self.done(index, resumes + atomic);
+            }
+        }
+    }
+
+    /// A line that a store brings serves all stores of its CPU that wait for it.
+    fn store_with_it(&mut self, line: usize, index: usize, arrival: u64, counts: bool) {
+        let mut at = 0;
+        while !self.cpus[index].stored.is_empty() && at < self.lines.lines[line].queue.len() {
+            let request = self.lines.lines[line].queue[at];
+            let access = self.decode(request.cpu as usize, request.pc);
+            if request.cpu as usize != index || request.prefetch || access.kind != Kind::Store {
+                at += 1;
+                continue;
+            }
+            self.lines.lines[line].queue.remove(at);
+            if counts {
+                self.tally.lines[line][2] += arrival - request.at;
+            }
+            self.act(index, &access, request.whose);
+            let slot = self.prepared.placement.slot(access.field, request.whose) as u32;
+            self.cpus[index].stored_no_more(slot);
+            self.store_arrives(index, arrival);
+        }
+    }
+
+    /// A store's line is on its way: the CPU goes on if that is what it waited for.
+    fn store_arrives(&mut self, index: usize, arrival: u64) {
+        let cpu = &mut self.cpus[index];
+        cpu.outstanding -= 1;
+        cpu.drained_at = cpu.drained_at.max(arrival);
+        let resumes = match cpu.waiting {
+            Waiting::Drain if cpu.outstanding == 0 => cpu.drained_at,
+            Waiting::Room => arrival,
+            _ => return,
+        };
+        cpu.waiting = Waiting::No;
+        self.schedule.set(index, resumes);
+    }
+
+    /// The prefetcher asks for the other line of the pair, unless it waits for one already.
+    fn fetch_neighbour(&mut self, line: usize, cpu: u32, pc: u32, time: u64) {
+        let Some(neighbour) = self.lines.lines[line].neighbour else { return };
+        if self.lines.lines[line].random.unit() >= self.settings.pair
+            || self.cpus[cpu as usize].prefetching
+        {
+            return;
+        }
+        self.cpus[cpu as usize].prefetching = true;
+        let request = Asked { cpu, whose: cpu, pc, prefetch: true };
+        self.ask(neighbour as usize, request, time);
+    }
+
+    /// A line goes to a prefetcher, in the state that the access beside it wanted.
+    fn prefetched(&mut self, line: usize, request: Request, time: u64) {
+        let Request { cpu, pc, .. } = request;
+        self.cpus[cpu as usize].prefetching = false;
+        let access = self.decode(cpu as usize, pc);
+        let to_write = !matches!(access.kind, Kind::Load { .. });
+        let there = self.lines.suffices(line, cpu, to_write);
+        if there {
+            self.lines.lines[line].free_at = time;
+            return;
+        }
+        let (_, busy) = self.lines.fetch(line, cpu, to_write);
+        self.lines.lines[line].free_at = time + busy;
+        if self.prepared.in_window(time) {
+            self.tally.lines[line][0] += 1;
+        }
+        if to_write {
+            self.take(line, cpu, &access, false, time);
+        } else {
+            self.read(line, cpu, time);
+        }
+    }
+}
