@@ -14,6 +14,7 @@ mod golden;
 mod history;
 mod json;
 mod layout;
+mod output;
 mod progress;
 mod render;
 mod reproduce;

@@ -31,10 +31,11 @@ mod suite;
 
 use self::options::Options;
 use self::suite::Suite;
+use crate::output;
 use crate::progress::Progress;
 use crate::timing::machine;
 use clap::{Args, Subcommand};
-use std::io::{ErrorKind, IsTerminal, Write, stdout};
+use std::io::{IsTerminal, stdout};
 use std::process::ExitCode;
 
 /// What to measure, and how.
@@ -157,10 +158,8 @@ fn wants_colour() -> bool {
 }
 
 fn print(text: &str) -> ExitCode {
-    match stdout().write_all(text.as_bytes()) {
-        Ok(()) => ExitCode::SUCCESS,
-        // Whoever read so far has seen enough.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+    match output::print(text.as_bytes()) {
+        Ok(_) => ExitCode::SUCCESS,
         Err(error) => fail(&format!("cannot write the figures: {error}"), 1),
     }
 }

@@ -42,10 +42,10 @@ use self::options::Options;
 use self::report::Report;
 use self::rounds::Pair;
 use self::topology::Places;
+use crate::output::print;
 use crate::progress::Progress;
 use crate::timing::machine;
 use ledgerline_coherence::machine::Machine;
-use std::io::{ErrorKind, Write, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -65,12 +65,9 @@ pub fn main(args: &CalibrateArgs) -> ExitCode {
         Err(error) => return fail(&error, 2),
     };
     match calibrate(&options) {
-        Ok(text) => match stdout().write_all(text.as_bytes()) {
-            // Whoever read so far has seen enough.
-            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-                fail(&format!("cannot write the figures: {error}"), 1)
-            }
-            _ => ExitCode::SUCCESS,
+        Ok(text) => match print(text.as_bytes()) {
+            Ok(_) => ExitCode::SUCCESS,
+            Err(error) => fail(&format!("cannot write the figures: {error}"), 1),
         },
         Err(error) => fail(&error, 1),
     }

@@ -17,7 +17,7 @@ mod profile;
 mod record;
 mod show;
 
-use std::io::{ErrorKind, Write, stdout};
+use crate::output::print;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -64,13 +64,10 @@ pub fn main(command: &LayoutCommand) -> ExitCode {
         Ok(result) => result,
         Err(error) => return fail(name, &error.to_string()),
     };
-    match stdout().write_all(&out) {
-        // Whoever read so far has seen enough.
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            fail(name, &format!("cannot write: {error}"))
-        }
-        _ if good => ExitCode::SUCCESS,
-        _ => ExitCode::from(1),
+    match print(&out) {
+        Err(error) => fail(name, &format!("cannot write: {error}")),
+        Ok(_) if good => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::from(1),
     }
 }
 

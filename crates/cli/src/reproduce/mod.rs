@@ -23,10 +23,10 @@ mod words;
 use self::document::Document;
 use self::options::Options;
 use self::table::Table;
+use crate::output;
 use crate::progress::Progress;
 use crate::render;
 use clap::Args;
-use std::io::{ErrorKind, Write, stdout};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -153,12 +153,11 @@ fn unwritable(file: &Path, error: &std::io::Error) -> String {
     format!("cannot write {}: {error}; name another file", file.display())
 }
 
+/// Prints, and ends the program where nobody reads any more.
 fn print(text: &str) -> Result<(), String> {
-    let mut stdout = stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Ok(()) => Ok(()),
-        // Whoever read so far has seen enough.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
+    match output::print(text.as_bytes()) {
+        Ok(true) => Ok(()),
+        Ok(false) => std::process::exit(0),
         Err(error) => Err(format!("cannot write to standard output: {error}")),
     }
 }

@@ -10,7 +10,7 @@ mod counters;
 mod ledger;
 mod source;
 
-use std::io::{ErrorKind, Write, stdout};
+use crate::output::print;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -90,10 +90,8 @@ pub fn main(args: &ShowArgs) -> ExitCode {
         Ok(text) => text,
         Err(error) => return fail(&error),
     };
-    match stdout().write_all(text.as_bytes()) {
-        Ok(()) => ExitCode::SUCCESS,
-        // Whoever read so far has seen enough.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+    match print(text.as_bytes()) {
+        Ok(_) => ExitCode::SUCCESS,
         Err(error) => fail(&format!("cannot write: {error}")),
     }
 }
