@@ -86,8 +86,8 @@ pub struct Proposal {
 pub struct Move {
     /// Their names.
     pub fields: Vec<String>,
-    /// The line of the first, before and after.
-    pub lines: (u64, u64),
+    /// Where the first begins, before and after, in bytes.
+    pub offsets: (u64, u64),
     /// 64 if the first begins a line now, 128 if a pair of lines.
     pub begins: Option<u64>,
     /// One sentence.
@@ -192,7 +192,7 @@ fn propose(
                 .iter()
                 .map(|&piece| pieces.list[piece].name().to_owned())
                 .collect(),
-            lines: (pieces.list[group.pieces[0]].offset / 64, new[group.pieces[0]] / 64),
+            offsets: (pieces.list[group.pieces[0]].offset, new[group.pieces[0]]),
             begins: Some(best.order.begins[group.pieces[0]]).filter(|&begins| begins > 1),
             reason: {
                 // What is too little to tell has no cause.

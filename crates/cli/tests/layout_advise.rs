@@ -80,6 +80,19 @@ fn a_better_order_is_printed_with_its_reasons_and_as_json() {
     };
     assert_ne!(offset("usage") / 128, offset("parent") / 128);
     assert_eq!(offset("max") / 64, offset("parent") / 64);
+    // Lines are of the size that was asked for, those of moves as well.
+    let wide = ["counter", "--profile", &profile, "--points", "4", "--line", "128"];
+    let (code, text, _) = advise(&file, &wide);
+    assert_eq!(code, 0);
+    assert!(text.contains("(pair 0 to 1") || text.contains("(stay on pair 0"), "{text}");
+    let (_, json, _) = advise(&file, &[&wide[..], &["--json"]].concat());
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let members = json["proposal"]["members"].as_array().unwrap();
+    for moved in json["proposal"]["moves"].as_array().unwrap() {
+        let member = members.iter().find(|member| member["name"] == moved["fields"][0]).unwrap();
+        assert_eq!(moved["to_line"], member["line"], "{moved}");
+        assert_eq!(moved["from_line"].as_u64().unwrap(), member["was"].as_u64().unwrap() / 128);
+    }
     // Where it has all it wants, nothing is proposed.
     let good = "struct counter { long usage; char name[120]; \
                 struct counter *parent; long max; } counter;\n";

@@ -143,8 +143,8 @@ fn costs<'a>(advice: &'a Advice, cost: &'a Cost, place: &Place, width: u64) -> C
     }
 }
 
-/// Advice as one JSON object. Figures are nanoseconds an operation; lines count from 0. Those of a move
-/// (`from_line`, `to_line`) have 64 bytes, all others `line_size`.
+/// Advice as one JSON object. Figures are nanoseconds an operation; lines count from 0
+/// and have `line_size` bytes.
 ///
 /// `proposed` says whether there is a `proposal`; `unsure_gain_ns` is what the best order that was found
 /// gains where that is too little or too unsure.
@@ -161,8 +161,8 @@ pub fn json(types: &Types, id: TypeId, advice: &Advice, options: &Options<'_>) -
         });
         let moves = proposal.moves.iter().map(|of| Move {
             fields: &of.fields,
-            from_line: of.lines.0,
-            to_line: of.lines.1,
+            from_line: of.offsets.0 / options.line,
+            to_line: of.offsets.1 / options.line,
             begins: of.begins,
             reason: &of.reason,
             gain_ns: of.gain.as_ref().map(Figure::of),

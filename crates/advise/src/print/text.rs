@@ -81,10 +81,15 @@ impl Page<'_> {
         self.out.push('\n');
     }
 
+    /// What a row is about.
+    fn what(&self) -> &'static str {
+        if self.options.line == 128 { "pair" } else { "line" }
+    }
+
     /// A row a line: what it has, what it costs.
     fn costs(&mut self, title: &str, cost: &Cost, place: &Place, indent: usize) {
         let width = self.options.line;
-        let what = if width == 128 { "pair" } else { "line" };
+        let what = self.what();
         let lines = cost.by_lines(place, width);
         let title = self.painted(STRONG, title);
         self.line(&format!("{title}, {what} by {what}, in ns an operation:"));
@@ -256,11 +261,12 @@ impl Page<'_> {
         self.costs("Then", &proposal.cost, &proposal.place, 2);
         self.line("Moves, each with what taking it back alone would cost:");
         for (number, of) in proposal.moves.iter().enumerate() {
-            let (from, to) = of.lines;
+            let (width, what) = (self.options.line, self.what());
+            let (from, to) = (of.offsets.0 / width, of.offsets.1 / width);
             let mut place = if from == to {
-                format!("stay on line {to}")
+                format!("stay on {what} {to}")
             } else {
-                format!("line {from} to {to}")
+                format!("{what} {from} to {to}")
             };
             match of.begins {
                 Some(128) => place.push_str(", begins a pair of lines"),
