@@ -65,10 +65,10 @@ impl Plan {
     /// Plans to record `picked` types of a program, whose own debug information `types` was read from.
     ///
     /// A type whose name and size an earlier one has is left out, and so is one that has no size or more than
-    /// 1 MiB; so are those that come when there are 64 MiB of types.
+    /// 1 MiB.
     ///
     /// # Errors
-    /// One line: no type is left or there are too many, a function is not there, debug information is damaged.
+    /// One line: no type is left, there are too many or more than 64 MiB of them, a function is not there, debug information is damaged.
     pub fn new(
         program: &Program,
         types: &Types,
@@ -84,7 +84,10 @@ impl Plan {
             }
             bytes += size;
             if bytes > format::LARGEST_PLAN {
-                break;
+                return Err(Error::new(
+                    "has types of more than 64 MiB together, too many to record at once",
+                )
+                .advise("name those of interest with --type"));
             }
             let size = size as usize;
             let Some(cells) = Cells::of(types, id, size) else { continue };

@@ -2,7 +2,9 @@
 
 mod support;
 
+use ledgerline_layout::pick::pick;
 use ledgerline_recording::VARIABLE;
+use ledgerline_recording::plan::{Plan, Request};
 use ledgerline_recording::program::Program;
 use ledgerline_recording::read::read;
 use support::{Test, record};
@@ -238,4 +240,21 @@ fn a_program_without_probes_is_told_how_to_get_them() {
     assert!(error(&text).contains("is no ELF program"), "{}", error(&text));
     std::fs::write(&text, "#!/bin/sh\n").unwrap();
     assert!(error(&text).contains("it is a script: name what it runs with --of"));
+}
+
+#[test]
+fn types_that_are_too_large_together_are_refused_and_none_is_left_out() {
+    let one = |number| format!("struct of{number} {{ char bytes[1 << 20]; }} of{number};\n");
+    let source: String = (0..65).map(one).chain(["int main(void) { return 0; }".into()]).collect();
+    let Some(built) = support::build(&source, "gcc", &[]) else { return };
+    let program = Program::open(&built.path).unwrap();
+    let opened = ledgerline_layout::open(&built.path).unwrap();
+    let names: Vec<String> = (0..65).map(|number| format!("of{number}")).collect();
+    let plan = |names: &[String]| {
+        let picked = pick(&opened.types, names).unwrap();
+        Plan::new(&program, &opened.types, &picked, &Request::default())
+    };
+    assert!(plan(&names[..64]).is_ok());
+    let error = plan(&names).unwrap_err().to_string();
+    assert!(error.contains("more than 64 MiB together") && error.contains("--type"), "{error}");
 }
