@@ -82,7 +82,11 @@ impl PageCounter {
                 continue;
             }
             let reserved = self.hot.reserved.load(Ordering::Relaxed);
-            if reserved & !CLOSED > new {
+            // A group that was destroyed has no limit to set.
+            if reserved & CLOSED != 0 {
+                return Err(InUse { usage: 0 });
+            }
+            if reserved > new {
                 let usage = self.usage();
                 if usage > new || turn >= PATIENCE {
                     return Err(InUse { usage });
@@ -90,11 +94,6 @@ impl PageCounter {
                 wait_a_turn(turn);
                 turn += 1;
                 continue;
-            }
-            // Closed and empty: freed already, or about to be, by whoever emptied it. A reservation
-            // here would free the row a second time.
-            if reserved == CLOSED {
-                return Err(InUse { usage: 0 });
             }
             let difference = old - new;
             if self

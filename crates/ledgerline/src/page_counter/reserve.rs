@@ -97,13 +97,6 @@ impl PageCounter {
         }
     }
 
-    /// Returns a reservation. `true` if it was the last unit of a closed row.
-    pub(crate) fn release(&self, n: u64) -> bool {
-        // AcqRel: the one who frees the row sees what all the others did to it. (Returning nothing
-        // empties nothing: the row may be empty, and freed by another, already.)
-        self.hot.reserved.fetch_sub(n, Ordering::AcqRel) == CLOSED + n && n > 0
-    }
-
     /// What is reserved and not granted: nothing, when no walk is in flight.
     pub(crate) fn in_flight(&self) -> u64 {
         let reserved = self.hot.reserved.load(Ordering::Acquire) & !CLOSED;
