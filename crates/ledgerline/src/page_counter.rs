@@ -2,23 +2,28 @@
 //!
 //! Lockless and unit-agnostic: a unit is whatever the ledger counts. Two words make up the total:
 //!
-//! * `reserved` is what has been asked for and fits: it only grows by a compare-and-swap that checks
-//!   the limit, so `reserved <= max` (but for [`force_reserve`](PageCounter::force_reserve), which may go over).
-//! * `usage` is what has been granted: it grows when every level has reserved, so `usage <= reserved`
+//! * `reserved` is what has been asked for: a request adds to it and is accepted if the sum is within
+//!   the limit; otherwise it takes that back at once. So what is accepted never exceeds max (but for
+//!   [`force_reserve`](PageCounter::force_reserve), which may go over).
+//! * `usage` is what has been granted: it grows when every level has accepted, so `usage <= reserved`
 //!   at every instant, and a request that fails half-way never shows in it.
 //!
 //! What that buys over add-then-undo on one word (the kernel's counter, see the reference):
 //!
-//! * **I1 no overrun**: `usage <= reserved <= max` at every instant.
+//! * **I1 no overrun**: `usage <= what was accepted <= max` at every instant.
 //! * **I2 no false refusal**: a request is refused only after `usage + n > max` was *seen*. When only
-//!   somebody else's reservation stands in the way, the caller waits for that walk to end, a few
-//!   instructions later. (The wait is bounded: the other may be the thread that this signal handler
+//!   somebody else's reservation stands in the way, accepted or about to be taken back, the caller
+//!   waits for that walk to end, a few instructions later. (The wait is bounded: the other may be the thread that this signal handler
 //!   interrupted, or a process that was killed. That is the only way to a refusal without
 //!   `usage + n > max`.)
 //! * **I6 true watermarks**: the watermark follows `usage`, so a request that was taken back never
 //!   raises it. It includes the units that lie idle in the cells (bounded by `prepaid`).
 //! * **I7 no surprises**: an uncharge of more than is there changes nothing and is reported; sums
-//!   cannot wrap, since no counter passes [`COUNTER_MAX`].
+//!   cannot wrap, since no counter passes [`COUNTER_MAX`] by more than requests of 2^32 do together.
+//!
+//! The words are added to before it is known whether that was right, so that many CPUs can walk one
+//! group: `page_counter/` has a file for each of the protocols, `reserve`, `grant`, `limit`, `life`, and
+//! `idle` for the bound on what lies idle.
 
 mod grant;
 mod idle;
@@ -106,7 +111,8 @@ impl PageCounter {
     }
 
     /// Makes a row that holds nothing ready for its next group; [`open`](Self::open) lets it in.
-    /// (`draining` and `in_hand` stay: whoever raised them on the row's last group lowers them.)
+    /// (`draining` and `in_hand` stay: whoever raised them on the row's last group lowers them. So does
+    /// `reserved`, which holds nothing but what a late walk is about to take back.)
     pub(crate) fn reset(&self) {
         for word in [
             &self.hot.usage,

@@ -9,6 +9,11 @@
 //! A free row is a closed one that the free list holds: the hold is one unit of `reserved` that is nobody's
 //! charge, as whoever destroys a group has one. So the word is `CLOSED` alone only when a row is empty and
 //! nobody frees it yet, and who makes `CLOSED + HOLD` of that by a compare-and-swap is the one who does.
+//!
+//! A walk that is late may add to the word of a row that is closed, free or another group's by now
+//! (`reserve.rs`). It takes back what it added, and nothing else is disturbed: the word is only ever added
+//! to and subtracted from, so the next group's is exact; and if the addition kept somebody's claim from
+//! succeeding, the word is `CLOSED` alone after it was taken back, and the claim is with who did that.
 
 use super::{PageCounter, Underflow};
 use crate::sync::Ordering;

@@ -33,8 +33,8 @@ impl PageCounter {
     /// Enforces the limit from now on, or no longer. What is above it by then stays.
     pub(crate) fn set_enforced(&self, enforced: bool) {
         if enforced {
-            // Release, partner of the Acquire in `max`: a reservation that sees the limit at its
-            // second look is taken back; any other came before.
+            // Release, partner of the Acquire in `max`: a reservation that sees the limit when it has
+            // added its units is held to it; any other came before.
             self.limits.max.fetch_and(!UNENFORCED, Ordering::AcqRel);
         } else {
             self.limits.max.fetch_or(UNENFORCED, Ordering::AcqRel);
@@ -51,8 +51,9 @@ impl PageCounter {
     /// reserved -= old - new
     /// ```
     ///
-    /// A charger that read the old limit and reserves after the last step has acquired it, so its
-    /// second look at the limit (in `reserve`) sees the new one.
+    /// A charger that adds its units before the first step is counted by it; one that adds them
+    /// between the first and the last finds the difference taken; and one that adds them after the
+    /// last has acquired it, so the limit that it reads then (in `reserve`) is the new one.
     ///
     /// `true` if the row was closed meanwhile and held nothing but that reservation: the caller
     /// frees it. `meant` says whether the row is still the one that the caller means; nobody reuses
