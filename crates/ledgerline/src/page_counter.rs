@@ -111,11 +111,10 @@ impl PageCounter {
     }
 
     /// Makes a row that holds nothing ready for its next group; [`open`](Self::open) lets it in.
-    /// (`draining` and `in_hand` stay: whoever raised them on the row's last group lowers them. So does
-    /// `reserved`, which holds nothing but what a late walk is about to take back.)
+    /// (`draining` and `in_hand` stay: whoever raised them on the row's last group lowers them. So do
+    /// `reserved` and `usage`, which hold nothing but what a late walk is about to take back.)
     pub(crate) fn reset(&self) {
         for word in [
-            &self.hot.usage,
             &self.track.watermark,
             &self.track.failcnt,
             &self.track.max_events,

@@ -15,6 +15,7 @@
 //! to and subtracted from, so the next group's is exact; and if the addition kept somebody's claim from
 //! succeeding, the word is `CLOSED` alone after it was taken back, and the claim is with who did that.
 
+use super::grant::at_least_zero;
 use super::{PageCounter, Underflow};
 use crate::sync::Ordering;
 
@@ -71,7 +72,7 @@ impl PageCounter {
         // A closed one keeps its reservations, so that it is never freed: it stays for the account.
         let open = |reserved: u64| (reserved & CLOSED == 0).then_some(0);
         let _ = self.hot.reserved.fetch_update(Ordering::AcqRel, Ordering::Relaxed, open);
-        self.hot.usage.swap(0, Ordering::AcqRel)
+        at_least_zero(self.hot.usage.swap(0, Ordering::AcqRel))
     }
 
     /// Takes from a level what [`take_all`](Self::take_all) found below it: the same from both
