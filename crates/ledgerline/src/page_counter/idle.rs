@@ -17,11 +17,16 @@ impl PageCounter {
         prepaid.saturating_add(self.track.in_hand.load(Ordering::SeqCst))
     }
 
-    /// Whether `n` would fit but for idle units that some walk is about to put away.
-    pub(crate) fn waits_for_hands(&self, n: u64) -> bool {
+    /// Whether `n` fits but for idle units that some walk is about to put away, if there are any.
+    pub(crate) fn fits_but_for_hands(&self, n: u64) -> bool {
         // Read before the usage: what is not counted here any more is in a cell or given back.
         let in_hand = self.track.in_hand.load(Ordering::SeqCst);
-        in_hand > 0 && self.usage().saturating_sub(in_hand).saturating_add(n) <= self.max()
+        self.usage().saturating_sub(in_hand).saturating_add(n) <= self.max()
+    }
+
+    /// Whether there are such units, and `n` would fit without them.
+    pub(crate) fn waits_for_hands(&self, n: u64) -> bool {
+        self.track.in_hand.load(Ordering::SeqCst) > 0 && self.fits_but_for_hands(n)
     }
 
     /// Whether the idle units allowed below this level have outgrown a sixteenth of its headroom.
