@@ -13,9 +13,9 @@
 //! * **I1 no overrun**: `usage <= what was accepted <= max` at every instant.
 //! * **I2 no false refusal**: a request is refused only after `usage + n > max` was *seen*. When only
 //!   somebody else's reservation stands in the way, accepted or about to be taken back, the caller
-//!   waits for that walk to end, a few instructions later. (The wait is bounded: the other may be the thread that this signal handler
-//!   interrupted, or a process that was killed. That is the only way to a refusal without
-//!   `usage + n > max`.)
+//!   waits for that walk to end, a few instructions later. (The wait is bounded: the other may be the
+//!   thread that this signal handler interrupted, or a process that was killed. That is the only way to
+//!   a refusal without `usage + n > max`.)
 //! * **I6 true watermarks**: the watermark follows `usage`, so a request that was taken back never
 //!   raises it. It includes the units that lie idle in the cells (bounded by `prepaid`).
 //! * **I7 no surprises**: an uncharge of more than is there changes nothing and is reported; sums
