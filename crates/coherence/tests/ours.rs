@@ -31,13 +31,16 @@ fn a_threshold_costs_ours_nothing_where_it_costs_the_document_twice_its_floor() 
     assert!((ours[0].unwrap().median / 394.0 - 1.0).abs() < 0.02, "{:?}", ours[0]);
 }
 
-/// What is said of the walk in `ours::assumptions`: where it holds no more, that has to change, too.
+/// What is said of the walk in the README: with a loop that another CPU can fail it would be four times as
+/// much at 72 CPUs.
 #[test]
-fn the_walk_of_ours_gives_way_where_every_cpu_of_two_sockets_walks_one_group() {
+fn the_walk_of_ours_holds_where_every_cpu_of_two_sockets_walks_one_group() {
     let study = Study::fit("page-counter-layout", 3, FITTED_ON).unwrap();
-    let (few, all) = (study.at(36).unwrap(), study.at(72).unwrap());
-    assert!(few.ours.median < 1.25 * few.after.median, "{few:?}");
-    assert!(all.ours.median > 2.0 * all.after.median, "{all:?}");
+    for (cpus, most) in [(36, 1.12), (72, 1.25)] {
+        let scale = study.at(cpus).unwrap();
+        assert!(scale.ours.median < most * scale.after.median, "{scale:?}");
+        assert!(scale.ours.median < scale.before.median, "{scale:?}");
+    }
 }
 
 #[test]

@@ -318,7 +318,7 @@ impl<'l> Group<'l> {
         let counter = &row.counter;
         counter.close();
         let Some(idle) = self.ledger().close_cells(&path) else {
-            counter.reopen();
+            counter.open();
             row.state.store(state::LIVE, Ordering::Release);
             row.accept_children();
             return Err(DestroyError::Busy);

@@ -19,7 +19,7 @@ use std::time::Duration;
 /// "LEDGLINE" in ASCII, so that `file` and a hex dump show what it is.
 const MAGIC: u64 = u64::from_le_bytes(*b"LEDGLINE");
 /// Changes whenever the meaning of a byte of the region does.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 /// Levels that a tree may have, the root included.
 pub(crate) const DEPTH_MAX: usize = 32;
 /// 64 pages of 4 KiB, as in the kernel.

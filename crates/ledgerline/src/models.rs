@@ -5,6 +5,8 @@
 //! CPU was fenced since its start. That the real sections keep that promise is what
 //! `percpu/inject.rs` tests, on the machine.
 
+mod ahead;
+
 use crate::bell::{Bell, Rings};
 use crate::free_list::FreeList;
 use crate::gate::Gate;

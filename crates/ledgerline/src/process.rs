@@ -128,12 +128,15 @@ impl Ledger {
         }
         let Some(path) = RowPath::new(self, index) else { return 0 };
         if usage | prepaid | in_hand != 0 {
-            for counter in &path.counters()[1..] {
-                if counter.remove(usage).is_err() {
-                    self.count_underflow();
-                }
+            for (counter, &row) in path.counters().iter().zip(path.rows()).skip(1) {
+                let removed = counter.remove(usage);
                 counter.disallow(prepaid);
                 counter.track.in_hand.fetch_sub(in_hand, Ordering::SeqCst);
+                match removed {
+                    Ok(true) => self.recycle(row),
+                    Ok(false) => {}
+                    Err(_) => self.count_underflow(),
+                }
             }
         }
         self.tell_waiters(path.rows());

@@ -223,7 +223,10 @@ impl Ledger {
                     fence(Ordering::SeqCst);
                     self.drain(path.row(level));
                 }
-                Err(No::Full { level }) if !waited && path.counters()[level].waits_for_hands(n) => {
+                // What stood in the way is in a hand, or was, and is put away by now.
+                Err(No::Full { level })
+                    if !waited && path.counters()[level].fits_but_for_hands(n) =>
+                {
                     waited = true;
                     let mut turn = 0;
                     while turn < inside.patience() && path.counters()[level].waits_for_hands(n) {

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! try_charge(path, n):                         uncharge(path, n):
-//!   each level, root first: look                 each level, row first:
-//!     does not fit: refuse, name the level         usage    -= n   (never below zero)
+//!   each level with a limit, root first: look    each level, row first:
+//!     usage + n > max: refuse, name the level      usage    -= n   (never below zero)
 //!   each level, root first: reserve n              reserved -= n
 //!     does not fit: release what was reserved
 //!   each level, root first: usage += n; raise the watermark to that
@@ -14,7 +14,8 @@
 //! too empty.
 //!
 //! Cost: two atomic operations a level, and two more where a surplus is fetched (`in_hand`); once a
-//! batch, not once a charge (`stock.rs`).
+//! batch, not once a charge (`stock.rs`). All are additions, which succeed at once however many CPUs
+//! walk the same group; the limit's line is only read.
 
 use crate::page_counter::{PageCounter, Reserve, Underflow};
 use crate::sync::Ordering;
@@ -71,7 +72,7 @@ pub(crate) fn try_charge(path: &Path<'_>, n: u64) -> Result<(), Refusal> {
 pub(crate) fn try_reserve(path: &Path<'_>, n: u64, patience: u32) -> Result<(), Refusal> {
     // Looking first keeps a request that cannot be granted from reserving anything at all.
     for (level, counter) in path.iter().enumerate().rev() {
-        if counter.look(n).is_err() {
+        if counter.refuses(n) {
             return Err(Refusal { no: No::Full { level }, emptied: Emptied::default() });
         }
     }
@@ -104,13 +105,15 @@ pub(crate) fn cancel(path: &Path<'_>, first: usize, n: u64) -> Emptied {
 }
 
 fn refuse(path: &Path<'_>, n: u64, level: usize, why: Reserve) -> Refusal {
-    Refusal {
-        no: match why {
-            Reserve::Full => No::Full { level },
-            Reserve::Closed => No::Closed { level },
-        },
-        emptied: cancel(path, level + 1, n),
+    let mut emptied = cancel(path, level + 1, n);
+    if why == Reserve::Emptied {
+        emptied.note(level);
     }
+    let no = match why {
+        Reserve::Full => No::Full { level },
+        Reserve::Closed | Reserve::Emptied => No::Closed { level },
+    };
+    Refusal { no, emptied }
 }
 
 /// Grants `n` units whatever the limits say, for what must not fail; counts a `max` event on every

@@ -19,7 +19,7 @@ fn memfd() -> File {
     }
 }
 
-/// Where the fields of the header lie (format 4).
+/// Where the fields of the header lie (format 5).
 const MAGIC: u64 = 0;
 const VERSION: u64 = 8;
 const COLUMNS: u64 = 12;

@@ -33,15 +33,16 @@ pub fn assumptions(experiment: &str) -> &'static [&'static str] {
         "page-counter-lockless" => &[
             "half of the document's visits: ours moves 64 pages a walk, where it had 32; half of them charge \
              and half return",
-            "a walk has four atomics a level, one of them a compare-and-swap in a loop: where all CPUs meet at \
-             the root too often, that gives way, and the interval shows it",
+            "a walk has four atomics a level where the kernel has one: all additions, which succeed at once \
+             where all CPUs meet at the root",
         ],
         "page-counter-layout" => &[
             "as many walks as patch C leaves: both move 64 pages; that ours keeps half of a cell that is full \
              would save walks, and is not counted",
-            "a walk has four atomics a level where the kernel has one, one of them a compare-and-swap in a \
-             loop, which fails most of the time once too many CPUs walk one group: what it costs that no limit \
-             is overrun and nothing refused falsely; fewer and larger batches would be the remedy",
+            "a walk has four atomics a level where the kernel has one, on two lines where it has one: what it \
+             costs that no limit is overrun, nothing refused falsely and idle units known; all are additions, \
+             and larger batches would make them fewer",
+            "no group has a limit; where one has, a walk also reads its usage before it reserves",
         ],
         "memcg-layout" => &[
             "an event is counted in the running CPU's cell, and no line is shared; nobody reads meanwhile, and \

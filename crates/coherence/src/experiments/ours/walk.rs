@@ -2,19 +2,19 @@
 //!
 //! ```text
 //! charge:    pass the gate; follow the parents; look at the own cell and the group's usage
-//!            in_hand += surplus                       root first
-//!            look: reserved, max                      root first
-//!            reserved: compare and swap, max again    root first
-//!            usage += ; watermark, high, max          root first
-//!            in_hand -= surplus                       row first
+//!            in_hand += surplus                 root first
+//!            max, and usage where it is set     root first
+//!            reserved += , max again            root first
+//!            usage += ; watermark, high, max    root first
+//!            in_hand -= surplus                 row first
 //!            leave the gate
 //! uncharge:  pass the gate; follow the parents; look at the own cell and the group's usage
 //!            in_hand += ; usage, reserved -= ; in_hand -= ; leave the gate
 //! ```
 //!
-//! Four atomics a level for a charge and as many for an uncharge, on two lines of a pair; limits, parent
-//! and state lie on the next pair and are only read. No group here has a limit, so no level counts what
-//! lies prepaid. The gate is an addition on entering and one on leaving, on one of sixteen lines, and a
+//! Four additions a level for a charge and as many for an uncharge, on two lines of a pair; limits, parent
+//! and state lie on the next pair and are only read. No group here has a limit, so no level's usage is looked
+//! at before, and none counts what lies prepaid. The gate is an addition on entering and one on leaving, on one of sixteen lines, and a
 //! note of the thread on one of 64; threads are dealt out to them evenly here, by a hash there.
 
 use crate::layout::{FieldId, Layout, Scope};
@@ -115,13 +115,11 @@ impl Tree {
     pub fn charge(&self) -> Vec<Step> {
         let mut steps = self.enter();
         steps.extend(self.hand(true));
-        for level in self.levels.iter().rev() {
-            steps.extend([level.reserved, level.max].map(Step::load_overlapping));
-        }
+        steps.extend(self.levels.iter().rev().map(|level| Step::load_overlapping(level.max)));
         for level in self.levels.iter().rev() {
             steps.extend([
                 Step::load_overlapping(level.max),
-                Step::CompareSwap { field: level.reserved, cycles: 4.0 },
+                Step::rmw(level.reserved),
                 Step::load_overlapping(level.max),
             ]);
         }
@@ -141,8 +139,7 @@ impl Tree {
         let mut steps = self.enter();
         steps.extend(self.hand(true));
         for level in &self.levels {
-            steps.push(Step::CompareSwap { field: level.usage, cycles: 4.0 });
-            steps.push(Step::rmw(level.reserved));
+            steps.extend([level.usage, level.reserved].map(Step::rmw));
         }
         steps.extend(self.leave());
         steps

@@ -1,0 +1,111 @@
+//! The second word of one level, `usage`: what is granted, and is returned.
+//!
+//! ```text
+//! ungrant(n):
+//!   usage -= n                    a subtraction, whatever the others do
+//!   it held as much: done
+//!   usage += n, and in turn:
+//!     usage holds n: usage -= n by a compare-and-swap
+//!     reserved < n: there are not as many, report it
+//!     wait for the walks that are on their way
+//! ```
+//!
+//! Only a mistaken uncharge finds less than it returns. It shows for the moment until it has taken that
+//! back: the word may be below zero then, which readers take for zero. An uncharge that is right may find
+//! its units missing in that moment, so too little usage proves no mistake. But what is granted is reserved
+//! as well, and a mistake touches that only when it has succeeded: so too little of *that* is the proof.
+//! (A charge that is granted in that moment may fail to raise the watermark; none is ever raised too far.)
+
+use super::PageCounter;
+use super::life::CLOSED;
+use super::limit::UNENFORCED;
+use super::reserve::AHEAD_MAX;
+use crate::sync::{Ordering, PATIENCE, wait_a_turn};
+
+/// An uncharge of more than the counter holds; nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Underflow;
+
+/// A word of `usage` as a number.
+pub(super) const fn at_least_zero(word: u64) -> u64 {
+    if word >> 63 == 0 { word } else { 0 }
+}
+
+impl PageCounter {
+    /// Units granted, idle stock included.
+    pub(crate) fn usage(&self) -> u64 {
+        at_least_zero(self.hot.usage.load(Ordering::Acquire))
+    }
+
+    /// Turns a reservation into usage; whether that is above the level's high, or above a max that is
+    /// not enforced.
+    pub(crate) fn commit(&self, n: u64) -> bool {
+        // Release, partner of the Acquire in `usage`: who sees these units sees them reserved.
+        let usage = at_least_zero(self.hot.usage.fetch_add(n, Ordering::AcqRel).wrapping_add(n));
+        // Read first: the watermark's line stays shared while it holds.
+        if usage > self.track.watermark.load(Ordering::Relaxed) {
+            self.track.watermark.fetch_max(usage, Ordering::Relaxed);
+        }
+        let high = usage > self.limits.high.load(Ordering::Relaxed);
+        if high {
+            self.track.high_events.fetch_add(1, Ordering::Relaxed);
+        }
+        let max = self.limits.max.load(Ordering::Relaxed);
+        let measured = max & UNENFORCED != 0 && usage > max & !UNENFORCED;
+        if measured {
+            self.track.max_events.fetch_add(1, Ordering::Relaxed);
+        }
+        high || measured
+    }
+
+    /// Takes `n` from the usage, never below zero (but for the moment that it takes to see it).
+    pub(crate) fn ungrant(&self, n: u64) -> Result<(), Underflow> {
+        if n <= AHEAD_MAX {
+            // AcqRel: what was done with the units comes before their next grant.
+            let before = self.hot.usage.fetch_sub(n, Ordering::AcqRel);
+            if at_least_zero(before) >= n {
+                return Ok(());
+            }
+            self.hot.usage.fetch_add(n, Ordering::AcqRel);
+        }
+        self.ungrant_in_turn(n)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn ungrant_in_turn(&self, n: u64) -> Result<(), Underflow> {
+        let mut turn = 0;
+        loop {
+            let usage = self.hot.usage.load(Ordering::Relaxed);
+            if at_least_zero(usage) >= n {
+                let exchanged = self.hot.usage.compare_exchange_weak(
+                    usage,
+                    usage - n,
+                    Ordering::AcqRel,
+                    Ordering::Relaxed,
+                );
+                if exchanged.is_ok() {
+                    return Ok(());
+                }
+                continue;
+            }
+            let reserved = self.hot.reserved.load(Ordering::Relaxed) & !CLOSED;
+            if reserved < n || turn >= PATIENCE {
+                return Err(Underflow);
+            }
+            wait_a_turn(turn);
+            turn += 1;
+        }
+    }
+
+    pub(crate) fn watermark(&self) -> u64 {
+        self.track.watermark.load(Ordering::Relaxed)
+    }
+
+    /// Starts the watermark anew at today's usage.
+    pub(crate) fn reset_watermark(&self) {
+        self.track.watermark.store(self.usage(), Ordering::Relaxed);
+        // A charge between the load and the store may have raised it above: raise it again.
+        self.track.watermark.fetch_max(self.usage(), Ordering::Relaxed);
+    }
+}

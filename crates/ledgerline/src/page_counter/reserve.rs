@@ -1,0 +1,119 @@
+//! The first word of one level, `reserved`: how it grows.
+//!
+//! ```text
+//! reserve(n), if n is not above max:
+//!   reserved += n                 an addition, whatever the others do
+//!   it fits below max: done
+//!   reserved -= n, and in turn:
+//!     usage + n > max: refuse
+//!     reserved + n > max: wait for the walks that are on their way
+//!     reserved += n by a compare-and-swap, and look at max again
+//! ```
+//!
+//! The addition counts all that came before it, and is counted by all that come after; so what is *accepted*
+//! never exceeds max, although the word may, by what is about to be taken back. That makes others wait, as
+//! any reservation does, and is never a reason to refuse them. On a machine with many CPUs an addition
+//! succeeds at its first try, where a compare-and-swap fails most of the time.
+
+use super::life::CLOSED;
+use super::{COUNTER_MAX, PageCounter};
+use crate::sync::{Ordering, wait_a_turn};
+
+/// The most that is added to a word, or subtracted, before it is known to be right. Linux has 2^22
+/// threads at most, so all of them together move a word by 2^54: no carry reaches [`CLOSED`], and what
+/// is below zero is told from what is large.
+pub(super) const AHEAD_MAX: u64 = 1 << 32;
+
+/// Why a reservation was not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reserve {
+    /// `usage + n > max` was seen, or patience ran out.
+    Full,
+    /// The row was destroyed.
+    Closed,
+    /// The same, and all else was returned while this request stood in it: the caller frees it.
+    Emptied,
+}
+
+impl PageCounter {
+    /// Whether a limit does not allow `n` more: `usage + n > max` was seen. (Only this line is read
+    /// where no limit is set.)
+    pub(crate) fn refuses(&self, n: u64) -> bool {
+        let max = self.max();
+        max < COUNTER_MAX && self.usage().saturating_add(n) > max
+    }
+
+    /// Reserves `n`, waiting while only unfinished walks stand in the way.
+    pub(crate) fn reserve(&self, n: u64, patience: u32) -> Result<(), Reserve> {
+        self.reserve_within(|| self.max(), n, patience)
+    }
+
+    /// Reserves `n` whatever the limit says, up to [`COUNTER_MAX`]. (Then, too, a limit that is being
+    /// lowered may be in the way: it reserves the difference.)
+    pub(crate) fn force_reserve(&self, n: u64, patience: u32) -> Result<(), Reserve> {
+        self.reserve_within(|| COUNTER_MAX, n, patience)
+    }
+
+    fn reserve_within(&self, max: impl Fn() -> u64, n: u64, patience: u32) -> Result<(), Reserve> {
+        // What can never fit leaves the word alone.
+        if n <= AHEAD_MAX && n <= max() {
+            // Acquire: partner of the Release in `set_max`'s last step. If this comes after it, the
+            // limit read below is the new one. Release: orders this walk before whoever reads the
+            // reservation next.
+            let before = self.hot.reserved.fetch_add(n, Ordering::AcqRel);
+            // (Nothing fits into a closed row: its bit is above every limit.)
+            if before.saturating_add(n) <= max() {
+                return Ok(());
+            }
+            self.take_back(n)?;
+        }
+        self.reserve_in_turn(max, n, patience)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn reserve_in_turn(&self, max: impl Fn() -> u64, n: u64, patience: u32) -> Result<(), Reserve> {
+        let mut turn = 0;
+        loop {
+            let reserved = self.hot.reserved.load(Ordering::Relaxed);
+            if reserved & CLOSED != 0 {
+                return Err(Reserve::Closed);
+            }
+            if reserved.saturating_add(n) <= max() {
+                // As the addition above.
+                let exchanged = self.hot.reserved.compare_exchange_weak(
+                    reserved,
+                    reserved + n,
+                    Ordering::AcqRel,
+                    Ordering::Relaxed,
+                );
+                if exchanged.is_err() {
+                    continue;
+                }
+                if reserved + n <= max() {
+                    return Ok(());
+                }
+                // The limit was lowered between the look and the reservation.
+                self.take_back(n)?;
+                continue;
+            }
+            // Only what is granted counts against a request (I2).
+            if self.usage().saturating_add(n) > max() || turn >= patience {
+                return Err(Reserve::Full);
+            }
+            wait_a_turn(turn);
+            turn += 1;
+        }
+    }
+
+    /// Takes a reservation back that did not fit; nobody saw it as usage.
+    fn take_back(&self, n: u64) -> Result<(), Reserve> {
+        if self.release(n) { Err(Reserve::Emptied) } else { Ok(()) }
+    }
+
+    /// What is reserved and not granted: nothing, when no walk is in flight.
+    pub(crate) fn in_flight(&self) -> u64 {
+        let reserved = self.hot.reserved.load(Ordering::Acquire) & !CLOSED;
+        reserved.saturating_sub(self.usage())
+    }
+}
