@@ -89,7 +89,8 @@ impl<'l> Group<'l> {
         unsafe { Table::of(self.cell, self.id.index()) }.ledger()
     }
 
-    /// Charges `units`, or refuses and says who did. The charge is returned when the guard drops.
+    /// Charges `units`, or refuses and says who did. The charge is returned when the guard drops. A charge
+    /// of nothing is granted whatever the limits say, as long as there is the group.
     ///
     /// ```
     /// # let ledger = ledgerline::Ledger::new()?;

@@ -203,6 +203,34 @@ fn what_must_not_fail_does_not_fail_and_counts_an_event_when_it_goes_over() {
 }
 
 #[test]
+fn a_charge_of_nothing_is_granted_above_a_limit_whether_or_not_a_cell_is_open() {
+    in_both_modes(
+        "a_charge_of_nothing_is_granted_above_a_limit_whether_or_not_a_cell_is_open",
+        || {
+            let ledger = Ledger::new().unwrap();
+            let parent = limited(ledger.root(), "parent", 1_000);
+            let child = limited(parent, "child", 100);
+            // No cell is open yet; then one is, and holds nothing.
+            for over in [900, 1] {
+                let kept = child.charge(over + 100).unwrap();
+                let events = (child.max_events(), parent.max_events());
+                let nothing = [child.try_charge(0).unwrap(), child.charge(0).unwrap()];
+                assert_eq!((child.max_events(), parent.max_events()), events);
+                assert_eq!(child.precise(), over + 100);
+                drop((nothing, kept));
+                ledger.root().drain();
+                drop(child.try_charge(50).unwrap());
+            }
+            let nothing = child.try_charge(0).unwrap();
+            child.destroy().unwrap();
+            assert!(child.try_charge(0).is_err());
+            drop(nothing);
+            assert_eq!((ledger.root().precise(), ledger.mistakes()), (0, Mistakes::default()));
+        },
+    );
+}
+
+#[test]
 fn an_overrun_leaves_no_more_idle_below_the_ancestors_than_their_limits_allow() {
     let ledger = Ledger::builder().batch(4096).anonymous().unwrap();
     let top = limited(ledger.root(), "top", 1_000_000);

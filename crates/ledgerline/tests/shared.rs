@@ -110,6 +110,10 @@ impl Model {
 
     /// Adds to some levels, given the group's first; whether their limits allow it.
     fn add(&mut self, levels: &[usize], units: u64, over: bool) -> bool {
+        // No limit keeps nothing from being charged.
+        if units == 0 {
+            return true;
+        }
         let full = |&&level: &&usize| self.nodes[level].usage + units > self.nodes[level].max;
         let refuses = levels.iter().rev().find(full).copied();
         if let Some(level) = refuses.filter(|_| !over) {

@@ -40,6 +40,9 @@ impl PageCounter {
     /// Turns a reservation into usage; whether that is above the level's high, or above a max that is
     /// not enforced.
     pub(crate) fn commit(&self, n: u64) -> bool {
+        if n == 0 {
+            return false;
+        }
         // Release, partner of the Acquire in `usage`: who sees these units sees them reserved.
         let usage = at_least_zero(self.hot.usage.fetch_add(n, Ordering::AcqRel).wrapping_add(n));
         // Read first: the watermark's line stays shared while it holds.

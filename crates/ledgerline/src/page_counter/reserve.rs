@@ -37,10 +37,10 @@ pub(crate) enum Reserve {
 
 impl PageCounter {
     /// Whether a limit does not allow `n` more: `usage + n > max` was seen. (Only this line is read
-    /// where no limit is set.)
+    /// where no limit is set.) Nothing more is allowed by every limit, as a cell allows it unasked.
     pub(crate) fn refuses(&self, n: u64) -> bool {
         let max = self.max();
-        max < COUNTER_MAX && self.usage().saturating_add(n) > max
+        n > 0 && max < COUNTER_MAX && self.usage().saturating_add(n) > max
     }
 
     /// Reserves `n`, waiting while only unfinished walks stand in the way.
@@ -55,6 +55,10 @@ impl PageCounter {
     }
 
     fn reserve_within(&self, max: impl Fn() -> u64, n: u64, patience: u32) -> Result<(), Reserve> {
+        if n == 0 {
+            let closed = self.hot.reserved.load(Ordering::Acquire) & CLOSED != 0;
+            return if closed { Err(Reserve::Closed) } else { Ok(()) };
+        }
         // What can never fit leaves the word alone.
         if n <= AHEAD_MAX && n <= max() {
             // Acquire: partner of the Release in `set_max`'s last step. If this comes after it, the
