@@ -270,10 +270,7 @@ pub(crate) type Levels = u64;
 impl Ledger {
     /// Counts an event of a group that its row does not count itself, and tells those who watch.
     pub(crate) fn count_event(&self, id: GroupId, event: Sum) {
-        if self.path(id).is_none() {
-            return; // Destroyed meanwhile.
-        }
-        self.add_sum(id, event as usize, 1);
+        self.note_sum(id, event, 1);
         let _pass = lock::pass();
         if let Some(path) = self.path(id) {
             self.announce(&path, 1);

@@ -152,14 +152,14 @@ impl<'l> Group<'l> {
                 match self.grant(units, Limits::Enforced) {
                     Ok(charge) => {
                         // Not refused after all, however often the limit was met.
-                        ledger.add_sum(self.id(), Sum::Refused as usize, -tries);
+                        ledger.note_sum(self.id(), Sum::Refused, -tries);
                         return Ok(charge);
                     }
                     Err(again) => refusal = again,
                 }
             }
             // One charge was refused, not each of its tries.
-            ledger.add_sum(self.id(), Sum::Refused as usize, -tries);
+            ledger.note_sum(self.id(), Sum::Refused, -tries);
         }
         Err(refusal)
     }

@@ -224,10 +224,20 @@ impl Ledger {
         self.table().flows != 0
     }
 
+    /// Adds for a caller. A group that does not exist is the caller's mistake.
     #[inline]
     pub(crate) fn add_sum(&self, id: GroupId, sum: usize, n: i64) {
-        if !self.add_sum_fast(id, sum, n) {
-            self.add_sum_slow(id, sum, n);
+        if !self.add_sum_fast(id, sum, n) && !self.add_sum_slow(id, sum, n) {
+            self.count_stray();
+        }
+    }
+
+    /// Adds what the ledger notes by itself. Of a group that is gone by now nothing is noted: whoever
+    /// charges it is told.
+    #[inline]
+    pub(crate) fn note_sum(&self, id: GroupId, sum: Sum, n: i64) {
+        if !self.add_sum_fast(id, sum as usize, n) {
+            let _known = self.add_sum_slow(id, sum as usize, n);
         }
     }
 
@@ -238,21 +248,13 @@ impl Ledger {
             && self.table().statistics.add(id.index(), id.raw(), 1 + sum, n)
     }
 
+    /// `false` if there is no such group.
     #[cold]
     #[inline(never)]
-    pub(crate) fn add_flow_slow(&self, id: GroupId, sum: usize, n: i64) {
-        // Of a group that does not exist, the charge itself says so.
-        if self.path(id).is_some() {
-            self.add_sum_slow(id, sum, n);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn add_sum_slow(&self, id: GroupId, sum: usize, n: i64) {
+    fn add_sum_slow(&self, id: GroupId, sum: usize, n: i64) -> bool {
         let _pass = lock::pass();
         let Some(path) = self.path(id).filter(|path| path.is_current(self)) else {
-            return self.count_stray();
+            return false;
         };
         let cells = &self.table().statistics;
         let row = self.row(path.leaf());
@@ -265,11 +267,12 @@ impl Ledger {
                 }
                 drop(held);
                 if cells.add(id.index(), id.raw(), 1 + sum, n) {
-                    return;
+                    return true;
                 }
             }
         }
         self.add_totals(&path, COUNTED + sum, n as u64);
+        true
     }
 
     /// Sets the tag of the group's cell in the running column; `false` if the group is on its way

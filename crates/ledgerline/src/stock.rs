@@ -62,7 +62,7 @@ impl Ledger {
         match &result {
             Ok(()) => self.count_flow(id, Sum::Charged, n),
             Err(refusal) if refusal.reason == Reason::Limit => {
-                self.add_sum(id, Sum::Refused as usize, 1);
+                self.note_sum(id, Sum::Refused, 1);
             }
             Err(_) => {}
         }
@@ -148,8 +148,8 @@ impl Ledger {
 
     /// Counts units charged or freed, in a ledger that keeps that.
     pub(crate) fn count_flow(&self, id: GroupId, sum: Sum, n: u64) {
-        if self.keeps_flows() && n != 0 && !self.add_sum_fast(id, sum as usize, n as i64) {
-            self.add_flow_slow(id, sum as usize, n as i64);
+        if self.keeps_flows() && n != 0 {
+            self.note_sum(id, sum, n as i64);
         }
     }
 

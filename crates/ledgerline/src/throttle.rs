@@ -187,10 +187,8 @@ impl<'l> Backoff<'l> {
     fn count(&self) {
         let (ledger, id) = (self.charged.ledger(), self.charged.id());
         let time = i64::try_from(self.penalty.as_micros()).unwrap_or(i64::MAX);
-        if self.charged.exists() {
-            ledger.add_sum(id, Sum::Throttled as usize, 1);
-            ledger.add_sum(id, Sum::ThrottledTime as usize, time);
-        }
+        ledger.note_sum(id, Sum::Throttled, 1);
+        ledger.note_sum(id, Sum::ThrottledTime, time);
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Random, in_both_modes, times};
+use common::{Random, in_both_modes, limited, times};
 use ledgerline::{
     Charge, CreateError, DestroyError, Group, GroupId, Ledger, Limit, Mistakes, Reason,
 };
@@ -327,4 +327,32 @@ fn a_million_groups_fit_and_take_half_a_gibibyte_at_most() {
     assert!(footprint.resident < 512 << 20, "{footprint:?}");
     last.destroy().unwrap();
     tenants[0].create("one").unwrap();
+}
+
+#[test]
+fn a_refusal_at_the_moment_of_its_groups_end_is_nobodys_mistake() {
+    in_both_modes("a_refusal_at_the_moment_of_its_groups_end_is_nobodys_mistake", || {
+        let ledger = Ledger::new().unwrap();
+        let now = Mutex::new(ledger.root());
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Relaxed) {
+                    let group = *now.lock().unwrap();
+                    for _ in 0..20 {
+                        assert!(group == ledger.root() || group.try_charge(100).is_err());
+                    }
+                }
+            });
+            for _ in 0..times(30_000, 3_000_000) {
+                let group = limited(ledger.root(), "g", 10);
+                *now.lock().unwrap() = group;
+                std::hint::spin_loop();
+                // A charge in the middle of its walk may keep it busy.
+                while group.destroy().is_err() {}
+            }
+            stop.store(true, Relaxed);
+        });
+        assert_eq!(ledger.mistakes(), Mistakes::default());
+    });
 }
