@@ -68,7 +68,8 @@ impl Plan {
     /// 1 MiB.
     ///
     /// # Errors
-    /// One line: no type is left, there are too many or more than 64 MiB of them, a function is not there, debug information is damaged.
+    /// One line: no type is left, there are too many or more than 64 MiB of them, a function is not there, debug
+    /// information is damaged.
     pub fn new(
         program: &Program,
         types: &Types,

@@ -1,4 +1,4 @@
-//! Additions and subtractions that come before it is known whether they are right (page_counter.rs): who
+//! Additions and subtractions that come before it is known whether they are right (`page_counter/`): who
 //! takes one back disturbs nobody for good.
 
 use super::model;

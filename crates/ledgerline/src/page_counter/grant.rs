@@ -40,6 +40,7 @@ impl PageCounter {
     /// Turns a reservation into usage; whether that is above the level's high, or above a max that is
     /// not enforced.
     pub(crate) fn commit(&self, n: u64) -> bool {
+        // Nothing is no event, however much is there.
         if n == 0 {
             return false;
         }

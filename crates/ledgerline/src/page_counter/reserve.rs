@@ -55,6 +55,7 @@ impl PageCounter {
     }
 
     fn reserve_within(&self, max: impl Fn() -> u64, n: u64, patience: u32) -> Result<(), Reserve> {
+        // Nothing fits below every limit, and adds nothing.
         if n == 0 {
             let closed = self.hot.reserved.load(Ordering::Acquire) & CLOSED != 0;
             return if closed { Err(Reserve::Closed) } else { Ok(()) };
