@@ -40,6 +40,16 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     ),
     ("three hops", "hops = 1", "hops = 3"),
     ("a needed latency left out", "remote_homed_at_owner", "# remote_homed_at_owner"),
+    (
+        "an atomic that takes less when its line comes from elsewhere",
+        "\n[nuisance]",
+        "\natomic_moved = { value = 1.0, source = \"a guess\" }\n[nuisance]",
+    ),
+    (
+        "a share above one that a file may leave out",
+        "[nuisance]",
+        "[nuisance]\nupgrade_keep = { low = 0.0, best = 0.0, high = 2.0, source = \"a guess\" }",
+    ),
     ("a table twice", "[latency_ns]", "[topology]"),
 ];
 

@@ -13,6 +13,9 @@ pub(super) const WORK: [usize; 8] = [0, 25, 50, 100, 200, 400, 700, 1000];
 /// How long a block takes, in nanoseconds, or about: short enough that most are not interrupted.
 const BLOCK: f64 = 60_000.0;
 
+/// Pairs of lines from those of one pass to those of the next.
+const PASS: usize = 5;
+
 /// Hundreds of additions between a game and a block.
 const PACE: u64 = 100;
 
@@ -39,7 +42,7 @@ impl Run {
     }
 }
 
-/// So many blocks of a pattern with so much work of each CPU's own.
+/// So many blocks of a pattern with so much work of each CPU's own, on other lines in each pass.
 ///
 /// # Errors
 /// A CPU that cannot be used.
@@ -48,11 +51,12 @@ pub(super) fn runs(
     pattern: Pattern,
     work: usize,
     blocks: usize,
+    pass: usize,
 ) -> Result<Vec<Run>, String> {
     macro_rules! among {
         ($($cycles:literal)*) => {
             match work {
-                $($cycles => of_length::<{ multiplications($cycles) }>(team, pattern, blocks),)*
+                $($cycles => of_length::<{ multiplications($cycles) }>(team, pattern, blocks, pass),)*
                 _ => Err(format!("{work} cycles of work are not among {WORK:?}")),
             }
         };
@@ -64,16 +68,17 @@ fn of_length<const N: usize>(
     team: &Team,
     pattern: Pattern,
     blocks: usize,
+    pass: usize,
 ) -> Result<Vec<Run>, String> {
     // A loop of its own for each pattern, so that nothing is decided in it.
     match pattern {
-        Pattern::Shared => measured::<N, true>(team, blocks, Pattern::Shared),
-        Pattern::Padded => measured::<N, true>(team, blocks, Pattern::Padded),
-        Pattern::FalseShared => measured::<N, true>(team, blocks, Pattern::FalseShared),
-        Pattern::SequenceLock => measured::<N, true>(team, blocks, Pattern::SequenceLock),
-        Pattern::TicketLock => measured::<N, true>(team, blocks, Pattern::TicketLock),
+        Pattern::Shared => measured::<N, true>(team, blocks, pass, Pattern::Shared),
+        Pattern::Padded => measured::<N, true>(team, blocks, pass, Pattern::Padded),
+        Pattern::FalseShared => measured::<N, true>(team, blocks, pass, Pattern::FalseShared),
+        Pattern::SequenceLock => measured::<N, true>(team, blocks, pass, Pattern::SequenceLock),
+        Pattern::TicketLock => measured::<N, true>(team, blocks, pass, Pattern::TicketLock),
         Pattern::OverlappedTicketLock => {
-            measured::<N, false>(team, blocks, Pattern::OverlappedTicketLock)
+            measured::<N, false>(team, blocks, pass, Pattern::OverlappedTicketLock)
         }
     }
 }
@@ -82,9 +87,10 @@ fn of_length<const N: usize>(
 fn measured<const N: usize, const CHAINED: bool>(
     team: &Team,
     blocks: usize,
+    pass: usize,
     pattern: Pattern,
 ) -> Result<Vec<Run>, String> {
-    let memory = Memory::new(pattern.pairs(team.cpus.len()));
+    let memory = Memory::beyond(PASS * pass, pattern.pairs(team.cpus.len()));
     let line = Line::default();
     let seats = team.play(|seat| {
         let mut real = Real::<N, CHAINED>::new(&memory, seat.index);

@@ -57,28 +57,27 @@ impl Subject<'_> {
             Spread { value: 1.0 / cycle.value, low: 1.0 / cycle.high, high: 1.0 / cycle.low };
         let load = get(&|found| found.load, "the first cache")?;
         let atomic = get(&|found| found.atomic, "atomics")?;
+        let atomic = atomic.at_least(0.01);
         let modified = get(&|found| found.modified, "a transfer")?;
         let ping = get(&|found| f64::midpoint(found.before, found.after), "a transfer")?;
         let of_changed =
             "loads of lines that the other CPU has changed, each needing the one before";
 
-        // What a contended line tells: how long it stays, and how long it is on its way.
-        let hit = load.value + atomic.value + cycle.value;
-        let stay =
-            get(&|found| (found.visit - 1.0).max(0.0) * hit, "the stay of a contended line")?;
-        let on_its_way = get(
-            &|found| {
-                let period = found.visit * found.contended;
-                let stay = (found.visit - 1.0).max(0.0) * hit + found.atomic;
-                ((period - stay) / found.modified).clamp(0.05, 1.0)
-            },
-            "a contended line",
+        // What is left of a visit to a contended line beyond its way there is its stay.
+        let request = get(
+            &|found| (found.request / found.modified).clamp(0.0, 0.95),
+            "how long requests are on their way",
         )?;
-        let request = Spread {
-            value: 1.0 - on_its_way.value,
-            low: 1.0 - on_its_way.high,
-            high: 1.0 - on_its_way.low,
-        };
+        let on_its_way =
+            Spread { value: 1.0 - request.value, low: 1.0 - request.high, high: 1.0 - request.low };
+        let stay = get(
+            &|found| {
+                let way = on_its_way.value * found.modified;
+                (found.visit * found.contended - way - found.atomic).max(0.0)
+            },
+            "the stay of a contended line",
+        )?;
+        let moved = get(&|found| found.atomic_moved, "atomics on lines of another CPU")?;
         let beside = get(
             &|found| {
                 let most = (found.same - found.apart).max(f64::MIN_POSITIVE);
@@ -90,6 +89,9 @@ impl Subject<'_> {
             &|found| f64::from(found.returned - found.load > 0.5 * (found.modified - found.load)),
             "migration",
         )?;
+
+        let spread = get(&|found| found.spread, "how much stays differ")?;
+        let early = get(&|found| f64::from(found.early > 0.5), "atomics behind stores")?;
 
         // Where lines migrate, who has one clean is known; elsewhere it is the shared line that tells.
         let migrates = returned.value > 0.5;
@@ -176,7 +178,7 @@ impl Subject<'_> {
             refusals.push("topology: what a hypervisor shows; transfers, not /sys, say how far CPUs are apart".to_owned());
         }
         refusals.push("read_service_ns: takes three CPUs or more to measure; inferred".to_owned());
-        refusals.push("overlap, store_buffer: not measured; inferred".to_owned());
+        refusals.push("upgrade_keep, overlap, store_buffer: not measured; inferred".to_owned());
         if beside.high - beside.low > 0.5 {
             refusals.push(
                 "pair: too noisy to tell whether neighbouring lines are fetched; its range is wide"
@@ -200,19 +202,16 @@ impl Subject<'_> {
             far: at(Distance::Remote, true),
             memory_local,
             memory_remote,
-            atomic: figure(
-                Spread {
-                    value: atomic.value.max(0.01),
-                    low: atomic.low.max(0.01),
-                    high: atomic.high.max(0.01),
-                },
-                "atomics on a line of the CPU's own, less loads",
+            atomic: figure(atomic, "atomics on a line of the CPU's own, less loads"),
+            atomic_moved: figure(
+                moved.at_least(atomic.value),
+                "atomics on lines that the other CPU has changed, less loads of such lines",
             ),
         };
         let scale = 1.0 / modified.value;
         let transfer = modified.value;
         let nuisance = Nuisance {
-            handover: range(on_its_way, measured("from contended and uncontended atomics: the share of a transfer that the line is on its way")),
+            handover: range(on_its_way, measured("the rest of a transfer, when the request has arrived: the line is on its way")),
             latency_scale: range(
                 Spread { value: 1.0, low: (modified.low * scale).min(1.0), high: (modified.high * scale).max(1.0) },
                 measured("how much transfers of this mode differed from round to round"),
@@ -222,7 +221,7 @@ impl Subject<'_> {
                 "inferred: as on other machines, in proportion to a transfer; takes three CPUs to measure"
                     .to_owned(),
             ),
-            keep_ns: range(stay, measured("from how many contended atomics one CPU did before the other had the line")),
+            keep_ns: range(stay, measured("the time of one CPU's contended atomics before the other has the line, less the line's way")),
             pair: range(beside, measured("what an atomic on a neighbouring line costs, from 0, as on a line apart, to 1, as on the same line")),
             overlap: Range {
                 low: 0.0,
@@ -236,8 +235,16 @@ impl Subject<'_> {
                 high: 72.0,
                 source: "inferred: 42 to 72 entries in vendors' optimisation manuals; not measured".to_owned(),
             },
-            request: range(request, measured("the rest of a transfer: while the request is on its way, the holder goes on")),
+            request: range(request, measured("how long before a store a load may be sent and see it all the same, as a share of a transfer")),
             migratory: range(returned, measured("whether a CPU that changed a line still has it after another has read it")),
+            keep_spread: range(spread, measured("how much the numbers of contended atomics differ that one CPU does before the other has the line")),
+            upgrade_keep: Range {
+                low: 0.0,
+                best: 0.0,
+                high: 1.0,
+                source: "inferred: how long work must be for a ticket lock to go in turns on AMD EPYC (Zen 4), as the README of ledgerline-coherence tells; not measured".to_owned(),
+            },
+            early_request: range(early, measured("whether an atomic takes longer when a store to another line, which the other CPU had changed as well, comes before it")),
         };
         let cpus = topology.cpus();
         let machine = Machine {

@@ -7,6 +7,7 @@
 //! | `team`       | threads on CPUs, in blocks; who was disturbed                      |
 //! | `work`       | private work of a known length, and the clock                      |
 //! | `probe`      | the measurements of a pair of CPUs; `queue_lock`, `chase`: for them |
+//! | `request`    | how long a request is on its way, by a race of a load and a store  |
 //! | `rounds`     | measurements over some seconds                                     |
 //! | `modes`      | whether the machine changed in between                             |
 //! | `topology`   | what the kernel says of where CPUs sit                             |
@@ -28,6 +29,7 @@ mod predict;
 mod probe;
 mod queue_lock;
 mod report;
+mod request;
 mod rounds;
 mod team;
 mod topology;

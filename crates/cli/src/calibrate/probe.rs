@@ -4,6 +4,7 @@
 use super::chase::shuffled;
 use super::patterns::Pattern;
 use super::queue_lock::QueueLock;
+use super::request::{Agreement, request};
 use super::team::{Block, Seat, Team};
 use super::work::{add_chain, time_stamp, work};
 use super::world::{Field, Memory, Real, World};
@@ -17,6 +18,10 @@ const WALKS: usize = 15;
 /// Operations of a CPU by itself, and of those that fight for a line.
 const ALONE: u64 = 4_000;
 const TOGETHER: u64 = 4_000;
+/// Nanoseconds of a multiplication, or about: how far to sweep does not need more.
+const MULTIPLICATION: f64 = 0.9;
+/// Visits that are remembered: further ones count with the first again.
+const VISITS: usize = 1 << 14;
 /// Times that each of these is done.
 const TIMES: usize = 7;
 
@@ -38,14 +43,22 @@ pub(super) struct Found {
     pub(super) atomic: f64,
     /// A load of a line that the other CPU has changed.
     pub(super) modified: f64,
+    /// What an atomic on such a line takes beyond that.
+    pub(super) atomic_moved: f64,
     /// A load of that line by the CPU that changed it, after the other has read it.
     pub(super) returned: f64,
     /// What an atomic on a line that both have takes beyond one on a line of the CPU's own.
     pub(super) upgrade: f64,
+    /// How long a request is on its way.
+    pub(super) request: f64,
     /// An atomic on a line that both add to all the time: their time by all their operations.
     pub(super) contended: f64,
     /// Operations of a CPU on it before it goes to the other.
     pub(super) visit: f64,
+    /// By what share stays on it differ, evenly to both sides.
+    pub(super) spread: f64,
+    /// Share of a store's transfer that an atomic on another line, which it comes before, does not wait for.
+    pub(super) early: f64,
     /// An atomic while the other adds to the same line, to its neighbour in the pair, and to one apart.
     pub(super) same: f64,
     pub(super) neighbour: f64,
@@ -63,7 +76,11 @@ struct Seen {
     modified: Vec<Block>,
     returned: Vec<Block>,
     upgrade: Vec<Block>,
+    plain: Vec<Block>,
+    behind: Vec<Block>,
+    request: f64,
     contended: Vec<(Block, u64)>,
+    visits: Vec<u32>,
     beside: [Vec<Block>; 3],
     locks: [Vec<Block>; 2],
 }
@@ -78,11 +95,15 @@ pub(super) fn visit(pair: [usize; 2]) -> Result<Found, String> {
     let tickets = Memory::new(Pattern::TicketLock.pairs(2));
     let queue = QueueLock::default();
     let line = Line::default();
+    let agreement = Agreement::default();
     let seen = team.play(|seat| {
         let before = game(&line, seat);
         let own = own(seat, &memory);
         let [modified, returned, upgrade] = walks(seat, &memory);
+        let [plain, behind] = behind_stores(seat, &memory);
+        let request = request(seat, &memory, &agreement, before, MULTIPLICATION);
         let contended = contended(seat, &memory);
+        let visits = visits(seat, &memory);
         let beside = [(0, 8), (0, 64), (1, 0)].map(|(pair, offset)| {
             let field = Field { pair: pair * seat.index, offset: offset * seat.index };
             let mut real = Real::<0, true>::new(&memory, seat.index);
@@ -93,7 +114,21 @@ pub(super) fn visit(pair: [usize; 2]) -> Result<Found, String> {
         let queue = together(seat, || queue.pass(seat.index));
         let locks = [ticket, queue];
         let after = game(&line, seat);
-        Seen { before, after, own, modified, returned, upgrade, contended, beside, locks }
+        Seen {
+            before,
+            after,
+            own,
+            modified,
+            returned,
+            upgrade,
+            plain,
+            behind,
+            request,
+            contended,
+            visits,
+            beside,
+            locks,
+        }
     })?;
     let [first, second] = seen.as_slice() else { return Err("two CPUs make a pair".to_owned()) };
     let [cycle, time_stamp, load, atomic, multiplication] = first.own.unwrap_or([f64::NAN; 5]);
@@ -105,6 +140,8 @@ pub(super) fn visit(pair: [usize; 2]) -> Result<Found, String> {
             (one.0.nanoseconds / operations, operations / (one.1 + other.1).max(1) as f64)
         })
         .unzip();
+    let modified = of(&second.modified) - cycle;
+    let waited = of(&first.behind) - of(&first.plain);
     let beside = |which: usize| both(&first.beside[which], &second.beside[which]);
     let lock = |which: usize| both(&first.locks[which], &second.locks[which]) / 2.0;
     Ok(Found {
@@ -115,11 +152,15 @@ pub(super) fn visit(pair: [usize; 2]) -> Result<Found, String> {
         time_stamp,
         load: load - cycle,
         atomic: atomic - load,
-        modified: of(&second.modified) - cycle,
+        modified,
+        atomic_moved: of(&first.plain) - cycle - modified,
         returned: of(&first.returned) - cycle,
         upgrade: of(&first.upgrade) - atomic,
+        request: f64::midpoint(first.request, second.request) * multiplication,
         contended: middle(&contended),
         visit: middle(&visit),
+        spread: spread(&[first.visits.as_slice(), &second.visits].concat()),
+        early: (1.0 - waited / modified).clamp(0.0, 1.0),
         same: beside(0),
         neighbour: beside(1),
         apart: beside(2),
@@ -209,14 +250,43 @@ fn walks(seat: &Seat<'_>, memory: &Memory) -> [Vec<Block>; 3] {
     seen
 }
 
+/// The second CPU changes lines, the first adds to every other one; the same with a store to one of the rest
+/// before each.
+fn behind_stores(seat: &Seat<'_>, memory: &Memory) -> [Vec<Block>; 2] {
+    let mut real = Real::<0, true>::new(memory, seat.index);
+    let order = shuffled(LINES);
+    let lines = || order.chunks_exact(2).map(|two| [two[0], two[1]].map(Field::first_of));
+    let mut seen: [Vec<Block>; 2] = Default::default();
+    for walk in 0..2 * WALKS {
+        let stores = walk % 2 == 1;
+        let _ = seat.alone(1, || lines().flatten().map(|line| real.add(line)).count() as u64);
+        let block = seat.alone(0, || {
+            let both = lines().map(|[stored, added]| {
+                if stores {
+                    real.store(stored);
+                }
+                real.add(added);
+            });
+            both.count() as u64
+        });
+        seen[walk % 2].extend(block);
+    }
+    seen
+}
+
+/// Lines to fight for, one after the other: how far it is to where a line is kept track of differs by line.
+fn fought_for() -> impl Iterator<Item = Field> {
+    (0..WALKS).map(|walk| Field::first_of(walk * LINES / WALKS))
+}
+
 /// All add to one line; a CPU sees in what it added to whether another came between.
 fn contended(seat: &Seat<'_>, memory: &Memory) -> Vec<(Block, u64)> {
     let mut real = Real::<0, true>::new(memory, seat.index);
-    (0..TIMES)
-        .map(|_| {
+    fought_for()
+        .map(|line| {
             let (mut next, mut moves) = (u64::MAX, 0);
             let block = seat.together(TOGETHER, || {
-                real.add(Field::first_of(0));
+                real.add(line);
                 moves += u64::from(real.token() != next);
                 next = real.token().wrapping_add(1);
             });
@@ -225,7 +295,67 @@ fn contended(seat: &Seat<'_>, memory: &Memory) -> Vec<(Block, u64)> {
         .collect()
 }
 
+/// The same: how many operations each of a CPU's visits to any of the lines had.
+fn visits(seat: &Seat<'_>, memory: &Memory) -> Vec<u32> {
+    let mut real = Real::<0, true>::new(memory, seat.index);
+    let mut seen = Vec::new();
+    for line in fought_for() {
+        let mut visits = vec![0_u32; VISITS];
+        let (mut next, mut visit) = (u64::MAX, 0);
+        let block = seat.together(TOGETHER, || {
+            real.add(line);
+            visit += usize::from(real.token() != next);
+            next = real.token().wrapping_add(1);
+            // Without a branch, which would be mispredicted at each move.
+            visits[visit % VISITS] += 1;
+        });
+        if block.undisturbed {
+            // The first goes by what was there before, the last was not seen to its end.
+            seen.extend_from_slice(visits.get(2..visit).unwrap_or_default());
+        }
+    }
+    seen
+}
+
+/// The share by which stays differ whose visits are of these lengths, in operations: if they differ evenly to both
+/// sides, they are off the mean by half that share on average.
+fn spread(visits: &[u32]) -> f64 {
+    let stays = || visits.iter().map(|&operations| f64::from(operations.saturating_sub(1)));
+    let count = visits.len() as f64;
+    let mean = stays().sum::<f64>() / count;
+    let off = stays().map(|stay| (stay - mean).abs()).sum::<f64>() / count;
+    match visits.len() {
+        0..8 => f64::NAN,
+        _ if mean == 0.0 => 0.0,
+        _ => (2.0 * off / mean).min(1.0),
+    }
+}
+
 #[inline(always)]
 fn together(seat: &Seat<'_>, mut operation: impl FnMut()) -> Vec<Block> {
     (0..TIMES).map(|_| seat.together(TOGETHER, &mut operation)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spread_is_that_of_even_stays_whatever_their_mean() {
+        for mean in [100, 1000] {
+            for share in [0.0, 0.2, 0.5] {
+                let width = f64::from(mean) * share;
+                let even =
+                    (0..=100).map(|at| f64::from(mean) + width * (f64::from(at) / 50.0 - 1.0));
+                let visits: Vec<u32> = even.map(|stay| stay.round() as u32 + 1).collect();
+                assert!(
+                    (spread(&visits) - share).abs() < 0.02,
+                    "{mean} {share} {}",
+                    spread(&visits)
+                );
+            }
+        }
+        assert_eq!(spread(&[1; 50]), 0.0);
+        assert!(spread(&[]).is_nan() && spread(&[3; 7]).is_nan());
+    }
 }

@@ -135,6 +135,7 @@ fn mode(out: &mut String, report: &Report<'_>, described: &Described) {
     figure("load from the second cache", &latency.second_cache, "ns");
     figure("load from memory", &latency.memory_local, "ns");
     figure("atomic on an own line, beyond the load", &latency.atomic, "ns");
+    figure("atomic on a moved line, beyond the load", &latency.atomic_moved, "ns");
     figure("load of a line that the other has changed", &latency.near_modified, "ns");
     figure("load of a line that nobody has changed", &latency.near_clean, "ns");
     let mut range = |name: &str, range: &Range, unit: &str| {
@@ -142,9 +143,11 @@ fn mode(out: &mut String, report: &Report<'_>, described: &Described) {
         let _ = writeln!(out, "  {name:<42} {best:>8.2} {unit:<4}({low:.2} .. {high:.2})");
     };
     range("stay of a contended line", &nuisance.keep_ns, "ns");
+    range("share by which stays differ", &nuisance.keep_spread, "");
     range("share of a transfer: request", &nuisance.request, "");
     range("share of a transfer: line on its way", &nuisance.handover, "");
     range("reading takes a changed line away", &nuisance.migratory, "");
+    range("atomics ask while stores are on their way", &nuisance.early_request, "");
     range("neighbouring line costs like the same", &nuisance.pair, "");
     let beside = Beside::of(pair, mode);
     let mut plain = |name: &str, value: Option<f64>, unit: &str| {

@@ -30,6 +30,12 @@ impl Spread {
         let outer = last / 10;
         Some(Spread { value: median(&sorted), low: sorted[outer], high: sorted[last - outer] })
     }
+
+    /// What is less than `least` is that much.
+    pub(super) fn at_least(self, least: f64) -> Spread {
+        let Spread { value, low, high } = self;
+        Spread { value: value.max(least), low: low.max(least), high: high.max(least) }
+    }
 }
 
 /// All visits to a pair of CPUs that are `distance` apart.

@@ -92,7 +92,7 @@ pub(super) fn collect(
                 pattern.name()
             ));
             let team = Team::new(&cpus[..count]);
-            case.runs.extend(runs(&team, pattern, work, BLOCKS)?);
+            case.runs.extend(runs(&team, pattern, work, BLOCKS, pass)?);
         }
         measure(pairs, 1, patience, progress)?;
     }

@@ -60,9 +60,14 @@ const WORDS_A_PAIR: usize = PAIR as usize / WORD;
 
 impl Memory {
     pub(super) fn new(pairs: usize) -> Memory {
+        Memory::beyond(0, pairs)
+    }
+
+    /// The pairs that follow `skipped` ones: how far a line is from its CPUs differs by line.
+    pub(super) fn beyond(skipped: usize, pairs: usize) -> Memory {
         let words: Box<[AtomicU64]> =
-            (0..(pairs + 1) * WORDS_A_PAIR).map(|_| AtomicU64::new(0)).collect();
-        let begins = words.as_ptr().align_offset(PAIR as usize);
+            (0..(skipped + pairs + 1) * WORDS_A_PAIR).map(|_| AtomicU64::new(0)).collect();
+        let begins = words.as_ptr().align_offset(PAIR as usize) + skipped * WORDS_A_PAIR;
         Memory { words, begins }
     }
 }
@@ -87,6 +92,12 @@ impl<'a, const N: usize, const CHAINED: bool> Real<'a, N, CHAINED> {
     pub(super) fn new(memory: &'a Memory, cpu: usize) -> Self {
         let words = &memory.words[memory.begins..];
         Real { words, cpu, token: 0, zero: 0, ticket: 0, sequence: 0 }
+    }
+
+    /// The next access waits for this zero, as if an access had brought it.
+    #[inline(always)]
+    pub(super) fn wait_for(&mut self, zero: usize) {
+        self.zero = zero;
     }
 
     /// What was read last.

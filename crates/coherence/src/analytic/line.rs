@@ -57,7 +57,8 @@ impl Line {
         let settings = &setup.settings;
         let topology = &settings.topology;
         let (home, cpus) = (visited.home, &visited.cpus);
-        let stay = ns(settings.keep + settings.atomic);
+        let moved = ns(settings.moved);
+        let stay = ns(settings.keep + settings.atomic) + moved;
         let (mut written, mut fresh) = (Price::default(), Price::default());
         let (mut same_socket, mut siblings, mut far, mut near) = (0.0, 0.0, 0.0_f64, 0.0_f64);
         let pairs = (cpus.len() * (cpus.len() - 1)) as f64;
@@ -78,6 +79,9 @@ impl Line {
                     price.square += busy * busy / pairs;
                 };
                 add(&mut written, atomic);
+                if distance != Distance::Sibling {
+                    written.latency += moved / pairs;
+                }
                 add(&mut fresh, load);
                 if topology.socket(owner) == socket {
                     same_socket += 1.0 / pairs;
@@ -102,7 +106,7 @@ impl Line {
             sibling: ns(settings.transfer[0][0]),
             sibling_first: siblings / (1.0 + siblings),
             written,
-            shared: Price::of(farthest, settings.handover * farthest + stay),
+            shared: Price::of(farthest + moved, settings.handover * farthest + stay),
             fresh,
             across: Price::of(farthest, read),
             near: Price::of(if near > 0.0 { near } else { farthest }, read),

@@ -117,6 +117,8 @@ struct Figures {
     memory_local: Spanned<Figure>,
     memory_remote: Option<Spanned<Figure>>,
     atomic: Spanned<Figure>,
+    /// As `atomic` where it is left out.
+    atomic_moved: Option<Spanned<Figure>>,
 }
 
 #[derive(Deserialize)]
@@ -131,6 +133,9 @@ struct Ranges {
     store_buffer: Spanned<Range>,
     request: Option<Spanned<Range>>,
     migratory: Option<Spanned<Range>>,
+    keep_spread: Option<Spanned<Range>>,
+    upgrade_keep: Option<Spanned<Range>>,
+    early_request: Option<Spanned<Range>>,
 }
 
 /// Where in the text, and why.
@@ -194,8 +199,11 @@ fn check(document: Document) -> Result<Machine, Complaint> {
         pair: range("pair", n.pair, 0.0, 1.0)?,
         overlap: range("overlap", n.overlap, 0.0, 1.0)?,
         store_buffer: range("store_buffer", n.store_buffer, 1.0, 1024.0)?,
-        request: share("request", n.request)?,
-        migratory: share("migratory", n.migratory)?,
+        request: share("request", n.request, 0.0)?,
+        migratory: share("migratory", n.migratory, 0.0)?,
+        keep_spread: share("keep_spread", n.keep_spread, 0.0)?,
+        upgrade_keep: share("upgrade_keep", n.upgrade_keep, 1.0)?,
+        early_request: share("early_request", n.early_request, 0.0)?,
     };
     Ok(Machine { name: document.name, clock_ghz, topology, topology_source, latency, nuisance })
 }
@@ -227,6 +235,22 @@ fn latencies(t: Figures, topology: Topology, at: &Span<usize>) -> Result<Latenci
     let far = needed("far", t.far, topology.hops > 1, &owner)?;
     let memory_local = read("memory_local", t.memory_local)?;
     let memory_remote = needed("memory_remote", t.memory_remote, sockets, &memory_local)?;
+    let atomic = read("atomic", t.atomic)?;
+    let atomic_moved = match t.atomic_moved {
+        Some(given) => {
+            let span = given.span();
+            let figure = read("atomic_moved", given)?;
+            if figure.value < atomic.value {
+                let reason = format!(
+                    "`atomic_moved` is {}; it is at least `atomic`, {}",
+                    figure.value, atomic.value
+                );
+                return Err((span, reason));
+            }
+            figure
+        }
+        None => atomic.clone(),
+    };
     Ok(Latencies {
         first_cache: read("first_cache", t.first_cache)?,
         second_cache: read("second_cache", t.second_cache)?,
@@ -240,7 +264,8 @@ fn latencies(t: Figures, topology: Topology, at: &Span<usize>) -> Result<Latenci
         far,
         memory_local,
         memory_remote,
-        atomic: read("atomic", t.atomic)?,
+        atomic,
+        atomic_moved,
     })
 }
 
@@ -311,11 +336,12 @@ fn range(name: &str, given: Spanned<Range>, least: f64, most: f64) -> Result<Ran
     Ok(range)
 }
 
-/// A share that a file may leave out, and that is zero then.
-fn share(name: &str, given: Option<Spanned<Range>>) -> Result<Range, Complaint> {
+/// A share that a file may leave out, and what it is then.
+fn share(name: &str, given: Option<Spanned<Range>>, unsaid: f64) -> Result<Range, Complaint> {
+    let source = || NOT_SAID.to_owned();
     match given {
         Some(given) => range(name, given, 0.0, 1.0),
-        None => Ok(Range { low: 0.0, best: 0.0, high: 0.0, source: NOT_SAID.to_owned() }),
+        None => Ok(Range { low: unsaid, best: unsaid, high: unsaid, source: source() }),
     }
 }
 

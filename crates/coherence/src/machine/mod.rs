@@ -58,6 +58,9 @@ pub struct Latencies {
     pub memory_remote: Figure,
     /// What an atomic read-modify-write takes beyond a load, once the line is there.
     pub atomic: Figure,
+    /// What an atomic on a line that comes from another core takes beyond a load of it; as much as
+    /// `atomic` where a file does not say.
+    pub atomic_moved: Figure,
 }
 
 /// What decides contended costs and stands in no table. See the crate's README for each.
@@ -83,6 +86,14 @@ pub struct Nuisance {
     /// Whether reading a line that another CPU has changed takes it away from there, for the reader to
     /// write: 0 or 1, or the belief in it. Zero where a file does not say.
     pub migratory: Range,
+    /// Share by which an owner's stays differ, evenly to both sides, 0 to 1. Zero where a file does not say.
+    pub keep_spread: Range,
+    /// Share of a stay for which a CPU keeps a line of which it had a copy, and waited for no data, 0 to 1. One
+    /// where a file does not say.
+    pub upgrade_keep: Range,
+    /// Whether an atomic asks for its line while earlier stores of its CPU are on their way, which it may not
+    /// overtake: 0 or 1, or the belief in it. Zero where a file does not say.
+    pub early_request: Range,
 }
 
 /// The machine files that come with the crate: name and text.
@@ -163,12 +174,12 @@ impl Machine {
     /// median over the points is a median over what is believed.
     #[must_use]
     pub fn design(&self, points: usize) -> Vec<Settings> {
-        const BASES: [u64; 9] = [2, 3, 5, 7, 11, 13, 17, 19, 23];
+        const BASES: [u64; 12] = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37];
         (1..=points as u64)
             .map(|point| {
                 let mut bases = BASES.iter();
                 Settings::of(self, |range| {
-                    let base = *bases.next().expect("nine ranges");
+                    let base = *bases.next().expect("twelve ranges");
                     range.at(radical_inverse(point, base))
                 })
             })

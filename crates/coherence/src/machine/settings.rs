@@ -23,6 +23,8 @@ pub struct Settings {
     pub memory: [u64; 2],
     /// An atomic, beyond the load.
     pub atomic: u64,
+    /// How much more where the line comes from another core.
+    pub moved: u64,
     /// See [`super::Nuisance::handover`].
     pub handover: f64,
     /// See [`super::Nuisance::read_service_ns`].
@@ -39,6 +41,12 @@ pub struct Settings {
     pub request: f64,
     /// See [`super::Nuisance::migratory`].
     pub migratory: bool,
+    /// See [`super::Nuisance::keep_spread`].
+    pub keep_spread: f64,
+    /// See [`super::Nuisance::upgrade_keep`].
+    pub upgrade_keep: f64,
+    /// See [`super::Nuisance::early_request`].
+    pub early_request: bool,
 }
 
 impl Settings {
@@ -54,6 +62,9 @@ impl Settings {
         let scale = choose(&nuisance.latency_scale);
         let request = choose(&nuisance.request);
         let migratory = choose(&nuisance.migratory) >= 0.5;
+        let keep_spread = choose(&nuisance.keep_spread);
+        let upgrade_keep = choose(&nuisance.upgrade_keep);
+        let early_request = choose(&nuisance.early_request) >= 0.5;
         let scaled = |nanoseconds: f64| picoseconds(nanoseconds * scale);
         let remote = latency.remote_homed_at_owner.value;
         let transfer = [
@@ -73,6 +84,7 @@ impl Settings {
             homed_at_reader: scaled(latency.remote_homed_at_reader.value),
             memory: [scaled(latency.memory_local.value), scaled(latency.memory_remote.value)],
             atomic: picoseconds(latency.atomic.value),
+            moved: picoseconds(latency.atomic_moved.value - latency.atomic.value),
             handover,
             read_service,
             keep,
@@ -81,6 +93,9 @@ impl Settings {
             store_buffer,
             request,
             migratory,
+            keep_spread,
+            upgrade_keep,
+            early_request,
         }
     }
 

@@ -85,18 +85,30 @@ fn what_is_written_is_read_back_the_same() {
         machine.name = "quotes \" and \\ and\nlines\u{1}\u{7f}".to_owned();
         machine.latency.near_clean.low = Some(machine.latency.near_clean.value / 3.0);
         machine.latency.near_clean.high = Some(1e5 + 1.0 / 3.0);
+        machine.latency.atomic_moved.value = machine.latency.atomic.value + 3.0;
+        machine.latency.atomic_moved.high = None;
         let (low, source) = (0.1, "measured".to_owned());
-        machine.nuisance.request = Range { low, best: 0.3, high: 1.0, source };
+        let stated = Range { low, best: 0.3, high: 1.0, source };
+        let Nuisance { request, keep_spread, upgrade_keep, early_request, .. } =
+            &mut machine.nuisance;
+        for share in [request, keep_spread, upgrade_keep, early_request] {
+            share.clone_from(&stated);
+        }
         let again = Machine::parse(name, &machine.to_toml()).unwrap();
         assert_eq!(again.name, machine.name);
         assert_eq!(again.latency.near_clean, machine.latency.near_clean);
-        assert_eq!(again.nuisance.request, machine.nuisance.request);
+        assert_eq!(again.latency.atomic_moved, machine.latency.atomic_moved);
+        let Nuisance { request, keep_spread, upgrade_keep, early_request, .. } = &again.nuisance;
+        for share in [request, keep_spread, upgrade_keep, early_request] {
+            assert_eq!(share, &stated);
+        }
     }
 }
 
 #[test]
-fn a_file_that_says_nothing_of_requests_and_migration_has_neither() {
+fn a_file_that_says_nothing_of_requests_migration_and_stays_has_plain_ones() {
     for point in Machine::built_in("broadwell-2x22").unwrap().design(9) {
-        assert!(point.request == 0.0 && !point.migratory);
+        assert!(point.request == 0.0 && !point.migratory && !point.early_request);
+        assert!(point.keep_spread == 0.0 && point.upgrade_keep == 1.0 && point.moved == 0);
     }
 }

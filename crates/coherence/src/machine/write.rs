@@ -35,6 +35,7 @@ pub(super) fn text(machine: &Machine) -> String {
         ("memory_local", &latency.memory_local, true),
         ("memory_remote", &latency.memory_remote, sockets),
         ("atomic", &latency.atomic, true),
+        ("atomic_moved", &latency.atomic_moved, latency.atomic_moved != latency.atomic),
     ] {
         figure(&mut text, name, value, needed);
     }
@@ -49,6 +50,9 @@ pub(super) fn text(machine: &Machine) -> String {
         ("store_buffer", &nuisance.store_buffer),
         ("request", &nuisance.request),
         ("migratory", &nuisance.migratory),
+        ("keep_spread", &nuisance.keep_spread),
+        ("upgrade_keep", &nuisance.upgrade_keep),
+        ("early_request", &nuisance.early_request),
     ] {
         range(&mut text, name, value);
     }

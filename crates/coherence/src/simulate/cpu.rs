@@ -4,7 +4,7 @@
 
 use super::Prepared;
 use crate::code::{Access, Action, Code, Instruction, Kind, Operand, REGISTERS};
-use crate::layout::Scope;
+use crate::layout::{FieldId, Scope};
 use crate::machine::Settings;
 use crate::program::Spread;
 use crate::random::Random;
@@ -22,6 +22,15 @@ pub(super) enum Waiting {
     Room,
     /// A write to the line that it reads over and over.
     Write,
+}
+
+/// An atomic's line that was asked for before the atomic's turn.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Early {
+    /// It is still asked for.
+    Asked,
+    /// It arrives at this time; `spoiler` had taken the copies away.
+    Granted { arrival: u64, spoiler: Option<FieldId> },
 }
 
 /// An instruction as the engine runs it.
@@ -62,6 +71,8 @@ pub(super) struct Cpu {
     pub stored: Vec<u32>,
     /// Whether its prefetcher waits for a line.
     pub prefetching: bool,
+    /// What its next atomic has asked for while stores were on their way.
+    pub early: Option<Early>,
     /// When the last of the granted ones has arrived.
     pub drained_at: u64,
     /// Accesses of the operation so far.
@@ -85,6 +96,7 @@ impl Cpu {
             outstanding: 0,
             stored: Vec::new(),
             prefetching: false,
+            early: None,
             drained_at: 0,
             accesses: 0,
             operations: 0,
@@ -224,6 +236,16 @@ pub(super) fn duration(
         Spread::Fixed => mean,
         Spread::Uniform(share) => evenly(mean as f64, share, random),
         Spread::Exponential => (mean as f64 * -(1.0 - random.unit()).ln()).round() as u64,
+    }
+}
+
+/// How long an owner stays with a line this time, of which it had a copy before or not.
+pub(super) fn stay(settings: &Settings, had_copy: bool, random: &mut Random) -> u64 {
+    let share = if had_copy { settings.upgrade_keep } else { 1.0 };
+    let mean = settings.keep as f64 * share;
+    match settings.keep_spread {
+        0.0 => mean.round() as u64,
+        spread => evenly(mean, spread, random),
     }
 }
 

@@ -1,10 +1,11 @@
 //! The simulation: one loop over the earliest event, a CPU's next shared access or a line's next hand-over.
 
+mod early;
 mod grant;
 
 use super::ahead::Ahead;
 use super::cpu::{Cpu, Op, Waiting, fuse, hit_time};
-use super::lines::Lines;
+use super::lines::{Lines, Purpose};
 use super::outcome::{Outcome, Tally};
 use super::schedule::{NEVER, Schedule};
 use super::{Error, Prepared};
@@ -35,12 +36,12 @@ pub(super) fn run(prepared: &Prepared<'_>) -> Result<Outcome, Error> {
     }
 }
 
-/// Who asks for a line, whose instance of it, for which instruction, and whether by the prefetcher.
+/// Who asks for a line, whose instance of it, for which instruction, and what for.
 struct Asked {
     cpu: u32,
     whose: u32,
     pc: u32,
-    prefetch: bool,
+    purpose: Purpose,
 }
 
 struct Engine<'a> {
@@ -222,17 +223,24 @@ impl<'a> Engine<'a> {
     fn access(&mut self, index: usize, time: u64) {
         let access = self.decode(index, self.cpus[index].pc);
         let to_write = !matches!(access.kind, Kind::Load { .. });
-        if access.kind == Kind::Rmw {
-            if self.cpus[index].outstanding > 0 {
-                return self.wait(index, Waiting::Drain);
-            }
-            if self.cpus[index].drained_at > time {
-                return self.schedule.set(index, self.cpus[index].drained_at);
-            }
-        }
         let whose = self.whose(index, &access);
         let line = self.prepared.placement.line(access.field, whose);
         let cpu = index as u32;
+        if access.kind == Kind::Rmw {
+            let Cpu { outstanding, drained_at, .. } = self.cpus[index];
+            if outstanding > 0 || drained_at > time {
+                self.ask_early(line, index, whose, time);
+                return match outstanding {
+                    0 => self.schedule.set(index, drained_at),
+                    _ => self.wait(index, Waiting::Drain),
+                };
+            }
+            if let Some(early) = self.cpus[index].early.take()
+                && self.still_comes(line, index, &access, early, time)
+            {
+                return;
+            }
+        }
         let hit = self.lines.suffices(line, cpu, to_write);
         if !hit && self.forwards(index, &access, whose) {
             self.done(index, time + hit_time(&access, self.settings));
@@ -255,7 +263,7 @@ impl<'a> Engine<'a> {
                     self.tally.stall(self.lines.lines[line].spoiler, access.field, wait);
                 }
             }
-            self.hand_over(line, cpu, &access, time);
+            self.hand_over(line, cpu, &access, true, time);
             let atomic = if access.kind == Kind::Rmw { self.settings.atomic } else { 0 };
             self.complete(index, &access, line, time, wait + atomic);
         } else if access.kind == Kind::Store {
@@ -265,11 +273,19 @@ impl<'a> Engine<'a> {
             self.cpus[index].outstanding += 1;
             let slot = self.prepared.placement.slot(access.field, whose);
             self.cpus[index].stored.push(slot as u32);
-            self.ask(line, Asked { cpu, whose, pc: self.cpus[index].pc, prefetch: false }, time);
+            self.ask(
+                line,
+                Asked { cpu, whose, pc: self.cpus[index].pc, purpose: Purpose::Access },
+                time,
+            );
             self.done(index, time + self.settings.cycle);
         } else {
             self.wait(index, Waiting::Line);
-            self.ask(line, Asked { cpu, whose, pc: self.cpus[index].pc, prefetch: false }, time);
+            self.ask(
+                line,
+                Asked { cpu, whose, pc: self.cpus[index].pc, purpose: Purpose::Access },
+                time,
+            );
         }
     }
 

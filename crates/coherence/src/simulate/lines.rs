@@ -21,8 +21,18 @@ pub(super) struct Request {
     pub ready: u64,
     /// For which of its instructions; a prefetch is for the one whose line it is the neighbour of.
     pub pc: u32,
-    /// Whether it is the prefetcher that asks, on its own account.
-    pub prefetch: bool,
+    pub purpose: Purpose,
+}
+
+/// What somebody wants a line for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// An access that is done when the line comes.
+    Access,
+    /// An atomic that is done later: stores of its CPU are still on their way.
+    Early,
+    /// Nothing yet: the prefetcher asks, on its own account.
+    Prefetch,
 }
 
 #[derive(Clone, Debug)]

@@ -2,7 +2,8 @@
 //!
 //! No stretch is taken together, nothing is private, no bits: it is slow, and the engine must equal it.
 
-use super::cpu::{Cpu, Waiting, hit_time};
+use super::cpu::{Cpu, Early, Waiting, hit_time, stay};
+use super::lines::Purpose;
 use super::outcome::{Outcome, Tally};
 use super::{Error, Prepared, Setup};
 use crate::code::{Access, Action, Instruction, Kind};
@@ -25,8 +26,7 @@ struct Asked {
     /// When it has come as far as the line.
     ready: u64,
     access: Access,
-    /// By the prefetcher.
-    prefetch: bool,
+    purpose: Purpose,
 }
 
 struct Line {
@@ -165,19 +165,50 @@ impl Oracle<'_> {
 
     fn access(&mut self, cpu: usize, access: Access, time: u64) {
         let settings = &self.setup.settings;
+        let whose = self.whose(cpu, &access);
+        let line = self.prepared.placement.line(access.field, whose);
         if access.kind == Kind::Rmw {
+            let drained = self.cpus[cpu].outstanding == 0 && self.cpus[cpu].drained_at <= time;
+            let comes_by_itself =
+                self.suffices(line, cpu, &access) || self.within_core(line, cpu, &access);
+            let early = settings.early_request && !comes_by_itself;
+            if !drained && early {
+                self.cpus[cpu].early = Some(Early::Asked);
+                self.ask(line, cpu, whose, time, access, Purpose::Early);
+            }
             if self.cpus[cpu].outstanding > 0 {
                 self.cpus[cpu].waiting = Waiting::Drain;
                 self.clocks[cpu] = None;
                 return;
             }
-            if self.cpus[cpu].drained_at > time {
+            if !drained {
                 self.clocks[cpu] = Some(self.cpus[cpu].drained_at);
                 return;
             }
+            match self.cpus[cpu].early.take() {
+                Some(Early::Asked) => {
+                    // An access like any other from now on.
+                    let asked = &mut self.lines[line].asked;
+                    let early =
+                        |asked: &&mut Asked| asked.cpu == cpu && asked.purpose == Purpose::Early;
+                    let asked = asked.iter_mut().find(early).unwrap();
+                    asked.purpose = Purpose::Access;
+                    asked.at = time;
+                    self.clocks[cpu] = None;
+                    return;
+                }
+                Some(Early::Granted { arrival, spoiler })
+                    if arrival > time && self.suffices(line, cpu, &access) =>
+                {
+                    if self.prepared.in_window(time) {
+                        self.tally.stall(spoiler, access.field, arrival - time);
+                    }
+                    self.clocks[cpu] = Some(arrival);
+                    return;
+                }
+                _ => {}
+            }
         }
-        let whose = self.whose(cpu, &access);
-        let line = self.prepared.placement.line(access.field, whose);
         let slot = self.prepared.placement.slot(access.field, whose);
         let plain_load = !writes(&access) && access.action == Action::Nothing;
         if !self.suffices(line, cpu, &access) && plain_load && self.stores[cpu].contains(&slot) {
@@ -209,22 +240,30 @@ impl Oracle<'_> {
                 self.cpus[cpu].outstanding += 1;
                 let slot = self.prepared.placement.slot(access.field, whose);
                 self.stores[cpu].push(slot);
-                self.ask(line, cpu, whose, time, access);
+                self.ask(line, cpu, whose, time, access, Purpose::Access);
                 self.finish(cpu, time + settings.cycle);
             }
         } else {
             self.clocks[cpu] = None;
-            self.ask(line, cpu, whose, time, access);
+            self.ask(line, cpu, whose, time, access, Purpose::Access);
         }
     }
 
-    fn ask(&mut self, line: usize, cpu: usize, whose: u32, at: u64, access: Access) {
+    fn ask(
+        &mut self,
+        line: usize,
+        cpu: usize,
+        whose: u32,
+        at: u64,
+        access: Access,
+        purpose: Purpose,
+    ) {
         let mut ready = at;
         if !self.suffices(line, cpu, &access) && !self.within_core(line, cpu, &access) {
             let latency = self.price(line, cpu, &access).0;
             ready += (latency as f64 * self.setup.settings.request).round() as u64;
         }
-        self.lines[line].asked.push(Asked { cpu, whose, at, ready, access, prefetch: false });
+        self.lines[line].asked.push(Asked { cpu, whose, at, ready, access, purpose });
     }
 
     fn finish(&mut self, cpu: usize, clock: u64) {
@@ -296,11 +335,11 @@ impl Oracle<'_> {
         for watcher in std::mem::take(&mut self.lines[line].watchers) {
             let Instruction::Access(access) = self.current(watcher) else { panic!("it watched") };
             let whose = self.whose(watcher, &access);
-            self.ask(line, watcher, whose, time, access);
+            self.ask(line, watcher, whose, time, access, Purpose::Access);
         }
     }
 
-    /// Latency, and how long the line is busy.
+    /// Latency, and for how long the line is busy for the transfer alone.
     fn price(&self, line: usize, cpu: usize, access: &Access) -> (u64, u64) {
         let settings = &self.setup.settings;
         let topology = &settings.topology;
@@ -316,7 +355,7 @@ impl Oracle<'_> {
             })
             .collect();
         let shared = holders.iter().any(|&from| copies[from] == Shared);
-        let (latency, mut busy) = if holders.is_empty() {
+        if holders.is_empty() {
             let latency = settings.memory[usize::from(home != socket)];
             (latency, settings.occupied(latency))
         } else if writes(access) {
@@ -325,37 +364,49 @@ impl Oracle<'_> {
         } else {
             let latency = *latencies.iter().min().unwrap();
             (latency, if shared { settings.read_service } else { settings.occupied(latency) })
-        };
+        }
+    }
+
+    /// For how long the line is busy beyond that.
+    fn stay(&mut self, line: usize, cpu: usize, access: &Access) -> u64 {
+        let settings = &self.setup.settings;
+        let mut busy = 0;
         if writes(access) || self.migrates(line) {
-            busy += settings.keep;
+            let had_copy = self.lines[line].copies[cpu] != Invalid;
+            busy += stay(settings, had_copy, &mut self.lines[line].random);
         }
         if access.kind == Kind::Rmw {
             busy += settings.atomic;
         }
-        (latency, busy)
+        busy
     }
 
     fn grant(&mut self, line: usize, time: u64) {
         let settings = &self.setup.settings;
-        let Asked { cpu, whose, at, access, prefetch, .. } = self.lines[line].asked.remove(0);
-        if prefetch {
+        let Asked { cpu, whose, at, access, purpose, .. } = self.lines[line].asked.remove(0);
+        if purpose == Purpose::Prefetch {
             return self.prefetched(line, cpu, &access, time);
         }
+        let early = purpose == Purpose::Early;
+        let written = if early { Exclusive } else { Modified };
         let spoiler = self.lines[line].spoiler;
         let mut fetched = false;
         let (latency, busy) = if self.suffices(line, cpu, &access) {
-            if writes(&access) {
+            if writes(&access) && !early {
                 self.lines[line].copies[cpu] = Modified;
                 self.wake(line, time);
             }
             (0, 0)
         } else if self.within_core(line, cpu, &access) {
-            self.move_line(line, cpu, &access, Modified, time);
+            self.move_line(line, cpu, &access, written, time);
             (settings.transfer[0][0], 0)
         } else {
             let (latency, busy) = self.price(line, cpu, &access);
-            let price = (latency - (latency as f64 * settings.request).round() as u64, busy);
-            self.move_line(line, cpu, &access, Modified, time);
+            let stays = self.stay(line, cpu, &access);
+            let moved = if access.kind == Kind::Rmw { settings.moved } else { 0 };
+            let way = latency - (latency as f64 * settings.request).round() as u64;
+            let price = (way + moved, busy + stays + moved);
+            self.move_line(line, cpu, &access, written, time);
             fetched = true;
             price
         };
@@ -369,6 +420,10 @@ impl Oracle<'_> {
         if fetched {
             self.prefetch(line, cpu, access, time);
         }
+        if early {
+            self.cpus[cpu].early = Some(Early::Granted { arrival, spoiler });
+            return;
+        }
         let passed = self.act(cpu, access, whose);
         match access.kind {
             Kind::Store => {
@@ -376,7 +431,9 @@ impl Oracle<'_> {
                 // The line serves all stores of the CPU that wait for it.
                 let (with_it, asked) =
                     std::mem::take(&mut self.lines[line].asked).into_iter().partition(|asked| {
-                        asked.cpu == cpu && asked.access.kind == Kind::Store && !asked.prefetch
+                        asked.cpu == cpu
+                            && asked.access.kind == Kind::Store
+                            && asked.purpose != Purpose::Prefetch
                     });
                 self.lines[line].asked = asked;
                 let with_it: Vec<Asked> = with_it;
@@ -438,7 +495,8 @@ impl Oracle<'_> {
         if wanted && !self.cpus[cpu].prefetching {
             self.cpus[cpu].prefetching = true;
             let whose = cpu as u32;
-            let asked = Asked { cpu, whose, at: time, ready: time, access, prefetch: true };
+            let purpose = Purpose::Prefetch;
+            let asked = Asked { cpu, whose, at: time, ready: time, access, purpose };
             self.lines[neighbour as usize].asked.push(asked);
         }
     }
@@ -452,9 +510,7 @@ impl Oracle<'_> {
         // Nobody operates on it yet: it is busy for the transfer alone.
         let read = Access { kind: Kind::Load { overlapping: false }, ..*access };
         let store = Access { kind: Kind::Store, ..*access };
-        let stays =
-            if writes(access) || self.migrates(line) { self.setup.settings.keep } else { 0 };
-        let busy = self.price(line, cpu, if writes(access) { &store } else { &read }).1 - stays;
+        let busy = self.price(line, cpu, if writes(access) { &store } else { &read }).1;
         self.lines[line].free_at = time + busy;
         if self.prepared.in_window(time) {
             self.tally.lines[line][0] += 1;

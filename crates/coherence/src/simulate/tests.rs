@@ -4,6 +4,8 @@ use crate::machine::{Machine, Topology};
 use crate::program::{Lock, Spread, Step, When};
 use proptest::prelude::*;
 
+mod lines;
+
 fn settings() -> Settings {
     Machine::built_in("haswell-ep-2699v3").unwrap().best()
 }
@@ -84,6 +86,8 @@ prop_compose! {
         handover in 0.1..1.0f64, pair in prop::sample::select(vec![0.0, 0.5, 1.0]),
         overlap in 0.0..1.0f64, store_buffer in 1u32..5, keep in 0u64..50_000, read in 0u64..20_000,
         request in prop::sample::select(vec![0.0, 0.3, 1.0]), migratory in any::<bool>(),
+        keep_spread in prop::sample::select(vec![0.0, 0.4]), upgrade_keep in 0.0..1.0f64,
+        early_request in any::<bool>(), moved in 0u64..20_000,
     ) -> Settings {
         let mut times = times.into_iter();
         let mut time = || times.next().unwrap();
@@ -97,7 +101,7 @@ prop_compose! {
                 [time(), time()]],
             homed_at_reader: time(), memory: [time(), time()], atomic: time(),
             handover, read_service: read, keep, pair, overlap, store_buffer, request, migratory,
-            ..settings()
+            keep_spread, upgrade_keep, early_request, moved, ..settings()
         }
     }
 }

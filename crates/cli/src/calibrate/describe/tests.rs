@@ -16,11 +16,15 @@ fn found(transfer: f64, round: usize) -> Found {
         load: 1.1,
         atomic: 2.0,
         modified: transfer * 1.1,
+        atomic_moved: 3.5,
         returned: transfer * 1.1,
         upgrade: transfer * 1.2,
-        // Seven operations a visit, and half a transfer on the way.
-        contended: (6.0 * (1.1 + 2.0 + 0.27) + 2.0 + 0.55 * transfer) / 7.0,
+        // Half a transfer of request, half a transfer on the way, and twenty nanoseconds of stay.
+        request: 0.55 * transfer,
+        contended: (20.0 + 2.0 + 0.55 * transfer) / 7.0,
         visit: 7.0,
+        spread: 0.25,
+        early: 0.9,
         same: 8.0,
         neighbour: 2.01,
         apart: 2.0,
@@ -63,8 +67,10 @@ fn a_machine_in_two_modes_makes_two_files_that_are_read_back() {
         assert_eq!(again.to_toml(), machine.to_toml());
         // What a contended line tells comes out as it was put in.
         assert!((again.nuisance.request.best - 0.5).abs() < 0.01);
-        assert!((again.nuisance.keep_ns.best - 6.0 * 3.37).abs() < 0.01);
+        assert!((again.nuisance.keep_ns.best - 20.0).abs() < 0.01);
         assert_eq!(again.nuisance.migratory.best, 1.0);
+        assert_eq!(again.nuisance.keep_spread.best, 0.25);
+        assert_eq!(again.nuisance.early_request.best, 1.0);
         assert!(again.nuisance.pair.best < 0.01);
         assert_eq!(again.latency.near_clean.value, again.latency.near_modified.value);
     }

@@ -15,7 +15,7 @@ pub(super) fn machine(name: &str) -> String {
         topology.sockets,
         topology.cpus()
     );
-    let latencies: [(&str, &Figure); 14] = [
+    let latencies: [(&str, &Figure); 15] = [
         ("clock, GHz", &clock_ghz),
         ("first cache", &latency.first_cache),
         ("second cache", &latency.second_cache),
@@ -30,6 +30,7 @@ pub(super) fn machine(name: &str) -> String {
         ("memory, local", &latency.memory_local),
         ("memory, remote", &latency.memory_remote),
         ("atomic, beyond the load", &latency.atomic),
+        ("atomic on a line from another core, beyond the load", &latency.atomic_moved),
     ];
     let _ = writeln!(out, "<p>Topology: {}.</p>", escaped(&topology_source));
     out += "<div class=\"wide\"><table><thead><tr><th>latency</th><th>ns</th><th>source</th></tr></thead><tbody>\n";
@@ -43,7 +44,7 @@ pub(super) fn machine(name: &str) -> String {
     }
     out += "</tbody></table></div>\n<div class=\"wide\"><table><thead><tr><th>in no table</th><th>low</th>\
             <th>best</th><th>high</th><th>why these</th></tr></thead><tbody>\n";
-    let ranges: [(&str, &Range); 9] = [
+    let ranges: [(&str, &Range); 12] = [
         ("share of a transfer during which a line serves nobody", &nuisance.handover),
         ("factor on all transfers", &nuisance.latency_scale),
         ("ns between two readers (fitted)", &nuisance.read_service_ns),
@@ -53,6 +54,9 @@ pub(super) fn machine(name: &str) -> String {
         ("stores that may wait", &nuisance.store_buffer),
         ("share of a transfer that is the request's way to the line", &nuisance.request),
         ("whether a line that was changed moves as a whole to who reads it", &nuisance.migratory),
+        ("share by which stays differ", &nuisance.keep_spread),
+        ("share of a stay with a line of which there was a copy", &nuisance.upgrade_keep),
+        ("whether atomics ask for lines while stores are on their way", &nuisance.early_request),
     ];
     for (what, Range { low, best, high, source }) in ranges {
         let _ = writeln!(

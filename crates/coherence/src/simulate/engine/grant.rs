@@ -2,16 +2,16 @@
 
 use super::{Asked, Engine};
 use crate::code::{Access, Kind};
-use crate::simulate::cpu::Waiting;
-use crate::simulate::lines::Request;
+use crate::simulate::cpu::{Waiting, stay};
+use crate::simulate::lines::{Purpose, Request};
 use crate::simulate::schedule::NEVER;
 
 impl Engine<'_> {
     /// A request sets out for a line, and joins its queue.
     pub(super) fn ask(&mut self, line: usize, asked: Asked, time: u64) {
-        let Asked { cpu, whose, pc, prefetch } = asked;
+        let Asked { cpu, whose, pc, purpose } = asked;
         let mut ready = time;
-        if !prefetch && self.settings.request > 0.0 {
+        if purpose != Purpose::Prefetch && self.settings.request > 0.0 {
             let to_write = !matches!(self.decode(cpu as usize, pc).kind, Kind::Load { .. });
             if !self.lines.suffices(line, cpu, to_write)
                 && !self.lines.within_core(line, cpu, to_write)
@@ -24,15 +24,22 @@ impl Engine<'_> {
             let leaf = self.cpus.len() + self.places[line] as usize;
             self.schedule.set(leaf, ready.max(state.free_at));
         }
-        state.queue.push_back(Request { cpu, whose, at: time, ready, pc, prefetch });
+        state.queue.push_back(Request { cpu, whose, at: time, ready, pc, purpose });
     }
 
-    /// Changes who has a line as an access of `cpu` wants it.
-    pub(super) fn hand_over(&mut self, line: usize, cpu: u32, access: &Access, time: u64) {
+    /// Changes who has a line as an access of `cpu` wants it, which writes at once or later.
+    pub(super) fn hand_over(
+        &mut self,
+        line: usize,
+        cpu: u32,
+        access: &Access,
+        written: bool,
+        time: u64,
+    ) {
         if matches!(access.kind, Kind::Load { .. }) {
             self.read(line, cpu, time);
         } else {
-            self.take(line, cpu, access, true, time);
+            self.take(line, cpu, access, written, time);
         }
     }
 
@@ -69,7 +76,7 @@ impl Engine<'_> {
             self.cpus[index].waiting = Waiting::Line;
             let pc = self.cpus[index].pc;
             let whose = self.whose(index, &self.decode(index, pc));
-            self.ask(line, Asked { cpu: watcher, whose, pc, prefetch: false }, time);
+            self.ask(line, Asked { cpu: watcher, whose, pc, purpose: Purpose::Access }, time);
         }
     }
 
@@ -78,10 +85,10 @@ impl Engine<'_> {
         let request =
             self.lines.lines[line].queue.pop_front().expect("a scheduled line is asked for");
         self.granting = line;
-        if request.prefetch {
-            self.prefetched(line, request, time);
-        } else {
-            self.granted(line, request, time);
+        match request.purpose {
+            Purpose::Access => self.granted(line, request, time),
+            Purpose::Early => self.came_early(line, request, time),
+            Purpose::Prefetch => self.prefetched(line, request, time),
         }
         self.granting = usize::MAX;
         let state = &self.lines.lines[line];
@@ -90,17 +97,21 @@ impl Engine<'_> {
         self.schedule.set(self.cpus.len() + self.places[line] as usize, next);
     }
 
-    /// A line goes to an access that asked for it.
-    fn granted(&mut self, line: usize, request: Request, time: u64) {
-        let Request { cpu, whose, at, pc, .. } = request;
-        let index = cpu as usize;
-        let access = self.decode(index, pc);
+    /// A line goes to who asked for it, `written` or to be written later: when it arrives.
+    pub(super) fn bring(
+        &mut self,
+        line: usize,
+        request: Request,
+        access: &Access,
+        written: bool,
+        time: u64,
+    ) -> u64 {
+        let Request { cpu, at, pc, .. } = request;
         let to_write = !matches!(access.kind, Kind::Load { .. });
-        let spoiler = self.lines.lines[line].spoiler;
         let there = self.lines.suffices(line, cpu, to_write);
         let within_core = !there && self.lines.within_core(line, cpu, to_write);
         let (latency, busy) = if there {
-            if to_write {
+            if to_write && written {
                 // Its own earlier store brought it, and itself may be watching it since.
                 self.lines.mark_dirty(line);
                 self.wake(line, time);
@@ -110,26 +121,47 @@ impl Engine<'_> {
             (self.settings.transfer[0][0], 0)
         } else {
             let (latency, busy) = self.lines.fetch(line, cpu, to_write);
-            let atomic = if access.kind == Kind::Rmw { self.settings.atomic } else { 0 };
-            // Its owner's from now on, though it came to be read.
-            let owned = to_write || self.lines.migrates(line);
-            let stays = if owned { self.settings.keep + atomic } else { 0 };
-            (latency - self.settings.requested(latency), busy + stays)
+            let moved = if access.kind == Kind::Rmw { self.settings.moved } else { 0 };
+            let way = latency - self.settings.requested(latency) + moved;
+            (way, busy + self.stay(line, cpu, access) + moved)
         };
         let arrival = time + latency;
-        let counts = self.prepared.in_window(time);
-        if counts {
+        if self.prepared.in_window(time) {
             let cost = &mut self.tally.lines[line];
             cost[0] += u64::from(latency > 0);
             cost[2] += arrival - at;
         }
         self.lines.lines[line].free_at = time + busy;
         if !there {
-            self.hand_over(line, cpu, &access, time);
+            self.hand_over(line, cpu, access, written, time);
             if !within_core {
                 self.fetch_neighbour(line, cpu, pc, time);
             }
         }
+        arrival
+    }
+
+    /// How long a line stays with who gets it, beyond its way there.
+    fn stay(&mut self, line: usize, cpu: u32, access: &Access) -> u64 {
+        let to_write = !matches!(access.kind, Kind::Load { .. });
+        let atomic = if access.kind == Kind::Rmw { self.settings.atomic } else { 0 };
+        // Its owner's from now on, though it came to be read.
+        if to_write || self.lines.migrates(line) {
+            let had_copy = self.lines.has(line, cpu);
+            stay(self.settings, had_copy, &mut self.lines.lines[line].random) + atomic
+        } else {
+            0
+        }
+    }
+
+    /// A line goes to an access that asked for it.
+    fn granted(&mut self, line: usize, request: Request, time: u64) {
+        let Request { cpu, whose, at, pc, .. } = request;
+        let index = cpu as usize;
+        let access = self.decode(index, pc);
+        let spoiler = self.lines.lines[line].spoiler;
+        let arrival = self.bring(line, request, &access, true, time);
+        let counts = self.prepared.in_window(time);
         let again = !self.act(index, &access, whose);
         if access.kind == Kind::Store {
             let slot = self.prepared.placement.slot(access.field, whose) as u32;
@@ -162,7 +194,10 @@ impl Engine<'_> {
         while !self.cpus[index].stored.is_empty() && at < self.lines.lines[line].queue.len() {
             let request = self.lines.lines[line].queue[at];
             let access = self.decode(request.cpu as usize, request.pc);
-            if request.cpu as usize != index || request.prefetch || access.kind != Kind::Store {
+            if request.cpu as usize != index
+                || request.purpose == Purpose::Prefetch
+                || access.kind != Kind::Store
+            {
                 at += 1;
                 continue;
             }
@@ -200,7 +235,7 @@ impl Engine<'_> {
             return;
         }
         self.cpus[cpu as usize].prefetching = true;
-        let request = Asked { cpu, whose: cpu, pc, prefetch: true };
+        let request = Asked { cpu, whose: cpu, pc, purpose: Purpose::Prefetch };
         self.ask(neighbour as usize, request, time);
     }
 

@@ -1,0 +1,92 @@
+//! When a line comes to who asks for it, and how long it stays.
+
+use super::*;
+
+/// Stores to a field, adds to another, over and over, on each of two CPUs.
+fn store_and_add(early_request: bool) -> Setup {
+    let mut layout = Layout::new();
+    let (one, other) =
+        (layout.object("one", Scope::Machine), layout.object("other", Scope::Machine));
+    let (stored, added) = (layout.field(one, "stored", 0), layout.field(other, "added", 0));
+    let steps = [Step::compute(4000.0), Step::store(stored), Step::rmw(added)];
+    let mut setup = Setup::uniform(settings(), layout, Program::new("both", steps), 2);
+    setup.settings.early_request = early_request;
+    setup.during(20_000.0, 2_020_000.0)
+}
+
+#[test]
+fn an_atomic_that_asks_early_hides_its_way_behind_the_stores_before_it() {
+    let [late, early] = [false, true].map(|early| store_and_add(early).run().unwrap());
+    // Two ways one after the other, or both at once, beside the work and the atomic itself.
+    let ways = |outcome: &Outcome| outcome.nanoseconds() - (4000.0 / 2.3 + 5.6);
+    let ratio = ways(&late) / ways(&early);
+    assert!((1.8..2.05).contains(&ratio), "{ratio}");
+    // What it waits for is the store, and the rest of its own way: no more than before.
+    assert!(early.stalled < late.stalled, "{} {}", early.stalled, late.stalled);
+}
+
+#[test]
+fn a_line_that_came_early_and_was_taken_again_is_asked_for_again() {
+    // Another adds to the same field all the time, and who stores has its stores arrive late.
+    let mut setup = store_and_add(true);
+    let added = match setup.programs[0].steps[2] {
+        Step::Rmw(field) => field,
+        _ => unreachable!("it adds"),
+    };
+    setup.programs.push(Program::new("hammer", [Step::rmw(added)]));
+    setup.cpus = vec![0, 1, 0];
+    setup.settings.keep = 0;
+    let outcome = setup.run().unwrap();
+    assert_eq!(Ok(&outcome), oracle::run(&setup).as_ref());
+    assert!(outcome.operations.iter().all(|&done| done > 100), "{:?}", outcome.operations);
+}
+
+#[test]
+fn who_had_a_copy_keeps_the_line_for_its_share_of_a_stay() {
+    let (layout, fields, locks) = playground();
+    let cost = |upgrade_keep: f64| {
+        let steps = [Step::Acquire(locks[0]), Step::load(fields[3]), Step::Release(locks[0])];
+        let program = Program::new("hand over", steps);
+        let mut setup = Setup::uniform(settings(), layout.clone(), program, 2);
+        setup.settings.keep = 100_000;
+        setup.settings.handover = 1.0;
+        setup.settings.upgrade_keep = upgrade_keep;
+        setup.run().unwrap().nanoseconds()
+    };
+    // Each hand-over goes by a store to a line of which the next in turn has a copy.
+    let (whole, half, none) = (cost(1.0), cost(0.5), cost(0.0));
+    assert!(whole > half + 50.0 && half > none + 50.0, "{whole} {half} {none}");
+}
+
+#[test]
+fn an_atomic_on_a_line_from_elsewhere_takes_what_the_machine_says_and_no_other_does() {
+    let [plain, dearer] = [0, 7_000].map(|moved| {
+        let mut setup = counter(2, 4000.0, 1).during(20_000.0, 2_020_000.0);
+        setup.settings.moved = moved;
+        setup.run().unwrap()
+    });
+    // Nearly every atomic finds that the other has taken the line.
+    let more = dearer.nanoseconds() - plain.nanoseconds();
+    let taken = dearer.lines[0].transfers as f64 / dearer.total() as f64;
+    assert!((more - 7.0 * taken).abs() < 1.0, "{more} for {taken}");
+    let alone = |moved: u64| {
+        let mut setup = counter(1, 4000.0, 1);
+        setup.settings.moved = moved;
+        setup.run().unwrap()
+    };
+    assert_eq!(alone(0), alone(7_000));
+}
+
+#[test]
+fn stays_that_differ_have_the_same_mean() {
+    let run = |keep_spread: f64| {
+        let mut setup = counter(8, 0.0, 1).during(5_000.0, 2_005_000.0);
+        setup.settings.keep = 200_000;
+        setup.settings.keep_spread = keep_spread;
+        setup.run().unwrap()
+    };
+    let (same, differ) = (run(0.0), run(0.8));
+    assert_ne!(same, differ);
+    let ratio = differ.total() as f64 / same.total() as f64;
+    assert!((ratio - 1.0).abs() < 0.02, "{ratio}");
+}
