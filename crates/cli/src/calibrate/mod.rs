@@ -42,7 +42,7 @@ pub use options::{CalibrateArgs, LONG_ABOUT};
 use self::describe::{Caches, Described, Subject};
 use self::options::Options;
 use self::report::Report;
-use self::rounds::Pair;
+use self::rounds::{LEAST_ROUNDS, Pair};
 use self::topology::Places;
 use crate::output::print;
 use crate::progress::Progress;
@@ -52,8 +52,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Rounds of a mode without which it gets no machine file.
-const LEAST_ROUNDS: usize = 3;
 /// How long rounds go on; validation four times as long.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The most CPUs whose every pair is measured.

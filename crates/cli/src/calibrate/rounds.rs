@@ -10,6 +10,9 @@ use ledgerline_coherence::machine::Distance;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+/// Rounds of a mode without which it gets no machine file.
+pub(super) const LEAST_ROUNDS: usize = 3;
+
 /// Between two rounds, so that they are not all of one moment.
 const PAUSE: Duration = Duration::from_millis(120);
 
@@ -58,6 +61,11 @@ impl Pair {
         self.visits.iter().filter(|visit| mode.holds(visit.before) && mode.holds(visit.after))
     }
 
+    /// Whether a mode has enough rounds to be described.
+    pub(super) fn settled(&self) -> bool {
+        self.modes().iter().any(|mode| self.during(mode).count() >= LEAST_ROUNDS)
+    }
+
     /// A figure over the visits of a mode; none where each try was disturbed.
     pub(super) fn figure(&self, mode: &Mode, figure: impl Fn(&Found) -> f64) -> Option<Spread> {
         Spread::of(self.during(mode).map(figure))
@@ -81,7 +89,8 @@ pub(super) fn pairs(cpus: &[usize], places: &Places) -> Vec<Pair> {
 }
 
 /// Visits every pair `rounds` times, or fewer, but three, where that takes longer than `patience`: who
-/// shares the CPUs with others gets fewer rounds.
+/// shares the CPUs with others gets fewer rounds. Where the machine changed so often that no mode has enough of
+/// them, it goes on as long as `patience` lasts.
 ///
 /// # Errors
 /// A CPU that cannot be used.
@@ -92,12 +101,14 @@ pub(super) fn measure(
     progress: &Progress,
 ) -> Result<(), String> {
     let start = Instant::now();
-    for round in 1..=rounds {
-        if round > 3 && start.elapsed() > patience {
+    for round in 1.. {
+        let enough = round > rounds && pairs[0].settled();
+        if enough || round > LEAST_ROUNDS && start.elapsed() > patience {
             break;
         }
         for pair in &mut *pairs {
             let [one, other] = pair.cpus;
+            let rounds = rounds.max(round);
             progress.show(&format!("round {round} of {rounds}: CPUs {one} and {other}"));
             pair.visits.push(visit(pair.cpus)?);
         }

@@ -78,6 +78,13 @@ fn a_machine_in_two_modes_makes_two_files_that_are_read_back() {
 }
 
 #[test]
+fn a_pair_has_rounds_enough_when_one_of_its_modes_has() {
+    let settled = |transfers: &[f64]| pair([0, 1], Distance::Near, transfers).settled();
+    assert!(!settled(&[28.0, 112.0]) && !settled(&[28.0, 112.0, 28.0, 112.0]));
+    assert!(settled(&[28.0, 112.0, 28.0, 112.0, 28.0]));
+}
+
+#[test]
 fn what_is_not_measured_is_said_line_by_line() {
     let mut told = String::new();
     let near = || pair([0, 1], Distance::Near, &[28.0; 5]);
