@@ -73,25 +73,25 @@ impl Subject<'_> {
         let stay = get(
             &|found| {
                 let way = on_its_way.value * found.modified;
-                (found.visit * found.contended - way - found.atomic).max(0.0)
+                (found.visit * found.contended - way - found.atomic).clamp(0.0, f64::INFINITY)
             },
             "the stay of a contended line",
         )?;
         let moved = get(&|found| found.atomic_moved, "atomics on lines of another CPU")?;
         let beside = get(
             &|found| {
-                let most = (found.same - found.apart).max(f64::MIN_POSITIVE);
+                let most = (found.same - found.apart).clamp(f64::MIN_POSITIVE, f64::INFINITY);
                 ((found.neighbour - found.apart) / most).clamp(0.0, 1.0)
             },
             "neighbouring lines",
         )?;
         let returned = get(
-            &|found| f64::from(found.returned - found.load > 0.5 * (found.modified - found.load)),
+            &|found| belief((found.returned - found.load) / (found.modified - found.load)),
             "migration",
         )?;
 
         let spread = get(&|found| found.spread, "how much stays differ")?;
-        let early = get(&|found| f64::from(found.early > 0.5), "atomics behind stores")?;
+        let early = get(&|found| belief(found.early), "atomics behind stores")?;
 
         // Where lines migrate, who has one clean is known; elsewhere it is the shared line that tells.
         let migrates = returned.value > 0.5;
@@ -257,6 +257,11 @@ impl Subject<'_> {
         };
         Ok(Described { machine, mode: *mode, refusals })
     }
+}
+
+/// One if a share is more than a half, zero if it is less, and nothing of what was not measured.
+fn belief(share: f64) -> f64 {
+    if share.is_nan() { share } else { f64::from(share > 0.5) }
 }
 
 /// A figure within its spread, to a thousandth.

@@ -18,8 +18,6 @@ const WALKS: usize = 15;
 /// Operations of a CPU by itself, and of those that fight for a line.
 const ALONE: u64 = 4_000;
 const TOGETHER: u64 = 4_000;
-/// Nanoseconds of a multiplication, or about: how far to sweep does not need more.
-const MULTIPLICATION: f64 = 0.9;
 /// Visits that are remembered: further ones count with the first again.
 const VISITS: usize = 1 << 14;
 /// Times that each of these is done.
@@ -57,7 +55,7 @@ pub(super) struct Found {
     pub(super) visit: f64,
     /// By what share stays on it differ, evenly to both sides.
     pub(super) spread: f64,
-    /// Share of a store's transfer that an atomic on another line, which it comes before, does not wait for.
+    /// Share of a store's transfer that an atomic after it, on another line, does not wait for.
     pub(super) early: f64,
     /// An atomic while the other adds to the same line, to its neighbour in the pair, and to one apart.
     pub(super) same: f64,
@@ -76,11 +74,9 @@ struct Seen {
     modified: Vec<Block>,
     returned: Vec<Block>,
     upgrade: Vec<Block>,
-    plain: Vec<Block>,
-    behind: Vec<Block>,
+    forth: [Vec<Block>; 3],
     request: f64,
-    contended: Vec<(Block, u64)>,
-    visits: Vec<u32>,
+    contended: Vec<(Block, Vec<u32>)>,
     beside: [Vec<Block>; 3],
     locks: [Vec<Block>; 2],
 }
@@ -100,10 +96,9 @@ pub(super) fn visit(pair: [usize; 2]) -> Result<Found, String> {
         let before = game(&line, seat);
         let own = own(seat, &memory);
         let [modified, returned, upgrade] = walks(seat, &memory);
-        let [plain, behind] = behind_stores(seat, &memory);
-        let request = request(seat, &memory, &agreement, before, MULTIPLICATION);
+        let forth = forth(seat, &memory);
+        let request = request(seat, &memory, &agreement, before);
         let contended = contended(seat, &memory);
-        let visits = visits(seat, &memory);
         let beside = [(0, 8), (0, 64), (1, 0)].map(|(pair, offset)| {
             let field = Field { pair: pair * seat.index, offset: offset * seat.index };
             let mut real = Real::<0, true>::new(&memory, seat.index);
@@ -121,11 +116,9 @@ pub(super) fn visit(pair: [usize; 2]) -> Result<Found, String> {
             modified,
             returned,
             upgrade,
-            plain,
-            behind,
+            forth,
             request,
             contended,
-            visits,
             beside,
             locks,
         }
@@ -133,15 +126,21 @@ pub(super) fn visit(pair: [usize; 2]) -> Result<Found, String> {
     let [first, second] = seen.as_slice() else { return Err("two CPUs make a pair".to_owned()) };
     let [cycle, time_stamp, load, atomic, multiplication] = first.own.unwrap_or([f64::NAN; 5]);
     let rounds = first.contended.iter().zip(&second.contended);
-    let calm = rounds.filter(|(one, other)| one.0.undisturbed && other.0.undisturbed);
+    let calm = rounds.filter(|(one, other)| {
+        one.0.undisturbed && other.0.undisturbed && one.1.len() + other.1.len() > 0
+    });
+    let mut visits = Vec::new();
     let (contended, visit): (Vec<f64>, Vec<f64>) = calm
         .map(|(one, other)| {
             let operations = (one.0.operations + other.0.operations) as f64;
-            (one.0.nanoseconds / operations, operations / (one.1 + other.1).max(1) as f64)
+            let both = [one.1.as_slice(), &other.1].concat();
+            let visit = f64::from(both.iter().sum::<u32>()) / both.len() as f64;
+            visits.extend(both);
+            (one.0.nanoseconds / operations, visit)
         })
         .unzip();
+    let [loads, adds, behind] = [0, 1, 2].map(|which| of(&first.forth[which]));
     let modified = of(&second.modified) - cycle;
-    let waited = of(&first.behind) - of(&first.plain);
     let beside = |which: usize| both(&first.beside[which], &second.beside[which]);
     let lock = |which: usize| both(&first.locks[which], &second.locks[which]) / 2.0;
     Ok(Found {
@@ -153,14 +152,14 @@ pub(super) fn visit(pair: [usize; 2]) -> Result<Found, String> {
         load: load - cycle,
         atomic: atomic - load,
         modified,
-        atomic_moved: of(&first.plain) - cycle - modified,
+        atomic_moved: adds - loads,
         returned: of(&first.returned) - cycle,
         upgrade: of(&first.upgrade) - atomic,
         request: f64::midpoint(first.request, second.request) * multiplication,
         contended: middle(&contended),
         visit: middle(&visit),
-        spread: spread(&[first.visits.as_slice(), &second.visits].concat()),
-        early: (1.0 - waited / modified).clamp(0.0, 1.0),
+        spread: spread(&visits),
+        early: 1.0 - (behind - adds) / modified,
         same: beside(0),
         neighbour: beside(1),
         apart: beside(2),
@@ -250,26 +249,29 @@ fn walks(seat: &Seat<'_>, memory: &Memory) -> [Vec<Block>; 3] {
     seen
 }
 
-/// The second CPU changes lines, the first adds to every other one; the same with a store to one of the rest
-/// before each.
-fn behind_stores(seat: &Seat<'_>, memory: &Memory) -> [Vec<Block>; 2] {
+/// The second CPU changes lines, the first loads every other one; or adds to them; or stores to one of the rest
+/// before each that it adds to.
+fn forth(seat: &Seat<'_>, memory: &Memory) -> [Vec<Block>; 3] {
     let mut real = Real::<0, true>::new(memory, seat.index);
     let order = shuffled(LINES);
     let lines = || order.chunks_exact(2).map(|two| [two[0], two[1]].map(Field::first_of));
-    let mut seen: [Vec<Block>; 2] = Default::default();
-    for walk in 0..2 * WALKS {
-        let stores = walk % 2 == 1;
-        let _ = seat.alone(1, || lines().flatten().map(|line| real.add(line)).count() as u64);
-        let block = seat.alone(0, || {
-            let both = lines().map(|[stored, added]| {
-                if stores {
-                    real.store(stored);
-                }
-                real.add(added);
+    let mut seen: [Vec<Block>; 3] = Default::default();
+    for _ in 0..WALKS {
+        for (which, blocks) in seen.iter_mut().enumerate() {
+            let _ = seat.alone(1, || lines().flatten().map(|line| real.add(line)).count() as u64);
+            let block = seat.alone(0, || {
+                let walk = lines().map(|[beside, line]| match which {
+                    0 => real.load(line),
+                    1 => real.add(line),
+                    _ => {
+                        real.store(beside);
+                        real.add(line);
+                    }
+                });
+                walk.count() as u64
             });
-            both.count() as u64
-        });
-        seen[walk % 2].extend(block);
+            blocks.extend(block);
+        }
     }
     seen
 }
@@ -279,42 +281,25 @@ fn fought_for() -> impl Iterator<Item = Field> {
     (0..WALKS).map(|walk| Field::first_of(walk * LINES / WALKS))
 }
 
-/// All add to one line; a CPU sees in what it added to whether another came between.
-fn contended(seat: &Seat<'_>, memory: &Memory) -> Vec<(Block, u64)> {
+/// All add to one line, then to the next; a CPU sees in what it added to whether another came between. How many
+/// operations each of its visits had.
+fn contended(seat: &Seat<'_>, memory: &Memory) -> Vec<(Block, Vec<u32>)> {
     let mut real = Real::<0, true>::new(memory, seat.index);
     fought_for()
         .map(|line| {
-            let (mut next, mut moves) = (u64::MAX, 0);
+            let mut visits = vec![0_u32; VISITS];
+            let (mut next, mut visit) = (u64::MAX, 0);
             let block = seat.together(TOGETHER, || {
                 real.add(line);
-                moves += u64::from(real.token() != next);
+                visit += usize::from(real.token() != next);
                 next = real.token().wrapping_add(1);
+                // Without a branch, which would be mispredicted at each move.
+                visits[visit % VISITS] += 1;
             });
-            (block, moves)
+            // The first goes by what was there before, the last was not seen to its end.
+            (block, visits.get(2..visit).unwrap_or_default().to_vec())
         })
         .collect()
-}
-
-/// The same: how many operations each of a CPU's visits to any of the lines had.
-fn visits(seat: &Seat<'_>, memory: &Memory) -> Vec<u32> {
-    let mut real = Real::<0, true>::new(memory, seat.index);
-    let mut seen = Vec::new();
-    for line in fought_for() {
-        let mut visits = vec![0_u32; VISITS];
-        let (mut next, mut visit) = (u64::MAX, 0);
-        let block = seat.together(TOGETHER, || {
-            real.add(line);
-            visit += usize::from(real.token() != next);
-            next = real.token().wrapping_add(1);
-            // Without a branch, which would be mispredicted at each move.
-            visits[visit % VISITS] += 1;
-        });
-        if block.undisturbed {
-            // The first goes by what was there before, the last was not seen to its end.
-            seen.extend_from_slice(visits.get(2..visit).unwrap_or_default());
-        }
-    }
-    seen
 }
 
 /// The share by which stays differ whose visits are of these lengths, in operations: if they differ evenly to both

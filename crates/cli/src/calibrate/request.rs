@@ -17,6 +17,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+/// Nanoseconds of a multiplication, or about: how far to sweep does not need more.
+const MULTIPLICATION: f64 = 0.9;
 /// Differences that are tried, and how often each.
 const STEPS: usize = 25;
 const TRIALS: usize = 50;
@@ -56,16 +58,15 @@ fn multiply(mut zero: usize, times: usize) -> usize {
 }
 
 /// By how many multiplications a load by this seat may come before the other's store and see it, on average;
-/// not a number where the sweep did not begin with all and end with none. `transfer` and `multiplication` in
-/// nanoseconds say how wide to sweep.
+/// not a number where the sweep did not begin with all and end with none. It is wider where a transfer takes longer.
 pub(super) fn request(
     seat: &Seat<'_>,
     memory: &Memory,
     agreement: &Agreement,
     transfer: f64,
-    multiplication: f64,
 ) -> f64 {
-    let step = ((transfer + MISS) / 12.0 / multiplication).max(1.0) as usize;
+    let step = ((transfer + MISS) / 12.0 / MULTIPLICATION).max(1.0) as usize;
+    let mut real = Real::new(memory, seat.index);
     let mut found = f64::NAN;
     for reader in 0..2 {
         seat.meet();
@@ -74,9 +75,9 @@ pub(super) fn request(
         }
         seat.meet();
         if seat.index == reader {
-            found = threshold(&read(memory, agreement, step), step);
+            found = threshold(&read(&mut real, agreement, step), step);
         } else {
-            write(seat.index, memory, agreement, step);
+            write(&mut real, agreement, step);
         }
     }
     seat.meet();
@@ -95,8 +96,7 @@ fn line(trial: usize) -> Field {
 
 // Orderings: `turn` hands over everything, by Release from Acquire of the other's; the line that is raced for
 // is read and written as the patterns do.
-fn write(cpu: usize, memory: &Memory, agreement: &Agreement, step: usize) {
-    let mut real = Real::<0, true>::new(memory, cpu);
+fn write(real: &mut Real<'_, 0, true>, agreement: &Agreement, step: usize) {
     for trial in 0..STEPS * TRIALS {
         let [before_store, _] = delays(trial / TRIALS, step);
         // The line is this CPU's alone, and its number is known: one more is stored below.
@@ -115,8 +115,7 @@ fn write(cpu: usize, memory: &Memory, agreement: &Agreement, step: usize) {
 }
 
 /// How many loads of each step saw the store, and how many there were.
-fn read(memory: &Memory, agreement: &Agreement, step: usize) -> [[usize; 2]; STEPS] {
-    let mut real = Real::<0, true>::new(memory, 1);
+fn read(real: &mut Real<'_, 0, true>, agreement: &Agreement, step: usize) -> [[usize; 2]; STEPS] {
     let mut seen = [[0; 2]; STEPS];
     for trial in 0..STEPS * TRIALS {
         let at = trial / TRIALS;

@@ -123,12 +123,30 @@ fn a_distance_that_was_measured_has_its_own_figures() {
 
 #[test]
 fn a_figure_that_was_always_disturbed_is_refused_by_name() {
-    let mut pair = pair([0, 1], Distance::Near, &[28.0; 5]);
-    pair.visits.iter_mut().for_each(|visit| visit.modified = f64::NAN);
+    type Figure = fn(&mut Found) -> &mut f64;
+    let disturbed: [(&str, Figure); 14] = [
+        ("the clock", |found| &mut found.cycle),
+        ("the first cache", |found| &mut found.load),
+        ("atomics", |found| &mut found.atomic),
+        ("a transfer", |found| &mut found.modified),
+        ("how long requests are on their way", |found| &mut found.request),
+        ("the stay of a contended line", |found| &mut found.contended),
+        ("the stay of a contended line", |found| &mut found.visit),
+        ("atomics on lines of another CPU", |found| &mut found.atomic_moved),
+        ("neighbouring lines", |found| &mut found.same),
+        ("neighbouring lines", |found| &mut found.neighbour),
+        ("neighbouring lines", |found| &mut found.apart),
+        ("migration", |found| &mut found.returned),
+        ("how much stays differ", |found| &mut found.spread),
+        ("atomics behind stores", |found| &mut found.early),
+    ];
     let places = places(&[0, 0]);
-    let pairs = [pair];
-    let subject =
-        Subject { model: "CPU", date: "2026-11-21", places: &places, pairs: &pairs, caches: QUICK };
-    let error = subject.in_mode(&pairs[0].modes()[0]).unwrap_err();
-    assert!(error.starts_with("a transfer could not be measured: "), "{error}");
+    for (name, figure) in disturbed {
+        let mut pair = pair([0, 1], Distance::Near, &[28.0; 5]);
+        pair.visits.iter_mut().for_each(|visit| *figure(visit) = f64::NAN);
+        let (pairs, model, date) = ([pair], "CPU", "2026-11-21");
+        let subject = Subject { model, date, places: &places, pairs: &pairs, caches: QUICK };
+        let error = subject.in_mode(&pairs[0].modes()[0]).unwrap_err();
+        assert!(error.starts_with(&format!("{name} could not be measured: ")), "{error}");
+    }
 }
