@@ -141,6 +141,15 @@ impl<'a> Prepared<'a> {
         if let Some(missing) = setup.cpus.iter().find(|&&program| program >= setup.programs.len()) {
             return Err(Error::Setup(format!("a CPU runs program {missing}, which is not there")));
         }
+        let settings = &setup.settings;
+        let least = [settings.cycle, settings.first_cache, settings.second_cache];
+        if !least.iter().chain(settings.transfer.iter().flatten()).all(|&time| time > 0) {
+            return Err(Error::Setup(
+                "a cycle, a hit or a transfer takes less than a picosecond; operations that take no \
+                 time never end"
+                    .to_owned(),
+            ));
+        }
         let Window { from_ns, to_ns } = setup.window;
         if !(0.0 <= from_ns && from_ns < to_ns && to_ns <= 1e9) {
             return Err(Error::Setup(format!(

@@ -153,8 +153,13 @@ proptest! {
             &mut settings.first_cache, &mut settings.second_cache] {
             coarse(time);
         }
-        // An operation that takes no time at all would never end.
-        settings.first_cache = settings.first_cache.max(1_000);
+        // An operation that takes no time at all would never end; `Setup` refuses it.
+        for time in [&mut settings.first_cache, &mut settings.second_cache]
+            .into_iter()
+            .chain(settings.transfer.iter_mut().flatten())
+        {
+            *time = (*time).max(1_000);
+        }
         settings.read_service = (settings.read_service / 5_000) * 1_000;
         (settings.handover, settings.overlap) = (1.0, settings.overlap.round());
         let (_, fields, _) = playground();
@@ -402,6 +407,20 @@ fn a_setup_that_means_nothing_is_refused_in_a_line() {
         line(&backwards),
         "a window of 5 to 5 ns; it begins at 0 or later and ends within a second"
     );
+    for forget in [
+        (|settings| settings.second_cache = 0) as fn(&mut Settings),
+        |settings| settings.first_cache = 0,
+        |settings| settings.cycle = 0,
+        |settings| settings.transfer[2][1] = 0,
+    ] {
+        let mut timeless = good.clone();
+        forget(&mut timeless.settings);
+        assert_eq!(
+            line(&timeless),
+            "a cycle, a hit or a transfer takes less than a picosecond; operations that take no time \
+             never end"
+        );
+    }
     let mut wide = good.clone();
     let object = wide.layout.object("wide", Scope::Machine);
     for field in 0..5000 {
