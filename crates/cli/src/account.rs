@@ -93,7 +93,7 @@ impl Account {
                 name: group.name.clone(),
                 depth: group.depth as usize,
                 current: group.current,
-                peak: group.peak,
+                peak: group.peak.value,
                 charges: group.charges,
                 uncharges: group.uncharges,
                 refused: group.refused,

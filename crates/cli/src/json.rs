@@ -1,8 +1,11 @@
 //! The account as a JSON document.
 
+use std::fmt::Write as _;
+
 use serde::{Serialize, Serializer};
 
 use crate::account::{Account, State};
+use crate::output::is_plain;
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -118,11 +121,24 @@ pub fn groups(account: &Account) -> String {
     })
 }
 
-fn pretty(document: &impl Serialize) -> String {
-    let mut text = serde_json::to_string_pretty(document)
+/// A document as text, with a newline at its end. What would steer a terminal, which JSON need not escape, is
+/// escaped all the same.
+pub fn pretty(document: &impl Serialize) -> String {
+    let text = serde_json::to_string_pretty(document)
         .expect("strings, numbers and lists of them always make a document");
-    text.push('\n');
-    text
+    let mut plain = String::with_capacity(text.len() + 1);
+    for letter in text.chars() {
+        if letter == '\n' || is_plain(letter) {
+            plain.push(letter);
+        } else {
+            // (Outside of its strings a document has no such letter.)
+            for unit in letter.encode_utf16(&mut [0; 2]) {
+                let _ = write!(plain, "\\u{unit:04x}");
+            }
+        }
+    }
+    plain.push('\n');
+    plain
 }
 
 #[cfg(test)]
@@ -144,5 +160,16 @@ mod tests {
         killed.rows[1].state = State::Exited;
         killed.rows[1].at_exit = 4096;
         golden("account.json", &document(&killed));
+    }
+
+    #[test]
+    fn a_document_steers_no_terminal_and_reads_back_as_it_was() {
+        let mut hostile = account(vec![row("/", 0, 1)]);
+        hostile.command = vec!["a/b\x1b\x7f\u{9b}\u{202e}\u{e0041}\u{1f600}".to_owned()];
+        let text = document(&hostile);
+        assert!(text.chars().all(|letter| letter == '\n' || is_plain(letter)), "{text:?}");
+        assert!(text.contains("\u{1f600}"), "{text}");
+        let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(read["command"][0], *hostile.command[0]);
     }
 }

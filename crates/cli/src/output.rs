@@ -1,5 +1,6 @@
-//! What a command prints on standard output.
+//! What a command prints: on standard output, and words that came from elsewhere.
 
+use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Write, stdout};
 
 /// Writes all of it. `false` if nobody reads any more: whoever read so far, a pager that was left or `head`, has
@@ -14,4 +15,23 @@ pub fn print(text: &[u8]) -> io::Result<bool> {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// Whether a letter is shown by a terminal as itself, and steers nothing: what the name of a group may hold,
+/// and `/`.
+pub fn is_plain(letter: char) -> bool {
+    letter == '/' || ledgerline::name::allows(letter)
+}
+
+/// Names, paths and messages hold what others wrote: what would steer the terminal is shown as `\u{1b}`.
+pub fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if is_plain(letter) {
+            shown.push(letter);
+        } else {
+            let _ = write!(shown, "{}", letter.escape_unicode());
+        }
+    }
+    shown
 }

@@ -8,8 +8,9 @@ use std::io::{IsTerminal, Write as _};
 use ledgerline::size;
 
 use crate::account::{Account, Row, State};
+use crate::output::printable;
 use crate::run::Status;
-use words::{bar, count, printable, quoted, shortened, times, width};
+use words::{bar, count, quoted, shortened, times, width};
 
 /// More rows than this are left to the JSON document.
 const ROWS: usize = 40;

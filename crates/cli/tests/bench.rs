@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::process::{Command, Output};
 
-const CASES: [&str; 12] = [
+const CASES: [&str; 19] = [
     "bare_add",
     "pair_depth1",
     "pair_depth3",
@@ -14,6 +14,13 @@ const CASES: [&str; 12] = [
     "pair_groups8",
     "pair_groups1000",
     "pair_groups10000",
+    "guard_depth1",
+    "guard_depth3",
+    "guard_depth8",
+    "guard_question",
+    "guard_vec",
+    "guard_split",
+    "guard_transfer",
     "atomics_depth3",
     "mutex_depth3",
     "create_destroy",
@@ -88,6 +95,8 @@ fn every_case_is_measured_in_both_modes_with_every_field() {
             let wanted = threads > 1 && cpus > 1;
             assert_eq!(row[key].as_f64().is_some_and(|ns| ns > 0.0), wanted, "{key} of {row}");
         }
+        let case = row["case"].as_str().expect("case");
+        assert_eq!(row.get("times_units").is_some(), case.starts_with("guard_"), "{row}");
         for key in ["groups", "seconds", "resident_bytes"] {
             assert_eq!(row.get(key).is_some(), row["case"] == "create_million", "{key} of {row}");
         }

@@ -204,6 +204,7 @@ fn ours_is_predicted_with_the_librarys_own_layout() {
         "ledgerline::page_counter::Limits",
         "ledgerline::gate::Gate",
         "ledgerline::gate::Stripe",
+        "ledgerline::gate::Slot",
     ];
     let Some(members) = members(&types) else { return };
     let offset = |path: &str| {
@@ -222,6 +223,9 @@ fn ours_is_predicted_with_the_librarys_own_layout() {
     }
     for (field, expected) in ours::walk::STRIPE {
         assert_eq!(offset(&format!("ledgerline::gate::Stripe.{field}")).0, expected, "{field}");
+    }
+    for (field, expected) in ours::walk::SLOT {
+        assert_eq!(offset(&format!("ledgerline::gate::Slot.{field}")).0, expected, "{field}");
     }
     let (_, stripes) = offset("ledgerline::gate::Gate.stripes");
     assert!(stripes.ends_with(&format!("[{}]", ours::walk::STRIPES)), "{stripes}");
@@ -244,11 +248,11 @@ fn ours_is_predicted_with_the_librarys_own_numbers() {
         format!("if self == WidthKind::I64 {{ 0 }} else {{ {} }}", ours::counters::BLOCK_HEADER),
     );
     has(
-        include_str!("../../ledgerline/src/ledger.rs"),
+        include_str!("../../ledgerline/src/builder.rs"),
         format!("const DEFAULT_BATCH: u64 = {} * 4096;", ours::BATCH_PAGES),
     );
     has(
-        include_str!("../../ledgerline/src/lock.rs"),
-        format!("static INSIDE: [Line; {}]", ours::walk::INSIDE),
+        include_str!("../../ledgerline/src/gate.rs"),
+        format!("const STRIPES: usize = {};", ours::walk::STRIPES),
     );
 }

@@ -63,7 +63,7 @@ fn a_ledger_is_shown_while_its_program_charges_it() {
     let charge = one.try_charge(600 << 10).unwrap();
     two.try_charge(500 << 10).unwrap_err();
     two.charge_units(100).unwrap();
-    two.add_stat(0, 42);
+    two.add_stat(ledger.item("rows_read").unwrap(), 42);
 
     let tree = shown(&[], &[&file.0]);
     let lines: Vec<&str> = tree.lines().collect();
@@ -234,4 +234,39 @@ fn what_cannot_be_shown_is_refused_in_one_line_that_says_what_to_do() {
     assert!(refused(&["--pid", "4194305"], &[]).1.contains("there is no process 4194305"));
     assert_eq!(refused(&[], &[]).0, 2, "no file");
     assert_eq!(refused(&["--format", "bogus"], &[ledger]).0, 2);
+}
+
+/// Writes over a text in the first pages of a file, where the names are.
+fn overwrite(file: &File, text: &str, with: &str) {
+    use std::os::unix::fs::FileExt;
+    let mut start = vec![0; 64 << 10];
+    file.read_exact_at(&mut start, 0).unwrap();
+    let at = start.windows(text.len()).position(|window| window == text.as_bytes());
+    file.write_all_at(with.as_bytes(), at.expect("the text is there") as u64).unwrap();
+}
+
+#[test]
+fn what_another_process_wrote_for_a_name_steers_no_terminal() {
+    let file = Shared::new("hostile");
+    let ledger = Ledger::builder().items(&["rows_read"]).create_in(&file.1).unwrap();
+    ledger.root().create("a_name_of_ours").unwrap().try_charge_units(5).unwrap();
+    overwrite(&file.1, "a_name_of_ours", "\x1b[2J\u{202e}\u{9b}/\n\0");
+    overwrite(&file.1, "rows_read", "\x1b\nmax 1\0");
+    let name = r"\u{1b}[2J\u{202e}\u{9b}\u{2f}\u{a}";
+    let plain = |letter: char| letter == '\n' || ('\x20'..'\x7f').contains(&letter);
+    let all: [(&[&str], &str); 4] = [
+        (&[], name),
+        (&["--json"], &format!("/{}", name.replace('\\', r"\\"))),
+        (&["--format", "memory.stat"], r"\u{1b}\u{a}max\u{20}1 0"),
+        (&["--format", "memory.stat", "--at", &format!("/{name}")], "current 5"),
+    ];
+    for (arguments, expected) in all {
+        let text = shown(arguments, &[&file.0]);
+        assert!(text.contains(expected), "{arguments:?}:\n{text:?}");
+        assert!(text.chars().all(plain), "{arguments:?}:\n{text:?}");
+    }
+    let (code, error) = refused(&[], &[Path::new("/no/such\x1b[2J\u{202e}file")]);
+    assert_eq!(code, 1);
+    assert!(error.contains(r"/no/such\u{1b}[2J\u{202e}file: "), "{error:?}");
+    assert!(error.chars().all(plain), "{error:?}");
 }

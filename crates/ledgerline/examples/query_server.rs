@@ -148,7 +148,7 @@ fn serve() -> Result<bool, Box<dyn Error>> {
         "\n{} queries in {:.1} s; all together held {:.1} MiB at most, of {}; {} MiB of caches gave way",
         TENANTS * QUERIES,
         start.elapsed().as_secs_f64(),
-        root.peak() as f64 / MIB,
+        root.peak().value as f64 / MIB,
         root.max(),
         root.stat().get("reclaimed").map_or(0, |line| line.subtree) >> 20,
     );
@@ -190,7 +190,7 @@ fn print(tenants: &[Tenant]) {
             tenant.done.load(Relaxed),
             tenant.cancelled.load(Relaxed),
             tenant.refused.load(Relaxed),
-            tenant.group.peak() as f64 / MIB,
+            tenant.group.peak().value as f64 / MIB,
             cached(tenant) as f64 / MIB,
             tenant.reclaimer.report().freed as f64 / MIB,
             throttled as f64 / 1000.0,

@@ -8,7 +8,7 @@
 use crate::ledger::{DEPTH_MAX, Ledger};
 use crate::lock::{self, GATE};
 use crate::percpu::word;
-use crate::row::state;
+use crate::row::{GroupId, Row, state};
 use crate::sync::{Ordering, wait_a_turn};
 
 /// Looks before writers are held up for one.
@@ -92,24 +92,29 @@ impl Ledger {
     fn read_rows(&self, lines: &mut [Line]) {
         for (index, line) in lines.iter_mut().enumerate() {
             let index = index as u32;
-            let row = self.row(index);
-            let state = row.state.load(Ordering::Acquire);
-            *line = Line { state, ..Line::default() };
-            if state == state::FREE {
-                continue;
-            }
-            line.generation = row.generation();
-            line.parent = row.parent.load(Ordering::Relaxed);
-            line.refused = row.counter.failcnt();
-            (line.charges, line.uncharges) = self.own_counts(index);
-            for column in row.noted_columns(self.columns().count()) {
-                let word = self.columns().cell(column, index).word.load(Ordering::Acquire);
-                if word::generation(word) == self.cell_generation(row) {
-                    line.idle += word::stock(word);
-                }
-            }
-            line.usage = row.counter.usage();
+            let id = GroupId::from_parts(index, self.row(index).generation());
+            // (One that changes hands meanwhile is of no use to anybody who was there when the look began.)
+            *line = self.read_held(id, |row| self.read_row(id, row)).unwrap_or_default();
         }
+    }
+
+    fn read_row(&self, id: GroupId, row: &Row) -> Line {
+        let mut line = Line {
+            state: row.state.load(Ordering::Acquire),
+            generation: id.generation(),
+            parent: row.parent.load(Ordering::Relaxed),
+            refused: row.counter.failcnt(),
+            ..Line::default()
+        };
+        (line.charges, line.uncharges) = self.own_counts(id.index());
+        for column in row.noted_columns(self.columns().count()) {
+            let word = self.columns().cell(column, id.index()).word.load(Ordering::Acquire);
+            if word::generation(word) == self.cell_generation(row) {
+                line.idle += word::stock(word);
+            }
+        }
+        line.usage = row.counter.usage();
+        line
     }
 }
 

@@ -7,7 +7,7 @@ use crate::ledger::Ledger;
 use crate::protection::{Protection, Unclaimed};
 use crate::row::{GroupId, state};
 use crate::size::Limit;
-use crate::sync::Ordering;
+use crate::sync::{AtomicU64, Ordering};
 use std::io::Read;
 
 /// How many consumers a [`Diagnosis`] lists, unless it was asked for more or fewer.
@@ -134,14 +134,15 @@ impl Group<'_> {
     /// the [`CONSUMERS`] largest.
     ///
     /// Costs a pass over the rows in use (a large ledger's takes milliseconds) and one more for each
-    /// level of the chain. Not async-signal-safe.
+    /// level of the chain. Not async-signal-safe. Of a group that is gone: the root's.
     pub fn diagnose(self) -> Diagnosis {
         self.diagnose_with(CONSUMERS)
     }
 
     /// As [`diagnose`](Self::diagnose), with as many of the largest consumers.
     pub fn diagnose_with(self, consumers: usize) -> Diagnosis {
-        self.ledger().diagnose_from(self.id(), None, None, consumers)
+        let id = self.read(|_| self.id()).unwrap_or(GroupId::NOBODY);
+        self.ledger().diagnose_from(id, None, None, consumers)
     }
 }
 
@@ -203,19 +204,35 @@ impl Ledger {
         let level = |(&row, protection): (&u32, Protection)| {
             let line = &census.lines[row as usize];
             let id = GroupId::from_parts(row, line.generation);
-            let (group, counter) = (self.group(id), &self.row(row).counter);
-            ChainLevel {
+            // A group that is gone since the look has no limits any more. (Its row was its own while the
+            // protection was read if it is still its own now.)
+            let gone = ChainLevel {
                 id,
-                path: group.path(),
+                path: self.path_of(id),
                 current: line.current(),
-                idle_bound: counter.track.prepaid.load(Ordering::Relaxed),
-                max: group.max(),
-                high: group.high(),
-                low: group.low(),
-                min: group.min(),
-                protection,
-                max_events: group.max_events(),
-            }
+                idle_bound: 0,
+                max: Limit::MAX,
+                high: Limit::MAX,
+                low: Limit::ZERO,
+                min: Limit::ZERO,
+                protection: Protection::default(),
+                max_events: 0,
+            };
+            let read = self.read_held(id, |row| {
+                let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
+                let (track, limits) = (&row.counter.track, &row.counter.limits);
+                ChainLevel {
+                    idle_bound: track.prepaid.units(),
+                    max: Limit::units(row.counter.max_as_set()),
+                    high: Limit::units(load(&limits.high)),
+                    low: Limit::units(load(&limits.low)),
+                    min: Limit::units(load(&limits.min)),
+                    protection,
+                    max_events: load(&track.max_events),
+                    ..gone.clone()
+                }
+            });
+            read.unwrap_or(gone)
         };
         rows.iter().zip(protections).map(level).collect()
     }
@@ -236,7 +253,7 @@ impl Ledger {
             let id = GroupId::from_parts(row, line.generation);
             Consumer {
                 id,
-                path: self.group(id).path(),
+                path: self.path_of(id),
                 units,
                 // (Groups that change meanwhile may seem to hold more than their parent.)
                 permille: (u128::from(units) * 1000 / all).min(1000) as u32,

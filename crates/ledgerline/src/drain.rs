@@ -5,53 +5,104 @@
 //!   mark every stocked cell below top as frozen
 //!   fence: sections that had read a word before its mark have now committed or been aborted
 //!   a mark that such a section stored over: mark it again, fence again
-//!   each cell (now ours): take the stock, fold the counts, cap := 0, open it empty
-//!   return the units to the counters
+//!   each cell (now ours): take the stock, fold the counts, cap := 0
+//!     return the units to the counters, open the cell empty
 //! ```
+//!
+//! (In that order: who looks at a cell that is empty and not frozen finds nothing of it in the usage.)
 
-use crate::ledger::Ledger;
+use crate::ledger::{DEPTH_MAX, Ledger};
 use crate::lock;
 use crate::path::RowPath;
 use crate::percpu::word;
-use crate::sync::Ordering;
+use crate::sync::{Ordering, fence};
+use std::iter::successors;
+
+/// No caps below a group, so that what is drained stays drained, and what is returned reaches the
+/// counters; allowed again when this is dropped.
+pub(crate) struct HeldOff<'l> {
+    ledger: &'l Ledger,
+    top: u32,
+}
+
+impl<'l> HeldOff<'l> {
+    /// Holds caps off, and drains.
+    pub(crate) fn begin(ledger: &'l Ledger, top: u32) -> Self {
+        ledger.row(top).counter.track.draining.fetch_add(1, Ordering::SeqCst);
+        // Partner of the fence in `PageCounter::allow`: no cell below gets a cap from here on.
+        fence(Ordering::SeqCst);
+        let _pass = lock::pass();
+        ledger.drain_held_off(top);
+        HeldOff { ledger, top }
+    }
+}
+
+impl Drop for HeldOff<'_> {
+    fn drop(&mut self) {
+        self.ledger.row(self.top).counter.track.draining.fetch_sub(1, Ordering::SeqCst);
+    }
+}
 
 impl Ledger {
+    /// As [`drain`](Self::drain), for who holds caps off there: a look at one word where nothing can lie
+    /// idle below, so that a refusal does not pay for the stock of others.
+    pub(crate) fn drain_held_off(&self, top: u32) {
+        // SeqCst, after the caller's fence: a cap that is not seen here sees that caps are held off; and a
+        // cap is taken back after what lay in its cell was returned.
+        if self.row(top).counter.track.prepaid.units() != 0 {
+            self.drain(top);
+        }
+    }
+
     /// Returns the idle units of a subtree to the counters; how many they were.
     ///
     /// Cells of other processes are left alone. Zero also when this thread is already draining
     /// (it is in a signal handler that interrupted itself).
     pub(crate) fn drain(&self, top: u32) -> u64 {
         let Some(_held) = lock::lock() else { return 0 };
-        let mine = |row: u32| -> Option<RowPath<'_>> {
-            if self.row(row).owner.load(Ordering::Relaxed) != self.process() {
-                return None;
-            }
-            RowPath::new(self, row).filter(|path| path.leads_through(top))
+        let mine = |row: u32| {
+            self.row(row).owner.load(Ordering::Relaxed) == self.process() && self.is_below(row, top)
         };
         let cells = || {
             (0..self.columns().count()).flat_map(move |column| {
                 self.stocked(column)
                     .iter()
-                    .filter_map(move |row| mine(row).map(|path| (column, path)))
+                    .filter(move |&row| mine(row))
+                    .map(move |row| (column, row))
             })
         };
         let mut any = false;
-        for (column, path) in cells() {
-            self.columns().freeze(column, path.leaf());
+        for (column, row) in cells() {
+            self.columns().freeze(column, row);
             any = true;
         }
-        if !any || !self.settle_marks(|| cells().map(|(column, path)| (column, path.leaf()))) {
+        if !any || !self.settle_marks(cells) {
             return 0;
         }
         let mut drained = 0;
-        for (column, path) in cells() {
+        let mut path = RowPath::blank(self);
+        for (column, row) in cells() {
+            let cell = self.columns().cell(column, row);
+            if !path.follow(self, row) {
+                // (Another process wrote nonsense.)
+                cell.word.fetch_and(!word::FROZEN, Ordering::AcqRel);
+                continue;
+            }
             let (stock, cap) = self.empty_cell(column, &path);
-            let cell = self.columns().cell(column, path.leaf());
-            cell.open(word::empty(word::generation(cell.word.load(Ordering::Relaxed))));
             self.return_idle(&path, stock, cap);
+            cell.open(word::empty(word::generation(cell.word.load(Ordering::Relaxed))));
             drained += stock;
         }
         drained
+    }
+
+    /// Whether a row lies in the subtree of `top` (which is in its own).
+    fn is_below(&self, row: u32, top: u32) -> bool {
+        let parent = |&row: &u32| {
+            let parent = (row != 0).then(|| self.row(row).parent.load(Ordering::Relaxed))?;
+            (parent < self.capacity()).then_some(parent)
+        };
+        top == 0 || successors(Some(row), parent).take(DEPTH_MAX).any(|row| row == top)
     }
 
     /// Closes all cells of one row for good, so that it can be destroyed, and returns the units that
@@ -92,10 +143,12 @@ impl Ledger {
     /// sees too much of the latter (read.rs).
     fn return_idle(&self, path: &RowPath<'_>, stock: u64, caps: u64) {
         if stock > 0 {
-            self.give_back(path, stock);
+            self.return_units(path, stock);
         }
-        for counter in path.counters() {
-            counter.disallow(caps);
+        if caps > 0 {
+            for counter in path.counters() {
+                counter.disallow(caps);
+            }
         }
     }
 

@@ -1,27 +1,30 @@
 //! What can go wrong, in sentences that an operator understands.
 
 use crate::diagnosis::Diagnosis;
-use crate::row::{GroupId, NAME_MAX};
+use crate::name::NameError;
+use crate::page_counter::COUNTER_MAX;
+use crate::row::GroupId;
 use crate::size;
 use std::fmt;
 
 /// Why a charge was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Reason {
     /// A group's limit does not leave room for it.
     Limit,
-    /// The group was destroyed.
+    /// The group was destroyed, or its process ended.
     Gone,
-    /// It came from inside a reclaimer, below the group that is being reclaimed.
-    Reclaiming,
     /// It would have had to wait, and the group was cancelled to make room for others.
     Cancelled,
 }
 
 /// A charge that was refused, in plain numbers: for allocators, which may not allocate to say no.
 ///
-/// [`Refused`] is the same with the group's path.
+/// [`Refused`] is the same with the group's path. This one is printed with [numbers](GroupId) for groups and
+/// plain units, which allocates nothing either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Refusal {
     /// The group whose limit said no: the one that was charged, or an ancestor.
     pub group: GroupId,
@@ -38,10 +41,6 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    pub(crate) fn reclaiming(id: GroupId, requested: u64) -> Refusal {
-        Refusal { reason: Reason::Reclaiming, ..Refusal::gone(id, requested) }
-    }
-
     pub(crate) fn cancelled(id: GroupId, requested: u64) -> Refusal {
         Refusal { reason: Reason::Cancelled, ..Refusal::gone(id, requested) }
     }
@@ -51,10 +50,45 @@ impl Refusal {
     }
 }
 
-/// A charge that was refused.
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Refusal { group, limit, usage, requested, .. } = self;
+        match self.reason {
+            Reason::Limit if *requested > COUNTER_MAX => {
+                write!(
+                    f,
+                    "group {group} cannot hold {requested}: no group counts beyond {COUNTER_MAX}"
+                )
+            }
+            Reason::Limit => write!(
+                f,
+                "group {group} is full: {requested} requested, {usage} of max {limit} in use"
+            ),
+            Reason::Cancelled => write!(
+                f,
+                "group {group} was cancelled to make room for others, and waits for none ({requested} \
+                 requested)"
+            ),
+            Reason::Gone => {
+                write!(f, "group {group} takes no more charges ({requested} requested)")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// A charge that was refused. One word, so that a charge that is granted pays nothing for what might
+/// be said of one that is not: the fields are those of [`RefusedCharge`].
+#[derive(Clone, PartialEq, Eq)]
+pub struct Refused(Box<RefusedCharge>);
+
+/// What a [`Refused`] says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
-    /// Path of the group whose limit said no: the one that was charged, or an ancestor.
+#[non_exhaustive]
+pub struct RefusedCharge {
+    /// Path of the group whose limit said no: the one that was charged, or an ancestor. `(destroyed)` where
+    /// that is gone by now.
     pub group: String,
     /// That group's number.
     pub refused_by: GroupId,
@@ -73,9 +107,43 @@ pub struct Refused {
     pub diagnosis: Option<Box<Diagnosis>>,
 }
 
+impl Refused {
+    #[cold]
+    pub(crate) fn new(charge: RefusedCharge) -> Refused {
+        Refused(Box::new(charge))
+    }
+}
+
+impl std::ops::Deref for Refused {
+    type Target = RefusedCharge;
+
+    fn deref(&self) -> &RefusedCharge {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for Refused {
+    fn deref_mut(&mut self) -> &mut RefusedCharge {
+        &mut self.0
+    }
+}
+
+impl fmt::Debug for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.reason {
+            Reason::Limit if self.requested > COUNTER_MAX => write!(
+                f,
+                "{} cannot hold {}: no group counts beyond {}",
+                self.group,
+                size::format(self.requested),
+                size::format(COUNTER_MAX),
+            ),
             Reason::Limit => write!(
                 f,
                 "{} is full: {} requested, {} of max {} in use",
@@ -83,12 +151,6 @@ impl fmt::Display for Refused {
                 size::format(self.requested),
                 size::format(self.usage),
                 size::format(self.limit),
-            ),
-            Reason::Reclaiming => write!(
-                f,
-                "{} cannot be charged from inside a reclaimer ({} requested)",
-                self.group,
-                size::format(self.requested),
             ),
             Reason::Cancelled => write!(
                 f,
@@ -98,8 +160,9 @@ impl fmt::Display for Refused {
             ),
             Reason::Gone => write!(
                 f,
-                "{} takes no more charges: the group was destroyed ({} requested)",
+                "{} takes no more charges (group {}, {} requested)",
                 self.group,
+                self.refused_by,
                 size::format(self.requested),
             ),
         }
@@ -108,36 +171,46 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// A limit that is lower than what is in use. Nothing was changed.
+/// Why a limit was not set. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Busy {
-    /// What is in use, idle stock already returned.
-    pub usage: u64,
-    /// The limit that was asked for.
-    pub limit: u64,
+#[non_exhaustive]
+pub enum SetMaxError {
+    /// It is lower than what is in use.
+    Busy {
+        /// What is in use, after idle stock was returned and reclaimers were asked.
+        usage: u64,
+        /// The limit that was asked for.
+        limit: u64,
+    },
+    /// The group was destroyed.
+    Gone,
 }
 
-impl fmt::Display for Busy {
+impl fmt::Display for SetMaxError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.usage == 0 {
-            return f.write_str("the limit cannot be set: the group was destroyed");
+        match self {
+            SetMaxError::Busy { usage, limit } => write!(
+                f,
+                "the limit cannot be lowered to {}: {} are in use; have some of it returned first, or set \
+                 the limit at once (set_max_now) and let nothing more in until usage has come down",
+                size::format(*limit),
+                size::format(*usage)
+            ),
+            SetMaxError::Gone => f.write_str(
+                "the limit cannot be set: the group was destroyed; set it on its parent, or on a new group",
+            ),
         }
-        write!(
-            f,
-            "the limit cannot be lowered to {}: {} are in use",
-            size::format(self.limit),
-            size::format(self.usage)
-        )
     }
 }
 
-impl std::error::Error for Busy {}
+impl std::error::Error for SetMaxError {}
 
 /// Why a group was not created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CreateError {
-    /// The name is empty, longer than 56 bytes, or holds a `/` or a control character.
-    BadName,
+    /// The name cannot be a group's.
+    BadName(NameError),
     /// The parent was destroyed.
     Gone,
     /// The tree would have more than 32 levels.
@@ -152,10 +225,7 @@ pub enum CreateError {
 impl fmt::Display for CreateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            CreateError::BadName => write!(
-                f,
-                "a group's name has 1 to {NAME_MAX} bytes, no '/' and no control characters"
-            ),
+            CreateError::BadName(why) => why.fmt(f),
             CreateError::Gone => f.write_str("the parent group was destroyed"),
             CreateError::TooDeep => f.write_str("the tree would have more than 32 levels"),
             CreateError::Full { capacity } => write!(
@@ -171,6 +241,7 @@ impl std::error::Error for CreateError {}
 
 /// Why a group was not destroyed. It goes on as before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DestroyError {
     /// It is the root.
     Root,
@@ -203,6 +274,7 @@ impl std::error::Error for DestroyError {}
 
 /// Why a file could not be opened as a ledger.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum OpenError {
     /// The file could not be read or mapped.
     Io(std::io::Error),
@@ -255,7 +327,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_a_sentence_that_names_the_culprit() {
-        let refused = Refused {
+        let refused = Refused::new(RefusedCharge {
             group: "/acme".into(),
             refused_by: GroupId::from_parts(1, 1),
             charged: GroupId::from_parts(2, 1),
@@ -264,7 +336,7 @@ mod tests {
             requested: 4 << 20,
             reason: Reason::Limit,
             diagnosis: None,
-        };
+        });
         assert_eq!(
             refused.to_string(),
             "/acme is full: 4.0M requested, 510.0M of max 512.0M in use"

@@ -21,13 +21,14 @@ use crate::ledger::Ledger;
 use crate::lock::{self, GATE};
 use crate::memory_stat::Sum;
 use crate::path::RowPath;
+use crate::percpu::word;
 use crate::row::GroupId;
-use crate::sync::{AtomicU64, AtomicUsize, Ordering, fence};
+use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::future::Future;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicI32};
+use std::sync::atomic::AtomicI32;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -68,8 +69,8 @@ impl std::fmt::Display for Events {
 struct Slot {
     id: AtomicU64,
     eventfd: AtomicI32,
-    /// Whether a future waits, too.
-    awaited: AtomicBool,
+    /// The alarm of a future that waits, too (0: there is none).
+    alarm: AtomicU32,
 }
 
 const FREE: u64 = 0;
@@ -91,7 +92,7 @@ impl Watchers {
                 Slot {
                     id: AtomicU64::new(FREE),
                     eventfd: AtomicI32::new(-1),
-                    awaited: AtomicBool::new(false),
+                    alarm: AtomicU32::new(0),
                 }
             }; WATCHES_MAX],
         }
@@ -100,6 +101,9 @@ impl Watchers {
 
 /// Waits for the events of a group and its subtree: by itself, or with `poll` and `epoll` through its
 /// file descriptor, which is readable when there were events since the last look.
+///
+/// A group that was destroyed has no events any more: its watch is not woken (not by the next group of its row,
+/// either), so whoever waits for one without a limit of time waits for ever.
 ///
 /// ```
 /// # use ledgerline::{Ledger, Limit};
@@ -118,6 +122,7 @@ impl Watchers {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
+#[must_use = "a watch that is dropped at once tells nothing"]
 pub struct Watch<'l> {
     group: Group<'l>,
     slot: &'l Slot,
@@ -126,16 +131,16 @@ pub struct Watch<'l> {
 }
 
 impl<'l> Group<'l> {
-    /// The events of this group and its subtree, those of destroyed descendants included. Costs as
-    /// [`stat`](Self::stat). Not async-signal-safe.
+    /// The events of this group and its subtree, those of destroyed descendants included; none of a group that
+    /// is gone. Costs as [`stat`](Self::stat). Not async-signal-safe.
     pub fn events(self) -> Events {
-        self.ledger().counted_events(self.id().index())[1]
+        self.ledger().counted_events(self)[1]
     }
 
     /// The events of this very group (`memory.events.local`). Costs as [`events`](Self::events);
     /// [`max_events`](Self::max_events) and [`high_events`](Self::high_events) are loads.
     pub fn local_events(self) -> Events {
-        self.ledger().counted_events(self.id().index())[0]
+        self.ledger().counted_events(self)[0]
     }
 
     /// Starts to watch this group's subtree. What happened before is not told.
@@ -231,11 +236,11 @@ impl Future for Changed<'_, '_> {
         if let Some(events) = watch.look() {
             return Poll::Ready(events);
         }
-        watch.slot.awaited.store(true, Ordering::Relaxed);
+        self.alarm.set(context.waker(), None);
+        watch.slot.alarm.store(self.alarm.number(), Ordering::Relaxed);
         // Partner of the fence in `announce_some`: an event that is not seen by the look below finds
-        // the slot awaited.
+        // the alarm.
         fence(Ordering::SeqCst);
-        self.alarm.set(context.waker(), None, true);
         watch.look().map_or(Poll::Pending, Poll::Ready)
     }
 }
@@ -303,7 +308,6 @@ impl Ledger {
     }
 
     fn wake(&self, rows: &[u32]) {
-        let mut awaited = false;
         for slot in &self.table().watchers.slots {
             // Acquire: partner of the Release in `watch`.
             let id = slot.id.load(Ordering::Acquire);
@@ -312,13 +316,15 @@ impl Ledger {
             }
             let row = GroupId::row_of(id);
             let eventfd = slot.eventfd.load(Ordering::Relaxed);
-            if eventfd >= 0 && rows.contains(&row) {
+            // (A row on the way is some group's; whose watch it was may be gone.)
+            let watched = rows.contains(&row) && self.row(row).generation() == word::generation(id);
+            if eventfd >= 0 && watched {
                 nudge(eventfd);
-                awaited |= slot.awaited.swap(false, Ordering::SeqCst);
+                let alarm = slot.alarm.swap(0, Ordering::SeqCst);
+                if alarm != 0 {
+                    alarm::ring(alarm);
+                }
             }
-        }
-        if awaited {
-            alarm::ring();
         }
     }
 }

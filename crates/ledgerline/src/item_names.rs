@@ -1,6 +1,7 @@
 //! The names of the statistics that a ledger counts for its program, in its header.
 
 use crate::ledger::Ledger;
+use crate::name;
 use crate::sync::{AtomicU64, Ordering};
 use crate::table::Plan;
 
@@ -9,9 +10,49 @@ pub const ITEMS_MAX: usize = 24;
 /// Longest name of an item, in bytes.
 pub const ITEM_NAME_MAX: usize = 32;
 
+/// One of a ledger's own items: what [`Group::add_stat`](crate::Group::add_stat) counts.
+///
+/// It is the ledger's that gave it; another ledger takes it for its item of the same place, or for a
+/// mistake if it has none there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StatItem(u8);
+
+impl StatItem {
+    /// Its place among the ledger's items.
+    pub fn index(self) -> usize {
+        self.0.into()
+    }
+}
+
 impl Ledger {
-    /// The names of the ledger's own items, in the order of their declaration. What is not UTF-8
-    /// (another process wrote over it) shows as replacement marks.
+    /// The item of that name, if the ledger was made with it
+    /// ([`LedgerBuilder::items`](crate::LedgerBuilder::items)).
+    ///
+    /// ```
+    /// let ledger = ledgerline::Ledger::builder().items(&["rows_read"]).anonymous()?;
+    /// let rows_read = ledger.item("rows_read").expect("declared above");
+    /// ledger.root().add_stat(rows_read, 1000);
+    /// assert_eq!(ledger.item("rows_written"), None);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn item(&self, name: &str) -> Option<StatItem> {
+        self.items().find(|&item| self.item_name(item) == name)
+    }
+
+    /// All items of its own, in the order of their declaration.
+    pub fn items(&self) -> impl Iterator<Item = StatItem> + use<> {
+        (0..self.table().plan.items as u8).map(StatItem)
+    }
+
+    /// An item's name; empty if the ledger has none there.
+    pub fn item_name(&self, item: StatItem) -> String {
+        let names = &self.table().header().items[..self.table().plan.items];
+        names.get(item.index()).map_or_else(String::new, name_of)
+    }
+
+    /// The names of the ledger's own items, in the order of their declaration. Another process may have
+    /// written over them: what is not UTF-8 shows as replacement marks, and spaces and what no group's name
+    /// [allows](crate::name::allows) as `\u{20}`.
     pub fn item_names(&self) -> Vec<String> {
         let names = &self.table().header().items;
         names.iter().take(self.table().plan.items).map(name_of).collect()
@@ -37,7 +78,9 @@ fn name_of(name: &Name) -> String {
         part.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
     }
     let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(ITEM_NAME_MAX);
-    String::from_utf8_lossy(&bytes[..length]).into_owned()
+    // A line of `memory.stat` is a name, a space and a number.
+    let allowed = |character: char| name::allows(character) && !character.is_whitespace();
+    name::escaped_unless(&String::from_utf8_lossy(&bytes[..length]), allowed).into_owned()
 }
 
 impl Plan {

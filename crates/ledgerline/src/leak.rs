@@ -2,15 +2,16 @@
 
 use crate::group::Settled;
 use crate::ledger::Ledger;
-use crate::row::{GroupId, state};
+use crate::read::Estimate;
+use crate::row::GroupId;
 use crate::size;
-use crate::sync::Ordering;
 use std::fmt;
 
 /// A destroyed group with charges that nobody has returned: forgotten, or still on their way back.
 ///
 /// What the groups below it hold that were destroyed before it is theirs: each has a leak of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Leak {
     /// The group's number.
     pub group: GroupId,
@@ -18,11 +19,11 @@ pub struct Leak {
     pub path: String,
     /// Units that it still holds itself; never zero.
     pub units: u64,
-    /// Charges that hold them, as far as counts tell: a charge that was split counts once, two that
-    /// were merged count twice, and charges of nothing count like others.
+    /// Charges that hold them, as far as counts tell: what is returned in parts by hand counts each part,
+    /// and charges of nothing count like others.
     pub charges: u64,
-    /// The group's highest usage.
-    pub peak: u64,
+    /// The group's highest usage: see [`Group::peak`](crate::Group::peak).
+    pub peak: Estimate,
     /// Path of its nearest ancestor that was not destroyed, to which the units stay charged.
     pub parent: String,
 }
@@ -35,7 +36,7 @@ impl fmt::Display for Leak {
             1 => write!(f, "1 charge of ")?,
             charges => write!(f, "{charges} charges of ")?,
         }
-        let (units, peak) = (size::format(self.units), size::format(self.peak));
+        let (units, peak) = (size::format(self.units), size::format(self.peak.value));
         let all = if self.charges > 1 { " in all" } else { "" };
         let they = match self.charges {
             1 => "it stays charged to",
@@ -47,6 +48,33 @@ impl fmt::Display for Leak {
             "{units}{all} still held (peak {peak}); {they} {} until {are} returned",
             self.parent
         )
+    }
+}
+
+impl fmt::Debug for Settled<'_> {
+    /// With the group's number: a group that was destroyed has no path.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settled")
+            .field("group", &self.group.id())
+            .field("leftover", &self.leftover)
+            .field("idle", &self.idle)
+            .field("peak", &self.peak)
+            .field("charges", &self.charges)
+            .field("uncharges", &self.uncharges)
+            .finish()
+    }
+}
+
+impl fmt::Display for Settled<'_> {
+    /// A sentence for a log: what was left, how many charges there were, how high it went.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "group {} ended with ", self.group.id())?;
+        match self.leftover {
+            0 => f.write_str("nothing left to return")?,
+            units => write!(f, "{} still charged", size::format(units))?,
+        }
+        let charges = if self.charges == 1 { "charge" } else { "charges" };
+        write!(f, " ({} {charges}, peak {})", self.charges, self.peak)
     }
 }
 
@@ -105,19 +133,15 @@ impl Ledger {
                 parent = lines[parent as usize].parent;
             }
             let kept_by = GroupId::from_parts(parent, lines[parent as usize].generation);
-            let leak = Leak {
+            // If the last unit was returned meanwhile, the row may be another group's by now.
+            leaks.extend(self.read_held(id, |row| Leak {
                 group: id,
-                path: self.group(id).path(),
+                path: self.path_of(id),
                 units,
                 charges: line.charges.saturating_sub(line.uncharges),
-                peak: self.row(index as u32).counter.watermark(),
-                parent: self.group(kept_by).path(),
-            };
-            // If the last unit was returned meanwhile, the row may be another group's by now.
-            let row = self.row(index as u32);
-            let still = row.generation() == line.generation
-                && row.state.load(Ordering::Acquire) == state::RETIRED;
-            leaks.extend(still.then_some(leak));
+                peak: Estimate::between(row.counter.peak()),
+                parent: self.path_of(kept_by),
+            }));
         }
         leaks
     }
@@ -128,13 +152,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_was_settled_is_a_sentence() {
+        let ledger = Ledger::new().unwrap();
+        let group = ledger.root().create("q1").unwrap();
+        let forgotten = group.try_charge(48 << 10).unwrap();
+        drop(group.try_charge(0).unwrap());
+        let settled = group.destroy().unwrap();
+        let peak = settled.peak;
+        assert_eq!(
+            settled.to_string(),
+            format!("group 1#1 ended with 48.0K still charged (2 charges, peak {peak})")
+        );
+        drop(forgotten);
+        let settled = ledger.root().create("q2").unwrap().destroy().unwrap();
+        let text = "group 1#2 ended with nothing left to return (0 charges, peak 0)";
+        assert_eq!(settled.to_string(), text);
+    }
+
+    #[test]
     fn a_leak_is_a_sentence() {
         let mut leak = Leak {
             group: GroupId::from_parts(3, 1),
             path: "/acme/q1".into(),
             units: 48 << 10,
             charges: 3,
-            peak: (12 << 20) / 10,
+            peak: Estimate { value: (12 << 20) / 10, bound: 1 << 10 },
             parent: "/acme".into(),
         };
         assert_eq!(

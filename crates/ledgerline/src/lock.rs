@@ -7,13 +7,21 @@
 
 use crate::gate::{Gate, Pass};
 use crate::sync::PATIENCE;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, compiler_fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The gate of all slow paths of this process.
 pub(crate) static GATE: Gate = Gate::new();
 
 static HOLDER: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// How often this thread is inside. A plain word with nothing to drop: there from the thread's first
+    /// instruction to its last, also in a signal handler; an atomic, since handlers change it in between (and
+    /// leave it as it was).
+    static DEPTH: AtomicU32 = const { AtomicU32::new(0) };
+}
 
 /// The stock lock is held; released when dropped.
 #[derive(Debug)]
@@ -25,20 +33,21 @@ impl Drop for Held {
     }
 }
 
-/// The threads inside the gate, by thread pointer: a signal handler finds the thread that it
-/// interrupted here. Noted after the gate is passed and taken off before it is left, so whoever is
-/// noted is inside. (Where eight threads of one hash are inside, the ninth is not noted.)
-static INSIDE: [Line; 64] = [const { Line([const { AtomicUsize::new(0) }; 8]) }; 64];
-
-#[repr(align(64))]
-struct Line([AtomicUsize; 8]);
-
 /// Somebody is inside the gate; leaves when dropped.
 pub(crate) struct Inside {
-    noted: Option<&'static AtomicUsize>,
     nested: bool,
-    /// Dropped last.
     _pass: Pass<'static>,
+    /// Its thread's own, whose depth it counts in.
+    _here: PhantomData<*const ()>,
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        DEPTH.with(|depth| depth.store(depth.load(Ordering::Relaxed) - 1, Ordering::Relaxed));
+        // Only then the pass: a signal handler in between must not take this thread for one that is inside when
+        // the closer has seen it leave.
+        compiler_fence(Ordering::SeqCst);
+    }
 }
 
 impl Inside {
@@ -49,30 +58,26 @@ impl Inside {
     }
 }
 
-impl Drop for Inside {
-    fn drop(&mut self) {
-        if let Some(slot) = self.noted {
-            slot.store(0, Ordering::Release);
-        }
-    }
+/// Passes the gate. Who is inside already does not wait there (whoever closed the gate waits for this thread, and
+/// has it not closed yet), nor does a signal handler whose thread is, or holds the lock (which the closer may be
+/// waiting for).
+///
+/// (For the few instructions in which a thread that found no slot is counted in or out, and its depth is not, a
+/// signal handler does not find it inside: if the gate is being closed, it waits until the closer gives up. Where
+/// the thread has a slot, that tells.)
+pub(crate) fn pass() -> Inside {
+    pass_through(&GATE)
 }
 
-/// Passes the gate. A signal handler does not wait there if the thread that it interrupted is
-/// inside (whoever closed the gate waits for that thread, and has it not closed yet), or holds the
-/// lock (which the closer may be waiting for).
-pub(crate) fn pass() -> Inside {
+fn pass_through(gate: &'static Gate) -> Inside {
     let me = thread();
-    let line = &INSIDE[(me >> 6).wrapping_mul(0x9e37_79b9) >> 8 & 63].0;
-    let nested = HOLDER.load(Ordering::Relaxed) == me
-        || line.iter().any(|slot| slot.load(Ordering::Relaxed) == me);
-    if nested {
-        return Inside { noted: None, nested, _pass: GATE.enter_anyway(me) };
-    }
-    let pass = GATE.enter(me);
-    let noted = line
-        .iter()
-        .find(|slot| slot.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed).is_ok());
-    Inside { noted, nested, _pass: pass }
+    let depth = DEPTH.with(|depth| depth.load(Ordering::Relaxed));
+    let nested = depth > 0 || HOLDER.load(Ordering::Relaxed) == me || gate.is_inside(me);
+    let pass = if nested { gate.enter_anyway(me) } else { gate.enter(me) };
+    // Not before it is known that this thread may be inside: a handler that finds it there goes in, too.
+    compiler_fence(Ordering::SeqCst);
+    DEPTH.with(|now| now.store(depth + 1, Ordering::Relaxed));
+    Inside { nested, _pass: pass, _here: PhantomData }
 }
 
 /// A mutex that is held inside the gate, so that no fork finds it locked.
@@ -82,8 +87,10 @@ pub(crate) struct Gated<'m, T> {
     _inside: Inside,
 }
 
-/// Locks a mutex inside the gate. (None of ours is left half-changed by a panic.)
+/// Locks a mutex inside the gate, which forks wait for from then on. (None of ours is left half-changed by a
+/// panic.)
 pub(crate) fn gated<T>(mutex: &Mutex<T>) -> Gated<'_, T> {
+    guard_forks();
     let inside = pass();
     Gated { held: mutex.lock().unwrap_or_else(PoisonError::into_inner), _inside: inside }
 }
@@ -141,11 +148,17 @@ pub(crate) fn thread() -> usize {
 /// `fork` copies the memory of all threads but only the thread that calls it, so a half-done step
 /// of another thread would stay half-done in the child. Handlers registered once a process hold
 /// the gate and the lock over the fork.
+///
+/// Called where a ledger is made in memory, and before each lock of `std` that somebody may hold inside the
+/// gate: whose ledger lies in a file may be an allocator before `main`, which cannot register anything, and
+/// takes no such lock.
+///
+/// (A flag, not a `Once`: an allocator that is asked for memory by the registration comes back here, and a
+/// forked child must not wait for who was registering. Who comes second may go on a few instructions before
+/// the handlers are there.)
 pub(crate) fn guard_forks() {
-    static ONCE: std::sync::Once = std::sync::Once::new();
-
-    static CLOSED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
-    static LOCKED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+    static CLOSED: AtomicBool = AtomicBool::new(false);
+    static LOCKED: AtomicBool = AtomicBool::new(false);
 
     extern "C" fn before() {
         // The gate first: whoever is inside may need the lock to get out.
@@ -153,6 +166,15 @@ pub(crate) fn guard_forks() {
         let held = lock();
         LOCKED.store(held.is_some(), Ordering::Relaxed);
         std::mem::forget(held);
+    }
+
+    extern "C" fn in_the_child() {
+        // Threads that found the gate closed may just have been asking, and do not exist here. (If it
+        // was not closed, this very thread may be inside.)
+        if CLOSED.load(Ordering::Relaxed) {
+            GATE.forget_askers();
+        }
+        after();
     }
 
     extern "C" fn after() {
@@ -164,11 +186,17 @@ pub(crate) fn guard_forks() {
         }
     }
 
+    static DONE: AtomicBool = AtomicBool::new(false);
+    // Relaxed: the registration is libc's, which locks it.
+    if DONE.load(Ordering::Relaxed) || DONE.swap(true, Ordering::Relaxed) {
+        return;
+    }
     // SAFETY: the handlers are plain functions that live as long as the program (or the library
-    // is pinned: see the C interface), and touch only the statics above.
-    ONCE.call_once(|| unsafe {
-        libc::pthread_atfork(Some(before), Some(after), Some(after));
-    });
+    // is pinned: see the C interface), and touch only the statics above. Guarded by the tests in
+    // tests/fork.rs.
+    unsafe {
+        libc::pthread_atfork(Some(before), Some(after), Some(in_the_child));
+    }
 }
 
 #[cfg(test)]
@@ -182,5 +210,23 @@ mod tests {
         assert!(try_lock().is_none());
         drop(held);
         assert!(lock().is_some());
+    }
+
+    /// Otherwise it would wait at the gate for whoever closes it, who waits for it.
+    #[test]
+    fn a_thread_that_found_no_slot_knows_that_it_is_inside() {
+        static ONE: Gate = Gate::new();
+        // Threads of the same stripe, more than it has slots.
+        let others: Vec<_> = (1..20).map(|other| ONE.enter(thread() ^ other)).collect();
+        let outer = pass_through(&ONE);
+        assert!(!outer.nested && !ONE.is_inside(thread()), "a slot was free");
+        let inner = pass_through(&ONE);
+        assert!(inner.nested);
+        drop(inner);
+        assert!(pass_through(&ONE).nested);
+        drop(outer);
+        assert!(!pass_through(&ONE).nested);
+        drop(others);
+        assert!(ONE.quiet().is_some());
     }
 }

@@ -25,6 +25,7 @@
 
 use crate::events::Events;
 use crate::group::Group;
+use crate::item_names::StatItem;
 use crate::ledger::Ledger;
 use crate::lock::{self, Held};
 use crate::path::RowPath;
@@ -71,6 +72,7 @@ pub(crate) const fn total_words(items: usize) -> usize {
 
 /// One line of a group's [`MemoryStat`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StatLine {
     /// The item's name, as `memory.stat` prints it.
     pub name: String,
@@ -82,6 +84,7 @@ pub struct StatLine {
 
 /// What a group and its subtree counted: made by [`Group::stat`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemoryStat {
     /// The fixed items first, then the ledger's own in the order of their declaration.
     pub lines: Vec<StatLine>,
@@ -94,32 +97,39 @@ impl MemoryStat {
     }
 }
 
+impl std::fmt::Display for MemoryStat {
+    /// The lines of cgroup v2's `memory.stat`: a name and what the subtree counted.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.lines.iter().try_for_each(|line| writeln!(f, "{} {}", line.name, line.subtree))
+    }
+}
+
 impl Group<'_> {
-    /// Adds `n` to one of the ledger's own items
-    /// ([`LedgerBuilder::items`](crate::LedgerBuilder::items)), named by its place among them.
+    /// Adds `n` to one of the ledger's own items ([`Ledger::item`]).
     ///
-    /// About a nanosecond; async-signal-safe. An item that the ledger does not have and a group that
-    /// does not exist change nothing and are counted ([`Ledger::mistakes`]). In the fallback an
-    /// addition that races with the group's end may count for the row's next group.
+    /// About a nanosecond; async-signal-safe. An item that the ledger does not have and a group that does not
+    /// exist change nothing and are counted ([`Ledger::mistakes`]). In the fallback an addition that races with
+    /// the group's end may count for the row's next group.
     ///
     /// ```
     /// # use ledgerline::Ledger;
     /// let ledger = Ledger::builder().items(&["rows_read", "spills"]).anonymous()?;
     /// let tenant = ledger.root().create("acme")?;
     /// let query = tenant.create("q1")?;
-    /// query.add_stat(0, 1000);
+    /// let rows_read = ledger.item("rows_read").expect("declared above");
+    /// query.add_stat(rows_read, 1000);
     /// let stat = tenant.stat();
     /// let rows = stat.get("rows_read").unwrap();
     /// assert_eq!((rows.own, rows.subtree), (0, 1000));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
-    pub fn add_stat(&self, item: usize, n: i64) {
+    pub fn add_stat(&self, item: StatItem, n: i64) {
         let ledger = self.ledger();
-        if item >= ledger.table().plan.items {
+        if item.index() >= ledger.table().plan.items {
             return ledger.count_stray();
         }
-        ledger.add_sum(self.id(), FIXED + item, n);
+        ledger.add_sum(self.id(), FIXED + item.index(), n);
     }
 
     /// Notes that `units` of this group were reclaimed (given back by a cache under pressure).
@@ -131,22 +141,22 @@ impl Group<'_> {
     /// The statistics of this group and of its subtree, as `memory.stat` prints them:
     ///
     /// * `charged`, `freed`: units, in a ledger that [keeps flows](crate::LedgerBuilder::flows);
-    /// * `blocks_live`, `blocks_total`: charges that were not returned yet, and all;
+    /// * `blocks_live`, `blocks_total`: charges that were not returned yet, and all (what is split counts as
+    ///   two from then on, what is merged as one; units without a guard count each time they are returned);
     /// * `refused`: charges of the group that were refused, by whomever;
     /// * `reclaimed`: units, see [`add_reclaimed`](Self::add_reclaimed);
     /// * `throttled`, `throttled_usec`: charges above high that were slowed down, and by how much;
     /// * the ledger's own items.
     ///
-    /// Exact when writers are still; otherwise each number was true at some moment of the call.
-    /// What a destroyed group counted stays in its ancestors' subtrees (and in its parent's own
-    /// blocks). Costs what changed since the last call, times the depth; it drains the subtree, so
-    /// that each cell that is in use pays one slow charge (about 0.1 µs) afterwards. Not
-    /// async-signal-safe.
+    /// Exact when writers are still; otherwise each number was true at some moment of the call. What a destroyed group
+    /// counted stays in its ancestors' subtrees (and in its parent's own blocks); its own lines are zeros. Costs
+    /// what changed since the last call, times the depth; it drains the subtree, so that each cell that is in use
+    /// pays one slow charge (about 0.1 µs) afterwards. Not async-signal-safe.
     pub fn stat(self) -> MemoryStat {
         let ledger = self.ledger();
         let items = ledger.table().plan.items;
         let words = total_words(items) / 2;
-        let totals = ledger.collected_totals(self.id().index());
+        let totals = ledger.counted_by(self);
         let line = |name: &str, value: &dyn Fn(&[i64]) -> i64| StatLine {
             name: name.to_owned(),
             own: value(&totals[..words]),
@@ -172,10 +182,15 @@ impl Group<'_> {
 }
 
 impl Ledger {
-    /// Collects what changed, and reads the totals of a row: its own, then its subtree's.
-    fn collected_totals(&self, index: u32) -> Vec<i64> {
-        let index = index.min(self.capacity() - 1);
-        let mut totals = vec![0i64; total_words(self.table().plan.items)];
+    /// What a group counted, then its subtree: nothing, if it is gone.
+    fn counted_by(&self, group: Group<'_>) -> Vec<i64> {
+        let totals = || vec![0; total_words(self.table().plan.items)];
+        let collected = group.read(|_| self.collected_totals(group.id().index(), totals()));
+        collected.unwrap_or_else(totals)
+    }
+
+    /// Collects what changed, and reads the totals of a row.
+    fn collected_totals(&self, index: u32, mut totals: Vec<i64>) -> Vec<i64> {
         let _pass = lock::pass();
         self.drain(index);
         let held = lock::lock();
@@ -193,9 +208,9 @@ impl Ledger {
         totals
     }
 
-    /// The events of a row, and of its subtree.
-    pub(crate) fn counted_events(&self, index: u32) -> [Events; 2] {
-        let totals = self.collected_totals(index);
+    /// The events of a group, and of its subtree.
+    pub(crate) fn counted_events(&self, group: Group<'_>) -> [Events; 2] {
+        let totals = self.counted_by(group);
         let (own, subtree) = totals.split_at(totals.len() / 2);
         [own, subtree].map(|totals| {
             let sum = |sum: Sum| totals[COUNTED + sum as usize] as u64;
@@ -221,13 +236,14 @@ impl Ledger {
 
     /// Whether the units charged and freed are counted, too.
     pub(crate) fn keeps_flows(&self) -> bool {
-        self.table().flows != 0
+        self.table().flows
     }
 
     /// Adds for a caller. A group that does not exist is the caller's mistake.
     #[inline]
     pub(crate) fn add_sum(&self, id: GroupId, sum: usize, n: i64) {
-        if !self.add_sum_fast(id, sum, n) && !self.add_sum_slow(id, sum, n) {
+        let slowly = || self.group(id).exists() && self.add_sum_slow(id, sum, n);
+        if !self.add_sum_fast(id, sum, n) && !slowly() {
             self.count_stray();
         }
     }

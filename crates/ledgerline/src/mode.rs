@@ -8,12 +8,14 @@
 //! ```text
 //! set_mode(top, mode), with the modes' lock             create(parent)
 //!   top takes the mode                                    the child's row becomes visible
-//!   fence                                                 fence
-//!   every row below that is visible takes it              takes the mode that its parent has
+//!   fence                                                 takes the mode that its parent has
+//!   every row below that is visible takes it
+//!   those who wait below look again
 //! ```
 //!
-//! The two fences are SeqCst and each other's partner: either the child sees the new mode of its parent, or
-//! it is visible to the walk over the rows.
+//! The fence is SeqCst, and its partners are the SeqCst store that makes the row visible and the loads of
+//! the parent's mode: either the child sees the new mode of its parent, or it is visible to the walk over the
+//! rows.
 
 use crate::group::Group;
 use crate::lock;
@@ -31,7 +33,7 @@ pub enum ControlMode {
     /// Counts them and refuses nothing: what ends above the group's max counts a `max` event. Limits of
     /// ancestors that enforce theirs hold all the same.
     Measure,
-    /// Counts nothing, in the group and in its ancestors, and refuses nothing.
+    /// Counts nothing, in the group and in its ancestors, and refuses nothing (up to 2^62 units).
     Off,
 }
 
@@ -53,8 +55,8 @@ impl Row {
 
     /// Gives a new row the mode of its parent.
     pub(crate) fn adopt_mode(&self, parent: &Row) {
-        // Partner of the fence in `Group::set_mode`.
-        fence(Ordering::SeqCst);
+        // SeqCst loads (`Row::has`, `is_enforced`) after the SeqCst store in `Row::begin`: partners of
+        // the fence in `Group::set_mode`.
         loop {
             let mode = parent.mode();
             if self.mode() == mode {
@@ -74,7 +76,8 @@ impl Group<'_> {
     /// [`Charge`](crate::Charge) that is made meanwhile holds nothing and returns nothing, one from before
     /// is returned as ever. What has no guard ([`try_charge_units`](Self::try_charge_units) and the like)
     /// is counted all the same, as in `Measure`, since nobody could tell what to return later. Charges
-    /// of a group that is off take about 10 ns.
+    /// of a group that is off take about 10 ns. Requests that wait below look again at once
+    /// ([`Request::wait`](crate::Request::wait)).
     ///
     /// ```
     /// # use ledgerline::{ControlMode, Ledger, Limit};
@@ -91,15 +94,21 @@ impl Group<'_> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_mode(self, mode: ControlMode) {
+        self.set_mode_below(mode);
+        // With nothing locked: wakers are somebody else's code.
+        self.ledger().tell_below(self.id());
+    }
+
+    fn set_mode_below(self, mode: ControlMode) {
         let ledger = self.ledger();
+        lock::guard_forks();
         let _pass = lock::pass();
         let _held = ledger.table().modes.lock().unwrap_or_else(PoisonError::into_inner);
-        if !self.exists() {
+        if self.change(|row| row.set_mode(mode)).is_none() {
             return;
         }
         let top = self.id().index();
-        self.row().set_mode(mode);
-        // Partner of the fence in `Row::adopt_mode`.
+        // Partner of the store in `Row::begin` and the loads in `Row::adopt_mode`.
         fence(Ordering::SeqCst);
         let below = |row: u32| {
             ledger.row(row).state.load(Ordering::Acquire) != state::FREE
@@ -113,8 +122,8 @@ impl Group<'_> {
         ledger.drain(top);
     }
 
-    /// The mode that holds for this group.
+    /// The mode that holds for this group; the default for one that is gone.
     pub fn mode(self) -> ControlMode {
-        self.row().mode()
+        self.read(Row::mode).unwrap_or_default()
     }
 }

@@ -6,11 +6,12 @@
 //! `percpu/inject.rs` tests, on the machine.
 
 mod ahead;
+mod idle;
+mod waiting;
 
-use crate::bell::{Bell, Rings};
 use crate::free_list::FreeList;
 use crate::gate::Gate;
-use crate::page_counter::PageCounter;
+use crate::page_counter::{NotSet, PageCounter};
 use crate::percpu::word::{self, Cell};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::transfers::Transfers;
@@ -86,7 +87,7 @@ fn a_walk_that_is_taken_back_leaves_no_trace() {
         let granted = u64::from(here.is_ok()) + u64::from(there.is_ok());
         assert_eq!(granted, 1);
         assert_eq!(two.root.usage(), 4);
-        assert_eq!((two.leaf.watermark(), two.root.watermark()), (4, 4), "rolled back, not seen");
+        assert_eq!((two.leaf.peak(), two.root.peak()), ((4, 4), (4, 4)), "rolled back, not seen");
         assert_eq!(two.root.in_flight() + two.leaf.in_flight(), 0);
         two.uncharge(4);
         assert_eq!((two.leaf.usage(), two.root.usage()), (0, 0));
@@ -152,6 +153,35 @@ fn two_setters_leave_one_of_their_limits_and_it_holds() {
         set.join().unwrap();
         assert!(matches!(counter.max(), 5 | 6));
         assert_eq!((counter.usage(), counter.in_flight()), (4, 0));
+    });
+}
+
+#[test]
+fn a_limit_that_is_set_at_once_holds_for_what_begins_later_whatever_is_on_its_way() {
+    model(|| {
+        let counter = Arc::new(PageCounter::new(10));
+        let other = counter.clone();
+        let on_its_way = thread::spawn(move || walk::try_charge(&[&other], 8).is_ok());
+        counter.set_max_now(5, || true).unwrap();
+        assert!(walk::try_charge(&[&counter], 6).is_err(), "it began later");
+        let small = walk::try_charge(&[&counter], 2).is_ok();
+        let granted = on_its_way.join().unwrap();
+        assert!(granted != small, "one of the two was in the way of the other");
+        assert_eq!((counter.max(), counter.in_flight()), (5, 0));
+    });
+    // A row that is closed meanwhile is freed once, and whoever sets a limit of it is told.
+    model(|| {
+        let row = Arc::new(PageCounter::new(10));
+        let other = row.clone();
+        let destroyer = thread::spawn(move || {
+            other.close();
+            usize::from(other.let_go())
+        });
+        let freed = match row.set_max_now(5, || true) {
+            Err(NotSet::Emptied) => 1,
+            Ok(()) | Err(_) => 0,
+        };
+        assert_eq!(freed + destroyer.join().unwrap(), 1, "freed exactly once");
     });
 }
 
@@ -329,10 +359,10 @@ fn a_free_row_is_handed_out_once() {
     });
 }
 
-#[test]
-fn a_closed_gate_has_nobody_inside() {
-    model(|| {
-        let gate = Arc::new(Gate::new());
+/// Somebody closes a gate with so many slots that another passes.
+fn close_against_a_passer(slots: usize) {
+    model(move || {
+        let gate = Arc::new(Gate::new(slots));
         let inside = Arc::new(AtomicU64::new(0));
         let (gate2, inside2) = (gate.clone(), inside.clone());
         let there = thread::spawn(move || {
@@ -350,60 +380,32 @@ fn a_closed_gate_has_nobody_inside() {
 }
 
 #[test]
-fn of_a_ring_and_a_wait_one_sees_the_other() {
-    model(|| {
-        let full = Arc::new((Bell::new(), PageCounter::new(4)));
-        walk::try_charge(&[&full.1], 4).unwrap();
-        let other = full.clone();
-        let returned = thread::spawn(move || {
-            let (bell, counter) = &*other;
-            walk::uncharge(&[counter], 4).1.unwrap();
-            if bell.is_awaited() {
-                bell.ring();
-            }
-        });
-        let (bell, counter) = &*full;
-        bell.arrive();
-        let seen = bell.seen();
-        let room = counter.usage() == 0;
-        returned.join().unwrap();
-        assert!(room || bell.seen() != seen, "it would sleep for ever");
-        bell.leave();
-    });
+fn a_closed_gate_has_nobody_inside() {
+    close_against_a_passer(1);
 }
 
-/// The future, who rings, and the thread that wakes futures (alarm.rs): its scan, with the alarms that it
-/// finds set. It has looked before, and seen no ring.
 #[test]
-fn of_a_ring_and_an_alarm_the_future_is_woken_or_sees_it() {
+fn a_closed_gate_has_nobody_inside_who_found_no_slot() {
+    close_against_a_passer(0);
+}
+
+#[test]
+fn who_was_inside_between_two_looks_at_a_quiet_gate_is_seen() {
     model(|| {
-        let rings = Arc::new((Rings::new(), AtomicU32::new(0), Mutex::new(false)));
-        let ringing = rings.clone();
-        let ringer = thread::spawn(move || {
-            let (rings, ready, _) = &*ringing;
-            ready.store(1, Ordering::Relaxed);
-            rings.ring();
+        let gate = Arc::new(Gate::new(1));
+        let seen = Arc::new(AtomicU64::new(0));
+        let (gate2, seen2) = (gate.clone(), seen.clone());
+        let there = thread::spawn(move || {
+            let _pass = gate2.enter(1 << 6);
+            seen2.fetch_add(1, Ordering::AcqRel);
+            seen2.fetch_add(1, Ordering::AcqRel);
         });
-        let waking = rings.clone();
-        let thread = thread::spawn(move || {
-            let (rings, _, alarm) = &*waking;
-            let seen = rings.bell.seen();
-            let rung = rings.count();
-            let mut alarm = alarm.lock().unwrap();
-            let woken = *alarm && rung != 0;
-            if woken {
-                *alarm = false;
-            }
-            // Whether it would sleep on, and whether another look would find news.
-            (woken, seen, rung)
-        });
-        let (rings, ready, alarm) = &*rings;
-        *alarm.lock().unwrap() = true;
-        let pending = ready.load(Ordering::Relaxed) == 0;
-        ringer.join().unwrap();
-        let (woken, seen, rung) = thread.join().unwrap();
-        let looks_again = rings.bell.seen() != seen && rings.count() != rung;
-        assert!(!pending || woken || looks_again, "the future sleeps for ever");
+        let before = gate.quiet();
+        let half_done = seen.load(Ordering::Acquire) == 1;
+        if before.is_some() && before == gate.quiet() {
+            assert!(!half_done, "a step of somebody inside was seen, and he was not");
+        }
+        there.join().unwrap();
     });
 }
 

@@ -17,21 +17,27 @@
 //!   thread that this signal handler interrupted, or a process that was killed. That is the only way to
 //!   a refusal without `usage + n > max`.)
 //! * **I6 true watermarks**: the watermark follows `usage`, so a request that was taken back never
-//!   raises it. It includes the units that lie idle in the cells (bounded by `prepaid`).
+//!   raises it. It includes the units that lie idle in the cells; a second one, `least`, follows what
+//!   was certainly not idle.
 //! * **I7 no surprises**: an uncharge of more than is there changes nothing and is reported; sums
 //!   cannot wrap, since no counter passes [`COUNTER_MAX`] by more than requests of 2^32 do together.
 //!
 //! The words are added to before it is known whether that was right, so that many CPUs can walk one
 //! group: `page_counter/` has a file for each of the protocols, `reserve`, `grant`, `limit`, `life`, and
-//! `idle` for the bound on what lies idle.
+//! `idle` for the bound on what lies idle, `watermark` for the highest usage.
 
 mod grant;
 mod idle;
 mod life;
 mod limit;
 mod reserve;
+mod watermark;
 
 pub(crate) use grant::Underflow;
+pub(crate) use idle::Tally;
+#[cfg(not(loom))]
+pub(crate) use idle::Unallowed;
+pub(crate) use limit::NotSet;
 pub(crate) use reserve::Reserve;
 
 use crate::sync::{AtomicU64, Ordering};
@@ -45,7 +51,11 @@ pub(crate) const COUNTER_MAX: u64 = 1 << 62;
 pub(crate) struct Hot {
     reserved: AtomicU64,
     usage: AtomicU64,
-    spare: [u64; 6],
+    /// The lower watermark (watermark.rs).
+    least: AtomicU64,
+    /// How small the caps of cells below are made (idle.rs).
+    thrift: AtomicU64,
+    spare: [u64; 4],
 }
 
 /// What is written now and then: on the neighbour line of the hot words, since the same CPUs
@@ -61,12 +71,12 @@ pub(crate) struct Track {
     /// `high` events: walks that ended above this level's high.
     pub(crate) high_events: AtomicU64,
     /// Sum of the caps of the cells below: no more units than this lie idle in this subtree.
-    pub(crate) prepaid: AtomicU64,
+    pub(crate) prepaid: Tally,
     /// Drains of this subtree in progress: no cell below gets a cap while there is one.
     pub(crate) draining: AtomicU64,
     /// Idle units between the counters and a cell, in the hand of a walk: in `usage` already, or
     /// still, and nobody's charge.
-    pub(crate) in_hand: AtomicU64,
+    pub(crate) in_hand: Tally,
     /// The row's, not the counter's: which columns have its statistics (row.rs).
     pub(crate) statistics: AtomicU64,
 }
@@ -95,15 +105,21 @@ impl PageCounter {
     pub(crate) fn new(max: u64) -> Self {
         let word = AtomicU64::new;
         PageCounter {
-            hot: Hot { reserved: word(0), usage: word(0), spare: [0; 6] },
+            hot: Hot {
+                reserved: word(0),
+                usage: word(0),
+                least: word(0),
+                thrift: word(0),
+                spare: [0; 4],
+            },
             track: Track {
                 watermark: word(0),
                 failcnt: word(0),
                 max_events: word(0),
                 high_events: word(0),
-                prepaid: word(0),
+                prepaid: Tally::new(),
                 draining: word(0),
-                in_hand: word(0),
+                in_hand: Tally::new(),
                 statistics: word(0),
             },
             limits: Limits { max: word(max), high: word(COUNTER_MAX), low: word(0), min: word(0) },
@@ -119,12 +135,14 @@ impl PageCounter {
             &self.track.failcnt,
             &self.track.max_events,
             &self.track.high_events,
-            &self.track.prepaid,
+            &self.hot.thrift,
             &self.limits.low,
             &self.limits.min,
         ] {
             word.store(0, Ordering::Relaxed);
         }
+        self.track.prepaid.take_all();
+        self.reset_least();
         self.limits.max.store(COUNTER_MAX, Ordering::Relaxed);
         self.limits.high.store(COUNTER_MAX, Ordering::Relaxed);
     }

@@ -19,28 +19,40 @@ impl<'l> RowPath<'l> {
     /// Follows the parents of a row; `None` if they do not lead to the root (memory that another
     /// process overwrote).
     pub(crate) fn new(ledger: &'l Ledger, row: u32) -> Option<Self> {
-        if row >= ledger.capacity() {
-            return None;
-        }
+        let mut path = Self::blank(ledger);
+        path.follow(ledger, row).then_some(path)
+    }
+
+    /// One to be [followed](Self::follow). It is half a kibibyte, so whoever is in a hurry has it filled
+    /// where it lies.
+    #[inline(always)]
+    pub(crate) fn blank(ledger: &'l Ledger) -> Self {
         let root = &ledger.row(0).counter;
-        let generation = ledger.row(row).generation();
-        let mut path =
-            RowPath { rows: [0; DEPTH_MAX], counters: [root; DEPTH_MAX], length: 0, generation };
+        RowPath { rows: [0; DEPTH_MAX], counters: [root; DEPTH_MAX], length: 0, generation: 0 }
+    }
+
+    /// As [`new`](Self::new), in place; `false` if there is no path.
+    pub(crate) fn follow(&mut self, ledger: &'l Ledger, row: u32) -> bool {
+        if row >= ledger.capacity() {
+            return false;
+        }
+        self.generation = ledger.row(row).generation();
+        self.length = 0;
         let mut index = row;
-        while path.length < DEPTH_MAX {
+        while self.length < DEPTH_MAX {
             let row = ledger.row(index);
-            path.rows[path.length] = index;
-            path.counters[path.length] = &row.counter;
-            path.length += 1;
+            self.rows[self.length] = index;
+            self.counters[self.length] = &row.counter;
+            self.length += 1;
             if index == 0 {
-                return Some(path);
+                return true;
             }
             index = row.parent.load(Ordering::Relaxed);
             if index >= ledger.capacity() {
-                return None;
+                return false;
             }
         }
-        None
+        false
     }
 
     /// The group's own row.

@@ -4,20 +4,17 @@ use crate::group::Group;
 use crate::ledger::Ledger;
 use crate::percpu;
 use crate::percpu::word::{self, Cell};
-use crate::row::GroupId;
 use std::marker::PhantomData;
 
-/// Every group that a [`Prepaid`] serves is the first in its row, so that its generation is a
-/// constant.
-const FIRST: GroupId = GroupId::from_parts(0, 1);
+/// The generation of the first group in a row: its sections have it as a constant.
+const FIRST: u16 = 1;
 
 /// A group's prepaid units, for an allocator that has no instruction to spare: [`take`](Self::take)
 /// and [`put`](Self::put) are [`Group::take_prepaid`] and [`Group::put_prepaid`] behind a handle that
 /// may lie as a number in a table or a thread-local variable ([`into_raw`](Self::into_raw)).
 ///
-/// Only for a group that is the first in its row of the ledger's table; where none is destroyed that
-/// is every group. A handle of a group that was destroyed is refused, not followed (except by the
-/// 32 769th group of that row, whose generation differs in the one bit that is not compared).
+/// A handle of a group that was destroyed is refused, not followed. (For the first group of its row
+/// fifteen bits of the generation are compared: the 32 769th group of that row would be believed.)
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -25,7 +22,7 @@ const FIRST: GroupId = GroupId::from_parts(0, 1);
 /// let thread = ledger.root().create("worker")?;
 /// if let Some(prepaid) = thread.prepaid() {
 ///     if !prepaid.take(64) {
-///         thread.try_charge_units(64).map_err(|refusal| format!("{refusal:?}"))?;
+///         thread.try_charge_units(64)?;
 ///     }
 ///     if !prepaid.put(64) {
 ///         thread.uncharge_units(64);
@@ -39,30 +36,34 @@ const FIRST: GroupId = GroupId::from_parts(0, 1);
 pub struct Prepaid<'l> {
     /// R2: of a row of a ledger, in its first column.
     cell: *const Cell,
+    /// Which of the row's groups. A constant where the handle came from numbers, so that nothing is
+    /// compared there.
+    generation: u16,
     /// Where a thread's registration lies; not zero.
     area: isize,
     ledger: PhantomData<&'l Ledger>,
 }
 
 impl<'l> Group<'l> {
-    /// See [`Prepaid`]. `None` where there is no such short way: for a group that is not the first in
-    /// its row, in a ledger that keeps flows, and on machines without restartable sequences and compact
-    /// CPU ids.
+    /// See [`Prepaid`]. `None` where there is no such short way: in a ledger that keeps flows or is
+    /// audited, and on machines without restartable sequences and compact CPU ids.
     pub fn prepaid(&self) -> Option<Prepaid<'l>> {
         let (id, columns) = (self.id(), self.ledger().columns());
-        let first = id.generation() == FIRST.generation() && !self.ledger().keeps_flows();
-        (columns.is_fast() && first).then(|| {
-            let (cell, area) = (columns.first(id.index()), percpu::fast_area());
-            Prepaid { cell, area, ledger: PhantomData }
+        (columns.is_fast() && self.ledger().table().detour == 0).then(|| Prepaid {
+            cell: columns.first(id.index()),
+            generation: id.generation(),
+            area: percpu::fast_area(),
+            ledger: PhantomData,
         })
     }
 }
 
 impl Prepaid<'_> {
-    /// The handle as two numbers. The first is the group's: an address, divisible by 16, never zero.
-    /// The second is the same for all groups and threads, and never zero.
-    pub fn into_raw(self) -> (usize, isize) {
-        (self.cell as usize, self.area)
+    /// The handle as two numbers, for a group that is the first in its row (every group is where none
+    /// was destroyed); `None` for others. The first number is the group's: an address, divisible by 16,
+    /// never zero. The second is the same for all groups and threads, and never zero.
+    pub fn into_raw(self) -> Option<(usize, isize)> {
+        (self.generation == FIRST).then_some((self.cell as usize, self.area))
     }
 
     /// The handle that two numbers stand for.
@@ -72,7 +73,7 @@ impl Prepaid<'_> {
     /// and the ledger is open while the handle is used.
     #[inline(always)]
     pub unsafe fn from_raw(group: usize, area: isize) -> Self {
-        Prepaid { cell: group as *const Cell, area, ledger: PhantomData }
+        Prepaid { cell: group as *const Cell, generation: FIRST, area, ledger: PhantomData }
     }
 
     /// Charges `units` that lie prepaid on the running CPU, or changes nothing and returns `false`;
@@ -80,9 +81,17 @@ impl Prepaid<'_> {
     #[inline(always)]
     #[must_use = "without prepaid units nothing was charged"]
     pub fn take(self, units: u64) -> bool {
+        if units > word::STOCK_MAX {
+            return false;
+        }
         // SAFETY: `cell` is a row's in the first column (R2); the area is the process's. Guarded by
-        // the test below and `percpu/inject.rs`.
-        units <= word::STOCK_MAX && unsafe { percpu::take_first(self.area, self.cell, units) }
+        // the tests below and `percpu/inject.rs`.
+        unsafe {
+            match self.generation {
+                FIRST => percpu::take_first(self.area, self.cell, units),
+                other => percpu::take_fast(self.cell, word::empty(other), units),
+            }
+        }
     }
 
     /// Uncharges `units` into the running CPU's cell, or changes nothing and returns `false` when it
@@ -91,8 +100,16 @@ impl Prepaid<'_> {
     #[inline(always)]
     #[must_use = "without room nothing was uncharged"]
     pub fn put(self, units: u64) -> bool {
+        if units > word::STOCK_MAX {
+            return false;
+        }
         // SAFETY: as in `take`.
-        units <= word::STOCK_MAX && unsafe { percpu::put_first(self.area, self.cell, units) }
+        unsafe {
+            match self.generation {
+                FIRST => percpu::put_first(self.area, self.cell, units),
+                other => percpu::put_fast(self.cell, word::empty(other), units),
+            }
+        }
     }
 }
 
@@ -105,7 +122,7 @@ mod tests {
         let ledger = Ledger::new().unwrap();
         let group = ledger.root().create("first").unwrap();
         let Some(prepaid) = group.prepaid() else { return };
-        let (cell, area) = prepaid.into_raw();
+        let (cell, area) = prepaid.into_raw().expect("the first in its row");
         // SAFETY: the numbers are this handle's.
         assert_eq!(prepaid, unsafe { Prepaid::from_raw(cell, area) });
         assert!(!prepaid.take(1), "nothing is prepaid yet");
@@ -123,8 +140,15 @@ mod tests {
         let later = ledger.root().create("second").unwrap();
         assert_eq!(later.id().index(), row, "the row is used again");
         later.try_charge_units(100).unwrap();
-        assert!(later.prepaid().is_none());
         assert!(!prepaid.take(1) && !prepaid.put(1));
         assert_eq!(later.precise(), 100);
+        let next = later.prepaid().expect("a row that is used again has one as well");
+        assert_eq!(next.into_raw(), None, "numbers stand for the first group of a row alone");
+        assert!(next.take(10) && next.put(5));
+        assert_eq!(later.precise(), 105);
+        later.uncharge_units(105);
+        later.destroy().unwrap();
+        assert!(!next.take(1) && !next.put(1));
+        assert_eq!(ledger.mistakes(), crate::Mistakes::default());
     }
 }

@@ -1,50 +1,40 @@
-//! Reclaim before refusal: what groups can give back is asked for when a limit is met.
+//! Reclaimers: what groups can give back, registered, found and run. Who is asked for how much when a
+//! limit is met is in `reclaim.rs`.
 //!
-//! ```text
-//! reclaim(full, requested)                            full: the group whose limit said no
-//!   its reclaimers, and those of groups below it:
-//!     first of groups above their protection, then of groups above min alone; never below min
-//!     among them by priority, then by what is not protected
-//!   hold off new caps below full, drain it            every charge there takes the slow path now
-//!   each reclaimer that nobody runs, until there is room or the time is up:
-//!     run it for what is missing, or for what its group has unprotected, if that is less
-//!   progress: the caller tries again
-//! ```
+//! Entries are kept by every group on the way from theirs to the root (the path of a group never changes
+//! while it lives), so that those below a full group are found without a look at any other.
 //!
-//! Nothing is locked while a reclaimer runs. It may uncharge, destroy groups, register reclaimers; a
-//! charge below the full group from inside it is refused at once ([`Reason::Reclaiming`]
-//! (crate::Reason::Reclaiming)), since it could wait for itself.
+//! Nothing is locked while a reclaimer runs. It may uncharge, destroy groups (its own, too), register
+//! reclaimers, and charge: what it charges is served where there is room, reclaims nothing and waits for
+//! nothing (`reclaiming.rs`).
 
-use crate::error::Refusal;
 use crate::group::Group;
 use crate::ledger::Ledger;
 use crate::lock;
 use crate::memory_stat::Sum;
-use crate::path::RowPath;
-use crate::protection::Unclaimed;
+use crate::reclaiming;
 use crate::row::GroupId;
-use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence, wait_a_turn};
+use crate::sync::{AtomicU64, AtomicUsize, Ordering, wait_a_turn};
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// Threads of a process that may reclaim at a time; one more finds nothing to reclaim.
-const THREADS_MAX: usize = 64;
-
-/// A ledger's reclaimers in this process, and who runs them now.
+/// A ledger's reclaimers in this process.
 pub(crate) struct Pressure {
-    entries: RwLock<Vec<Arc<Entry>>>,
-    /// How many entries there are: what a refusal looks at first.
+    entries: RwLock<Entries>,
+    /// How many there are: what a refusal looks at first.
     count: AtomicUsize,
-    /// Threads that reclaim, and how many.
-    inside: [Inside; THREADS_MAX],
-    inside_count: AtomicUsize,
+    /// Lots drawn so far (reclaim.rs).
+    pub(crate) lots: AtomicU64,
 }
 
-/// A thread that reclaims, by thread pointer (zero: nobody), and the row below which it does.
-struct Inside {
-    thread: AtomicUsize,
-    full: AtomicU32,
+#[derive(Default)]
+struct Entries {
+    /// By each group of their path, and by age.
+    below: BTreeMap<(u64, u64), Arc<Entry>>,
+    /// Registered so far.
+    numbers: u64,
 }
 
 impl std::fmt::Debug for Pressure {
@@ -53,12 +43,19 @@ impl std::fmt::Debug for Pressure {
     }
 }
 
-struct Entry {
-    group: GroupId,
-    priority: i32,
+/// One registered reclaimer.
+pub(crate) struct Entry {
+    number: u64,
+    pub(crate) group: GroupId,
+    /// From the group to the root; nothing of a group that did not exist.
+    path: Vec<GroupId>,
+    pub(crate) priority: i32,
     run: Box<dyn Fn(u64) -> u64 + Send + Sync>,
     /// The thread that runs it, by thread pointer; zero when nobody does.
     runner: AtomicUsize,
+    registered: Instant,
+    /// Until when it need not be asked for what is above a high, in nanoseconds since it registered.
+    tired: AtomicU64,
     runs: AtomicU64,
     claimed: AtomicU64,
     freed: AtomicU64,
@@ -68,6 +65,7 @@ struct Entry {
 
 /// What came of a reclaimer's runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ReclaimReport {
     /// How often it ran.
     pub runs: u64,
@@ -81,7 +79,10 @@ pub struct ReclaimReport {
     pub panics: u64,
 }
 
-/// A registered reclaimer; it is taken out when this is dropped, once nobody else runs it.
+/// A registered reclaimer. It is taken out when this is dropped, which waits until nobody else runs it (so it
+/// is not dropped under a lock that the reclaimer takes). Dropped inside a reclaimer, it does not wait: of two
+/// that drop each other's registrations each would wait for the other.
+#[must_use = "a reclaimer that is dropped at once is taken out at once"]
 pub struct Reclaimer<'l> {
     ledger: &'l Ledger,
     entry: Arc<Entry>,
@@ -100,13 +101,21 @@ impl std::fmt::Debug for Reclaimer<'_> {
 impl<'l> Group<'l> {
     /// Registers what this group can give back: before a charge below a full group (this one or an
     /// ancestor) is refused, `reclaim(need)` is asked to uncharge about `need` units and says how
-    /// many it did. Lower priorities are asked first (caches, then spilling to disk).
+    /// many it did. Lower priorities are asked first (caches, then spilling to disk); those of equal
+    /// priority in proportion to what their groups hold above their protection
+    /// ([`protection`](Self::protection)), a small request by lot. So is the excess asked for when a
+    /// charge ends above a high ([`set_high`](Self::set_high)), and before a limit is lowered below
+    /// what is in use ([`set_max`](Self::set_max)).
     ///
-    /// It runs in the thread whose charge met the limit, by [`try_charge`](Self::try_charge) alone
-    /// (never by [`try_charge_units`](Self::try_charge_units), which allocators call), one thread at
-    /// a time, with nothing locked. It should be short: the time given to reclaim
-    /// ([`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time)) is looked at between
-    /// reclaimers. If it panics, the charge goes on without it and it is not run again.
+    /// It runs in the thread whose charge met the limit, by [`try_charge`](Self::try_charge) and
+    /// [`request`](Self::request) alone (never by [`try_charge_units`](Self::try_charge_units), which
+    /// allocators call), one thread at a time, with nothing locked. It should be short: the time given
+    /// to reclaim ([`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time)) is looked at
+    /// between reclaimers. If it panics, the charge goes on without it and it is not run again.
+    ///
+    /// It may uncharge, destroy groups (this one, too) and charge. What it charges to any group of this
+    /// ledger is served where there is room; it has nobody reclaim, and where there is no room it is
+    /// refused at once, also if it was to wait. [`charge`](Self::charge) succeeds as ever.
     ///
     /// ```
     /// # use ledgerline::{Charge, Ledger, Limit};
@@ -138,19 +147,31 @@ impl<'l> Group<'l> {
         priority: i32,
         reclaim: impl Fn(u64) -> u64 + Send + Sync + 'static,
     ) -> Reclaimer<'l> {
-        let entry = Arc::new(Entry {
-            group: self.id(),
-            priority,
-            run: Box::new(reclaim),
-            runner: AtomicUsize::new(0),
-            runs: AtomicU64::new(0),
-            claimed: AtomicU64::new(0),
-            freed: AtomicU64::new(0),
-            short: AtomicU64::new(0),
-            panics: AtomicU64::new(0),
-        });
         let ledger = self.ledger();
-        ledger.change_reclaimers(|entries| entries.push(entry.clone()));
+        let path = ledger.ids_to_root(self.id());
+        let entry = ledger.change_reclaimers(|entries| {
+            entries.numbers += 1;
+            let entry = Arc::new(Entry {
+                number: entries.numbers,
+                group: self.id(),
+                path,
+                priority,
+                run: Box::new(reclaim),
+                runner: AtomicUsize::new(0),
+                registered: Instant::now(),
+                tired: AtomicU64::new(0),
+                runs: AtomicU64::new(0),
+                claimed: AtomicU64::new(0),
+                freed: AtomicU64::new(0),
+                short: AtomicU64::new(0),
+                panics: AtomicU64::new(0),
+            });
+            for above in &entry.path {
+                entries.below.insert((above.raw(), entry.number), entry.clone());
+            }
+            ledger.table().pressure.count.fetch_add(1, Ordering::Relaxed);
+            entry
+        });
         Reclaimer { ledger, entry }
     }
 }
@@ -171,15 +192,16 @@ impl Reclaimer<'_> {
 
 impl Drop for Reclaimer<'_> {
     fn drop(&mut self) {
-        self.ledger
-            .change_reclaimers(|entries| entries.retain(|entry| !Arc::ptr_eq(entry, &self.entry)));
-        // Whoever found it before may still run it; not this thread, which would wait for itself.
-        let mut turn = 0;
-        loop {
-            let runner = self.entry.runner.load(Ordering::Acquire);
-            if runner == 0 || runner == lock::thread() {
-                return;
+        self.ledger.change_reclaimers(|entries| {
+            for above in &self.entry.path {
+                entries.below.remove(&(above.raw(), self.entry.number));
             }
+            self.ledger.table().pressure.count.fetch_sub(1, Ordering::Relaxed);
+        });
+        // Whoever found it before may still run it. (Not waited for inside a reclaimer, which may be this
+        // one, or be waited for there.)
+        let mut turn = 0;
+        while self.entry.is_running() && !reclaiming::is_inside_any() {
             wait_a_turn(turn);
             turn = turn.saturating_add(1);
         }
@@ -187,11 +209,11 @@ impl Drop for Reclaimer<'_> {
 }
 
 impl Entry {
-    /// Runs it, if nobody does; what it said, if it ran to its end.
-    fn run(&self, ledger: &Ledger, units: u64) -> Option<u64> {
+    /// Runs it, if nobody does; by how much its group's usage fell, if it ran to its end.
+    pub(crate) fn run(&self, ledger: &Ledger, units: u64) -> Option<u64> {
         let me = lock::thread();
         // A reclaimer that panicked has a state that nobody knows.
-        if self.panics.load(Ordering::Relaxed) > 0
+        if self.has_panicked()
             || self
                 .runner
                 // Acquire, partner of the Release below: one run sees what the last one did.
@@ -200,11 +222,10 @@ impl Entry {
         {
             return None;
         }
-        let group = ledger.group(self.group);
-        let before = group.precise();
+        let before = ledger.charged(self.group);
         self.runs.fetch_add(1, Ordering::Relaxed);
         let claimed = catch_unwind(AssertUnwindSafe(|| (self.run)(units)));
-        let freed = before.saturating_sub(group.precise());
+        let freed = before.saturating_sub(ledger.charged(self.group));
         self.freed.fetch_add(freed, Ordering::Relaxed);
         match claimed {
             Ok(claimed) => {
@@ -216,31 +237,38 @@ impl Entry {
             }
         }
         if freed > 0 {
-            group.add_reclaimed(freed);
+            // If it destroyed its group, the nearest one above that still is there has the account.
+            let there = self.path.iter().find(|&&id| ledger.group(id).exists());
+            let units = i64::try_from(freed).unwrap_or(i64::MAX);
+            ledger.note_sum(*there.unwrap_or(&GroupId::ROOT), Sum::Reclaimed, units);
         }
         self.runner.store(0, Ordering::Release);
         claimed.is_ok().then_some(freed)
     }
-}
 
-/// One that can be asked, in the order of asking.
-struct Candidate {
-    /// Whether only `low` protects what it would free.
-    protected: bool,
-    /// What may be taken from its group.
-    excess: u64,
-    entry: Arc<Entry>,
+    pub(crate) fn is_running(&self) -> bool {
+        self.runner.load(Ordering::Acquire) != 0
+    }
+
+    pub(crate) fn has_panicked(&self) -> bool {
+        self.panics.load(Ordering::Relaxed) > 0
+    }
+
+    /// Has it left alone for a while when something is above a high: it gave nothing just now.
+    pub(crate) fn rest(&self, time: Duration) {
+        let until = (self.registered.elapsed() + time).as_nanos();
+        self.tired.store(u64::try_from(until).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_tired(&self) -> bool {
+        let until = self.tired.load(Ordering::Relaxed);
+        until > 0 && self.registered.elapsed().as_nanos() < until.into()
+    }
 }
 
 impl Pressure {
     pub(crate) fn new() -> Pressure {
-        Pressure {
-            entries: RwLock::new(Vec::new()),
-            count: AtomicUsize::new(0),
-            inside: [const { Inside { thread: AtomicUsize::new(0), full: AtomicU32::new(0) } };
-                THREADS_MAX],
-            inside_count: AtomicUsize::new(0),
-        }
+        Pressure { entries: RwLock::default(), count: AtomicUsize::new(0), lots: AtomicU64::new(0) }
     }
 
     /// Whether there is anybody to ask.
@@ -248,161 +276,41 @@ impl Pressure {
         self.count.load(Ordering::Relaxed) != 0
     }
 
-    /// The row below which the calling thread reclaims. One load where nobody does.
-    #[inline]
-    fn mine(&self) -> Option<&Inside> {
-        if self.inside_count.load(Ordering::Relaxed) == 0 {
-            return None;
-        }
-        let me = lock::thread();
-        self.inside.iter().find(|inside| inside.thread.load(Ordering::Relaxed) == me)
-    }
-}
-
-/// The calling thread is among those who reclaim below a group; taken back when dropped.
-struct Reclaiming<'l> {
-    ledger: &'l Ledger,
-    full: u32,
-    slot: &'l Inside,
-}
-
-impl<'l> Reclaiming<'l> {
-    /// `None` where too many threads are.
-    fn begin(ledger: &'l Ledger, full: u32) -> Option<Self> {
-        let pressure = &ledger.table().pressure;
-        let me = lock::thread();
-        let free = |slot: &&Inside| {
-            slot.thread.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-        };
-        // (Read by this very thread alone.)
-        let slot = pressure.inside.iter().find(free)?;
-        slot.full.store(full, Ordering::Relaxed);
-        pressure.inside_count.fetch_add(1, Ordering::Relaxed);
-        ledger.row(full).counter.track.draining.fetch_add(1, Ordering::SeqCst);
-        // Partner of the fence in `PageCounter::allow`: no cell below gets a cap from here on, so
-        // after the drain a charge below cannot be served by one.
-        fence(Ordering::SeqCst);
+    /// Those registered at a group or below it, by age.
+    pub(crate) fn below(&self, group: GroupId) -> Vec<Arc<Entry>> {
+        // Inside the gate, so that no fork finds it locked.
         let _pass = lock::pass();
-        ledger.drain(full);
-        Some(Reclaiming { ledger, full, slot })
-    }
-}
-
-impl Drop for Reclaiming<'_> {
-    fn drop(&mut self) {
-        self.ledger.row(self.full).counter.track.draining.fetch_sub(1, Ordering::SeqCst);
-        self.slot.thread.store(0, Ordering::Relaxed);
-        self.ledger.table().pressure.inside_count.fetch_sub(1, Ordering::Relaxed);
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let theirs = entries.below.range((group.raw(), 0)..=(group.raw(), u64::MAX));
+        theirs.map(|(_, entry)| entry.clone()).collect()
     }
 }
 
 impl Ledger {
-    /// Whether a charge comes from inside a reclaimer, below what is being reclaimed.
-    #[inline]
-    pub(crate) fn is_reclaiming(&self, id: GroupId) -> bool {
-        self.table().pressure.mine().is_some_and(|inside| {
-            RowPath::new(self, id.index())
-                .is_some_and(|path| path.leads_through(inside.full.load(Ordering::Relaxed)))
-        })
-    }
-
-    fn change_reclaimers(&self, change: impl FnOnce(&mut Vec<Arc<Entry>>)) {
-        // Inside the gate, so that no fork finds it locked.
+    fn change_reclaimers<T>(&self, change: impl FnOnce(&mut Entries) -> T) -> T {
+        // Inside the gate, as above.
+        lock::guard_forks();
         let _pass = lock::pass();
-        let pressure = &self.table().pressure;
-        let mut entries = pressure.entries.write().unwrap_or_else(PoisonError::into_inner);
-        change(&mut entries);
-        pressure.count.store(entries.len(), Ordering::Relaxed);
+        let entries = &self.table().pressure.entries;
+        change(&mut entries.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Tries to make room for a charge that was refused; whether that is worth another try.
-    pub(crate) fn reclaim(&self, refusal: &Refusal, until: Instant) -> bool {
-        let full = self.group(refusal.group);
-        let missing = || {
-            let counter = &full.row().counter;
-            counter.usage().saturating_add(refusal.requested).saturating_sub(counter.max())
-        };
-        self.reclaim_below(full, missing, until)
+    /// The groups from one to the root; none if it does not exist. They stay what they are as long as it
+    /// lives.
+    pub(crate) fn ids_to_root(&self, id: GroupId) -> Vec<GroupId> {
+        let _pass = lock::pass();
+        let Some(path) = self.path(id) else { return Vec::new() };
+        let of_row = |&row: &u32| GroupId::from_parts(row, self.row(row).generation());
+        path.rows().iter().map(of_row).collect()
     }
 
-    /// Tries to bring a group down to its high; whether anything was freed.
-    pub(crate) fn reclaim_above(&self, above: Group<'_>, high: u64) -> bool {
-        let counter = &above.row().counter;
-        let missing = || counter.usage().saturating_sub(high);
-        self.table().pressure.can_help()
-            && self.reclaim_below(above, missing, Instant::now() + self.table().reclaim_time)
-    }
-
-    /// Has those who can give something back below a full group do so, until nothing is missing.
-    fn reclaim_below(&self, full: Group<'_>, missing: impl Fn() -> u64, until: Instant) -> bool {
-        if Instant::now() >= until || self.table().pressure.mine().is_some() {
-            return false;
-        }
-        let candidates = self.candidates(full);
-        if candidates.is_empty() {
-            return false;
-        }
-        let Some(_reclaiming) = Reclaiming::begin(self, full.id().index()) else { return false };
-        let mut progress = missing() == 0;
-        let mut busy = Vec::new();
-        for candidate in candidates {
-            let missing = missing();
-            if missing == 0 || Instant::now() >= until {
-                break;
-            }
-            match candidate.entry.run(self, missing.min(candidate.excess)) {
-                Some(freed) => {
-                    progress |= freed > 0;
-                    if candidate.protected && freed > 0 {
-                        self.count_event(candidate.entry.group, Sum::Low);
-                    }
-                }
-                None => busy.push(candidate.entry),
-            }
-        }
-        if progress || missing() == 0 {
-            return true;
-        }
-        // What somebody else's run frees may be enough.
-        let mut turn = 0;
-        while Instant::now() < until {
-            if busy.iter().all(|entry| entry.runner.load(Ordering::Acquire) == 0) {
-                return busy.iter().any(|entry| entry.panics.load(Ordering::Relaxed) == 0);
-            }
-            wait_a_turn(turn);
-            turn += 1;
-        }
-        false
-    }
-
-    /// Who can be asked to make room below `full`, in the order of asking.
-    fn candidates(&self, full: Group<'_>) -> Vec<Candidate> {
-        let entries: Vec<Arc<Entry>> = {
-            let _pass = lock::pass();
-            let entries = self.table().pressure.entries.read();
-            let entries = entries.unwrap_or_else(PoisonError::into_inner);
-            let below = |entry: &&Arc<Entry>| {
-                RowPath::new(self, entry.group.index())
-                    .is_some_and(|path| path.leads_through(full.id().index()))
-            };
-            entries.iter().filter(below).cloned().collect()
-        };
-        let mut candidates: Vec<Candidate> = entries
-            .into_iter()
-            .filter_map(|entry| {
-                let group = self.group(entry.group);
-                let usage = group.exists().then(|| group.precise())?;
-                let protection = group.protection(full, Unclaimed::Lost);
-                let above_low = usage.saturating_sub(protection.low.max(protection.min));
-                let above_min = usage.saturating_sub(protection.min);
-                let protected = above_low == 0;
-                let excess = if protected { above_min } else { above_low };
-                (excess > 0).then_some(Candidate { protected, excess, entry })
-            })
-            .collect();
-        candidates.sort_by_key(|candidate| {
-            (candidate.protected, candidate.entry.priority, std::cmp::Reverse(candidate.excess))
-        });
-        candidates
+    /// What is charged to a group and not idle; nothing once the group and all it held are gone.
+    pub(crate) fn charged(&self, id: GroupId) -> u64 {
+        let Some(path) = self.path(id) else { return 0 };
+        let counter = path.counters()[0];
+        // The usage first: what is idle of it was in a hand or a cell before it came, and is counted
+        // there. Where nothing can lie idle no cell need be looked at.
+        let usage = counter.usage();
+        if counter.idle_at_most() == 0 { usage } else { self.held_by(id) }
     }
 }

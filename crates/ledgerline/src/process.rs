@@ -37,6 +37,9 @@ impl Ledger {
         if before != 0 && before != pid {
             // A forked child: whoever held the lock or passed the gate is a thread of the parent's.
             crate::lock::forget_others();
+            if let Some(audit) = self.audit() {
+                audit.forget();
+            }
         }
         self.settle(&|owner| owner != pid);
         ATTACHED.store(pid, Ordering::Relaxed);
@@ -118,8 +121,8 @@ impl Ledger {
         if let Some(path) = RowPath::new(self, index) {
             self.collect_row(&path);
         }
-        let prepaid = row.counter.track.prepaid.swap(0, Ordering::AcqRel);
-        let in_hand = row.counter.track.in_hand.swap(0, Ordering::AcqRel);
+        let prepaid = row.counter.track.prepaid.take_all();
+        let in_hand = row.counter.track.in_hand.take_all();
         let usage = row.counter.take_all();
         // Whoever settles at the same time has found nothing left either; the next need not look.
         row.state.store(state::SETTLED, Ordering::Release);
@@ -131,7 +134,7 @@ impl Ledger {
             for (counter, &row) in path.counters().iter().zip(path.rows()).skip(1) {
                 let removed = counter.remove(usage);
                 counter.disallow(prepaid);
-                counter.track.in_hand.fetch_sub(in_hand, Ordering::SeqCst);
+                counter.track.in_hand.take(in_hand);
                 match removed {
                     Ok(true) => self.recycle(row),
                     Ok(false) => {}

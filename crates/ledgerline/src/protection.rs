@@ -18,11 +18,13 @@
 use crate::group::Group;
 use crate::ledger::Ledger;
 use crate::path::RowPath;
-use crate::row::{Row, state};
+use crate::row::{GroupId, Row, state};
 use crate::sync::Ordering;
+use std::collections::BTreeMap;
 
 /// How much of a group is protected from reclaim, in units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Protection {
     /// Never reclaimed.
     pub min: u64,
@@ -71,10 +73,11 @@ fn effective(usage: u64, setting: u64, parent: Parent, unclaimed: Unclaimed) -> 
 
 impl Group<'_> {
     /// The group's effective protection when `top` is reclaimed (the root, if the whole ledger is):
-    /// nothing for `top` itself and for groups outside of it, which reclaiming it does not touch.
+    /// nothing for `top` itself and for groups outside of it, which reclaiming it does not touch, and nothing
+    /// where one of the two is gone.
     ///
-    /// Usage counts with what lies idle. Costs a pass over the rows in use, about a nanosecond each;
-    /// allocates nothing.
+    /// Usage counts with what lies idle. Costs a pass over the rows in use, about a nanosecond each, for
+    /// each level at which there is protection to share, and none where there is none; allocates nothing.
     ///
     /// ```
     /// # use ledgerline::{Ledger, Limit, Unclaimed};
@@ -91,6 +94,12 @@ impl Group<'_> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn protection(self, top: Group<'_>, unclaimed: Unclaimed) -> Protection {
+        // (While this group is there, so is `top` if it is an ancestor. So that is asked first and last.)
+        let protection = top.read(|_| self.read(|_| self.protection_now(top, unclaimed)));
+        protection.flatten().unwrap_or_default()
+    }
+
+    fn protection_now(self, top: Group<'_>, unclaimed: Unclaimed) -> Protection {
         let ledger = self.ledger();
         let Some(path) = RowPath::new(ledger, self.id().index()) else {
             return Protection::default();
@@ -125,47 +134,129 @@ impl Setting {
 
 impl Ledger {
     /// Hands out the effective protection of rows of a path, given with the deepest first, when the
-    /// parent of the last is reclaimed: from that one down. A pass over the rows in use for each.
+    /// parent of the last is reclaimed: from that one down. A pass over the rows in use for each, as far
+    /// as there is protection.
     pub(crate) fn protect_down(
         &self,
         rows: &[u32],
         unclaimed: Unclaimed,
+        hand_out: impl FnMut(Protection),
+    ) {
+        self.protect_with(rows, unclaimed, |parent| self.claims(parent), hand_out);
+    }
+
+    /// As [`protect_down`](Self::protect_down), with what the children of a row claim.
+    fn protect_with(
+        &self,
+        rows: &[u32],
+        unclaimed: Unclaimed,
+        claims: impl Fn(u32) -> [u128; 2],
         mut hand_out: impl FnMut(Protection),
     ) {
         let Some((&first, below)) = rows.split_last() else { return };
-        let [mut min, mut low] = Setting::BOTH.map(|setting| setting.of(self.row(first)));
-        hand_out(Protection { min, low });
+        let mut granted = Setting::BOTH.map(|setting| setting.of(self.row(first)));
+        let mut hand = |[min, low]: [u64; 2]| hand_out(Protection { min, low });
+        hand(granted);
         let mut parent = first;
         for &row in below.iter().rev() {
-            let usage = self.row(parent).counter.usage();
-            let [claims_min, claims_low] = self.claims(parent);
             let child = self.row(row);
-            let protect = |setting: Setting, granted, claims| {
-                let parent = Parent { effective: granted, usage, claims };
-                effective(child.counter.usage(), setting.of(child), parent, unclaimed)
+            granted = if self.may_protect(granted, row, unclaimed) {
+                let claims = claims(parent);
+                let parent_usage = self.row(parent).counter.usage();
+                let protect = |place: usize| {
+                    let (effective_of_parent, claims) = (granted[place], claims[place]);
+                    let parent =
+                        Parent { effective: effective_of_parent, usage: parent_usage, claims };
+                    let setting = Setting::BOTH[place].of(child);
+                    effective(child.counter.usage(), setting, parent, unclaimed)
+                };
+                [protect(0), protect(1)]
+            } else {
+                [0; 2]
             };
-            min = protect(Setting::Min, min, claims_min);
-            low = protect(Setting::Low, low, claims_low);
-            hand_out(Protection { min, low });
+            hand(granted);
             parent = row;
         }
+    }
+
+    /// Whether a child can have any protection of what its parent is granted: without a grant there is
+    /// none, and without a setting of its own none but what nobody claims.
+    fn may_protect(&self, granted: [u64; 2], child: u32, unclaimed: Unclaimed) -> bool {
+        granted.iter().zip(Setting::BOTH).any(|(&granted, setting)| {
+            granted > 0 && (unclaimed == Unclaimed::Shared || setting.of(self.row(child)) > 0)
+        })
+    }
+
+    /// The effective protection of many groups when `top` is reclaimed, and whether it depends on what
+    /// others use (it is not the group's own setting, right below `top`): from one pass over the rows in
+    /// use, and from none where there is no such group.
+    pub(crate) fn protections_below(
+        &self,
+        top: Group<'_>,
+        groups: &[GroupId],
+    ) -> Vec<(Protection, bool)> {
+        let paths: Vec<Option<RowPath<'_>>> = groups.iter().map(|&id| self.path(id)).collect();
+        let below_top = |path: &Option<RowPath<'_>>| -> Vec<u32> {
+            let rows = path.as_ref().map_or(&[][..], RowPath::rows);
+            let level = rows.iter().position(|&row| row == top.id().index());
+            rows[..level.unwrap_or(0)].to_vec()
+        };
+        let paths: Vec<Vec<u32>> = paths.iter().map(below_top).collect();
+        let mut claims: BTreeMap<u32, [u128; 2]> = BTreeMap::new();
+        for rows in &paths {
+            // As deep as every row has a setting: at most so deep is there a grant.
+            let set = |row: u32| Setting::BOTH.map(|setting| setting.of(self.row(row)));
+            for pair in rows.windows(2).rev() {
+                if !self.may_protect(set(pair[1]), pair[0], Unclaimed::Lost) {
+                    break;
+                }
+                claims.insert(pair[1], [0; 2]);
+            }
+        }
+        if !claims.is_empty() {
+            self.each_child(|parent, row| {
+                if let Some(claims) = claims.get_mut(&parent) {
+                    add_claim(claims, row);
+                }
+            });
+        }
+        // (One that was set meanwhile is none yet.)
+        let claims = |parent: u32| claims.get(&parent).copied().unwrap_or_default();
+        let of = |rows: &Vec<u32>| {
+            let mut protection = Protection::default();
+            self.protect_with(rows, Unclaimed::Lost, claims, |of_row| protection = of_row);
+            (protection, rows.len() > 1 && protection != Protection::default())
+        };
+        paths.iter().map(of).collect()
     }
 
     /// What the children of a row claim, of min and of low.
     fn claims(&self, parent: u32) -> [u128; 2] {
         let mut claims = [0; 2];
+        self.each_child(|of, row| {
+            if of == parent {
+                add_claim(&mut claims, row);
+            }
+        });
+        claims
+    }
+
+    /// Shows every row in use but the root's, with its parent: a pass over them.
+    fn each_child(&self, mut show: impl FnMut(u32, &Row)) {
         for index in 1..self.high_water() {
             let row = self.row(index);
-            let here = row.parent.load(Ordering::Relaxed) == parent
-                && row.state.load(Ordering::Relaxed) == state::LIVE;
-            if here {
-                let usage = row.counter.usage();
-                for (claims, setting) in claims.iter_mut().zip(Setting::BOTH) {
-                    *claims += u128::from(usage.min(setting.of(row)));
-                }
+            if row.state.load(Ordering::Relaxed) == state::LIVE {
+                show(row.parent.load(Ordering::Relaxed), row);
             }
         }
-        claims
+    }
+}
+
+/// Adds what a row claims to what its siblings do.
+fn add_claim(claims: &mut [u128; 2], row: &Row) {
+    let usage = row.counter.usage();
+    for (claims, setting) in claims.iter_mut().zip(Setting::BOTH) {
+        *claims += u128::from(usage.min(setting.of(row)));
     }
 }
 

@@ -21,6 +21,67 @@ pub(crate) struct Region {
     file: i32,
 }
 
+/// Where a region is to lie: its byte at `offset` gets an address that is a multiple of `alignment` (a
+/// power of two; the offset is a multiple of the page size).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) offset: usize,
+    pub(crate) alignment: usize,
+}
+
+impl Place {
+    /// Wherever the kernel puts it.
+    pub(crate) const ANYWHERE: Place = Place { offset: 0, alignment: 1 };
+}
+
+/// Address space without access, within which a region is laid where it is to lie.
+struct Reservation {
+    base: *mut u8,
+    length: usize,
+    /// Where the region begins.
+    start: *mut u8,
+}
+
+impl Reservation {
+    fn new(size: usize, place: Place) -> io::Result<Reservation> {
+        let length = size.checked_add(place.alignment).ok_or(io::ErrorKind::OutOfMemory)?;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice; it overlaps nothing.
+        let base =
+            unsafe { libc::mmap(std::ptr::null_mut(), length, libc::PROT_NONE, flags, -1, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = base.cast::<u8>();
+        let aligned = (base.addr() + place.offset).next_multiple_of(place.alignment);
+        let start = base.wrapping_add(aligned - place.offset - base.addr());
+        Ok(Reservation { base, length, start })
+    }
+
+    /// Gives up all but the region of `size` bytes.
+    fn keep(self, size: usize) {
+        let before = self.start.addr() - self.base.addr();
+        let after = self.length - before - size;
+        // SAFETY: both parts are of our own mapping, and nothing lies in them.
+        unsafe {
+            if before > 0 {
+                libc::munmap(self.base.cast(), before);
+            }
+            if after > 0 {
+                libc::munmap(self.start.add(size).cast(), after);
+            }
+        }
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and no region was laid in it.
+        unsafe { libc::munmap(self.base.cast(), self.length) };
+    }
+}
+
 const WRITABLE: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
 
 // SAFETY: the region hands out addresses and touches nothing itself; its users share the memory
@@ -32,11 +93,16 @@ unsafe impl Sync for Region {}
 impl Region {
     /// Maps zeroed memory of this process alone. A forked child gets a copy, made when written.
     pub(crate) fn anonymous(size: usize) -> io::Result<Region> {
-        Region::map(size, WRITABLE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
+        Region::anonymous_at(size, Place::ANYWHERE)
+    }
+
+    /// As [`anonymous`](Self::anonymous), at such a place.
+    pub(crate) fn anonymous_at(size: usize, place: Place) -> io::Result<Region> {
+        Region::map(size, place, WRITABLE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
     }
 
     /// Extends an empty file to `size` and maps it for all who open it.
-    pub(crate) fn create_in(file: &File, size: usize) -> io::Result<Region> {
+    pub(crate) fn create_in(file: &File, size: usize, place: Place) -> io::Result<Region> {
         if file.metadata()?.len() != 0 {
             return Err(io::Error::new(
                 io::ErrorKind::AlreadyExists,
@@ -44,7 +110,7 @@ impl Region {
             ));
         }
         file.set_len(size as u64)?;
-        let mut region = Region::shared(file, size)?;
+        let mut region = Region::shared_at(file, size, place)?;
         // SAFETY: duplicates a descriptor that `file` keeps open during the call.
         region.file = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 3) };
         Ok(region)
@@ -52,21 +118,41 @@ impl Region {
 
     /// Maps `size` bytes of a file that holds at least as many.
     pub(crate) fn shared(file: &File, size: usize) -> io::Result<Region> {
-        Region::map(size, WRITABLE, libc::MAP_SHARED, file.as_raw_fd())
+        Region::shared_at(file, size, Place::ANYWHERE)
+    }
+
+    /// As [`shared`](Self::shared), at such a place.
+    pub(crate) fn shared_at(file: &File, size: usize, place: Place) -> io::Result<Region> {
+        Region::map(size, place, WRITABLE, libc::MAP_SHARED, file.as_raw_fd())
     }
 
     /// Likewise, to look at only: whoever writes to it is killed.
     pub(crate) fn read_only(file: &File, size: usize) -> io::Result<Region> {
-        Region::map(size, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd())
+        Region::map(size, Place::ANYWHERE, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd())
     }
 
-    fn map(size: usize, access: libc::c_int, flags: libc::c_int, file: i32) -> io::Result<Region> {
-        // SAFETY: a new mapping at an address of the kernel's choice; it overlaps nothing.
-        let base = unsafe {
-            libc::mmap(std::ptr::null_mut(), size, access, flags | libc::MAP_NORESERVE, file, 0)
+    fn map(
+        size: usize,
+        place: Place,
+        access: libc::c_int,
+        flags: libc::c_int,
+        file: i32,
+    ) -> io::Result<Region> {
+        let flags = flags | libc::MAP_NORESERVE;
+        let reserved =
+            if place.alignment > 1 { Some(Reservation::new(size, place)?) } else { None };
+        let (at, fixed) = match &reserved {
+            Some(reservation) => (reservation.start, libc::MAP_FIXED),
+            None => (std::ptr::null_mut(), 0),
         };
+        // SAFETY: a new mapping: at an address of the kernel's choice, or over a reservation of ours that
+        // nobody else knows. It overlaps nothing that is in use.
+        let base = unsafe { libc::mmap(at.cast(), size, access, flags | fixed, file, 0) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
+        }
+        if let Some(reservation) = reserved {
+            reservation.keep(size);
         }
         // Small pages: with huge ones the first cell of each column would cost two megabytes. Advice;
         // a kernel without huge pages refuses it, and that is as well.
@@ -184,6 +270,15 @@ mod tests {
         unsafe { region.at::<u64>(1 << 33).cast_mut().write(7) };
         assert!(region.resident() >= 4096);
         assert!(region.resident() <= 64 << 10, "no huge pages");
+    }
+
+    #[test]
+    fn a_region_lies_where_it_is_to_lie() {
+        let place = Place { offset: 3 << 16, alignment: 1 << 24 };
+        let region = Region::anonymous_at(5 << 16, place).unwrap();
+        assert_eq!(region.at::<u8>(3 << 16).addr() % (1 << 24), 0);
+        // SAFETY: inside the fresh mapping.
+        unsafe { region.at::<u64>((5 << 16) - 8).cast_mut().write(7) };
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::throttle::Backoff;
 use crate::wait::{Step, Wait};
 use std::fmt;
 use std::future::{Future, IntoFuture};
+use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -39,10 +40,13 @@ pub struct Request<'l> {
     oom: bool,
     throttled: bool,
     explained: bool,
+    /// Who asked (audit.rs).
+    site: &'static Location<'static>,
 }
 
 impl<'l> Group<'l> {
     /// A charge of `units` with more wishes than [`try_charge`](Self::try_charge) has.
+    #[track_caller]
     pub fn request(self, units: u64) -> Request<'l> {
         Request {
             group: self,
@@ -51,26 +55,57 @@ impl<'l> Group<'l> {
             oom: false,
             throttled: false,
             explained: false,
+            site: Location::caller(),
         }
     }
 }
 
 impl<'l> Request<'l> {
-    /// Waits up to `patience` for room, in the order in which the requests came, at the group that is
-    /// full (see [`Group::try_charge_wait`]).
+    /// Waits up to `patience` for room where there is none: first come, first served among those of this
+    /// process who wait at the same full group. Units that come back wake one waiter. While somebody
+    /// waits, charges below the full group go to its counters. More than a limit allows at all is refused
+    /// at once. What takes no room (no units, a group that is [`Off`](crate::ControlMode::Off)), and who has no
+    /// patience, does not queue behind others. Reclaimers are asked when its turn comes, and whoever's patience
+    /// ends is tried once more before it is refused, wherever it is in the queue.
+    ///
+    /// The patience is for waiting: what reclaimers take
+    /// ([`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time)) and the
+    /// [`backoff`](Self::throttled) come on top of it. In a ledger in a file, units that another process returns
+    /// wake nobody here: the first of a queue looks again every 10 ms.
+    ///
+    /// Any number may wait, at any number of groups: to queue, to be served and to give up cost the same
+    /// however many others wait (but for a logarithm). Not async-signal-safe, and it allocates; who returns
+    /// the units may be a signal handler. A forked child has none of its parent's waiters.
+    ///
+    /// ```
+    /// # use ledgerline::{Ledger, Limit};
+    /// # use std::time::Duration;
+    /// let ledger = Ledger::new()?;
+    /// let tenant = ledger.root().create("acme")?;
+    /// tenant.set_max(Limit::units(100))?;
+    /// let first = tenant.try_charge(80)?;
+    /// std::thread::scope(|scope| {
+    ///     let patience = Duration::from_secs(60);
+    ///     let second = scope.spawn(move || tenant.request(50).wait(patience).charge().map(drop));
+    ///     drop(first);
+    ///     second.join().unwrap()
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn wait(mut self, patience: Duration) -> Self {
         self.patience = Some(patience);
         self
     }
 
     /// Where a limit is met and nothing can be reclaimed, has the work that holds the most above its
-    /// protection, below the group that is full, cancelled ([`Group::add_victim`]), and waits for what
+    /// protection, below the lowest group that is full, cancelled ([`Group::add_victim`]), and waits for what
     /// it returns. A victim that keeps what it holds for longer than
     /// [`LedgerBuilder::victim_time`](crate::LedgerBuilder::victim_time) is followed by another.
     ///
-    /// Without [`wait`](Self::wait) it waits as long as four of those times. A victim's own requests
-    /// wait no longer ([`Reason::Cancelled`](crate::Reason::Cancelled)), wherever they wait: what it is
-    /// to let go of may be held by the thread that does.
+    /// Without [`wait`](Self::wait) it waits as long as four of those times. The own requests of a victim that
+    /// the ledger has chosen wait no longer ([`Reason::Cancelled`](crate::Reason::Cancelled)), wherever they
+    /// wait: what it is to let go of may be held by the thread that does. (Where the program cancels a token
+    /// itself, the requests of that work wait on: the ledger is not told.)
     pub fn oom(mut self) -> Self {
         self.oom = true;
         self
@@ -98,13 +133,25 @@ impl<'l> Request<'l> {
     ///
     /// # Errors
     /// [`Refused`] when there is no room, in the time that it may wait; at once when the group is
-    /// destroyed, inside a reclaimer, and for more than a limit allows at all.
+    /// destroyed, inside a reclaimer where there is no room, and for more than some limit on the way
+    /// allows at all.
+    #[inline]
     pub fn charge(self) -> Result<Charge<'l>, Refused> {
+        // While somebody waits, no cell below the full group holds anything: nobody is overtaken here.
+        if !self.throttled && self.group.take_prepaid(self.units) {
+            return Ok(Charge::new(self.group, self.units));
+        }
+        self.charge_otherwise()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn charge_otherwise(self) -> Result<Charge<'l>, Refused> {
         let mut wait = self.begin();
         let granted = loop {
             match wait.step() {
                 Step::Done(result) => break result,
-                Step::Asleep { seen, until } => wait.sleep(seen, until),
+                Step::Asleep { key, until } => wait.sleep(key, until),
             }
         };
         let charge = granted.map_err(|refusal| self.explain(&refusal))?;
@@ -125,7 +172,7 @@ impl<'l> Request<'l> {
         let now = Instant::now();
         // (A patience beyond the clock's end is as good as a year.)
         let until = now.checked_add(patience).unwrap_or(now + Duration::from_secs(365 * 86_400));
-        Wait::new(self.group, self.units, until, self.oom)
+        Wait::new(self.group, self.units, until, self.oom, self.site)
     }
 }
 
@@ -140,9 +187,13 @@ impl<'l> IntoFuture for Request<'l> {
 
 /// The future of a [`Request`]. It may be dropped at any time: it gives up its place in the queue, and a
 /// charge that was granted is returned.
+/// A forked child may go on polling its copy, which queues anew there.
 ///
 /// Needs no runtime: it is woken by whoever leaves the queue before it, and by a thread of the ledger's
 /// own when units come back or its time is up. Reclaimers run in `poll`.
+///
+/// It is to be polled when it is woken, or dropped: a future that is the first in its queue and is left alone
+/// holds up those behind it, until their own time is up and they try for themselves.
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Requested<'l> {
     request: Request<'l>,
@@ -171,13 +222,11 @@ impl<'l> Requested<'l> {
         context: &Context<'_>,
     ) -> Poll<Result<Charge<'l>, Refusal>> {
         loop {
-            let (seen, until) = match wait.step() {
+            let (key, until) = match wait.step() {
                 Step::Done(result) => return Poll::Ready(result),
-                Step::Asleep { seen, until } => (seen, until),
+                Step::Asleep { key, until } => (key, until),
             };
-            wait.leave_waker(&mut self.alarm, context.waker(), until);
-            // Whoever rang before the waker was left could not wake it.
-            if !wait.has_rung(seen) && Instant::now() < until {
+            if wait.leave_waker(&mut self.alarm, context.waker(), key, until) {
                 return Poll::Pending;
             }
         }
@@ -192,7 +241,14 @@ impl<'l> Future for Requested<'l> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
             match std::mem::replace(&mut self.stage, Stage::Done) {
-                Stage::New => self.stage = Stage::Waiting(Box::new(self.request.begin())),
+                Stage::New => {
+                    let Request { group, units, throttled, .. } = self.request;
+                    // As in `charge`.
+                    if !throttled && group.take_prepaid(units) {
+                        return Poll::Ready(Ok(Charge::new(group, units)));
+                    }
+                    self.stage = Stage::Waiting(Box::new(self.request.begin()));
+                }
                 Stage::Waiting(mut wait) => match self.poll_grant(&mut wait, context) {
                     Poll::Pending => {
                         self.stage = Stage::Waiting(wait);

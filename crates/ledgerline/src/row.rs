@@ -1,7 +1,9 @@
 //! One group's row, and the number that names it.
 
+use crate::name;
 use crate::page_counter::PageCounter;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use std::fmt;
 
 /// Longest name of a group, in bytes.
 pub const NAME_MAX: usize = 56;
@@ -11,13 +13,29 @@ pub const NAME_MAX: usize = 56;
 /// Sixteen bits of generation: an id that outlived its group is refused, unless exactly a multiple
 /// of 65 535 other groups have used that row since. (A group with live charges keeps its row, so a
 /// charge's id never goes stale; only a copy of a handle can.)
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+///
+/// Prints as `3#2`: row 3, its second group.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct GroupId(u64);
+
+impl fmt::Display for GroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}#{}", self.index(), self.generation())
+    }
+}
+
+impl fmt::Debug for GroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
 
 impl GroupId {
     pub(crate) const ROOT: GroupId = GroupId::from_parts(0, 1);
-    /// Names no group, and no cell ever serves it: it has a bit where a sum must have none.
-    pub(crate) const NOBODY: GroupId = GroupId(crate::percpu::word::FROZEN);
+    /// A generation that no group ever has, so no cell serves it either (ledger.rs).
+    pub(crate) const NO_GENERATION: u16 = u16::MAX;
+    /// Names no group.
+    pub(crate) const NOBODY: GroupId = GroupId::from_parts(0, GroupId::NO_GENERATION);
 
     /// Puts an id together. Any numbers may be given; an id that names no group is refused on use.
     pub const fn from_parts(index: u32, generation: u16) -> GroupId {
@@ -32,6 +50,11 @@ impl GroupId {
     /// Which of the row's successive groups; never zero for a group that exists.
     pub const fn generation(self) -> u16 {
         (self.0 >> 48) as u16
+    }
+
+    /// The id that [`raw`](Self::raw) told.
+    pub(crate) const fn from_raw(raw: u64) -> GroupId {
+        GroupId(raw)
     }
 
     /// The row that a raw id names.
@@ -59,6 +82,18 @@ pub(crate) mod state {
 
 /// In `children`: the row takes no more children.
 const NO_MORE_CHILDREN: u32 = 1 << 31;
+/// In `children`, below that: the last bits of the generation whose children are counted, so that an old handle
+/// neither counts a child in the row's next group nor keeps it from having any. (A row that has as many
+/// generations as there are such numbers, between one step of such a handle and the next, is touched by it for
+/// the moment until it asks again whose row it is.)
+const FAMILY_SHIFT: u32 = 21;
+/// Those of a generation that has no child.
+const fn family(generation: u16) -> u32 {
+    (generation as u32) << FAMILY_SHIFT & !NO_MORE_CHILDREN
+}
+
+/// All rows may be children of one, each once more while somebody finds that there is none left to take.
+const _: () = assert!(2 * crate::handle::CAPACITY_MAX <= 1 << FAMILY_SHIFT);
 
 /// What a row is told beside its limits: bits of `depth`, above the number.
 pub(crate) mod flag {
@@ -103,6 +138,7 @@ const _: () = {
 impl Row {
     /// Makes the root's row ready.
     pub(crate) fn begin_root(&self) {
+        self.children.store(family(1), Ordering::Relaxed);
         self.generation.store(1, Ordering::Relaxed);
         self.state.store(state::LIVE, Ordering::Release);
     }
@@ -113,20 +149,27 @@ impl Row {
         self.parent.store(parent, Ordering::Relaxed);
         self.depth.store(depth, Ordering::Relaxed);
         self.owner.store(owner, Ordering::Relaxed);
-        self.children.store(0, Ordering::Relaxed);
         self.columns.store(0, Ordering::Relaxed);
         self.at_exit.store(0, Ordering::Relaxed);
         self.set_name(name);
         let generation = self.generation() % last + 1;
-        self.generation.store(u32::from(generation), Ordering::Relaxed);
+        self.children.store(family(generation), Ordering::Relaxed);
+        // Release, partner of the Acquire in `generation_acquired`: who sees the generation sees all of the
+        // above.
+        self.generation.store(u32::from(generation), Ordering::Release);
         self.counter.open();
-        // Release: who sees the row live sees all of the above.
-        self.state.store(state::LIVE, Ordering::Release);
+        // Release: who sees the row live sees all of the above. SeqCst: as `adopt_mode` says.
+        self.state.store(state::LIVE, Ordering::SeqCst);
         generation
     }
 
     pub(crate) fn generation(&self) -> u16 {
         self.generation.load(Ordering::Relaxed) as u16
+    }
+
+    /// The generation, and with it all that its group began with.
+    pub(crate) fn generation_acquired(&self) -> u16 {
+        self.generation.load(Ordering::Acquire) as u16
     }
 
     pub(crate) fn depth(&self) -> u32 {
@@ -146,11 +189,12 @@ impl Row {
         }
     }
 
-    /// Counts a child, unless the row takes none any more.
-    pub(crate) fn add_child(&self) -> bool {
+    /// Counts a child of that generation, unless the row takes none any more, or is another's.
+    pub(crate) fn add_child(&self, generation: u16) -> bool {
+        let open = family(generation) >> FAMILY_SHIFT;
         self.children
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |children| {
-                (children & NO_MORE_CHILDREN == 0).then(|| children + 1)
+                (children >> FAMILY_SHIFT == open).then(|| children + 1)
             })
             .is_ok()
     }
@@ -160,13 +204,14 @@ impl Row {
     }
 
     pub(crate) fn children(&self) -> u32 {
-        self.children.load(Ordering::Relaxed) & !NO_MORE_CHILDREN
+        self.children.load(Ordering::Relaxed) % (1 << FAMILY_SHIFT)
     }
 
-    /// From now on no child can be made; fails while there is one.
-    pub(crate) fn refuse_children(&self) -> bool {
+    /// From now on no child of that generation can be made; fails while there is one, or the row is another's.
+    pub(crate) fn refuse_children(&self, generation: u16) -> bool {
+        let none = family(generation);
         self.children
-            .compare_exchange(0, NO_MORE_CHILDREN, Ordering::AcqRel, Ordering::Relaxed)
+            .compare_exchange(none, none | NO_MORE_CHILDREN, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
     }
 
@@ -181,6 +226,11 @@ impl Row {
         if self.columns.load(Ordering::Relaxed) & bit == 0 {
             self.columns.fetch_or(bit, Ordering::Relaxed);
         }
+    }
+
+    /// Which columns are noted: another set, another number.
+    pub(crate) fn columns_noted(&self) -> u64 {
+        self.columns.load(Ordering::Acquire)
     }
 
     /// The columns that may hold something of this row.
@@ -234,13 +284,14 @@ impl Row {
         }
     }
 
-    /// The name; what is not UTF-8 (another process wrote over it) shows as replacement marks.
+    /// The name. Another process may have written over it: what is not UTF-8 shows as replacement marks, and
+    /// what no name may hold escaped.
     pub(crate) fn name(&self) -> String {
         let mut bytes = [0u8; NAME_MAX];
         for (word, part) in self.name.iter().zip(bytes.chunks_exact_mut(8)) {
             part.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
         }
         let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(NAME_MAX);
-        String::from_utf8_lossy(&bytes[..length]).into_owned()
+        name::escaped(&String::from_utf8_lossy(&bytes[..length])).into_owned()
     }
 }

@@ -63,6 +63,7 @@ const SUFFIXES: [(u32, &str); 6] =
 
 /// Why a text is not a size.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SizeError {
     /// There is nothing.
     Empty,
@@ -96,7 +97,8 @@ impl fmt::Display for SizeError {
 impl std::error::Error for SizeError {}
 
 /// Parses a size: a whole number of bytes with an optional `K`, `M`, `G`, `T`, `P` or `E` (powers
-/// of 1024, either case, `B` or `iB` may follow), or `max`, which is `None`.
+/// of 1024, either case, `B` or `iB` may follow it, or `B` the number), or `max` in either case, which is
+/// `None`.
 ///
 /// ```
 /// use ledgerline::size::parse;
@@ -113,7 +115,7 @@ pub fn parse(text: &str) -> Result<Option<u64>, SizeError> {
     if trimmed.is_empty() {
         return Err(SizeError::Empty);
     }
-    if trimmed == "max" {
+    if trimmed.eq_ignore_ascii_case("max") {
         return Ok(None);
     }
     if trimmed.starts_with('-') {
@@ -127,12 +129,15 @@ pub fn parse(text: &str) -> Result<Option<u64>, SizeError> {
     }
     let unit = unit.trim_start().to_ascii_uppercase();
     let letter = match unit.as_str() {
-        "B" => "",
-        other => other.strip_suffix("IB").or_else(|| other.strip_suffix('B')).unwrap_or(other),
+        "" | "B" => None,
+        // (Of a bare "iB" nothing is left, which is no suffix.)
+        other => Some(other.strip_suffix("IB").or(other.strip_suffix('B')).unwrap_or(other)),
     };
     let shift = match letter {
-        "" => 0,
-        letter => SUFFIXES.iter().find(|(_, suffix)| *suffix == letter).ok_or_else(malformed)?.0,
+        None => 0,
+        Some(letter) => {
+            SUFFIXES.iter().find(|(_, suffix)| *suffix == letter).ok_or_else(malformed)?.0
+        }
     };
     number
         .parse::<u64>()
@@ -177,14 +182,18 @@ mod tests {
         ] {
             assert_eq!(parse(text), Ok(Some(units)), "{text}");
         }
-        assert_eq!(parse("max"), Ok(None));
+        for text in ["max", "MAX", "Max", " mAx "] {
+            assert_eq!(parse(text), Ok(None), "{text}");
+        }
     }
 
     #[test]
     fn what_is_not_a_size_is_refused_with_a_reason() {
         use SizeError::*;
-        let cases =
-            ["-1", "-5M", "12Q", "M", "1.5G", "0x10", "1 2", "MAX", "4KKB", "1e3", "+4", "５"];
+        let cases = [
+            "-1", "-5M", "12Q", "M", "1.5G", "0x10", "1 2", "maxi", "4KKB", "1e3", "+4", "５",
+            "5iB", "5 ib", "5IB", "iB", "5BB", "5iBB", "5KiiB", "5i", "5Ki",
+        ];
         for text in cases {
             let error = parse(text).unwrap_err();
             assert!(matches!(error, Negative(_) | Malformed(_)), "{text}: {error:?}");

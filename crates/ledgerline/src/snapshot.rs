@@ -2,7 +2,8 @@
 
 use crate::census::Line;
 use crate::ledger::Ledger;
-use crate::row::{GroupId, state};
+use crate::read::Estimate;
+use crate::row::{GroupId, Row, state};
 use crate::size::Limit;
 use crate::sync::Ordering;
 
@@ -10,6 +11,7 @@ use crate::sync::Ordering;
 /// nanoseconds apart from each other. Units that a [transfer](crate::Charge::transfer) moves are in one
 /// of its two groups, never in both or neither, if the picture is `steady`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Snapshot {
     /// What is counted.
     pub unit: &'static str,
@@ -32,6 +34,7 @@ pub enum GroupState {
 
 /// One group at the time of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GroupSnapshot {
     /// Its number.
     pub id: GroupId,
@@ -46,7 +49,7 @@ pub struct GroupSnapshot {
     /// Units granted now, idle stock included.
     pub approximate: u64,
     /// Highest usage (see [`Group::peak`](crate::Group::peak)).
-    pub peak: u64,
+    pub peak: Estimate,
     /// Charges to the group and all below it, ever.
     pub charges: u64,
     /// Uncharges likewise.
@@ -74,8 +77,8 @@ pub struct GroupSnapshot {
 }
 
 impl Ledger {
-    /// A picture of the tree as it is now. Destroyed groups are not in it; what they still hold is
-    /// in their ancestors' numbers. O(rows in use); about a microsecond a group. While transfers follow
+    /// A picture of the tree as it is now. Destroyed groups are not in it (nor those that are destroyed while
+    /// it is taken); what they still hold is in their ancestors' numbers. O(rows in use); about a microsecond a group. While transfers follow
     /// each other without a pause, slow paths are held up for one look at the rows, which
     /// takes about a millisecond at most (a ledger of more than 32 768 rows does not do that).
     pub fn snapshot(&self) -> Snapshot {
@@ -88,45 +91,54 @@ impl Ledger {
                 children[line.parent as usize].push(index as u32);
             }
         }
-        let mut groups = Vec::new();
-        let mut open = vec![(0u32, String::new())];
-        while let Some((index, path)) = open.pop() {
-            for &child in children[index as usize].iter().rev() {
-                open.push((child, format!("{path}/{}", self.row(child).name())));
-            }
-            groups.push(self.picture(index, path, &lines[index as usize]));
+        let mut groups: Vec<GroupSnapshot> = Vec::new();
+        // Each with its parent's place among the groups.
+        let mut open = vec![(0u32, 0)];
+        while let Some((index, parent)) = open.pop() {
+            // (The root's own path does not begin those below it.)
+            let above = if parent == 0 { "" } else { &groups[parent].path };
+            let line = &lines[index as usize];
+            let id = GroupId::from_parts(index, line.generation);
+            let look = |row: &Row| picture(id, row, above, line);
+            // A group that is gone by now is left out, and those below it, which went before. (The root stays,
+            // whatever another process wrote there.)
+            let read = if index == 0 { Some(look(self.row(0))) } else { self.group(id).read(look) };
+            let Some(group) = read else { continue };
+            open.extend(children[index as usize].iter().rev().map(|&child| (child, groups.len())));
+            groups.push(group);
         }
         Snapshot { unit: "bytes", groups, steady: census.steady }
     }
+}
 
-    fn picture(&self, index: u32, path: String, line: &Line) -> GroupSnapshot {
-        let row = self.row(index);
-        let counter = &row.counter;
-        let limit = |word: u64| Limit::units(word);
-        let load = |word: &crate::sync::AtomicU64| word.load(Ordering::Relaxed);
-        GroupSnapshot {
-            id: GroupId::from_parts(index, line.generation),
-            name: if index == 0 { "/".into() } else { row.name() },
-            path: if index == 0 { "/".into() } else { path },
-            depth: line.depth,
-            current: line.current(),
-            approximate: line.usage,
-            peak: counter.watermark(),
-            charges: line.charges,
-            uncharges: line.uncharges,
-            max_events: load(&counter.track.max_events),
-            high_events: load(&counter.track.high_events),
-            refused: line.refused,
-            max: limit(counter.max_as_set()),
-            high: limit(load(&counter.limits.high)),
-            low: limit(load(&counter.limits.low)),
-            min: limit(load(&counter.limits.min)),
-            owner: row.owner.load(Ordering::Relaxed),
-            state: match line.state {
-                state::EXITED | state::SETTLED => GroupState::Exited,
-                _ => GroupState::Live,
-            },
-            at_exit: load(&row.at_exit),
-        }
+/// A group below one whose path is `above`.
+fn picture(id: GroupId, row: &Row, above: &str, line: &Line) -> GroupSnapshot {
+    let counter = &row.counter;
+    let limit = |word: u64| Limit::units(word);
+    let load = |word: &crate::sync::AtomicU64| word.load(Ordering::Relaxed);
+    let name = if id.index() == 0 { "/".into() } else { row.name() };
+    GroupSnapshot {
+        id,
+        path: if id.index() == 0 { "/".into() } else { format!("{above}/{name}") },
+        name,
+        depth: line.depth,
+        current: line.current(),
+        approximate: line.usage,
+        peak: Estimate::between(counter.peak()),
+        charges: line.charges,
+        uncharges: line.uncharges,
+        max_events: load(&counter.track.max_events),
+        high_events: load(&counter.track.high_events),
+        refused: line.refused,
+        max: limit(counter.max_as_set()),
+        high: limit(load(&counter.limits.high)),
+        low: limit(load(&counter.limits.low)),
+        min: limit(load(&counter.limits.min)),
+        owner: row.owner.load(Ordering::Relaxed),
+        state: match line.state {
+            state::EXITED | state::SETTLED => GroupState::Exited,
+            _ => GroupState::Live,
+        },
+        at_exit: load(&row.at_exit),
     }
 }

@@ -7,35 +7,41 @@
 //!   fetch n + surplus from the counters,                no cell yet: open one, put again
 //!     leave the surplus in the cell: done               the cell is full: keep half of its cap,
 //!   fetch exactly n: done                                 return the rest to the counters
-//!   drain the subtree that is full, fetch exactly n
-//!   refuse, and name the level that is full
+//!   drain the lowest subtree that is full, fetch exactly n
+//!   refuse, and name the lowest level that is full
 //! ```
 //!
-//! **How much may lie idle.** A cell holds at most its *cap*. A cap is granted by the group's whole
-//! path: each level adds it to `prepaid`, the sum of the caps below it, and grants nothing beyond a
-//! thirty-second of its headroom. When a walk leaves a level with less headroom than sixteen times its
-//! `prepaid`, the subtree is drained before the walk is granted. So at every level
+//! **How much may lie idle.** A cell holds at most its *cap*, and each level knows the sum of the caps below
+//! it, `prepaid` (`caps.rs`). Before a walk is granted, a level whose `prepaid` is too much for what is left
+//! below its limit is drained; after one that returned units, a level whose `prepaid` is too much for what is
+//! in use. So at every level
 //!
-//! > idle stock  <=  prepaid  <=  (max - usage) / 16
+//! > idle stock  <=  prepaid  <=  truth / 4 + slack,  and  (max - usage) / 16
 //!
-//! and a cell never holds more than a sixteenth of what its own group uses, or two batches, or (for
-//! a small group) a thirty-second of a batch. Exceptions, all bounded by one cap a cell: a walk inside a
-//! signal handler that interrupted a drain cannot drain; and in a ledger that processes share, a
-//! process can only drain cells of its own.
+//! where the slack is 64 batches or 16 Mi units. A cell never holds more than a sixteenth of what its own
+//! group uses, or two batches, or (for a small group) a thirty-second of a batch. Exceptions, all bounded by
+//! one cap a cell: a walk inside a signal handler that interrupted a drain cannot drain; and in a ledger that
+//! processes share, a process can only drain cells of its own.
+//!
+//! **A small group's stock is small.** A new group's first fetch takes a quarter more than was asked for, the
+//! next ones as much as the group holds, until that is a cell's room (or half of it, once the group does not
+//! grow any more).
 //!
 //! **Idle stock never causes a refusal.** Before a refusal the full subtree is drained, with new
 //! caps held off (`draining`), and exactly `n` is asked for again.
 
-use crate::error::{Reason, Refusal};
+use crate::audit::By;
+use crate::error::Refusal;
+use crate::events::Levels;
+use crate::handle::CAPACITY_MAX;
 use crate::ledger::Ledger;
 use crate::lock::{self, Inside};
 use crate::memory_stat::Sum;
 use crate::page_counter::COUNTER_MAX;
 use crate::path::RowPath;
 use crate::percpu::word;
-use crate::row::{GroupId, Row, flag, state};
+use crate::row::{GroupId, state};
 use crate::sync::{Ordering, fence, wait_a_turn};
-use crate::table::CAPACITY_MAX;
 use crate::walk::{self, No};
 
 /// Whether a charge must succeed.
@@ -50,60 +56,88 @@ pub(crate) enum Limits {
 impl Ledger {
     #[cold]
     #[inline(never)]
-    pub(crate) fn charge_slow(&self, id: GroupId, n: u64, limits: Limits) -> Result<(), Refusal> {
-        if self.is_reclaiming(id) {
-            return Err(Refusal::reclaiming(id, n));
-        }
-        if self.take_unlooked(id, n) {
-            self.count_flow(id, Sum::Charged, n);
+    pub(crate) fn charge_slow(
+        &self,
+        id: GroupId,
+        n: u64,
+        limits: Limits,
+        by: By,
+    ) -> Result<(), Refusal> {
+        if self.fold_and_take(id, n) {
             return Ok(());
         }
-        let result = self.charge_otherwise(id, n, limits);
-        match &result {
-            Ok(()) => self.count_flow(id, Sum::Charged, n),
-            Err(refusal) if refusal.reason == Reason::Limit => {
-                self.note_sum(id, Sum::Refused, 1);
+        match self.try_slow(id, n, limits, by) {
+            Ok(_) => Ok(()),
+            Err(refusal) => {
+                self.count_refusal(&refusal);
+                Err(refusal)
             }
-            Err(_) => {}
         }
-        result
+    }
+
+    /// One try, for who may make another: its refusal is not counted yet
+    /// ([`count_refusal`](Self::count_refusal)). Says at which levels its walk met a high.
+    #[inline(never)]
+    pub(crate) fn try_slow(
+        &self,
+        id: GroupId,
+        n: u64,
+        limits: Limits,
+        by: By,
+    ) -> Result<Levels, Refusal> {
+        let served = self.take_unlooked(id, n);
+        let met = if served { 0 } else { self.charge_otherwise(id, n, limits)? };
+        self.count_flow(id, Sum::Charged, n);
+        if let Some(audit) = self.audit() {
+            audit.charged(self, id, n, by);
+        }
+        Ok(met)
     }
 
     /// (Not inlined: its frame is large, and a ledger that keeps flows seldom needs it.)
     #[inline(never)]
-    fn charge_otherwise(&self, id: GroupId, n: u64, limits: Limits) -> Result<(), Refusal> {
+    fn charge_otherwise(&self, id: GroupId, n: u64, limits: Limits) -> Result<Levels, Refusal> {
         let take = || n <= word::STOCK_MAX && self.columns().take(self.cell_id(id), n);
         if self.fold_if_full(id) && take() {
-            return Ok(());
+            return Ok(0);
         }
         let inside = lock::pass();
-        let Some(path) = self.path(id).filter(|path| self.is_live(path.leaf())) else {
+        let mut path = RowPath::blank(self);
+        if !self.find_path(id, &mut path) || !self.is_live(path.leaf()) {
             return Err(Refusal::gone(id, n));
-        };
+        }
         if n > COUNTER_MAX {
-            return Err(self.refusal(&path, id, n, No::Full { level: path.rows().len() - 1 }));
+            return Err(self.refusal(&path, id, n, No::Full { level: 0 }));
         }
         let column = self.columns().current();
-        let surplus = self.open_cell(&path, id, column, n) / 2;
+        let surplus = surplus(&path, n, self.open_cell(&path, id, column, n));
         if surplus > 0
             && let _hand = InHand::new(&path, surplus)
-            && let Ok(surplus) = self.fetch(&path, n, surplus, &inside)
+            && let Ok((surplus, met)) = self.fetch(&path, n, surplus, &inside)
         {
             if surplus > 0 && !self.columns().deposit(self.cell_id(id), surplus) {
                 // The thread moved to a column whose cell is closed or full.
                 self.give_back(&path, surplus);
             }
             self.count_charge(column, path.leaf());
-            return Ok(());
+            return Ok(met);
         }
-        self.fetch_exactly(&path, id, n, limits, &inside)?;
+        let met = self.fetch_exactly(&path, id, n, limits, &inside)?;
         self.count_charge(column, path.leaf());
-        Ok(())
+        Ok(met)
     }
 
     #[cold]
     #[inline(never)]
-    pub(crate) fn uncharge_slow(&self, id: GroupId, n: u64) {
+    pub(crate) fn uncharge_slow(&self, id: GroupId, n: u64, by: By) {
+        if self.fold_and_put(id, n) {
+            return;
+        }
+        if let Some(audit) = self.audit()
+            && !audit.allows(self, id, n, by)
+        {
+            return;
+        }
         // Before the units go, which keep the row.
         self.count_flow(id, Sum::Freed, n);
         if self.put_unlooked(id, n) {
@@ -122,13 +156,14 @@ impl Ledger {
             return true;
         }
         let _pass = lock::pass();
-        let Some(path) = self.path(id) else {
+        let mut path = RowPath::blank(self);
+        if !self.find_path(id, &mut path) {
             // A charge of nothing does not keep its group's row.
             if n > 0 {
                 self.count_stray();
             }
             return false;
-        };
+        }
         let column = self.columns().current();
         if self.open_cell(&path, id, column, n) >= n
             && n <= word::STOCK_MAX
@@ -136,13 +171,16 @@ impl Ledger {
         {
             return true;
         }
-        let (above, _hand) = self.skim(column, &path, id, n);
+        let (above, hand) = self.skim(column, &path, id, n);
         self.count_uncharge(column, path.leaf());
-        let returned = self.give_back(&path, n.saturating_add(above));
+        let returned = self.return_units(&path, n.saturating_add(above));
         if !returned && above > 0 {
             // More than was charged: nothing of `n`, but what came from the cell.
-            self.give_back(&path, above);
+            self.return_units(&path, above);
         }
+        // First the hand: it writes the very lines that the look reads.
+        drop(hand);
+        self.trim_for_usage(&path, path.counters());
         returned
     }
 
@@ -153,10 +191,17 @@ impl Ledger {
         }
     }
 
-    /// Asks the counters for `n` and `surplus`; how much surplus was granted. Between the
-    /// reservation and the grant, levels whose idle units have outgrown the smaller headroom are
-    /// drained. The cell for which the surplus was meant is closed by that, so it is not granted.
-    fn fetch(&self, path: &RowPath<'_>, n: u64, surplus: u64, inside: &Inside) -> Result<u64, No> {
+    /// Asks the counters for `n` and `surplus`; how much surplus was granted, and the levels that
+    /// met a limit. Between the reservation and the grant, levels whose idle units have outgrown the
+    /// smaller headroom are drained. The cell for which the surplus was meant is closed by that, so
+    /// it is not granted.
+    fn fetch(
+        &self,
+        path: &RowPath<'_>,
+        n: u64,
+        surplus: u64,
+        inside: &Inside,
+    ) -> Result<(u64, Levels), No> {
         let counters = path.counters();
         walk::try_reserve(counters, n + surplus, inside.patience()).map_err(|refusal| {
             path.free_emptied(self, refusal.emptied);
@@ -170,8 +215,10 @@ impl Ledger {
         } else {
             surplus
         };
-        self.announce(path, walk::commit(counters, n + surplus));
-        Ok(surplus)
+        let met = walk::commit(counters, n + surplus);
+        self.announce(path, met);
+        self.note_peak(path, counters);
+        Ok((surplus, met))
     }
 
     /// Takes a reservation back if the row was destroyed, and perhaps taken by another group,
@@ -189,19 +236,8 @@ impl Ledger {
         Err(No::Closed { level: 0 })
     }
 
-    /// Drains the levels whose idle units have outgrown their headroom; whether there were any.
-    pub(crate) fn trim(&self, path: &RowPath<'_>, counters: &walk::Path<'_>) -> bool {
-        let mut drained = false;
-        for (level, counter) in counters.iter().enumerate().rev() {
-            if counter.overstocked() {
-                self.drain(path.row(level));
-                drained = true;
-            }
-        }
-        drained
-    }
-
-    /// Asks the counters for exactly `n`, draining what is full first.
+    /// Asks the counters for exactly `n`. A level whose fullness is idle stock is drained before it
+    /// is called full: the lowest first, and one above it when that has room.
     fn fetch_exactly(
         &self,
         path: &RowPath<'_>,
@@ -209,25 +245,24 @@ impl Ledger {
         n: u64,
         limits: Limits,
         inside: &Inside,
-    ) -> Result<(), Refusal> {
-        let mut held_off = 0u64;
-        let mut waited = false;
+    ) -> Result<Levels, Refusal> {
+        let (mut held_off, mut waited) = (0u64, 0u64);
         let result = loop {
             match self.fetch(path, n, 0, inside) {
-                Ok(_) => break Ok(()),
+                Ok((_, met)) => break Ok(met),
                 Err(No::Full { level }) if held_off >> level & 1 == 0 => {
                     held_off |= 1 << level;
                     let draining = &path.counters()[level].track.draining;
                     draining.fetch_add(1, Ordering::SeqCst);
                     // Partner of the fence in `PageCounter::allow`.
                     fence(Ordering::SeqCst);
-                    self.drain(path.row(level));
+                    self.drain_held_off(path.row(level));
                 }
                 // What stood in the way is in a hand, or was, and is put away by now.
                 Err(No::Full { level })
-                    if !waited && path.counters()[level].fits_but_for_hands(n) =>
+                    if waited >> level & 1 == 0 && path.counters()[level].fits_but_for_hands(n) =>
                 {
-                    waited = true;
+                    waited |= 1 << level;
                     let mut turn = 0;
                     while turn < inside.patience() && path.counters()[level].waits_for_hands(n) {
                         wait_a_turn(turn);
@@ -243,7 +278,7 @@ impl Ledger {
             }
         }
         match result {
-            Ok(()) => Ok(()),
+            Ok(met) => Ok(met),
             Err(No::Full { .. }) if limits == Limits::Overrun => {
                 let counters = path.counters();
                 walk::force_reserve(counters, n, inside.patience())
@@ -254,16 +289,11 @@ impl Ledger {
                     .and_then(|()| self.still_current(path, counters, n))
                     .map_err(|no| self.refusal(path, id, n, no))?;
                 self.trim(path, counters);
-                self.announce(path, walk::force_commit(counters, n));
-                Ok(())
+                let met = walk::force_commit(counters, n);
+                self.announce(path, met);
+                Ok(met)
             }
-            Err(no) => {
-                if let No::Full { level } = no {
-                    path.counters()[level].count_refusal();
-                    self.announce(path, 1 << level);
-                }
-                Err(self.refusal(path, id, n, no))
-            }
+            Err(no) => Err(self.refusal(path, id, n, no)),
         }
     }
 
@@ -272,33 +302,16 @@ impl Ledger {
         self.row(row).state.load(Ordering::Acquire) == state::LIVE
     }
 
-    pub(crate) fn refusal(
-        &self,
-        path: &RowPath<'_>,
-        charged: GroupId,
-        requested: u64,
-        no: No,
-    ) -> Refusal {
-        let (level, reason) = match no {
-            No::Full { level } => (level, Reason::Limit),
-            // The row may be another group's by now.
-            No::Closed { level: 0 } => return Refusal::gone(charged, requested),
-            No::Closed { level } => (level, Reason::Gone),
-        };
-        let index = path.row(level);
-        let counter = path.counters()[level];
-        Refusal {
-            group: GroupId::from_parts(index, self.row(index).generation()),
-            charged,
-            limit: counter.max(),
-            usage: counter.usage(),
-            requested,
-            reason,
-        }
+    /// Returns units to the counters, and drains the levels that have too much idle for what is left;
+    /// `false` if they are more than there were (then nothing is).
+    pub(crate) fn give_back(&self, path: &RowPath<'_>, n: u64) -> bool {
+        let returned = self.return_units(path, n);
+        self.trim_for_usage(path, path.counters());
+        returned
     }
 
-    /// Returns units to the counters; `false` if they are more than there were (then nothing is).
-    pub(crate) fn give_back(&self, path: &RowPath<'_>, n: u64) -> bool {
+    /// Returns units, and no more than that.
+    pub(crate) fn return_units(&self, path: &RowPath<'_>, n: u64) -> bool {
         let (emptied, result) = walk::uncharge(path.counters(), n);
         if result.is_err() {
             self.count_underflow();
@@ -306,70 +319,6 @@ impl Ledger {
         self.tell_waiters(path.rows());
         path.free_emptied(self, emptied);
         result.is_ok()
-    }
-
-    /// Makes sure that the group's cell in the column is open and as large as the group's usage and
-    /// its ancestors' headroom allow; returns how many more units it may hold, zero if it is closed.
-    fn open_cell(&self, path: &RowPath<'_>, id: GroupId, column: u32, n: u64) -> u64 {
-        let row = self.row(path.leaf());
-        // A cell has one writing process, and a destroyed group needs none.
-        if row.owner.load(Ordering::Relaxed) != self.process() || !self.is_live(path.leaf()) {
-            return 0;
-        }
-        let cell = self.columns().cell(column, path.leaf());
-        let room = |cap: u64| cap.saturating_sub(word::stock(cell.word.load(Ordering::Relaxed)));
-        let open = || word::passes(cell.word.load(Ordering::Acquire), self.cell_id(id));
-        let cap = if open() { u64::from(cell.cap.load(Ordering::Relaxed)) } else { 0 };
-        let wanted = self.wanted_cap(row, path, n);
-        if wanted < cap.saturating_mul(2).max(1) {
-            return if open() { room(cap) } else { 0 };
-        }
-        let Some(_held) = lock::try_lock() else {
-            return if open() { room(cap) } else { 0 };
-        };
-        // Again under the lock: `destroy` retires the row before it takes the lock to close cells.
-        // (And the row may have been another group's since the path was followed.)
-        // (A group that is not accounted keeps no cell: mode.rs.)
-        if row.state.load(Ordering::SeqCst) != state::LIVE
-            || !path.is_current(self)
-            || row.has(flag::OFF)
-        {
-            return 0;
-        }
-        let cap = if open() { u64::from(cell.cap.load(Ordering::Relaxed)) } else { 0 };
-        let more = wanted.saturating_sub(cap);
-        if more == 0 || !allow(path, more) {
-            return if open() { room(cap) } else { 0 };
-        }
-        row.note_column(column);
-        cell.cap.store((cap + more) as u32, Ordering::Relaxed);
-        if cap == 0 {
-            self.stocked(column).insert(path.leaf());
-        }
-        if !open() {
-            cell.open(word::empty(self.cell_generation(row)));
-        }
-        room(cap + more)
-    }
-
-    /// The cap that a cell should have: two batches, but no more than a sixteenth of what the group
-    /// uses (so that a small group's account is not mostly stock) and half of what the tightest
-    /// ancestor still allows (so that the next cell finds some too). A power of two, so that it
-    /// changes seldom.
-    fn wanted_cap(&self, row: &Row, path: &RowPath<'_>, n: u64) -> u64 {
-        let smallest = (self.batch() / 32).max(2);
-        let usage = row.counter.usage().saturating_add(n);
-        let mut wanted = (self.batch() * 2).min((usage / 16).max(smallest));
-        for counter in path.counters() {
-            if counter.max() < COUNTER_MAX {
-                let prepaid = counter.track.prepaid.load(Ordering::Relaxed);
-                wanted = wanted.min((counter.headroom() / 32).saturating_sub(prepaid) / 2);
-            }
-        }
-        match wanted.min(word::STOCK_MAX).checked_ilog2() {
-            Some(bits) if bits > 0 => 1 << bits,
-            _ => 0,
-        }
     }
 
     /// Takes what is above half of the cap from the cell that an uncharge of `n` found full; the
@@ -414,13 +363,32 @@ impl Ledger {
     }
 
     /// Whether the cell is still to be looked at, because the fast path does not serve this machine,
-    /// or not a ledger that keeps flows.
+    /// or not a ledger that keeps flows or is audited.
     fn unlooked(&self, id: GroupId) -> bool {
-        (!self.columns().is_fast() || self.keeps_flows()) && id.index() < CAPACITY_MAX as u32
+        (!self.columns().is_fast() || self.table().detour != 0) && id.index() < CAPACITY_MAX as u32
     }
 
-    /// Moves a full count from the word of the running column's cell to the counts beside it. The
-    /// commonest slow step (one operation in 127), so it comes before everything else.
+    /// The commonest slow step by far (one operation in 127): a full count is all that kept the cell from
+    /// serving. It comes before everything else and looks at nothing else: in a walk over many groups each
+    /// line of the ledger's own that it touches is a miss.
+    #[inline]
+    pub(crate) fn fold_and_take(&self, id: GroupId, n: u64) -> bool {
+        self.table().detour == 0
+            && self.fold_if_full(id)
+            && n <= word::STOCK_MAX
+            && self.columns().take(self.cell_id(id), n)
+    }
+
+    /// The same of an uncharge.
+    #[inline]
+    fn fold_and_put(&self, id: GroupId, n: u64) -> bool {
+        self.table().detour == 0
+            && self.fold_if_full(id)
+            && n <= word::STOCK_MAX
+            && self.columns().put(self.cell_id(id), n)
+    }
+
+    /// Moves a full count from the word of the running column's cell to the counts beside it.
     fn fold_if_full(&self, id: GroupId) -> bool {
         if id.index() >= self.capacity() {
             return false;
@@ -457,6 +425,17 @@ impl Ledger {
     }
 }
 
+/// How much more than `n` to fetch for a cell that has room for so much: half of that, so that both charges
+/// and uncharges find some, and all but `n` of it for a group that uses more than ever. Of a small group no
+/// more than it holds, and of a new one a quarter of `n`.
+fn surplus(path: &RowPath<'_>, n: u64, room: u64) -> u64 {
+    let counter = path.counters()[0];
+    let usage = counter.usage();
+    let grows = usage.saturating_add(n) > counter.watermark();
+    let fill = if grows { room.saturating_sub(n).max(room / 2) } else { room / 2 };
+    fill.min(usage.saturating_add(n / 4))
+}
+
 /// Idle units on their way between the counters and a cell, noted at every level: who is about to
 /// be refused there waits for them to be put away (I2), and a reader counts them as idle (I4).
 struct InHand<'p> {
@@ -468,7 +447,7 @@ impl<'p> InHand<'p> {
     fn new(path: &'p RowPath<'_>, units: u64) -> Self {
         // The root first and last, as walks do: an ancestor has noted what those below it have.
         for counter in path.counters().iter().rev() {
-            counter.track.in_hand.fetch_add(units, Ordering::SeqCst);
+            counter.track.in_hand.add(units);
         }
         InHand { path, units }
     }
@@ -477,22 +456,7 @@ impl<'p> InHand<'p> {
 impl Drop for InHand<'_> {
     fn drop(&mut self) {
         for counter in self.path.counters() {
-            counter.track.in_hand.fetch_sub(self.units, Ordering::SeqCst);
+            counter.track.in_hand.take(self.units);
         }
     }
-}
-
-/// Asks every level for `units` of cap, or none. The root first, as walks do: a process that is
-/// killed in between leaves no ancestor with less than the levels below it.
-fn allow(path: &RowPath<'_>, units: u64) -> bool {
-    let counters = path.counters();
-    for (level, counter) in counters.iter().enumerate().rev() {
-        if !counter.allow(units) {
-            for above in &counters[level + 1..] {
-                above.disallow(units);
-            }
-            return false;
-        }
-    }
-    true
 }

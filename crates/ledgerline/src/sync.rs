@@ -9,6 +9,14 @@ pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
+/// Between a SeqCst access and the next one: nothing, but that loom takes such an access for an AcqRel
+/// one, and knows SeqCst fences alone.
+#[inline(always)]
+pub(crate) fn model_fence() {
+    #[cfg(loom)]
+    fence(Ordering::SeqCst);
+}
+
 /// One turn of a wait for somebody else's short step: spins first, then gives the CPU away, then
 /// sleeps a little, so that a waiter never keeps the very thread that it waits for off the CPU.
 /// Async-signal-safe.

@@ -12,35 +12,35 @@
 //!
 //! The *local page* is this process's own, also where the rest is a file that others map: it holds
 //! the [`Table`], the addresses of all that. It lies at a fixed distance before the first column, so
-//! the address of a group's cell leads to it, and a handle needs no word for the ledger
+//! the address of a group's cell leads to it, and a handle needs nothing else to find the ledger
 //! ([`Table::of`]).
 //!
 //! Invariant R2: a row number that reaches the cells lies within a column (which has room for
-//! `CAPACITY_MAX` cells, whatever the ledger's capacity); one that reaches the rows, within those.
+//! `CAPACITY_MAX` cells, whatever the ledger's capacity); one that reaches the rows, within those. The
+//! first column begins at a multiple of its own size (handle.rs).
 
+use crate::audit::Audit;
 use crate::events::Watchers;
 use crate::free_list::FreeList;
+use crate::handle::{self, CAPACITY_MAX, Handle};
 use crate::item_names::{ITEMS_MAX, Name};
 use crate::ledger::Ledger;
 use crate::memory_stat;
 use crate::percpu::word::Cell;
 use crate::percpu::{Columns, STRIDE, Tagged};
 use crate::pressure::Pressure;
-use crate::region::Region;
+use crate::region::{Place, Region};
 use crate::row::Row;
 use crate::row_set::RowSet;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::transfers::Transfers;
 use crate::victim::Victims;
-use crate::wait::Waiting;
+use crate::wait_queue::WaitQueues;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::time::Duration;
-
-/// Most rows, and the default: a cell's place in its column is fixed (percpu/columns.rs).
-pub(crate) const CAPACITY_MAX: usize = 1 << 20;
 
 /// The first page of the region: what never changes, and on pairs of lines of their own what is written by
 /// those who make groups, who transfer, and who collect (layout.toml).
@@ -56,6 +56,8 @@ pub(crate) struct Header {
     pub(crate) batch: AtomicU64,
     /// Whether the units charged and freed are counted: 0 or 1.
     pub(crate) flows: AtomicU32,
+    /// Whether charges are followed (audit.rs): 0 or 1.
+    pub(crate) audit: AtomicU32,
     pub(crate) given: GivenRows,
     /// Transfers from group to group (transfers.rs).
     transfers: Transfers,
@@ -63,6 +65,8 @@ pub(crate) struct Header {
     /// Uncharges of more than was charged, and of groups that do not exist: bugs of the caller.
     pub(crate) underflows: AtomicU64,
     pub(crate) strays: AtomicU64,
+    /// The same, of groups that exist, where charges are followed (audit.rs).
+    pub(crate) audited: AtomicU64,
     pub(crate) items: [Name; ITEMS_MAX],
 }
 
@@ -148,6 +152,11 @@ impl Plan {
         (memory_stat::total_words(self.items) * 8).next_multiple_of(64)
     }
 
+    /// Where the region is to lie: such that the first column begins at a multiple of its size.
+    pub(crate) const fn place(self) -> Place {
+        Place { offset: self.first_column(), alignment: handle::ALIGNMENT }
+    }
+
     /// Bytes of the whole region.
     pub(crate) const fn size(self) -> usize {
         self.totals() + Plan::pages(self.capacity * self.totals_width())
@@ -157,56 +166,64 @@ impl Plan {
 const _: () = assert!(Plan::COUNTS + CAPACITY_MAX * size_of::<Counts>() <= STRIDE);
 const _: () = assert!(size_of::<Table>() <= Plan::LOCAL);
 
-/// See [`Table::flows`].
-pub(crate) const FLOWS: u16 = 1 << 15;
+/// See [`Table::detour`].
+pub(crate) const DETOUR: u16 = 1 << 15;
 
 /// What decides how a table is laid.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) plan: Plan,
     pub(crate) batch: u64,
     pub(crate) flows: bool,
+    pub(crate) audit: Option<Audit>,
     pub(crate) opened: bool,
     pub(crate) reclaim_time: Duration,
     pub(crate) throttle_time: Duration,
     pub(crate) victim_time: Duration,
 }
 
-/// The addresses of a ledger's parts in this process. Lives in the local page of its own region.
+/// The addresses of a ledger's parts in this process. Lives in the local page of its own region. What the
+/// commonest slow step looks at (a full count is folded, stock.rs) comes first and lies together: in a walk
+/// over many groups each of these lines is a miss.
+#[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Table {
-    pub(crate) columns: Columns,
-    pub(crate) plan: Plan,
-    pub(crate) batch: u64,
-    pub(crate) statistics: Tagged,
-    /// In the generation of cells where flows are kept: the ids of groups do not have it, so the
-    /// fast path, which counts no flows, finds no cell open (ledger.rs).
-    pub(crate) flows: u16,
-    /// Whether another process made the ledger.
-    pub(crate) opened: bool,
-    pub(crate) watchers: Watchers,
-    pub(crate) pressure: Pressure,
-    pub(crate) waiting: Waiting,
-    /// Held by whoever changes the mode of a subtree.
-    pub(crate) modes: Mutex<()>,
-    pub(crate) victims: Victims,
-    pub(crate) reclaim_time: Duration,
-    pub(crate) throttle_time: Duration,
-    pub(crate) victim_time: Duration,
-    rows: *const Row,
-    header: *const Header,
-    region: Region,
     /// What [`Group::ledger`](crate::Group::ledger) refers to. Not dropped with the table: the
     /// ledger that drops the table is another copy of it.
     ledger: ManuallyDrop<Ledger>,
+    pub(crate) columns: Columns,
+    /// In the generation of cells where flows are kept or charges are followed: the ids of groups do
+    /// not have it, so the fast path, which does neither, finds no cell open (ledger.rs).
+    pub(crate) detour: u16,
+    /// Whether the units charged and freed are counted.
+    pub(crate) flows: bool,
+    /// Whether another process made the ledger.
+    pub(crate) opened: bool,
+    pub(crate) plan: Plan,
+    region: Region,
+    rows: *const Row,
+    header: *const Header,
+    pub(crate) batch: u64,
+    /// Follows the charges, where that was asked for.
+    pub(crate) audit: Option<Box<Audit>>,
+    pub(crate) statistics: Tagged,
+    pub(crate) waiting: WaitQueues,
+    pub(crate) pressure: Pressure,
+    pub(crate) victims: Victims,
+    /// Held by whoever changes the mode of a subtree.
+    pub(crate) modes: Mutex<()>,
+    pub(crate) reclaim_time: Duration,
+    pub(crate) throttle_time: Duration,
+    pub(crate) victim_time: Duration,
+    pub(crate) watchers: Watchers,
 }
 
 impl Table {
     /// Lays a table over a region of `plan.size()` bytes, in the region's local page. The caller
     /// drops it with [`unmap`](Self::unmap).
     pub(crate) fn lay(settings: Settings, region: Region) -> io::Result<NonNull<Table>> {
-        let Settings { plan, batch, flows, opened, reclaim_time, throttle_time, victim_time } =
-            settings;
+        let Settings { plan, batch, flows, audit, opened, .. } = settings;
+        let Settings { reclaim_time, throttle_time, victim_time, .. } = settings;
         region.make_private(plan.local(), Plan::LOCAL)?;
         // SAFETY: `plan.size()` bytes are mapped, which is where `plan` puts the columns; they are
         // at least as many as CPUs are possible; `region` moves into the same value.
@@ -223,11 +240,13 @@ impl Table {
             plan,
             batch,
             statistics,
-            flows: if flows { FLOWS } else { 0 },
+            detour: if flows || audit.is_some() { DETOUR } else { 0 },
+            flows,
+            audit: audit.map(Box::new),
             opened,
             watchers: Watchers::new(),
             pressure: Pressure::new(),
-            waiting: Waiting::new(),
+            waiting: WaitQueues::new(plan.capacity)?,
             modes: Mutex::new(()),
             victims: Victims::new(),
             reclaim_time,
@@ -256,18 +275,20 @@ impl Table {
             drop((&raw const (*table.as_ptr()).pressure).read());
             drop((&raw const (*table.as_ptr()).waiting).read());
             drop((&raw const (*table.as_ptr()).victims).read());
+            drop((&raw const (*table.as_ptr()).audit).read());
             drop((&raw const (*table.as_ptr()).region).read());
         }
     }
 
-    /// The table that a cell of the first column belongs to.
+    /// The table that a group's cell belongs to.
     ///
     /// # Safety
-    /// `cell` is the cell of row `row` in the first column of a table that is still mapped.
+    /// The handle is of a table that is still mapped (R2).
     #[inline(always)]
-    pub(crate) unsafe fn of<'t>(cell: *const Cell, row: u32) -> &'t Table {
-        // SAFETY: the table lies `Plan::LOCAL` before the first row's cell (`Plan::first_column`).
-        unsafe { &*cell.sub(row as usize).byte_sub(Plan::LOCAL).cast() }
+    pub(crate) unsafe fn of<'t>(handle: Handle) -> &'t Table {
+        // SAFETY: the table lies `Plan::LOCAL` before the first column (`Plan::first_column`), which
+        // begins where the handle says (R2; guarded by `handle::tests` and every test that charges).
+        unsafe { &*handle.column().byte_sub(Plan::LOCAL).cast() }
     }
 
     pub(crate) fn ledger(&self) -> &Ledger {
@@ -289,6 +310,7 @@ impl Table {
         unsafe { &*self.rows.add(index as usize) }
     }
 
+    #[inline]
     pub(crate) fn counts(&self, column: u32, row: u32) -> &Counts {
         assert!((row as usize) < self.plan.capacity && column < self.columns.count());
         let offset = self.plan.first_column()

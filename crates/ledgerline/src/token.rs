@@ -10,6 +10,7 @@ use std::task::{Context, Poll, Waker};
 
 /// Why a group was cancelled.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Killed {
     /// Path of the victim.
     pub group: String,
@@ -19,6 +20,19 @@ pub struct Killed {
     pub full: String,
     /// What somebody else asked for there.
     pub requested: u64,
+}
+
+impl Killed {
+    /// Why a program cancels a group by itself ([`CancelToken::cancel`]): `group` held `usage` units, and
+    /// `full` had no room for `requested` more.
+    pub fn new(
+        group: impl Into<String>,
+        usage: u64,
+        full: impl Into<String>,
+        requested: u64,
+    ) -> Killed {
+        Killed { group: group.into(), usage, full: full.into(), requested }
+    }
 }
 
 impl fmt::Display for Killed {
@@ -44,7 +58,7 @@ impl std::error::Error for Killed {}
 /// let token = CancelToken::new();
 /// let work = token.clone();
 /// assert!(!work.is_cancelled()); // an atomic load: fit for an inner loop
-/// # let why = Killed { group: "/q1".into(), usage: 7, full: "/".into(), requested: 1 };
+/// # let why = Killed::new("/q1", 7, "/", 1);
 /// token.cancel(why);
 /// assert!(work.is_cancelled());
 /// ```

@@ -62,16 +62,22 @@ impl Ledger {
         }
         let (emptied, result) = walk::uncharge(old.below_common(&new), units);
         drop(under_way);
+        self.trim_for_usage(&old, old.below_common(&new));
         if result.is_err() {
             self.count_underflow();
         }
         self.announce(&new, met);
         self.tell_waiters(old.rows());
         old.free_emptied(self, emptied);
+        drop(inside);
+        if let Some(audit) = self.audit() {
+            audit.moved(self, from, to, units);
+        }
         Ok(())
     }
 
-    /// Reserves on the levels that only the new group has, draining each that is full once.
+    /// Reserves on the levels that only the new group has, draining each that is full once: the lowest
+    /// first, which is the one that a refusal names.
     fn make_room(
         &self,
         new: &RowPath<'_>,

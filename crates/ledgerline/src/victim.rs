@@ -2,7 +2,7 @@
 //! else's end to being refused ([`Request::oom`](crate::Request::oom)).
 //!
 //! ```text
-//! choose(full)                                       candidates: victims registered below full, not
+//! choose(full), the lowest group that is full        candidates: victims registered below full, not
 //!   one that was cancelled still holds something       cancelled yet, whose group exists
 //!     and has time left: wait for it
 //!   first pass:  score each by what it holds at most (one load)
@@ -13,7 +13,10 @@
 //!   cancel what was marked
 //! ```
 //!
-//! Scores and callbacks, which are the program's own code, run with nothing locked.
+//! Scores and callbacks, which are the program's own code, run with nothing locked. Victims are kept by
+//! every group on the way from theirs to the root, so that those below a full group are found without a
+//! look at any other. Those on their way out are kept apart, so that everybody who waits may ask for them: only
+//! a choice looks at all who could be cancelled.
 //!
 //! The first pass is an upper bound (exact usage is less by idle stock and by protection, and a score must
 //! not fall as its units grow), so the second finds the true maximum and looks closely at few.
@@ -27,7 +30,7 @@ use crate::protection::Unclaimed;
 use crate::row::{GroupId, flag};
 use crate::sync::{AtomicUsize, Ordering};
 use crate::token::{CancelToken, Killed};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -36,8 +39,7 @@ pub(crate) const VICTIM_TIME: Duration = Duration::from_secs(1);
 
 /// A ledger's victims in this process.
 pub(crate) struct Victims {
-    /// By age.
-    entries: Mutex<BTreeMap<u64, Arc<Entry>>>,
+    entries: Mutex<Entries>,
     count: AtomicUsize,
     /// Those of them that were cancelled from here.
     cancelled: AtomicUsize,
@@ -45,14 +47,43 @@ pub(crate) struct Victims {
     choices: Mutex<u64>,
 }
 
+#[derive(Default)]
+struct Entries {
+    /// By each group of their path, and by age.
+    below: BTreeMap<(u64, u64), Arc<Entry>>,
+    /// Those that were cancelled from here, by their own group.
+    cancelled: BTreeSet<(u64, u64)>,
+    /// Those who were cancelled from here and may still hold something, by each group of their path, and by
+    /// who was cancelled when: the last one has the most time.
+    dying: BTreeMap<(u64, u64), Arc<Entry>>,
+    marks: u64,
+    /// How many there are, and were.
+    count: usize,
+    numbers: u64,
+}
+
 type Score = Box<dyn Fn(u64) -> u64 + Send + Sync>;
 
 struct Entry {
+    number: u64,
     group: GroupId,
+    /// From the group to the root; nothing of a group that did not exist.
+    path: Vec<GroupId>,
     token: CancelToken,
     score: Option<Score>,
-    /// When it was cancelled from here.
-    cancelled: Mutex<Option<Instant>>,
+    /// When it was cancelled from here, and as the how many-th.
+    cancelled: Mutex<Option<(Instant, u64)>>,
+}
+
+impl Entries {
+    /// Waits for it no more.
+    fn forget_dying(&mut self, entry: &Entry) {
+        if let Some((_, mark)) = entry.cancelled() {
+            for above in &entry.path {
+                self.dying.remove(&(above.raw(), mark));
+            }
+        }
+    }
 }
 
 impl std::fmt::Debug for Victims {
@@ -64,7 +95,7 @@ impl std::fmt::Debug for Victims {
 impl Victims {
     pub(crate) fn new() -> Victims {
         Victims {
-            entries: Mutex::new(BTreeMap::new()),
+            entries: Mutex::default(),
             count: AtomicUsize::new(0),
             cancelled: AtomicUsize::new(0),
             choices: Mutex::new(0),
@@ -72,10 +103,11 @@ impl Victims {
     }
 
     /// Looks at the entries, or changes them, inside the gate, so that no fork finds them locked.
-    fn with<T>(&self, look: impl FnOnce(&mut BTreeMap<u64, Arc<Entry>>) -> T) -> T {
+    fn with<T>(&self, look: impl FnOnce(&mut Entries) -> T) -> T {
         let mut entries = lock::gated(&self.entries);
         let seen = look(&mut entries);
-        self.count.store(entries.len(), Ordering::Relaxed);
+        self.count.store(entries.count, Ordering::Relaxed);
+        self.cancelled.store(entries.cancelled.len(), Ordering::Relaxed);
         seen
     }
 }
@@ -95,39 +127,52 @@ impl Entry {
     }
 
     /// Notes that it is cancelled, for who looks before it is told.
-    fn mark(&self, victims: &Victims) {
-        let mut cancelled = self.cancelled.lock().unwrap_or_else(PoisonError::into_inner);
-        if cancelled.replace(Instant::now()).is_none() {
-            victims.cancelled.fetch_add(1, Ordering::Relaxed);
-        }
+    fn mark(self: &Arc<Self>, victims: &Victims) {
+        victims.with(|entries| {
+            entries.forget_dying(self);
+            entries.marks += 1;
+            let mark = entries.marks;
+            *self.cancelled.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some((Instant::now(), mark));
+            let own = (self.group.raw(), self.number);
+            // (Its registration may have ended meanwhile.)
+            if entries.below.contains_key(&own) {
+                entries.cancelled.insert(own);
+                let theirs = self.path.iter().map(|above| ((above.raw(), mark), self.clone()));
+                entries.dying.extend(theirs);
+            }
+        });
     }
 
-    fn cancelled(&self) -> Option<Instant> {
+    fn cancelled(&self) -> Option<(Instant, u64)> {
         *self.cancelled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A group that may be cancelled to make room for others; it no longer may when this is dropped.
+#[must_use = "a victim that is dropped at once is taken out at once"]
 pub struct Victim<'l> {
     ledger: &'l Ledger,
-    number: u64,
+    entry: Arc<Entry>,
 }
 
 impl std::fmt::Debug for Victim<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Victim").field("number", &self.number).finish_non_exhaustive()
+        f.debug_struct("Victim").field("group", &self.entry.group).finish_non_exhaustive()
     }
 }
 
 impl Drop for Victim<'_> {
     fn drop(&mut self) {
-        let victims = &self.ledger.table().victims;
-        let entry = victims.with(|entries| entries.remove(&self.number));
-        if entry.as_ref().is_some_and(|entry| entry.cancelled().is_some()) {
-            victims.cancelled.fetch_sub(1, Ordering::Relaxed);
-        }
-        // Outside of the lock: the score is somebody else's code.
-        drop(entry);
+        // (The last reference, and with it the score, which is somebody else's code, goes outside of the lock.)
+        self.ledger.table().victims.with(|entries| {
+            entries.count -= 1;
+            for above in &self.entry.path {
+                entries.below.remove(&(above.raw(), self.entry.number));
+            }
+            entries.cancelled.remove(&(self.entry.group.raw(), self.entry.number));
+            entries.forget_dying(&self.entry);
+        });
     }
 }
 
@@ -138,7 +183,7 @@ pub(crate) enum Choice {
     Dying(Instant),
     /// The one who asks was cancelled itself.
     Yourself,
-    /// There is room by now.
+    /// There is room by now, at least in the group that was full.
     Room,
     /// There is nobody to cancel.
     Nobody,
@@ -189,28 +234,31 @@ impl<'l> Group<'l> {
     }
 
     fn register(self, token: &CancelToken, score: Option<Score>) -> Victim<'l> {
-        let entry =
-            Entry { group: self.id(), token: token.clone(), score, cancelled: Mutex::new(None) };
         let ledger = self.ledger();
-        let number = ledger.table().victims.with(|entries| {
-            let number = entries.last_key_value().map_or(0, |(number, _)| number + 1);
-            entries.insert(number, Arc::new(entry));
-            number
+        let (group, path, token) = (self.id(), ledger.ids_to_root(self.id()), token.clone());
+        let entry = ledger.table().victims.with(|entries| {
+            entries.count += 1;
+            entries.numbers += 1;
+            let number = entries.numbers;
+            let entry = Entry { number, group, path, token, score, cancelled: Mutex::new(None) };
+            let entry = Arc::new(entry);
+            for above in &entry.path {
+                entries.below.insert((above.raw(), number), entry.clone());
+            }
+            entry
         });
-        Victim { ledger, number }
+        Victim { ledger, entry }
     }
 
     /// Whether the victims below this group are cancelled together, whichever of them is chosen
     /// (cgroup v2's `memory.oom.group`): for work in parts that is of no use without each other.
     pub fn set_oom_group(self, together: bool) {
-        if self.exists() {
-            self.row().set(flag::OOM_GROUP, together);
-        }
+        self.change(|row| row.set(flag::OOM_GROUP, together));
     }
 
-    /// See [`set_oom_group`](Self::set_oom_group).
+    /// See [`set_oom_group`](Self::set_oom_group). `false` for a group that is gone.
     pub fn oom_group(self) -> bool {
-        self.row().has(flag::OOM_GROUP)
+        self.read(|row| row.has(flag::OOM_GROUP)).unwrap_or(false)
     }
 }
 
@@ -219,20 +267,15 @@ impl Ledger {
     /// before is still on its way out.
     pub(crate) fn choose_victim(&self, full: Group<'_>, asking: GroupId, requested: u64) -> Choice {
         let victims = &self.table().victims;
-        if victims.count.load(Ordering::Relaxed) == 0 {
+        if !self.has_victims() {
             return Choice::Nobody;
         }
         loop {
             let choices = *victims.choices();
-            let entries = self.victims_below(full);
-            let now = Instant::now();
-            let dying = entries.iter().filter_map(|entry| {
-                let until = entry.cancelled()? + self.table().victim_time;
-                (until > now && self.group(entry.group).precise() > 0).then_some(until)
-            });
-            if let Some(until) = dying.max() {
+            if let Some(until) = self.dying_below(full.id()) {
                 return self.verdict(asking, until);
             }
+            let entries = self.victims_below(full);
             let Some(chosen) = self.highest(full, &entries) else { return Choice::Nobody };
             let top = self.oom_group_above(chosen.group, full);
             let dying = match top {
@@ -248,7 +291,8 @@ impl Ledger {
             if *marked != choices {
                 continue; // Two would go where one was enough.
             }
-            if self.would_fit(asking, requested) {
+            // (There may be room there, and none further up: then others are to go.)
+            if self.lowest_full(asking, requested) != Some(full.id()) {
                 return Choice::Room;
             }
             *marked += 1;
@@ -259,12 +303,46 @@ impl Ledger {
         }
     }
 
+    /// Whether there is anybody who could be cancelled, or was.
+    pub(crate) fn has_victims(&self) -> bool {
+        self.table().victims.count.load(Ordering::Relaxed) != 0
+    }
+
+    /// Until when those below a group who were cancelled are waited for; `None` if all hold nothing
+    /// now, or had their time.
+    pub(crate) fn dying_below(&self, full: GroupId) -> Option<Instant> {
+        let victims = &self.table().victims;
+        if victims.cancelled.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        // The last that was cancelled has the most time left.
+        let mut before = u64::MAX;
+        loop {
+            let theirs = (full.raw(), 0)..(full.raw(), before);
+            let last = |entries: &mut Entries| {
+                let last = entries.dying.range(theirs.clone()).next_back();
+                last.map(|(&(_, number), entry)| (number, entry.clone()))
+            };
+            let (number, entry) = victims.with(last)?;
+            before = number;
+            let until = entry.cancelled()?.0 + self.table().victim_time;
+            if until <= Instant::now() || !self.group(entry.group).exists() {
+                victims.with(|entries| entries.forget_dying(&entry));
+            } else if self.charged(entry.group) > 0 {
+                return Some(until);
+            }
+        }
+    }
+
     /// The victims that may be chosen, or were, by age.
     fn victims_below(&self, full: Group<'_>) -> Vec<Arc<Entry>> {
-        let below = |entry: &&Arc<Entry>| {
-            self.group(entry.group).exists() && self.lies_below(entry.group, full.id().index())
-        };
-        self.table().victims.with(|entries| entries.values().filter(below).cloned().collect())
+        let full = full.id().raw();
+        let mut below: Vec<Arc<Entry>> = self.table().victims.with(|entries| {
+            let theirs = entries.below.range((full, 0)..=(full, u64::MAX));
+            theirs.map(|(_, entry)| entry.clone()).collect()
+        });
+        below.retain(|entry| self.group(entry.group).exists());
+        below
     }
 
     fn lies_below(&self, id: GroupId, top: u32) -> bool {
@@ -287,7 +365,7 @@ impl Ledger {
             let (group, usage) = (group.path(), group.precise());
             self.count_event(entry.group, Sum::OomKill);
             entry.token.cancel(Killed { group, usage, full: path.clone(), requested });
-            self.tell_cancelled(entry.group);
+            self.tell_below(entry.group);
         }
     }
 
@@ -297,12 +375,10 @@ impl Ledger {
         if victims.cancelled.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        let Some(path) = self.path(id) else { return false };
-        let above = |entry: &Entry| {
-            path.leads_through(entry.group.index()) && self.group(entry.group).exists()
-        };
+        let above: Vec<u64> = self.ids_to_root(id).into_iter().map(GroupId::raw).collect();
         victims.with(|entries| {
-            entries.values().any(|entry| entry.cancelled().is_some() && above(entry))
+            let of = |&id: &u64| entries.cancelled.range((id, 0)..=(id, u64::MAX)).next().is_some();
+            above.iter().any(of)
         })
     }
 
@@ -323,7 +399,7 @@ impl Ledger {
             }
             let group = self.group(entries[age].group);
             let protection = group.protection(full, Unclaimed::Lost);
-            let above = group.precise().saturating_sub(protection.low.max(protection.min));
+            let above = self.charged(group.id()).saturating_sub(protection.low.max(protection.min));
             let score = entries[age].score(above);
             if score > 0 && best.is_none_or(|best| (score, age) > best) {
                 best = Some((score, age));
@@ -341,3 +417,6 @@ impl Ledger {
         Some(GroupId::from_parts(row, self.row(row).generation()))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,12 +2,15 @@
 //!
 //! ```text
 //! try_charge(path, n):                         uncharge(path, n):
-//!   each level with a limit, root first: look    each level, row first:
+//!   each level with a limit, row first: look     each level, row first:
 //!     usage + n > max: refuse, name the level      usage    -= n   (never below zero)
 //!   each level, root first: reserve n              reserved -= n
 //!     does not fit: release what was reserved
 //!   each level, root first: usage += n; raise the watermark to that
 //! ```
+//!
+//! The level that a refusal names is the lowest that is full, the nearest to the row: what is taken from
+//! anybody outside of that one would be taken in vain.
 //!
 //! Root first, so that at every instant a parent holds at least what its children hold: a process
 //! that is killed in the middle of a walk leaves its ancestors too full by that one request, never
@@ -71,10 +74,8 @@ pub(crate) fn try_charge(path: &Path<'_>, n: u64) -> Result<(), Refusal> {
 /// has something to do between the two (stock.rs trims idle units there).
 pub(crate) fn try_reserve(path: &Path<'_>, n: u64, patience: u32) -> Result<(), Refusal> {
     // Looking first keeps a request that cannot be granted from reserving anything at all.
-    for (level, counter) in path.iter().enumerate().rev() {
-        if counter.refuses(n) {
-            return Err(Refusal { no: No::Full { level }, emptied: Emptied::default() });
-        }
+    if let Some(level) = path.iter().position(|counter| counter.refuses(n)) {
+        return Err(Refusal { no: No::Full { level }, emptied: Emptied::default() });
     }
     for (level, counter) in path.iter().enumerate().rev() {
         if let Err(why) = counter.reserve(n, patience) {
@@ -110,7 +111,11 @@ fn refuse(path: &Path<'_>, n: u64, level: usize, why: Reserve) -> Refusal {
         emptied.note(level);
     }
     let no = match why {
-        Reserve::Full => No::Full { level },
+        // One further down may have filled up since it was looked at.
+        Reserve::Full => {
+            let below = path[..level].iter().position(|counter| counter.refuses(n));
+            No::Full { level: below.unwrap_or(level) }
+        }
         Reserve::Closed | Reserve::Emptied => No::Closed { level },
     };
     Refusal { no, emptied }

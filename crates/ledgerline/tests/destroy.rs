@@ -34,7 +34,7 @@ fn what_is_left_stays_in_the_ancestors_until_it_is_returned() {
         b.try_charge_units(300).unwrap();
         let settled = b.destroy().unwrap();
         assert_eq!(settled.leftover, 5_300);
-        assert!(settled.peak >= 5_300);
+        assert!(settled.peak.value >= 5_300);
         assert_eq!((settled.charges, settled.uncharges), (2, 0));
         assert_eq!((a.precise(), ledger.root().precise()), (5_300, 5_300));
         assert_eq!(ledger.root().approximate().value, 5_300, "the idle stock went back");
@@ -81,7 +81,8 @@ fn a_stale_handle_is_refused_and_does_not_disturb_the_next_group_of_its_row() {
             assert_eq!(stale.create("x").unwrap_err(), CreateError::Gone);
             assert_eq!(stale.destroy(), Err(DestroyError::Gone));
             stale.uncharge_units(10);
-            assert_eq!(ledger.mistakes(), Mistakes { underflows: 0, strays: 1 });
+            let mistakes = ledger.mistakes();
+            assert_eq!((mistakes.underflows, mistakes.strays), (0, 1));
             let (charge, refused) = charge.transfer(stale).unwrap_err();
             assert_eq!(refused.reason, Reason::Gone);
 

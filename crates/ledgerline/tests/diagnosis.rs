@@ -3,7 +3,7 @@
 mod common;
 
 use common::in_both_modes;
-use ledgerline::{Charge, Group, GroupId, Ledger, Limit, Protection};
+use ledgerline::{Charge, Group, GroupId, Ledger, Limit};
 use proptest::prelude::*;
 use std::collections::HashMap;
 
@@ -54,7 +54,7 @@ fn a_refusal_is_explained_by_the_chain_and_the_largest_consumers() {
         assert_eq!((&*full.path, full.id), ("/acme", refused.refused_by));
         assert_eq!((full.current, full.room()), (460 << 10, Some(52 << 10)));
         assert_eq!(full.max_events, 1);
-        assert_eq!(full.protection, Protection { min: 10 << 10, low: 100 << 10 });
+        assert_eq!((full.protection.min, full.protection.low), (10 << 10, 100 << 10));
         let ann_is = &diagnosis.chain[0];
         assert_eq!((ann_is.min, ann_is.protection.min), (Limit::units(20 << 10), 10 << 10));
 

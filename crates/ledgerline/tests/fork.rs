@@ -2,9 +2,11 @@
 
 mod common;
 
-use common::{Random, fork, in_both_modes, times, wait};
-use ledgerline::{Charge, Group, Ledger, Limit};
+use common::{Random, Run, fork, in_both_modes, in_modes, times, wait};
+use ledgerline::{CancelToken, Charge, ControlMode, Group, Ledger, Limit};
+use std::os::fd::FromRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 /// A tree with work going on in it.
 struct Busy<'l> {
@@ -134,6 +136,73 @@ fn a_forked_child_has_a_whole_ledger_whatever_the_threads_were_at() {
         // `inspect` leaves 1005 units.
         busy.leaves[0].uncharge_units(1_000);
         assert_eq!((busy.root.precise(), ledger.mistakes().underflows), (5, 0));
+    });
+}
+
+/// Children of a process whose ledger lies in a file, where no handler is registered before somebody needs one:
+/// forked beside threads that use something, they use it as well.
+fn fork_beside(test: &str, act: impl Fn(Group<'_>) + Sync) {
+    in_modes(test, &[Run::Natural], || {
+        // SAFETY: makes a file of its own, and owns its descriptor.
+        let file = unsafe {
+            let file = libc::memfd_create(c"ledger".as_ptr(), libc::MFD_CLOEXEC);
+            std::fs::File::from_raw_fd(file)
+        };
+        let ledger = Ledger::builder().capacity(4096).create_in(&file).unwrap();
+        let own = ledger.attach_process("parent", std::process::id()).unwrap();
+        let fill = |group: Group<'_>| {
+            group.set_max(Limit::units(10)).is_ok() && group.try_charge_units(10).is_ok()
+        };
+        assert!(fill(own));
+        let stop = AtomicBool::new(false);
+        let failed = std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while !stop.load(Relaxed) {
+                        act(own);
+                    }
+                });
+            }
+            let failed = (0..times(60, 2_000)).find_map(|round| {
+                std::thread::sleep(Duration::from_micros(300));
+                let code = wait(fork(|| {
+                    // SAFETY: has this process killed when it hangs.
+                    unsafe { libc::alarm(5) };
+                    let id = std::process::id();
+                    let Ok(group) = ledger.attach_process("child", id) else { return 1 };
+                    if !fill(group) {
+                        return 2;
+                    }
+                    act(group);
+                    0
+                }));
+                (code != 0).then_some((round, code))
+            });
+            stop.store(true, Relaxed);
+            failed
+        });
+        assert_eq!(failed, None, "round and code of the child");
+    });
+}
+
+#[test]
+fn a_forked_child_of_a_ledger_in_a_file_can_add_reclaimers() {
+    fork_beside("a_forked_child_of_a_ledger_in_a_file_can_add_reclaimers", |group| {
+        drop(group.add_reclaimer(0, |_| 0));
+    });
+}
+
+#[test]
+fn a_forked_child_of_a_ledger_in_a_file_can_add_victims() {
+    fork_beside("a_forked_child_of_a_ledger_in_a_file_can_add_victims", |group| {
+        drop(group.add_victim(&CancelToken::new()));
+    });
+}
+
+#[test]
+fn a_forked_child_of_a_ledger_in_a_file_can_set_modes() {
+    fork_beside("a_forked_child_of_a_ledger_in_a_file_can_set_modes", |group| {
+        group.set_mode(ControlMode::Enforce);
     });
 }
 

@@ -134,7 +134,8 @@ impl<'l> Both<'l> {
             }
             Step::Count(group, item, n) => {
                 let group = self.pick(group);
-                self.groups[group].add_stat(item, n);
+                let counted = self.groups[group].ledger().item(ITEMS[item]).unwrap();
+                self.groups[group].add_stat(counted, n);
                 self.add(group, LINES.len() - ITEMS.len() + item, n);
             }
             Step::Reclaim(group, n) => {
@@ -224,12 +225,12 @@ fn nothing_is_lost_while_a_reader_collects_under_fire() {
         std::thread::scope(|scope| {
             let writers: Vec<_> = (0..THREADS)
                 .map(|thread| {
-                    let queries = &queries;
+                    let (queries, item) = (&queries, ledger.item(ITEMS[1]).unwrap());
                     scope.spawn(move || {
                         for round in 0..rounds {
                             let query = queries[(round as usize + thread) % queries.len()];
                             query.try_charge_units(100).unwrap();
-                            query.add_stat(1, 3);
+                            query.add_stat(item, 3);
                             query.uncharge_units(100);
                         }
                     })
@@ -272,8 +273,9 @@ fn somebody_who_looks_on_sees_what_was_not_collected_yet() {
     let ledger = Ledger::builder().items(&ITEMS).flows(true).create_in(&file).unwrap();
     let tenant = ledger.root().create("acme").unwrap();
     let query = tenant.create("q1").unwrap();
+    let sorts = ledger.item("sorts").unwrap();
     query.try_charge_units(1000).unwrap();
-    query.add_stat(2, 7);
+    query.add_stat(sorts, 7);
     let looker = Ledger::open_in(&file).unwrap();
     assert_eq!(looker.item_names(), ITEMS);
     let look = || looker.group(tenant.id()).stat();
@@ -288,7 +290,7 @@ fn somebody_who_looks_on_sees_what_was_not_collected_yet() {
         if round == 2 {
             assert_eq!(query.stat().get("charged").unwrap().own, 3000);
         }
-        query.add_stat(2, 7);
+        query.add_stat(sorts, 7);
     }
 }
 
@@ -296,11 +298,15 @@ fn somebody_who_looks_on_sees_what_was_not_collected_yet() {
 fn what_no_group_can_count_is_refused_or_noted() {
     let ledger = Ledger::builder().items(&["rows"]).anonymous().unwrap();
     let group = ledger.root().create("a").unwrap();
-    group.add_stat(1, 5);
+    let rows = ledger.item("rows").unwrap();
+    let other = Ledger::builder().items(&["rows", "more"]).anonymous().unwrap();
+    assert_eq!(ledger.item("more"), None);
+    group.add_stat(other.item("more").unwrap(), 5);
     assert_eq!(ledger.mistakes().strays, 1, "an item that the ledger does not have");
-    group.add_stat(0, 5);
+    group.add_stat(rows, 5);
+    assert_eq!(ledger.root().stat().to_string().lines().last(), Some("rows 5"));
     group.destroy().unwrap();
-    group.add_stat(0, 5);
+    group.add_stat(rows, 5);
     assert_eq!(ledger.mistakes().strays, 2, "a group that is gone");
     assert_eq!(ledger.root().stat().get("rows").unwrap().subtree, 5);
     let many: Vec<String> = (0..25).map(|n| format!("item{n}")).collect();

@@ -54,13 +54,7 @@ fn the_largest_above_its_protection_is_cancelled_and_the_others_go_on() {
 
         let granted = new.request(300).oom().charge().unwrap();
         let killed = large.token.killed().unwrap();
-        let expected = Killed {
-            group: "/acme/large".into(),
-            usage: 350,
-            full: "/acme".into(),
-            requested: 300,
-        };
-        assert_eq!(*killed, expected);
+        assert_eq!(*killed, Killed::new("/acme/large", 350, "/acme", 300));
         for other in [&small, &protected, &elsewhere] {
             assert!(!other.token.is_cancelled() && other.oom_kills() == 0);
         }
@@ -125,6 +119,66 @@ fn a_victim_that_does_not_let_go_is_followed_by_another_when_its_time_is_up() {
 }
 
 #[test]
+fn nobody_outside_of_the_lowest_full_group_is_cancelled() {
+    in_both_modes("nobody_outside_of_the_lowest_full_group_is_cancelled", || {
+        let ledger = ledger();
+        let machine = limited(ledger.root(), "machine", 1000);
+        let acme = limited(machine, "acme", 500);
+        let neighbour = Query::holding(machine, "neighbour", 500);
+        let hoard = acme.try_charge(400).unwrap();
+        let small = Query::holding(acme, "small", 100);
+        let new = acme.create("new").unwrap();
+        // Both are full; the tenant's own limit is the one in the way, and one of its own has to go.
+        let granted = new.request(90).oom().charge().unwrap();
+        assert!(small.token.is_cancelled() && !neighbour.token.is_cancelled());
+        // With nobody left in the tenant, nobody goes: it would still be full.
+        let patience = Duration::from_millis(50);
+        let refused = new.request(90).wait(patience).oom().charge().unwrap_err();
+        assert_eq!(refused.group, "/machine/acme");
+        let refused = block_on(new.request(90).wait(patience).oom().into_future()).unwrap_err();
+        assert_eq!(refused.group, "/machine/acme");
+        assert!(!neighbour.token.is_cancelled());
+        assert_eq!((machine.local_events().oom, acme.local_events().oom), (0, 1));
+        drop((hoard, granted));
+    });
+}
+
+#[test]
+fn when_the_lowest_has_room_those_above_it_are_reclaimed_and_then_cancelled() {
+    in_both_modes(
+        "when_the_lowest_has_room_those_above_it_are_reclaimed_and_then_cancelled",
+        || {
+            let ledger = ledger();
+            let machine = limited(ledger.root(), "machine", 1000);
+            let acme = limited(machine, "acme", 500);
+            let own = Query::holding(acme, "own", 450);
+            let neighbour = Query::holding(machine, "neighbour", 300);
+            let cache = machine.create("cache").unwrap();
+            let cached = Arc::new(Mutex::new(vec![cache.try_charge(250).unwrap()]));
+            let gives = cached.clone();
+            let reclaimer = cache.add_reclaimer(0, move |_| {
+                gives.lock().unwrap().drain(..).map(|charge| charge.units()).sum()
+            });
+            let new = acme.create("new").unwrap();
+            // The tenant is full until its own query goes; then the machine lacks 40, which its cache has.
+            let granted = new.request(490).oom().charge().unwrap();
+            assert!(own.token.is_cancelled() && cached.lock().unwrap().is_empty());
+            assert_eq!(reclaimer.report().runs, 1);
+            assert!(!neighbour.token.is_cancelled());
+            assert_eq!((acme.local_events().oom, machine.local_events().oom), (1, 0));
+            // And when that has no more, somebody of the machine's goes, for the tenant has room.
+            let _rest = machine.create("rest").unwrap().try_charge(210).unwrap();
+            drop(granted);
+            let _rest = (acme.try_charge(100).unwrap(), cache.try_charge(390).unwrap());
+            drop(new.request(300).oom().charge().unwrap());
+            assert!(neighbour.token.is_cancelled());
+            assert_eq!((acme.local_events().oom, machine.local_events().oom), (1, 1));
+            assert_eq!(ledger.mistakes(), Mistakes::default());
+        },
+    );
+}
+
+#[test]
 fn who_is_the_victim_itself_is_refused_at_once() {
     let ledger = ledger();
     let tenant = limited(ledger.root(), "acme", 1000);
@@ -142,10 +196,10 @@ fn who_is_the_victim_itself_is_refused_at_once() {
 #[test]
 fn a_victim_that_waits_itself_is_woken_in_whichever_queue_it_waits() {
     // In the queue of an inner group, and in the very queue in which the other waits behind it.
-    for asks in [360, 750] {
+    for (asks, inner_max) in [(360, 650), (750, 10_000)] {
         let ledger = ledger();
         let tenant = limited(ledger.root(), "acme", 1000);
-        let inner = limited(tenant, "inner", 650);
+        let inner = limited(tenant, "inner", inner_max);
         let victim = inner.create("victim").unwrap();
         let token = CancelToken::new();
         let _victim = victim.add_victim(&token);

@@ -7,6 +7,7 @@ mod model;
 use common::in_all_modes;
 use ledgerline::{
     Charge, CreateError, DestroyError, Group, GroupId, Ledger, Limit, Mistakes, Reason, Refused,
+    SetMaxError,
 };
 use model::{NO_LIMIT, Oracle};
 use proptest::prelude::*;
@@ -24,6 +25,7 @@ enum Step {
     Transfer(usize, usize),
     Drop(usize),
     SetMax(usize, u64),
+    SetMaxNow(usize, u64),
     Unlimit(usize),
     Drain(usize),
     ResetPeak(usize),
@@ -52,6 +54,7 @@ fn steps() -> impl Strategy<Value = Step> {
         3 => (any.clone(), any.clone()).prop_map(|(c, g)| Step::Transfer(c, g)),
         10 => any.clone().prop_map(Step::Drop),
         3 => (any.clone(), sizes()).prop_map(|(g, n)| Step::SetMax(g, n)),
+        1 => (any.clone(), sizes()).prop_map(|(g, n)| Step::SetMaxNow(g, n)),
         1 => any.clone().prop_map(Step::Unlimit),
         1 => any.clone().prop_map(Step::Drain),
         1 => any.prop_map(Step::ResetPeak),
@@ -92,6 +95,7 @@ impl<'l> Both<'l> {
             Step::TryCharge(group, n) => self.try_charge(self.group(group), n),
             Step::Overrun(group, n) => self.overrun(self.group(group), n),
             Step::SetMax(group, n) => self.set_max(self.group(group), n),
+            Step::SetMaxNow(group, n) => self.set_max_now(self.group(group), n),
             Step::Unlimit(group) => self.set_max(self.group(group), NO_LIMIT),
             Step::Drain(group) => {
                 self.group(group).drain();
@@ -108,6 +112,9 @@ impl<'l> Both<'l> {
                 }
                 let part = self.charges[pick].split(n);
                 assert_eq!(part.is_some(), n < before);
+                if part.is_some() {
+                    self.oracle.count(self.charges[pick].group().id(), 1, 0);
+                }
                 self.charges.extend(part);
             }
             Step::Merge(into, from) => self.merge(into, from),
@@ -140,7 +147,8 @@ impl<'l> Both<'l> {
             Ok(settled) => {
                 assert!(node.live && node.children == 0);
                 assert_eq!(settled.leftover, node.usage);
-                assert!(settled.peak >= node.peak);
+                assert!(settled.peak.value >= node.peak);
+                assert!(settled.peak.value - settled.peak.bound <= node.peak);
                 let counts = (settled.charges, settled.uncharges);
                 if node.usage == 0 {
                     assert_eq!(counts, (node.charges, node.uncharges));
@@ -154,7 +162,7 @@ impl<'l> Both<'l> {
             Err(DestroyError::Root) => assert_eq!(node.parent, None),
             Err(DestroyError::Gone) => assert!(!node.live),
             Err(DestroyError::HasChildren { children }) => assert_eq!(children, node.children),
-            Err(DestroyError::Busy) => panic!("nothing is in the way"),
+            Err(other) => panic!("nothing is in the way: {other}"),
         }
     }
 
@@ -183,8 +191,8 @@ impl<'l> Both<'l> {
             return;
         }
         assert_eq!(refused.reason, Reason::Limit, "{refused}");
-        let culprit = full.iter().find(|id| self.ledger.group(**id).path() == refused.group);
-        let Some(&culprit) = culprit else { panic!("{refused}, but {full:?} are full") };
+        let Some(&culprit) = full.first() else { panic!("{refused}, but none is full") };
+        assert_eq!(refused.refused_by, culprit, "not the lowest of {full:?}");
         let node = self.oracle.get(culprit);
         assert_eq!(
             (refused.limit, refused.usage, refused.requested),
@@ -225,7 +233,10 @@ impl<'l> Both<'l> {
         let into = into % self.charges.len();
         let same = charge.group().id() == self.charges[into].group().id();
         match self.charges[into].merge(charge) {
-            Ok(()) => assert!(same),
+            Ok(()) => {
+                assert!(same);
+                self.oracle.count(self.charges[into].group().id(), 0, 1);
+            }
             Err(other) => {
                 assert!(!same);
                 self.charges.push(other);
@@ -273,10 +284,21 @@ impl<'l> Both<'l> {
             }
             Err(busy) => {
                 assert!(node.usage > max && max < node.max, "{busy}");
-                assert_eq!((busy.usage, busy.limit), (node.usage, max));
+                assert_eq!(busy, SetMaxError::Busy { usage: node.usage, limit: max });
             }
         }
         assert_eq!(group.max(), Limit::units(self.oracle.get(group.id()).max));
+    }
+
+    fn set_max_now(&mut self, group: Group<'l>, max: u64) {
+        let node = self.oracle.get(group.id());
+        if !node.live {
+            assert_eq!(group.set_max_now(Limit::units(max)), Err(SetMaxError::Gone));
+            return;
+        }
+        let above = node.usage.saturating_sub(max);
+        assert_eq!(group.set_max_now(Limit::units(max)), Ok(above));
+        self.oracle.change(group.id(), |node| node.max = max);
     }
 
     fn reset_peak(&mut self, group: Group<'l>) {
@@ -315,8 +337,12 @@ impl<'l> Both<'l> {
             }
             let most = self.peaks.entry(id).or_default();
             *most = (*most).max(node.usage + estimate.bound).max(node.peak);
-            assert!(group.peak() >= node.peak, "{path}: the peak missed a charge");
-            assert!(group.peak() <= *most, "{path}: peak {} of {most} at most", group.peak());
+            let peak = group.peak();
+            assert!(peak.value >= node.peak, "{path}: {peak:?} missed a charge, {}", node.peak);
+            assert!(peak.value <= *most, "{path}: {peak:?} of {most} at most");
+            let least = peak.value - peak.bound;
+            assert!(least <= node.peak, "{path}: {peak:?} of {}", node.peak);
+            assert!(least >= node.usage.saturating_sub(estimate.bound), "{path}: {peak:?}");
             let seen = snapshot.groups.iter().find(|seen| seen.id == id).expect("in the snapshot");
             assert_eq!(
                 (seen.current, seen.charges, seen.uncharges, seen.max_events),

@@ -2,8 +2,9 @@
 
 mod common;
 
-use common::{in_both_modes, limited};
-use ledgerline::{Group, Ledger, Limit, Mistakes, Reason, Reclaimer};
+use common::{LONG, in_both_modes, limited, tasks::block_on};
+use ledgerline::{CancelToken, Group, Ledger, Limit, Mistakes, Reason, Reclaimer, Refused};
+use std::future::IntoFuture;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -92,36 +93,238 @@ fn those_above_their_protection_are_asked_first_and_nobody_below_min() {
 }
 
 #[test]
-fn a_charge_inside_a_reclaimer_is_refused_at_once_and_an_uncharge_is_not() {
-    in_both_modes("a_charge_inside_a_reclaimer_is_refused_at_once_and_an_uncharge_is_not", || {
+fn inside_a_reclaimer_charges_are_served_from_room_and_never_wait_or_reclaim() {
+    in_both_modes(
+        "inside_a_reclaimer_charges_are_served_from_room_and_never_wait_or_reclaim",
+        || {
+            let ledger = ledger();
+            let tenant = limited(ledger.root(), "tenant", 1000);
+            let [cache, other] = ["cache", "other"].map(|name| tenant.create(name).unwrap());
+            let (held, others) = (hoard(cache, 600), hoard(other, 300));
+            let asked = Arc::default();
+            let _other = generous(other, 9, &others, &asked);
+            // As dear as the other's, so that it is a victim to be had.
+            let token = CancelToken::new();
+            let _victim = other.add_victim(&token);
+            let runs = Arc::new(AtomicUsize::new(0));
+            let _reclaimer = cache.add_reclaimer(0, {
+                let (runs, held) = (runs.clone(), held.clone());
+                move |need| {
+                    runs.fetch_add(1, SeqCst);
+                    let start = Instant::now();
+                    let full = |refused: Refused| {
+                        assert_eq!((refused.reason, &*refused.group), (Reason::Limit, "/tenant"));
+                    };
+                    for group in [tenant, cache] {
+                        let room = 1000 - tenant.precise();
+                        drop(group.try_charge(room).unwrap());
+                        drop(group.request(room).wait(LONG).oom().charge().unwrap());
+                        // What must not fail does not.
+                        drop(group.charge(room + 1).unwrap());
+                        drop(group.try_charge(0).unwrap());
+                        group.charge_units(room + 1).unwrap();
+                        group.uncharge_units(room + 1);
+                        // What does not fit is refused, at once and by whom it would be outside.
+                        full(group.try_charge(room + 1).unwrap_err());
+                        full(group.request(room + 1).wait(LONG).oom().charge().unwrap_err());
+                        full(
+                            block_on(group.request(room + 1).wait(LONG).into_future()).unwrap_err(),
+                        );
+                        assert!(group.set_max(Limit::units(room / 2)).is_err());
+                        assert!(group.try_charge_units(room + 1).is_err());
+                    }
+                    assert!(start.elapsed() < LONG / 2, "it waited");
+                    let give = need.min(held.swap(0, SeqCst));
+                    cache.uncharge_units(give);
+                    give
+                }
+            });
+            let query = tenant.create("query").unwrap();
+            // Stock in every cell.
+            drop((query.try_charge(50).unwrap(), cache.try_charge(50).unwrap()));
+            drop(query.try_charge(400).unwrap());
+            assert_eq!((runs.load(SeqCst), others.load(SeqCst)), (1, 300));
+            assert!(asked.lock().unwrap().is_empty(), "it reclaimed from inside a reclaimer");
+            assert!(!token.is_cancelled(), "it had somebody cancelled from inside a reclaimer");
+            assert_eq!(ledger.mistakes(), Mistakes::default());
+        },
+    );
+}
+
+#[test]
+fn nobody_outside_of_the_lowest_full_group_gives_anything_back() {
+    in_both_modes("nobody_outside_of_the_lowest_full_group_gives_anything_back", || {
+        let ledger = ledger();
+        let machine = limited(ledger.root(), "machine", 100_000);
+        let tenant = limited(machine, "tenant", 50_000);
+        let (own, neighbour) =
+            (tenant.create("own").unwrap(), machine.create("neighbour").unwrap());
+        let asked = Arc::default();
+        let theirs = hoard(neighbour, 50_000);
+        let _neighbour = generous(neighbour, -9, &theirs, &asked);
+        let query = tenant.create("query").unwrap();
+        let much = query.try_charge(50_000).unwrap();
+        // Both are full, and room above would be of no use.
+        let refused = query.try_charge(1000).unwrap_err();
+        assert_eq!((&*refused.group, refused.usage), ("/machine/tenant", 50_000));
+        assert_eq!(theirs.load(SeqCst), 50_000);
+        // With a cache of its own the tenant makes room in itself, and that is room above, too.
+        drop(much);
+        let mine = hoard(own, 30_000);
+        let _own = generous(own, 0, &mine, &asked);
+        let much = query.try_charge(20_000).unwrap();
+        let more = query.try_charge(1000).unwrap();
+        assert_eq!((mine.load(SeqCst), theirs.load(SeqCst)), (29_000, 50_000));
+        // Only when the tenant has room, and what is above it has none, do others give.
+        let rest = machine.create("rest").unwrap();
+        own.uncharge_units(mine.swap(0, SeqCst));
+        let filler = rest.try_charge(29_000).unwrap();
+        let last = query.try_charge(5000).unwrap();
+        assert_eq!(theirs.load(SeqCst), 45_000);
+        drop((much, more, filler, last));
+        assert_eq!(machine.precise(), 45_000);
+        assert_eq!(ledger.mistakes(), Mistakes::default());
+    });
+}
+
+#[test]
+fn for_what_can_never_fit_nobody_gives_anything_back() {
+    in_both_modes("for_what_can_never_fit_nobody_gives_anything_back", || {
         let ledger = ledger();
         let tenant = limited(ledger.root(), "tenant", 1000);
         let cache = tenant.create("cache").unwrap();
-        let outside = ledger.root().create("outside").unwrap();
-        let held = hoard(cache, 900);
-        let said = Arc::new(Mutex::new(Vec::new()));
-        let _reclaimer = cache.add_reclaimer(0, {
-            let said = said.clone();
-            move |need| {
-                let mut said = said.lock().unwrap();
-                for group in [tenant, cache] {
-                    said.push(group.try_charge(1).unwrap_err().reason);
-                    said.push(group.charge(1).unwrap_err().reason);
-                    said.push(group.try_charge_units(1).unwrap_err().reason);
-                }
-                drop(outside.try_charge(1).expect("not below what is full"));
-                let give = need.min(held.swap(0, SeqCst));
-                cache.uncharge_units(give);
-                give
-            }
-        });
-        let query = tenant.create("query").unwrap();
-        // Stock in every cell, which would serve a charge if it were left there.
-        drop((query.try_charge(50).unwrap(), cache.try_charge(50).unwrap()));
-        drop(query.try_charge(400).unwrap());
-        let said = said.lock().unwrap();
-        assert_eq!(*said, [Reason::Reclaiming; 6]);
+        let (held, asked) = (hoard(cache, 900), Arc::default());
+        let _reclaimer = generous(cache, 0, &held, &asked);
+        let token = CancelToken::new();
+        let _victim = cache.add_victim(&token);
+        let small = limited(tenant, "small", 2000);
+        // By an ancestor, although the group itself would have room; and by the group, which has none.
+        for (group, units) in [(small, 1001), (limited(tenant, "tiny", 50), 51)] {
+            let lowest = if units > 1000 { "/tenant" } else { "/tenant/tiny" };
+            assert_eq!(group.try_charge(units).unwrap_err().group, lowest);
+            let refused = group.request(units).wait(LONG).oom().charge().unwrap_err();
+            assert_eq!(refused.group, lowest);
+        }
+        // The lowest that is full could have room, and one above it never.
+        held.fetch_sub(700, SeqCst);
+        cache.uncharge_units(700);
+        let inner = limited(small, "inner", 1500);
+        let held_inside = hoard(inner, 600);
+        let _inside = generous(inner, 0, &held_inside, &asked);
+        assert_eq!(inner.try_charge(1001).unwrap_err().group, "/tenant/small/inner");
+        assert_eq!(held_inside.load(SeqCst), 600);
+        assert!(asked.lock().unwrap().is_empty() && !token.is_cancelled());
     });
+}
+
+#[test]
+fn a_thousand_threads_reclaim_at_a_time() {
+    let ledger: &'static Ledger = {
+        let builder = Ledger::builder().capacity(4096).reclaim_time(LONG);
+        Box::leak(Box::new(builder.anonymous().unwrap()))
+    };
+    const THREADS: usize = 1000;
+    let inside = Arc::new(AtomicUsize::new(0));
+    let tenants: Vec<_> = (0..THREADS)
+        .map(|_| {
+            let tenant = limited(ledger.root(), "tenant", 100);
+            let held = hoard(tenant, 100);
+            let inside = inside.clone();
+            let reclaimer = tenant.add_reclaimer(0, move |need| {
+                inside.fetch_add(1, SeqCst);
+                // Until all of them are where this is, or some cannot get there.
+                let start = Instant::now();
+                while inside.load(SeqCst) < THREADS && start.elapsed() < LONG / 4 {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                let give = need.min(held.load(SeqCst));
+                held.fetch_sub(give, SeqCst);
+                tenant.uncharge_units(give);
+                give
+            });
+            (tenant, reclaimer)
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        for (tenant, _) in &tenants {
+            let small = std::thread::Builder::new().stack_size(256 << 10);
+            let charge = || std::mem::forget(tenant.try_charge(40).expect("reclaimed"));
+            small.spawn_scoped(scope, charge).unwrap();
+        }
+    });
+    assert_eq!(inside.load(SeqCst), THREADS, "all inside at the same time");
+    assert!(tenants.iter().all(|(tenant, _)| tenant.precise() == 100));
+}
+
+#[test]
+fn a_reclaimer_may_destroy_its_own_group_and_what_it_freed_is_counted_above() {
+    let ledger = ledger();
+    let tenant = limited(ledger.root(), "tenant", 1000);
+    let scratch = tenant.create("scratch").unwrap();
+    let held = hoard(scratch, 700);
+    let reclaimer = scratch.add_reclaimer(0, move |_| {
+        let all = held.swap(0, SeqCst);
+        scratch.uncharge_units(all);
+        scratch.destroy().unwrap();
+        all
+    });
+    let query = tenant.create("query").unwrap();
+    let _charge = query.try_charge(800).unwrap();
+    assert!(!scratch.exists());
+    assert_eq!((reclaimer.report().freed, reclaimer.report().short), (700, 0));
+    assert_eq!(tenant.stat().get("reclaimed").unwrap().subtree, 700);
+    assert_eq!(ledger.mistakes(), Mistakes::default());
+}
+
+#[test]
+fn what_is_granted_in_the_end_is_counted_as_no_refusal_and_what_is_refused_as_one() {
+    in_both_modes(
+        "what_is_granted_in_the_end_is_counted_as_no_refusal_and_what_is_refused_as_one",
+        || {
+            let ledger = ledger();
+            let tenant = limited(ledger.root(), "tenant", 1000);
+            let [cache, query] = ["cache", "query"].map(|name| tenant.create(name).unwrap());
+            let (held, asked) = (hoard(cache, 900), Arc::default());
+            let _reclaimer = generous(cache, 0, &held, &asked);
+            let counted = || {
+                let refused = query.stat().get("refused").unwrap().own;
+                (refused, tenant.max_events(), tenant.events().max)
+            };
+            let watch = tenant.watch().unwrap();
+            // Reclaimed for, and granted.
+            let first = query.try_charge(500).unwrap();
+            let second = query.request(300).wait(LONG).charge().unwrap();
+            assert_eq!(counted(), (0, 0, 0));
+            // Waited for, and granted: looked at whenever something comes back, and it takes several.
+            held.swap(0, SeqCst);
+            std::thread::scope(|scope| {
+                let waiter = scope.spawn(|| query.request(700).wait(LONG).charge().map(drop));
+                std::thread::sleep(Duration::from_millis(50));
+                let mut first = first;
+                for _ in 0..10 {
+                    drop(first.split(50));
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                drop(second);
+                waiter.join().unwrap().unwrap();
+            });
+            assert_eq!(counted(), (0, 0, 0));
+            assert_eq!(watch.look(), None, "nobody was woken for it");
+            // Refused, after reclaim that was in vain, or after a wait: once each.
+            query.try_charge(1000).unwrap_err();
+            assert_eq!(counted(), (1, 1, 1));
+            let soon = Duration::from_millis(20);
+            query.request(1000).wait(soon).charge().unwrap_err();
+            block_on(query.request(1000).wait(soon).into_future()).unwrap_err();
+            assert_eq!(counted(), (3, 3, 3));
+            query.try_charge_units(1000).unwrap_err();
+            assert_eq!(counted(), (4, 4, 4));
+            assert_eq!(watch.look().map(|events| events.max), Some(4));
+            // Forced over it is an event, and no refusal.
+            drop(query.charge(1000).unwrap());
+            assert_eq!(counted(), (4, 5, 5));
+        },
+    );
 }
 
 #[test]

@@ -203,3 +203,49 @@ fn a_drain_finds_every_cell_while_another_process_drains_its_own() {
         assert_eq!(codes, [0, 0, 0], "1: a drain left units in a cell");
     });
 }
+
+#[test]
+fn a_process_has_a_batch_idle_whatever_others_have_and_takes_nothing_of_theirs() {
+    in_both_modes(
+        "a_process_has_a_batch_idle_whatever_others_have_and_takes_nothing_of_theirs",
+        || {
+            const BATCH: u64 = 4096;
+            const SLACK: u64 = 64 * BATCH;
+            let file = memfd();
+            let ledger = Ledger::builder().batch(BATCH).capacity(4096).create_in(&file).unwrap();
+            let root = ledger.root();
+            let mine = ledger.attach_process("parent", own_pid()).unwrap();
+            // Beside so much, four fifths of the slack are allowed, which are tolerated beside nothing.
+            let much = mine.try_charge(4 * SLACK).unwrap();
+            for _ in 0..20 {
+                let group = mine.create("q").unwrap();
+                drop(group.try_charge(BATCH * 16).unwrap());
+                // What fills the cell, and lies in it then.
+                let held = [(); 4].map(|()| group.try_charge(BATCH / 4).unwrap());
+                drop(held);
+            }
+            drop(much);
+            let before = root.approximate().bound;
+            assert!(before > SLACK / 5 && before <= SLACK, "{before}");
+            let child = fork(|| {
+                let ledger = Ledger::open_in(&file).unwrap();
+                let group = ledger.attach_process("child", own_pid()).unwrap();
+                for _ in 0..1_000 {
+                    drop(group.try_charge(100).unwrap());
+                }
+                let first = group.approximate().bound;
+                for _ in 0..100 {
+                    drop(group.create("q").unwrap().try_charge(BATCH * 16).unwrap());
+                }
+                let all = group.approximate().bound;
+                let of_others = ledger.root().approximate().bound - all;
+                match (first > 0, all <= BATCH, of_others == before) {
+                    (true, true, true) => 0,
+                    (a, b, c) => 1 + i32::from(a) + 2 * i32::from(b) + 4 * i32::from(c),
+                }
+            });
+            assert_eq!(wait(child), 0, "had a cell, no more than a batch, and left the rest alone");
+            assert_eq!(ledger.mistakes().underflows, 0);
+        },
+    );
+}

@@ -115,7 +115,7 @@ impl Model {
             return true;
         }
         let full = |&&level: &&usize| self.nodes[level].usage + units > self.nodes[level].max;
-        let refuses = levels.iter().rev().find(full).copied();
+        let refuses = levels.iter().find(full).copied();
         if let Some(level) = refuses.filter(|_| !over) {
             self.nodes[level].max_events += 1;
             return false;

@@ -86,7 +86,7 @@ impl<'l> Tree<'l> {
                     held.extend(group.try_charge(random.size(SIZE_BITS)));
                 }
                 let settled = group.destroy().unwrap();
-                assert!(settled.peak >= settled.leftover, "{settled:?}");
+                assert!(settled.peak.value >= settled.leftover, "{settled:?}");
                 assert_eq!(group.destroy(), Err(DestroyError::Gone));
                 assert_eq!(group.try_charge(1).unwrap_err().reason, Reason::Gone);
             }
@@ -100,7 +100,8 @@ impl<'l> Tree<'l> {
             let max = tenant.max().get().unwrap();
             let estimate = tenant.approximate();
             assert!(estimate.value <= max, "{estimate:?} above {max}");
-            assert!(tenant.peak() <= max, "{} above {max}", tenant.peak());
+            let peak = tenant.peak();
+            assert!(peak.value <= max, "{peak:?} above {max}");
         }
         let range = CALM..=CALM + WORKERS;
         let estimate = self.calm.approximate();

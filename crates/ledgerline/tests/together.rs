@@ -36,12 +36,18 @@ impl<'l> Share<'l> {
             1..3 if !self.held.is_empty() => {
                 let at = pick(&self.held, random);
                 let part = self.held[at].split(1 + random.below(1_000));
-                self.held.extend(part);
-                // A part is a charge that was not counted as one.
+                if let Some(part) = part {
+                    // (A charge of nothing keeps no row, so parts are not counted of one.)
+                    self.counts.entry(part.group().id()).or_default().0 += 1;
+                    self.held.push(part);
+                }
                 if self.held.len() > 1 {
                     let (last, other) = (self.held.pop().unwrap(), pick(&self.held, random));
-                    if let Err(back) = self.held[other].merge(last) {
-                        self.held.push(back);
+                    match self.held[other].merge(last) {
+                        Ok(()) => {
+                            self.counts.entry(self.held[other].group().id()).or_default().1 += 1;
+                        }
+                        Err(back) => self.held.push(back),
                     }
                 }
             }
@@ -133,7 +139,8 @@ fn round(seed: u64) {
                 for group in groups.iter().filter(|group| group.max() != Limit::MAX) {
                     let (max, value) = (group.max().get().unwrap(), group.approximate().value);
                     assert!(value <= max, "{}: {value} above {max}", group.path());
-                    assert!(group.peak() <= max, "{}: {} above {max}", group.path(), group.peak());
+                    let peak = group.peak().value;
+                    assert!(peak <= max, "{}: {peak} above {max}", group.path());
                 }
                 std::thread::yield_now();
             }

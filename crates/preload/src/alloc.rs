@@ -28,7 +28,7 @@ pub(crate) fn find_owner(caller: usize) -> u32 {
     early::used().into_iter().flatten().for_each(|place| shadow::claim(place.cast()));
     let slot = match process::settings().by {
         By::Process => process::OWN,
-        By::Thread => process::named_slot(thread::name(&mut [0; 16]).as_bytes()),
+        By::Thread => process::named_slot(thread::name(&mut [0; 16])),
         By::Library => {
             let through_new = thread::get(Word::Caller);
             thread::set(Word::Caller, 0);
@@ -39,8 +39,8 @@ pub(crate) fn find_owner(caller: usize) -> u32 {
     // The fast path reads glibc's headers; where there are none, every call comes through here.
     if NEXT.headers() {
         thread::set(Word::Slot, slot as usize);
-        let cell = process::group(slot).and_then(|group| group.prepaid());
-        thread::set(Word::Cell, cell.map_or(thread::NO_CELL, |cell| cell.into_raw().0));
+        let cell = process::group(slot).and_then(|group| group.prepaid()?.into_raw());
+        thread::set(Word::Cell, cell.map_or(thread::NO_CELL, |(cell, _area)| cell));
     }
     slot
 }

@@ -7,7 +7,7 @@
 //! its own. What it needs for that is outside of the wiped memory: the mapped ledger, the settings.
 
 use crate::refuse::{environment, say};
-use ledgerline::{Group, GroupId, Ledger, NAME_MAX};
+use ledgerline::{Group, GroupId, Ledger, NAME_MAX, name};
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, OsStr};
 use std::mem::MaybeUninit;
@@ -264,7 +264,8 @@ pub(crate) fn program_name() -> &'static [u8] {
     }
 }
 
-/// A group's name in the making, on the stack: what a name may not hold becomes `_`.
+/// A group's name in the making, on the stack. Threads, programs and libraries are called by any bytes: what a
+/// name may not hold becomes `_`, and what does not fit is left out, so that it is one whatever they are.
 struct Text {
     bytes: [u8; NAME_MAX],
     length: usize,
@@ -276,11 +277,16 @@ impl Text {
     }
 
     fn push(&mut self, part: &[u8]) {
-        for &byte in part {
-            if self.length < NAME_MAX {
-                let plain = byte.is_ascii() && !byte.is_ascii_control() && byte != b'/';
-                self.bytes[self.length] = if plain { byte } else { b'_' };
-                self.length += 1;
+        for chunk in part.utf8_chunks() {
+            let bad = if chunk.invalid().is_empty() { None } else { Some('_') };
+            for letter in chunk.valid().chars().chain(bad) {
+                let letter = if name::allows(letter) { letter } else { '_' };
+                let end = self.length + letter.len_utf8();
+                if end > NAME_MAX {
+                    return;
+                }
+                letter.encode_utf8(&mut self.bytes[self.length..end]);
+                self.length = end;
             }
         }
     }
@@ -294,6 +300,7 @@ impl Text {
 
     fn shorten(&mut self, length: usize) {
         if self.length > length {
+            let length = self.as_str().floor_char_boundary(length);
             self.bytes[length..].fill(0);
             self.length = length;
         }
@@ -326,5 +333,33 @@ mod tests {
         assert_eq!(text.as_str().len(), NAME_MAX);
         text.shorten(3);
         assert_eq!(text.as_str(), "a_b");
+    }
+
+    #[test]
+    fn whatever_bytes_a_thread_is_called_by_its_row_has_a_name() {
+        let ledger = Ledger::builder().capacity(100).anonymous().unwrap();
+        for (bytes, name) in [
+            (&b"gr\xc3\xb6\xc3\x9fe"[..], "gr\u{f6}\u{df}e"),
+            // Cut in the middle of a letter.
+            (b"gr\xc3\xb6\xc3", "gr\u{f6}_"),
+            (b"\xe2\x80\xaelive\x1b[2J\x7f\xc2\x9b/", "_live_[2J___"),
+            (b"\xff\xfe\xed\xa0\x80", "_____"),
+            ("\u{2028}\u{feff}\u{2066}".as_bytes(), "___"),
+        ] {
+            let mut text = Text::new();
+            text.push(bytes);
+            assert_eq!(text.as_str(), name, "{bytes:?}");
+            assert_eq!(ledger.root().create(text.as_str()).unwrap().name(), name);
+        }
+        for length in 0..4 {
+            let mut text = Text::new();
+            text.push(&b"xxx"[..length]);
+            text.push("\u{1f600}".repeat(20).as_bytes());
+            assert!(text.as_str().len() > NAME_MAX - 4);
+            ledger.root().create(text.as_str()).unwrap();
+            text.shorten(9);
+            assert!((6..=9).contains(&text.as_str().len()), "{:?}", text.as_str());
+            ledger.root().create(text.as_str()).unwrap();
+        }
     }
 }

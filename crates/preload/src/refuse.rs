@@ -1,7 +1,7 @@
 //! What happens when a limit says no.
 
 use crate::process;
-use ledgerline::{Group, Refusal};
+use ledgerline::{Group, Refusal, name};
 use std::ffi::CStr;
 
 /// After a refusal: settles the rows of dead processes and, if there is room then, charges.
@@ -78,14 +78,32 @@ fn kill(refusal: &Refusal) -> ! {
 /// Writes one line to standard error in one piece, without allocating.
 pub(crate) fn say(parts: &[&[u8]]) {
     let mut line = [0u8; 256];
-    let mut length = 0;
-    for part in [b"ledgerline: ".as_slice()].iter().chain(parts).chain(&[b"\n".as_slice()]) {
-        let take = part.len().min(line.len() - length);
-        line[length..length + take].copy_from_slice(&part[..take]);
-        length += take;
-    }
+    let length = compose(parts, &mut line);
     // SAFETY: writes from a buffer on the stack.
     unsafe { libc::write(2, line.as_ptr().cast(), length) };
+}
+
+/// The line, cut where it does not fit; its length. What would steer a terminal (paths come from the
+/// environment) shows as `?`.
+fn compose(parts: &[&[u8]], line: &mut [u8; 256]) -> usize {
+    let mut length = 0;
+    let room = line.len() - 1;
+    let letters = [b"ledgerline: ".as_slice()].into_iter().chain(parts.iter().copied());
+    let letters = letters.flat_map(<[u8]>::utf8_chunks).flat_map(|chunk| {
+        let bad = if chunk.invalid().is_empty() { None } else { Some('?') };
+        chunk.valid().chars().chain(bad)
+    });
+    for letter in letters {
+        let letter = if letter == '/' || name::allows(letter) { letter } else { '?' };
+        let end = length + letter.len_utf8();
+        if end > room {
+            break;
+        }
+        letter.encode_utf8(&mut line[length..end]);
+        length = end;
+    }
+    line[length] = b'\n';
+    length + 1
 }
 
 /// A number in decimal, without allocating.
@@ -137,6 +155,18 @@ mod tests {
         assert!(!alive(child.id()));
         child.wait().unwrap();
         assert!(!alive(child.id()));
+    }
+
+    #[test]
+    fn a_line_ends_and_steers_no_terminal() {
+        let mut line = [0; 256];
+        let path = b"/tmp/\x1b[2J\xff\xe2\x80\xae\xc3\xa4";
+        let length = compose(&[b"cannot open ", path], &mut line);
+        assert_eq!(&line[..length], "ledgerline: cannot open /tmp/?[2J??\u{e4}\n".as_bytes());
+        let length = compose(&["\u{e4}".repeat(300).as_bytes()], &mut line);
+        assert!(
+            length > 253 && std::str::from_utf8(&line[..length]).unwrap().ends_with("\u{e4}\n")
+        );
     }
 
     #[test]

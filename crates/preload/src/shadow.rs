@@ -130,9 +130,9 @@ fn decide(block: *const c_void, slot: u32) -> Option<u32> {
     if decided.is_ok()
         && chosen != 0
         && NEXT.headers()
-        && let Some(cell) = process::group(slot).and_then(|group| group.prepaid())
+        && let Some((cell, area)) =
+            process::group(slot).and_then(|group| group.prepaid()?.into_raw())
     {
-        let (cell, area) = cell.into_raw();
         HOT.area.store(area, Ordering::Relaxed);
         HOT.words.store(thread::place(), Ordering::Relaxed);
         let entry = &STATE.sole[span(block)];

@@ -161,11 +161,12 @@ impl Drop for Busy {
     }
 }
 
-/// The calling thread's name as the kernel has it.
-pub(crate) fn name(into: &mut [u8; 16]) -> &str {
+/// The calling thread's name as the kernel has it: any bytes, and cut after the fifteenth, in the middle of a
+/// letter if it comes to that.
+pub(crate) fn name(into: &mut [u8; 16]) -> &[u8] {
     // SAFETY: the kernel writes at most 16 bytes, a zero among them. (The system call itself: `prctl`
     // is one of our own symbols.)
     unsafe { libc::syscall(libc::SYS_prctl, libc::PR_GET_NAME, into.as_mut_ptr()) };
     let length = into.iter().position(|&byte| byte == 0).unwrap_or(into.len());
-    std::str::from_utf8(&into[..length]).unwrap_or("")
+    &into[..length]
 }

@@ -93,6 +93,16 @@ fn a_thread_that_names_itself_is_charged_under_its_new_name() {
 }
 
 #[test]
+fn a_thread_whose_name_is_no_text_has_a_row_of_its_own_all_the_same() {
+    let program = compiled!("rename.c");
+    let (_, rows) = account(&program, &["odd"], &[]);
+    for (charges, name) in [(1, "_evil_"), (2, "gr\u{f6}_"), (3, "__[2J")] {
+        let row = rows.row(name);
+        assert_eq!((row.current, row.charges), (charges * chunk(1000), charges), "{name}");
+    }
+}
+
+#[test]
 fn names_beyond_254_are_charged_to_the_process() {
     let program = compiled!("rename.c");
     let (_, rows) = account(&program, &["many"], &[]);

@@ -1,4 +1,4 @@
-//! The bodies of the suite `charge`: the public interface in bare loops.
+//! The bodies of the suite `charge`: the public interface in bare loops. (Those with guards: `guards`.)
 //!
 //! The amount goes through `black_box` once, before the loop; what keeps the operations in the loop
 //! is that they write memory that others can see. Loops over one thing do four operations a turn:
@@ -6,6 +6,7 @@
 //! fetching it weighs on the others (with eight it does). Walks over many groups do one a turn, with
 //! the handle loaded from memory; `pair_groups1` shows what that costs by itself.
 
+use super::guards;
 use super::peers::{Atomics, Locked};
 use crate::timing::harness::{Body, Case};
 use ledgerline::percpu::Array;
@@ -18,7 +19,7 @@ const UNITS: u64 = 64;
 /// A limit at every level, far above what is ever charged.
 const MAX: u64 = 1 << 40;
 /// Operations a turn of the loops.
-const UNROLLED: u64 = 4;
+pub(super) const UNROLLED: u64 = 4;
 
 macro_rules! four_times {
     ($operation:expr) => {{
@@ -28,9 +29,10 @@ macro_rules! four_times {
         $operation;
     }};
 }
+pub(super) use four_times;
 
 /// Cases that the harness times, in the order of the report.
-pub(super) const NAMES: [&str; 11] = [
+pub(super) const NAMES: [&str; 18] = [
     "bare_add",
     "pair_depth1",
     "pair_depth3",
@@ -39,6 +41,13 @@ pub(super) const NAMES: [&str; 11] = [
     "pair_groups8",
     "pair_groups1000",
     "pair_groups10000",
+    "guard_depth1",
+    "guard_depth3",
+    "guard_depth8",
+    "guard_question",
+    "guard_vec",
+    "guard_split",
+    "guard_transfer",
     "atomics_depth3",
     "mutex_depth3",
     "create_destroy",
@@ -55,9 +64,21 @@ pub(super) fn case<'l>(
             let array = Array::new(1)?;
             (UNROLLED, Box::new(move |_, n| bare_add(&array, black_box(UNITS) as i64, n)))
         }
-        "pair_depth1" => chain(ledger, 1)?,
-        "pair_depth3" => chain(ledger, 3)?,
-        "pair_depth8" => chain(ledger, 8)?,
+        "pair_depth1" => chain(ledger, 1, pair)?,
+        "pair_depth3" => chain(ledger, 3, pair)?,
+        "pair_depth8" => chain(ledger, 8, pair)?,
+        "guard_depth1" => chain(ledger, 1, guards::guard)?,
+        "guard_depth3" => chain(ledger, 3, guards::guard)?,
+        "guard_depth8" => chain(ledger, 8, guards::guard)?,
+        "guard_question" => chain(ledger, 3, guards::question)?,
+        "guard_vec" => chain(ledger, 3, guards::vec)?,
+        "guard_split" => chain(ledger, 3, guards::split)?,
+        "guard_transfer" => {
+            let tenant = level(ledger.root())?;
+            let (from, to) = (level(tenant)?, level(tenant)?);
+            let body = move |_, n| guards::transfer(from, to, black_box(UNITS), n);
+            (UNROLLED, Box::new(body))
+        }
         "pair_groups1" => wide(ledger, 1)?,
         "pair_groups8" => wide(ledger, 8)?,
         "pair_groups1000" => wide(ledger, 1_000)?,
@@ -81,14 +102,24 @@ pub(super) fn case<'l>(
 }
 
 /// One group with so many levels, the root included: a charge of `/a/b` passes three.
-fn chain(ledger: &Ledger, levels: usize) -> Result<(u64, Body<'_>), Box<dyn Error>> {
+fn chain<'l>(
+    ledger: &'l Ledger,
+    levels: usize,
+    work: fn(Group<'_>, u64, u64),
+) -> Result<(u64, Body<'l>), Box<dyn Error>> {
     let mut group = ledger.root();
     group.set_max(Limit::units(MAX))?;
     for _ in 1..levels {
-        group = group.create("level")?;
-        group.set_max(Limit::units(MAX))?;
+        group = level(group)?;
     }
-    Ok((UNROLLED, Box::new(move |_, n| pair(group, black_box(UNITS), n))))
+    Ok((UNROLLED, Box::new(move |_, n| work(group, black_box(UNITS), n))))
+}
+
+/// A group with a limit.
+fn level(parent: Group<'_>) -> Result<Group<'_>, Box<dyn Error>> {
+    let group = parent.create("level")?;
+    group.set_max(Limit::units(MAX))?;
+    Ok(group)
 }
 
 /// So many groups below the root, walked in an order that is random and always the same.
@@ -183,7 +214,7 @@ fn create_destroy(parent: Group<'_>, name: &str, n: u64) {
 
 #[cold]
 #[inline(never)]
-fn refused() -> ! {
+pub(super) fn refused() -> ! {
     panic!("a charge far below the limit was refused");
 }
 
@@ -203,8 +234,8 @@ mod tests {
                 }
             });
             assert_eq!(ledger.root().precise(), 0, "{name}");
-            let charged = name.starts_with("pair_");
-            assert_eq!(ledger.root().peak() > 0, charged, "{name}");
+            let charged = name.starts_with("pair_") || name.starts_with("guard_");
+            assert_eq!(ledger.root().peak().value > 0, charged, "{name}");
             if name == "create_destroy" {
                 assert_eq!(ledger.snapshot().groups.len(), 1, "only the root is left");
             }

@@ -1,6 +1,7 @@
 //! The suite `charge`: what an update costs, on which tree, beside what else one might use.
 
 use super::cases;
+use super::guards;
 use super::options::Options;
 use super::rounds;
 use super::row::{Pass, Row, Rows, thousandths};
@@ -40,6 +41,13 @@ Cases (figures are nanoseconds an operation and thread):
   pair_groups8        ... for 8 groups in random order
   pair_groups1000     ... for 1 000 groups
   pair_groups10000    ... for 10 000 groups
+  guard_depth1        charge the root by a guard (Group::try_charge) and drop it
+  guard_depth3        the same for /a/b; times_units: beside the units alone
+  guard_depth8        the same for a group with eight levels
+  guard_question      ... with `?` into Box<dyn Error>
+  guard_vec           ... pushed to a Vec and popped
+  guard_split         ... split in two, and both dropped
+  guard_transfer      ... moved to a sibling, and dropped there
   atomics_depth3      for comparison: the pair on three levels of plain atomics
   mutex_depth3        for comparison: the pair on three levels behind a mutex
   create_destroy      create a group below the root and destroy it
@@ -62,6 +70,8 @@ fn measure(options: &Options, progress: &Progress) -> Result<Vec<Row>, String> {
     let in_rounds: Vec<&'static str> =
         options.cases.iter().copied().filter(|&name| name != MILLION).collect();
     let mut rows = rounds::measure(CHARGE.name, &in_rounds, options, progress, &timed)?;
+    let ratios: Vec<Option<f64>> = rows.iter().map(|row| times_units(row, Rows(&rows))).collect();
+    rows.iter_mut().zip(ratios).for_each(|(row, ratio)| row.times_units = ratio.map(thousandths));
     if options.cases.contains(&MILLION) {
         let mode = ledgerline::percpu::detect().to_string();
         let groups = if options.quick { 1 << 16 } else { 1 << 20 };
@@ -130,6 +140,11 @@ fn decimal(number: u64, into: &mut [u8; 20]) -> &str {
     std::str::from_utf8(&into[..length]).expect("digits are UTF-8")
 }
 
+/// What a guard costs beside the units alone.
+fn times_units(row: &Row, rows: Rows<'_>) -> Option<f64> {
+    Some(row.ns_per_op / rows.beside(row, guards::beside(&row.case)?)?)
+}
+
 /// How a figure stands to those that it should be judged by.
 fn remark(row: &Row, rows: Rows<'_>) -> String {
     let of = |case: &str| rows.beside(row, case).map(|other| row.ns_per_op / other);
@@ -149,7 +164,11 @@ fn remark(row: &Row, rows: Rows<'_>) -> String {
                 remarks.extend(of(one).map(|ratio| format!("{ratio:.2}x {one}")));
             }
         }
-        _ => {}
+        case => remarks.extend(
+            times_units(row, rows)
+                .zip(guards::beside(case))
+                .map(|(ratio, units)| format!("{ratio:.2}x {units}")),
+        ),
     }
     remarks
         .extend(rows.alone(row).map(|alone| format!("{:.2}x one thread", row.ns_per_op / alone)));
@@ -194,6 +213,8 @@ mod tests {
             row("atomics_depth3", 1, 15.0),
             row("mutex_depth3", 1, 2.0),
             row("pair_depth1", 2, 2.75),
+            row("pair_depth3", 1, 2.5),
+            row("guard_vec", 1, 3.5),
         ];
         let remark = |at: usize| remark(&rows[at], Rows(&rows));
         assert_eq!(remark(0), "");
@@ -205,6 +226,7 @@ mod tests {
         assert_eq!(remark(3), "1.00x pair_depth1");
         assert_eq!(remark(4), "1.20x pair_groups1, 1.20x pair_depth1");
         assert_eq!(remark(7), "1.10x one thread", "two threads have no others to compare with");
+        assert_eq!(remark(9), "1.40x pair_depth3");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! | `suite`    | a suite as the command sees it: `charge`, `stat`, `read`, `numa`, `rss`|
 //! | `modes`    | one process a mode                                                     |
 //! | `rounds`   | a pass for each number of threads                                      |
-//! | `cases`    | the loops of `charge`; `peers`, `jvm`: what they are compared with     |
+//! | `cases`    | the loops of `charge`, `guards` those that hold guards; `peers`, `jvm`: what they are compared with |
 //! | `row`      | one figure; `report`: JSON lines and the table                         |
 //!
 //! What it measures with is in `timing`; older designs of counting pages are in `history`.
@@ -16,6 +16,7 @@
 
 mod cases;
 mod charge;
+mod guards;
 mod jvm;
 mod modes;
 mod numa;

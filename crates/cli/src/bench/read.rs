@@ -200,7 +200,8 @@ fn groups(changed: usize, operations: u64) -> Result<(u64, Body<'static>), Box<d
 fn touch(group: Group<'_>) {
     group.charge_units(64).expect("no limit is set");
     group.uncharge_units(64);
-    group.add_stat(0, 1);
+    let item = group.ledger().items().next().expect("the ledger is made with one");
+    group.add_stat(item, 1);
 }
 
 /// What there is to say of a reading.

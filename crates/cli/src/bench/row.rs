@@ -31,6 +31,10 @@ pub(super) struct Row {
     /// Of those measured after the case's rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) transfer_ns_after: Option<f64>,
+    /// For a charge held by a guard: how many times as long it takes as the same units without, at the
+    /// same depth in the same run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) times_units: Option<f64>,
     /// For a reading: how many CPUs were added up, and what each took.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cpus: Option<u32>,
@@ -105,6 +109,7 @@ impl Row {
             transfer_ns: transfer.map(|t| thousandths(t.median)),
             transfer_ns_before: transfer.map(|t| thousandths(t.before)),
             transfer_ns_after: transfer.map(|t| thousandths(t.after)),
+            times_units: None,
             cpus: None,
             ns_per_cpu: None,
             threshold: None,

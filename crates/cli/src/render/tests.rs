@@ -89,11 +89,14 @@ fn nothing_was_seen() {
 #[test]
 fn a_name_cannot_steer_the_terminal() {
     let mut hostile = account(vec![row("/", 0, 1), row("/x", 0, 1)]);
-    hostile.rows[1].name = "a\x1b[2Jb\nc".to_owned();
-    hostile.command = vec!["\x07bell".to_owned()];
+    hostile.rows[1].name = "a\x1b[2Jb\nc\u{9b}2J\u{202e}".to_owned();
+    hostile.command = vec!["\x07bell".to_owned(), "\u{202e}\u{85}\u{e0041}".to_owned()];
     let printed = text(&hostile, &Style::plain());
-    assert!(!printed.contains('\x1b') && !printed.contains('\x07'), "{printed:?}");
-    assert!(printed.contains("a?[2Jb?c"), "{printed:?}");
+    let plain = |letter| letter == '\n' || crate::output::is_plain(letter);
+    assert!(printed.chars().all(plain), "{printed:?}");
+    assert!(printed.contains(r"a\u{1b}[2Jb\u{a}c\u{9b}2J\u{202e}"), "{printed:?}");
+    // As a shell reads it back.
+    assert!(printed.contains(r"$'\x07bell' $'\u202e\u0085\U000e0041'"), "{printed:?}");
 }
 
 #[test]

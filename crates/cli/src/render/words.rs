@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::Style;
+use crate::output::is_plain;
 
 /// Cells of a bar.
 pub const BAR: usize = 8;
@@ -45,7 +46,7 @@ pub fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_alphanumeric() || "-_./=:,+@%^".contains(letter);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()
-    } else if word.chars().any(char::is_control) {
+    } else if word.chars().any(|letter| !is_plain(letter)) {
         // The quotes that know escapes.
         let mut quoted = "$'".to_owned();
         for letter in word.chars() {
@@ -56,8 +57,13 @@ pub fn quoted(word: &str) -> String {
                 letter if letter.is_ascii_control() => {
                     let _ = write!(quoted, "\\x{:02x}", u32::from(letter));
                 }
-                letter if letter.is_control() => quoted.push('?'),
-                letter => quoted.push(letter),
+                letter if is_plain(letter) => quoted.push(letter),
+                letter if u32::from(letter) <= 0xffff => {
+                    let _ = write!(quoted, "\\u{:04x}", u32::from(letter));
+                }
+                letter => {
+                    let _ = write!(quoted, "\\U{:08x}", u32::from(letter));
+                }
             }
         }
         quoted.push('\'');
@@ -65,11 +71,6 @@ pub fn quoted(word: &str) -> String {
     } else {
         format!("'{}'", word.replace('\'', "'\\''"))
     }
-}
-
-/// Names come from the program: what would steer the terminal is shown instead.
-pub fn printable(name: &str) -> String {
-    name.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }
 
 /// Columns that a text takes, for text without wide letters.

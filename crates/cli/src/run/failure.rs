@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use crate::output::printable;
+
 /// A reason to stop, as the user reads it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Failure {
@@ -38,7 +40,7 @@ impl Failure {
 
     /// Tells the user and gives the exit code.
     pub fn report(&self) -> ExitCode {
-        eprintln!("ledgerline: {}", self.message);
+        eprintln!("ledgerline: {}", printable(&self.message));
         ExitCode::from(self.code)
     }
 }

@@ -22,6 +22,7 @@ use clap::{Args, ValueEnum};
 use ledgerline::{Ledger, Limit};
 
 use crate::account::{Account, Ending, Mistakes};
+use crate::output::printable;
 use crate::render::{self, Style};
 use failure::Failure;
 pub use supervise::Status;
@@ -157,7 +158,8 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
 
     let blind = program.blind_spot();
     if let Some(spot) = &blind {
-        eprintln!("ledgerline: warning: {}: {spot}", program.path.display());
+        let path = program.path.display().to_string();
+        eprintln!("ledgerline: warning: {}: {spot}", printable(&path));
     }
 
     let mut command = Command::new(&program.path);

@@ -17,10 +17,7 @@ pub(super) fn text(
     json: bool,
 ) -> Result<String, String> {
     if json {
-        let mut text = serde_json::to_string_pretty(&document(tables))
-            .map_err(|error| format!("not to be had as JSON: {error}"))?;
-        text.push('\n');
-        return Ok(text);
+        return Ok(crate::json::pretty(&document(tables)));
     }
     match format.unwrap_or(Format::Vmstat) {
         Format::Vmstat => match at {

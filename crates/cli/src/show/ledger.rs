@@ -46,7 +46,8 @@ fn find<'l>(ledger: &'l Ledger, path: &str) -> Result<Group<'l>, String> {
 
 /// What the group uses now and used at most, then what it and its subtree counted.
 fn memory_stat(group: Group<'_>) -> Vec<Stat> {
-    let mut stats = vec![Stat::new("current", group.precise()), Stat::new("peak", group.peak())];
+    let mut stats =
+        vec![Stat::new("current", group.precise()), Stat::new("peak", group.peak().value)];
     let counted = group.stat().lines;
     stats.extend(counted.into_iter().map(|line| Stat::clamped(line.name, line.subtree)));
     stats

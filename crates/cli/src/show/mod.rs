@@ -10,7 +10,7 @@ mod counters;
 mod ledger;
 mod source;
 
-use crate::output::print;
+use crate::output::{print, printable};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -97,7 +97,7 @@ pub fn main(args: &ShowArgs) -> ExitCode {
 }
 
 fn fail(error: &str) -> ExitCode {
-    eprintln!("ledgerline: show: {error}");
+    eprintln!("ledgerline: show: {}", printable(error));
     ExitCode::FAILURE
 }
 

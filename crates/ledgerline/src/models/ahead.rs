@@ -80,6 +80,8 @@ fn additions_around_a_lowered_limit_are_counted_or_see_it() {
 /// ends at once.
 struct Row {
     counter: PageCounter,
+    /// Groups that were retired, each before it was closed.
+    retired: AtomicU32,
     freed: AtomicU32,
     lives: u32,
     charged: u64,
@@ -90,7 +92,8 @@ impl Row {
     fn new(lives: u32, charged: u64) -> Arc<Row> {
         let counter = PageCounter::new(100);
         assert!(try_charge(&counter, 5));
-        Arc::new(Row { counter, freed: AtomicU32::new(0), lives, charged })
+        let [retired, freed] = [0; 2].map(AtomicU32::new);
+        Arc::new(Row { counter, retired, freed, lives, charged })
     }
 
     fn free(&self, emptied: bool) {
@@ -108,6 +111,7 @@ impl Row {
     }
 
     fn close(&self) {
+        self.retired.fetch_add(1, Ordering::Relaxed);
         self.counter.close();
         self.free(self.counter.let_go());
     }
@@ -140,6 +144,7 @@ fn strays(lives: u32, stray: impl Fn(&Row) + Copy + Send + Sync + 'static) {
         assert_eq!(row.freed.load(Ordering::Relaxed), lives, "freed once a life");
         assert_eq!((row.counter.usage(), row.counter.in_flight()), (2, 0));
         assert_eq!(row.counter.max(), COUNTER_MAX);
+        assert_eq!(row.counter.limits.high.load(Ordering::Relaxed), COUNTER_MAX);
         // (Too low is only what was granted in the moment of a mistaken uncharge.)
         assert!(row.counter.watermark() <= 2);
         // To the unit: neither more nor less can be returned, and then it is over.
@@ -172,6 +177,18 @@ fn a_late_limit_neither_frees_a_row_twice_nor_holds_in_its_next_life() {
         // Whether it still is the group that is meant (its row is handed out only once here).
         let meant = || row.freed.load(Ordering::Acquire) == 0;
         row.free(row.counter.set_max(60, meant) == Ok(true));
+    });
+}
+
+/// What `Group::change` does: without the hold, the change may come after the next life began.
+#[test]
+fn what_is_changed_with_the_row_held_is_never_the_next_groups() {
+    strays(1, |row| {
+        row.counter.hold();
+        if row.retired.load(Ordering::Relaxed) == 0 {
+            row.counter.limits.high.store(7, Ordering::Relaxed);
+        }
+        row.free(row.counter.release_hold());
     });
 }
 

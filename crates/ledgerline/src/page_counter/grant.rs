@@ -46,10 +46,7 @@ impl PageCounter {
         }
         // Release, partner of the Acquire in `usage`: who sees these units sees them reserved.
         let usage = at_least_zero(self.hot.usage.fetch_add(n, Ordering::AcqRel).wrapping_add(n));
-        // Read first: the watermark's line stays shared while it holds.
-        if usage > self.track.watermark.load(Ordering::Relaxed) {
-            self.track.watermark.fetch_max(usage, Ordering::Relaxed);
-        }
+        self.raise_watermarks(usage);
         let high = usage > self.limits.high.load(Ordering::Relaxed);
         if high {
             self.track.high_events.fetch_add(1, Ordering::Relaxed);
@@ -100,16 +97,5 @@ impl PageCounter {
             wait_a_turn(turn);
             turn += 1;
         }
-    }
-
-    pub(crate) fn watermark(&self) -> u64 {
-        self.track.watermark.load(Ordering::Relaxed)
-    }
-
-    /// Starts the watermark anew at today's usage.
-    pub(crate) fn reset_watermark(&self) {
-        self.track.watermark.store(self.usage(), Ordering::Relaxed);
-        // A charge between the load and the store may have raised it above: raise it again.
-        self.track.watermark.fetch_max(self.usage(), Ordering::Relaxed);
     }
 }

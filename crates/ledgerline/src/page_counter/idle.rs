@@ -1,8 +1,86 @@
-//! What may lie idle below one level: the sum of the caps of its cells, beside its headroom.
+//! What may lie idle below one level: the sum of the caps of its cells, beside what it has granted and may
+//! still grant.
+//!
+//! A level *tolerates* a fifth of its usage and four fifths of the ledger's *slack*. With
+//! `usage = truth + idle` that is
+//!
+//! > idle  <=  (truth + idle + 4 slack) / 5,    so    idle  <=  truth / 4 + slack
+//!
+//! and below a limit no more than a sixteenth of the headroom. Half of either is *allowed* to new caps, so
+//! that usage or headroom must halve before the subtree is drained. A level whose cells wanted more than
+//! that, or that had to be drained for what is used, halves the caps of all cells that are opened later: its
+//! *thrift*. It doubles them again when an eighth of what is allowed has sufficed for a while.
 
+use super::grant::at_least_zero;
 use super::life::CLOSED;
 use super::{COUNTER_MAX, PageCounter};
-use crate::sync::{Ordering, fence};
+use crate::sync::{AtomicU64, Ordering, fence};
+
+/// Units that come and go. The bits above them count, modulo 4096, how often some went: if that has not
+/// changed during a look, there were never more units in it than at its end.
+#[repr(transparent)]
+#[derive(Debug)]
+pub(crate) struct Tally(AtomicU64);
+
+/// One that some went. Below it is room for what the hands of 2^22 threads hold; caps are not allowed
+/// beyond [`Tally::MOST`].
+const WENT: u64 = 1 << 52;
+
+impl Tally {
+    /// No more caps than that.
+    const MOST: u64 = WENT / 4;
+
+    #[cfg(loom)]
+    pub(super) fn new() -> Tally {
+        Tally(AtomicU64::new(0))
+    }
+
+    /// More units come; how many there are then.
+    pub(crate) fn add(&self, units: u64) -> u64 {
+        (self.0.fetch_add(units, Ordering::SeqCst) + units) % WENT
+    }
+
+    /// Some go.
+    pub(crate) fn take(&self, units: u64) {
+        self.0.fetch_add(WENT.wrapping_sub(units), Ordering::SeqCst);
+    }
+
+    /// All go; how many they were.
+    pub(crate) fn take_all(&self) -> u64 {
+        let none = |word: u64| Some((word / WENT + 1).wrapping_mul(WENT));
+        let was = self.0.fetch_update(Ordering::SeqCst, Ordering::Relaxed, none);
+        was.unwrap_or_else(|word| word) % WENT
+    }
+
+    pub(crate) fn units(&self) -> u64 {
+        self.word() % WENT
+    }
+
+    /// What [`since`](Self::since) compares.
+    pub(crate) fn word(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    /// How many units there were at any moment since `word` was read, at most; `None` if some went.
+    pub(crate) fn since(&self, word: u64) -> Option<u64> {
+        let now = self.word();
+        (now / WENT == word / WENT).then_some(now % WENT)
+    }
+}
+
+/// Why a level allows no more idle units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unallowed {
+    /// Its limit is too near, or its subtree is being drained.
+    Headroom,
+    /// It would be more than what is in use warrants.
+    Usage,
+}
+
+/// In `thrift`: how often caps are halved. What is above it counts the calm.
+const HALVED: u64 = 0xff;
+/// Longest calm before caps are doubled again.
+const CALM_MAX: u64 = 1 << 20;
 
 impl PageCounter {
     /// Room left below the limit, reservations counted as used.
@@ -13,51 +91,118 @@ impl PageCounter {
 
     /// Idle units of the subtree, at most: in cells, and in the hands of walks.
     pub(crate) fn idle_at_most(&self) -> u64 {
-        let prepaid = self.track.prepaid.load(Ordering::SeqCst);
-        prepaid.saturating_add(self.track.in_hand.load(Ordering::SeqCst))
+        self.track.prepaid.units() + self.track.in_hand.units()
+    }
+
+    /// The usage at some moment of the call, and how many units of it lay idle then at most. `None` if
+    /// idle units went meanwhile, of which the usage may have some.
+    pub(crate) fn look(&self) -> Option<(u64, u64)> {
+        let (caps, hands) = (self.track.prepaid.word(), self.track.in_hand.word());
+        let usage = self.usage();
+        let idle = self.track.prepaid.since(caps)? + self.track.in_hand.since(hands)?;
+        Some((usage, idle))
     }
 
     /// Whether `n` fits but for idle units that some walk is about to put away, if there are any.
     pub(crate) fn fits_but_for_hands(&self, n: u64) -> bool {
         // Read before the usage: what is not counted here any more is in a cell or given back.
-        let in_hand = self.track.in_hand.load(Ordering::SeqCst);
+        let in_hand = self.track.in_hand.units();
         self.usage().saturating_sub(in_hand).saturating_add(n) <= self.max()
     }
 
     /// Whether there are such units, and `n` would fit without them.
     pub(crate) fn waits_for_hands(&self, n: u64) -> bool {
-        self.track.in_hand.load(Ordering::SeqCst) > 0 && self.fits_but_for_hands(n)
+        self.track.in_hand.units() > 0 && self.fits_but_for_hands(n)
     }
 
-    /// Whether the idle units allowed below this level have outgrown a sixteenth of its headroom.
-    ///
-    /// SeqCst fence, partner of the one in [`allow`](Self::allow): of a walk that reserves and a
+    /// What may lie idle for what is in use.
+    fn tolerated(&self, slack: u64) -> u64 {
+        (at_least_zero(self.hot.usage.load(Ordering::Relaxed)) + 4 * slack) / 5
+    }
+
+    /// What new caps may bring the idle units to.
+    pub(crate) fn allowed(&self, slack: u64) -> u64 {
+        self.tolerated(slack) / 2
+    }
+
+    /// Whether the caps allowed below this level have outgrown a sixteenth of its headroom. The caller
+    /// has fenced: SeqCst, partner of the fence in [`allow`](Self::allow): of a walk that reserves and a
     /// cell that is allowed a cap at the same time, at least one sees the other.
-    pub(crate) fn overstocked(&self) -> bool {
-        fence(Ordering::SeqCst);
+    pub(crate) fn overstocked_for_headroom(&self) -> bool {
         let max = self.max();
         max < COUNTER_MAX
-            && self.track.prepaid.load(Ordering::Relaxed)
+            && self.track.prepaid.units()
                 > max.saturating_sub(self.hot.reserved.load(Ordering::Relaxed) & !CLOSED) / 16
     }
 
-    /// Allows `units` more of idle stock below this level, if they stay within a thirty-second of
-    /// its headroom and no drain is in progress. (Half of what `overstocked` tolerates, so that the
-    /// headroom must halve before the next drain.)
-    pub(crate) fn allow(&self, units: u64) -> bool {
-        let prepaid = self.track.prepaid.fetch_add(units, Ordering::SeqCst) + units;
-        // SeqCst fence: partner of the fences in `overstocked` and in the drain (stock.rs).
+    /// Whether more may lie idle than is tolerated for what is in use. The caller has fenced, likewise: of
+    /// a walk that returns units and a cell that is allowed a cap, at least one sees the other.
+    pub(crate) fn overstocked_for_usage(&self, slack: u64) -> bool {
+        self.idle_at_most() > self.tolerated(slack)
+    }
+
+    /// Allows `units` more of idle stock below this level, if they stay within a thirty-second of its
+    /// headroom and half of what is tolerated (`None`: whatever is in use), and no drain is in progress.
+    pub(crate) fn allow(&self, units: u64, slack: Option<u64>) -> Result<(), Unallowed> {
+        let prepaid = self.track.prepaid.add(units);
+        // SeqCst fence: partner of the fences before `overstocked…` and in the drain (stock.rs).
         fence(Ordering::SeqCst);
-        let allowed = self.track.draining.load(Ordering::Relaxed) == 0
-            && (self.max() == COUNTER_MAX || prepaid <= self.headroom() / 32);
-        if !allowed {
-            self.disallow(units);
-        }
-        allowed
+        let headroom = self.track.draining.load(Ordering::Relaxed) == 0
+            && (self.max() == COUNTER_MAX || prepaid <= self.headroom() / 32)
+            && prepaid <= Tally::MOST;
+        let why = if !headroom {
+            Unallowed::Headroom
+        } else if slack
+            .is_some_and(|slack| prepaid + self.track.in_hand.units() > self.allowed(slack))
+        {
+            Unallowed::Usage
+        } else {
+            return Ok(());
+        };
+        self.disallow(units);
+        Err(why)
     }
 
     /// Takes back what [`allow`](Self::allow) gave.
     pub(crate) fn disallow(&self, units: u64) {
-        self.track.prepaid.fetch_sub(units, Ordering::SeqCst);
+        self.track.prepaid.take(units);
+    }
+
+    /// How often the caps of cells that are opened below this level are halved.
+    pub(crate) fn thrift(&self) -> u32 {
+        (self.hot.thrift.load(Ordering::Relaxed) & HALVED) as u32
+    }
+
+    /// Halves them once more, but not more often than `most`; `false` if somebody else just did, or
+    /// doubled them, or it is enough. (Relaxed, here and below: a guess of how large caps had best be.)
+    pub(crate) fn save(&self, thrift: u32, most: u32) -> bool {
+        let more = |word: u64| {
+            (word & HALVED == u64::from(thrift) && thrift < most).then_some(u64::from(thrift) + 1)
+        };
+        self.hot.thrift.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// Notes that a cell wants a cap which thrift makes as small as `cap`. When as many have come as
+    /// such caps are allowed at all, and an eighth of that was never passed, caps are doubled again: at
+    /// most a quarter will be in use then.
+    pub(crate) fn note_calm(&self, cap: u64, slack: u64) {
+        let thrift = self.hot.thrift.load(Ordering::Relaxed);
+        let allowed = self.allowed(slack);
+        let next = if self.track.prepaid.units() > allowed / 8 {
+            thrift & HALVED
+        } else if thrift / (HALVED + 1) < (allowed / cap.max(1)).min(CALM_MAX) {
+            thrift + HALVED + 1
+        } else {
+            (thrift & HALVED).saturating_sub(1)
+        };
+        if next != thrift {
+            // (Who comes too late is not counted.)
+            let _ = self.hot.thrift.compare_exchange(
+                thrift,
+                next,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+        }
     }
 }

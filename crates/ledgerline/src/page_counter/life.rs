@@ -51,6 +51,20 @@ impl PageCounter {
         self.hot.reserved.load(Ordering::Acquire) == CLOSED + HOLD || self.release(HOLD)
     }
 
+    /// Keeps the row from being freed, whatever it is now, until [`release_hold`](Self::release_hold): a
+    /// reservation of one unit that asks no limit. It makes others wait at most, as any does.
+    ///
+    /// Acquire, partner of the Release in [`open`](Self::open): whoever holds a row that is open sees whose it
+    /// is. (One that is closed or free may be held for nothing, like a late walk's.)
+    pub(crate) fn hold(&self) {
+        self.hot.reserved.fetch_add(HOLD, Ordering::AcqRel);
+    }
+
+    /// Ends a [`hold`](Self::hold). `true` as for [`release`](Self::release).
+    pub(crate) fn release_hold(&self) -> bool {
+        self.release(HOLD)
+    }
+
     /// Returns a reservation. `true` if it was the last unit of a closed row: the caller frees it.
     pub(crate) fn release(&self, n: u64) -> bool {
         // AcqRel: the one who frees the row sees what all the others did to it.

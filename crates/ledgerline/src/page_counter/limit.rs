@@ -7,10 +7,18 @@ use crate::sync::{Ordering, PATIENCE, wait_a_turn};
 /// In `max`: the limit is kept and not enforced (mode.rs).
 pub(super) const UNENFORCED: u64 = 1 << 63;
 
-/// A limit below the usage; nothing was changed.
+/// Why a limit was not set; nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct InUse {
-    pub(crate) usage: u64,
+pub(crate) enum NotSet {
+    /// It is below the usage.
+    InUse {
+        /// That usage.
+        usage: u64,
+    },
+    /// The row is closed, or no longer the one that the caller means.
+    Closed,
+    /// The same, and all else was returned meanwhile: the caller frees it.
+    Emptied,
 }
 
 impl PageCounter {
@@ -27,7 +35,8 @@ impl PageCounter {
     }
 
     pub(crate) fn is_enforced(&self) -> bool {
-        self.limits.max.load(Ordering::Acquire) & UNENFORCED == 0
+        // SeqCst: as `Row::adopt_mode` says.
+        self.limits.max.load(Ordering::SeqCst) & UNENFORCED == 0
     }
 
     /// Enforces the limit from now on, or no longer. What is above it by then stays.
@@ -57,40 +66,30 @@ impl PageCounter {
     ///
     /// `true` if the row was closed meanwhile and held nothing but that reservation: the caller
     /// frees it. `meant` says whether the row is still the one that the caller means; nobody reuses
-    /// a row with a reservation, so it is asked while there is one. (A limit that is raised has
-    /// none: a row that is reused between the question and the exchange may get it.)
-    pub(crate) fn set_max(&self, new: u64, meant: impl Fn() -> bool) -> Result<bool, InUse> {
+    /// a row with a reservation, so it is asked while there is one (of one unit, where the limit is
+    /// raised or not enforced).
+    pub(crate) fn set_max(&self, new: u64, meant: impl Fn() -> bool) -> Result<bool, NotSet> {
         let new = new.min(COUNTER_MAX);
         let mut turn = 0;
         loop {
             let old = self.limits.max.load(Ordering::Acquire);
-            if old & UNENFORCED != 0 {
-                if !meant() {
-                    return Err(InUse { usage: 0 });
+            if old & UNENFORCED != 0 || new >= old {
+                match self.held(&meant, || self.exchange_max(old, old & UNENFORCED | new)) {
+                    Ok(true) => return Ok(false),
+                    Ok(false) => continue,
+                    Err(NotSet::Emptied) => return Ok(true),
+                    Err(no) => return Err(no),
                 }
-                if self.exchange_max(old, new | UNENFORCED) {
-                    return Ok(false);
-                }
-                continue;
-            }
-            if new >= old {
-                if !meant() {
-                    return Err(InUse { usage: 0 });
-                }
-                if self.exchange_max(old, new) {
-                    return Ok(false);
-                }
-                continue;
             }
             let reserved = self.hot.reserved.load(Ordering::Relaxed);
             // A group that was destroyed has no limit to set.
             if reserved & CLOSED != 0 {
-                return Err(InUse { usage: 0 });
+                return Err(NotSet::Closed);
             }
             if reserved > new {
                 let usage = self.usage();
                 if usage > new || turn >= PATIENCE {
-                    return Err(InUse { usage });
+                    return Err(NotSet::InUse { usage });
                 }
                 wait_a_turn(turn);
                 turn += 1;
@@ -118,9 +117,31 @@ impl PageCounter {
                 return Ok(emptied);
             }
             if !meant {
-                return Err(InUse { usage: 0 });
+                return Err(NotSet::Closed);
             }
         }
+    }
+
+    /// Sets the limit, whatever is in use. A reservation that is made after this finds it: it acquires the
+    /// release of the unit that was reserved here. One made before was accepted within the old limit.
+    pub(crate) fn set_max_now(&self, new: u64, meant: impl Fn() -> bool) -> Result<(), NotSet> {
+        let new = new.min(COUNTER_MAX);
+        let as_enforced = |old: u64| Some(old & UNENFORCED | new);
+        self.held(&meant, || {
+            let _ = self.limits.max.fetch_update(Ordering::AcqRel, Ordering::Relaxed, as_enforced);
+        })
+    }
+
+    /// Acts if the row is the one that is meant, with one unit of it reserved that is nobody's: nobody
+    /// reuses the row between the question and the act.
+    fn held<T>(&self, meant: &impl Fn() -> bool, act: impl FnOnce() -> T) -> Result<T, NotSet> {
+        let before = self.hot.reserved.fetch_add(1, Ordering::AcqRel);
+        let done = (before & CLOSED == 0 && meant()).then(act);
+        // Release: partner of the Acquire in `reserve`.
+        if self.release(1) {
+            return Err(NotSet::Emptied);
+        }
+        done.ok_or(NotSet::Closed)
     }
 
     fn exchange_max(&self, old: u64, new: u64) -> bool {

@@ -7,7 +7,7 @@ use super::places::{PlaceId, Places, is_name};
 use super::threshold;
 use super::width::{Width, WidthKind};
 use crate::percpu::{self, possible_cpus, probe};
-use crate::region::Region;
+use crate::region::{Place, Region};
 use std::fs::File;
 use std::io;
 use std::marker::PhantomData;
@@ -63,7 +63,7 @@ impl<I: Item, W: Width> CountersBuilder<I, W> {
     /// reading and writing.
     pub fn create_in(self, file: &File) -> io::Result<Counters<I, W>> {
         let layout = self.layout()?;
-        self.finish(Region::create_in(file, layout.size)?, layout)
+        self.finish(Region::create_in(file, layout.size, Place::ANYWHERE)?, layout)
     }
 
     fn columns(&self) -> u32 {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 /// A thread that folds a table until this is dropped: see [`Counters::refresh`].
 #[derive(Debug)]
+#[must_use = "the thread ends when its handle is dropped"]
 pub struct RefreshHandle {
     stop: Arc<Stop>,
     thread: Option<JoinHandle<()>>,

@@ -66,7 +66,13 @@ pub struct Model {
     pub rows: Vec<Row>,
     /// By number; whoever holds them may let go of any.
     pub held: HashMap<u64, Held>,
+    /// A charge ended above a high by no more than what may lie idle: whether caches are asked for that
+    /// depends on what does.
+    pub vague: bool,
 }
+
+/// What may lie idle after one charge, two batches, in the ledger of the tests.
+const IDLE_MAX: u64 = 128;
 
 impl Model {
     pub fn create(&mut self, parent: Option<usize>) -> usize {
@@ -124,24 +130,21 @@ impl Model {
         }
     }
 
-    /// The topmost group whose limit does not allow so much more.
+    /// The lowest group whose limit does not allow so much more. (Every limit allows nothing more.)
     fn full(&self, levels: &[usize], units: u64) -> Option<usize> {
         let full = |&&group: &&usize| {
             let row = &self.rows[group];
-            row.mode == Mode::Enforce && self.usage(group) + units > row.max
+            units > 0 && row.mode == Mode::Enforce && self.usage(group) + units > row.max
         };
-        levels.iter().rev().find(full).copied()
+        levels.iter().find(full).copied()
     }
 
-    /// Whether the charge would fit, before anything is asked of anybody; counts the `max` event if not.
-    fn fits(&mut self, levels: &[usize], units: u64) -> Result<(), usize> {
-        match self.full(levels, units) {
-            None => Ok(()),
-            Some(full) => {
-                self.rows[full].events.max += 1;
-                Err(full)
-            }
-        }
+    /// Whether every limit would allow so much if nothing else were in use.
+    fn can_ever_fit(&self, levels: &[usize], units: u64) -> bool {
+        levels
+            .iter()
+            .map(|&group| &self.rows[group])
+            .all(|row| row.mode != Mode::Enforce || units <= row.max)
     }
 
     fn hold(&mut self, number: u64, group: usize, units: u64, counted: bool) {
@@ -156,26 +159,15 @@ impl Model {
         }
         let path = self.path(group);
         let mut full = match self.reclaim_and_fit(&path, units) {
-            Ok(()) => {
-                self.hold(number, group, units, true);
-                return Outcome::Counted;
-            }
+            Ok(()) => return self.granted(number, &path, units),
             Err(full) => full,
         };
-        self.rows[group].refused += 1;
         // It waits a moment at the group that is full, as the first of its queue.
-        while oom && units <= self.rows[full].max {
-            if self.full(&path, units).is_none() {
+        while oom && self.can_ever_fit(&path, units) {
+            if self.full(&path, units) != Some(full) {
                 match self.reclaim_and_fit(&path, units) {
-                    Ok(()) => {
-                        self.hold(number, group, units, true);
-                        return Outcome::Counted;
-                    }
-                    Err(next) => {
-                        self.rows[group].refused += 1;
-                        full = next;
-                        continue;
-                    }
+                    Ok(()) => return self.granted(number, &path, units),
+                    Err(next) => full = next,
                 }
             }
             if self.is_cancelled(group) {
@@ -188,60 +180,112 @@ impl Model {
                 return Outcome::Cancelled;
             }
         }
+        // Refused once, however often it was tried.
+        self.rows[group].refused += 1;
+        self.rows[full].events.max += 1;
         Outcome::Refused(full)
     }
 
+    /// A charge that was granted; where that is above a high, caches are asked for the excess.
+    fn granted(&mut self, number: u64, path: &[usize], units: u64) -> Outcome {
+        self.hold(number, path[0], units, true);
+        for &group in path {
+            let high = self.rows[group].high;
+            if self.usage(group) > high {
+                let cached =
+                    |&it: &usize| self.is_below(it, group) && self.rows[it].cache.is_some();
+                self.vague |=
+                    self.usage(group) - high <= IDLE_MAX && self.live().iter().any(cached);
+                self.reclaim(group, |model| model.usage(group).saturating_sub(high));
+            }
+        }
+        Outcome::Counted
+    }
+
+    /// Sets a limit, if what is in use and cannot be reclaimed allows it.
+    pub fn set_max(&mut self, group: usize, max: u64) -> bool {
+        let enforced = self.rows[group].mode == Mode::Enforce && max < self.rows[group].max;
+        while enforced && self.usage(group) > max {
+            if !self.reclaim(group, |model| model.usage(group).saturating_sub(max)) {
+                return false;
+            }
+        }
+        self.rows[group].max = max;
+        true
+    }
+
+    /// Sets a limit whatever is in use; how much is above it.
+    pub fn set_max_now(&mut self, group: usize, max: u64) -> u64 {
+        self.rows[group].max = max;
+        let above = |model: &Model| model.usage(group).saturating_sub(max);
+        if self.rows[group].mode == Mode::Enforce {
+            self.reclaim(group, above);
+        }
+        above(self)
+    }
+
     fn reclaim_and_fit(&mut self, path: &[usize], units: u64) -> Result<(), usize> {
-        loop {
-            let full = match self.fits(path, units) {
-                Ok(()) => return Ok(()),
-                Err(full) => full,
-            };
-            if !self.reclaim(full, units) {
+        while let Some(full) = self.full(path, units) {
+            let missing =
+                |model: &Model| (model.usage(full) + units).saturating_sub(model.rows[full].max);
+            if !self.can_ever_fit(path, units) || !self.reclaim(full, missing) {
                 return Err(full);
             }
         }
+        Ok(())
     }
 
-    /// Asks the caches below a full group; whether that was of use.
-    fn reclaim(&mut self, full: usize, requested: u64) -> bool {
-        let mut asked: Vec<(bool, i32, u64, usize)> = Vec::new();
-        for group in self.live() {
-            let Some((priority, _)) = self.rows[group].cache else { continue };
-            if !self.is_below(group, full) {
-                continue;
+    /// Asks the caches below a group until nothing is missing; whether that was of use. (No two have the same
+    /// priority, so there are no shares.)
+    fn reclaim(&mut self, full: usize, missing: impl Fn(&Model) -> u64) -> bool {
+        let (mut empty, mut told, mut freed) = (Vec::new(), Vec::new(), 0);
+        // The most that was found above protection that moves.
+        let mut first = 0;
+        while missing(self) > 0 {
+            let mut asked: Vec<(bool, i32, u64, usize)> = Vec::new();
+            for group in self.live() {
+                let Some((priority, _)) = self.rows[group].cache else { continue };
+                if !self.is_below(group, full) || empty.contains(&group) {
+                    continue;
+                }
+                let usage = self.usage(group);
+                let (min, low) = self.protected(group, full);
+                let above_low = usage.saturating_sub(low.max(min));
+                let above_min = usage.saturating_sub(min);
+                if above_low > 0 {
+                    asked.push((false, priority, above_low, group));
+                } else if above_min > 0 {
+                    asked.push((true, priority, above_min, group));
+                }
             }
-            let usage = self.usage(group);
-            let min = self.protection(group, full, |row| row.min);
-            let low = self.protection(group, full, |row| row.low);
-            let above_low = usage.saturating_sub(low.max(min));
-            let above_min = usage.saturating_sub(min);
-            if above_low > 0 {
-                asked.push((false, priority, above_low, group));
-            } else if above_min > 0 {
-                asked.push((true, priority, above_min, group));
-            }
-        }
-        asked.sort_by_key(|&(protected, priority, excess, _)| {
-            (protected, priority, std::cmp::Reverse(excess))
-        });
-        let missing =
-            |model: &Model| (model.usage(full) + requested).saturating_sub(model.rows[full].max);
-        let mut freed = 0;
-        for (protected, _, excess, group) in asked {
-            let need = missing(self).min(excess);
-            if need == 0 {
-                break;
+            let Some(&(protected, _, excess, group)) = asked.iter().min() else { break };
+            let mut need = missing(self).min(excess);
+            let right_below = self.rows[group].parent == Some(full) || group == full;
+            if !right_below && self.protected(group, full) != (0, 0) {
+                // In small steps, since what it may keep changes with what it uses.
+                first = excess.max(first);
+                need = need.min(if excess <= first / 64 { excess } else { (excess / 4).max(1) });
             }
             let row = &mut self.rows[group];
             let cached = &mut row.cache.as_mut().unwrap().1;
             let given = need.min(*cached);
             *cached -= given;
             row.reclaimed += given;
-            row.events.low += u64::from(protected && given > 0);
+            if given == 0 {
+                empty.push(group);
+            } else if protected && !told.contains(&group) {
+                row.events.low += 1;
+                told.push(group);
+            }
             freed += given;
         }
         freed > 0
+    }
+
+    /// What of a group is protected, by min and by low.
+    fn protected(&self, group: usize, top: usize) -> (u64, u64) {
+        let protection = |setting: fn(&Row) -> u64| self.protection(group, top, setting);
+        (protection(|row| row.min), protection(|row| row.low))
     }
 
     /// Effective protection of a group when `top` is reclaimed, by the published formula.
@@ -279,9 +323,8 @@ impl Model {
             return false;
         }
         let score = |group: usize| {
-            let protection = |setting: fn(&Row) -> u64| self.protection(group, full, setting);
-            let protected = protection(|row| row.low).max(protection(|row| row.min));
-            self.usage(group).saturating_sub(protected)
+            let (min, low) = self.protected(group, full);
+            self.usage(group).saturating_sub(low.max(min))
         };
         let chosen = victims
             .iter()
@@ -336,12 +379,15 @@ impl Model {
         let old = self.path(held.group);
         let new: Vec<usize> =
             self.path(to).into_iter().take_while(|group| !old.contains(group)).collect();
-        match self.fits(&new, held.units) {
-            Ok(()) => {
+        match self.full(&new, held.units) {
+            None => {
                 self.hold(number, to, held.units, true);
                 Outcome::Counted
             }
-            Err(full) => Outcome::Refused(full),
+            Some(full) => {
+                self.rows[full].events.max += 1;
+                Outcome::Refused(full)
+            }
         }
     }
 }

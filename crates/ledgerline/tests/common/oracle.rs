@@ -63,7 +63,7 @@ impl Oracle {
         std::iter::successors(Some(id), |id| self.get(*id).parent).collect()
     }
 
-    /// Those of `levels` that have no room for `n`.
+    /// Those of `levels`, the lowest first, that have no room for `n`.
     pub fn full(&self, levels: &[GroupId], n: u64) -> Vec<GroupId> {
         let over = |id: &&GroupId| self.get(**id).usage + n > self.get(**id).max;
         levels.iter().filter(over).copied().collect()

@@ -1,8 +1,10 @@
 //! Running futures without a runtime: each task has a thread that parks until it is woken.
 
-use std::future::Future;
-use std::pin::pin;
+use super::LONG;
+use std::future::{Future, IntoFuture};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Context, Poll, Wake};
 use std::thread::Thread;
 
@@ -24,5 +26,72 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
             Poll::Ready(output) => return output,
             Poll::Pending => std::thread::park(),
         }
+    }
+}
+
+/// Tasks of one thread: each is polled when it is added, and again whenever it was woken.
+pub struct Crowd<F> {
+    tasks: Vec<Option<Pin<Box<F>>>>,
+    woken: Receiver<usize>,
+    wake: Sender<usize>,
+    /// How often one that was woken was polled.
+    pub polls: usize,
+}
+
+struct Tell(usize, Sender<usize>);
+
+impl Wake for Tell {
+    fn wake(self: Arc<Self>) {
+        // The crowd may be gone.
+        let _ = self.1.send(self.0);
+    }
+}
+
+impl<F: Future> Crowd<F> {
+    pub fn new() -> Self {
+        let (wake, woken) = channel();
+        Crowd { tasks: Vec::new(), woken, wake, polls: 0 }
+    }
+
+    /// Adds a task that is not ready at once; its number.
+    pub fn add(&mut self, future: impl IntoFuture<IntoFuture = F>) -> usize {
+        let number = self.tasks.len();
+        self.tasks.push(Some(Box::pin(future.into_future())));
+        assert!(self.poll(number).is_none(), "{number} is ready at once");
+        number
+    }
+
+    /// Polls one; what it was ready with.
+    pub fn poll(&mut self, number: usize) -> Option<F::Output> {
+        let waker = Arc::new(Tell(number, self.wake.clone())).into();
+        let task = self.tasks[number].as_mut()?;
+        match task.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => {
+                self.tasks[number] = None;
+                Some(output)
+            }
+            Poll::Pending => None,
+        }
+    }
+
+    /// Drops one that is not ready.
+    pub fn drop(&mut self, number: usize) {
+        assert!(self.tasks[number].take().is_some(), "{number} is gone");
+    }
+
+    /// The next that is ready. Nothing but a wake-up makes it look.
+    pub fn next(&mut self) -> (usize, F::Output) {
+        loop {
+            let number = self.woken.recv_timeout(LONG).expect("a task was forgotten");
+            self.polls += 1;
+            if let Some(output) = self.poll(number) {
+                return (number, output);
+            }
+        }
+    }
+
+    /// Those who were woken so far and not looked at.
+    pub fn woken(&mut self) -> Vec<usize> {
+        self.woken.try_iter().collect()
     }
 }

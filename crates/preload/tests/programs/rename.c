@@ -1,7 +1,16 @@
-/* rename: charges under two names. rename many: under three hundred. */
+/* rename: charges under two names. rename many: under three hundred. rename odd: under some that are no text. */
 #include "common.h"
 
 int main(int argc, char **argv) {
+    if (argc > 1 && !strcmp(argv[1], "odd")) {
+        /* An override of direction and a line; a letter that is cut; no text at all. */
+        const char *names[] = {"\xe2\x80\xae" "evil\n", "gr\xc3\xb6\xc3", "\xff\x1b[2J"};
+        for (int i = 0; i < 3; i++) {
+            check(!prctl(PR_SET_NAME, names[i]));
+            for (int j = 0; j <= i; j++) check(allocate(1000));
+        }
+        _exit(0);
+    }
     if (argc > 1) {
         for (int i = 0; i < 300; i++) {
             char name[16];

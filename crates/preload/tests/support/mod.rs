@@ -151,7 +151,7 @@ impl Account {
         assert_eq!(self.ledger.mistakes(), Mistakes::default());
         let rows = Rows(self.ledger.snapshot());
         for row in &rows.0.groups {
-            assert!(row.charges >= row.uncharges && row.peak >= row.current, "{row:#?}");
+            assert!(row.charges >= row.uncharges && row.peak.value >= row.current, "{row:#?}");
         }
         rows
     }

@@ -157,6 +157,6 @@ mod tests {
         let ledger = Ledger::new().unwrap();
         ours(&ledger, 2).unwrap()(1, 10 * GRANULE);
         assert_eq!(ledger.root().precise(), 2 * BASE * PAGE);
-        assert!(ledger.root().peak() >= (2 * BASE + 32) * PAGE);
+        assert!(ledger.root().peak().value >= (2 * BASE + 32) * PAGE);
     }
 }

@@ -9,22 +9,24 @@
 //!            in_hand -= surplus                 row first
 //!            leave the gate
 //! uncharge:  pass the gate; follow the parents; look at the own cell and the group's usage
-//!            in_hand += ; usage, reserved -= ; in_hand -= ; leave the gate
+//!            in_hand += ; usage, reserved -= ; in_hand -= ; prepaid (what may lie idle); leave the gate
 //! ```
 //!
 //! Four additions a level for a charge and as many for an uncharge, on two lines of a pair; limits, parent
 //! and state lie on the next pair and are only read. No group here has a limit, so no level's usage is looked
-//! at before, and none counts what lies prepaid. The gate is an addition on entering and one on leaving, on one of sixteen lines, and a
-//! note of the thread on one of 64; threads are dealt out to them evenly here, by a hash there.
+//! at before; what lies prepaid is on the line of what is in hand. The gate is a compare-and-swap on entering
+//! and two stores on leaving, on one of 64 pairs of lines; threads are dealt out to them evenly here, by a hash
+//! there.
 
 use crate::layout::{FieldId, Layout, Scope};
 use crate::program::Step;
 
 /// Where a row's fields lie, in bytes: the library's `Row`, 256 bytes and as much aligned.
-pub const ROW: [(&str, u64); 10] = [
+pub const ROW: [(&str, u64); 11] = [
     ("counter.hot.reserved", 0),
     ("counter.hot.usage", 8),
     ("counter.track.watermark", 64),
+    ("counter.track.prepaid", 96),
     ("counter.track.in_hand", 112),
     ("counter.limits.max", 128),
     ("counter.limits.high", 136),
@@ -34,14 +36,14 @@ pub const ROW: [(&str, u64); 10] = [
     ("columns", 184),
 ];
 
-/// Where a stripe of the gate has its two counts, in bytes: the library's `Stripe`, a pair of lines.
-pub const STRIPE: [(&str, u64); 2] = [("entered", 0), ("left", 8)];
+/// Where a stripe of the gate has its slots, in bytes: the library's `Stripe`, a pair of lines.
+pub const STRIPE: [(&str, u64); 1] = [("slots", 0)];
+
+/// Where a slot says who is inside, and counts who was: the library's `Slot`.
+pub const SLOT: [(&str, u64); 2] = [("who", 0), ("visits", 8)];
 
 /// How many stripes the gate has.
-pub const STRIPES: usize = 16;
-
-/// How many lines note the threads that are inside.
-pub const INSIDE: usize = 64;
+pub const STRIPES: usize = 64;
 
 /// What a walk takes beside its accesses, in cycles: it copies the way to the root, chooses the cell's cap
 /// and passes some tests. A walk of two levels takes 0.1 µs alone, half of that in its atomics.
@@ -51,6 +53,7 @@ struct Level {
     reserved: FieldId,
     usage: FieldId,
     watermark: FieldId,
+    prepaid: FieldId,
     in_hand: FieldId,
     max: FieldId,
     high: FieldId,
@@ -72,6 +75,7 @@ impl Level {
             reserved: next(),
             usage: next(),
             watermark: next(),
+            prepaid: next(),
             in_hand: next(),
             max: next(),
             high: next(),
@@ -87,9 +91,8 @@ impl Level {
 pub struct Tree {
     /// The group's row first.
     levels: Vec<Level>,
-    entered: FieldId,
-    left: FieldId,
-    inside: FieldId,
+    who: FieldId,
+    visits: FieldId,
     closed_by: FieldId,
     cell: FieldId,
 }
@@ -99,15 +102,13 @@ impl Tree {
     #[must_use]
     pub fn new(layout: &mut Layout, levels: &[(&str, Scope)]) -> Tree {
         let stripe = layout.object("gate", Scope::Groups(STRIPES));
-        let [entered, left] = STRIPE.map(|(name, offset)| layout.field(stripe, name, offset));
-        let inside = layout.object("inside", Scope::Groups(INSIDE));
-        let inside = layout.field(inside, "threads", 0);
+        let [who, visits] = SLOT.map(|(name, offset)| layout.field(stripe, name, offset));
         let closed = layout.object("gate", Scope::Machine);
         let closed_by = layout.field(closed, "closed_by", 0);
         let cell = layout.object("cell", Scope::Cpu);
         let cell = layout.field(cell, "word", 0);
         let levels = levels.iter().map(|&(name, scope)| Level::new(layout, name, scope)).collect();
-        Tree { levels, entered, left, inside, closed_by, cell }
+        Tree { levels, who, visits, closed_by, cell }
     }
 
     /// A charge that finds its cell empty.
@@ -129,7 +130,8 @@ impl Tree {
             let read = [level.watermark, level.high, level.max];
             steps.extend(read.map(Step::load_overlapping));
         }
-        steps.extend(self.leave());
+        steps.extend(self.cell_and_hand());
+        steps.extend(self.out());
         steps
     }
 
@@ -141,7 +143,9 @@ impl Tree {
         for level in &self.levels {
             steps.extend([level.usage, level.reserved].map(Step::rmw));
         }
-        steps.extend(self.leave());
+        steps.extend(self.cell_and_hand());
+        steps.extend(self.levels.iter().rev().map(|level| Step::load_overlapping(level.prepaid)));
+        steps.extend(self.out());
         steps
     }
 
@@ -152,10 +156,9 @@ impl Tree {
     fn enter(&self) -> Vec<Step> {
         let leaf = self.leaf();
         let mut steps = vec![
-            Step::load_overlapping(self.inside),
-            Step::rmw(self.entered),
+            Step::load_overlapping(self.who),
+            Step::rmw(self.who),
             Step::load_overlapping(self.closed_by),
-            Step::rmw(self.inside),
             Step::load_overlapping(leaf.state),
             Step::load_overlapping(leaf.generation),
         ];
@@ -177,14 +180,19 @@ impl Tree {
         }
     }
 
-    fn leave(&self) -> Vec<Step> {
+    /// Puts away what is in hand.
+    fn cell_and_hand(&self) -> Vec<Step> {
         let mut steps = vec![
             Step::load(self.cell),
             Step::store(self.cell),
             Step::load_overlapping(self.leaf().columns),
         ];
         steps.extend(self.hand(false));
-        steps.extend([Step::store(self.inside), Step::rmw(self.left)]);
         steps
+    }
+
+    /// Leaves the gate.
+    fn out(&self) -> [Step; 2] {
+        [Step::store(self.visits), Step::store(self.who)]
     }
 }

@@ -1,0 +1,87 @@
+//! The bodies of the suite `charge` that hold their units by guards: the calls that README shows, with what
+//! programs do to a guard between charge and drop. The guard crosses a crate's border in each of them.
+
+use super::cases::{UNROLLED, four_times, refused};
+use ledgerline::{Charge, Group};
+use std::error::Error;
+use std::hint::black_box;
+
+/// What a guarded case is to be judged by: the same units at the same depth, charged and uncharged
+/// without a guard.
+pub(super) fn beside(case: &str) -> Option<&'static str> {
+    match case {
+        "guard_depth1" => Some("pair_depth1"),
+        "guard_depth8" => Some("pair_depth8"),
+        case if case.starts_with("guard_") => Some("pair_depth3"),
+        _ => None,
+    }
+}
+
+#[inline(always)]
+fn charged(group: Group<'_>, units: u64) -> Charge<'_> {
+    match group.try_charge(units) {
+        Ok(charge) => charge,
+        Err(_) => refused(),
+    }
+}
+
+/// Charges and drops.
+#[inline(never)]
+pub(super) fn guard(group: Group<'_>, units: u64, n: u64) {
+    for _ in 0..n / UNROLLED {
+        four_times!(drop(charged(group, units)));
+    }
+}
+
+/// A step of a program that hands its errors up.
+#[inline(always)]
+fn step(group: Group<'_>, units: u64) -> Result<(), Box<dyn Error>> {
+    let _held = group.try_charge(units)?;
+    Ok(())
+}
+
+/// With `?` into the error of a program.
+#[inline(never)]
+pub(super) fn question(group: Group<'_>, units: u64, n: u64) {
+    for _ in 0..n / UNROLLED {
+        four_times!(if step(group, units).is_err() {
+            refused();
+        });
+    }
+}
+
+/// Pushed to a list that the compiler cannot see into, and popped.
+#[inline(never)]
+pub(super) fn vec(group: Group<'_>, units: u64, n: u64) {
+    let mut held = Vec::with_capacity(16);
+    for _ in 0..n / UNROLLED {
+        four_times!({
+            held.push(charged(group, units));
+            black_box(&mut held);
+            drop(held.pop());
+        });
+    }
+}
+
+/// Split in two, and both dropped.
+#[inline(never)]
+pub(super) fn split(group: Group<'_>, units: u64, n: u64) {
+    for _ in 0..n / UNROLLED {
+        four_times!({
+            let mut charge = charged(group, units);
+            let part = charge.split(units / 2);
+            drop((charge, part));
+        });
+    }
+}
+
+/// Moved to another group below the same parent, and dropped.
+#[inline(never)]
+pub(super) fn transfer(from: Group<'_>, to: Group<'_>, units: u64, n: u64) {
+    for _ in 0..n / UNROLLED {
+        four_times!(match charged(from, units).transfer(to) {
+            Ok(moved) => drop(moved),
+            Err(_) => refused(),
+        });
+    }
+}

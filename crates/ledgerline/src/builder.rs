@@ -1,0 +1,261 @@
+//! Making ledgers: in memory, in a file, or from a file that another process made.
+
+use crate::audit::{Audit, OnWrong};
+use crate::error::OpenError;
+use crate::handle::CAPACITY_MAX;
+use crate::item_names;
+use crate::ledger::Ledger;
+use crate::percpu::possible_cpus;
+use crate::region::Region;
+use crate::sync::Ordering;
+use crate::table::{Header, Plan, Settings, Table};
+use crate::throttle::THROTTLE_TIME;
+use crate::victim::VICTIM_TIME;
+use std::fs::File;
+use std::io;
+use std::time::Duration;
+
+/// "LEDGLINE" in ASCII, so that `file` and a hex dump show what it is.
+const MAGIC: u64 = u64::from_le_bytes(*b"LEDGLINE");
+/// Changes whenever the meaning of a byte of the region does.
+const VERSION: u32 = 7;
+/// 64 pages of 4 KiB, as in the kernel.
+const DEFAULT_BATCH: u64 = 64 * 4096;
+/// What a ledger may be made with.
+const CAPACITIES: std::ops::RangeInclusive<u32> = 2..=CAPACITY_MAX as u32;
+/// See [`CAPACITIES`].
+const BATCHES: std::ops::RangeInclusive<u64> = 1..=1 << 28;
+/// See [`LedgerBuilder::reclaim_time`].
+const RECLAIM_TIME: Duration = Duration::from_millis(100);
+/// A time that is as good as for ever, and that a clock can still be ahead by.
+pub(crate) const LONGEST: Duration = Duration::from_secs(365 * 86_400);
+
+/// How to make a [`Ledger`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct LedgerBuilder {
+    capacity: u32,
+    batch: u64,
+    flows: bool,
+    pub(crate) audit: bool,
+    pub(crate) on_wrong: Option<OnWrong>,
+    items: Vec<String>,
+    reclaim_time: Duration,
+    throttle_time: Duration,
+    victim_time: Duration,
+}
+
+impl LedgerBuilder {
+    /// Most groups at a time, the root included: 2 to 1 Mi, the default. Costs address space (280
+    /// bytes a group, besides 32 MiB a possible CPU); memory only where used.
+    pub fn capacity(mut self, groups: u32) -> Self {
+        self.capacity = groups;
+        self
+    }
+
+    /// Units fetched from the counters at a time, at most: 1 to 2^28 (default 262 144: 64 pages of
+    /// 4 KiB). The larger, the rarer the shared counters are touched and the more may lie idle
+    /// ([`Estimate::bound`](crate::Estimate::bound)).
+    pub fn batch(mut self, units: u64) -> Self {
+        self.batch = units;
+        self
+    }
+
+    /// Statistics that the program counts itself for each group ([`Group::add_stat`](crate::Group::add_stat)), at most
+    /// [`ITEMS_MAX`](crate::ITEMS_MAX): their names, as `memory.stat` prints them (a-z, 0-9 and `_`).
+    /// They cost eight bytes a CPU for each group that counts any.
+    pub fn items(mut self, names: &[&str]) -> Self {
+        self.items = names.iter().map(|&name| name.to_owned()).collect();
+        self
+    }
+
+    /// Counts the units charged and freed, too (`charged` and `freed` in
+    /// [`Group::stat`](crate::Group::stat)). Then a charge takes the slow way round its cell: three
+    /// to six times as long.
+    pub fn flows(mut self, keep: bool) -> Self {
+        self.flows = keep;
+        self
+    }
+
+    /// How long a charge may have its reclaimers run before it is refused, or is granted above a high, or a
+    /// limit is not lowered (default 100 ms; see [`Group::add_reclaimer`](crate::Group::add_reclaimer)).
+    pub fn reclaim_time(mut self, time: Duration) -> Self {
+        self.reclaim_time = time.min(LONGEST);
+        self
+    }
+
+    /// How long one charge above a high is slowed down at most (default 2 s; see
+    /// [`Charge::backoff`](crate::Charge::backoff)).
+    pub fn throttle_time(mut self, time: Duration) -> Self {
+        self.throttle_time = time;
+        self
+    }
+
+    /// How long a victim that was cancelled may take to return what it held before another one is
+    /// (default 1 s; see [`Request::oom`](crate::Request::oom)).
+    pub fn victim_time(mut self, time: Duration) -> Self {
+        self.victim_time = time.min(LONGEST);
+        self
+    }
+
+    fn settings(&self) -> io::Result<Settings> {
+        let names: Vec<&str> = self.items.iter().map(String::as_str).collect();
+        let refuse = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        Plan::takes(&names).or_else(refuse)?;
+        if !CAPACITIES.contains(&self.capacity) {
+            let Self { capacity, .. } = self;
+            refuse(format!("a capacity of {capacity} groups: it is 2 to {CAPACITY_MAX}"))?;
+        }
+        if !BATCHES.contains(&self.batch) {
+            refuse(format!("a batch of {} units: it is 1 to {}", self.batch, BATCHES.end()))?;
+        }
+        let plan = Plan {
+            capacity: self.capacity as usize,
+            columns: possible_cpus() as usize,
+            items: names.len(),
+        };
+        Ok(Settings {
+            plan,
+            batch: self.batch,
+            flows: self.flows,
+            audit: self.audit.then(|| Audit::new(self.on_wrong.clone())),
+            opened: false,
+            reclaim_time: self.reclaim_time,
+            throttle_time: self.throttle_time,
+            victim_time: self.victim_time,
+        })
+    }
+
+    /// Makes the ledger in memory of this process. A forked child has its own copy.
+    ///
+    /// # Errors
+    /// When the address space cannot be reserved; when the [`capacity`](Self::capacity), the
+    /// [`batch`](Self::batch) or the [`items`](Self::items) are not such as are described there.
+    pub fn anonymous(self) -> io::Result<Ledger> {
+        // An allocator cannot register handlers before `main`; it uses a file (create_in).
+        crate::lock::guard_forks();
+        let settings = self.settings()?;
+        let region = Region::anonymous_at(settings.plan.size(), settings.plan.place())?;
+        self.initialise(settings, region)
+    }
+
+    /// Makes the ledger in an empty file, so that other processes can look on ([`Ledger::open_in`])
+    /// and charge rows of their own ([`Ledger::attach_process`]).
+    ///
+    /// # Errors
+    /// When the file is not empty, cannot be extended or cannot be mapped; and as
+    /// [`anonymous`](Self::anonymous).
+    pub fn create_in(self, file: &File) -> io::Result<Ledger> {
+        let settings = self.settings()?;
+        let region = Region::create_in(file, settings.plan.size(), settings.plan.place())?;
+        self.initialise(settings, region)
+    }
+
+    fn initialise(self, settings: Settings, region: Region) -> io::Result<Ledger> {
+        let plan = settings.plan;
+        let ledger = Ledger::over(Table::lay(settings, region)?);
+        let header = ledger.header();
+        header.version.store(VERSION, Ordering::Relaxed);
+        header.columns.store(plan.columns as u32, Ordering::Relaxed);
+        header.capacity.store(self.capacity, Ordering::Relaxed);
+        header.batch.store(self.batch, Ordering::Relaxed);
+        header.given.high_water.store(1, Ordering::Relaxed);
+        header.item_count.store(self.items.len() as u32, Ordering::Relaxed);
+        header.flows.store(u32::from(self.flows), Ordering::Relaxed);
+        header.audit.store(u32::from(self.audit), Ordering::Relaxed);
+        for (into, name) in header.items.iter().zip(&self.items) {
+            item_names::set_name(into, name);
+        }
+        let root = ledger.row(0);
+        root.counter.reset();
+        root.begin_root();
+        root.counter.open();
+        // Release: who sees the magic sees a whole header and a root.
+        header.magic.store(MAGIC, Ordering::Release);
+        Ok(ledger)
+    }
+}
+
+impl Ledger {
+    /// A ledger in memory of this process, with the defaults of [`builder`](Ledger::builder).
+    ///
+    /// The first ledger of a process runs the self-test of [`detect`](crate::percpu::detect).
+    ///
+    /// # Errors
+    /// When the address space cannot be reserved.
+    pub fn new() -> io::Result<Ledger> {
+        Ledger::builder().anonymous()
+    }
+
+    /// How to make a ledger with other numbers, or in a file.
+    pub fn builder() -> LedgerBuilder {
+        LedgerBuilder {
+            capacity: CAPACITY_MAX as u32,
+            batch: DEFAULT_BATCH,
+            flows: false,
+            audit: false,
+            on_wrong: None,
+            items: Vec::new(),
+            reclaim_time: RECLAIM_TIME,
+            throttle_time: THROTTLE_TIME,
+            victim_time: VICTIM_TIME,
+        }
+    }
+
+    /// Maps a ledger that another process made in a file. Allocates nothing.
+    ///
+    /// # Errors
+    /// When the file is not a ledger, or one of another version or for more CPUs than it says.
+    pub fn open_in(file: &File) -> Result<Ledger, OpenError> {
+        let length = usize::try_from(file.metadata().map_err(OpenError::Io)?.len())
+            .map_err(|_| OpenError::NotALedger)?;
+        if length < Plan::PAGE {
+            return Err(OpenError::NotALedger);
+        }
+        let first = Region::shared(file, Plan::PAGE).map_err(OpenError::Io)?;
+        // SAFETY: the region holds a page, a header is smaller, all its fields are atomics.
+        let header = unsafe { &*first.at::<Header>(0) };
+        // Acquire: partner of the Release in `initialise`.
+        if header.magic.load(Ordering::Acquire) != MAGIC {
+            return Err(OpenError::NotALedger);
+        }
+        let version = header.version.load(Ordering::Relaxed);
+        if version != VERSION {
+            return Err(OpenError::Version { found: version, known: VERSION });
+        }
+        let capacity = header.capacity.load(Ordering::Relaxed);
+        let columns = header.columns.load(Ordering::Relaxed);
+        let batch = header.batch.load(Ordering::Relaxed);
+        let items = header.item_count.load(Ordering::Relaxed) as usize;
+        let flows = header.flows.load(Ordering::Relaxed);
+        let audit = header.audit.load(Ordering::Relaxed);
+        if !CAPACITIES.contains(&capacity)
+            || columns < possible_cpus()
+            || columns > 1 << 16
+            || !BATCHES.contains(&batch)
+            || items > item_names::ITEMS_MAX
+            || flows > 1
+            || audit > 1
+        {
+            return Err(OpenError::Damaged);
+        }
+        let plan = Plan { capacity: capacity as usize, columns: columns as usize, items };
+        // The file must hold all that will be touched: a hole behind its end would be a SIGBUS.
+        if length < plan.size() {
+            return Err(OpenError::Damaged);
+        }
+        let region = Region::shared_at(file, plan.size(), plan.place()).map_err(OpenError::Io)?;
+        let flows = flows == 1;
+        let settings = Settings {
+            plan,
+            batch,
+            flows,
+            audit: (audit == 1).then(|| Audit::new(None)),
+            opened: true,
+            reclaim_time: RECLAIM_TIME,
+            throttle_time: THROTTLE_TIME,
+            victim_time: VICTIM_TIME,
+        };
+        Ok(Ledger::over(Table::lay(settings, region).map_err(OpenError::Io)?))
+    }
+}

@@ -1,0 +1,144 @@
+//! An eventcount: somebody looks for something and sleeps until there may be more of it, and no notice is
+//! missed.
+//!
+//! ```text
+//! wait                                        notify (whoever changed something)
+//!   key = count                                 count += 1
+//!   look: nothing yet                           fence
+//!   sleepers += 1                               nobody sleeps: done
+//!   fence                                       wake one
+//!   sleep while count == key
+//! ```
+//!
+//! A notice after the key was read keeps the sleep from beginning, so whoever looks after reading the key
+//! misses nothing. The two fences are SeqCst and each other's partner: of a notice and a sleep at the same
+//! time, either the notice finds the sleeper, or the sleeper finds the count changed (model:
+//! `of_a_notice_and_a_sleep_one_sees_the_other`). So a notice that nobody sleeps on costs no call of the kernel.
+
+use crate::sync::{AtomicU32, Ordering, fence};
+
+/// See the module's documentation. All zeros are an eventcount that nobody waits on.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Eventcount {
+    count: AtomicU32,
+    sleepers: AtomicU32,
+}
+
+impl Eventcount {
+    #[cfg(not(loom))]
+    pub(crate) const fn new() -> Self {
+        Eventcount { count: AtomicU32::new(0), sleepers: AtomicU32::new(0) }
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn new() -> Self {
+        Eventcount { count: AtomicU32::new(0), sleepers: AtomicU32::new(0) }
+    }
+
+    /// What to read before the look, and to sleep on after it.
+    pub(crate) fn key(&self) -> u32 {
+        // Acquire, partner of the Release in `advance`: a look after this finds what the notice was about.
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// Tells one who waits to look again. Async-signal-safe.
+    pub(crate) fn notify(&self) {
+        if self.advance() {
+            #[cfg(not(loom))]
+            sleep::wake_one(&self.count);
+        }
+    }
+
+    /// Counts a notice; whether somebody may be asleep.
+    pub(crate) fn advance(&self) -> bool {
+        // Release, partner of the Acquire in `key`.
+        self.count.fetch_add(1, Ordering::Release);
+        // Partner of the fence in `announce`, and of those of whoever leaves word and asks `is_past`.
+        fence(Ordering::SeqCst);
+        self.sleepers.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether there was a notice since the key was read. Whoever first leaves word of how to be told, and
+    /// then asks this, is told of every notice that this does not know of.
+    pub(crate) fn is_past(&self, key: u32) -> bool {
+        // Partner of the fence in `advance`.
+        fence(Ordering::SeqCst);
+        // Acquire: as in `key`.
+        self.count.load(Ordering::Acquire) != key
+    }
+
+    /// Announces a sleep; `false` if there was a notice since the key was read. Either way
+    /// [`retire`](Self::retire) ends it.
+    pub(crate) fn announce(&self, key: u32) -> bool {
+        self.sleepers.fetch_add(1, Ordering::Relaxed);
+        !self.is_past(key)
+    }
+
+    pub(crate) fn retire(&self) {
+        self.sleepers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Sleeps until a notice after the key was read, or until the time is up. (Or for no reason.)
+    #[cfg(not(loom))]
+    pub(crate) fn wait(&self, key: u32, until: std::time::Instant) {
+        if self.announce(key) {
+            sleep::while_equal(&self.count, key, until);
+        }
+        self.retire();
+    }
+}
+
+/// Sleeping on a word: the futex of Linux, and short naps elsewhere.
+#[cfg(all(not(loom), target_os = "linux"))]
+mod sleep {
+    use std::sync::atomic::AtomicU32;
+    use std::time::Instant;
+
+    pub(super) fn while_equal(word: &AtomicU32, value: u32, until: Instant) {
+        let left = until.saturating_duration_since(Instant::now());
+        let timeout = libc::timespec {
+            tv_sec: libc::time_t::try_from(left.as_secs()).unwrap_or(libc::time_t::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        // SAFETY: waits on a word of ours; the timeout lives through the call.
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                word.as_ptr(),
+                libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+                value,
+                &raw const timeout,
+            );
+        }
+    }
+
+    pub(super) fn wake_one(word: &AtomicU32) {
+        // SAFETY: wakes whoever waits on a word of ours; `errno` is the thread's own, and stays.
+        unsafe {
+            let errno = libc::__errno_location();
+            let before = *errno;
+            libc::syscall(
+                libc::SYS_futex,
+                word.as_ptr(),
+                libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+                1,
+            );
+            *errno = before;
+        }
+    }
+}
+
+#[cfg(all(not(loom), not(target_os = "linux")))]
+mod sleep {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::{Duration, Instant};
+
+    pub(super) fn while_equal(word: &AtomicU32, value: u32, until: Instant) {
+        while word.load(Ordering::Relaxed) == value && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    pub(super) fn wake_one(_: &AtomicU32) {}
+}

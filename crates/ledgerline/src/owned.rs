@@ -1,0 +1,308 @@
+//! Handles without a lifetime, and a guard that destroys its group.
+//!
+//! A [`Group`] borrows its ledger, which costs nothing and keeps a handle from outliving the memory that
+//! it points into. A server's tasks and connections want `'static`: an [`OwnedGroup`] shares the ledger by
+//! an [`Arc`], and an [`OwnedCharge`] keeps it alive for as long as the charge is held.
+//!
+//! Invariant O1: a value with a lifetime of `'static` that lies in one of these types is used, lent and
+//! dropped while the `Arc` beside it is there, and lent for no longer than a borrow of that type.
+
+use crate::charge::Charge;
+use crate::error::{CreateError, DestroyError, Refused};
+use crate::events::Watch;
+use crate::group::{Group, Settled};
+use crate::ledger::Ledger;
+use crate::pressure::Reclaimer;
+use crate::token::CancelToken;
+use crate::victim::Victim;
+use std::fmt;
+use std::io;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// A group together with a share of its ledger: `'static`, for tasks, connections and caches. Clones are
+/// handles of the same group.
+///
+/// Charging through it takes one more pair of atomic additions than through a [`Group`], for the share
+/// that each [`OwnedCharge`] has; [`group`](Self::group) lends the plain handle to inner loops.
+///
+/// ```
+/// use ledgerline::Ledger;
+/// use std::sync::Arc;
+///
+/// let ledger = Arc::new(Ledger::new()?);
+/// let tenant = ledger.owned_root().create("acme")?;
+/// let worker = std::thread::spawn(move || {
+///     let _buffer = tenant.try_charge(1 << 20)?;
+///     Ok::<u64, ledgerline::Refused>(tenant.group().precise())
+/// });
+/// assert_eq!(worker.join().unwrap()?, 1 << 20);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct OwnedGroup {
+    /// Valid while `ledger` is shared; handed out for no longer than that (O1).
+    group: Group<'static>,
+    ledger: Arc<Ledger>,
+}
+
+/// A charge that keeps its ledger alive: made by [`OwnedGroup::try_charge`]; returned when dropped.
+#[must_use = "a charge that is dropped at once is returned at once"]
+pub struct OwnedCharge {
+    /// Dropped first: it is returned to a ledger that is still there (O1).
+    charge: Charge<'static>,
+    ledger: Arc<Ledger>,
+}
+
+impl Ledger {
+    /// The root as a handle that shares the ledger.
+    pub fn owned_root(self: &Arc<Self>) -> OwnedGroup {
+        self.root().to_owned_in(self).expect("the root is this ledger's")
+    }
+}
+
+impl Group<'_> {
+    /// The group as a handle that shares its ledger; `None` if `ledger` is another one.
+    pub fn to_owned_in(self, ledger: &Arc<Ledger>) -> Option<OwnedGroup> {
+        if !ledger.is_of(self) {
+            return None;
+        }
+        // SAFETY: the lifetime says how long the ledger's memory is mapped, and the `Arc` beside it
+        // keeps it mapped as long as the handle is there (O1); both `group` and `Drop` hand it out for
+        // no longer than a borrow of it. Guarded by the compile-fail examples of the tests below.
+        let group = unsafe { std::mem::transmute::<Group<'_>, Group<'static>>(self) };
+        Some(OwnedGroup { group, ledger: ledger.clone() })
+    }
+}
+
+impl OwnedGroup {
+    /// The plain handle, lent.
+    ///
+    /// ```compile_fail,E0505
+    /// # use std::sync::Arc;
+    /// let ledger = Arc::new(ledgerline::Ledger::new().unwrap());
+    /// let owned = ledger.owned_root();
+    /// let group = owned.group();
+    /// drop(owned); // the handle may have been the last to keep the ledger
+    /// group.precise();
+    /// ```
+    #[inline]
+    pub fn group(&self) -> Group<'_> {
+        self.group
+    }
+
+    /// Its ledger.
+    pub fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
+    }
+
+    /// As [`Group::create`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn create(&self, name: &str) -> Result<OwnedGroup, CreateError> {
+        let group = self.group.create(name)?;
+        Ok(OwnedGroup { group, ledger: self.ledger.clone() })
+    }
+
+    /// As [`Group::try_charge`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    #[track_caller]
+    pub fn try_charge(&self, units: u64) -> Result<OwnedCharge, Refused> {
+        Ok(self.keep(self.group.try_charge(units)?))
+    }
+
+    /// As [`Group::charge`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    #[track_caller]
+    pub fn charge(&self, units: u64) -> Result<OwnedCharge, Refused> {
+        Ok(self.keep(self.group.charge(units)?))
+    }
+
+    fn keep(&self, charge: Charge<'static>) -> OwnedCharge {
+        OwnedCharge { charge, ledger: self.ledger.clone() }
+    }
+
+    /// As [`Group::add_reclaimer`].
+    pub fn add_reclaimer(
+        &self,
+        priority: i32,
+        reclaim: impl Fn(u64) -> u64 + Send + Sync + 'static,
+    ) -> Kept<Reclaimer<'static>> {
+        Kept { it: self.group.add_reclaimer(priority, reclaim), ledger: self.ledger.clone() }
+    }
+
+    /// As [`Group::add_victim`].
+    pub fn add_victim(&self, token: &CancelToken) -> Kept<Victim<'static>> {
+        Kept { it: self.group.add_victim(token), ledger: self.ledger.clone() }
+    }
+
+    /// As [`Group::watch`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn watch(&self) -> io::Result<Kept<Watch<'static>>> {
+        Ok(Kept { it: self.group.watch()?, ledger: self.ledger.clone() })
+    }
+}
+
+/// A registration that keeps its ledger alive: a [`Reclaimer`], a [`Victim`] or a [`Watch`] of an
+/// [`OwnedGroup`].
+#[derive(Debug)]
+#[must_use = "a registration that is dropped at once is taken back at once"]
+pub struct Kept<T> {
+    /// Dropped first: it is taken out of a ledger that is still there (O1). What it lends is borrowed
+    /// from this value: none of the three hands its group or its ledger out.
+    it: T,
+    #[allow(dead_code, reason = "keeps the memory mapped")]
+    ledger: Arc<Ledger>,
+}
+
+impl<T> Deref for Kept<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.it
+    }
+}
+
+impl fmt::Debug for OwnedGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.group.fmt(f)
+    }
+}
+
+impl OwnedCharge {
+    /// Keeps a charge together with a share of its ledger. Of use for what [`Group::request`] granted.
+    ///
+    /// # Errors
+    /// Hands the charge back if it is another ledger's.
+    pub fn new<'c>(charge: Charge<'c>, ledger: &Arc<Ledger>) -> Result<OwnedCharge, Charge<'c>> {
+        if !ledger.is_of(charge.group()) {
+            return Err(charge);
+        }
+        // SAFETY: as in `Group::to_owned_in` (O1).
+        let charge = unsafe { std::mem::transmute::<Charge<'c>, Charge<'static>>(charge) };
+        Ok(OwnedCharge { charge, ledger: ledger.clone() })
+    }
+
+    /// The charge itself, lent: its group, its units.
+    pub fn charge(&self) -> &Charge<'_> {
+        &self.charge
+    }
+
+    /// How many units.
+    pub fn units(&self) -> u64 {
+        self.charge.units()
+    }
+
+    /// The group that holds them.
+    pub fn group(&self) -> OwnedGroup {
+        OwnedGroup { group: self.charge.group(), ledger: self.ledger.clone() }
+    }
+
+    /// As [`Charge::split`].
+    pub fn split(&mut self, units: u64) -> Option<OwnedCharge> {
+        let charge = self.charge.split(units)?;
+        Some(OwnedCharge { charge, ledger: self.ledger.clone() })
+    }
+}
+
+impl fmt::Debug for OwnedCharge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.charge.fmt(f)
+    }
+}
+
+/// What names a group: a [`Group`], or an [`OwnedGroup`].
+pub trait AsGroup {
+    /// The group.
+    fn as_group(&self) -> Group<'_>;
+}
+
+impl AsGroup for Group<'_> {
+    fn as_group(&self) -> Group<'_> {
+        *self
+    }
+}
+
+impl AsGroup for OwnedGroup {
+    fn as_group(&self) -> Group<'_> {
+        self.group()
+    }
+}
+
+/// A group that ends with this guard: with all below it, as [`Group::destroy_tree`] does. What is still
+/// charged then stays with its ancestors until it is returned ([`Ledger::leaks`] lists it).
+///
+/// ```
+/// # let ledger = ledgerline::Ledger::new()?;
+/// let tenant = ledger.root().create("acme")?;
+/// {
+///     let query = tenant.create("q42")?.destroy_on_drop();
+///     let _buffer = query.try_charge(1 << 20)?;
+/// }
+/// assert_eq!(tenant.children().count(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a group whose guard is dropped at once is destroyed at once"]
+pub struct DestroyOnDrop<G: AsGroup> {
+    /// `None` once it was taken out.
+    group: Option<G>,
+}
+
+impl<'l> Group<'l> {
+    /// Makes a guard of the handle. (Other handles of the group stay what they are, and are refused when
+    /// it is gone.)
+    pub fn destroy_on_drop(self) -> DestroyOnDrop<Group<'l>> {
+        DestroyOnDrop { group: Some(self) }
+    }
+}
+
+impl OwnedGroup {
+    /// As [`Group::destroy_on_drop`].
+    pub fn destroy_on_drop(self) -> DestroyOnDrop<OwnedGroup> {
+        DestroyOnDrop { group: Some(self) }
+    }
+}
+
+impl<G: AsGroup> DestroyOnDrop<G> {
+    /// Lets the group live on.
+    pub fn keep(mut self) -> G {
+        self.group.take().expect("taken out once, by value")
+    }
+}
+
+impl<'l> DestroyOnDrop<Group<'l>> {
+    /// Destroys the group now, and tells what was found.
+    ///
+    /// # Errors
+    /// As [`Group::destroy_tree`]; the group then has no guard any more.
+    pub fn destroy(self) -> Result<Vec<Settled<'l>>, DestroyError> {
+        self.keep().destroy_tree()
+    }
+}
+
+impl<G: AsGroup> Deref for DestroyOnDrop<G> {
+    type Target = G;
+
+    fn deref(&self) -> &G {
+        self.group.as_ref().expect("taken out by value alone")
+    }
+}
+
+impl<G: AsGroup> Drop for DestroyOnDrop<G> {
+    fn drop(&mut self) {
+        if let Some(group) = self.group.take() {
+            // Gone already, or busy in a signal handler: there is nobody to tell.
+            let _settled = group.as_group().destroy_tree();
+        }
+    }
+}

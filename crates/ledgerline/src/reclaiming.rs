@@ -1,0 +1,92 @@
+//! Whether the calling thread reclaims: a list of frames on its stack, so that any number of threads may
+//! at a time, and nothing is allocated.
+//!
+//! A thread that reclaims in a ledger runs its reclaimers, and what they charge there reclaims nothing
+//! itself and does not wait: it could wait for itself. In another ledger it may.
+
+use crate::ledger::Ledger;
+use crate::table::Table;
+use std::cell::Cell;
+use std::ptr;
+
+thread_local! {
+    // A plain word with nothing to drop: there from the thread's first instruction to its last, so it
+    // is read without being made first, also in a signal handler.
+    static INNERMOST: Cell<*const Frame> = const { Cell::new(ptr::null()) };
+}
+
+/// One reclaim under way in this thread. R4: a frame in the list lives on this thread's stack, in a call
+/// of [`inside`] that has not returned.
+struct Frame {
+    table: *const Table,
+    outer: *const Frame,
+}
+
+/// Takes the innermost frame out of the list, whether the call returns or unwinds.
+struct Leave {
+    outer: *const Frame,
+}
+
+impl Drop for Leave {
+    fn drop(&mut self) {
+        INNERMOST.set(self.outer);
+    }
+}
+
+/// Does something as one who reclaims in a ledger.
+pub(crate) fn inside<T>(ledger: &Ledger, act: impl FnOnce() -> T) -> T {
+    let frame = Frame { table: ledger.table(), outer: INNERMOST.get() };
+    // Dropped before the frame is.
+    let _leave = Leave { outer: frame.outer };
+    INNERMOST.set(&raw const frame);
+    act()
+}
+
+/// Whether this thread reclaims in a ledger.
+pub(crate) fn is_inside(ledger: &Ledger) -> bool {
+    let mut next = INNERMOST.get();
+    while !next.is_null() {
+        // SAFETY: R4; guarded by the test below.
+        let frame = unsafe { &*next };
+        if ptr::eq(frame.table, ledger.table()) {
+            return true;
+        }
+        next = frame.outer;
+    }
+    false
+}
+
+/// Whether this thread reclaims in any ledger.
+pub(crate) fn is_inside_any() -> bool {
+    !INNERMOST.get().is_null()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn a_thread_is_inside_of_those_ledgers_that_it_has_not_left() {
+        let [a, b] = [0; 2].map(|_| Ledger::builder().capacity(2).anonymous().unwrap());
+        let both = || (is_inside(&a), is_inside(&b));
+        assert_eq!(both(), (false, false));
+        inside(&a, || {
+            assert_eq!(both(), (true, false));
+            let left = catch_unwind(AssertUnwindSafe(|| {
+                inside(&b, || {
+                    assert_eq!(both(), (true, true));
+                    inside(&a, || assert_eq!(both(), (true, true)));
+                    assert_eq!(both(), (true, true));
+                    panic!("out of it");
+                });
+            }));
+            assert!(left.is_err());
+            assert_eq!(both(), (true, false));
+            std::thread::scope(|scope| {
+                scope.spawn(|| assert_eq!(both(), (false, false))).join().unwrap();
+            });
+        });
+        assert_eq!(both(), (false, false));
+    }
+}

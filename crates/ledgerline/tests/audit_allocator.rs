@@ -1,0 +1,92 @@
+//! An allocator that charges what it hands out to a ledger that is audited.
+
+use ledgerline::{Group, Ledger, Mistakes};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+static LEDGER: OnceLock<Ledger> = OnceLock::new();
+/// The group that is charged; zero before there is one.
+static CHARGED: AtomicU64 = AtomicU64::new(0);
+
+struct Charging;
+
+/// In front of each block: whether it was charged.
+const HEADER: usize = 128;
+
+fn group() -> Option<Group<'static>> {
+    let raw = CHARGED.load(Relaxed);
+    let id = ledgerline::GroupId::from_parts(raw as u32, (raw >> 32) as u16);
+    (raw != 0).then(|| LEDGER.get().expect("made before").group(id))
+}
+
+fn with_header(layout: Layout) -> Layout {
+    assert!(layout.align() <= HEADER);
+    Layout::from_size_align(layout.size() + HEADER, HEADER).unwrap()
+}
+
+// SAFETY: blocks are the system's, behind a header of their own.
+unsafe impl GlobalAlloc for Charging {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the layout is not empty, and the block has room for the header.
+        unsafe {
+            let block = System.alloc(with_header(layout));
+            let charged = group().is_some_and(|g| g.try_charge_units(layout.size() as u64).is_ok());
+            block.write(u8::from(charged));
+            block.add(HEADER)
+        }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the block came from `alloc`.
+        unsafe {
+            let block = block.sub(HEADER);
+            if block.read() == 1 {
+                group().expect("it was charged").uncharge_units(layout.size() as u64);
+            }
+            System.dealloc(block, with_header(layout));
+        }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Charging = Charging;
+
+#[test]
+fn an_allocator_that_charges_itself_is_followed_without_a_false_alarm() {
+    let ledger = LEDGER.get_or_init(|| Ledger::builder().audit(true).anonymous().unwrap());
+    let heap = ledger.root().create("heap").unwrap();
+    CHARGED.store(u64::from(heap.id().generation()) << 32 | u64::from(heap.id().index()), Relaxed);
+    let kept: Vec<String> = (0..100).map(|n| format!("{n:100}")).collect();
+    std::thread::scope(|scope| {
+        for seed in 0..4usize {
+            scope.spawn(move || {
+                for turn in 0..3_000 {
+                    // Each a size of its own, so that what is known of them grows and is swept.
+                    let block = vec![1u8; 1 + (turn * 7 + seed * 1_000) % 5_000];
+                    let more: Vec<String> = (0..turn % 5).map(|n| n.to_string()).collect();
+                    if turn % 500 == 0 {
+                        let ledger = LEDGER.get().unwrap();
+                        assert!(!ledger.outstanding().is_empty());
+                        assert!(ledger.audit_report().wrong.is_empty());
+                    }
+                    drop((block, more));
+                }
+            });
+        }
+    });
+    assert_eq!(ledger.mistakes(), Mistakes::default(), "{}", ledger.audit_report());
+    assert!(
+        ledger.outstanding().iter().any(|held| held.units >= 100 * 100),
+        "the strings are held"
+    );
+    // A block that is freed twice is one that the program would have to have; a charge will do.
+    heap.uncharge_units(123_457);
+    let line = line!() - 1;
+    let report = ledger.audit_report();
+    let told: Vec<_> = report.wrong.iter().map(|w| (&*w.path, w.units, w.site.line())).collect();
+    assert_eq!(told, [("/heap", 123_457, line)]);
+    drop(report);
+    drop(kept);
+    assert_eq!(ledger.mistakes().audited, 1, "{}", ledger.audit_report());
+}
