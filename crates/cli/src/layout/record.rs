@@ -30,7 +30,7 @@ ones; what was not compiled with probes (the C library but for its locks, assemb
 the stack.
 
 An object is a global variable of a wanted type, a block of the heap of its size, or what the program says is one \
-(crates/record/include/ledgerline_record.h). With --operation, counts are per call of that function, and fields \
+(lab/record/include/ledgerline_record.h). With --operation, counts are per call of that function, and fields \
 that are touched in the same calls are told to be; give it where advice is to follow. Calls that were inlined are \
 not seen: __attribute__((noinline)).
 

@@ -1,7 +1,7 @@
 //! What to record of a program's accesses to fields, and what was recorded, as a profile.
 //!
 //! ```text
-//! program ─ its types, globals, functions ─ plan ─→ the library in the program (crates/record)
+//! program ─ its types, globals, functions ─ plan ─→ the library in the program (lab/record)
 //! profile ← phases, roles ← counts by thread ← recordings, one a process ─┘
 //! ```
 //!
