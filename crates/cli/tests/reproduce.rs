@@ -252,7 +252,7 @@ fn ours_is_predicted_with_the_librarys_own_numbers() {
         format!("const DEFAULT_BATCH: u64 = {} * 4096;", ours::BATCH_PAGES),
     );
     has(
-        include_str!("../../ledgerline/src/gate.rs"),
+        include_str!("../../ledgerline/src/gate/mod.rs"),
         format!("const STRIPES: usize = {};", ours::walk::STRIPES),
     );
 }

@@ -1,16 +1,16 @@
 //! Making ledgers: in memory, in a file, or from a file that another process made.
 
-use crate::audit::{Audit, OnWrong};
+use crate::control::audit::{Audit, OnWrong};
+use crate::control::throttle::THROTTLE_TIME;
+use crate::control::victim::VICTIM_TIME;
 use crate::error::OpenError;
-use crate::handle::CAPACITY_MAX;
-use crate::item_names;
 use crate::ledger::Ledger;
 use crate::percpu::possible_cpus;
 use crate::region::Region;
 use crate::sync::Ordering;
+use crate::table::handle::CAPACITY_MAX;
+use crate::table::items;
 use crate::table::{Header, Plan, Settings, Table};
-use crate::throttle::THROTTLE_TIME;
-use crate::victim::VICTIM_TIME;
 use std::fs::File;
 use std::io;
 use std::time::Duration;
@@ -133,7 +133,7 @@ impl LedgerBuilder {
     /// [`batch`](Self::batch) or the [`items`](Self::items) are not such as are described there.
     pub fn anonymous(self) -> io::Result<Ledger> {
         // An allocator cannot register handlers before `main`; it uses a file (create_in).
-        crate::lock::guard_forks();
+        crate::gate::lock::guard_forks();
         let settings = self.settings()?;
         let region = Region::anonymous_at(settings.plan.size(), settings.plan.place())?;
         self.initialise(settings, region)
@@ -164,7 +164,7 @@ impl LedgerBuilder {
         header.flows.store(u32::from(self.flows), Ordering::Relaxed);
         header.audit.store(u32::from(self.audit), Ordering::Relaxed);
         for (into, name) in header.items.iter().zip(&self.items) {
-            item_names::set_name(into, name);
+            items::set_name(into, name);
         }
         let root = ledger.row(0);
         root.counter.reset();
@@ -233,7 +233,7 @@ impl Ledger {
             || columns < possible_cpus()
             || columns > 1 << 16
             || !BATCHES.contains(&batch)
-            || items > item_names::ITEMS_MAX
+            || items > items::ITEMS_MAX
             || flows > 1
             || audit > 1
         {

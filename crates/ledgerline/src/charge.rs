@@ -1,13 +1,13 @@
 //! A charge that returns itself.
 
-use crate::audit::By;
+use crate::control::audit::By;
+use crate::control::mode::ControlMode;
+use crate::counter::COUNTER_MAX;
 use crate::error::Refused;
 use crate::group::Group;
-use crate::handle::Packed;
 use crate::ledger::Ledger;
-use crate::mode::ControlMode;
-use crate::page_counter::COUNTER_MAX;
 use crate::stock::Limits;
+use crate::table::handle::Packed;
 use std::marker::PhantomData;
 use std::panic::Location;
 

@@ -1,10 +1,10 @@
 //! What can go wrong, in sentences that an operator understands.
 
-use crate::diagnosis::Diagnosis;
-use crate::name::NameError;
-use crate::page_counter::COUNTER_MAX;
-use crate::row::GroupId;
+use crate::counter::COUNTER_MAX;
+use crate::report::diagnosis::Diagnosis;
 use crate::size;
+use crate::table::name::NameError;
+use crate::table::row::GroupId;
 use std::fmt;
 
 /// Why a charge was refused.

@@ -1,22 +1,22 @@
 //! The public door: groups, what they hold, what they may hold.
 
-use crate::audit::By;
 use crate::charge::Charge;
+use crate::control::audit::By;
+use crate::counter::{COUNTER_MAX, Limits as RowLimits};
 use crate::error::{CreateError, DestroyError, Refusal, Refused, RefusedCharge};
-use crate::handle::{CAPACITY_MAX, Handle, Packed};
+use crate::gate::lock;
 use crate::ledger::{DEPTH_MAX, Ledger};
-use crate::lock;
-use crate::name;
-use crate::page_counter::{COUNTER_MAX, Limits as RowLimits};
-use crate::path::RowPath;
 use crate::percpu;
 use crate::percpu::word;
-use crate::read::Estimate;
-use crate::row::{GroupId, Row, flag, state};
+use crate::report::read::Estimate;
 use crate::size::Limit;
 use crate::stock::Limits;
 use crate::sync::{AtomicU64, Ordering};
 use crate::table::Table;
+use crate::table::handle::{CAPACITY_MAX, Handle, Packed};
+use crate::table::name;
+use crate::table::path::RowPath;
+use crate::table::row::{GroupId, Row, flag, state};
 use std::marker::PhantomData;
 use std::panic::Location;
 

@@ -1,10 +1,10 @@
 //! Ledgers, looked into. How they are made is in `builder.rs`, where their parts lie in `table.rs`.
 
-use crate::path::RowPath;
 use crate::percpu::{Columns, Mode};
-use crate::row::{GroupId, Row, state};
-use crate::row_set::RowSet;
+use crate::region::row_set::RowSet;
 use crate::sync::Ordering;
+use crate::table::path::RowPath;
+use crate::table::row::{GroupId, Row, state};
 use crate::table::{Counts, DETOUR, Header, Table};
 use std::ptr::NonNull;
 
@@ -148,7 +148,7 @@ impl Ledger {
 
     /// The process whose rows this value may charge; 0 in a ledger of one process.
     pub(crate) fn process(&self) -> u32 {
-        match (self.is_shared(), crate::process::attached()) {
+        match (self.is_shared(), crate::control::process::attached()) {
             (false, _) => 0,
             // Of rows that nobody is attached for, the process that made the ledger is the writer.
             (true, 0) if self.table().opened => u32::MAX,
@@ -243,7 +243,7 @@ impl Ledger {
         let parent = row.parent.load(Ordering::Relaxed).min(self.capacity() - 1);
         let column = self.columns().current();
         // A collection must not see one half of this.
-        let _held = row.has_statistics().then(crate::lock::lock);
+        let _held = row.has_statistics().then(crate::gate::lock::lock);
         self.hand_statistics_up(index, parent);
         for from in row.noted_columns(self.columns().count()) {
             let counts = self.counts(from, index);

@@ -64,96 +64,35 @@
 #![cfg_attr(loom, allow(dead_code, reason = "the models need the protocols alone"))]
 
 #[cfg(not(loom))]
-mod alarm;
-#[cfg(not(loom))]
-mod audit;
-#[cfg(not(loom))]
-mod audit_report;
-#[cfg(not(loom))]
 mod builder;
-#[cfg(not(loom))]
-mod caps;
-#[cfg(not(loom))]
-mod census;
 #[cfg(not(loom))]
 mod charge;
 #[cfg(not(loom))]
-mod diagnosis;
-#[cfg(not(loom))]
-mod diagnosis_print;
-#[cfg(not(loom))]
-mod drain;
+mod control;
+mod counter;
 #[cfg(not(loom))]
 mod error;
-mod eventcount;
-#[cfg(not(loom))]
-mod events;
-#[cfg(not(loom))]
-mod follow;
-mod free_list;
 mod gate;
 #[cfg(not(loom))]
 mod group;
 #[cfg(not(loom))]
-mod handle;
-#[cfg(not(loom))]
-mod item_names;
-#[cfg(not(loom))]
-mod leak;
-#[cfg(not(loom))]
 mod ledger;
-#[cfg(not(loom))]
-mod lock;
-#[cfg(not(loom))]
-mod memory_stat;
-#[cfg(not(loom))]
-mod mode;
 #[cfg(all(loom, test))]
 mod models;
 #[cfg(not(loom))]
-pub mod name;
-#[cfg(not(loom))]
 mod owned;
-mod page_counter;
-#[cfg(not(loom))]
-mod path;
-#[cfg(not(loom))]
-mod peak;
 pub mod percpu;
 #[cfg(not(loom))]
 mod prepaid;
-#[cfg(not(loom))]
-mod pressure;
-#[cfg(not(loom))]
-mod process;
-#[cfg(not(loom))]
-mod protection;
-mod queue_head;
-#[cfg(not(loom))]
-mod read;
-#[cfg(not(loom))]
-mod reclaim;
-#[cfg(not(loom))]
-mod reclaiming;
-#[cfg(not(loom))]
-mod refusal;
-#[cfg(not(loom))]
 mod region;
 #[cfg(not(loom))]
+mod report;
+#[cfg(not(loom))]
 mod request;
-#[cfg(not(loom))]
-mod row;
-#[cfg(not(loom))]
-mod row_set;
-mod rung;
-#[cfg(not(loom))]
-mod set_max;
 #[cfg(not(loom))]
 mod shared;
 #[cfg(not(loom))]
 pub mod size;
-#[cfg(not(loom))]
-mod snapshot;
 #[cfg(not(loom))]
 pub mod stat;
 #[cfg(not(loom))]
@@ -162,73 +101,62 @@ mod sync;
 #[cfg(not(loom))]
 mod table;
 #[cfg(not(loom))]
-mod throttle;
-#[cfg(not(loom))]
-mod token;
-#[cfg(not(loom))]
-mod transfer;
-mod transfers;
-#[cfg(not(loom))]
 mod tree;
-#[cfg(not(loom))]
-mod victim;
-#[cfg(not(loom))]
-mod wait;
-#[cfg(not(loom))]
-mod wait_queue;
-mod walk;
+mod wake;
 
-#[cfg(not(loom))]
-pub use audit_report::{AUDIT_REPORTS_MAX, AuditReport, Outstanding, SiteCount, WrongUncharge};
 #[cfg(not(loom))]
 pub use builder::LedgerBuilder;
 #[cfg(not(loom))]
 pub use charge::Charge;
 #[cfg(not(loom))]
-pub use diagnosis::{CONSUMERS, ChainLevel, Consumer, Diagnosis};
+pub use control::audit_report::{
+    AUDIT_REPORTS_MAX, AuditReport, Outstanding, SiteCount, WrongUncharge,
+};
+#[cfg(not(loom))]
+pub use control::events::{Changed, Events, WATCHES_MAX, Watch};
+#[cfg(not(loom))]
+pub use control::mode::ControlMode;
+#[cfg(not(loom))]
+pub use control::pressure::{ReclaimReport, Reclaimer};
+#[cfg(not(loom))]
+pub use control::protection::{Protection, Unclaimed};
+#[cfg(not(loom))]
+pub use control::throttle::Backoff;
+#[cfg(not(loom))]
+pub use control::token::{CancelToken, Cancelled, Killed};
+#[cfg(not(loom))]
+pub use control::victim::Victim;
 #[cfg(not(loom))]
 pub use error::{
     CreateError, DestroyError, OpenError, Reason, Refusal, Refused, RefusedCharge, SetMaxError,
 };
 #[cfg(not(loom))]
-pub use events::{Changed, Events, WATCHES_MAX, Watch};
-#[cfg(not(loom))]
 pub use group::{Group, Settled};
 #[cfg(not(loom))]
-pub use item_names::{ITEM_NAME_MAX, ITEMS_MAX, StatItem};
-#[cfg(not(loom))]
-pub use leak::Leak;
-#[cfg(not(loom))]
 pub use ledger::{Footprint, Ledger, Mistakes};
-#[cfg(not(loom))]
-pub use memory_stat::{MemoryStat, StatLine};
-#[cfg(not(loom))]
-pub use mode::ControlMode;
-#[cfg(not(loom))]
-pub use name::NameError;
 #[cfg(not(loom))]
 pub use owned::{AsGroup, DestroyOnDrop, Kept, OwnedCharge, OwnedGroup};
 #[cfg(not(loom))]
 pub use prepaid::Prepaid;
 #[cfg(not(loom))]
-pub use pressure::{ReclaimReport, Reclaimer};
+pub use report::diagnosis::{CONSUMERS, ChainLevel, Consumer, Diagnosis};
 #[cfg(not(loom))]
-pub use protection::{Protection, Unclaimed};
+pub use report::leak::Leak;
 #[cfg(not(loom))]
-pub use read::Estimate;
+pub use report::memory_stat::{MemoryStat, StatLine};
+#[cfg(not(loom))]
+pub use report::read::Estimate;
+#[cfg(not(loom))]
+pub use report::snapshot::{GroupSnapshot, GroupState, Snapshot};
 #[cfg(not(loom))]
 pub use request::{Request, Requested};
-#[cfg(not(loom))]
-pub use row::{GroupId, NAME_MAX};
 #[cfg(not(loom))]
 pub use shared::SharedCharge;
 #[cfg(not(loom))]
 pub use size::Limit;
 #[cfg(not(loom))]
-pub use snapshot::{GroupSnapshot, GroupState, Snapshot};
+pub use table::items::{ITEM_NAME_MAX, ITEMS_MAX, StatItem};
 #[cfg(not(loom))]
-pub use throttle::Backoff;
+pub use table::name::{self, NameError};
 #[cfg(not(loom))]
-pub use token::{CancelToken, Cancelled, Killed};
-#[cfg(not(loom))]
-pub use victim::Victim;
+pub use table::row::{GroupId, NAME_MAX};

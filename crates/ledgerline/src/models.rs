@@ -9,13 +9,13 @@ mod ahead;
 mod idle;
 mod waiting;
 
-use crate::free_list::FreeList;
+use crate::counter::transfers::Transfers;
+use crate::counter::walk::{self, No};
+use crate::counter::{NotSet, PageCounter};
 use crate::gate::Gate;
-use crate::page_counter::{NotSet, PageCounter};
 use crate::percpu::word::{self, Cell};
+use crate::region::free_list::FreeList;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::transfers::Transfers;
-use crate::walk::{self, No};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 

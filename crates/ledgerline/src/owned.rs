@@ -8,13 +8,13 @@
 //! dropped while the `Arc` beside it is there, and lent for no longer than a borrow of that type.
 
 use crate::charge::Charge;
+use crate::control::events::Watch;
+use crate::control::pressure::Reclaimer;
+use crate::control::token::CancelToken;
+use crate::control::victim::Victim;
 use crate::error::{CreateError, DestroyError, Refused};
-use crate::events::Watch;
 use crate::group::{Group, Settled};
 use crate::ledger::Ledger;
-use crate::pressure::Reclaimer;
-use crate::token::CancelToken;
-use crate::victim::Victim;
 use std::fmt;
 use std::io;
 use std::ops::Deref;

@@ -1,11 +1,11 @@
 //! A charge with wishes: to wait, to have others cancelled, to pay for what is above high.
 
-use crate::alarm::Alarm;
 use crate::charge::Charge;
+use crate::control::alarm::Alarm;
+use crate::control::throttle::Backoff;
+use crate::control::wait::{Step, Wait};
 use crate::error::{Refusal, Refused};
 use crate::group::Group;
-use crate::throttle::Backoff;
-use crate::wait::{Step, Wait};
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::panic::Location;

@@ -1,6 +1,6 @@
 //! Sizes at the edge: `512M`, `max`, and how they are printed.
 
-use crate::page_counter::COUNTER_MAX;
+use crate::counter::COUNTER_MAX;
 use std::fmt;
 use std::str::FromStr;
 

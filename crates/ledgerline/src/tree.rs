@@ -6,8 +6,8 @@
 use crate::error::DestroyError;
 use crate::group::{Group, Settled};
 use crate::ledger::Ledger;
-use crate::row::GroupId;
 use crate::sync::Ordering;
+use crate::table::row::GroupId;
 
 /// How often [`Group::destroy_tree`] looks again for groups that others created meanwhile.
 const ROUNDS: usize = 16;

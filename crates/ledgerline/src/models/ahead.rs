@@ -2,9 +2,9 @@
 //! takes one back disturbs nobody for good.
 
 use super::model;
-use crate::page_counter::{COUNTER_MAX, PageCounter};
+use crate::counter::walk;
+use crate::counter::{COUNTER_MAX, PageCounter};
 use crate::sync::{AtomicU32, Ordering};
-use crate::walk;
 use loom::sync::Arc;
 use loom::thread;
 

@@ -1,9 +1,9 @@
 //! What may lie idle, and what watermarks and looks say of it.
 
 use super::model;
-use crate::page_counter::PageCounter;
+use crate::counter::PageCounter;
+use crate::counter::walk;
 use crate::sync::{Ordering, fence};
-use crate::walk;
 use loom::sync::Arc;
 use loom::thread;
 

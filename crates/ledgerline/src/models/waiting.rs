@@ -1,11 +1,11 @@
 //! Waiting for room and being told: no notice is lost between who returns units and who waits.
 
 use super::model;
-use crate::eventcount::Eventcount;
-use crate::page_counter::PageCounter;
-use crate::queue_head::{Open, QueueHead};
-use crate::rung::Rung;
-use crate::walk;
+use crate::counter::PageCounter;
+use crate::counter::walk;
+use crate::wake::eventcount::Eventcount;
+use crate::wake::queue_head::{Open, QueueHead};
+use crate::wake::rung::Rung;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 

@@ -95,7 +95,7 @@ impl<I: Item, W: Width> CountersBuilder<I, W> {
     fn finish(self, region: Region, layout: Layout) -> io::Result<Counters<I, W>> {
         // The mode is known before the first update, and no fork falls into a fold.
         percpu::detect();
-        crate::lock::guard_forks();
+        crate::gate::lock::guard_forks();
         // SAFETY: the region has the layout's size, and lives as long as the table (S1).
         let view = unsafe { View::new(region.at(0), layout) };
         let threshold = self.threshold.unwrap_or_else(|| match W::KIND {

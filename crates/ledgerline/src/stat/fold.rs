@@ -158,8 +158,8 @@ impl<I: Item, W: Width> Counters<I, W> {
     }
 
     /// The lock, inside the gate that forks close: no child starts with a fold that never ends.
-    fn lock(&self) -> (impl Drop, crate::lock::Inside) {
-        let inside = crate::lock::pass();
+    fn lock(&self) -> (impl Drop, crate::gate::lock::Inside) {
+        let inside = crate::gate::lock::pass();
         // Nothing in here panics half-way through; a poisoned lock would say nothing.
         let held = self.shared.fold.lock().unwrap_or_else(PoisonError::into_inner);
         (held, inside)

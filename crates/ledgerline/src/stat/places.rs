@@ -120,7 +120,7 @@ impl std::error::Error for PlaceError {}
 
 /// Whether something may be printed as a name in a line of words.
 pub(super) fn is_name(name: &str) -> bool {
-    let forbidden = |c: char| c.is_whitespace() || !crate::name::allows(c);
+    let forbidden = |c: char| c.is_whitespace() || !crate::table::name::allows(c);
     (1..=NAME_MAX).contains(&name.len()) && !name.contains(forbidden)
 }
 

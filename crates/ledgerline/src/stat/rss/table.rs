@@ -2,9 +2,9 @@
 
 use super::row::{MOVE_MAX, Row};
 use super::{Kind, Owner, Pages};
-use crate::free_list::FreeList;
 use crate::percpu::{Words, possible_cpus};
 use crate::region::Region;
+use crate::region::free_list::FreeList;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use std::fmt;
 use std::io;

@@ -1,0 +1,343 @@
+//! `memory.events`: how often limits were met, in a group and in its subtree, and waiting for the next.
+//!
+//! ```text
+//! a level's limit is met (a slow path)                watch, look
+//!   count it in the level's row                         take a slot: note the group and an eventfd
+//!   note that the row changed (memory_stat.rs)          fence
+//!   fence                                               read the counts
+//!   nobody watches: done                                wait for the eventfd
+//!   each slot of a group on the path: write to its        read the counts
+//!     eventfd
+//! ```
+//!
+//! An event dirties its row's line, which the walk has just written, and none of the ancestors': their
+//! counts are collected when somebody reads them. The two fences are SeqCst and each other's partner:
+//! of an event and a watch at the same time, either the event finds the slot, or the first look finds
+//! the event. The count is written before the eventfd, so whoever is woken sees what woke it.
+
+use crate::control::alarm::{self, Alarm};
+use crate::gate::lock::{self, GATE};
+use crate::group::Group;
+use crate::ledger::Ledger;
+use crate::percpu::word;
+use crate::report::memory_stat::Sum;
+use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use crate::table::path::RowPath;
+use crate::table::row::GroupId;
+use std::future::Future;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::pin::Pin;
+use std::sync::atomic::AtomicI32;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// Watches of one ledger that one process may have at a time.
+pub const WATCHES_MAX: usize = 256;
+
+/// How often limits were met, as `memory.events` counts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Events {
+    /// Reclaimers of a group below its low that gave something back, since nothing else was left.
+    pub low: u64,
+    /// Walks to the counters that ended above a group's high.
+    pub high: u64,
+    /// Charges that met a group's max: refused there, or forced over it, or measured above it.
+    pub max: u64,
+    /// Times that a victim was looked for, because a group was full and nothing else made room.
+    pub oom: u64,
+    /// Groups that were cancelled as victims.
+    pub oom_kill: u64,
+    /// Groups of which everything was cancelled at once ([`Group::set_oom_group`]).
+    pub oom_group_kill: u64,
+}
+
+impl std::fmt::Display for Events {
+    /// The lines of cgroup v2's `memory.events`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(
+            f,
+            "low {}\nhigh {}\nmax {}\noom {}\noom_kill {}\noom_group_kill {}",
+            self.low, self.high, self.max, self.oom, self.oom_kill, self.oom_group_kill
+        )
+    }
+}
+
+/// Somebody who waits: the group's id (0: the slot is free, 1: being taken) and its eventfd.
+#[derive(Debug)]
+struct Slot {
+    id: AtomicU64,
+    eventfd: AtomicI32,
+    /// The alarm of a future that waits, too (0: there is none).
+    alarm: AtomicU32,
+}
+
+const FREE: u64 = 0;
+/// No group has this id: its generation is 0.
+const TAKEN: u64 = 1;
+
+/// Those in this process who watch a ledger.
+#[derive(Debug)]
+pub(crate) struct Watchers {
+    count: AtomicUsize,
+    slots: [Slot; WATCHES_MAX],
+}
+
+impl Watchers {
+    pub(crate) const fn new() -> Self {
+        Watchers {
+            count: AtomicUsize::new(0),
+            slots: [const {
+                Slot {
+                    id: AtomicU64::new(FREE),
+                    eventfd: AtomicI32::new(-1),
+                    alarm: AtomicU32::new(0),
+                }
+            }; WATCHES_MAX],
+        }
+    }
+}
+
+/// Waits for the events of a group and its subtree: by itself, or with `poll` and `epoll` through its
+/// file descriptor, which is readable when there were events since the last look.
+///
+/// A group that was destroyed has no events any more: its watch is not woken (not by the next group of its row,
+/// either), so whoever waits for one without a limit of time waits for ever.
+///
+/// ```
+/// # use ledgerline::{Ledger, Limit};
+/// # use std::time::Duration;
+/// let ledger = Ledger::new()?;
+/// let tenant = ledger.root().create("acme")?;
+/// let query = tenant.create("q1")?;
+/// query.set_max(Limit::units(100))?;
+///
+/// let watch = tenant.watch()?;
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| query.try_charge(101).unwrap_err());
+///     let events = watch.wait(Some(Duration::from_secs(60))).unwrap().expect("in a minute");
+///     assert_eq!(events.max, 1); // counted for the tenant, whose query it was
+/// });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a watch that is dropped at once tells nothing"]
+pub struct Watch<'l> {
+    group: Group<'l>,
+    slot: &'l Slot,
+    /// Closed in `drop`, if it can be.
+    eventfd: std::mem::ManuallyDrop<OwnedFd>,
+}
+
+impl<'l> Group<'l> {
+    /// The events of this group and its subtree, those of destroyed descendants included; none of a group that
+    /// is gone. Costs as [`stat`](Self::stat). Not async-signal-safe.
+    pub fn events(self) -> Events {
+        self.ledger().counted_events(self)[1]
+    }
+
+    /// The events of this very group (`memory.events.local`). Costs as [`events`](Self::events);
+    /// [`max_events`](Self::max_events) and [`high_events`](Self::high_events) are loads.
+    pub fn local_events(self) -> Events {
+        self.ledger().counted_events(self)[0]
+    }
+
+    /// Starts to watch this group's subtree. What happened before is not told.
+    ///
+    /// # Errors
+    /// When the group does not exist, this process watches [`WATCHES_MAX`] of the ledger already, or
+    /// no eventfd can be had.
+    pub fn watch(self) -> io::Result<Watch<'l>> {
+        if !self.exists() {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "the group does not exist"));
+        }
+        // SAFETY: makes a descriptor that is ours alone.
+        let eventfd = unsafe {
+            match libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) {
+                -1 => return Err(io::Error::last_os_error()),
+                descriptor => OwnedFd::from_raw_fd(descriptor),
+            }
+        };
+        let watchers = &self.ledger().table().watchers;
+        let take = |slot: &Slot| {
+            slot.id.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        };
+        let Some(slot) = watchers.slots.iter().find(|slot| take(slot)) else {
+            return Err(io::Error::new(
+                io::ErrorKind::QuotaExceeded,
+                format!("{WATCHES_MAX} watches of one ledger are the most; drop one"),
+            ));
+        };
+        slot.eventfd.store(eventfd.as_raw_fd(), Ordering::Relaxed);
+        // Release, partner of the Acquire in `wake`: who sees the id sees the descriptor.
+        slot.id.store(self.id().raw(), Ordering::Release);
+        watchers.count.fetch_add(1, Ordering::Relaxed);
+        // Partner of the fence in `announce`.
+        fence(Ordering::SeqCst);
+        Ok(Watch { group: self, slot, eventfd: std::mem::ManuallyDrop::new(eventfd) })
+    }
+}
+
+impl Watch<'_> {
+    /// Waits until there are events that no look has told yet, and returns the counts of the
+    /// subtree, which include what ended the wait; `None` when the time is up. (In a forked child,
+    /// and in its parent, events of the other end a wait, too.)
+    ///
+    /// # Errors
+    /// When the wait is interrupted by a signal.
+    pub fn wait(&self, timeout: Option<Duration>) -> io::Result<Option<Events>> {
+        let milliseconds = timeout.map_or(-1, |timeout| {
+            libc::c_int::try_from(timeout.as_nanos().div_ceil(1_000_000))
+                .unwrap_or(libc::c_int::MAX)
+        });
+        let mut poll =
+            libc::pollfd { fd: self.eventfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one entry, which lives through the call.
+        match unsafe { libc::poll(&raw mut poll, 1, milliseconds) } {
+            -1 => Err(io::Error::last_os_error()),
+            0 => Ok(None),
+            _ => Ok(self.look()),
+        }
+    }
+
+    /// The counts, if there were events since the last look. Does not wait: for those who wait for
+    /// the descriptor.
+    pub fn look(&self) -> Option<Events> {
+        let mut woken = 0u64;
+        let size = size_of::<u64>();
+        // SAFETY: reads into eight bytes of ours; the descriptor does not block.
+        let read = unsafe { libc::read(self.eventfd.as_raw_fd(), (&raw mut woken).cast(), size) };
+        (read == size as isize).then(|| self.group.events())
+    }
+}
+
+impl<'l> Watch<'l> {
+    /// Waits for the next events without a thread: ready with the counts of the subtree, when there
+    /// were events that no look has told yet. One task at a time.
+    pub fn changed(&self) -> Changed<'_, 'l> {
+        Changed { watch: self, alarm: Alarm::default() }
+    }
+}
+
+/// Ready when there are events: [`Watch::changed`].
+#[derive(Debug)]
+#[must_use = "a future does nothing unless it is awaited"]
+pub struct Changed<'w, 'l> {
+    watch: &'w Watch<'l>,
+    alarm: Alarm,
+}
+
+impl Future for Changed<'_, '_> {
+    type Output = Events;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Events> {
+        let watch = self.watch;
+        if let Some(events) = watch.look() {
+            return Poll::Ready(events);
+        }
+        self.alarm.set(context.waker(), None);
+        watch.slot.alarm.store(self.alarm.number(), Ordering::Relaxed);
+        // Partner of the fence in `announce_some`: an event that is not seen by the look below finds
+        // the alarm.
+        fence(Ordering::SeqCst);
+        watch.look().map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+impl AsFd for Watch<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.eventfd.as_fd()
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        let watchers = &self.group.ledger().table().watchers;
+        self.slot.id.store(TAKEN, Ordering::Relaxed);
+        watchers.count.fetch_sub(1, Ordering::Relaxed);
+        // Who found the slot before is inside the gate, and may be about to write to the descriptor;
+        // its number must not become another file's until they are out.
+        if GATE.close(lock::thread()) {
+            GATE.open();
+            // SAFETY: dropped once, here.
+            unsafe { std::mem::ManuallyDrop::drop(&mut self.eventfd) };
+            self.slot.eventfd.store(-1, Ordering::Relaxed);
+            self.slot.id.store(FREE, Ordering::Release);
+        }
+        // Otherwise somebody stays inside for long: slot and descriptor are given up.
+    }
+}
+
+/// The levels of a path at which something happened, by bit.
+pub(crate) type Levels = u64;
+
+impl Ledger {
+    /// Counts an event of a group that its row does not count itself, and tells those who watch.
+    pub(crate) fn count_event(&self, id: GroupId, event: Sum) {
+        self.note_sum(id, event, 1);
+        let _pass = lock::pass();
+        if let Some(path) = self.path(id) {
+            self.announce(&path, 1);
+        }
+    }
+
+    /// Tells those who watch that limits were met at some levels of a path. The caller has counted
+    /// it there, and is inside the gate. Async-signal-safe.
+    #[inline]
+    pub(crate) fn announce(&self, path: &RowPath<'_>, levels: Levels) {
+        if levels != 0 {
+            self.announce_some(path, levels);
+        }
+    }
+
+    #[cold]
+    fn announce_some(&self, path: &RowPath<'_>, levels: Levels) {
+        let column = self.columns().current();
+        for (level, &row) in path.rows().iter().enumerate() {
+            if levels >> level & 1 != 0 {
+                self.note_changed(column, row);
+            }
+        }
+        // Partner of the fence in `watch`.
+        fence(Ordering::SeqCst);
+        if self.table().watchers.count.load(Ordering::Relaxed) != 0 {
+            // The lowest level at which something happened, and its ancestors.
+            self.wake(&path.rows()[levels.trailing_zeros() as usize..]);
+        }
+    }
+
+    fn wake(&self, rows: &[u32]) {
+        for slot in &self.table().watchers.slots {
+            // Acquire: partner of the Release in `watch`.
+            let id = slot.id.load(Ordering::Acquire);
+            if id == FREE || id == TAKEN {
+                continue;
+            }
+            let row = GroupId::row_of(id);
+            let eventfd = slot.eventfd.load(Ordering::Relaxed);
+            // (A row on the way is some group's; whose watch it was may be gone.)
+            let watched = rows.contains(&row) && self.row(row).generation() == word::generation(id);
+            if eventfd >= 0 && watched {
+                nudge(eventfd);
+                let alarm = slot.alarm.swap(0, Ordering::SeqCst);
+                if alarm != 0 {
+                    alarm::ring(alarm);
+                }
+            }
+        }
+    }
+}
+
+/// Makes an eventfd readable; leaves `errno` as it was (this may be a signal handler, or `malloc`).
+fn nudge(eventfd: i32) {
+    let one = 1u64;
+    // SAFETY: writes eight bytes of ours to a descriptor that stays open while the gate is passed
+    // (`Watch::drop`). One that is full is readable already. `errno` is the thread's own.
+    unsafe {
+        let errno = libc::__errno_location();
+        let before = *errno;
+        libc::write(eventfd, (&raw const one).cast(), size_of::<u64>());
+        *errno = before;
+    }
+}

@@ -1,0 +1,129 @@
+//! How much a ledger does below a group: enforce limits, only measure, or nothing.
+//!
+//! Every row has the mode that was set last on it or on an ancestor: whether its limit is enforced is a
+//! bit of the limit itself, so that a walk learns it without another load, and whether it is accounted at
+//! all is a flag that the slow path looks at (a group that is not accounted keeps no cell, so each of its
+//! charges comes by there).
+//!
+//! ```text
+//! set_mode(top, mode), with the modes' lock             create(parent)
+//!   top takes the mode                                    the child's row becomes visible
+//!   fence                                                 takes the mode that its parent has
+//!   every row below that is visible takes it
+//!   those who wait below look again
+//! ```
+//!
+//! The fence is SeqCst, and its partners are the SeqCst store that makes the row visible and the loads of
+//! the parent's mode: either the child sees the new mode of its parent, or it is visible to the walk over the
+//! rows.
+
+use crate::gate::lock;
+use crate::group::Group;
+use crate::sync::{Ordering, fence};
+use crate::table::path::RowPath;
+use crate::table::row::{Row, flag, state};
+use std::sync::PoisonError;
+
+/// What a ledger does with charges of a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ControlMode {
+    /// Counts them, and refuses what is above a limit.
+    #[default]
+    Enforce,
+    /// Counts them and refuses nothing: what ends above the group's max counts a `max` event. Limits of
+    /// ancestors that enforce theirs hold all the same.
+    Measure,
+    /// Counts nothing, in the group and in its ancestors, and refuses nothing (up to 2^62 units).
+    Off,
+}
+
+impl Row {
+    pub(crate) fn mode(&self) -> ControlMode {
+        if self.has(flag::OFF) {
+            ControlMode::Off
+        } else if self.counter.is_enforced() {
+            ControlMode::Enforce
+        } else {
+            ControlMode::Measure
+        }
+    }
+
+    fn set_mode(&self, mode: ControlMode) {
+        self.set(flag::OFF, mode == ControlMode::Off);
+        self.counter.set_enforced(mode == ControlMode::Enforce);
+    }
+
+    /// Gives a new row the mode of its parent.
+    pub(crate) fn adopt_mode(&self, parent: &Row) {
+        // SeqCst loads (`Row::has`, `is_enforced`) after the SeqCst store in `Row::begin`: partners of
+        // the fence in `Group::set_mode`.
+        loop {
+            let mode = parent.mode();
+            if self.mode() == mode {
+                return;
+            }
+            self.set_mode(mode);
+        }
+    }
+}
+
+impl Group<'_> {
+    /// Sets the mode of this group and of all below it, now and to come (until it is set on one of those).
+    /// Costs a pass over the rows in use, and a drain. Not async-signal-safe.
+    ///
+    /// From [`Measure`](ControlMode::Measure) to [`Enforce`](ControlMode::Enforce): what is in use above
+    /// a limit stays, and charges are refused until it is below. [`Off`](ControlMode::Off): a
+    /// [`Charge`](crate::Charge) that is made meanwhile holds nothing and returns nothing, one from before
+    /// is returned as ever. What has no guard ([`try_charge_units`](Self::try_charge_units) and the like)
+    /// is counted all the same, as in `Measure`, since nobody could tell what to return later. Charges
+    /// of a group that is off take about 10 ns. Requests that wait below look again at once
+    /// ([`Request::wait`](crate::Request::wait)).
+    ///
+    /// ```
+    /// # use ledgerline::{ControlMode, Ledger, Limit};
+    /// let ledger = Ledger::new()?;
+    /// let tenant = ledger.root().create("acme")?;
+    /// tenant.set_max(Limit::units(100))?;
+    /// tenant.set_mode(ControlMode::Measure);
+    /// let query = tenant.create("q1")?;
+    /// let much = query.try_charge(150)?;
+    /// assert_eq!(tenant.events().max, 1); // would have been refused
+    /// tenant.set_mode(ControlMode::Enforce);
+    /// assert!(query.try_charge(1).is_err());
+    /// # drop(much);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_mode(self, mode: ControlMode) {
+        self.set_mode_below(mode);
+        // With nothing locked: wakers are somebody else's code.
+        self.ledger().tell_below(self.id());
+    }
+
+    fn set_mode_below(self, mode: ControlMode) {
+        let ledger = self.ledger();
+        lock::guard_forks();
+        let _pass = lock::pass();
+        let _held = ledger.table().modes.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.change(|row| row.set_mode(mode)).is_none() {
+            return;
+        }
+        let top = self.id().index();
+        // Partner of the store in `Row::begin` and the loads in `Row::adopt_mode`.
+        fence(Ordering::SeqCst);
+        let below = |row: u32| {
+            ledger.row(row).state.load(Ordering::Acquire) != state::FREE
+                && RowPath::new(ledger, row).is_some_and(|path| path.leads_through(top))
+        };
+        for row in (0..ledger.high_water()).filter(|&row| row != top && below(row)) {
+            ledger.row(row).set_mode(mode);
+        }
+        // Cells from before: of a group that is off none may serve; where limits hold again, too much
+        // may lie idle; and in between it does no harm.
+        ledger.drain(top);
+    }
+
+    /// The mode that holds for this group; the default for one that is gone.
+    pub fn mode(self) -> ControlMode {
+        self.read(Row::mode).unwrap_or_default()
+    }
+}

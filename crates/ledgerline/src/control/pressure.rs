@@ -1,0 +1,316 @@
+//! Reclaimers: what groups can give back, registered, found and run. Who is asked for how much when a
+//! limit is met is in `reclaim.rs`.
+//!
+//! Entries are kept by every group on the way from theirs to the root (the path of a group never changes
+//! while it lives), so that those below a full group are found without a look at any other.
+//!
+//! Nothing is locked while a reclaimer runs. It may uncharge, destroy groups (its own, too), register
+//! reclaimers, and charge: what it charges is served where there is room, reclaims nothing and waits for
+//! nothing (`reclaiming.rs`).
+
+use crate::control::reclaiming;
+use crate::gate::lock;
+use crate::group::Group;
+use crate::ledger::Ledger;
+use crate::report::memory_stat::Sum;
+use crate::sync::{AtomicU64, AtomicUsize, Ordering, wait_a_turn};
+use crate::table::row::GroupId;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+/// A ledger's reclaimers in this process.
+pub(crate) struct Pressure {
+    entries: RwLock<Entries>,
+    /// How many there are: what a refusal looks at first.
+    count: AtomicUsize,
+    /// Lots drawn so far (reclaim.rs).
+    pub(crate) lots: AtomicU64,
+}
+
+#[derive(Default)]
+struct Entries {
+    /// By each group of their path, and by age.
+    below: BTreeMap<(u64, u64), Arc<Entry>>,
+    /// Registered so far.
+    numbers: u64,
+}
+
+impl std::fmt::Debug for Pressure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pressure").field("count", &self.count).finish_non_exhaustive()
+    }
+}
+
+/// One registered reclaimer.
+pub(crate) struct Entry {
+    number: u64,
+    pub(crate) group: GroupId,
+    /// From the group to the root; nothing of a group that did not exist.
+    path: Vec<GroupId>,
+    pub(crate) priority: i32,
+    run: Box<dyn Fn(u64) -> u64 + Send + Sync>,
+    /// The thread that runs it, by thread pointer; zero when nobody does.
+    runner: AtomicUsize,
+    registered: Instant,
+    /// Until when it need not be asked for what is above a high, in nanoseconds since it registered.
+    tired: AtomicU64,
+    runs: AtomicU64,
+    claimed: AtomicU64,
+    freed: AtomicU64,
+    short: AtomicU64,
+    panics: AtomicU64,
+}
+
+/// What came of a reclaimer's runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReclaimReport {
+    /// How often it ran.
+    pub runs: u64,
+    /// Units that it said it freed.
+    pub claimed: u64,
+    /// Units by which its group's usage fell while it ran.
+    pub freed: u64,
+    /// Runs that freed less than they said (or whose group was charged meanwhile).
+    pub short: u64,
+    /// Runs that panicked: one at most, since it is not run again.
+    pub panics: u64,
+}
+
+/// A registered reclaimer. It is taken out when this is dropped, which waits until nobody else runs it (so it
+/// is not dropped under a lock that the reclaimer takes). Dropped inside a reclaimer, it does not wait: of two
+/// that drop each other's registrations each would wait for the other.
+#[must_use = "a reclaimer that is dropped at once is taken out at once"]
+pub struct Reclaimer<'l> {
+    ledger: &'l Ledger,
+    entry: Arc<Entry>,
+}
+
+impl std::fmt::Debug for Reclaimer<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reclaimer")
+            .field("group", &self.entry.group)
+            .field("priority", &self.entry.priority)
+            .field("report", &self.report())
+            .finish()
+    }
+}
+
+impl<'l> Group<'l> {
+    /// Registers what this group can give back: before a charge below a full group (this one or an
+    /// ancestor) is refused, `reclaim(need)` is asked to uncharge about `need` units and says how
+    /// many it did. Lower priorities are asked first (caches, then spilling to disk); those of equal
+    /// priority in proportion to what their groups hold above their protection
+    /// ([`protection`](Self::protection)), a small request by lot. So is the excess asked for when a
+    /// charge ends above a high ([`set_high`](Self::set_high)), and before a limit is lowered below
+    /// what is in use ([`set_max`](Self::set_max)).
+    ///
+    /// It runs in the thread whose charge met the limit, by [`try_charge`](Self::try_charge) and
+    /// [`request`](Self::request) alone (never by [`try_charge_units`](Self::try_charge_units), which
+    /// allocators call), one thread at a time, with nothing locked. It should be short: the time given
+    /// to reclaim ([`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time)) is looked at
+    /// between reclaimers. If it panics, the charge goes on without it and it is not run again.
+    ///
+    /// It may uncharge, destroy groups (this one, too) and charge. What it charges to any group of this
+    /// ledger is served where there is room; it has nobody reclaim, and where there is no room it is
+    /// refused at once, also if it was to wait. [`charge`](Self::charge) succeeds as ever.
+    ///
+    /// ```
+    /// # use ledgerline::{Charge, Ledger, Limit};
+    /// # use std::sync::{Arc, Mutex};
+    /// let ledger: &'static Ledger = Box::leak(Box::new(Ledger::new()?));
+    /// let tenant = ledger.root().create("acme")?;
+    /// tenant.set_max(Limit::units(100))?;
+    /// let cache = tenant.create("cache")?;
+    /// let pages: Arc<Mutex<Vec<Charge<'static>>>> = Arc::default();
+    /// for _ in 0..8 {
+    ///     pages.lock().unwrap().push(cache.try_charge(10)?);
+    /// }
+    /// let evict = pages.clone();
+    /// let _reclaimer = cache.add_reclaimer(0, move |need| {
+    ///     let mut freed = 0;
+    ///     while freed < need {
+    ///         let Some(page) = evict.lock().unwrap().pop() else { break };
+    ///         freed += page.units(); // uncharged as it drops
+    ///     }
+    ///     freed
+    /// });
+    /// let query = tenant.create("q1")?;
+    /// let _sorted = query.try_charge(50)?; // the cache made room
+    /// assert_eq!(pages.lock().unwrap().len(), 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add_reclaimer(
+        self,
+        priority: i32,
+        reclaim: impl Fn(u64) -> u64 + Send + Sync + 'static,
+    ) -> Reclaimer<'l> {
+        let ledger = self.ledger();
+        let path = ledger.ids_to_root(self.id());
+        let entry = ledger.change_reclaimers(|entries| {
+            entries.numbers += 1;
+            let entry = Arc::new(Entry {
+                number: entries.numbers,
+                group: self.id(),
+                path,
+                priority,
+                run: Box::new(reclaim),
+                runner: AtomicUsize::new(0),
+                registered: Instant::now(),
+                tired: AtomicU64::new(0),
+                runs: AtomicU64::new(0),
+                claimed: AtomicU64::new(0),
+                freed: AtomicU64::new(0),
+                short: AtomicU64::new(0),
+                panics: AtomicU64::new(0),
+            });
+            for above in &entry.path {
+                entries.below.insert((above.raw(), entry.number), entry.clone());
+            }
+            ledger.table().pressure.count.fetch_add(1, Ordering::Relaxed);
+            entry
+        });
+        Reclaimer { ledger, entry }
+    }
+}
+
+impl Reclaimer<'_> {
+    /// What came of it so far.
+    pub fn report(&self) -> ReclaimReport {
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        ReclaimReport {
+            runs: load(&self.entry.runs),
+            claimed: load(&self.entry.claimed),
+            freed: load(&self.entry.freed),
+            short: load(&self.entry.short),
+            panics: load(&self.entry.panics),
+        }
+    }
+}
+
+impl Drop for Reclaimer<'_> {
+    fn drop(&mut self) {
+        self.ledger.change_reclaimers(|entries| {
+            for above in &self.entry.path {
+                entries.below.remove(&(above.raw(), self.entry.number));
+            }
+            self.ledger.table().pressure.count.fetch_sub(1, Ordering::Relaxed);
+        });
+        // Whoever found it before may still run it. (Not waited for inside a reclaimer, which may be this
+        // one, or be waited for there.)
+        let mut turn = 0;
+        while self.entry.is_running() && !reclaiming::is_inside_any() {
+            wait_a_turn(turn);
+            turn = turn.saturating_add(1);
+        }
+    }
+}
+
+impl Entry {
+    /// Runs it, if nobody does; by how much its group's usage fell, if it ran to its end.
+    pub(crate) fn run(&self, ledger: &Ledger, units: u64) -> Option<u64> {
+        let me = lock::thread();
+        // A reclaimer that panicked has a state that nobody knows.
+        if self.has_panicked()
+            || self
+                .runner
+                // Acquire, partner of the Release below: one run sees what the last one did.
+                .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed)
+                .is_err()
+        {
+            return None;
+        }
+        let before = ledger.charged(self.group);
+        self.runs.fetch_add(1, Ordering::Relaxed);
+        let claimed = catch_unwind(AssertUnwindSafe(|| (self.run)(units)));
+        let freed = before.saturating_sub(ledger.charged(self.group));
+        self.freed.fetch_add(freed, Ordering::Relaxed);
+        match claimed {
+            Ok(claimed) => {
+                self.claimed.fetch_add(claimed, Ordering::Relaxed);
+                self.short.fetch_add(u64::from(claimed > freed), Ordering::Relaxed);
+            }
+            Err(_) => {
+                self.panics.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        if freed > 0 {
+            // If it destroyed its group, the nearest one above that still is there has the account.
+            let there = self.path.iter().find(|&&id| ledger.group(id).exists());
+            let units = i64::try_from(freed).unwrap_or(i64::MAX);
+            ledger.note_sum(*there.unwrap_or(&GroupId::ROOT), Sum::Reclaimed, units);
+        }
+        self.runner.store(0, Ordering::Release);
+        claimed.is_ok().then_some(freed)
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.runner.load(Ordering::Acquire) != 0
+    }
+
+    pub(crate) fn has_panicked(&self) -> bool {
+        self.panics.load(Ordering::Relaxed) > 0
+    }
+
+    /// Has it left alone for a while when something is above a high: it gave nothing just now.
+    pub(crate) fn rest(&self, time: Duration) {
+        let until = (self.registered.elapsed() + time).as_nanos();
+        self.tired.store(u64::try_from(until).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_tired(&self) -> bool {
+        let until = self.tired.load(Ordering::Relaxed);
+        until > 0 && self.registered.elapsed().as_nanos() < until.into()
+    }
+}
+
+impl Pressure {
+    pub(crate) fn new() -> Pressure {
+        Pressure { entries: RwLock::default(), count: AtomicUsize::new(0), lots: AtomicU64::new(0) }
+    }
+
+    /// Whether there is anybody to ask.
+    pub(crate) fn can_help(&self) -> bool {
+        self.count.load(Ordering::Relaxed) != 0
+    }
+
+    /// Those registered at a group or below it, by age.
+    pub(crate) fn below(&self, group: GroupId) -> Vec<Arc<Entry>> {
+        // Inside the gate, so that no fork finds it locked.
+        let _pass = lock::pass();
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let theirs = entries.below.range((group.raw(), 0)..=(group.raw(), u64::MAX));
+        theirs.map(|(_, entry)| entry.clone()).collect()
+    }
+}
+
+impl Ledger {
+    fn change_reclaimers<T>(&self, change: impl FnOnce(&mut Entries) -> T) -> T {
+        // Inside the gate, as above.
+        lock::guard_forks();
+        let _pass = lock::pass();
+        let entries = &self.table().pressure.entries;
+        change(&mut entries.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The groups from one to the root; none if it does not exist. They stay what they are as long as it
+    /// lives.
+    pub(crate) fn ids_to_root(&self, id: GroupId) -> Vec<GroupId> {
+        let _pass = lock::pass();
+        let Some(path) = self.path(id) else { return Vec::new() };
+        let of_row = |&row: &u32| GroupId::from_parts(row, self.row(row).generation());
+        path.rows().iter().map(of_row).collect()
+    }
+
+    /// What is charged to a group and not idle; nothing once the group and all it held are gone.
+    pub(crate) fn charged(&self, id: GroupId) -> u64 {
+        let Some(path) = self.path(id) else { return 0 };
+        let counter = path.counters()[0];
+        // The usage first: what is idle of it was in a hand or a cell before it came, and is counted
+        // there. Where nothing can lie idle no cell need be looked at.
+        let usage = counter.usage();
+        if counter.idle_at_most() == 0 { usage } else { self.held_by(id) }
+    }
+}

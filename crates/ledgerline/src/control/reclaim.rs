@@ -1,0 +1,377 @@
+//! Reclaim before refusal: who is asked, for how much, in which order.
+//!
+//! ```text
+//! reclaim(full, missing)                              full: the lowest group that has no room
+//!   hold off new caps below full, drain it            what is returned reaches the counters
+//!   rounds, until nothing is missing, nobody has anything, or the time is up:
+//!     look at everybody below full: usage, effective protection
+//!     those above their protection, or if there are none those above min alone; never below min
+//!     of them, those of the lowest priority
+//!     each is asked for its share of what is missing, in proportion to what it holds above that
+//!     who gave nothing is not asked again
+//!   progress: the caller tries again
+//! ```
+//!
+//! **Why in rounds.** What a child of a protected parent may keep depends on what its siblings use: as
+//! one is reclaimed its claim falls, and the others' shares grow. The kernel goes through siblings again
+//! and again and takes a small part of (usage - effective protection) of each, so where it ends is the end
+//! of many small steps. One large step, in proportion to the protection at its start, ends elsewhere: of
+//! children that claim 75, 25, 0 and 500 MiB below a parent with 50, and use 50, 50, 50 and 0, such a step
+//! leaves 33.7, 17.3, 1 and 0 when 98 are asked for, and infinitely many small ones 29.1, 21.9, 1 and 0
+//! (the kernel's own test wants 29 and 21 within a tenth). So where effective protection moves, a round
+//! asks for a quarter of what is above it at most: that leaves 29.5, 21.5, 1 and 0, off by 2 % at the worst,
+//! after 14 rounds (a half: 30.0 and 21.0 after six; an eighth: 29.3 and 21.7 after thirty). Below a
+//! sixty-fourth of what the first round found, the rest is asked for at once, so that the rounds have an
+//! end. Many small requests take small steps by themselves. Where nobody's protection depends on others
+//! (there is none, or it is set right below the full group), one round asks for all: the proportions stay.
+//!
+//! **Shares by lot.** A share of a few units is not worth a call. So what is asked for goes in pieces of a
+//! sixty-fourth of what one has on average, dealt out over the candidates at equal distances, from a start that
+//! is drawn by lot: each gets its share to within a piece, and on average exactly. A small request is one
+//! piece, and one candidate's; many of them come out in proportion, whatever the grain of the caches
+//! (which give back whole pages, say).
+
+use crate::control::audit::By;
+use crate::control::events::Levels;
+use crate::control::pressure::Entry;
+use crate::control::reclaiming;
+use crate::error::{Reason, Refusal};
+use crate::group::Group;
+use crate::ledger::Ledger;
+use crate::report::memory_stat::Sum;
+use crate::stock::Limits;
+use crate::stock::drain::HeldOff;
+use crate::sync::{Ordering, wait_a_turn};
+use crate::table::row::GroupId;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Where protection moves, a round asks for this part of what is above it.
+const STEP: u64 = 4;
+/// Until it is this part of what the first round found; then for all.
+const LAST_STEP: u64 = 64;
+/// Pieces in what one candidate has on average.
+const PIECES: u64 = 64;
+
+/// Somebody who may be asked, in one reclaim.
+struct Asked {
+    entry: Arc<Entry>,
+    /// Whether it was counted that its low did not protect it.
+    told: bool,
+}
+
+/// Somebody who is asked, in one round.
+struct Candidate {
+    /// Among those who may be.
+    asked: usize,
+    /// Whether only `low` protects what it would free.
+    protected: bool,
+    priority: i32,
+    /// What its group is to keep.
+    keeps: u64,
+    /// What it has above that.
+    excess: u64,
+    /// Whether what it is to keep depends on what others use.
+    moves: bool,
+    share: u64,
+}
+
+/// What may be asked for, and when it is enough.
+struct Order<'m> {
+    /// What is still missing.
+    missing: &'m dyn Fn() -> u64,
+    until: Instant,
+    /// Whether a charge is about to be refused: then it also waits for what others' runs bring, and asks those
+    /// who gave nothing the last time.
+    urgent: bool,
+}
+
+impl Order<'_> {
+    /// What is missing, as long as there is time.
+    fn open(&self) -> Option<u64> {
+        let missing = (self.missing)();
+        (missing > 0 && Instant::now() < self.until).then_some(missing)
+    }
+}
+
+impl Ledger {
+    /// Whether the calling thread is inside a reclaimer of this ledger.
+    pub(crate) fn is_reclaiming(&self) -> bool {
+        reclaiming::is_inside(self)
+    }
+
+    /// Charges after all what was refused at the first try, if the reclaimers of what is full can make
+    /// room: as long as that is of use. The refusal is not counted.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn reclaim_and_charge(
+        &self,
+        id: GroupId,
+        units: u64,
+        mut refusal: Refusal,
+        by: By,
+    ) -> Result<Levels, Refusal> {
+        if !self.table().pressure.can_help() || !self.can_ever_fit(id, units) {
+            return Err(refusal);
+        }
+        let until = Instant::now() + self.table().reclaim_time;
+        while refusal.reason == Reason::Limit && self.reclaim(&refusal, until) {
+            match self.try_slow(id, units, Limits::Enforced, by) {
+                Ok(met) => return Ok(met),
+                Err(again) => refusal = again,
+            }
+        }
+        Err(refusal)
+    }
+
+    /// Tries to make room for a charge that was refused; whether that is worth another try.
+    fn reclaim(&self, refusal: &Refusal, until: Instant) -> bool {
+        let full = self.group(refusal.group);
+        let missing = || {
+            let counter = &full.row().counter;
+            counter.usage().saturating_add(refusal.requested).saturating_sub(counter.max())
+        };
+        self.reclaim_below(full, &Order { missing: &missing, until, urgent: true })
+    }
+
+    /// Tries to bring a group down to `level`; whether there was any progress.
+    pub(crate) fn reclaim_above(&self, group: Group<'_>, level: u64, until: Instant) -> bool {
+        let counter = &group.row().counter;
+        let missing = || counter.usage().saturating_sub(level);
+        self.table().pressure.can_help()
+            && self.reclaim_below(group, &Order { missing: &missing, until, urgent: true })
+    }
+
+    /// A charge ended above the high of some levels of its path: has those who can give something back
+    /// there do so, the lowest level first.
+    ///
+    /// A group may stay above its high for long, so this must cost little each time. What may lie idle does
+    /// not count: otherwise the surplus that each walk fetches would be drained again at once, and each charge
+    /// would be a walk. And who gave nothing is left alone for a while.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn reclaim_high(&self, id: GroupId, met: Levels) {
+        if !self.table().pressure.can_help() || self.is_reclaiming() {
+            return;
+        }
+        let ids = self.ids_to_root(id);
+        for (_, &level) in ids.iter().enumerate().filter(|(level, _)| met >> level & 1 != 0) {
+            let group = self.group(level);
+            let counter = &group.row().counter;
+            let high = counter.limits.high.load(Ordering::Relaxed);
+            let charged = counter.usage().saturating_sub(counter.idle_at_most());
+            if charged <= high
+                || self.table().pressure.below(level).iter().all(|entry| entry.is_tired())
+            {
+                continue;
+            }
+            let missing = || counter.usage().saturating_sub(high);
+            let until = Instant::now() + self.table().reclaim_time;
+            self.reclaim_below(group, &Order { missing: &missing, until, urgent: false });
+        }
+    }
+
+    /// Has those who can give something back below a full group do so; whether there was any progress.
+    fn reclaim_below(&self, full: Group<'_>, order: &Order<'_>) -> bool {
+        if Instant::now() >= order.until || self.is_reclaiming() {
+            return false;
+        }
+        let mut entries = self.table().pressure.below(full.id());
+        entries.retain(|entry| {
+            let group = self.group(entry.group);
+            group.exists() && group.row().counter.usage() > 0 && (order.urgent || !entry.is_tired())
+        });
+        if entries.is_empty() {
+            return false;
+        }
+        let asked = entries.into_iter().map(|entry| Asked { entry, told: false }).collect();
+        let _held_off = HeldOff::begin(self, full.id().index());
+        reclaiming::inside(self, || self.ask_in_rounds(full, asked, order))
+    }
+
+    fn ask_in_rounds(&self, full: Group<'_>, mut asked: Vec<Asked>, order: &Order<'_>) -> bool {
+        let mut progress = (order.missing)() == 0;
+        let mut busy: Vec<Arc<Entry>> = Vec::new();
+        // What the first round found above protection that moves.
+        let mut first = 0;
+        while let Some(missing) = order.open() {
+            let round = self.round(full, &asked, missing, &mut first);
+            let mut done = Vec::new();
+            let mut ran = false;
+            for candidate in round {
+                let Some(missing) = order.open() else { break };
+                let asked = &mut asked[candidate.asked];
+                let entry = &asked.entry;
+                // Others may have been at it meanwhile, and a group below it counts as its own.
+                let left = self.charged(entry.group).saturating_sub(candidate.keeps);
+                let need = candidate.share.min(missing).min(left);
+                if need == 0 {
+                    continue;
+                }
+                ran = true;
+                match entry.run(self, need) {
+                    Some(0) => {
+                        entry.rest(self.table().reclaim_time);
+                        done.push(candidate.asked);
+                    }
+                    Some(_) => {
+                        progress = true;
+                        if candidate.protected && !asked.told {
+                            self.count_event(entry.group, Sum::Low);
+                            asked.told = true;
+                        }
+                    }
+                    None => {
+                        busy.push(entry.clone());
+                        done.push(candidate.asked);
+                    }
+                }
+            }
+            if !ran {
+                break;
+            }
+            // From behind, so that the places of the others stay.
+            done.sort_unstable();
+            done.into_iter().rev().for_each(|place| drop(asked.swap_remove(place)));
+        }
+        // (A reclaimer may have raised the limit instead of giving anything back.)
+        if progress || !order.urgent || (order.missing)() == 0 {
+            return progress || order.urgent;
+        }
+        // What somebody else's run frees may be enough.
+        let mut turn = 0;
+        while Instant::now() < order.until {
+            if !busy.iter().any(|entry| entry.is_running()) {
+                return busy.iter().any(|entry| !entry.has_panicked());
+            }
+            wait_a_turn(turn);
+            turn += 1;
+        }
+        false
+    }
+
+    /// Who is asked next, and for how much.
+    fn round(
+        &self,
+        full: Group<'_>,
+        asked: &[Asked],
+        missing: u64,
+        first: &mut u64,
+    ) -> Vec<Candidate> {
+        let groups: Vec<GroupId> = asked.iter().map(|asked| asked.entry.group).collect();
+        let protections = self.protections_below(full, &groups);
+        let candidates = asked.iter().zip(protections).enumerate();
+        let mut round: Vec<Candidate> = candidates
+            .filter_map(|(place, (asked, (protection, moves)))| {
+                let usage = self.charged(asked.entry.group);
+                let unprotected = protection.low.max(protection.min);
+                let protected = usage <= unprotected;
+                let keeps = if protected { protection.min } else { unprotected };
+                let priority = asked.entry.priority;
+                let excess = usage.saturating_sub(keeps);
+                let candidate =
+                    Candidate { asked: place, protected, priority, keeps, excess, moves, share: 0 };
+                (excess > 0).then_some(candidate)
+            })
+            .collect();
+        let Some(soonest) = round.iter().map(|it| (it.protected, it.priority)).min() else {
+            return round;
+        };
+        round.retain(|it| (it.protected, it.priority) == soonest);
+        round.sort_by_key(|it| std::cmp::Reverse(it.excess));
+        let excess: Vec<u64> = round.iter().map(|it| it.excess).collect();
+        let sum = excess.iter().fold(0u64, |sum, &excess| sum.saturating_add(excess));
+        let mut ask = missing.min(sum);
+        if round.iter().any(|it| it.moves) {
+            *first = sum.max(*first);
+            let step = if sum <= *first / LAST_STEP { sum } else { sum / STEP };
+            ask = ask.min(step.max(1));
+        }
+        let lot = self.table().pressure.lots.fetch_add(1, Ordering::Relaxed);
+        for (candidate, share) in round.iter_mut().zip(shares(&excess, ask, lot)) {
+            candidate.share = share;
+        }
+        round
+    }
+}
+
+/// Deals `ask` units out in proportion to what each has: in pieces at equal distances, the first at a place
+/// that the number of the lot decides. At most the sum of what they have; the shares sum to it.
+fn shares(excess: &[u64], ask: u64, lot: u64) -> Vec<u64> {
+    let sum: u128 = excess.iter().copied().map(u128::from).sum();
+    if sum == 0 || ask == 0 {
+        return vec![0; excess.len()];
+    }
+    let piece = (sum / (u128::from(PIECES) * excess.len() as u128)).max(1);
+    let ask = u128::from(ask);
+    let pieces = ask.div_ceil(piece);
+    // Multiples of the golden ratio fall evenly, however many there are: the upper half of the product's
+    // fraction. In 2^-32 of the distance of two pieces.
+    let start = u128::from(lot.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32);
+    // (Only proportions count: of 64 bits and more the upper ones.)
+    let shift = (u128::BITS - sum.leading_zeros()).saturating_sub(64);
+    let (mut before, mut dealt) = (0, 0);
+    excess
+        .iter()
+        .map(|&excess| {
+            before += u128::from(excess);
+            // How many pieces lie before the end of what this one has: at most 2^25 of them, so nothing
+            // overflows.
+            let end = (((before >> shift) * pieces) << 32) / (sum >> shift);
+            let theirs = if end > start { ((end - start - 1) >> 32) + 1 } else { 0 };
+            let all = ask * theirs / pieces;
+            let share = all - dealt;
+            dealt = all;
+            share as u64
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn shares_sum_to_what_is_asked_and_are_in_proportion_to_within_a_piece(
+            excess in prop::collection::vec(
+                prop_oneof![0u64..100, 0u64..1 << 40, (1u64 << 62) - 9..1 << 62],
+                1..40,
+            ),
+            part in 0u64..=1000,
+            lot in any::<u64>(),
+        ) {
+            let sum: u128 = excess.iter().map(|&it| u128::from(it)).sum();
+            let ask = u64::try_from(sum * u128::from(part) / 1000).unwrap_or(1 << 62);
+            let shares = shares(&excess, ask, lot);
+            let dealt: u128 = shares.iter().map(|&it| u128::from(it)).sum();
+            prop_assert_eq!(dealt, u128::from(ask));
+            let piece = sum as f64 / (PIECES as f64 * excess.len() as f64);
+            for (&excess, &share) in excess.iter().zip(&shares) {
+                let exact = excess as f64 * ask as f64 / (sum as f64).max(1.0);
+                // (Of small numbers a piece is one unit; of large ones a float is not exact.)
+                let slack = piece.max(1.0) * 1.001 + 1.0 + exact * 1e-9;
+                prop_assert!((share as f64 - exact).abs() <= slack, "{share} {exact}, {piece}");
+            }
+        }
+
+        #[test]
+        fn lots_in_a_row_deal_out_in_proportion_what_is_too_little_to_share(
+            excess in prop::collection::vec(1u64..1_000_000, 1..10),
+            first in any::<u64>(),
+        ) {
+            let sum: u64 = excess.iter().sum();
+            let mut dealt = vec![0; excess.len()];
+            for lot in 0..1000 {
+                for (dealt, share) in dealt.iter_mut().zip(shares(&excess, 1, first.wrapping_add(lot))) {
+                    *dealt += share;
+                }
+            }
+            for (&excess, &dealt) in excess.iter().zip(&dealt) {
+                let exact = 1000.0 * excess as f64 / sum as f64;
+                prop_assert!((dealt as f64 - exact).abs() <= 5.0, "{dealt} of {exact}");
+            }
+        }
+    }
+}

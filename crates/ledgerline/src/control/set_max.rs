@@ -1,0 +1,151 @@
+//! Setting a hard limit: one that is refused where more is in use, and one that holds at once.
+
+use crate::counter::NotSet;
+use crate::error::SetMaxError;
+use crate::gate::lock;
+use crate::group::Group;
+use crate::size::Limit;
+use crate::stock::drain::HeldOff;
+use std::time::Instant;
+
+impl Group<'_> {
+    /// Sets the hard limit. Where more than that is in use, idle stock below the group is returned and
+    /// the reclaimers there are asked for the excess first ([`add_reclaimer`](Self::add_reclaimer), for
+    /// [`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time) at most); then it is refused.
+    /// (A limit that does not hold is never visible to chargers, not even for a moment.)
+    ///
+    /// Where it holds at once, whatever is in use: [`set_max_now`](Self::set_max_now).
+    ///
+    /// The first of those who wait at this group looks again; who waits elsewhere below for more than the limit
+    /// now allows learns of it when its turn comes. (A handler cannot tell them.)
+    ///
+    /// Async-signal-safe as long as the ledger has no reclaimers in this process; a few microseconds.
+    ///
+    /// # Errors
+    /// [`SetMaxError::Busy`] when more than that is in use; the limit then stays as it was.
+    /// [`SetMaxError::Gone`] when the group was destroyed.
+    pub fn set_max(self, limit: Limit) -> Result<(), SetMaxError> {
+        let ledger = self.ledger();
+        let until = Instant::now() + ledger.table().reclaim_time;
+        loop {
+            let error = match self.try_set_max(limit) {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            };
+            if error == SetMaxError::Gone || !ledger.reclaim_above(self, limit.raw(), until) {
+                return Err(error);
+            }
+        }
+    }
+
+    /// Sets the hard limit, whatever is in use: what one does to a runaway. Where more than that is in
+    /// use, nothing more is let in until usage has come down. Idle stock below the group is returned,
+    /// and the reclaimers there are asked for the excess ([`add_reclaimer`](Self::add_reclaimer), for
+    /// [`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time) at most). Returns how many
+    /// units are above the limit after that; none are cancelled for it.
+    ///
+    /// That no charge oversteps a limit holds of every charge that begins after this returns. One that
+    /// is on its way meanwhile has been accepted within the old limit, and may still be granted a moment
+    /// later; and what was above the new limit before stays there until it is returned. From then on usage
+    /// never passes it. Requests that wait below for more than the limit now allows are refused.
+    /// Not async-signal-safe.
+    ///
+    /// ```
+    /// # use ledgerline::{Ledger, Limit};
+    /// let ledger = Ledger::new()?;
+    /// let runaway = ledger.root().create("q1")?;
+    /// let hoard = runaway.try_charge(1000)?;
+    /// assert!(runaway.set_max(Limit::units(600)).is_err()); // too much is in use
+    /// assert_eq!(runaway.set_max_now(Limit::units(600))?, 400);
+    /// assert!(runaway.try_charge(1).is_err());
+    /// drop(hoard);
+    /// assert!(runaway.try_charge(600).is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`SetMaxError::Gone`] when the group was destroyed.
+    pub fn set_max_now(self, limit: Limit) -> Result<u64, SetMaxError> {
+        let ledger = self.ledger();
+        {
+            let _pass = lock::pass();
+            let counter = &self.row().counter;
+            let set = match self.exists() {
+                true => counter.set_max_now(limit.raw(), || self.exists()),
+                false => Err(NotSet::Closed),
+            };
+            if let Err(no) = set {
+                // The group was destroyed meanwhile.
+                if no == NotSet::Emptied {
+                    ledger.recycle(self.id().index());
+                }
+                return Err(SetMaxError::Gone);
+            }
+            // A cap that was allowed by the old limit, and what lies in its cell, lets nobody in.
+            drop(HeldOff::begin(ledger, self.id().index()));
+        }
+        // Who waits for more than it allows now waits in vain, wherever below.
+        ledger.tell_below(self.id());
+        let above = || self.row().counter.usage().saturating_sub(limit.raw());
+        if above() > 0 && self.row().counter.is_enforced() {
+            let until = Instant::now() + ledger.table().reclaim_time;
+            ledger.reclaim_above(self, limit.raw(), until);
+        }
+        Ok(if self.exists() { above() } else { 0 })
+    }
+
+    /// One try to set the limit, with what lies idle drained if it stands in the way.
+    fn try_set_max(self, limit: Limit) -> Result<(), SetMaxError> {
+        let ledger = self.ledger();
+        let _pass = lock::pass();
+        if !self.exists() {
+            return Err(SetMaxError::Gone);
+        }
+        let counter = &self.row().counter;
+        let try_set = || counter.set_max(limit.raw(), || self.exists());
+        let result = try_set().or_else(|_| {
+            // Stock may be fetched between the drain and this try; then it is small, since caps are held off.
+            let _held_off = HeldOff::begin(ledger, self.id().index());
+            try_set()
+        });
+        match result {
+            // The group was destroyed meanwhile, and this was the last to hold on to its row.
+            Ok(true) => ledger.recycle(self.id().index()),
+            // A lower limit leaves less headroom for what already lies idle.
+            Ok(false) => ledger.trim_for_headroom(self.id().index()),
+            _ => {}
+        }
+        ledger.tell_waiters(&[self.id().index()]);
+        result.map(|_| ()).map_err(|no| match no {
+            NotSet::InUse { usage } => SetMaxError::Busy { usage, limit: limit.raw() },
+            NotSet::Closed | NotSet::Emptied => SetMaxError::Gone,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Ledger, Limit};
+
+    /// The group goes, and another comes, between the question and the change: as bad as it gets.
+    #[test]
+    fn a_limit_is_never_the_next_groups_however_the_row_changes_hands() {
+        let limit = Limit::units(2);
+        let ledger = Ledger::builder().capacity(3).anonymous().unwrap();
+        let group = ledger.root().create("old").unwrap();
+        group.set_max(limit).unwrap();
+        let next = std::cell::Cell::new(None);
+        let _ = group.row().counter.set_max(5, || {
+            let there = group.exists();
+            if there {
+                group.destroy().unwrap();
+                let new = ledger.root().create("next").unwrap();
+                // The same limit, so that an exchange would not notice.
+                new.set_max(limit).unwrap();
+                next.set(Some(new));
+            }
+            there
+        });
+        assert_eq!(next.get().expect("it was there when it was asked for").max(), limit);
+    }
+}

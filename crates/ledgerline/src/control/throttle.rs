@@ -1,0 +1,269 @@
+//! `high`: a charge above it succeeds, and then pays with time.
+//!
+//! ```text
+//! ratio   = (usage - high) / high                     of the group on the way that is furthest above its high,
+//!                                                     what may lie idle left out
+//! penalty = 64 s * ratio^2 * units / batch            at most the ledger's `throttle_time`
+//! ```
+//!
+//! The curve is that of the kernel's memory controller (`calculate_high_delay`: the square of the overage,
+//! scaled by 2^6 seconds, in proportion to what was charged of a batch; at most two seconds). It lets a
+//! small excess go by and makes a large one cost so much that reclaim, the owner or the operator gets
+//! ahead; the limit for each charge keeps a group that stays above its high from hanging, and what was
+//! paid is counted (`throttled`, `throttled_usec` in [`Group::stat`](crate::Group::stat)).
+//!
+//! The kernel remembers what a task owes until it returns to user space. Here nothing is remembered: a
+//! penalty shorter than a millisecond, which is not worth a sleep, is paid as a whole millisecond by one
+//! charge in so many, chosen at random. So a thousand small charges pay what one large one does.
+
+use crate::builder::LONGEST;
+use crate::charge::Charge;
+use crate::control::alarm::Alarm;
+use crate::counter::COUNTER_MAX;
+use crate::group::Group;
+use crate::report::memory_stat::Sum;
+use crate::sync::{AtomicU64, Ordering};
+use crate::table::path::RowPath;
+use crate::table::row::GroupId;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+/// What a batch costs at twice the high: the kernel's curve.
+const STEEPNESS: u128 = 64_000_000_000;
+/// Shorter penalties are paid as this, seldom.
+const SHORTEST: Duration = Duration::from_millis(1);
+/// Unless the builder says otherwise.
+pub(crate) const THROTTLE_TIME: Duration = Duration::from_secs(2);
+
+/// The formula of the module's documentation.
+fn penalty(usage: u64, high: u64, units: u64, batch: u64) -> Duration {
+    let over = u128::from(usage.saturating_sub(high));
+    // In 2^-20, at most a million times: then its square has 80 bits, and 64 s in nanoseconds 36.
+    let ratio = ((over << 20) / u128::from(high.max(1))).min(1 << 40);
+    let batchful = (ratio * ratio * STEEPNESS) >> 40;
+    let nanoseconds = batchful.saturating_mul(units.into()) / u128::from(batch.max(1));
+    Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
+}
+
+/// Pays a short penalty seldom instead of always: `random` is uniform over 64 bits.
+fn rounded(penalty: Duration, random: u64) -> Duration {
+    if penalty >= SHORTEST {
+        return penalty;
+    }
+    let chosen = (u128::from(random) * SHORTEST.as_nanos()) >> 64 < penalty.as_nanos();
+    if chosen { SHORTEST } else { Duration::ZERO }
+}
+
+/// Numbers without a pattern that matters (Steele, Lea and Flood's SplitMix64).
+fn random() -> u64 {
+    static STATE: AtomicU64 = AtomicU64::new(0);
+    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+    let state = STATE.fetch_add(GOLDEN, Ordering::Relaxed).wrapping_add(GOLDEN);
+    let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
+}
+
+/// What a charge above high is to pay: slept off ([`sleep`](Self::sleep)), awaited, or, by a caller that
+/// may do neither, taken as a hint ([`penalty`](Self::penalty)). Nothing is owed below high.
+///
+/// ```
+/// # use ledgerline::{Ledger, Limit};
+/// let ledger = Ledger::new()?;
+/// let tenant = ledger.root().create("acme")?;
+/// tenant.set_high(Limit::units(1 << 20));
+/// let below = tenant.try_charge(1 << 20)?;
+/// assert!(below.backoff().penalty().is_zero());
+/// let above = tenant.try_charge(1 << 20)?; // not refused
+/// let backoff = above.backoff();
+/// assert_eq!(backoff.penalty().as_secs(), 2); // 64 s * 1^2 * 4 batches, but 2 s are the most
+/// assert_eq!(backoff.group().unwrap().path(), "/acme");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a backoff slows nothing down unless it is slept off or awaited"]
+pub struct Backoff<'l> {
+    charged: Group<'l>,
+    above: Option<Group<'l>>,
+    penalty: Duration,
+    until: Option<Instant>,
+    alarm: Alarm,
+}
+
+impl<'l> Charge<'l> {
+    /// What this charge owes for being above a high, its group's or an ancestor's, as it is now: first
+    /// the reclaimers there are asked to make room ([`Group::add_reclaimer`]), then what is still above
+    /// counts. The formula and its source are in [`Backoff`]'s module: 64 s times the square of the
+    /// excess over high, times the charge's share of a batch, at most
+    /// [`LedgerBuilder::throttle_time`](crate::LedgerBuilder::throttle_time).
+    ///
+    /// Where no group on the way has a high it costs a walk of loads to the root: some 50 ns. A charge of a group that was destroyed
+    /// owes nothing.
+    pub fn backoff(&self) -> Backoff<'l> {
+        self.group().backoff(self.units())
+    }
+}
+
+impl<'l> Group<'l> {
+    /// As [`Charge::backoff`], for units that were charged without a guard.
+    pub fn backoff(self, units: u64) -> Backoff<'l> {
+        let mut worst = self.above_high();
+        if let Some((above, _, high)) = worst
+            && let until = Instant::now() + self.ledger().table().reclaim_time
+            && self.ledger().reclaim_above(above, high, until)
+        {
+            worst = self.above_high();
+        }
+        let ledger = self.ledger();
+        let owed = worst.map_or(Duration::ZERO, |(_, usage, high)| {
+            rounded(penalty(usage, high, units, ledger.batch()), random())
+        });
+        Backoff {
+            charged: self,
+            above: worst.map(|(above, ..)| above),
+            penalty: owed.min(ledger.table().throttle_time),
+            until: None,
+            alarm: Alarm::default(),
+        }
+    }
+
+    /// The group on the way that is furthest above its high, in proportion: with its usage and its high.
+    fn above_high(self) -> Option<(Group<'l>, u64, u64)> {
+        self.read(|_| self.above_high_now()).flatten()
+    }
+
+    /// The same of whoever's row it is.
+    fn above_high_now(self) -> Option<(Group<'l>, u64, u64)> {
+        let ledger = self.ledger();
+        let path = RowPath::new(ledger, self.id().index())?;
+        let mut worst: Option<(u32, u64, u64)> = None;
+        for (&row, counter) in path.rows().iter().zip(path.counters()) {
+            let high = counter.limits.high.load(Ordering::Relaxed);
+            // The usage's line is written by all CPUs; who has no high leaves it alone.
+            if high >= COUNTER_MAX {
+                continue;
+            }
+            // What may lie idle is nobody's.
+            let usage = counter.usage().saturating_sub(counter.idle_at_most());
+            let further = |(_, its_usage, its_high): (u32, u64, u64)| {
+                let excess = |usage: u64, high: u64| u128::from(usage.saturating_sub(high));
+                let (its_high, high) = (u128::from(its_high.max(1)), u128::from(high.max(1)));
+                excess(usage, high as u64) * its_high > excess(its_usage, its_high as u64) * high
+            };
+            if usage > high && worst.is_none_or(further) {
+                worst = Some((row, usage, high));
+            }
+        }
+        let (row, usage, high) = worst?;
+        let id = GroupId::from_parts(row, ledger.row(row).generation());
+        Some((ledger.group(id), usage, high))
+    }
+}
+
+impl<'l> Backoff<'l> {
+    /// How long to wait. Zero below high, and for most small charges a little above it.
+    pub fn penalty(&self) -> Duration {
+        self.penalty
+    }
+
+    /// The group that is above its high.
+    pub fn group(&self) -> Option<Group<'l>> {
+        self.above
+    }
+
+    /// Waits in this thread, and counts it.
+    pub fn sleep(self) {
+        if !self.penalty.is_zero() {
+            self.count();
+            std::thread::sleep(self.penalty);
+        }
+    }
+
+    fn count(&self) {
+        let (ledger, id) = (self.charged.ledger(), self.charged.id());
+        let time = i64::try_from(self.penalty.as_micros()).unwrap_or(i64::MAX);
+        ledger.note_sum(id, Sum::Throttled, 1);
+        ledger.note_sum(id, Sum::ThrottledTime, time);
+    }
+}
+
+impl Future for Backoff<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.penalty.is_zero() {
+            return Poll::Ready(());
+        }
+        let until = match self.until {
+            Some(until) => until,
+            None => {
+                self.count();
+                let until = Instant::now() + self.penalty.min(LONGEST);
+                self.until = Some(until);
+                until
+            }
+        };
+        if Instant::now() >= until {
+            return Poll::Ready(());
+        }
+        self.alarm.set(context.waker(), Some(until));
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The curve in floating point.
+    fn obvious(usage: u64, high: u64, units: u64, batch: u64) -> f64 {
+        let ratio = (usage.saturating_sub(high) as f64 / high.max(1) as f64).min(1_048_576.0);
+        64.0 * ratio * ratio * units as f64 / batch.max(1) as f64
+    }
+
+    #[test]
+    fn the_penalty_is_the_curve_from_nothing_to_the_ends_of_64_bits() {
+        // Published: at 64 pages a batch, a tenth above high costs 0.64 s.
+        let tenth = penalty(110 << 20, 100 << 20, 64, 64);
+        assert!((tenth.as_secs_f64() - 0.64).abs() < 0.001, "{tenth:?}");
+        let sizes = [0, 1, 2, 63, 64, 1000, 1 << 20, (1 << 32) + 7, 1 << 45, 1 << 61, 1 << 62];
+        for usage in sizes {
+            for high in sizes {
+                for units in sizes {
+                    for batch in [1, 64, 262_144, 1 << 28] {
+                        let ours = penalty(usage, high, units, batch).as_secs_f64();
+                        let truth = obvious(usage, high, units, batch);
+                        if truth > 1e10 {
+                            assert!(ours > 1e9, "{usage} {high} {units} {batch}: {ours} {truth}");
+                        } else {
+                            let off = (ours - truth).abs();
+                            assert!(
+                                off <= truth * 0.01 + 0.002,
+                                "{usage} {high} {units} {batch}: {ours} {truth}"
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn short_penalties_are_paid_seldom_and_in_full_on_average() {
+        for micros in [1, 10, 250, 999] {
+            let short = Duration::from_micros(micros);
+            let tries = 100_000;
+            let paid: Duration = (0..tries).map(|_| rounded(short, random())).sum();
+            let average = paid.as_nanos() as f64 / f64::from(tries);
+            // Five standard deviations of a coin that falls so often.
+            let chance = micros as f64 / 1000.0;
+            let slack = 5.0 * 1e6 * (chance * (1.0 - chance) / f64::from(tries)).sqrt();
+            let owed = short.as_nanos() as f64;
+            assert!((average - owed).abs() < slack, "{average} of {owed} within {slack}");
+        }
+        assert_eq!(rounded(SHORTEST, u64::MAX), SHORTEST);
+        assert_eq!(rounded(Duration::ZERO, 0), Duration::ZERO);
+    }
+}

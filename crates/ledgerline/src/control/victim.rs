@@ -1,0 +1,422 @@
+//! Choosing a victim: when a group is full, nothing can be reclaimed, and the caller prefers somebody
+//! else's end to being refused ([`Request::oom`](crate::Request::oom)).
+//!
+//! ```text
+//! choose(full), the lowest group that is full        candidates: victims registered below full, not
+//!   one that was cancelled still holds something       cancelled yet, whose group exists
+//!     and has time left: wait for it
+//!   first pass:  score each by what it holds at most (one load)
+//!   second pass: from the highest downwards, score by what it holds exactly, above its protection,
+//!     until the next one's first score is no higher than the best so far
+//!   with the choices' lock: somebody chose meanwhile, or there is room by now: start anew; otherwise
+//!     mark it; or, if it lies below a group with `oom_group` set, everything below the topmost such
+//!   cancel what was marked
+//! ```
+//!
+//! Scores and callbacks, which are the program's own code, run with nothing locked. Victims are kept by
+//! every group on the way from theirs to the root, so that those below a full group are found without a
+//! look at any other. Those on their way out are kept apart, so that everybody who waits may ask for them: only
+//! a choice looks at all who could be cancelled.
+//!
+//! The first pass is an upper bound (exact usage is less by idle stock and by protection, and a score must
+//! not fall as its units grow), so the second finds the true maximum and looks closely at few.
+
+use crate::control::protection::Unclaimed;
+use crate::control::token::{CancelToken, Killed};
+use crate::gate::lock::{self, Gated};
+use crate::group::Group;
+use crate::ledger::Ledger;
+use crate::report::memory_stat::Sum;
+use crate::sync::{AtomicUsize, Ordering};
+use crate::table::path::RowPath;
+use crate::table::row::{GroupId, flag};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Unless the builder says otherwise.
+pub(crate) const VICTIM_TIME: Duration = Duration::from_secs(1);
+
+/// A ledger's victims in this process.
+pub(crate) struct Victims {
+    entries: Mutex<Entries>,
+    count: AtomicUsize,
+    /// Those of them that were cancelled from here.
+    cancelled: AtomicUsize,
+    /// How often somebody was chosen; held to mark who is.
+    choices: Mutex<u64>,
+}
+
+#[derive(Default)]
+struct Entries {
+    /// By each group of their path, and by age.
+    below: BTreeMap<(u64, u64), Arc<Entry>>,
+    /// Those that were cancelled from here, by their own group.
+    cancelled: BTreeSet<(u64, u64)>,
+    /// Those who were cancelled from here and may still hold something, by each group of their path, and by
+    /// who was cancelled when: the last one has the most time.
+    dying: BTreeMap<(u64, u64), Arc<Entry>>,
+    marks: u64,
+    /// How many there are, and were.
+    count: usize,
+    numbers: u64,
+}
+
+type Score = Box<dyn Fn(u64) -> u64 + Send + Sync>;
+
+struct Entry {
+    number: u64,
+    group: GroupId,
+    /// From the group to the root; nothing of a group that did not exist.
+    path: Vec<GroupId>,
+    token: CancelToken,
+    score: Option<Score>,
+    /// When it was cancelled from here, and as the how many-th.
+    cancelled: Mutex<Option<(Instant, u64)>>,
+}
+
+impl Entries {
+    /// Waits for it no more.
+    fn forget_dying(&mut self, entry: &Entry) {
+        if let Some((_, mark)) = entry.cancelled() {
+            for above in &entry.path {
+                self.dying.remove(&(above.raw(), mark));
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Victims {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Victims").field("count", &self.count).finish_non_exhaustive()
+    }
+}
+
+impl Victims {
+    pub(crate) fn new() -> Victims {
+        Victims {
+            entries: Mutex::default(),
+            count: AtomicUsize::new(0),
+            cancelled: AtomicUsize::new(0),
+            choices: Mutex::new(0),
+        }
+    }
+
+    /// Looks at the entries, or changes them, inside the gate, so that no fork finds them locked.
+    fn with<T>(&self, look: impl FnOnce(&mut Entries) -> T) -> T {
+        let mut entries = lock::gated(&self.entries);
+        let seen = look(&mut entries);
+        self.count.store(entries.count, Ordering::Relaxed);
+        self.cancelled.store(entries.cancelled.len(), Ordering::Relaxed);
+        seen
+    }
+}
+
+impl Victims {
+    /// The choices so far, with their lock.
+    fn choices(&self) -> Gated<'_, u64> {
+        lock::gated(&self.choices)
+    }
+}
+
+impl Entry {
+    /// The score of so many units; what a score that panics would have said is nothing.
+    fn score(&self, units: u64) -> u64 {
+        let Some(score) = &self.score else { return units };
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| score(units))).unwrap_or(0)
+    }
+
+    /// Notes that it is cancelled, for who looks before it is told.
+    fn mark(self: &Arc<Self>, victims: &Victims) {
+        victims.with(|entries| {
+            entries.forget_dying(self);
+            entries.marks += 1;
+            let mark = entries.marks;
+            *self.cancelled.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some((Instant::now(), mark));
+            let own = (self.group.raw(), self.number);
+            // (Its registration may have ended meanwhile.)
+            if entries.below.contains_key(&own) {
+                entries.cancelled.insert(own);
+                let theirs = self.path.iter().map(|above| ((above.raw(), mark), self.clone()));
+                entries.dying.extend(theirs);
+            }
+        });
+    }
+
+    fn cancelled(&self) -> Option<(Instant, u64)> {
+        *self.cancelled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A group that may be cancelled to make room for others; it no longer may when this is dropped.
+#[must_use = "a victim that is dropped at once is taken out at once"]
+pub struct Victim<'l> {
+    ledger: &'l Ledger,
+    entry: Arc<Entry>,
+}
+
+impl std::fmt::Debug for Victim<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Victim").field("group", &self.entry.group).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Victim<'_> {
+    fn drop(&mut self) {
+        // (The last reference, and with it the score, which is somebody else's code, goes outside of the lock.)
+        self.ledger.table().victims.with(|entries| {
+            entries.count -= 1;
+            for above in &self.entry.path {
+                entries.below.remove(&(above.raw(), self.entry.number));
+            }
+            entries.cancelled.remove(&(self.entry.group.raw(), self.entry.number));
+            entries.forget_dying(&self.entry);
+        });
+    }
+}
+
+/// What came of looking for a victim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// Somebody was cancelled and is expected to let go until then.
+    Dying(Instant),
+    /// The one who asks was cancelled itself.
+    Yourself,
+    /// There is room by now, at least in the group that was full.
+    Room,
+    /// There is nobody to cancel.
+    Nobody,
+}
+
+impl<'l> Group<'l> {
+    /// Registers this group as one that may be cancelled when a charge elsewhere asks for that
+    /// ([`Request::oom`](crate::Request::oom)): its work watches `token` and, once that is cancelled,
+    /// stops and returns what it charged. The one with the most units above its protection is chosen
+    /// (of equals the one that registered last).
+    ///
+    /// ```
+    /// # use ledgerline::{CancelToken, Ledger, Limit};
+    /// let ledger = Ledger::new()?;
+    /// let tenant = ledger.root().create("acme")?;
+    /// tenant.set_max(Limit::units(100))?;
+    ///
+    /// let runaway = tenant.create("q1")?;
+    /// let token = CancelToken::new();
+    /// let _victim = runaway.add_victim(&token);
+    /// let hoard = runaway.try_charge(90)?;
+    ///
+    /// let small = tenant.create("q2")?;
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| {
+    ///         while !token.is_cancelled() {
+    ///             std::thread::yield_now();
+    ///         }
+    ///         drop(hoard);
+    ///     });
+    ///     small.request(50).oom().charge().map(drop)
+    /// })?;
+    /// assert_eq!(runaway.local_events().oom_kill, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add_victim(self, token: &CancelToken) -> Victim<'l> {
+        self.register(token, None)
+    }
+
+    /// As [`add_victim`](Self::add_victim), with a score of the program's own: from the units above
+    /// protection to what is compared. It must not fall as the units grow; zero is never chosen.
+    pub fn add_victim_scored(
+        self,
+        token: &CancelToken,
+        score: impl Fn(u64) -> u64 + Send + Sync + 'static,
+    ) -> Victim<'l> {
+        self.register(token, Some(Box::new(score)))
+    }
+
+    fn register(self, token: &CancelToken, score: Option<Score>) -> Victim<'l> {
+        let ledger = self.ledger();
+        let (group, path, token) = (self.id(), ledger.ids_to_root(self.id()), token.clone());
+        let entry = ledger.table().victims.with(|entries| {
+            entries.count += 1;
+            entries.numbers += 1;
+            let number = entries.numbers;
+            let entry = Entry { number, group, path, token, score, cancelled: Mutex::new(None) };
+            let entry = Arc::new(entry);
+            for above in &entry.path {
+                entries.below.insert((above.raw(), number), entry.clone());
+            }
+            entry
+        });
+        Victim { ledger, entry }
+    }
+
+    /// Whether the victims below this group are cancelled together, whichever of them is chosen
+    /// (cgroup v2's `memory.oom.group`): for work in parts that is of no use without each other.
+    pub fn set_oom_group(self, together: bool) {
+        self.change(|row| row.set(flag::OOM_GROUP, together));
+    }
+
+    /// See [`set_oom_group`](Self::set_oom_group). `false` for a group that is gone.
+    pub fn oom_group(self) -> bool {
+        self.read(|row| row.has(flag::OOM_GROUP)).unwrap_or(false)
+    }
+}
+
+impl Ledger {
+    /// Chooses a victim below a full group for `asking` and cancels it, unless one that was cancelled
+    /// before is still on its way out.
+    pub(crate) fn choose_victim(&self, full: Group<'_>, asking: GroupId, requested: u64) -> Choice {
+        let victims = &self.table().victims;
+        if !self.has_victims() {
+            return Choice::Nobody;
+        }
+        loop {
+            let choices = *victims.choices();
+            if let Some(until) = self.dying_below(full.id()) {
+                return self.verdict(asking, until);
+            }
+            let entries = self.victims_below(full);
+            let Some(chosen) = self.highest(full, &entries) else { return Choice::Nobody };
+            let top = self.oom_group_above(chosen.group, full);
+            let dying = match top {
+                None => vec![chosen],
+                Some(top) => {
+                    let together = |entry: &&Arc<Entry>| {
+                        !entry.token.is_cancelled() && self.lies_below(entry.group, top.index())
+                    };
+                    entries.iter().filter(together).cloned().collect()
+                }
+            };
+            let mut marked = victims.choices();
+            if *marked != choices {
+                continue; // Two would go where one was enough.
+            }
+            // (There may be room there, and none further up: then others are to go.)
+            if self.lowest_full(asking, requested) != Some(full.id()) {
+                return Choice::Room;
+            }
+            *marked += 1;
+            dying.iter().for_each(|entry| entry.mark(victims));
+            drop(marked);
+            self.cancel(&dying, top, full, requested);
+            return self.verdict(asking, Instant::now() + self.table().victim_time);
+        }
+    }
+
+    /// Whether there is anybody who could be cancelled, or was.
+    pub(crate) fn has_victims(&self) -> bool {
+        self.table().victims.count.load(Ordering::Relaxed) != 0
+    }
+
+    /// Until when those below a group who were cancelled are waited for; `None` if all hold nothing
+    /// now, or had their time.
+    pub(crate) fn dying_below(&self, full: GroupId) -> Option<Instant> {
+        let victims = &self.table().victims;
+        if victims.cancelled.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        // The last that was cancelled has the most time left.
+        let mut before = u64::MAX;
+        loop {
+            let theirs = (full.raw(), 0)..(full.raw(), before);
+            let last = |entries: &mut Entries| {
+                let last = entries.dying.range(theirs.clone()).next_back();
+                last.map(|(&(_, number), entry)| (number, entry.clone()))
+            };
+            let (number, entry) = victims.with(last)?;
+            before = number;
+            let until = entry.cancelled()?.0 + self.table().victim_time;
+            if until <= Instant::now() || !self.group(entry.group).exists() {
+                victims.with(|entries| entries.forget_dying(&entry));
+            } else if self.charged(entry.group) > 0 {
+                return Some(until);
+            }
+        }
+    }
+
+    /// The victims that may be chosen, or were, by age.
+    fn victims_below(&self, full: Group<'_>) -> Vec<Arc<Entry>> {
+        let full = full.id().raw();
+        let mut below: Vec<Arc<Entry>> = self.table().victims.with(|entries| {
+            let theirs = entries.below.range((full, 0)..=(full, u64::MAX));
+            theirs.map(|(_, entry)| entry.clone()).collect()
+        });
+        below.retain(|entry| self.group(entry.group).exists());
+        below
+    }
+
+    fn lies_below(&self, id: GroupId, top: u32) -> bool {
+        RowPath::new(self, id.index()).is_some_and(|path| path.leads_through(top))
+    }
+
+    fn verdict(&self, asking: GroupId, until: Instant) -> Choice {
+        if self.is_cancelled(asking) { Choice::Yourself } else { Choice::Dying(until) }
+    }
+
+    /// Tells those who were marked, and counts it first: whoever is told sees it counted.
+    fn cancel(&self, dying: &[Arc<Entry>], top: Option<GroupId>, full: Group<'_>, requested: u64) {
+        self.count_event(full.id(), Sum::Oom);
+        if let Some(top) = top {
+            self.count_event(top, Sum::OomGroupKill);
+        }
+        let path = full.path();
+        for entry in dying {
+            let group = self.group(entry.group);
+            let (group, usage) = (group.path(), group.precise());
+            self.count_event(entry.group, Sum::OomKill);
+            entry.token.cancel(Killed { group, usage, full: path.clone(), requested });
+            self.tell_below(entry.group);
+        }
+    }
+
+    /// Whether the work that charges this group was cancelled from here.
+    pub(crate) fn is_cancelled(&self, id: GroupId) -> bool {
+        let victims = &self.table().victims;
+        if victims.cancelled.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let above: Vec<u64> = self.ids_to_root(id).into_iter().map(GroupId::raw).collect();
+        victims.with(|entries| {
+            let of = |&id: &u64| entries.cancelled.range((id, 0)..=(id, u64::MAX)).next().is_some();
+            above.iter().any(of)
+        })
+    }
+
+    /// The two passes of the module's documentation: the victim with the highest score; of equals the one
+    /// that registered last.
+    fn highest(&self, full: Group<'_>, entries: &[Arc<Entry>]) -> Option<Arc<Entry>> {
+        let mut candidates: Vec<(u64, usize)> = entries
+            .iter()
+            .enumerate()
+            .filter(|(_, entry)| !entry.token.is_cancelled())
+            .map(|(age, entry)| (entry.score(self.group(entry.group).row().counter.usage()), age))
+            .collect();
+        candidates.sort_unstable_by_key(|&candidate| std::cmp::Reverse(candidate));
+        let mut best: Option<(u64, usize)> = None;
+        for (most, age) in candidates {
+            if most == 0 || best.is_some_and(|best| (most, age) < best) {
+                break;
+            }
+            let group = self.group(entries[age].group);
+            let protection = group.protection(full, Unclaimed::Lost);
+            let above = self.charged(group.id()).saturating_sub(protection.low.max(protection.min));
+            let score = entries[age].score(above);
+            if score > 0 && best.is_none_or(|best| (score, age) > best) {
+                best = Some((score, age));
+            }
+        }
+        best.map(|(_, age)| entries[age].clone())
+    }
+
+    /// The topmost group from a victim's up to the full one with `oom_group` set.
+    fn oom_group_above(&self, victim: GroupId, full: Group<'_>) -> Option<GroupId> {
+        let path = RowPath::new(self, victim.index())?;
+        let below = path.rows().iter().position(|&row| row == full.id().index())?;
+        let together = |row: &&u32| self.row(**row).has(flag::OOM_GROUP);
+        let row = *path.rows()[..=below].iter().rev().find(together)?;
+        Some(GroupId::from_parts(row, self.row(row).generation()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,361 @@
+//! Waiting for room: first come, first served, at the group whose limit said no.
+//!
+//! ```text
+//! charge, waiting(group, n, until)
+//!   nobody queues on the way, or it would not wait anyway: try; granted, or no time to wait: done
+//!   queue at the group that is full (wait_queue.rs)
+//!     not the first: sleep until the one before leaves
+//!     the first:
+//!       it has become so just now, or n would fit on the way: try; granted: leave, wake the next
+//!       the lowest that is full is elsewhere: queue there
+//!       somebody may be cancelled for it: try; choose a victim below the lowest that is full
+//!       sleep until units come back (queue_head.rs)
+//!     the time is up: try for the last time
+//! ```
+//!
+//! A try asks the reclaimers of what is full. So they are asked for everybody who waits, when his turn comes
+//! and before he is refused, and before anybody is cancelled for him; not at every notice.
+//!
+//! A plain `try_charge` does not queue, and may be served in between.
+//!
+//! [`Wait`] takes these steps as far as they go without sleeping; a thread sleeps on the eventcount that it
+//! names (here), a future has itself woken (request.rs).
+
+use crate::charge::Charge;
+use crate::control::alarm::Alarm;
+use crate::control::mode::ControlMode;
+use crate::control::victim::Choice;
+use crate::control::wait_queue::Place;
+use crate::error::{Reason, Refusal};
+use crate::group::Group;
+use crate::ledger::Ledger;
+use crate::table::row::GroupId;
+use crate::wake::eventcount::Eventcount;
+use std::panic::Location;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+/// How long the first of a queue sleeps at most where other processes may return what it waits for: they wake
+/// nobody here.
+const ACROSS_PROCESSES: Duration = Duration::from_millis(10);
+
+/// A charge that waits.
+pub(crate) struct Wait<'l> {
+    group: Group<'l>,
+    units: u64,
+    /// When it stops waiting.
+    pub(crate) until: Instant,
+    /// Whether others may be cancelled for it.
+    oom: bool,
+    /// Who asked (audit.rs).
+    site: &'static Location<'static>,
+    stage: Stage<'l>,
+}
+
+enum Stage<'l> {
+    New,
+    Queueing(Place<'l>),
+    First {
+        place: Place<'l>,
+        /// Whether it has been tried since it is the first.
+        tried: bool,
+    },
+}
+
+/// What came of a step.
+pub(crate) enum Step<'l> {
+    Done(Result<Charge<'l>, Refusal>),
+    /// To go on when there was a notice since the key was read, or at `until`.
+    Asleep {
+        key: u32,
+        until: Instant,
+    },
+}
+
+impl<'l> Wait<'l> {
+    pub(crate) fn new(
+        group: Group<'l>,
+        units: u64,
+        until: Instant,
+        oom: bool,
+        site: &'static Location<'static>,
+    ) -> Wait<'l> {
+        Wait { group, units, until, oom, site, stage: Stage::New }
+    }
+
+    /// Goes as far as it can without sleeping.
+    pub(crate) fn step(&mut self) -> Step<'l> {
+        // A future that a forked child has a copy of begins anew there: its place was its parent's.
+        if self.place().is_some_and(Place::is_inherited) {
+            self.stage = Stage::New;
+        }
+        loop {
+            let went = match &self.stage {
+                Stage::New => self.begin(),
+                Stage::Queueing(_) => self.queue(),
+                Stage::First { .. } => self.look(),
+            };
+            if let Some(step) = went {
+                // The final answer, after however many tries.
+                if let Step::Done(Err(refusal)) = &step {
+                    self.group.ledger().count_refusal(refusal);
+                }
+                return step;
+            }
+        }
+    }
+
+    fn place(&self) -> Option<&Place<'l>> {
+        match &self.stage {
+            Stage::New => None,
+            Stage::Queueing(place) | Stage::First { place, .. } => Some(place),
+        }
+    }
+
+    /// What tells whether to go on.
+    fn eventcount(&self) -> Option<&Eventcount> {
+        match &self.stage {
+            Stage::New => None,
+            Stage::Queueing(place) => Some(place.eventcount()),
+            Stage::First { place, .. } => Some(&place.head().eventcount),
+        }
+    }
+
+    /// Sleeps until there is a notice after the key was read.
+    pub(crate) fn sleep(&self, key: u32, until: Instant) {
+        if let Some(eventcount) = self.eventcount() {
+            eventcount.wait(key, until);
+        }
+    }
+
+    /// Has a future woken when it is to go on; `false` if that is so already.
+    pub(crate) fn leave_waker(
+        &self,
+        alarm: &mut Alarm,
+        waker: &Waker,
+        key: u32,
+        until: Instant,
+    ) -> bool {
+        match &self.stage {
+            Stage::New => return false,
+            Stage::Queueing(place) => {
+                place.leave_waker(waker);
+                alarm.set(waker, Some(until));
+            }
+            Stage::First { place, .. } => {
+                alarm.set(waker, Some(until));
+                place.leave_alarm(alarm.number());
+            }
+        }
+        // Whoever told it before the waker was left could not wake it.
+        !self.eventcount().is_none_or(|eventcount| eventcount.is_past(key))
+            && Instant::now() < until
+    }
+
+    /// Behind those who wait already; otherwise at once, if there is room.
+    fn begin(&mut self) -> Option<Step<'l>> {
+        match self.group.ledger().queued_on_the_way(self.group.id()) {
+            Some(full) if self.would_wait() => self.queue_at(full),
+            _ => match self.try_now() {
+                Ok(charge) => Some(Step::Done(Ok(charge))),
+                Err(refusal) => self.wait_or_give_up(refusal),
+            },
+        }
+    }
+
+    fn try_now(&self) -> Result<Charge<'l>, Refusal> {
+        self.group.try_charge_reclaiming(self.units, self.site)
+    }
+
+    /// Whether it puts up with those before it: not if it takes no room, could never be served, or has no
+    /// time. (Inside a reclaimer nobody waits: it could wait for itself.)
+    fn would_wait(&self) -> bool {
+        let ledger = self.group.ledger();
+        self.units > 0
+            && !self.is_late()
+            && !self.is_off()
+            && ledger.can_ever_fit(self.group.id(), self.units)
+            && !ledger.is_reclaiming()
+    }
+
+    fn is_late(&self) -> bool {
+        Instant::now() >= self.until
+    }
+
+    /// Whether the charge is not to be counted.
+    fn is_off(&self) -> bool {
+        self.group.mode() == ControlMode::Off
+    }
+
+    /// Waits at the group that refused, where that can help: not for what some limit on the way can never
+    /// allow, and not inside a reclaimer, which could wait for itself.
+    fn wait_or_give_up(&mut self, refusal: Refusal) -> Option<Step<'l>> {
+        let ledger = self.group.ledger();
+        if refusal.reason == Reason::Limit
+            && ledger.can_ever_fit(self.group.id(), self.units)
+            && !ledger.is_reclaiming()
+            && !self.is_late()
+        {
+            self.queue_at(refusal.group)
+        } else {
+            Some(Step::Done(Err(refusal)))
+        }
+    }
+
+    fn queue_at(&mut self, full: GroupId) -> Option<Step<'l>> {
+        // The place before is given up first: in the same queue it would be behind itself.
+        self.stage = Stage::New;
+        match Place::take(self.group.ledger().group(full), self.group.id()) {
+            Some(place) => {
+                self.stage = Stage::Queueing(place);
+                None
+            }
+            // With the full group all below it are gone.
+            None => Some(Step::Done(Err(Refusal::gone(self.group.id(), self.units)))),
+        }
+    }
+
+    /// Whether the caller's own work was told to stop. (Looked at after the key was read: who cancels
+    /// it tells it afterwards.)
+    fn is_cancelled(&self) -> bool {
+        self.group.ledger().is_cancelled(self.group.id())
+    }
+
+    /// Of a request that no waiting helps: by the lowest that is full.
+    fn refused(&self, full: GroupId) -> Step<'l> {
+        let (id, ledger) = (self.group.id(), self.group.ledger());
+        let lowest = ledger.lowest_full(id, self.units).unwrap_or(full);
+        Step::Done(Err(ledger.refusal_by(lowest, id, self.units)))
+    }
+
+    fn gone(&self) -> Step<'l> {
+        Step::Done(Err(Refusal::gone(self.group.id(), self.units)))
+    }
+
+    fn cancelled(&self) -> Step<'l> {
+        Step::Done(Err(Refusal::cancelled(self.group.id(), self.units)))
+    }
+
+    fn queue(&mut self) -> Option<Step<'l>> {
+        let Stage::Queueing(place) = &self.stage else { return None };
+        let (full, key) = (place.full, place.eventcount().key());
+        if !place.is_first() {
+            return Some(self.look_from_behind(key, full));
+        }
+        if let Stage::Queueing(place) = std::mem::replace(&mut self.stage, Stage::New) {
+            self.stage = Stage::First { place, tried: false };
+        }
+        None
+    }
+
+    /// With others before it: whether there is anything to do but to wait for them.
+    fn look_from_behind(&self, key: u32, full: GroupId) -> Step<'l> {
+        let ledger = self.group.ledger();
+        if !self.group.exists() {
+            return self.gone();
+        }
+        if self.is_cancelled() {
+            return self.cancelled();
+        }
+        let late = self.is_late();
+        if late || self.is_off() {
+            match self.try_now() {
+                // (Off no more: it waits on.)
+                Err(refusal) if !late && refusal.reason == Reason::Limit => {}
+                done => return Step::Done(done),
+            }
+        }
+        if !ledger.can_ever_fit(self.group.id(), self.units) {
+            return self.refused(full);
+        }
+        // What can be given back is, before anybody is cancelled: to the first, whose turn it is.
+        if self.may_choose(full) && ledger.table().pressure.can_help() {
+            let group = ledger.group(full);
+            let level = group.row().counter.max().saturating_sub(self.units);
+            ledger.reclaim_above(group, level, Instant::now() + ledger.table().reclaim_time);
+        }
+        self.sleep_or_cancel(key, full)
+    }
+
+    /// As the first: looks for room.
+    fn look(&mut self) -> Option<Step<'l>> {
+        let Stage::First { place, tried } = &mut self.stage else { return None };
+        let (full, key) = (place.full, place.head().eventcount.key());
+        let tried = std::mem::replace(tried, true);
+        let (id, ledger) = (self.group.id(), self.group.ledger());
+        // (Where there is room here and none further up, that is reclaimed before anybody waits there.)
+        let room = ledger.lowest_full(id, self.units) != Some(full) || self.is_off();
+        if !room {
+            if !self.group.exists() {
+                return Some(self.gone());
+            }
+            if self.is_cancelled() {
+                return Some(self.cancelled());
+            }
+            if !ledger.can_ever_fit(id, self.units) {
+                return Some(self.refused(full));
+            }
+        }
+        let late = self.is_late();
+        let ask = || ledger.table().pressure.can_help() && (!tried || self.may_choose(full));
+        if room || late || ask() {
+            match self.try_now() {
+                Ok(charge) => return Some(Step::Done(Ok(charge))),
+                Err(refusal) if late => return Some(Step::Done(Err(refusal))),
+                Err(refusal) if refusal.group == full && refusal.reason == Reason::Limit => {}
+                Err(refusal) => return self.wait_or_give_up(refusal),
+            }
+        }
+        let mut step = self.sleep_or_cancel(key, full);
+        if let Step::Asleep { until, .. } = &mut step
+            && ledger.is_shared()
+        {
+            *until = (*until).min(Instant::now() + ACROSS_PROCESSES);
+        }
+        Some(step)
+    }
+
+    /// Whether somebody is to be cancelled for it: not where there is room for it here, and those before it want
+    /// more, or wait further up by now; nor where it could never be served.
+    fn wants_a_victim(&self, full: GroupId) -> bool {
+        let (id, ledger) = (self.group.id(), self.group.ledger());
+        self.oom
+            && ledger.lowest_full(id, self.units) == Some(full)
+            && ledger.can_ever_fit(id, self.units)
+    }
+
+    /// Whether it is about to choose: somebody is to go, and nobody is on his way out.
+    fn may_choose(&self, full: GroupId) -> bool {
+        let ledger = self.group.ledger();
+        self.wants_a_victim(full) && ledger.has_victims() && ledger.dying_below(full).is_none()
+    }
+
+    /// There is no room, or others come first: has somebody cancelled for it, if that was asked for, and
+    /// sleeps; ends if it was cancelled itself.
+    fn sleep_or_cancel(&self, key: u32, full: GroupId) -> Step<'l> {
+        let (id, ledger) = (self.group.id(), self.group.ledger());
+        if self.is_cancelled() {
+            return self.cancelled();
+        }
+        let mut until = self.until;
+        if self.wants_a_victim(full) {
+            match ledger.choose_victim(ledger.group(full), id, self.units) {
+                Choice::Dying(next) => until = until.min(next),
+                Choice::Yourself => return self.cancelled(),
+                Choice::Room => until = Instant::now(),
+                // Nobody is to go for it, so it waits as others do.
+                Choice::Nobody => {}
+            }
+        }
+        Step::Asleep { key, until }
+    }
+}
+
+impl Ledger {
+    fn refusal_by(&self, full: GroupId, charged: GroupId, requested: u64) -> Refusal {
+        let full_now = self.group(full).read(|row| (row.counter.max(), row.counter.usage()));
+        // (The one that is charged lies below it, and goes first.)
+        let Some((limit, usage)) = full_now else { return Refusal::gone(charged, requested) };
+        Refusal { group: full, charged, limit, usage, requested, reason: Reason::Limit }
+    }
+}

@@ -1,0 +1,173 @@
+//! One row's total and its limits; `walk.rs` walks them from a row to the root.
+//!
+//! Lockless and unit-agnostic: a unit is whatever the ledger counts. Two words make up the total:
+//!
+//! * `reserved` is what has been asked for: a request adds to it and is accepted if the sum is within
+//!   the limit; otherwise it takes that back at once. So what is accepted never exceeds max (but for
+//!   [`force_reserve`](PageCounter::force_reserve), which may go over).
+//! * `usage` is what has been granted: it grows when every level has accepted, so `usage <= reserved`
+//!   at every instant, and a request that fails half-way never shows in it.
+//!
+//! What that buys over add-then-undo on one word (the kernel's counter, see the reference):
+//!
+//! * **I1 no overrun**: `usage <= what was accepted <= max` at every instant.
+//! * **I2 no false refusal**: a request is refused only after `usage + n > max` was *seen*. When only
+//!   somebody else's reservation stands in the way, accepted or about to be taken back, the caller
+//!   waits for that walk to end, a few instructions later. (The wait is bounded: the other may be the
+//!   thread that this signal handler interrupted, or a process that was killed. That is the only way to
+//!   a refusal without `usage + n > max`.)
+//! * **I6 true watermarks**: the watermark follows `usage`, so a request that was taken back never
+//!   raises it. It includes the units that lie idle in the cells; a second one, `least`, follows what
+//!   was certainly not idle.
+//! * **I7 no surprises**: an uncharge of more than is there changes nothing and is reported; sums
+//!   cannot wrap, since no counter passes [`COUNTER_MAX`] by more than requests of 2^32 do together.
+//!
+//! The words are added to before it is known whether that was right, so that many CPUs can walk one
+//! group: `page_counter/` has a file for each of the protocols, `reserve`, `grant`, `limit`, `life`, and
+//! `idle` for the bound on what lies idle, `watermark` for the highest usage.
+
+pub(crate) mod transfers;
+pub(crate) mod walk;
+
+mod grant;
+mod idle;
+mod life;
+mod limit;
+mod reserve;
+mod watermark;
+
+pub(crate) use grant::Underflow;
+pub(crate) use idle::Tally;
+#[cfg(not(loom))]
+pub(crate) use idle::Unallowed;
+pub(crate) use limit::NotSet;
+pub(crate) use reserve::Reserve;
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// No counter and no limit passes this. (2^62 bytes are 4 EiB.)
+pub(crate) const COUNTER_MAX: u64 = 1 << 62;
+
+/// The words that every walk writes: alone on their line.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Hot {
+    reserved: AtomicU64,
+    usage: AtomicU64,
+    /// The lower watermark (watermark.rs).
+    least: AtomicU64,
+    /// How small the caps of cells below are made (idle.rs).
+    thrift: AtomicU64,
+    spare: [u64; 4],
+}
+
+/// What is written now and then: on the neighbour line of the hot words, since the same CPUs
+/// write both (the pair that a CPU fetches together is written together).
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Track {
+    watermark: AtomicU64,
+    /// Charges that this level refused.
+    failcnt: AtomicU64,
+    /// `max` events: charges that met this level's limit (refused, or forced over it).
+    pub(crate) max_events: AtomicU64,
+    /// `high` events: walks that ended above this level's high.
+    pub(crate) high_events: AtomicU64,
+    /// Sum of the caps of the cells below: no more units than this lie idle in this subtree.
+    pub(crate) prepaid: Tally,
+    /// Drains of this subtree in progress: no cell below gets a cap while there is one.
+    pub(crate) draining: AtomicU64,
+    /// Idle units between the counters and a cell, in the hand of a walk: in `usage` already, or
+    /// still, and nobody's charge.
+    pub(crate) in_hand: Tally,
+    /// The row's, not the counter's: which columns have its statistics (row.rs).
+    pub(crate) statistics: AtomicU64,
+}
+
+/// What the fast walk only reads.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Limits {
+    max: AtomicU64,
+    pub(crate) high: AtomicU64,
+    pub(crate) low: AtomicU64,
+    pub(crate) min: AtomicU64,
+}
+
+/// One level of the hierarchy.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct PageCounter {
+    hot: Hot,
+    pub(crate) track: Track,
+    pub(crate) limits: Limits,
+}
+
+impl PageCounter {
+    #[cfg(loom)]
+    pub(crate) fn new(max: u64) -> Self {
+        let word = AtomicU64::new;
+        PageCounter {
+            hot: Hot {
+                reserved: word(0),
+                usage: word(0),
+                least: word(0),
+                thrift: word(0),
+                spare: [0; 4],
+            },
+            track: Track {
+                watermark: word(0),
+                failcnt: word(0),
+                max_events: word(0),
+                high_events: word(0),
+                prepaid: Tally::new(),
+                draining: word(0),
+                in_hand: Tally::new(),
+                statistics: word(0),
+            },
+            limits: Limits { max: word(max), high: word(COUNTER_MAX), low: word(0), min: word(0) },
+        }
+    }
+
+    /// Makes a row that holds nothing ready for its next group; [`open`](Self::open) lets it in.
+    /// (`draining` and `in_hand` stay: whoever raised them on the row's last group lowers them. So do
+    /// `reserved` and `usage`, which hold nothing but what a late walk is about to take back.)
+    pub(crate) fn reset(&self) {
+        for word in [
+            &self.track.watermark,
+            &self.track.failcnt,
+            &self.track.max_events,
+            &self.track.high_events,
+            &self.hot.thrift,
+            &self.limits.low,
+            &self.limits.min,
+        ] {
+            word.store(0, Ordering::Relaxed);
+        }
+        self.track.prepaid.take_all();
+        self.reset_least();
+        self.limits.max.store(COUNTER_MAX, Ordering::Relaxed);
+        self.limits.high.store(COUNTER_MAX, Ordering::Relaxed);
+    }
+
+    pub(crate) fn failcnt(&self) -> u64 {
+        self.track.failcnt.load(Ordering::Relaxed)
+    }
+
+    /// Notes a refusal by this level.
+    pub(crate) fn count_refusal(&self) {
+        self.track.failcnt.fetch_add(1, Ordering::Relaxed);
+        self.track.max_events.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(not(loom))]
+const _: () = {
+    use std::mem::offset_of;
+    // Who writes what, by line: the hot words alone; beside them (the same CPUs' neighbour line)
+    // what is written now and then; the limits 128 bytes away, for CPUs fetch lines in pairs.
+    assert!(offset_of!(PageCounter, hot) == 0);
+    assert!(offset_of!(PageCounter, track) == 64);
+    assert!(offset_of!(PageCounter, limits) == 128);
+    assert!(size_of::<Hot>() == 64 && size_of::<Track>() == 64);
+};

@@ -1,0 +1,181 @@
+//! The walk from a row to the root: what a charge does to the counters of every level.
+//!
+//! ```text
+//! try_charge(path, n):                         uncharge(path, n):
+//!   each level with a limit, row first: look     each level, row first:
+//!     usage + n > max: refuse, name the level      usage    -= n   (never below zero)
+//!   each level, root first: reserve n              reserved -= n
+//!     does not fit: release what was reserved
+//!   each level, root first: usage += n; raise the watermark to that
+//! ```
+//!
+//! The level that a refusal names is the lowest that is full, the nearest to the row: what is taken from
+//! anybody outside of that one would be taken in vain.
+//!
+//! Root first, so that at every instant a parent holds at least what its children hold: a process
+//! that is killed in the middle of a walk leaves its ancestors too full by that one request, never
+//! too empty.
+//!
+//! Cost: two atomic operations a level, and two more where a surplus is fetched (`in_hand`); once a
+//! batch, not once a charge (`stock.rs`). All are additions, which succeed at once however many CPUs
+//! walk the same group; the limit's line is only read.
+
+use crate::counter::{PageCounter, Reserve, Underflow};
+use crate::sync::Ordering;
+#[cfg(loom)]
+use crate::sync::PATIENCE;
+
+/// The counters from a row (first) to the root (last).
+pub(crate) type Path<'a> = [&'a PageCounter];
+
+/// Why a level said no. `level` counts from the row (0) to the root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum No {
+    /// `usage + n > max` was seen.
+    Full { level: usize },
+    /// The row was destroyed.
+    Closed { level: usize },
+}
+
+/// The levels (from the row, 0) whose closed rows lost their last unit: the caller frees them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use = "an emptied row that nobody frees is lost"]
+pub(crate) struct Emptied(u64);
+
+impl Emptied {
+    fn note(&mut self, level: usize) {
+        self.0 |= 1 << level;
+    }
+
+    /// The levels, the row's first.
+    pub(crate) fn levels(self) -> impl Iterator<Item = usize> {
+        (0..64).filter(move |level| self.0 >> level & 1 != 0)
+    }
+}
+
+/// A request that was not granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) no: No,
+    pub(crate) emptied: Emptied,
+}
+
+/// Grants `n` units on every level, or nothing: then it names the level that refused.
+///
+/// The limits of all levels hold at every instant (I1, I2). At most [`COUNTER_MAX`] units.
+#[cfg(loom)]
+pub(crate) fn try_charge(path: &Path<'_>, n: u64) -> Result<(), Refusal> {
+    try_reserve(path, n, PATIENCE)?;
+    commit(path, n);
+    Ok(())
+}
+
+/// Reserves on every level without granting: the first half of [`try_charge`], for a caller that
+/// has something to do between the two (stock.rs trims idle units there).
+pub(crate) fn try_reserve(path: &Path<'_>, n: u64, patience: u32) -> Result<(), Refusal> {
+    // Looking first keeps a request that cannot be granted from reserving anything at all.
+    if let Some(level) = path.iter().position(|counter| counter.refuses(n)) {
+        return Err(Refusal { no: No::Full { level }, emptied: Emptied::default() });
+    }
+    for (level, counter) in path.iter().enumerate().rev() {
+        if let Err(why) = counter.reserve(n, patience) {
+            return Err(refuse(path, n, level, why));
+        }
+    }
+    Ok(())
+}
+
+/// Grants what [`try_reserve`] reserved. The levels, by bit, at which that met the high limit.
+pub(crate) fn commit(path: &Path<'_>, n: u64) -> u64 {
+    let mut met = 0;
+    for (level, counter) in path.iter().enumerate().rev() {
+        met |= u64::from(counter.commit(n)) << level;
+    }
+    met
+}
+
+/// Takes reservations back that were never granted, from `first` up to the root.
+pub(crate) fn cancel(path: &Path<'_>, first: usize, n: u64) -> Emptied {
+    let mut emptied = Emptied::default();
+    for (level, counter) in path.iter().enumerate().skip(first) {
+        if counter.release(n) {
+            emptied.note(level);
+        }
+    }
+    emptied
+}
+
+fn refuse(path: &Path<'_>, n: u64, level: usize, why: Reserve) -> Refusal {
+    let mut emptied = cancel(path, level + 1, n);
+    if why == Reserve::Emptied {
+        emptied.note(level);
+    }
+    let no = match why {
+        // One further down may have filled up since it was looked at.
+        Reserve::Full => {
+            let below = path[..level].iter().position(|counter| counter.refuses(n));
+            No::Full { level: below.unwrap_or(level) }
+        }
+        Reserve::Closed | Reserve::Emptied => No::Closed { level },
+    };
+    Refusal { no, emptied }
+}
+
+/// Grants `n` units whatever the limits say, for what must not fail; counts a `max` event on every
+/// level that it takes over its limit. Fails only for a destroyed row or beyond [`COUNTER_MAX`].
+#[cfg(loom)]
+pub(crate) fn charge(path: &Path<'_>, n: u64) -> Result<(), Refusal> {
+    force_reserve(path, n, PATIENCE)?;
+    force_commit(path, n);
+    Ok(())
+}
+
+/// Reserves on every level whatever the limits say: the first half of [`charge`].
+pub(crate) fn force_reserve(path: &Path<'_>, n: u64, patience: u32) -> Result<(), Refusal> {
+    for (level, counter) in path.iter().enumerate().rev() {
+        if let Err(why) = counter.force_reserve(n, patience) {
+            return Err(refuse(path, n, level, why));
+        }
+    }
+    Ok(())
+}
+
+/// Grants what [`force_reserve`] reserved, and counts a `max` event where it is over the limit. The
+/// levels, by bit, at which a limit was met.
+pub(crate) fn force_commit(path: &Path<'_>, n: u64) -> u64 {
+    let mut met = 0;
+    for (level, counter) in path.iter().enumerate().rev() {
+        let high = counter.commit(n);
+        let over = counter.usage() > counter.max();
+        if over {
+            counter.track.max_events.fetch_add(1, Ordering::Relaxed);
+        }
+        met |= u64::from(high || over) << level;
+    }
+    met
+}
+
+/// Returns `n` granted units on every level, and says which closed rows that emptied.
+///
+/// An uncharge of more than the row holds changes nothing and is an error; on an ancestor (which
+/// holds at least as much, unless its memory was overwritten) it is skipped there and reported.
+pub(crate) fn uncharge(path: &Path<'_>, n: u64) -> (Emptied, Result<(), Underflow>) {
+    let mut emptied = Emptied::default();
+    let mut result = Ok(());
+    for (level, counter) in path.iter().enumerate() {
+        match counter.ungrant(n) {
+            Ok(()) => {
+                if counter.release(n) {
+                    emptied.note(level);
+                }
+            }
+            Err(underflow) => {
+                result = Err(underflow);
+                if level == 0 {
+                    break;
+                }
+            }
+        }
+    }
+    (emptied, result)
+}

@@ -1,0 +1,354 @@
+//! The gate that every slow path passes, so that somebody can wait until none is under way.
+//!
+//! The fast paths (one section each) are atomic by themselves. The slow ones take several steps,
+//! and two readers must not see the steps in between: `fork`, whose child would keep a half-done
+//! walk of a thread that it does not have, and a precise reader under fire. Both close the gate,
+//! wait until everybody is out, do their work and open it.
+//!
+//! Whoever passes takes a slot of a stripe of its own hash, and writes its number there: one uncontended
+//! compare-and-swap, and plain stores on the way out. Where all slots of the stripe are taken it is counted
+//! in and out instead. A fork costs the wait for the slow paths under way (microseconds).
+
+#[cfg(not(loom))]
+pub(crate) mod lock;
+
+use crate::sync::{AtomicU64, AtomicUsize, Ordering, PATIENCE, fence, model_fence, wait_a_turn};
+
+/// As many as there are bits in `used`.
+#[cfg(not(loom))]
+const STRIPES: usize = 64;
+#[cfg(not(loom))]
+const SLOTS: usize = 7;
+#[cfg(loom)]
+const STRIPES: usize = 1;
+
+#[repr(align(128))]
+#[derive(Debug)]
+struct Stripe {
+    #[cfg(not(loom))]
+    slots: [Slot; SLOTS],
+    #[cfg(loom)]
+    slots: Vec<Slot>,
+    /// Those for whom there was no slot.
+    entered: AtomicU64,
+    left: AtomicU64,
+}
+
+/// Somebody's place inside.
+#[derive(Debug)]
+struct Slot {
+    /// Zero: nobody; a thread's number: that thread is inside; its complement: it asks whether it may
+    /// be. (No thread has the complement of another's number: they are addresses.)
+    who: AtomicUsize,
+    /// Those who were inside and left; written by whoever is.
+    visits: AtomicU64,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    stripes: [Stripe; STRIPES],
+    /// The stripes that anybody ever took, so that nobody looks at all of them.
+    used: AtomicU64,
+    /// The thread that closed it; zero while it is open.
+    closed_by: AtomicUsize,
+}
+
+/// Somebody is inside, in a slot or counted; leaves when dropped.
+#[derive(Debug)]
+pub(crate) struct Pass<'a> {
+    stripe: &'a Stripe,
+    slot: Option<&'a Slot>,
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot {
+            let visits = slot.visits.load(Ordering::Relaxed);
+            slot.visits.store(visits.wrapping_add(1), Ordering::Relaxed);
+            // Release, partner of the Acquire in `quiet`: whoever finds the slot empty sees this one's
+            // steps, and counts its visit; and of the Acquire of whoever takes the slot next.
+            slot.who.store(0, Ordering::Release);
+        } else {
+            // Release, partner of the Acquire in `quiet`: whoever counts this one out sees its steps.
+            self.stripe.left.fetch_add(1, Ordering::Release);
+        }
+    }
+}
+
+impl Stripe {
+    #[cfg(not(loom))]
+    const fn new() -> Self {
+        Stripe {
+            slots: [const { Slot { who: AtomicUsize::new(0), visits: AtomicU64::new(0) } }; SLOTS],
+            entered: AtomicU64::new(0),
+            left: AtomicU64::new(0),
+        }
+    }
+
+    #[cfg(loom)]
+    fn new(slots: usize) -> Self {
+        let slot = |_| Slot { who: AtomicUsize::new(0), visits: AtomicU64::new(0) };
+        Stripe {
+            slots: (0..slots).map(slot).collect(),
+            entered: AtomicU64::new(0),
+            left: AtomicU64::new(0),
+        }
+    }
+
+    /// Writes `mark` into a free slot.
+    fn take_slot(&self, mark: usize) -> Option<&Slot> {
+        self.slots.iter().find(|slot| {
+            // SeqCst, partner of the fence in `close`, with the load in `may_enter`: either this sees
+            // the gate closed, or the closer sees this asking. Acquire: the visits of who was here.
+            slot.who.load(Ordering::Relaxed) == 0
+                && slot.who.compare_exchange(0, mark, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+        })
+    }
+
+    /// Takes a slot, or is counted in.
+    fn ask(&self, mark: usize) -> Pass<'_> {
+        let slot = self.take_slot(mark);
+        if slot.is_none() {
+            self.count_in();
+        }
+        Pass { stripe: self, slot }
+    }
+
+    fn count_in(&self) {
+        // SeqCst: as in `take_slot`.
+        self.entered.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Gate {
+    #[cfg(not(loom))]
+    pub(crate) const fn new() -> Self {
+        Gate {
+            stripes: [const { Stripe::new() }; STRIPES],
+            used: AtomicU64::new(0),
+            closed_by: AtomicUsize::new(0),
+        }
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn new(slots: usize) -> Self {
+        Gate {
+            stripes: std::array::from_fn(|_| Stripe::new(slots)),
+            used: AtomicU64::new(0),
+            closed_by: AtomicUsize::new(0),
+        }
+    }
+
+    /// Enters, waiting while somebody else has closed the gate.
+    ///
+    /// Not bounded: a closer opens the gate again after a bounded time, and is let through itself. (A
+    /// signal handler that finds the gate closed while the thread it interrupted asks to enter waits
+    /// until the closer gives up on that thread.)
+    pub(crate) fn enter(&self, me: usize) -> Pass<'_> {
+        let stripe = self.stripe(me);
+        let mut turn = 0;
+        loop {
+            let pass = stripe.ask(!me);
+            if self.may_enter(me) {
+                if let Some(slot) = pass.slot {
+                    // A signal handler that reads this finds its thread inside (`is_inside`), and is let
+                    // in whatever the closer does: so not before it is known that it may be.
+                    slot.who.store(me, Ordering::Relaxed);
+                }
+                return pass;
+            }
+            drop(pass);
+            // Not in and out again: the closer waits for a moment without either.
+            while !self.may_enter(me) {
+                wait_a_turn(turn);
+                turn = turn.saturating_add(1);
+            }
+        }
+    }
+
+    /// Enters whether the gate is closed or not: for a thread for which the closer may be waiting.
+    #[cfg(not(loom))]
+    pub(crate) fn enter_anyway(&self, me: usize) -> Pass<'_> {
+        let stripe = self.stripe(me);
+        stripe.count_in();
+        Pass { stripe, slot: None }
+    }
+
+    /// Whether a thread is inside, asked by itself: by a signal handler, of what it interrupted. (A
+    /// thread for which there was no slot is not found; `lock::pass` counts how deep each is.)
+    #[cfg(not(loom))]
+    pub(crate) fn is_inside(&self, me: usize) -> bool {
+        self.stripe(me).slots.iter().any(|slot| slot.who.load(Ordering::Relaxed) == me)
+    }
+
+    fn stripe(&self, me: usize) -> &Stripe {
+        let index = ((me >> 6).wrapping_mul(0x9e37_79b9) >> 8) % STRIPES;
+        // SeqCst, as in `take_slot`, which this comes before: a closer that does not see the stripe in
+        // use is seen.
+        if self.used.load(Ordering::SeqCst) >> index & 1 == 0 {
+            self.used.fetch_or(1 << index, Ordering::SeqCst);
+        }
+        &self.stripes[index]
+    }
+
+    fn may_enter(&self, me: usize) -> bool {
+        model_fence();
+        // Acquire, partner of `open`: what the closer did is seen inside. SeqCst: see `take_slot`.
+        let closed_by = self.closed_by.load(Ordering::SeqCst);
+        closed_by == 0 || closed_by == me
+    }
+
+    /// The stripes of a set of them.
+    fn each(&self, mut set: u64) -> impl Iterator<Item = &Stripe> {
+        std::iter::from_fn(move || {
+            let index = set.trailing_zeros() as usize;
+            set &= set.wrapping_sub(1);
+            self.stripes.get(index)
+        })
+    }
+
+    /// How often the gate was entered, if nobody is inside. Two equal answers: nobody was inside
+    /// in between.
+    ///
+    /// (Whoever is inside in between has a slot, or is counted in, before the first answer, which is
+    /// none then; or takes it after that, and stays beyond the second look at it, which is no answer
+    /// then, or leaves before and adds to the number.)
+    pub(crate) fn quiet(&self) -> Option<u64> {
+        // SeqCst, partner of the load in `stripe`.
+        let used = self.used.load(Ordering::SeqCst);
+        // First those who were counted out, then those in: equal sums mean that at some moment in between
+        // none of them was inside.
+        let sum = |count: fn(&Stripe) -> &AtomicU64| {
+            self.each(used)
+                .fold(0u64, |sum, stripe| sum.wrapping_add(count(stripe).load(Ordering::Acquire)))
+        };
+        let left = sum(|stripe| &stripe.left);
+        let mut entered = sum(|stripe| &stripe.entered);
+        if left != entered {
+            return None;
+        }
+        for slot in self.each(used).flat_map(|stripe| &stripe.slots) {
+            if slot.who.load(Ordering::Acquire) != 0 {
+                return None;
+            }
+            entered = entered.wrapping_add(slot.visits.load(Ordering::Acquire));
+        }
+        Some(entered)
+    }
+
+    /// Closes the gate and waits until everybody is out. `false` when somebody else has closed it
+    /// for too long, or somebody stayed inside for too long; then the gate is as it was.
+    pub(crate) fn close(&self, me: usize) -> bool {
+        let mut turn = 0;
+        while self.closed_by.compare_exchange(0, me, Ordering::SeqCst, Ordering::Relaxed).is_err() {
+            if turn >= PATIENCE {
+                return false;
+            }
+            wait_a_turn(turn);
+            turn += 1;
+        }
+        // Partner of `take_slot` and `may_enter`.
+        fence(Ordering::SeqCst);
+        turn = 0;
+        while self.quiet().is_none() {
+            if turn >= PATIENCE {
+                self.open();
+                return false;
+            }
+            wait_a_turn(turn);
+            turn += 1;
+        }
+        true
+    }
+
+    /// Nobody is inside, and it is open: the process is a fork's child, with one thread.
+    pub(crate) fn forget_others(&self) {
+        self.forget_askers();
+        self.closed_by.store(0, Ordering::Release);
+    }
+
+    /// Nobody is inside or asks to be: whoever did is a thread that this process does not have.
+    pub(crate) fn forget_askers(&self) {
+        for stripe in &self.stripes {
+            stripe.slots.iter().for_each(|slot| slot.who.store(0, Ordering::Relaxed));
+            stripe.left.store(stripe.entered.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
+    /// Opens the gate again.
+    pub(crate) fn open(&self) {
+        self.closed_by.store(0, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn while_it_is_closed_nobody_is_inside() {
+        static GATE: Gate = Gate::new();
+        let inside = AtomicU64::new(0);
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for me in 1..5usize {
+                let (inside, stop) = (&inside, &stop);
+                scope.spawn(move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        let _pass = GATE.enter(me << 6);
+                        inside.fetch_add(1, Ordering::SeqCst);
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                    }
+                });
+            }
+            let mut seen = Vec::new();
+            for _ in 0..500 {
+                if GATE.close(9 << 6) {
+                    seen.push(inside.load(Ordering::SeqCst));
+                    GATE.open();
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+            assert!(seen.len() > 250, "closed {} times of 500", seen.len());
+            assert!(seen.iter().all(|&inside| inside == 0));
+        });
+    }
+
+    #[test]
+    fn more_threads_than_a_stripe_has_slots_are_all_waited_for() {
+        let gate = Gate::new();
+        let mut inside: Vec<_> = (0..SLOTS + 3).map(|_| gate.enter(64)).collect();
+        assert!(gate.is_inside(64) && gate.quiet().is_none());
+        while let Some(pass) = inside.pop() {
+            assert!(gate.quiet().is_none());
+            drop(pass);
+        }
+        assert!(!gate.is_inside(64));
+        assert_eq!(gate.quiet(), Some(SLOTS as u64 + 3));
+    }
+
+    /// A signal handler in between is not let in: whoever closed the gate may have looked already.
+    #[test]
+    fn a_thread_that_only_asks_is_not_inside_and_is_waited_for() {
+        let gate = Gate::new();
+        let asking = gate.stripe(64).ask(!64);
+        assert!(!gate.is_inside(64) && gate.quiet().is_none());
+        drop(asking);
+        assert!(gate.quiet().is_some());
+        // In a forked child nobody asks but the parent's threads.
+        std::mem::forget(gate.stripe(64).ask(!64));
+        gate.stripe(64).count_in();
+        gate.forget_askers();
+        assert!(gate.quiet().is_some());
+    }
+
+    #[test]
+    fn the_thread_that_closed_it_may_enter() {
+        let gate = Gate::new();
+        assert!(gate.close(64));
+        drop(gate.enter(64));
+        gate.open();
+    }
+}

@@ -1,0 +1,333 @@
+//! Why a charge was refused: who holds what, from the charged group to the root and below what is full.
+
+use crate::control::protection::{Protection, Unclaimed};
+use crate::error::{Refusal, Refused};
+use crate::group::Group;
+use crate::ledger::Ledger;
+use crate::report::scan::Scan;
+use crate::size::Limit;
+use crate::sync::{AtomicU64, Ordering};
+use crate::table::row::{GroupId, state};
+use std::io::Read;
+
+/// How many consumers a [`Diagnosis`] lists, unless it was asked for more or fewer.
+pub const CONSUMERS: usize = 10;
+
+/// The state of the groups that a charge had to pass, and who fills the fullest of them.
+///
+/// Prints as a table for the terminal of whoever is on call.
+///
+/// ```
+/// # use ledgerline::{Ledger, Limit};
+/// let ledger = Ledger::new()?;
+/// let tenant = ledger.root().create("acme")?;
+/// tenant.set_max("512K".parse()?)?;
+/// let [small, large] = [tenant.create("small")?, tenant.create("large")?];
+/// let _held = large.try_charge(500 << 10)?;
+///
+/// let refused = small.try_charge(64 << 10).unwrap_err();
+/// let diagnosis = ledger.diagnose(&refused);
+/// assert_eq!(diagnosis.full().path, "/acme");
+/// assert_eq!(diagnosis.holders[0].path, "/acme/large");
+/// eprintln!("{diagnosis}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Diagnosis {
+    /// What was asked for, if a refusal is explained.
+    pub requested: Option<u64>,
+    /// The groups from the charged one (first) to the root (last). A charged group that is gone by now
+    /// is left out, with its ancestors up to the group that refused.
+    pub chain: Vec<ChainLevel>,
+    /// Which of them is full: the one that refused, or else the one with the least room (the root if
+    /// nothing is limited).
+    pub full: usize,
+    /// Groups below the full one, itself included, that hold something themselves.
+    pub groups: usize,
+    /// Those that hold most themselves, their children's left out.
+    pub holders: Vec<Consumer>,
+    /// Groups below the full one that hold most with all below them.
+    pub subtrees: Vec<Consumer>,
+    /// Units that lie idle below the full group. They are returned before a charge is refused.
+    pub idle: u64,
+    /// Units charged in the whole ledger.
+    pub charged: u64,
+    /// Resident memory of this process in bytes; `None` where it is not known, and in a ledger that
+    /// processes share. To be compared with `charged` only if the ledger counts bytes.
+    pub resident: Option<u64>,
+    /// See [`Snapshot::steady`](crate::Snapshot::steady).
+    pub steady: bool,
+}
+
+/// A group that a charge passes on its way to the root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ChainLevel {
+    /// Its number.
+    pub id: GroupId,
+    /// Its path.
+    pub path: String,
+    /// Units charged in its subtree, idle ones left out.
+    pub current: u64,
+    /// Units that may lie idle in its subtree, at most.
+    pub idle_bound: u64,
+    /// The hard limit.
+    pub max: Limit,
+    /// The soft limit.
+    pub high: Limit,
+    /// What it asks to be protected unless nothing else is left.
+    pub low: Limit,
+    /// What it asks to be protected always.
+    pub min: Limit,
+    /// What is protected of it when the root is reclaimed, and what nobody claims is lost.
+    pub protection: Protection,
+    /// Charges that its own limit refused, or that went over it.
+    pub max_events: u64,
+}
+
+impl ChainLevel {
+    /// Units that it can still be charged; `None` without a limit.
+    pub fn room(&self) -> Option<u64> {
+        self.max.get().map(|max| max.saturating_sub(self.current))
+    }
+}
+
+/// A group that holds units.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Consumer {
+    /// Its number.
+    pub id: GroupId,
+    /// Its path.
+    pub path: String,
+    /// What it holds.
+    pub units: u64,
+    /// Thousandths of what is charged below the full group.
+    pub permille: u32,
+    /// Whether it was destroyed, and its charges were not returned.
+    pub destroyed: bool,
+}
+
+impl Diagnosis {
+    /// The group that is full.
+    pub fn full(&self) -> &ChainLevel {
+        &self.chain[self.full]
+    }
+
+    /// Bytes that are resident and charged to nobody: code, stacks, what the allocator keeps, and all
+    /// that was never charged. Of use only if the ledger counts bytes.
+    pub fn uncharged(&self) -> Option<u64> {
+        self.resident.map(|resident| resident.saturating_sub(self.charged))
+    }
+}
+
+impl Group<'_> {
+    /// The refusal with a diagnosis, for a caller who asked for one.
+    pub(crate) fn explain_fully(self, refusal: &Refusal) -> Refused {
+        let mut refused = self.explain(refusal);
+        refused.diagnosis = Some(Box::new(self.ledger().diagnose(&refused)));
+        refused
+    }
+
+    /// Who holds what, from this group to the root and below the one of them with the least room, with
+    /// the [`CONSUMERS`] largest.
+    ///
+    /// Costs a pass over the rows in use (a large ledger's takes milliseconds) and one more for each
+    /// level of the chain. Not async-signal-safe. Of a group that is gone: the root's.
+    pub fn diagnose(self) -> Diagnosis {
+        self.diagnose_with(CONSUMERS)
+    }
+
+    /// As [`diagnose`](Self::diagnose), with as many of the largest consumers.
+    pub fn diagnose_with(self, consumers: usize) -> Diagnosis {
+        let id = self.read(|_| self.id()).unwrap_or(GroupId::NOBODY);
+        self.ledger().diagnose_from(id, None, None, consumers)
+    }
+}
+
+impl Ledger {
+    /// What the groups that a refused charge had to pass hold *now*, and who fills the one that
+    /// refused it. Costs as [`Group::diagnose`].
+    pub fn diagnose(&self, refused: &Refused) -> Diagnosis {
+        let (charged, full) = (refused.charged, refused.refused_by);
+        self.diagnose_from(charged, Some(full), Some(refused.requested), CONSUMERS)
+    }
+
+    fn diagnose_from(
+        &self,
+        charged: GroupId,
+        full: Option<GroupId>,
+        requested: Option<u64>,
+        most: usize,
+    ) -> Diagnosis {
+        let mut scan = self.scan();
+        scan.sum_up();
+        let known = |id: GroupId| {
+            let line = scan.lines.get(id.index() as usize);
+            line.is_some_and(|line| line.state != state::FREE && line.generation == id.generation())
+        };
+        let first = [Some(charged), full].into_iter().flatten().find(|&id| known(id));
+        let mut rows = vec![first.unwrap_or(GroupId::ROOT).index()];
+        while let Some(&row) = rows.last().filter(|&&row| row != 0) {
+            rows.push(scan.lines[row as usize].parent);
+        }
+        let chain = self.chain(&scan, &rows);
+        let refused_by = full.and_then(|full| chain.iter().position(|level| level.id == full));
+        let tightest = || {
+            let limited = chain.iter().enumerate().filter(|(_, level)| level.room().is_some());
+            limited.min_by_key(|(_, level)| level.room()).map(|(at, _)| at)
+        };
+        let full = refused_by.or_else(tightest).unwrap_or(chain.len() - 1);
+        let below = Below::new(&scan, rows[full]);
+        Diagnosis {
+            requested,
+            full,
+            groups: below.own.len(),
+            holders: self.consumers(&scan, rows[full], below.own, most),
+            subtrees: self.consumers(&scan, rows[full], below.subtrees, most),
+            idle: scan.lines[rows[full] as usize].idle,
+            charged: scan.lines[0].current(),
+            resident: if self.is_shared() { None } else { resident() },
+            steady: scan.steady,
+            chain,
+        }
+    }
+
+    fn chain(&self, scan: &Scan, rows: &[u32]) -> Vec<ChainLevel> {
+        // The root is not protected from its own reclaim.
+        let mut protections = vec![Protection::default()];
+        self.protect_down(&rows[..rows.len() - 1], Unclaimed::Lost, |of_row| {
+            protections.push(of_row);
+        });
+        protections.reverse();
+        let level = |(&row, protection): (&u32, Protection)| {
+            let line = &scan.lines[row as usize];
+            let id = GroupId::from_parts(row, line.generation);
+            // A group that is gone since the look has no limits any more. (Its row was its own while the
+            // protection was read if it is still its own now.)
+            let gone = ChainLevel {
+                id,
+                path: self.path_of(id),
+                current: line.current(),
+                idle_bound: 0,
+                max: Limit::MAX,
+                high: Limit::MAX,
+                low: Limit::ZERO,
+                min: Limit::ZERO,
+                protection: Protection::default(),
+                max_events: 0,
+            };
+            let read = self.read_held(id, |row| {
+                let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
+                let (track, limits) = (&row.counter.track, &row.counter.limits);
+                ChainLevel {
+                    idle_bound: track.prepaid.units(),
+                    max: Limit::units(row.counter.max_as_set()),
+                    high: Limit::units(load(&limits.high)),
+                    low: Limit::units(load(&limits.low)),
+                    min: Limit::units(load(&limits.min)),
+                    protection,
+                    max_events: load(&track.max_events),
+                    ..gone.clone()
+                }
+            });
+            read.unwrap_or(gone)
+        };
+        rows.iter().zip(protections).map(level).collect()
+    }
+
+    /// The largest of some rows, given with what they hold.
+    fn consumers(
+        &self,
+        scan: &Scan,
+        full: u32,
+        mut rows: Vec<(u64, u32)>,
+        most: usize,
+    ) -> Vec<Consumer> {
+        rows.sort_unstable_by_key(|&(units, row)| (std::cmp::Reverse(units), row));
+        rows.truncate(most);
+        let all = u128::from(scan.lines[full as usize].current()).max(1);
+        let consumer = |(units, row): (u64, u32)| {
+            let line = &scan.lines[row as usize];
+            let id = GroupId::from_parts(row, line.generation);
+            Consumer {
+                id,
+                path: self.path_of(id),
+                units,
+                // (Groups that change meanwhile may seem to hold more than their parent.)
+                permille: (u128::from(units) * 1000 / all).min(1000) as u32,
+                destroyed: line.is_destroyed(),
+            }
+        };
+        rows.into_iter().map(consumer).collect()
+    }
+}
+
+/// What the rows of a subtree hold, with their numbers: those that hold something.
+struct Below {
+    own: Vec<(u64, u32)>,
+    subtrees: Vec<(u64, u32)>,
+}
+
+impl Below {
+    fn new(scan: &Scan, top: u32) -> Below {
+        let lines = &scan.lines;
+        let mut inside = vec![false; lines.len()];
+        inside[top as usize] = true;
+        let mut children = vec![0u64; lines.len()];
+        let mut rows = scan.deepest_first();
+        // Parents before their children.
+        rows.reverse();
+        for &row in rows.iter().filter(|&&row| row != top && row != 0) {
+            let line = &lines[row as usize];
+            inside[row as usize] = inside[line.parent as usize];
+            let sum = &mut children[line.parent as usize];
+            *sum = sum.saturating_add(line.current());
+        }
+        rows.retain(|&row| inside[row as usize]);
+        let own = |row: u32| lines[row as usize].current().saturating_sub(children[row as usize]);
+        let all = |row: u32| lines[row as usize].current();
+        let holding = |&(units, _): &(u64, u32)| units > 0;
+        Below {
+            own: rows.iter().map(|&row| (own(row), row)).filter(holding).collect(),
+            subtrees: rows
+                .iter()
+                .filter(|&&row| row != top)
+                .map(|&row| (all(row), row))
+                .filter(holding)
+                .collect(),
+        }
+    }
+}
+
+/// Bytes of this process in memory. Takes no memory of its own.
+fn resident() -> Option<u64> {
+    let mut text = [0u8; 128];
+    let length = std::fs::File::open("/proc/self/statm").ok()?.read(&mut text).ok()?;
+    let text = std::str::from_utf8(&text[..length]).ok()?;
+    let pages: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    // SAFETY: asks for a number.
+    let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
+    pages.checked_mul(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Ledger, Limit};
+
+    #[test]
+    fn a_full_explanation_carries_the_diagnosis_that_the_ledger_would_give() {
+        let ledger = Ledger::builder().capacity(8).anonymous().unwrap();
+        let group = ledger.root().create("g").unwrap();
+        group.set_max(Limit::units(10)).unwrap();
+        let refusal = group.try_charge_units(11).unwrap_err();
+        let mut refused = group.explain_fully(&refusal);
+        let mut diagnosis = *refused.diagnosis.take().expect("it was asked for");
+        assert_eq!(refused, group.explain(&refusal));
+        let mut other = ledger.diagnose(&refused);
+        (diagnosis.resident, other.resident) = (None, None);
+        assert_eq!(diagnosis, other);
+        assert_eq!(diagnosis.requested, Some(11));
+    }
+}

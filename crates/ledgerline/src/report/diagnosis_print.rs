@@ -1,0 +1,137 @@
+//! A diagnosis as a table.
+
+use crate::report::diagnosis::{ChainLevel, Consumer, Diagnosis};
+use crate::size::{Limit, format};
+use std::fmt;
+
+impl fmt::Display for Diagnosis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.headline(f)?;
+        writeln!(f)?;
+        self.print_chain(f)?;
+        let full = self.full();
+        let groups = if self.groups == 1 { "group" } else { "groups" };
+        let (current, idle) = (format(full.current), format(self.idle));
+        writeln!(f, "\nIn {}: {current} in {} {groups}, {idle} idle", full.path, self.groups)?;
+        let others = self.groups - self.holders.len();
+        print_consumers(f, "held by themselves", &self.holders, others)?;
+        if self.subtrees.iter().any(|consumer| !self.holders.contains(consumer)) {
+            print_consumers(f, "held with all below", &self.subtrees, 0)?;
+        }
+        self.print_remainder(f)?;
+        if !self.steady {
+            writeln!(f, "\nUnits were being moved between groups; some may be counted twice.")?;
+        }
+        Ok(())
+    }
+}
+
+impl Diagnosis {
+    fn headline(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (charged, full) = (&self.chain[0], self.full());
+        if let Some(requested) = self.requested {
+            write!(f, "{} asked for in {}; ", format(requested), charged.path)?;
+        }
+        match (full.room(), full.max) {
+            (Some(room), max) => {
+                let (room, max) = (format(room), of_limit(max));
+                writeln!(f, "{} has {room} left of {max}", full.path)
+            }
+            (None, _) => writeln!(f, "{} has no limit", full.path),
+        }
+    }
+
+    fn print_chain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const HEADS: [&str; 9] = [
+            "charged",
+            "idle up to",
+            "max",
+            "high",
+            "low",
+            "min",
+            "low holds",
+            "min holds",
+            "max events",
+        ];
+        let title = "group, up to the root";
+        let names = self.chain.iter().map(|level| name_width(&level.path));
+        let name = names.chain([title.len()]).max().unwrap_or(0);
+        let rows: Vec<[String; 9]> = self.chain.iter().map(figures).collect();
+        let widths: [usize; 9] = std::array::from_fn(|at| {
+            rows.iter().map(|row| row[at].len()).chain([HEADS[at].len()]).max().unwrap_or(0)
+        });
+        write!(f, "{title:name$}")?;
+        for (head, width) in HEADS.iter().zip(widths) {
+            write!(f, "  {head:>width$}")?;
+        }
+        writeln!(f)?;
+        for (at, (level, row)) in self.chain.iter().zip(&rows).enumerate() {
+            write!(f, "{:name$}", level.path)?;
+            for (figure, width) in row.iter().zip(widths) {
+                write!(f, "  {figure:>width$}")?;
+            }
+            writeln!(f, "{}", if at == self.full && level.room().is_some() { "  <" } else { "" })?;
+        }
+        Ok(())
+    }
+
+    fn print_remainder(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Some(resident), Some(uncharged)) = (self.resident, self.uncharged()) else {
+            return Ok(());
+        };
+        writeln!(
+            f,
+            "\nThis process has {} in memory and {} charged. If units are bytes, {} of it is charged to \
+             nobody.",
+            format(resident),
+            format(self.charged),
+            format(uncharged)
+        )
+    }
+}
+
+fn figures(level: &ChainLevel) -> [String; 9] {
+    [
+        format(level.current),
+        format(level.idle_bound),
+        of_limit(level.max),
+        of_limit(level.high),
+        of_limit(level.low),
+        of_limit(level.min),
+        format(level.protection.low),
+        format(level.protection.min),
+        level.max_events.to_string(),
+    ]
+}
+
+fn of_limit(limit: Limit) -> String {
+    limit.get().map_or("max".into(), format)
+}
+
+fn name_width(name: &str) -> usize {
+    name.chars().count()
+}
+
+fn print_consumers(
+    f: &mut fmt::Formatter<'_>,
+    title: &str,
+    consumers: &[Consumer],
+    others: usize,
+) -> fmt::Result {
+    if consumers.is_empty() {
+        return Ok(());
+    }
+    let names = consumers.iter().map(|consumer| name_width(&consumer.path));
+    let name = names.chain([title.len()]).max().unwrap_or(0);
+    writeln!(f, "\n{title:name$}  {:>8}  {:>6}", "units", "share")?;
+    for Consumer { path, units, permille, destroyed, .. } in consumers {
+        let share = format!("{}.{}%", permille / 10, permille % 10);
+        let note = if *destroyed { "  destroyed" } else { "" };
+        writeln!(f, "{path:name$}  {:>8}  {share:>6}{note}", format(*units))?;
+    }
+    if others > 0 {
+        let groups = if others == 1 { "group" } else { "groups" };
+        writeln!(f, "and {others} {groups} more")?;
+    }
+    Ok(())
+}

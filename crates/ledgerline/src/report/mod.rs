@@ -1,0 +1,9 @@
+//! What readers get: estimates, snapshots, diagnoses, leaks, `memory.stat`.
+
+pub(crate) mod diagnosis;
+pub(crate) mod diagnosis_print;
+pub(crate) mod leak;
+pub(crate) mod memory_stat;
+pub(crate) mod read;
+pub(crate) mod scan;
+pub(crate) mod snapshot;

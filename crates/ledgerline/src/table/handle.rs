@@ -1,0 +1,119 @@
+//! Where a group's cell lies, and which of the row's successive groups it is: in two words for who charges,
+//! in one for who holds a charge.
+//!
+//! ```text
+//! Group    cell: address of the row's cell, first column      mark: generation << 48
+//!
+//! Packed    63          48 47                                          0
+//!          +--------------+---------------------------------------------+
+//!          |  generation  |  address of the row's cell, first column    |
+//!          +--------------+---------------------------------------------+
+//! ```
+//!
+//! A [`Group`](crate::Group) has both apart, ready for the section that charges: a walk over many groups
+//! does nothing else with a handle. A [`Charge`](crate::Charge) keeps them packed beside its units, so that
+//! it has two words and travels in registers: a guard of three words is written in one order and read back
+//! in another, which a processor's store buffer does not forward, and that alone took longer than the charge.
+//!
+//! The first column begins at a multiple of [`ALIGNMENT`], and its cells fill one such stretch. So the
+//! address tells the row's number, too, and where the ledger's table lies (table.rs).
+//!
+//! Invariant R2: the address is that of a cell of a ledger's first column, of whatever row below
+//! `CAPACITY_MAX` (a column has room for all of them, whatever the ledger's capacity).
+
+use crate::percpu::word::{self, Cell};
+use crate::table::row::GroupId;
+use std::num::NonZeroU64;
+use std::ptr::NonNull;
+
+/// Most rows, and the default capacity: a cell's place in its column is fixed (percpu/columns.rs).
+pub(crate) const CAPACITY_MAX: usize = 1 << 20;
+/// What the address of the first column is a multiple of: the bytes of all its cells.
+pub(crate) const ALIGNMENT: usize = CAPACITY_MAX * size_of::<Cell>();
+
+/// Where the generation stands, as in the charge word.
+const GENERATION_SHIFT: u32 = 48;
+const ADDRESS: u64 = (1 << GENERATION_SHIFT) - 1;
+
+/// See the module's documentation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Handle {
+    /// The row's cell in the first column (R2).
+    pub(crate) cell: NonNull<Cell>,
+    /// The generation where a charge word has it, and nothing else: what a section compares.
+    pub(crate) mark: u64,
+}
+
+/// A [`Handle`] in one word.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct Packed(NonZeroU64);
+
+impl Handle {
+    /// `cell` is one of a first column (R2).
+    ///
+    /// # Panics
+    /// If the address has more than 48 bits. (Linux gives such addresses only to who asks for them.)
+    pub(crate) fn new(cell: *const Cell, generation: u16) -> Handle {
+        let address = cell.expose_provenance() as u64;
+        assert!(address <= ADDRESS, "an address of more than 48 bits: {address:#x}");
+        let cell = NonNull::new(cell.cast_mut()).expect("no cell lies at address zero");
+        Handle { cell, mark: word::empty(generation) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn pack(self) -> Packed {
+        // No bit is in both (`new`), and the address is not zero.
+        let address = self.cell.as_ptr().expose_provenance() as u64;
+        // SAFETY: the address of a cell is not zero.
+        Packed(unsafe { NonZeroU64::new_unchecked(address | self.mark) })
+    }
+
+    /// The group's number.
+    #[inline]
+    pub(crate) fn id(self) -> GroupId {
+        let row = (self.cell.addr().get() & (ALIGNMENT - 1)) / size_of::<Cell>();
+        GroupId::from_parts(row as u32, word::generation(self.mark))
+    }
+
+    /// The start of the first column.
+    #[inline(always)]
+    pub(crate) fn column(self) -> *const Cell {
+        self.cell.as_ptr().map_addr(|address| address & !(ALIGNMENT - 1))
+    }
+}
+
+impl Packed {
+    #[inline(always)]
+    pub(crate) fn unpack(self) -> Handle {
+        let address = (self.0.get() & ADDRESS) as usize;
+        // SAFETY: it was packed from an address that is not zero, which has no other bits.
+        let cell =
+            unsafe { NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(address)) };
+        Handle { cell, mark: self.0.get() & !ADDRESS }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_handle_tells_what_it_was_made_of(
+            row in 0..CAPACITY_MAX,
+            stretch in 1usize..(1 << 24),
+            generation: u16,
+        ) {
+            let column = std::ptr::without_provenance::<Cell>(stretch * ALIGNMENT);
+            let cell = column.wrapping_add(row);
+            let handle = Handle::new(cell, generation);
+            prop_assert_eq!(handle.cell.as_ptr().cast_const(), cell);
+            prop_assert_eq!(handle.column(), column);
+            prop_assert_eq!(handle.id(), GroupId::from_parts(row as u32, generation));
+            prop_assert_eq!(handle.mark, u64::from(generation) << 48);
+            prop_assert!(handle.pack().unpack() == handle);
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Names: what a group may be called, and how a name that somebody else wrote is shown.
+//!
+//! A name ends up in a terminal, a log, a page. So it holds nothing that steers one: no control characters, no
+//! ends of lines, no marks that turn the direction of what follows, nothing that cannot be seen. What comes
+//! from a file that another process wrote is not believed to keep to that: it is shown escaped.
+
+use crate::table::row::NAME_MAX;
+use std::borrow::Cow;
+use std::fmt;
+
+/// What stands for the path and the name of a group that is gone.
+pub(crate) const DESTROYED: &str = "(destroyed)";
+
+/// Whether the name of a group may hold a character. Not: `/`; control characters (C0, DEL and C1); the
+/// separators of lines and paragraphs; marks, embeddings, overrides and isolates of direction; characters that
+/// show as nothing, such as U+200B and U+FEFF. (The two joiners U+200C and U+200D are allowed: words of some
+/// languages need them.)
+///
+/// ```
+/// use ledgerline::name::allows;
+/// assert!("Größe 7 (β)".chars().all(allows));
+/// assert!(!allows('/') && !allows('\u{7f}') && !allows('\u{202e}'));
+/// ```
+pub const fn allows(character: char) -> bool {
+    let control = matches!(character, '\0'..='\x1f' | '\x7f'..='\u{9f}');
+    let line_end = matches!(character, '\u{2028}' | '\u{2029}');
+    let direction = matches!(
+        character,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    // What Unicode lets a program show nothing for (Default_Ignorable_Code_Point, the two joiners left out):
+    // the soft hyphen, fillers, variation selectors, spaces of no width, operators and marks without a glyph,
+    // language tags; and the anchors of annotations and the braille pattern without a dot.
+    let unseen = matches!(
+        character,
+        '\u{ad}'
+            | '\u{34f}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'
+            | '\u{2060}'..='\u{2065}'
+            | '\u{206a}'..='\u{206f}'
+            | '\u{2800}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}'
+    );
+    !(character == '/' || control || line_end || direction || unseen)
+}
+
+/// A text with what no name [`allows`] as escapes: `\u{202e}`, and `\u{2f}` for a `/`.
+///
+/// ```
+/// assert_eq!(ledgerline::name::escaped("a/b\u{1b}[2J"), r"a\u{2f}b\u{1b}[2J");
+/// ```
+pub fn escaped(text: &str) -> Cow<'_, str> {
+    escaped_unless(text, allows)
+}
+
+/// A text with each character that is not allowed as an escape.
+pub(crate) fn escaped_unless(text: &str, allowed: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if text.chars().all(&allowed) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for character in text.chars() {
+        if allowed(character) {
+            shown.push(character);
+        } else {
+            shown.extend(character.escape_unicode());
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// Why a text is no name for a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NameError {
+    /// There is nothing.
+    Empty,
+    /// It is longer than [`NAME_MAX`].
+    TooLong {
+        /// How long.
+        bytes: usize,
+    },
+    /// It holds a character that no name [`allows`].
+    Character {
+        /// The first of them.
+        character: char,
+        /// The byte at which that begins.
+        at: usize,
+    },
+}
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            NameError::Empty => write!(f, "a group's name has 1 to {NAME_MAX} bytes, not none"),
+            NameError::TooLong { bytes } => {
+                write!(f, "a group's name has 1 to {NAME_MAX} bytes, not {bytes}")
+            }
+            NameError::Character { character: '/', at } => {
+                write!(
+                    f,
+                    "a group's name holds no '/' (at byte {at}): create its groups one by one"
+                )
+            }
+            NameError::Character { character, at } => write!(
+                f,
+                "a group's name holds no '{}' (at byte {at}), nor any other control character, end of a \
+                 line, mark of direction or invisible character",
+                character.escape_unicode()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for NameError {}
+
+/// Whether a text can be a group's name.
+pub(crate) fn check(name: &str) -> Result<(), NameError> {
+    if name.is_empty() {
+        return Err(NameError::Empty);
+    }
+    if name.len() > NAME_MAX {
+        return Err(NameError::TooLong { bytes: name.len() });
+    }
+    // Most names are like this, and groups are created in less time than letters are decoded.
+    if name.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'/') {
+        return Ok(());
+    }
+    match name.char_indices().find(|&(_, character)| !allows(character)) {
+        Some((at, character)) => Err(NameError::Character { character, at }),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Named one by one, so that a range that is too short shows.
+    const STEERING: [char; 30] = [
+        '/',
+        '\0',
+        '\t',
+        '\n',
+        '\r',
+        '\x1b',
+        '\x7f',
+        '\u{80}',
+        '\u{85}',
+        '\u{9b}',
+        '\u{9f}',
+        '\u{61c}',
+        '\u{200b}',
+        '\u{200e}',
+        '\u{200f}',
+        '\u{2028}',
+        '\u{2029}',
+        '\u{202a}',
+        '\u{202b}',
+        '\u{202c}',
+        '\u{202d}',
+        '\u{202e}',
+        '\u{2060}',
+        '\u{2066}',
+        '\u{2067}',
+        '\u{2068}',
+        '\u{2069}',
+        '\u{feff}',
+        '\u{ad}',
+        '\u{e0041}',
+    ];
+
+    #[test]
+    fn a_name_that_steers_a_terminal_is_refused_with_the_character_and_its_place() {
+        for character in STEERING {
+            let name = format!("aß{character}b");
+            assert_eq!(check(&name), Err(NameError::Character { character, at: 3 }), "{name:?}");
+            let text = check(&name).unwrap_err().to_string();
+            let shown = match character {
+                '/' => "'/'".to_owned(),
+                other => format!("'\\u{{{:x}}}'", u32::from(other)),
+            };
+            assert!(text.contains(&shown) && text.contains("byte 3"), "{text}");
+            assert!(text.chars().all(|c| c == '/' || allows(c)), "{text:?}");
+        }
+        for name in [
+            "q42",
+            "Größe 7",
+            "日本語",
+            "می\u{200c}خواهم",
+            "👩\u{200d}🔬",
+            " ",
+            "\\",
+            "..",
+            "a\u{a0}b",
+        ] {
+            assert_eq!(check(name), Ok(()), "{name:?}");
+        }
+        assert_eq!(check(""), Err(NameError::Empty));
+        assert_eq!(check(&"x".repeat(NAME_MAX)), Ok(()));
+        assert_eq!(check(&"ß".repeat(29)), Err(NameError::TooLong { bytes: 58 }));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_escaped_can_be_shown_and_a_name_stays_as_it_is(text in any::<String>()) {
+            let shown = escaped(&text);
+            prop_assert!(shown.chars().all(allows), "{shown:?}");
+            if check(&text).is_ok() {
+                prop_assert_eq!(&*shown, &*text);
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The rows from a group to the root: what a walk walks.
+
+use crate::counter::PageCounter;
+use crate::counter::walk::{Emptied, Path};
+use crate::ledger::{DEPTH_MAX, Ledger};
+use crate::sync::Ordering;
+
+/// The rows from a group (first) to the root (last), and their counters. Lives on the stack.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowPath<'l> {
+    rows: [u32; DEPTH_MAX],
+    counters: [&'l PageCounter; DEPTH_MAX],
+    length: usize,
+    /// Of the group's own row, read before its parent.
+    generation: u16,
+}
+
+impl<'l> RowPath<'l> {
+    /// Follows the parents of a row; `None` if they do not lead to the root (memory that another
+    /// process overwrote).
+    pub(crate) fn new(ledger: &'l Ledger, row: u32) -> Option<Self> {
+        let mut path = Self::blank(ledger);
+        path.follow(ledger, row).then_some(path)
+    }
+
+    /// One to be [followed](Self::follow). It is half a kibibyte, so whoever is in a hurry has it filled
+    /// where it lies.
+    #[inline(always)]
+    pub(crate) fn blank(ledger: &'l Ledger) -> Self {
+        let root = &ledger.row(0).counter;
+        RowPath { rows: [0; DEPTH_MAX], counters: [root; DEPTH_MAX], length: 0, generation: 0 }
+    }
+
+    /// As [`new`](Self::new), in place; `false` if there is no path.
+    pub(crate) fn follow(&mut self, ledger: &'l Ledger, row: u32) -> bool {
+        if row >= ledger.capacity() {
+            return false;
+        }
+        self.generation = ledger.row(row).generation();
+        self.length = 0;
+        let mut index = row;
+        while self.length < DEPTH_MAX {
+            let row = ledger.row(index);
+            self.rows[self.length] = index;
+            self.counters[self.length] = &row.counter;
+            self.length += 1;
+            if index == 0 {
+                return true;
+            }
+            index = row.parent.load(Ordering::Relaxed);
+            if index >= ledger.capacity() {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// The group's own row.
+    pub(crate) fn leaf(&self) -> u32 {
+        self.rows[0]
+    }
+
+    /// The generation of the group's own row when the path was followed.
+    pub(crate) fn generation(&self) -> u16 {
+        self.generation
+    }
+
+    /// Whether the row still serves the group that the path was followed for. It stays so while
+    /// the caller holds units of the row, reserved or granted: only an empty row is reused.
+    pub(crate) fn is_current(&self, ledger: &Ledger) -> bool {
+        ledger.row(self.leaf()).generation() == self.generation
+    }
+
+    pub(crate) fn row(&self, level: usize) -> u32 {
+        self.rows[level]
+    }
+
+    pub(crate) fn counters(&self) -> &Path<'l> {
+        &self.counters[..self.length]
+    }
+
+    /// The rows, the group's first.
+    pub(crate) fn rows(&self) -> &[u32] {
+        &self.rows[..self.length]
+    }
+
+    /// The part of this path below the first row that `other` has too (the whole of neither may be
+    /// left: siblings share their parent, the root is shared by all).
+    pub(crate) fn below_common(&self, other: &RowPath<'_>) -> &Path<'l> {
+        let common =
+            self.rows().iter().position(|row| other.rows().contains(row)).unwrap_or(self.length);
+        &self.counters[..common]
+    }
+
+    /// Whether a row lies in the subtree of `top` (which is in its own).
+    pub(crate) fn leads_through(&self, top: u32) -> bool {
+        self.rows().contains(&top)
+    }
+
+    /// Frees the rows whose last unit a walk returned.
+    pub(crate) fn free_emptied(&self, ledger: &Ledger, emptied: Emptied) {
+        for level in emptied.levels() {
+            ledger.recycle(self.rows[level]);
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! One group's row, and the number that names it.
+
+use crate::counter::PageCounter;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::table::name;
+use std::fmt;
+
+/// Longest name of a group, in bytes.
+pub const NAME_MAX: usize = 56;
+
+/// A group's number: which row, and which of the row's successive groups.
+///
+/// Sixteen bits of generation: an id that outlived its group is refused, unless exactly a multiple
+/// of 65 535 other groups have used that row since. (A group with live charges keeps its row, so a
+/// charge's id never goes stale; only a copy of a handle can.)
+///
+/// Prints as `3#2`: row 3, its second group.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct GroupId(u64);
+
+impl fmt::Display for GroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}#{}", self.index(), self.generation())
+    }
+}
+
+impl fmt::Debug for GroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl GroupId {
+    pub(crate) const ROOT: GroupId = GroupId::from_parts(0, 1);
+    /// A generation that no group ever has, so no cell serves it either (ledger.rs).
+    pub(crate) const NO_GENERATION: u16 = u16::MAX;
+    /// Names no group.
+    pub(crate) const NOBODY: GroupId = GroupId::from_parts(0, GroupId::NO_GENERATION);
+
+    /// Puts an id together. Any numbers may be given; an id that names no group is refused on use.
+    pub const fn from_parts(index: u32, generation: u16) -> GroupId {
+        GroupId((generation as u64) << 48 | (index & 0x7fff_ffff) as u64)
+    }
+
+    /// The row.
+    pub const fn index(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// Which of the row's successive groups; never zero for a group that exists.
+    pub const fn generation(self) -> u16 {
+        (self.0 >> 48) as u16
+    }
+
+    /// The id that [`raw`](Self::raw) told.
+    pub(crate) const fn from_raw(raw: u64) -> GroupId {
+        GroupId(raw)
+    }
+
+    /// The row that a raw id names.
+    pub(crate) const fn row_of(raw: u64) -> u32 {
+        raw as u32
+    }
+
+    /// The generation in the upper 16 bits and the row in the lower 32: as in the charge word.
+    pub(crate) const fn raw(self) -> u64 {
+        self.0
+    }
+}
+
+/// What a row is used for.
+pub(crate) mod state {
+    pub(crate) const FREE: u32 = 0;
+    pub(crate) const LIVE: u32 = 1;
+    /// Destroyed, and kept until its last charge is returned.
+    pub(crate) const RETIRED: u32 = 2;
+    /// Its process ended; kept for the account.
+    pub(crate) const EXITED: u32 = 3;
+    /// The same, and nothing is left in it.
+    pub(crate) const SETTLED: u32 = 4;
+}
+
+/// In `children`: the row takes no more children.
+const NO_MORE_CHILDREN: u32 = 1 << 31;
+/// In `children`, below that: the last bits of the generation whose children are counted, so that an old handle
+/// neither counts a child in the row's next group nor keeps it from having any. (A row that has as many
+/// generations as there are such numbers, between one step of such a handle and the next, is touched by it for
+/// the moment until it asks again whose row it is.)
+const FAMILY_SHIFT: u32 = 21;
+/// Those of a generation that has no child.
+const fn family(generation: u16) -> u32 {
+    (generation as u32) << FAMILY_SHIFT & !NO_MORE_CHILDREN
+}
+
+/// All rows may be children of one, each once more while somebody finds that there is none left to take.
+const _: () = assert!(2 * crate::table::handle::CAPACITY_MAX <= 1 << FAMILY_SHIFT);
+
+/// What a row is told beside its limits: bits of `depth`, above the number.
+pub(crate) mod flag {
+    /// Charges are not counted (mode.rs).
+    pub(crate) const OFF: u32 = 1 << 8;
+    /// Whoever kills something in the subtree kills all of it (victim.rs).
+    pub(crate) const OOM_GROUP: u32 = 1 << 9;
+}
+
+/// One group. Two pairs of lines by who writes them: the counter's words (`page_counter.rs`), and
+/// 128 bytes further what is read on the way and seldom written.
+#[repr(C, align(256))]
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) counter: PageCounter,
+    /// While the row is free: the next free row.
+    pub(crate) parent: AtomicU32,
+    generation: AtomicU32,
+    pub(crate) state: AtomicU32,
+    /// Levels below the root, and flags.
+    depth: AtomicU32,
+    /// The process whose columns serve this row; 0 in a ledger of one process.
+    pub(crate) owner: AtomicU32,
+    children: AtomicU32,
+    /// Columns (modulo 64) in which the row has, or had, cells or counts.
+    columns: AtomicU64,
+    /// What the process held when it ended (`state::EXITED`).
+    pub(crate) at_exit: AtomicU64,
+    /// UTF-8, filled up with zeros.
+    name: [AtomicU64; NAME_MAX / 8],
+}
+
+const _: () = {
+    use std::mem::offset_of;
+    assert!(size_of::<Row>() == 256);
+    // Limits, parent, generation and state share the line that a walk only reads.
+    assert!(offset_of!(Row, counter.limits) / 64 == offset_of!(Row, state) / 64);
+    assert!(offset_of!(Row, counter.limits) % 128 == 0);
+    assert!(offset_of!(Row, children) / 64 == 2);
+};
+
+impl Row {
+    /// Makes the root's row ready.
+    pub(crate) fn begin_root(&self) {
+        self.children.store(family(1), Ordering::Relaxed);
+        self.generation.store(1, Ordering::Relaxed);
+        self.state.store(state::LIVE, Ordering::Release);
+    }
+
+    /// Makes a row that nobody else can reach ready for its next group; that group's generation.
+    /// Generations go from 1 to `last`.
+    pub(crate) fn begin(&self, parent: u32, depth: u32, owner: u32, name: &str, last: u16) -> u16 {
+        self.parent.store(parent, Ordering::Relaxed);
+        self.depth.store(depth, Ordering::Relaxed);
+        self.owner.store(owner, Ordering::Relaxed);
+        self.columns.store(0, Ordering::Relaxed);
+        self.at_exit.store(0, Ordering::Relaxed);
+        self.set_name(name);
+        let generation = self.generation() % last + 1;
+        self.children.store(family(generation), Ordering::Relaxed);
+        // Release, partner of the Acquire in `generation_acquired`: who sees the generation sees all of the
+        // above.
+        self.generation.store(u32::from(generation), Ordering::Release);
+        self.counter.open();
+        // Release: who sees the row live sees all of the above. SeqCst: as `adopt_mode` says.
+        self.state.store(state::LIVE, Ordering::SeqCst);
+        generation
+    }
+
+    pub(crate) fn generation(&self) -> u16 {
+        self.generation.load(Ordering::Relaxed) as u16
+    }
+
+    /// The generation, and with it all that its group began with.
+    pub(crate) fn generation_acquired(&self) -> u16 {
+        self.generation.load(Ordering::Acquire) as u16
+    }
+
+    pub(crate) fn depth(&self) -> u32 {
+        self.depth.load(Ordering::Relaxed) & 0xff
+    }
+
+    /// Whether a [`flag`] is set.
+    pub(crate) fn has(&self, flag: u32) -> bool {
+        self.depth.load(Ordering::SeqCst) & flag != 0
+    }
+
+    pub(crate) fn set(&self, flag: u32, on: bool) {
+        if on {
+            self.depth.fetch_or(flag, Ordering::SeqCst);
+        } else {
+            self.depth.fetch_and(!flag, Ordering::SeqCst);
+        }
+    }
+
+    /// Counts a child of that generation, unless the row takes none any more, or is another's.
+    pub(crate) fn add_child(&self, generation: u16) -> bool {
+        let open = family(generation) >> FAMILY_SHIFT;
+        self.children
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |children| {
+                (children >> FAMILY_SHIFT == open).then(|| children + 1)
+            })
+            .is_ok()
+    }
+
+    pub(crate) fn remove_child(&self) {
+        self.children.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn children(&self) -> u32 {
+        self.children.load(Ordering::Relaxed) % (1 << FAMILY_SHIFT)
+    }
+
+    /// From now on no child of that generation can be made; fails while there is one, or the row is another's.
+    pub(crate) fn refuse_children(&self, generation: u16) -> bool {
+        let none = family(generation);
+        self.children
+            .compare_exchange(none, none | NO_MORE_CHILDREN, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Undoes [`refuse_children`](Self::refuse_children).
+    pub(crate) fn accept_children(&self) {
+        self.children.fetch_and(!NO_MORE_CHILDREN, Ordering::AcqRel);
+    }
+
+    /// Notes that a column holds a cell or counts of this row.
+    pub(crate) fn note_column(&self, column: u32) {
+        let bit = 1 << (column % 64);
+        if self.columns.load(Ordering::Relaxed) & bit == 0 {
+            self.columns.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    /// Which columns are noted: another set, another number.
+    pub(crate) fn columns_noted(&self) -> u64 {
+        self.columns.load(Ordering::Acquire)
+    }
+
+    /// The columns that may hold something of this row.
+    pub(crate) fn noted_columns(&self, count: u32) -> impl Iterator<Item = u32> {
+        let noted = self.columns.load(Ordering::Relaxed);
+        (0..count).filter(move |column| noted >> (column % 64) & 1 != 0)
+    }
+
+    /// Notes that a column has sums of this row (memory_stat.rs). The last bit stands for the
+    /// totals, so the columns share the others.
+    pub(crate) fn note_statistics(&self, column: u32) {
+        self.note_in_statistics(1 << (column % 63));
+    }
+
+    /// Notes that there are totals of this row.
+    pub(crate) fn note_totals(&self) {
+        self.note_in_statistics(1 << 63);
+    }
+
+    fn note_in_statistics(&self, bit: u64) {
+        let noted = &self.counter.track.statistics;
+        if noted.load(Ordering::Relaxed) & bit == 0 {
+            noted.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the row may have sums or totals.
+    pub(crate) fn has_statistics(&self) -> bool {
+        self.counter.track.statistics.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether a column may have sums of this row.
+    pub(crate) fn has_sums_in(&self, column: u32) -> bool {
+        self.counter.track.statistics.load(Ordering::Relaxed) >> (column % 63) & 1 != 0
+    }
+
+    pub(crate) fn forget_statistics(&self) {
+        self.counter.track.statistics.store(0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn forget_columns(&self) {
+        self.columns.store(0, Ordering::Relaxed);
+    }
+
+    fn set_name(&self, name: &str) {
+        let mut bytes = [0u8; NAME_MAX];
+        bytes[..name.len()].copy_from_slice(name.as_bytes());
+        for (word, part) in self.name.iter().zip(bytes.chunks_exact(8)) {
+            let part = part.try_into().expect("chunks of eight");
+            word.store(u64::from_le_bytes(part), Ordering::Relaxed);
+        }
+    }
+
+    /// The name. Another process may have written over it: what is not UTF-8 shows as replacement marks, and
+    /// what no name may hold escaped.
+    pub(crate) fn name(&self) -> String {
+        let mut bytes = [0u8; NAME_MAX];
+        for (word, part) in self.name.iter().zip(bytes.chunks_exact_mut(8)) {
+            part.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        }
+        let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(NAME_MAX);
+        name::escaped(&String::from_utf8_lossy(&bytes[..length])).into_owned()
+    }
+}

@@ -1,0 +1,119 @@
+//! The head of a wait queue: what those who return units look at, and whom they tell.
+//!
+//! ```text
+//! the first of a queue                          who returned units (signal-safe)
+//!   open the head of the row (once a queue):      fence
+//!     head.group = group; queues += 1             queues == 0: done
+//!     fence                                       each row on the way whose head is open:
+//!   key = the head's count                          count += 1; fence
+//!   there is room: done                             a thread sleeps: wake it
+//!   a thread: sleep on the key                      a future left its alarm: ring that
+//!   a future: leave the alarm; fence
+//!     the count is past the key: look again
+//! ```
+//!
+//! The fences of an opening and of a return are each other's partner: either who returned units finds the
+//! head open, or the look of whoever is first comes after the units were returned (model:
+//! `of_units_that_come_back_and_a_wait_one_sees_the_other`).
+//!
+//! There is a head for each row, so a return looks at as many as its path has levels, however many queues
+//! there are. A row may be another group's while those who waited for its last group are still about: a
+//! head names the group, and whoever opens it for another tells those.
+
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::wake::eventcount::Eventcount;
+
+/// See the module's documentation. All zeros are a head that is not open.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct QueueHead {
+    /// At whose limit the queue waits (0: nobody's). Written with the queues' lock.
+    group: AtomicU64,
+    /// What the first of the queue waits on.
+    pub(crate) eventcount: Eventcount,
+    /// The first one's alarm, if it is a future (0: none). Written with the queues' lock.
+    alarm: AtomicU32,
+}
+
+impl QueueHead {
+    #[cfg(loom)]
+    pub(crate) fn new() -> Self {
+        QueueHead {
+            group: AtomicU64::new(0),
+            eventcount: Eventcount::new(),
+            alarm: AtomicU32::new(0),
+        }
+    }
+
+    /// The group whose queue's head this is, by its raw id; 0 if there is none.
+    pub(crate) fn group(&self) -> u64 {
+        self.group.load(Ordering::Relaxed)
+    }
+
+    /// Opens it for a group, or closes it (0).
+    pub(crate) fn serve(&self, group: u64) {
+        self.alarm.store(0, Ordering::Relaxed);
+        self.group.store(group, Ordering::Relaxed);
+    }
+
+    /// Has the next notices ring an alarm. (The caller asks afterwards whether its key is past.)
+    pub(crate) fn leave_alarm(&self, number: u32) {
+        self.alarm.store(number, Ordering::Relaxed);
+    }
+
+    /// Tells the first of the queue to look again. Async-signal-safe if `ring` is.
+    pub(crate) fn notify(&self, ring: impl FnOnce(u32)) {
+        // (Its fence comes before the load: whoever left an alarm that is not seen sees the count.)
+        self.eventcount.notify();
+        let alarm = self.alarm.load(Ordering::Relaxed);
+        if alarm != 0 {
+            ring(alarm);
+        }
+    }
+}
+
+/// How many queues are open: what a return asks before it looks at any head.
+#[derive(Debug)]
+pub(crate) struct Open(AtomicU32);
+
+impl Open {
+    pub(crate) fn none() -> Self {
+        Open(AtomicU32::new(0))
+    }
+
+    /// Announces a head that was opened; whoever looks for room afterwards misses no units.
+    pub(crate) fn announce(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        // Partner of the fence in `any_after_return`.
+        fence(Ordering::SeqCst);
+    }
+
+    pub(crate) fn retire(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// There are none: the process is a forked child.
+    pub(crate) fn forget(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether there are any, for one who has seen or returned nothing.
+    pub(crate) fn any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether there are any, after a SeqCst store of what those who wait look at: with this load it is as
+    /// good as the fence of [`any_after_return`](Self::any_after_return). Partner of the fence in `announce`.
+    #[cfg(not(loom))]
+    pub(crate) fn any_after_store(&self) -> bool {
+        self.0.load(Ordering::SeqCst) != 0
+    }
+
+    /// Whether there are any, after units were returned.
+    #[inline]
+    pub(crate) fn any_after_return(&self) -> bool {
+        // Partner of the fence in `announce`.
+        fence(Ordering::SeqCst);
+        self.any()
+    }
+}
