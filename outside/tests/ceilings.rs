@@ -156,24 +156,27 @@ fn serving_one_costs_the_same_however_long_the_queue() {
 
 #[test]
 fn a_refusal_does_not_pay_for_reclaimers_of_others() {
-    let ledger: &'static Ledger = Box::leak(Box::new(Ledger::new().unwrap()));
-    let tenant = ledger.root().create("tenant").unwrap();
-    tenant.set_max(Limit::units(100)).unwrap();
-    let refusal = || {
-        (0..7)
-            .map(|_| {
-                let start = Instant::now();
-                for _ in 0..2000 {
-                    tenant.try_charge(101).unwrap_err();
-                }
-                start.elapsed().as_secs_f64()
-            })
-            .fold(f64::MAX, f64::min)
+    let tenant = || {
+        let ledger: &'static Ledger = Box::leak(Box::new(Ledger::new().unwrap()));
+        let tenant = ledger.root().create("tenant").unwrap();
+        tenant.set_max(Limit::units(100)).unwrap();
+        tenant
     };
-    let alone = refusal();
-    let others = ledger.root().create("others").unwrap();
+    let tenants = [tenant(), tenant()];
+    let others = tenants[1].ledger().root().create("others").unwrap();
     let _theirs: Vec<_> =
         (0..2000).map(|n| others.create(&n.to_string()).unwrap().add_reclaimer(0, |_| 0)).collect();
-    let among = refusal();
+    // In turns, and the best of many short rounds: whatever else runs meanwhile hits both alike.
+    let mut best = [f64::MAX; 2];
+    for _ in 0..300 {
+        for (tenant, best) in tenants.iter().zip(&mut best) {
+            let start = Instant::now();
+            for _ in 0..200 {
+                tenant.try_charge(101).unwrap_err();
+            }
+            *best = best.min(start.elapsed().as_secs_f64() / 200.0);
+        }
+    }
+    let [alone, among] = best;
     assert!(among < 3.0 * alone, "{alone:.2e} s alone, {among:.2e} s among 2 000 reclaimers");
 }

@@ -49,6 +49,19 @@ impl<'l> Charge<'l> {
         Charge::new(group, units | UNCOUNTED)
     }
 
+    /// A charge with the flag that another gave up ([`into_flag`](Self::into_flag)).
+    #[inline(always)]
+    pub(crate) fn with_flag(group: Group<'l>, units: u64, flag: u64) -> Self {
+        Charge::new(group, units | flag)
+    }
+
+    /// Gives the guard up for what it says beside its group and its units.
+    pub(crate) fn into_flag(self) -> u64 {
+        let flag = self.units & UNCOUNTED;
+        std::mem::forget(self);
+        flag
+    }
+
     /// Whether the ledger counts the units: not those charged while the group's mode was
     /// [`Off`](crate::ControlMode::Off).
     pub fn is_counted(&self) -> bool {
@@ -213,13 +226,13 @@ impl<'l> Charge<'l> {
     }
 }
 
-impl Charge<'_> {
-    #[cold]
-    #[inline(never)]
-    fn give_back(&self) {
-        if self.is_counted() {
-            self.group().ledger().uncharge_slow(self.group().id(), self.units, By::Guard);
-        }
+/// (By value: a guard whose address is taken lives in memory.)
+#[cold]
+#[inline(never)]
+fn give_back(group: Packed, units: u64) {
+    if units & UNCOUNTED == 0 {
+        let group = Group::unpack(group);
+        group.ledger().uncharge_slow(group.id(), units, By::Guard);
     }
 }
 
@@ -227,7 +240,7 @@ impl Drop for Charge<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         if !self.group().put_prepaid(self.units) {
-            self.give_back();
+            give_back(self.group, self.units);
         }
     }
 }

@@ -138,22 +138,21 @@ impl<'l> Group<'l> {
         if self.take_prepaid(units) {
             return Ok(Charge::new(self, units));
         }
-        self.try_charge_slow(units, Location::caller())
+        let flag = self.try_charge_slow(units, Location::caller())?;
+        Ok(Charge::with_flag(self, units, flag))
     }
 
-    /// (A call of its own that returns in registers what the fast path returns: the guard is never
-    /// stored.)
+    /// The flag of the charge. (It returns no guard: a caller that makes the same one whichever way it came
+    /// need not ask the guard, when it drops, for the group that it knows.)
     #[cold]
     #[inline(never)]
-    fn try_charge_slow(
-        self,
-        units: u64,
-        site: &'static Location<'static>,
-    ) -> Result<Charge<'l>, Refused> {
+    fn try_charge_slow(self, units: u64, site: &'static Location<'static>) -> Result<u64, Refused> {
         if self.ledger().fold_and_take(self.id(), units) {
-            return Ok(Charge::new(self, units));
+            return Ok(0);
         }
-        self.charge_otherwise(units, site).map_err(|refusal| self.explain(&refusal))
+        let charge =
+            self.charge_otherwise(units, site).map_err(|refusal| self.explain(&refusal))?;
+        Ok(charge.into_flag())
     }
 
     /// As [`try_charge`](Self::try_charge), with the refusal in plain numbers, and not counted: for who
