@@ -1,246 +1,175 @@
-//! A charge that returns itself.
+//! Charging: the verbs of a group that take units and return them, and the guard.
 
-use crate::control::audit::By;
-use crate::control::mode::ControlMode;
-use crate::counter::COUNTER_MAX;
-use crate::error::Refused;
+mod guard;
+
+use crate::control::attempt::Grant;
+use crate::control::slow_path;
+use crate::error::{Refused, RefusedCharge};
 use crate::group::Group;
 use crate::ledger::Ledger;
-use crate::stock::Limits;
-use crate::table::handle::Packed;
-use std::marker::PhantomData;
+use crate::report::diagnosis::{CONSUMERS, Diagnosis};
+use crate::stock::AtLimit;
+use crate::stock::refusal::Refusal;
+pub use guard::Charge;
 use std::panic::Location;
 
-/// Units charged to a group, returned when this is dropped, by whichever thread that is.
-///
-/// `mem::forget` leaks the units (the group's `leftover` will show them).
-#[must_use = "a charge that is dropped at once is returned at once"]
-pub struct Charge<'l> {
-    group: Packed,
-    /// With [`UNCOUNTED`], of a charge of a group that was not accounted.
-    units: u64,
-    ledger: PhantomData<&'l Ledger>,
-}
-
-/// Two words, and no more with the refusal beside it: both travel in registers (handle.rs).
-const _: () = assert!(size_of::<Charge<'_>>() == 16);
-const _: () = assert!(size_of::<Result<Charge<'_>, Refused>>() == 16);
-
-/// The ledger does not know of these units (mode.rs).
-const UNCOUNTED: u64 = 1 << 63;
-
-impl std::fmt::Debug for Charge<'_> {
-    /// `Charge(4096 of /acme/q42 3#2)`, with `uncounted` in front of `of` where the ledger does not count it.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let uncounted = if self.is_counted() { "" } else { "uncounted " };
-        let (path, id) = (self.group().path(), self.group().id());
-        write!(f, "Charge({} {uncounted}of {path} {id})", self.units())
-    }
-}
-
-impl<'l> Charge<'l> {
-    #[inline(always)]
-    pub(crate) fn new(group: Group<'l>, units: u64) -> Self {
-        Charge { group: group.pack(), units, ledger: PhantomData }
-    }
-
-    /// A charge of a group that is not accounted.
-    pub(crate) fn uncounted(group: Group<'l>, units: u64) -> Self {
-        Charge::new(group, units | UNCOUNTED)
-    }
-
-    /// A charge with the flag that another gave up ([`into_flag`](Self::into_flag)).
-    #[inline(always)]
-    pub(crate) fn with_flag(group: Group<'l>, units: u64, flag: u64) -> Self {
-        Charge::new(group, units | flag)
-    }
-
-    /// Gives the guard up for what it says beside its group and its units.
-    pub(crate) fn into_flag(self) -> u64 {
-        let flag = self.units & UNCOUNTED;
-        std::mem::forget(self);
-        flag
-    }
-
-    /// Whether the ledger counts the units: not those charged while the group's mode was
-    /// [`Off`](crate::ControlMode::Off).
-    pub fn is_counted(&self) -> bool {
-        self.units & UNCOUNTED == 0
-    }
-
-    /// The group that holds the units.
-    #[inline(always)]
-    pub fn group(&self) -> Group<'l> {
-        Group::unpack(self.group)
-    }
-
-    /// How many.
-    pub fn units(&self) -> u64 {
-        self.units & !UNCOUNTED
-    }
-
-    /// Gives the guard up: the caller sees to the matching
-    /// [`uncharge_units`](Group::uncharge_units), or makes a guard of the units again
-    /// ([`from_units`](Self::from_units)). For units that travel where a guard cannot: through C, in a
-    /// header, in a file. (Units that were [not counted](Self::is_counted) are counted from here on.)
-    #[track_caller]
-    pub fn into_units(self) -> u64 {
-        let (units, ledger) = (self.units(), self.group().ledger());
-        if !self.is_counted() {
-            // Fails for a group that is gone alone, whose uncharge then changes nothing either.
-            let _counted = self.group().charge_units(units);
-        } else if let Some(audit) = ledger.audit() {
-            audit.gave_up(ledger, self.group().id(), units, Location::caller());
-        }
-        std::mem::forget(self);
-        units
-    }
-
-    /// Makes a guard of units that are charged to `group` already, by
-    /// [`try_charge_units`](Group::try_charge_units) or before [`into_units`](Self::into_units). Units
-    /// that nobody charged are a mistake, which shows as one of
-    /// [`uncharge_units`](Group::uncharge_units) does, when the guard drops. (An audited ledger reports it
-    /// here, and the guard [holds nothing](Self::is_counted).)
+impl<'l> Group<'l> {
+    /// Charges `units`, or refuses and says who did. The charge is returned when the guard drops. A charge
+    /// of nothing is granted whatever the limits say, as long as there is the group.
     ///
     /// ```
-    /// # use ledgerline::Charge;
     /// # let ledger = ledgerline::Ledger::new()?;
     /// let query = ledger.root().create("q1")?;
-    /// let units = query.try_charge(4096)?.into_units();
-    /// assert_eq!(query.precise(), 4096);
-    /// drop(Charge::from_units(query, units));
-    /// assert_eq!(query.precise(), 0);
+    /// query.set_max("64K".parse()?)?;
+    /// let buffer = query.try_charge(48 << 10)?;
+    /// let error = query.try_charge(32 << 10).unwrap_err();
+    /// assert_eq!(error.to_string(), "/q1 is full: 32.0K requested, 48.0K of max 64.0K in use");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// # Panics
-    /// With more than 2^62 units, which nobody can have charged.
-    #[track_caller]
-    pub fn from_units(group: Group<'l>, units: u64) -> Charge<'l> {
-        assert!(units <= COUNTER_MAX, "{units} units: no group can hold so many");
-        let ledger = group.ledger();
-        if let Some(audit) = ledger.audit()
-            && !audit.adopts(ledger, group.id(), units, Location::caller())
-        {
-            return Charge::uncounted(group, units);
-        }
-        Charge::new(group, units)
-    }
-
-    /// Counts that there is one more charge to be returned, or one less.
-    fn count(&self, count: impl FnOnce(&Ledger, u32, u32)) {
-        // A charge of nothing keeps no row.
-        if self.is_counted() && self.units() > 0 {
-            let ledger = self.group().ledger();
-            count(ledger, ledger.columns().current(), self.group().id().index());
-        }
-    }
-
-    /// Takes `units` out into a charge of their own; `None` if there are not so many.
-    pub fn split(&mut self, units: u64) -> Option<Charge<'l>> {
-        let left = self.units().checked_sub(units)?;
-        let ledger = self.group().ledger();
-        if let Some(audit) = ledger.audit()
-            && self.is_counted()
-        {
-            audit.split(ledger, self.group().id(), left, units);
-        }
-        self.count(|ledger, column, row| ledger.count_charge(column, row));
-        let uncounted = self.units & UNCOUNTED;
-        self.units = left | uncounted;
-        Some(Charge::new(self.group(), units | uncounted))
-    }
-
-    /// Takes another charge of the same group in.
-    ///
     /// # Errors
-    /// Hands the other back if it belongs to another group, if only one of the two
-    /// [is counted](Self::is_counted), or if together they are more than 2^62 units (which charges that are
-    /// not counted can be).
-    pub fn merge(&mut self, other: Charge<'l>) -> Result<(), Charge<'l>> {
-        if !std::ptr::eq(self.group().ledger(), other.group().ledger())
-            || self.group().id() != other.group().id()
-            || self.is_counted() != other.is_counted()
-            || self.units() + other.units() > COUNTER_MAX
-        {
-            return Err(other);
-        }
-        let ledger = self.group().ledger();
-        if let Some(audit) = ledger.audit()
-            && self.is_counted()
-        {
-            audit.merged(ledger, self.group().id(), self.units(), other.units());
-        }
-        self.units += other.units();
-        self.count(|ledger, column, row| ledger.count_uncharge(column, row));
-        std::mem::forget(other);
-        Ok(())
-    }
-
-    /// Moves the units to another group of the ledger. Only the groups below the first common
-    /// ancestor are asked: a full ancestor of both does not stand in the way, since its usage does
-    /// not change. Within limits at every instant the new group is charged before the old one is
-    /// released; a reader of several groups ([`Ledger::snapshot`](crate::Ledger::snapshot)) sees the
-    /// units in one of the two.
-    ///
-    /// # Errors
-    /// Hands the charge back, as it was, with the refusal.
-    #[track_caller]
-    pub fn transfer(self, to: Group<'l>) -> Result<Charge<'l>, (Charge<'l>, Refused)> {
-        self.transfer_within(to, Limits::Enforced)
-    }
-
-    /// As [`transfer`](Self::transfer), over the limits if need be; every group that this takes over
-    /// its limit counts a `max` event. Fails only if the group was destroyed.
-    #[track_caller]
-    pub(crate) fn transfer_over(self, to: Group<'l>) -> Result<Charge<'l>, (Charge<'l>, Refused)> {
-        self.transfer_within(to, Limits::Overrun)
-    }
-
-    #[track_caller]
-    fn transfer_within(
-        self,
-        to: Group<'l>,
-        limits: Limits,
-    ) -> Result<Charge<'l>, (Charge<'l>, Refused)> {
-        let (ledger, units) = (self.group().ledger(), self.units());
-        // A charge of nothing keeps no row: its group may be gone, and then there is nothing to move either.
-        let gone = units == 0 && ledger.path(self.group().id()).is_none();
-        let both = self.is_counted() && to.mode() != ControlMode::Off && !gone;
-        if !both || !std::ptr::eq(ledger, to.ledger()) {
-            // Another ledger has no ancestor in common, and where one of the two is not counted there is
-            // nothing to move: charge the one, then return the other.
-            let charged = match limits {
-                Limits::Enforced => to.try_charge(units),
-                Limits::Overrun => to.charge(units),
-            };
-            return charged.map_err(|refused| (self, refused));
-        }
-        match ledger.move_units(self.group().id(), to.id(), units, limits) {
-            Ok(()) => {
-                std::mem::forget(self);
-                Ok(Charge::new(to, units))
-            }
-            Err(no) => Err((self, to.explain(&no))),
-        }
-    }
-}
-
-/// (By value: a guard whose address is taken lives in memory.)
-#[cold]
-#[inline(never)]
-fn give_back(group: Packed, units: u64) {
-    if units & UNCOUNTED == 0 {
-        let group = Group::unpack(group);
-        group.ledger().uncharge_slow(group.id(), units, By::Guard);
-    }
-}
-
-impl Drop for Charge<'_> {
+    /// [`Refused`] when a group's limit, its own or an ancestor's, does not allow it, and what can be
+    /// reclaimed there ([`add_reclaimer`](Self::add_reclaimer)) does not make room. Of several that are
+    /// full, it names the lowest, and nobody outside of that one is asked to give anything back. More
+    /// than some limit on the way allows at all is refused without anybody being asked.
     #[inline(always)]
-    fn drop(&mut self) {
-        if !self.group().put_prepaid(self.units) {
-            give_back(self.group, self.units);
+    #[track_caller]
+    pub fn try_charge(self, units: u64) -> Result<Charge<'l>, Refused> {
+        if self.take_prepaid(units) {
+            return Ok(Charge::new(self, units));
         }
+        let grant = self.try_charge_slow(units, Location::caller())?;
+        Ok(Charge::granted(self, units, grant))
+    }
+
+    /// (It returns no guard: a caller that makes the same one whichever way it came need not ask the guard,
+    /// when it drops, for the group that it knows.)
+    #[cold]
+    #[inline(never)]
+    fn try_charge_slow(
+        self,
+        units: u64,
+        site: &'static Location<'static>,
+    ) -> Result<Grant, Refused> {
+        slow_path::try_charge(self, units, site).map_err(|refusal| explain(self, &refusal))
+    }
+
+    /// Charges `units` even over the limits, for what must not fail; every group that this takes
+    /// over its limit counts a `max` event.
+    ///
+    /// # Errors
+    /// Only for a group that was destroyed, and beyond 2^62 units.
+    #[inline(always)]
+    #[track_caller]
+    pub fn charge(self, units: u64) -> Result<Charge<'l>, Refused> {
+        if self.take_prepaid(units) {
+            return Ok(Charge::new(self, units));
+        }
+        let grant = self.charge_slow(units, Location::caller())?;
+        Ok(Charge::granted(self, units, grant))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn charge_slow(self, units: u64, site: &'static Location<'static>) -> Result<Grant, Refused> {
+        slow_path::charge(self, units, AtLimit::Overrun, site)
+            .map_err(|refusal| explain(self, &refusal))
+    }
+
+    /// As [`try_charge`](Self::try_charge) without a guard, for allocators: it asks no reclaimer, waits for
+    /// nobody and allocates nothing, and the caller sees to the matching
+    /// [`uncharge_units`](Self::uncharge_units).
+    ///
+    /// # Errors
+    /// [`Refusal`] when a group's limit, its own or an ancestor's, does not allow it.
+    #[inline(always)]
+    #[track_caller]
+    pub fn try_charge_units(&self, units: u64) -> Result<(), Refusal> {
+        if self.take_prepaid(units) {
+            Ok(())
+        } else {
+            slow_path::charge_units(*self, units, AtLimit::Refuse, Location::caller())
+        }
+    }
+
+    /// As [`charge`](Self::charge) without a guard; asks nobody and allocates nothing, as
+    /// [`try_charge_units`](Self::try_charge_units).
+    ///
+    /// # Errors
+    /// As `charge`.
+    #[inline(always)]
+    #[track_caller]
+    pub fn charge_units(&self, units: u64) -> Result<(), Refusal> {
+        if self.take_prepaid(units) {
+            Ok(())
+        } else {
+            slow_path::charge_units(*self, units, AtLimit::Overrun, Location::caller())
+        }
+    }
+
+    /// Returns units that were charged to this group by [`try_charge_units`](Self::try_charge_units) or
+    /// [`charge_units`](Self::charge_units), from any thread.
+    ///
+    /// The ledger counts units and does not know whose they are. So returning some twice shows only where
+    /// it takes the group's counter below zero, or where the group is gone: that changes nothing and is
+    /// counted ([`Ledger::mistakes`]). While the group, or one below it, holds units of others or has some
+    /// idle, it takes those, and the group may then use as much more than its limit says. To find such a
+    /// mistake, build the ledger with [`LedgerBuilder::audit`](crate::LedgerBuilder::audit).
+    #[inline(always)]
+    #[track_caller]
+    pub fn uncharge_units(&self, units: u64) {
+        if !self.put_prepaid(units) {
+            slow_path::uncharge_units(*self, units, Location::caller());
+        }
+    }
+}
+
+/// A refusal with the path of the group that refused.
+pub(crate) fn explain(group: Group<'_>, refusal: &Refusal) -> Refused {
+    Refused::new(RefusedCharge {
+        group: group.ledger().group(refusal.group).path(),
+        refused_by: refusal.group,
+        charged: refusal.charged,
+        limit: refusal.limit,
+        usage: refusal.usage,
+        requested: refusal.requested,
+        reason: refusal.reason,
+        diagnosis: None,
+    })
+}
+
+/// The same with a diagnosis, for a caller who asked for one.
+pub(crate) fn explain_fully(group: Group<'_>, refusal: &Refusal) -> Refused {
+    let mut refused = explain(group, refusal);
+    refused.diagnosis = Some(Box::new(group.ledger().diagnose(&refused)));
+    refused
+}
+
+impl Ledger {
+    /// What the groups that a refused charge had to pass hold *now*, and who fills the one that
+    /// refused it. Costs as [`Group::diagnose`].
+    pub fn diagnose(&self, refused: &Refused) -> Diagnosis {
+        let (charged, full) = (refused.charged, refused.refused_by);
+        self.diagnose_from(charged, Some(full), Some(refused.requested), CONSUMERS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Ledger, Limit};
+
+    #[test]
+    fn a_full_explanation_carries_the_diagnosis_that_the_ledger_would_give() {
+        let ledger = Ledger::builder().capacity(8).anonymous().unwrap();
+        let group = ledger.root().create("g").unwrap();
+        group.set_max(Limit::units(10)).unwrap();
+        let refusal = group.try_charge_units(11).unwrap_err();
+        let mut refused = super::explain_fully(group, &refusal);
+        let mut diagnosis = *refused.diagnosis.take().expect("it was asked for");
+        assert_eq!(refused, super::explain(group, &refusal));
+        let mut other = ledger.diagnose(&refused);
+        (diagnosis.resident, other.resident) = (None, None);
+        assert_eq!(diagnosis, other);
+        assert_eq!(diagnosis.requested, Some(11));
     }
 }

@@ -3,80 +3,10 @@
 use crate::counter::COUNTER_MAX;
 use crate::report::diagnosis::Diagnosis;
 use crate::size;
+use crate::stock::refusal::Reason;
+use crate::table::id::GroupId;
 use crate::table::name::NameError;
-use crate::table::row::GroupId;
 use std::fmt;
-
-/// Why a charge was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Reason {
-    /// A group's limit does not leave room for it.
-    Limit,
-    /// The group was destroyed, or its process ended.
-    Gone,
-    /// It would have had to wait, and the group was cancelled to make room for others.
-    Cancelled,
-}
-
-/// A charge that was refused, in plain numbers: for allocators, which may not allocate to say no.
-///
-/// [`Refused`] is the same with the group's path. This one is printed with [numbers](GroupId) for groups and
-/// plain units, which allocates nothing either.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Refusal {
-    /// The group whose limit said no: the one that was charged, or an ancestor.
-    pub group: GroupId,
-    /// The group that was to be charged.
-    pub charged: GroupId,
-    /// That limit, in units.
-    pub limit: u64,
-    /// What was in use below that limit when the refusal was decided, or a moment later.
-    pub usage: u64,
-    /// What was asked for.
-    pub requested: u64,
-    /// Why.
-    pub reason: Reason,
-}
-
-impl Refusal {
-    pub(crate) fn cancelled(id: GroupId, requested: u64) -> Refusal {
-        Refusal { reason: Reason::Cancelled, ..Refusal::gone(id, requested) }
-    }
-
-    pub(crate) fn gone(id: GroupId, requested: u64) -> Refusal {
-        Refusal { group: id, charged: id, limit: 0, usage: 0, requested, reason: Reason::Gone }
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Refusal { group, limit, usage, requested, .. } = self;
-        match self.reason {
-            Reason::Limit if *requested > COUNTER_MAX => {
-                write!(
-                    f,
-                    "group {group} cannot hold {requested}: no group counts beyond {COUNTER_MAX}"
-                )
-            }
-            Reason::Limit => write!(
-                f,
-                "group {group} is full: {requested} requested, {usage} of max {limit} in use"
-            ),
-            Reason::Cancelled => write!(
-                f,
-                "group {group} was cancelled to make room for others, and waits for none ({requested} \
-                 requested)"
-            ),
-            Reason::Gone => {
-                write!(f, "group {group} takes no more charges ({requested} requested)")
-            }
-        }
-    }
-}
-
-impl std::error::Error for Refusal {}
 
 /// A charge that was refused. One word, so that a charge that is granted pays nothing for what might
 /// be said of one that is not: the fields are those of [`RefusedCharge`].
@@ -170,40 +100,6 @@ impl fmt::Display for Refused {
 }
 
 impl std::error::Error for Refused {}
-
-/// Why a limit was not set. Nothing was changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SetMaxError {
-    /// It is lower than what is in use.
-    Busy {
-        /// What is in use, after idle stock was returned and reclaimers were asked.
-        usage: u64,
-        /// The limit that was asked for.
-        limit: u64,
-    },
-    /// The group was destroyed.
-    Gone,
-}
-
-impl fmt::Display for SetMaxError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SetMaxError::Busy { usage, limit } => write!(
-                f,
-                "the limit cannot be lowered to {}: {} are in use; have some of it returned first, or set \
-                 the limit at once (set_max_now) and let nothing more in until usage has come down",
-                size::format(*limit),
-                size::format(*usage)
-            ),
-            SetMaxError::Gone => f.write_str(
-                "the limit cannot be set: the group was destroyed; set it on its parent, or on a new group",
-            ),
-        }
-    }
-}
-
-impl std::error::Error for SetMaxError {}
 
 /// Why a group was not created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,24 +1,19 @@
-//! The public door: groups, what they hold, what they may hold.
+//! Groups: handles, whose group they are, and what it may hold. (Charging is in charge.rs, creating and
+//! destroying in tree.rs.)
 
-use crate::charge::Charge;
-use crate::control::audit::By;
-use crate::counter::{COUNTER_MAX, Limits as RowLimits};
-use crate::error::{CreateError, DestroyError, Refusal, Refused, RefusedCharge};
+use crate::counter::Limits;
 use crate::gate::lock;
-use crate::ledger::{DEPTH_MAX, Ledger};
-use crate::percpu;
-use crate::percpu::word;
-use crate::report::read::Estimate;
+use crate::ledger::Ledger;
+use crate::percpu::{self, word};
 use crate::size::Limit;
-use crate::stock::Limits;
+use crate::stock::drain;
 use crate::sync::{AtomicU64, Ordering};
-use crate::table::Table;
 use crate::table::handle::{CAPACITY_MAX, Handle, Packed};
-use crate::table::name;
-use crate::table::path::RowPath;
-use crate::table::row::{GroupId, Row, flag, state};
+use crate::table::id::GroupId;
+use crate::table::name::DESTROYED;
+use crate::table::row::Row;
+use crate::table::{Table, follow};
 use std::marker::PhantomData;
-use std::panic::Location;
 
 /// A group of a ledger: a query, a tenant, a thread, a process. A copyable handle of two words.
 ///
@@ -48,26 +43,6 @@ unsafe impl Send for Group<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Group<'_> {}
 
-/// What was found when a group was destroyed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Settled<'l> {
-    /// The group that was destroyed; its number is what is left of it.
-    pub group: Group<'l>,
-    /// Units still charged to it, or to groups below that were destroyed before it: a leak, or charges
-    /// that are still on their way back. They stay counted in the group's ancestors until they are
-    /// returned. What can be said of them: [`leak`](Settled::leak).
-    pub leftover: u64,
-    /// Units that lay prepaid in its cells and went back to the ancestors.
-    pub idle: u64,
-    /// Its highest usage: see [`Group::peak`].
-    pub peak: Estimate,
-    /// Charges and uncharges that it saw in its life.
-    pub charges: u64,
-    /// See `charges`.
-    pub uncharges: u64,
-}
-
 impl Ledger {
     /// The root, which every charge reaches.
     pub fn root(&self) -> Group<'_> {
@@ -84,7 +59,7 @@ impl Ledger {
             && id.generation() != 0
             && id.generation() & self.table().detour == 0;
         let id = if named { id } else { GroupId::NOBODY };
-        let handle = Handle::new(self.columns().first(id.index()), id.generation());
+        let handle = Handle::new(self.table().columns.first(id.index()), id.generation());
         Group { handle, ledger: PhantomData }
     }
 }
@@ -111,184 +86,52 @@ impl<'l> Group<'l> {
     /// Its ledger.
     pub fn ledger(self) -> &'l Ledger {
         // SAFETY: R2, and `'l` keeps the ledger from being dropped.
-        unsafe { Table::of(self.handle) }.ledger()
+        unsafe { Ledger::of(self.handle) }
     }
 
-    /// Charges `units`, or refuses and says who did. The charge is returned when the guard drops. A charge
-    /// of nothing is granted whatever the limits say, as long as there is the group.
-    ///
-    /// ```
-    /// # let ledger = ledgerline::Ledger::new()?;
-    /// let query = ledger.root().create("q1")?;
-    /// query.set_max("64K".parse()?)?;
-    /// let buffer = query.try_charge(48 << 10)?;
-    /// let error = query.try_charge(32 << 10).unwrap_err();
-    /// assert_eq!(error.to_string(), "/q1 is full: 32.0K requested, 48.0K of max 64.0K in use");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`Refused`] when a group's limit, its own or an ancestor's, does not allow it, and what can be
-    /// reclaimed there ([`add_reclaimer`](Self::add_reclaimer)) does not make room. Of several that are
-    /// full, it names the lowest, and nobody outside of that one is asked to give anything back. More
-    /// than some limit on the way allows at all is refused without anybody being asked.
-    #[inline(always)]
-    #[track_caller]
-    pub fn try_charge(self, units: u64) -> Result<Charge<'l>, Refused> {
-        if self.take_prepaid(units) {
-            return Ok(Charge::new(self, units));
-        }
-        let flag = self.try_charge_slow(units, Location::caller())?;
-        Ok(Charge::with_flag(self, units, flag))
+    /// Its ledger's table.
+    pub(crate) fn table(self) -> &'l Table {
+        self.ledger().table()
     }
 
-    /// The flag of the charge. (It returns no guard: a caller that makes the same one whichever way it came
-    /// need not ask the guard, when it drops, for the group that it knows.)
-    #[cold]
-    #[inline(never)]
-    fn try_charge_slow(self, units: u64, site: &'static Location<'static>) -> Result<u64, Refused> {
-        if self.ledger().fold_and_take(self.id(), units) {
-            return Ok(0);
-        }
-        let charge =
-            self.charge_otherwise(units, site).map_err(|refusal| self.explain(&refusal))?;
-        Ok(charge.into_flag())
+    /// What the group's row says, or `None` if the group is gone by the end of the look: then what was seen may
+    /// be anybody's, or a mixture, and is dropped.
+    pub(crate) fn read<T>(self, look: impl FnOnce(&Row) -> T) -> Option<T> {
+        follow::read(self.table(), self.id(), look)
     }
 
-    /// As [`try_charge`](Self::try_charge), with the refusal in plain numbers, and not counted: for who
-    /// may try again.
-    pub(crate) fn try_charge_reclaiming(
-        self,
-        units: u64,
-        site: &'static Location<'static>,
-    ) -> Result<Charge<'l>, Refusal> {
-        if self.take_prepaid(units) {
-            return Ok(Charge::new(self, units));
-        }
-        self.charge_with_help(units, site)
+    /// Changes the row as long as the group exists; `None`, and nothing is changed, if it does not.
+    pub(crate) fn change<T>(self, change: impl FnOnce(&Row) -> T) -> Option<T> {
+        follow::change(self.table(), self.id(), change)
     }
 
-    #[cold]
-    #[inline(never)]
-    fn charge_otherwise(
-        self,
-        units: u64,
-        site: &'static Location<'static>,
-    ) -> Result<Charge<'l>, Refusal> {
-        let result = self.charge_with_help(units, site);
-        if let Err(refusal) = &result {
-            self.ledger().count_refusal(refusal);
-        }
-        result
+    /// Whether the group exists: it was not destroyed, and its process has not ended.
+    pub fn exists(self) -> bool {
+        follow::exists(self.table(), self.id())
     }
 
-    /// Charges what the running CPU's cell could not serve, with the help of reclaimers where a limit
-    /// stands in the way, and has them asked where it ends above a high. A refusal is not counted.
-    fn charge_with_help(
-        self,
-        units: u64,
-        site: &'static Location<'static>,
-    ) -> Result<Charge<'l>, Refusal> {
-        if self.is_off(units) {
-            return Ok(Charge::uncounted(self, units));
-        }
+    /// Its name; `/` for the root, `(destroyed)` for a group that is gone. What a name may not hold (another
+    /// process wrote over it) shows as `\u{202e}`.
+    pub fn name(self) -> String {
+        let name = self.read(|row| if self.id().index() == 0 { "/".into() } else { row.name() });
+        name.unwrap_or_else(|| DESTROYED.into())
+    }
+
+    /// Its parent; `None` for the root, and for a group that is gone.
+    pub fn parent(self) -> Option<Group<'l>> {
         let ledger = self.ledger();
-        let (id, by) = (self.id(), By::Maker(site));
-        let met = match ledger.try_slow(id, units, Limits::Enforced, by) {
-            Ok(met) => met,
-            Err(refusal) => ledger.reclaim_and_charge(id, units, refusal, by)?,
-        };
-        let charge = Charge::new(self, units);
-        if met != 0 {
-            ledger.reclaim_high(id, met);
-        }
-        Ok(charge)
+        let parent = self.read(|row| {
+            let index = row.parent.load(Ordering::Relaxed).min(ledger.capacity() - 1);
+            ledger.table().id(index)
+        });
+        parent.filter(|_| self.id().index() != 0).map(|parent| ledger.group(parent))
     }
 
-    /// Whether a charge is not to be counted.
-    fn is_off(self, units: u64) -> bool {
-        self.row().has(flag::OFF) && units <= COUNTER_MAX && self.exists()
-    }
-
-    /// Asks the ledger, where the running CPU's cell could not serve.
-    #[cold]
-    pub(crate) fn grant(
-        self,
-        units: u64,
-        limits: Limits,
-        site: &'static Location<'static>,
-    ) -> Result<Charge<'l>, Refusal> {
-        if self.is_off(units) {
-            return Ok(Charge::uncounted(self, units));
-        }
-        self.ledger().charge_slow(self.id(), units, limits, By::Maker(site))?;
-        Ok(Charge::new(self, units))
-    }
-
-    /// Charges `units` even over the limits, for what must not fail; every group that this takes
-    /// over its limit counts a `max` event.
-    ///
-    /// # Errors
-    /// Only for a group that was destroyed, and beyond 2^62 units.
-    #[inline(always)]
-    #[track_caller]
-    pub fn charge(self, units: u64) -> Result<Charge<'l>, Refused> {
-        if self.take_prepaid(units) {
-            return Ok(Charge::new(self, units));
-        }
-        self.charge_slow(units, Location::caller())
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn charge_slow(
-        self,
-        units: u64,
-        site: &'static Location<'static>,
-    ) -> Result<Charge<'l>, Refused> {
-        self.grant(units, Limits::Overrun, site).map_err(|refusal| self.explain(&refusal))
-    }
-
-    /// As [`try_charge`](Self::try_charge) without a guard, for allocators: it asks no reclaimer, waits for
-    /// nobody and allocates nothing, and the caller sees to the matching
-    /// [`uncharge_units`](Self::uncharge_units).
-    ///
-    /// # Errors
-    /// [`Refusal`] when a group's limit, its own or an ancestor's, does not allow it.
-    #[inline(always)]
-    #[track_caller]
-    pub fn try_charge_units(&self, units: u64) -> Result<(), Refusal> {
-        if self.take_prepaid(units) {
-            Ok(())
-        } else {
-            self.charge_units_slow(units, Limits::Enforced, Location::caller())
-        }
-    }
-
-    /// As [`charge`](Self::charge) without a guard; asks nobody and allocates nothing, as
-    /// [`try_charge_units`](Self::try_charge_units).
-    ///
-    /// # Errors
-    /// As `charge`.
-    #[inline(always)]
-    #[track_caller]
-    pub fn charge_units(&self, units: u64) -> Result<(), Refusal> {
-        if self.take_prepaid(units) {
-            Ok(())
-        } else {
-            self.charge_units_slow(units, Limits::Overrun, Location::caller())
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn charge_units_slow(
-        self,
-        units: u64,
-        limits: Limits,
-        site: &'static Location<'static>,
-    ) -> Result<(), Refusal> {
-        self.ledger().charge_slow(self.id(), units, limits, By::Hand(site))
+    /// Its path, like a cgroup's: `/acme/q42`, `/` for the root, and `(destroyed)` for a group that is gone.
+    /// Names as [`name`](Self::name) has them.
+    pub fn path(self) -> String {
+        let path = self.read(|_| follow::spell(self.table(), self.id().index())).flatten();
+        path.unwrap_or_else(|| DESTROYED.into())
     }
 
     /// The fast half of a charge: takes what lies prepaid on the running CPU, or changes nothing and
@@ -310,148 +153,6 @@ impl<'l> Group<'l> {
         // SAFETY: as in `take_prepaid`.
         units <= word::STOCK_MAX
             && unsafe { percpu::put_fast(self.handle.cell.as_ptr(), self.handle.mark, units) }
-    }
-
-    /// Returns units that were charged to this group by [`try_charge_units`](Self::try_charge_units) or
-    /// [`charge_units`](Self::charge_units), from any thread.
-    ///
-    /// The ledger counts units and does not know whose they are. So returning some twice shows only where
-    /// it takes the group's counter below zero, or where the group is gone: that changes nothing and is
-    /// counted ([`Ledger::mistakes`]). While the group, or one below it, holds units of others or has some
-    /// idle, it takes those, and the group may then use as much more than its limit says. To find such a
-    /// mistake, build the ledger with [`LedgerBuilder::audit`](crate::LedgerBuilder::audit).
-    #[inline(always)]
-    #[track_caller]
-    pub fn uncharge_units(&self, units: u64) {
-        if !self.put_prepaid(units) {
-            self.uncharge_units_slow(units, Location::caller());
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn uncharge_units_slow(self, units: u64, site: &'static Location<'static>) {
-        self.ledger().uncharge_slow(self.id(), units, By::Hand(site));
-    }
-
-    pub(crate) fn explain(self, refusal: &Refusal) -> Refused {
-        Refused::new(RefusedCharge {
-            group: self.ledger().group(refusal.group).path(),
-            refused_by: refusal.group,
-            charged: refusal.charged,
-            limit: refusal.limit,
-            usage: refusal.usage,
-            requested: refusal.requested,
-            reason: refusal.reason,
-            diagnosis: None,
-        })
-    }
-
-    /// Creates a group below this one. Names are labels: siblings may share one. They have 1 to [`NAME_MAX`](crate::NAME_MAX) bytes
-    /// and hold nothing that steers a terminal ([`name::allows`]). O(depth), no heap.
-    ///
-    /// # Errors
-    /// See [`CreateError`].
-    pub fn create(self, name: &str) -> Result<Group<'l>, CreateError> {
-        let owner = self.read(|row| row.owner.load(Ordering::Relaxed)).ok_or(CreateError::Gone)?;
-        self.create_owned(name, owner)
-    }
-
-    pub(crate) fn create_owned(self, name: &str, owner: u32) -> Result<Group<'l>, CreateError> {
-        name::check(name).map_err(CreateError::BadName)?;
-        let _pass = lock::pass();
-        let row = self.row();
-        let depth = row.depth() + 1;
-        if depth as usize >= DEPTH_MAX {
-            return Err(CreateError::TooDeep);
-        }
-        if !row.add_child(self.id().generation()) {
-            return Err(CreateError::Gone);
-        }
-        // Now the row cannot be destroyed; was it destroyed (and perhaps reused) before?
-        if !self.exists() {
-            row.remove_child();
-            return Err(CreateError::Gone);
-        }
-        match self.ledger().allocate(self.id().index(), depth, owner, name) {
-            Some(id) => {
-                self.ledger().row(id.index()).adopt_mode(row);
-                Ok(self.ledger().group(id))
-            }
-            None => {
-                row.remove_child();
-                Err(CreateError::Full { capacity: self.ledger().capacity() })
-            }
-        }
-    }
-
-    /// Destroys the group. Idle stock goes back to its ancestors; what is still charged is reported
-    /// and stays counted in the ancestors until it is returned: the row is kept for so long, so
-    /// that a late uncharge finds its owner. O(depth), plus one remote fence if the group was
-    /// charged on another CPU.
-    ///
-    /// # Errors
-    /// See [`DestroyError`]; the group then goes on as before.
-    pub fn destroy(self) -> Result<Settled<'l>, DestroyError> {
-        if self.id().index() == 0 {
-            return Err(DestroyError::Root);
-        }
-        let pass = lock::pass();
-        let mut path = RowPath::blank(self.ledger());
-        if !self.ledger().find_path(self.id(), &mut path) {
-            return Err(DestroyError::Gone);
-        }
-        let row = self.row();
-        if row.state.load(Ordering::Acquire) != state::LIVE {
-            return Err(DestroyError::Gone);
-        }
-        if !row.refuse_children(self.id().generation()) {
-            return match row.children() {
-                0 => Err(DestroyError::Gone),
-                // Another's.
-                _ if !self.exists() => Err(DestroyError::Gone),
-                children => Err(DestroyError::HasChildren { children }),
-            };
-        }
-        // Now nobody else destroys the row; was it destroyed (and perhaps reused) before?
-        if !self.exists() {
-            row.accept_children();
-            return Err(DestroyError::Gone);
-        }
-        // From here on no cell of the row is opened, and no walk starts in it. SeqCst, partner of the
-        // fence in `Open::announce`: who comes to wait sees this, or is seen below.
-        row.state.store(state::RETIRED, Ordering::SeqCst);
-        let counter = &row.counter;
-        counter.close();
-        let Some(idle) = self.ledger().close_cells(&path) else {
-            counter.open();
-            row.state.store(state::LIVE, Ordering::Release);
-            row.accept_children();
-            return Err(DestroyError::Busy);
-        };
-        self.ledger().close_statistics(&path);
-        let (charges, uncharges) = self.ledger().own_counts(self.id().index());
-        let settled = Settled {
-            group: self,
-            leftover: counter.usage(),
-            idle,
-            peak: Estimate::between(counter.peak()),
-            charges,
-            uncharges,
-        };
-        let waited_for = self.ledger().has_waiters_after_store();
-        if counter.let_go() {
-            self.ledger().recycle(self.id().index());
-        }
-        // Last: until here the parent cannot go, which inherits the counts.
-        self.ledger().row(path.row(1)).remove_child();
-        // Who waits to charge it waits in vain. (What lay idle rang when it went back.) Outside of the gate:
-        // wakers are somebody else's code.
-        drop(pass);
-        if waited_for {
-            self.ledger().tell_of_end(self.id());
-        }
-        Ok(settled)
     }
 
     /// Sets the soft limit above which charges count `high` events. A
@@ -494,20 +195,8 @@ impl<'l> Group<'l> {
         self.limit(|limits| &limits.min).unwrap_or(Limit::ZERO)
     }
 
-    fn limit(self, which: fn(&RowLimits) -> &AtomicU64) -> Option<Limit> {
+    fn limit(self, which: fn(&Limits) -> &AtomicU64) -> Option<Limit> {
         self.read(|row| Limit::units(which(&row.counter.limits).load(Ordering::Relaxed)))
-    }
-
-    /// The highest usage since the group was created or the peak was reset: of granted charges alone,
-    /// never of one that was refused. It was at least `value - bound`, and at most `value`, which
-    /// includes what lay idle then.
-    ///
-    /// The bound is what could lie idle when the group was granted that much, at most
-    /// [`Estimate::bound`] of then, and a thirty-second; more where other threads disturbed the looks of
-    /// those who were granted it. The cells of a group on up to four CPUs are looked at, so that of a
-    /// small one the bound is small. A few loads, and a store if the group holds more now than was known.
-    pub fn peak(self) -> Estimate {
-        self.read(|row| Estimate::between(row.counter.peak())).unwrap_or_default()
     }
 
     /// Starts the peak anew at the present usage.
@@ -530,13 +219,20 @@ impl<'l> Group<'l> {
     /// group is destroyed in the middle, the next group of its row may be drained as well.)
     pub fn drain(self) -> u64 {
         let _pass = lock::pass();
-        self.read(|_| self.ledger().drain(self.id().index())).unwrap_or(0)
+        self.read(|_| drain::subtree(self.table(), self.id().index())).unwrap_or(0)
     }
 
     /// The group's row; of an id that names none, the root's: there is nothing to read, and what
     /// changes a row asks [`exists`](Self::exists) first.
     pub(crate) fn row(self) -> &'l Row {
         let index = self.id().index();
-        self.ledger().row(if index < self.ledger().capacity() { index } else { 0 })
+        self.table().row(if index < self.table().capacity() { index } else { 0 })
+    }
+}
+
+impl std::fmt::Debug for Group<'_> {
+    /// `Group(/acme/q42 3#2)`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Group({} {})", self.path(), self.id())
     }
 }

@@ -84,11 +84,15 @@ mod owned;
 pub mod percpu;
 #[cfg(not(loom))]
 mod prepaid;
+#[cfg(not(loom))]
+mod process;
 mod region;
 #[cfg(not(loom))]
 mod report;
 #[cfg(not(loom))]
 mod request;
+#[cfg(not(loom))]
+mod settled;
 #[cfg(not(loom))]
 mod shared;
 #[cfg(not(loom))]
@@ -117,9 +121,11 @@ pub use control::events::{Changed, Events, WATCHES_MAX, Watch};
 #[cfg(not(loom))]
 pub use control::mode::ControlMode;
 #[cfg(not(loom))]
-pub use control::pressure::{ReclaimReport, Reclaimer};
-#[cfg(not(loom))]
 pub use control::protection::{Protection, Unclaimed};
+#[cfg(not(loom))]
+pub use control::reclaimers::{ReclaimReport, Reclaimer};
+#[cfg(not(loom))]
+pub use control::set_max::SetMaxError;
 #[cfg(not(loom))]
 pub use control::throttle::Backoff;
 #[cfg(not(loom))]
@@ -127,11 +133,9 @@ pub use control::token::{CancelToken, Cancelled, Killed};
 #[cfg(not(loom))]
 pub use control::victim::Victim;
 #[cfg(not(loom))]
-pub use error::{
-    CreateError, DestroyError, OpenError, Reason, Refusal, Refused, RefusedCharge, SetMaxError,
-};
+pub use error::{CreateError, DestroyError, OpenError, Refused, RefusedCharge};
 #[cfg(not(loom))]
-pub use group::{Group, Settled};
+pub use group::Group;
 #[cfg(not(loom))]
 pub use ledger::{Footprint, Ledger, Mistakes};
 #[cfg(not(loom))]
@@ -141,22 +145,28 @@ pub use prepaid::Prepaid;
 #[cfg(not(loom))]
 pub use report::diagnosis::{CONSUMERS, ChainLevel, Consumer, Diagnosis};
 #[cfg(not(loom))]
+pub use report::estimate::Estimate;
+#[cfg(not(loom))]
 pub use report::leak::Leak;
 #[cfg(not(loom))]
 pub use report::memory_stat::{MemoryStat, StatLine};
-#[cfg(not(loom))]
-pub use report::read::Estimate;
 #[cfg(not(loom))]
 pub use report::snapshot::{GroupSnapshot, GroupState, Snapshot};
 #[cfg(not(loom))]
 pub use request::{Request, Requested};
 #[cfg(not(loom))]
+pub use settled::Settled;
+#[cfg(not(loom))]
 pub use shared::SharedCharge;
 #[cfg(not(loom))]
 pub use size::Limit;
 #[cfg(not(loom))]
+pub use stock::refusal::{Reason, Refusal};
+#[cfg(not(loom))]
+pub use table::id::GroupId;
+#[cfg(not(loom))]
 pub use table::items::{ITEM_NAME_MAX, ITEMS_MAX, StatItem};
 #[cfg(not(loom))]
-pub use table::name::{self, NameError};
+pub use table::name::NAME_MAX;
 #[cfg(not(loom))]
-pub use table::row::{GroupId, NAME_MAX};
+pub use table::name::{self, NameError};

@@ -38,7 +38,7 @@ impl Two {
     }
 
     fn try_charge(&self, n: u64) -> Result<(), No> {
-        walk::try_charge(&[&self.leaf, &self.root], n).map_err(|refusal| refusal.no)
+        walk::try_charge(&[&self.leaf, &self.root], n).map_err(|(no, _)| no)
     }
 
     fn uncharge(&self, n: u64) {

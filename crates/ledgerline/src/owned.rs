@@ -9,12 +9,13 @@
 
 use crate::charge::Charge;
 use crate::control::events::Watch;
-use crate::control::pressure::Reclaimer;
+use crate::control::reclaimers::Reclaimer;
 use crate::control::token::CancelToken;
 use crate::control::victim::Victim;
 use crate::error::{CreateError, DestroyError, Refused};
-use crate::group::{Group, Settled};
+use crate::group::Group;
 use crate::ledger::Ledger;
+use crate::settled::Settled;
 use std::fmt;
 use std::io;
 use std::ops::Deref;
@@ -64,7 +65,7 @@ impl Ledger {
 impl Group<'_> {
     /// The group as a handle that shares its ledger; `None` if `ledger` is another one.
     pub fn to_owned_in(self, ledger: &Arc<Ledger>) -> Option<OwnedGroup> {
-        if !ledger.is_of(self) {
+        if !ledger.is(self.ledger()) {
             return None;
         }
         // SAFETY: the lifetime says how long the ledger's memory is mapped, and the `Arc` beside it
@@ -184,7 +185,7 @@ impl OwnedCharge {
     /// # Errors
     /// Hands the charge back if it is another ledger's.
     pub fn new<'c>(charge: Charge<'c>, ledger: &Arc<Ledger>) -> Result<OwnedCharge, Charge<'c>> {
-        if !ledger.is_of(charge.group()) {
+        if !ledger.is(charge.group().ledger()) {
             return Err(charge);
         }
         // SAFETY: as in `Group::to_owned_in` (O1).

@@ -48,7 +48,7 @@ impl<'l> Group<'l> {
     /// See [`Prepaid`]. `None` where there is no such short way: in a ledger that keeps flows or is
     /// audited, and on machines without restartable sequences and compact CPU ids.
     pub fn prepaid(&self) -> Option<Prepaid<'l>> {
-        let (id, columns) = (self.id(), self.ledger().columns());
+        let (id, columns) = (self.id(), self.ledger().table().columns);
         (columns.is_fast() && self.ledger().table().detour == 0).then(|| Prepaid {
             cell: columns.first(id.index()),
             generation: id.generation(),

@@ -1,11 +1,14 @@
 //! A charge with wishes: to wait, to have others cancelled, to pay for what is above high.
 
 use crate::charge::Charge;
+use crate::charge::{explain, explain_fully};
 use crate::control::alarm::Alarm;
+use crate::control::attempt::Grant;
 use crate::control::throttle::Backoff;
 use crate::control::wait::{Step, Wait};
-use crate::error::{Refusal, Refused};
+use crate::error::Refused;
 use crate::group::Group;
+use crate::stock::refusal::Refusal;
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::panic::Location;
@@ -126,7 +129,11 @@ impl<'l> Request<'l> {
     }
 
     fn explain(&self, refusal: &Refusal) -> Refused {
-        if self.explained { self.group.explain_fully(refusal) } else { self.group.explain(refusal) }
+        if self.explained {
+            explain_fully(self.group, refusal)
+        } else {
+            explain(self.group, refusal)
+        }
     }
 
     /// Carries the request out in this thread.
@@ -154,7 +161,8 @@ impl<'l> Request<'l> {
                 Step::Asleep { key, until } => wait.sleep(key, until),
             }
         };
-        let charge = granted.map_err(|refusal| self.explain(&refusal))?;
+        let grant = granted.map_err(|refusal| self.explain(&refusal))?;
+        let charge = Charge::granted(self.group, self.units, grant);
         if self.throttled {
             // The next in the queue does not wait for this.
             drop(wait);
@@ -164,9 +172,9 @@ impl<'l> Request<'l> {
     }
 
     fn begin(&self) -> Wait<'l> {
-        let table = self.group.ledger().table();
+        let times = self.group.ledger().control().times;
         let patience = self.patience.unwrap_or(match self.oom {
-            true => table.victim_time.saturating_mul(4),
+            true => times.victim.saturating_mul(4),
             false => Duration::ZERO,
         });
         let now = Instant::now();
@@ -220,7 +228,7 @@ impl<'l> Requested<'l> {
         &mut self,
         wait: &mut Wait<'l>,
         context: &Context<'_>,
-    ) -> Poll<Result<Charge<'l>, Refusal>> {
+    ) -> Poll<Result<Grant, Refusal>> {
         loop {
             let (key, until) = match wait.step() {
                 Step::Done(result) => return Poll::Ready(result),
@@ -257,7 +265,9 @@ impl<'l> Future for Requested<'l> {
                     Poll::Ready(Err(refusal)) => {
                         return Poll::Ready(Err(self.request.explain(&refusal)));
                     }
-                    Poll::Ready(Ok(charge)) => {
+                    Poll::Ready(Ok(grant)) => {
+                        let Request { group, units, .. } = self.request;
+                        let charge = Charge::granted(group, units, grant);
                         drop(wait);
                         if !self.request.throttled {
                             return Poll::Ready(Ok(charge));

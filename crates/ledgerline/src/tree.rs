@@ -1,13 +1,21 @@
-//! The tree as a program walks it: look-up by path, children, everything below a group, destroying it.
+//! The tree: creating and destroying groups, look-up by path, children, everything below a group.
 //!
 //! A row knows its parent and not its children, so that creating and destroying a group touches no list
 //! that others write. Looking downwards is a pass over the rows in use, about a nanosecond each.
 
-use crate::error::DestroyError;
-use crate::group::{Group, Settled};
+use crate::control::wait_queue;
+use crate::error::{CreateError, DestroyError};
+use crate::gate::lock;
+use crate::group::Group;
 use crate::ledger::Ledger;
+use crate::report::estimate::Estimate;
+use crate::settled::Settled;
+use crate::stock::drain;
 use crate::sync::Ordering;
-use crate::table::row::GroupId;
+use crate::table::id::GroupId;
+use crate::table::path::{DEPTH_MAX, RowPath};
+use crate::table::row::state;
+use crate::table::{allocate, collect, counts, follow, name};
 
 /// How often [`Group::destroy_tree`] looks again for groups that others created meanwhile.
 const ROUNDS: usize = 16;
@@ -35,11 +43,10 @@ impl Ledger {
     /// generations are read between two looks that find the group live: who sees one of the parent's row that
     /// came later sees, behind the fence of `read_live`, the group's end as well.)
     fn live_with_parent(&self, row: u32) -> Option<(Group<'_>, GroupId)> {
-        let (id, parent) = self.read_live(row, |row| {
+        let (id, parent) = follow::read_live(self.table(), row, |row| {
             let parent = row.parent.load(Ordering::Relaxed);
             // (A free row's, or nonsense of another process's, may be out of the table.)
-            (parent < self.capacity())
-                .then(|| GroupId::from_parts(parent, self.row(parent).generation()))
+            (parent < self.capacity()).then(|| self.table().id(parent))
         })?;
         Some((self.group(id), parent?))
     }
@@ -87,6 +94,121 @@ impl<'l> Families<'l> {
 }
 
 impl<'l> Group<'l> {
+    /// Creates a group below this one. Names are labels: siblings may share one. They have 1 to [`NAME_MAX`](crate::NAME_MAX) bytes
+    /// and hold nothing that steers a terminal ([`name::allows`]). O(depth), no heap.
+    ///
+    /// # Errors
+    /// See [`CreateError`].
+    pub fn create(self, name: &str) -> Result<Group<'l>, CreateError> {
+        let owner = self.read(|row| row.owner.load(Ordering::Relaxed)).ok_or(CreateError::Gone)?;
+        create(self, name, owner)
+    }
+
+    /// Destroys the group. Idle stock goes back to its ancestors; what is still charged is reported
+    /// and stays counted in the ancestors until it is returned: the row is kept for so long, so
+    /// that a late uncharge finds its owner. O(depth), plus one remote fence if the group was
+    /// charged on another CPU.
+    ///
+    /// # Errors
+    /// See [`DestroyError`]; the group then goes on as before.
+    pub fn destroy(self) -> Result<Settled<'l>, DestroyError> {
+        if self.id().index() == 0 {
+            return Err(DestroyError::Root);
+        }
+        let pass = lock::pass();
+        let table = self.table();
+        let mut path = RowPath::blank(table);
+        if !path.find(table, self.id()) {
+            return Err(DestroyError::Gone);
+        }
+        let row = self.row();
+        if row.state.load(Ordering::Acquire) != state::LIVE {
+            return Err(DestroyError::Gone);
+        }
+        if !row.refuse_children(self.id().generation()) {
+            return match row.children() {
+                0 => Err(DestroyError::Gone),
+                // Another's.
+                _ if !self.exists() => Err(DestroyError::Gone),
+                children => Err(DestroyError::HasChildren { children }),
+            };
+        }
+        // Now nobody else destroys the row; was it destroyed (and perhaps reused) before?
+        if !self.exists() {
+            row.accept_children();
+            return Err(DestroyError::Gone);
+        }
+        // From here on no cell of the row is opened, and no walk starts in it. SeqCst, partner of the
+        // fence in `Open::announce`: who comes to wait sees this, or is seen below.
+        row.state.store(state::RETIRED, Ordering::SeqCst);
+        let counter = &row.counter;
+        counter.close();
+        let Some(idle) = drain::close_cells(table, &path) else {
+            counter.open();
+            row.state.store(state::LIVE, Ordering::Release);
+            row.accept_children();
+            return Err(DestroyError::Busy);
+        };
+        collect::close(table, &path);
+        let (charges, uncharges) = counts::of_row(table, self.id().index());
+        let settled = Settled {
+            group: self,
+            leftover: counter.usage(),
+            idle,
+            peak: Estimate::between(counter.peak()),
+            charges,
+            uncharges,
+        };
+        let waited_for = table.heads.open.any_after_store();
+        if counter.let_go() {
+            allocate::recycle(table, self.id().index());
+        }
+        // Last: until here the parent cannot go, which inherits the counts.
+        table.row(path.row(1)).remove_child();
+        // Who waits to charge it waits in vain. (What lay idle rang when it went back.) Outside of the gate:
+        // wakers are somebody else's code.
+        drop(pass);
+        if waited_for {
+            wait_queue::tell_of_end(self.ledger(), self.id());
+        }
+        Ok(settled)
+    }
+}
+
+/// Creates a group below another, for a process.
+pub(crate) fn create<'l>(
+    parent: Group<'l>,
+    name: &str,
+    owner: u32,
+) -> Result<Group<'l>, CreateError> {
+    name::check(name).map_err(CreateError::BadName)?;
+    let _pass = lock::pass();
+    let (row, table) = (parent.row(), parent.table());
+    let depth = row.depth() + 1;
+    if depth as usize >= DEPTH_MAX {
+        return Err(CreateError::TooDeep);
+    }
+    if !row.add_child(parent.id().generation()) {
+        return Err(CreateError::Gone);
+    }
+    // Now the row cannot be destroyed; was it destroyed (and perhaps reused) before?
+    if !parent.exists() {
+        row.remove_child();
+        return Err(CreateError::Gone);
+    }
+    match allocate::allocate(table, parent.id().index(), depth, owner, name) {
+        Some(id) => {
+            table.row(id.index()).adopt_mode(row);
+            Ok(parent.ledger().group(id))
+        }
+        None => {
+            row.remove_child();
+            Err(CreateError::Full { capacity: parent.ledger().capacity() })
+        }
+    }
+}
+
+impl<'l> Group<'l> {
     /// The child of that name; of several, one of them. Costs as [`children`](Self::children).
     pub fn child(self, name: &str) -> Option<Group<'l>> {
         self.children().find(|child| child.name() == name)
@@ -105,7 +227,7 @@ impl<'l> Group<'l> {
     /// ```
     pub fn children(self) -> impl Iterator<Item = Group<'l>> {
         let (ledger, id) = (self.ledger(), self.id());
-        let rows = if self.exists() { 1..ledger.high_water() } else { 1..1 };
+        let rows = if self.exists() { 1..ledger.table().high_water() } else { 1..1 };
         rows.filter_map(move |row| ledger.live_with_parent(row))
             .filter_map(move |(group, parent)| (parent == id).then_some(group))
     }
@@ -122,7 +244,7 @@ impl<'l> Group<'l> {
         if !self.exists() {
             return Vec::new();
         }
-        let rows = ledger.high_water();
+        let rows = ledger.table().high_water();
         let mut families = Families::new(rows);
         (1..rows).for_each(|row| families.note(ledger, row));
         families.below(self)

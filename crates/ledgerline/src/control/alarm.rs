@@ -22,14 +22,13 @@
 //! parent's alarms.
 
 use crate::gate::lock;
-use crate::wake::rung::Rung;
+use crate::wake::rung::RUNG;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-static RUNG: Rung = Rung::new();
 static ALARMS: Mutex<Alarms> = Mutex::new(Alarms {
     set: Vec::new(),
     free: Vec::new(),
@@ -148,11 +147,6 @@ impl Drop for Alarm {
     }
 }
 
-/// Wakes the future with this alarm. Async-signal-safe.
-pub(crate) fn ring(number: u32) {
-    RUNG.ring(number);
-}
-
 /// Starts the thread; `false` if there can be none.
 fn start(alarms: &mut Alarms) -> bool {
     let thread = std::thread::Builder::new().name("ledgerline-alarm".into());
@@ -191,6 +185,7 @@ fn run() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wake::rung::ring;
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::sync::{Arc, MutexGuard, PoisonError};
     use std::task::Wake;

@@ -27,7 +27,9 @@ use crate::control::audit_report::{AUDIT_REPORTS_MAX, Line, WrongUncharge};
 use crate::gate::lock::{self, Gated};
 use crate::ledger::Ledger;
 use crate::sync::Ordering;
-use crate::table::row::GroupId;
+use crate::table::follow;
+use crate::table::id::GroupId;
+use crate::table::path::RowPath;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -178,7 +180,7 @@ impl Followed {
                 .retain(|_, account| std::mem::take(&mut account.used) || account.charges > 0);
             self.sweep_at = self.accounts.len() * 2;
         }
-        let new = || Account { path: ledger.path_of(id), ..Account::default() };
+        let new = || Account { path: follow::path_of(ledger.table(), id), ..Account::default() };
         self.accounts.entry(id.raw()).or_insert_with(new).add(units, site, guard);
     }
 
@@ -315,16 +317,19 @@ impl Audit {
             }
             return true;
         }
-        let gone = ledger.path(id).is_none();
-        if !gone && ledger.row(id.index()).owner.load(Ordering::Relaxed) != ledger.process() {
+        let gone = RowPath::of(ledger.table(), id).is_none();
+        if !gone
+            && ledger.table().row(id.index()).owner.load(Ordering::Relaxed)
+                != ledger.table().process()
+        {
             return true;
         }
         followed.note(ledger, id, units, site);
         drop(followed);
         if gone {
-            ledger.count_stray();
+            ledger.table().count_stray();
         } else {
-            ledger.count_audited();
+            ledger.table().header().audited.fetch_add(1, Ordering::Relaxed);
         }
         if let Some(OnWrong(act)) = &self.on_wrong {
             let mut wrong = WrongUncharge::blank(site);
@@ -395,13 +400,5 @@ impl Audit {
         if let Some(mut followed) = self.enter() {
             *followed = Followed::default();
         }
-    }
-}
-
-impl Ledger {
-    /// What follows the charges, where that was asked for.
-    #[inline]
-    pub(crate) fn audit(&self) -> Option<&Audit> {
-        self.table().audit.as_deref()
     }
 }

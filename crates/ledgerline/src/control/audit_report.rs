@@ -1,10 +1,12 @@
 //! What an audit is asked for and tells: wrong uncharges, and what is outstanding, by line of the program.
 
-use crate::builder::LedgerBuilder;
-use crate::control::audit::{Followed, OnWrong, Site, Tally};
-use crate::group::Settled;
-use crate::ledger::{DEPTH_MAX, Ledger};
-use crate::table::row::{GroupId, NAME_MAX};
+use crate::control::audit::{Followed, Site, Tally};
+use crate::ledger::Ledger;
+use crate::table::follow;
+use crate::table::id::GroupId;
+use crate::table::name::NAME_MAX;
+use crate::table::path::DEPTH_MAX;
+use crate::table::path::RowPath;
 use std::fmt::{self, Write};
 use std::panic::Location;
 
@@ -127,11 +129,11 @@ impl WrongUncharge {
         let account = known.account(id);
         self.group = id;
         self.units = units;
-        self.gone = ledger.path(id).is_none();
+        self.gone = RowPath::of(ledger.table(), id).is_none();
         self.path.clear();
         if !self.gone {
             // (What this allocates, it frees.)
-            self.path.push_str(&ledger.path_of(id));
+            self.path.push_str(&follow::path_of(ledger.table(), id));
         } else if let Some(account) = account {
             self.path.push_str(&account.path);
         }
@@ -281,61 +283,6 @@ impl fmt::Display for AuditReport {
     }
 }
 
-impl LedgerBuilder {
-    /// Follows each charge, for finding out who uncharges wrongly: an uncharge by
-    /// [`Group::uncharge_units`](crate::Group::uncharge_units) that returns what no charge took changes nothing, and
-    /// [`Ledger::audit_report`] names its group and its line.
-    ///
-    /// What it can tell and what it cannot:
-    /// * An uncharge must return what *one* charge by `try_charge_units` or `charge_units` took: as many
-    ///   units, in the same group. Units that are returned in parts, or several charges' together, are
-    ///   reported; a [`Charge`](crate::Charge) can be [split](crate::Charge::split) and merged.
-    /// * Two charges of one size in one group are interchangeable. Who returns such a size once too
-    ///   often takes what another holds, and whoever comes last is reported; the report says which lines
-    ///   charged and uncharged that size, and how often, so that the line that is too many can be told.
-    /// * What a [`Charge`](crate::Charge) holds, it alone returns. (Who forgets one by `mem::forget`
-    ///   and uncharges its units by hand is reported.)
-    /// * Charges of this process alone are followed, of a ledger in a file, too. Uncharges of groups that
-    ///   belong to other processes are not looked at if no charge here fits them.
-    ///
-    /// It is for tests and for hunting a mistake. No charge takes the fast path, and each takes a lock and
-    /// allocates now and then: a charge and its uncharge take about 0.15 µs instead of a few nanoseconds
-    /// (0.25 µs where two threads do nothing else, who wait for each other), and are not async-signal-safe. An
-    /// allocator that charges what it hands out may be audited: what the audit itself allocates is charged
-    /// as ever, and not followed. Memory grows with the different sizes, groups and lines of what is
-    /// outstanding, not with the number of charges.
-    ///
-    /// ```
-    /// # use ledgerline::Ledger;
-    /// let ledger = Ledger::builder().audit(true).anonymous()?;
-    /// let query = ledger.root().create("q1")?;
-    /// let others = query.try_charge(900)?;
-    /// query.try_charge_units(100).map_err(|refusal| format!("{refusal:?}"))?;
-    /// query.uncharge_units(100);
-    /// query.uncharge_units(100); // once too often
-    /// assert_eq!((query.precise(), ledger.mistakes().audited), (900, 1));
-    ///
-    /// let report = ledger.audit_report();
-    /// let wrong = &report.wrong[0];
-    /// assert_eq!((&*wrong.path, wrong.units, wrong.site.file()), ("/q1", 100, file!()));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn audit(mut self, follow: bool) -> Self {
-        self.audit = follow;
-        self
-    }
-
-    /// As [`audit`](Self::audit), and calls `act` for each wrong uncharge, in the thread that made it,
-    /// which has changed nothing and holds no lock: a test panics there, a program logs it with a backtrace.
-    pub fn on_wrong_uncharge(
-        mut self,
-        act: impl Fn(&WrongUncharge) + Send + Sync + 'static,
-    ) -> Self {
-        self.on_wrong = Some(OnWrong::new(act));
-        self.audit(true)
-    }
-}
-
 impl Ledger {
     /// The wrong uncharges that the [audit](crate::LedgerBuilder::audit) found so far; nothing in a ledger
     /// that is not audited. Not async-signal-safe.
@@ -373,7 +320,7 @@ impl Ledger {
         self.outstanding_in(None)
     }
 
-    fn outstanding_in(&self, only: Option<GroupId>) -> Vec<Outstanding> {
+    pub(crate) fn outstanding_in(&self, only: Option<GroupId>) -> Vec<Outstanding> {
         let Some(audit) = self.audit() else { return Vec::new() };
         let mut copies: Vec<Line> = Vec::new();
         loop {
@@ -392,18 +339,11 @@ impl Ledger {
             .into_iter()
             .map(|Line { group, site, guard, charges, units }| {
                 // (A group that holds something keeps its row.)
-                let path = self.path_of(group);
+                let path = follow::path_of(self.table(), group);
                 Outstanding { group, path, site, guard, charges, units }
             })
             .collect();
         held.sort_by(|a, b| b.units.cmp(&a.units).then_with(|| a.path.cmp(&b.path)));
         held
-    }
-}
-
-impl Settled<'_> {
-    /// What the group's own charges hold by now, by the line that charged it; see [`Ledger::outstanding`].
-    pub fn outstanding(&self) -> Vec<Outstanding> {
-        self.group.ledger().outstanding_in(Some(self.group.id()))
     }
 }

@@ -15,15 +15,18 @@
 //! of an event and a watch at the same time, either the event finds the slot, or the first look finds
 //! the event. The count is written before the eventfd, so whoever is woken sees what woke it.
 
-use crate::control::alarm::{self, Alarm};
+use crate::control::alarm::Alarm;
+use crate::counter::walk::Levels;
 use crate::gate::lock::{self, GATE};
 use crate::group::Group;
 use crate::ledger::Ledger;
 use crate::percpu::word;
-use crate::report::memory_stat::Sum;
+use crate::stock::totals;
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use crate::table::id::GroupId;
 use crate::table::path::RowPath;
-use crate::table::row::GroupId;
+use crate::table::sums::{self, BLOCKS, COUNTED, Sum};
+use crate::wake::rung;
 use std::future::Future;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -134,13 +137,13 @@ impl<'l> Group<'l> {
     /// The events of this group and its subtree, those of destroyed descendants included; none of a group that
     /// is gone. Costs as [`stat`](Self::stat). Not async-signal-safe.
     pub fn events(self) -> Events {
-        self.ledger().counted_events(self)[1]
+        of(self)[1]
     }
 
     /// The events of this very group (`memory.events.local`). Costs as [`events`](Self::events);
     /// [`max_events`](Self::max_events) and [`high_events`](Self::high_events) are loads.
     pub fn local_events(self) -> Events {
-        self.ledger().counted_events(self)[0]
+        of(self)[0]
     }
 
     /// Starts to watch this group's subtree. What happened before is not told.
@@ -159,7 +162,7 @@ impl<'l> Group<'l> {
                 descriptor => OwnedFd::from_raw_fd(descriptor),
             }
         };
-        let watchers = &self.ledger().table().watchers;
+        let watchers = &self.ledger().control().watchers;
         let take = |slot: &Slot| {
             slot.id.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
         };
@@ -253,7 +256,7 @@ impl AsFd for Watch<'_> {
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
-        let watchers = &self.group.ledger().table().watchers;
+        let watchers = &self.group.ledger().control().watchers;
         self.slot.id.store(TAKEN, Ordering::Relaxed);
         watchers.count.fetch_sub(1, Ordering::Relaxed);
         // Who found the slot before is inside the gate, and may be about to write to the descriptor;
@@ -269,61 +272,74 @@ impl Drop for Watch<'_> {
     }
 }
 
-/// The levels of a path at which something happened, by bit.
-pub(crate) type Levels = u64;
+/// The events of a group, and of its subtree.
+fn of(group: Group<'_>) -> [Events; 2] {
+    let totals = totals::of(group.table(), group.id());
+    let (own, subtree) = totals.split_at(totals.len() / 2);
+    [own, subtree].map(|totals| {
+        let sum = |sum: Sum| totals[COUNTED + sum as usize] as u64;
+        Events {
+            low: sum(Sum::Low),
+            high: totals[BLOCKS + 1] as u64,
+            max: totals[BLOCKS] as u64,
+            oom: sum(Sum::Oom),
+            oom_kill: sum(Sum::OomKill),
+            oom_group_kill: sum(Sum::OomGroupKill),
+        }
+    })
+}
 
-impl Ledger {
-    /// Counts an event of a group that its row does not count itself, and tells those who watch.
-    pub(crate) fn count_event(&self, id: GroupId, event: Sum) {
-        self.note_sum(id, event, 1);
-        let _pass = lock::pass();
-        if let Some(path) = self.path(id) {
-            self.announce(&path, 1);
+/// Counts an event of a group that its row does not count itself, and tells those who watch.
+pub(crate) fn count(ledger: &Ledger, id: GroupId, event: Sum) {
+    sums::note(ledger.table(), id, event, 1);
+    let _pass = lock::pass();
+    if let Some(path) = RowPath::of(ledger.table(), id) {
+        announce(ledger, &path, 1);
+    }
+}
+
+/// Tells those who watch that limits were met at some levels of a path. The caller has counted
+/// it there, and is inside the gate. Async-signal-safe.
+#[inline]
+pub(crate) fn announce(ledger: &Ledger, path: &RowPath<'_>, levels: Levels) {
+    if levels != 0 {
+        announce_some(ledger, path, levels);
+    }
+}
+
+#[cold]
+fn announce_some(ledger: &Ledger, path: &RowPath<'_>, levels: Levels) {
+    let column = ledger.table().columns.current();
+    for (level, &row) in path.rows().iter().enumerate() {
+        if levels >> level & 1 != 0 {
+            ledger.table().note_changed(column, row);
         }
     }
-
-    /// Tells those who watch that limits were met at some levels of a path. The caller has counted
-    /// it there, and is inside the gate. Async-signal-safe.
-    #[inline]
-    pub(crate) fn announce(&self, path: &RowPath<'_>, levels: Levels) {
-        if levels != 0 {
-            self.announce_some(path, levels);
-        }
+    // Partner of the fence in `watch`.
+    fence(Ordering::SeqCst);
+    if ledger.control().watchers.count.load(Ordering::Relaxed) != 0 {
+        // The lowest level at which something happened, and its ancestors.
+        wake(ledger, &path.rows()[levels.trailing_zeros() as usize..]);
     }
+}
 
-    #[cold]
-    fn announce_some(&self, path: &RowPath<'_>, levels: Levels) {
-        let column = self.columns().current();
-        for (level, &row) in path.rows().iter().enumerate() {
-            if levels >> level & 1 != 0 {
-                self.note_changed(column, row);
-            }
+fn wake(ledger: &Ledger, rows: &[u32]) {
+    for slot in &ledger.control().watchers.slots {
+        // Acquire: partner of the Release in `watch`.
+        let id = slot.id.load(Ordering::Acquire);
+        if id == FREE || id == TAKEN {
+            continue;
         }
-        // Partner of the fence in `watch`.
-        fence(Ordering::SeqCst);
-        if self.table().watchers.count.load(Ordering::Relaxed) != 0 {
-            // The lowest level at which something happened, and its ancestors.
-            self.wake(&path.rows()[levels.trailing_zeros() as usize..]);
-        }
-    }
-
-    fn wake(&self, rows: &[u32]) {
-        for slot in &self.table().watchers.slots {
-            // Acquire: partner of the Release in `watch`.
-            let id = slot.id.load(Ordering::Acquire);
-            if id == FREE || id == TAKEN {
-                continue;
-            }
-            let row = GroupId::row_of(id);
-            let eventfd = slot.eventfd.load(Ordering::Relaxed);
-            // (A row on the way is some group's; whose watch it was may be gone.)
-            let watched = rows.contains(&row) && self.row(row).generation() == word::generation(id);
-            if eventfd >= 0 && watched {
-                nudge(eventfd);
-                let alarm = slot.alarm.swap(0, Ordering::SeqCst);
-                if alarm != 0 {
-                    alarm::ring(alarm);
-                }
+        let row = GroupId::row_of(id);
+        let eventfd = slot.eventfd.load(Ordering::Relaxed);
+        // (A row on the way is some group's; whose watch it was may be gone.)
+        let watched =
+            rows.contains(&row) && ledger.table().row(row).generation() == word::generation(id);
+        if eventfd >= 0 && watched {
+            nudge(eventfd);
+            let alarm = slot.alarm.swap(0, Ordering::SeqCst);
+            if alarm != 0 {
+                rung::ring(alarm);
             }
         }
     }

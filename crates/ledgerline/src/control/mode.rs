@@ -17,8 +17,10 @@
 //! the parent's mode: either the child sees the new mode of its parent, or it is visible to the walk over the
 //! rows.
 
+use crate::control::wait_queue;
 use crate::gate::lock;
 use crate::group::Group;
+use crate::stock::drain;
 use crate::sync::{Ordering, fence};
 use crate::table::path::RowPath;
 use crate::table::row::{Row, flag, state};
@@ -96,14 +98,14 @@ impl Group<'_> {
     pub fn set_mode(self, mode: ControlMode) {
         self.set_mode_below(mode);
         // With nothing locked: wakers are somebody else's code.
-        self.ledger().tell_below(self.id());
+        wait_queue::tell_below(self.ledger(), self.id());
     }
 
     fn set_mode_below(self, mode: ControlMode) {
         let ledger = self.ledger();
         lock::guard_forks();
         let _pass = lock::pass();
-        let _held = ledger.table().modes.lock().unwrap_or_else(PoisonError::into_inner);
+        let _held = ledger.control().modes.lock().unwrap_or_else(PoisonError::into_inner);
         if self.change(|row| row.set_mode(mode)).is_none() {
             return;
         }
@@ -111,15 +113,15 @@ impl Group<'_> {
         // Partner of the store in `Row::begin` and the loads in `Row::adopt_mode`.
         fence(Ordering::SeqCst);
         let below = |row: u32| {
-            ledger.row(row).state.load(Ordering::Acquire) != state::FREE
-                && RowPath::new(ledger, row).is_some_and(|path| path.leads_through(top))
+            ledger.table().row(row).state.load(Ordering::Acquire) != state::FREE
+                && RowPath::new(ledger.table(), row).is_some_and(|path| path.leads_through(top))
         };
-        for row in (0..ledger.high_water()).filter(|&row| row != top && below(row)) {
-            ledger.row(row).set_mode(mode);
+        for row in (0..ledger.table().high_water()).filter(|&row| row != top && below(row)) {
+            ledger.table().row(row).set_mode(mode);
         }
         // Cells from before: of a group that is off none may serve; where limits hold again, too much
         // may lie idle; and in between it does no harm.
-        ledger.drain(top);
+        drain::subtree(ledger.table(), top);
     }
 
     /// The mode that holds for this group; the default for one that is gone.

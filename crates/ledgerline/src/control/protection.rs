@@ -18,8 +18,9 @@
 use crate::group::Group;
 use crate::ledger::Ledger;
 use crate::sync::Ordering;
+use crate::table::id::GroupId;
 use crate::table::path::RowPath;
-use crate::table::row::{GroupId, Row, state};
+use crate::table::row::{Row, state};
 use std::collections::BTreeMap;
 
 /// How much of a group is protected from reclaim, in units.
@@ -101,14 +102,14 @@ impl Group<'_> {
 
     fn protection_now(self, top: Group<'_>, unclaimed: Unclaimed) -> Protection {
         let ledger = self.ledger();
-        let Some(path) = RowPath::new(ledger, self.id().index()) else {
+        let Some(path) = RowPath::new(ledger.table(), self.id().index()) else {
             return Protection::default();
         };
         let Some(level) = path.rows().iter().position(|&row| row == top.id().index()) else {
             return Protection::default();
         };
         let mut protection = Protection::default();
-        ledger.protect_down(&path.rows()[..level], unclaimed, |of_row| protection = of_row);
+        down(ledger, &path.rows()[..level], unclaimed, |of_row| protection = of_row);
         protection
     }
 }
@@ -132,122 +133,120 @@ impl Setting {
     }
 }
 
-impl Ledger {
-    /// Hands out the effective protection of rows of a path, given with the deepest first, when the
-    /// parent of the last is reclaimed: from that one down. A pass over the rows in use for each, as far
-    /// as there is protection.
-    pub(crate) fn protect_down(
-        &self,
-        rows: &[u32],
-        unclaimed: Unclaimed,
-        hand_out: impl FnMut(Protection),
-    ) {
-        self.protect_with(rows, unclaimed, |parent| self.claims(parent), hand_out);
-    }
+/// Hands out the effective protection of rows of a path, given with the deepest first, when the
+/// parent of the last is reclaimed: from that one down. A pass over the rows in use for each, as far
+/// as there is protection.
+pub(crate) fn down(
+    ledger: &Ledger,
+    rows: &[u32],
+    unclaimed: Unclaimed,
+    hand_out: impl FnMut(Protection),
+) {
+    protect_with(ledger, rows, unclaimed, |parent| claims(ledger, parent), hand_out);
+}
 
-    /// As [`protect_down`](Self::protect_down), with what the children of a row claim.
-    fn protect_with(
-        &self,
-        rows: &[u32],
-        unclaimed: Unclaimed,
-        claims: impl Fn(u32) -> [u128; 2],
-        mut hand_out: impl FnMut(Protection),
-    ) {
-        let Some((&first, below)) = rows.split_last() else { return };
-        let mut granted = Setting::BOTH.map(|setting| setting.of(self.row(first)));
-        let mut hand = |[min, low]: [u64; 2]| hand_out(Protection { min, low });
-        hand(granted);
-        let mut parent = first;
-        for &row in below.iter().rev() {
-            let child = self.row(row);
-            granted = if self.may_protect(granted, row, unclaimed) {
-                let claims = claims(parent);
-                let parent_usage = self.row(parent).counter.usage();
-                let protect = |place: usize| {
-                    let (effective_of_parent, claims) = (granted[place], claims[place]);
-                    let parent =
-                        Parent { effective: effective_of_parent, usage: parent_usage, claims };
-                    let setting = Setting::BOTH[place].of(child);
-                    effective(child.counter.usage(), setting, parent, unclaimed)
-                };
-                [protect(0), protect(1)]
-            } else {
-                [0; 2]
+/// As [`protect_down`](Self::protect_down), with what the children of a row claim.
+fn protect_with(
+    ledger: &Ledger,
+    rows: &[u32],
+    unclaimed: Unclaimed,
+    claims: impl Fn(u32) -> [u128; 2],
+    mut hand_out: impl FnMut(Protection),
+) {
+    let Some((&first, below)) = rows.split_last() else { return };
+    let mut granted = Setting::BOTH.map(|setting| setting.of(ledger.table().row(first)));
+    let mut hand = |[min, low]: [u64; 2]| hand_out(Protection { min, low });
+    hand(granted);
+    let mut parent = first;
+    for &row in below.iter().rev() {
+        let child = ledger.table().row(row);
+        granted = if may_protect(ledger, granted, row, unclaimed) {
+            let claims = claims(parent);
+            let parent_usage = ledger.table().row(parent).counter.usage();
+            let protect = |place: usize| {
+                let (effective_of_parent, claims) = (granted[place], claims[place]);
+                let parent = Parent { effective: effective_of_parent, usage: parent_usage, claims };
+                let setting = Setting::BOTH[place].of(child);
+                effective(child.counter.usage(), setting, parent, unclaimed)
             };
-            hand(granted);
-            parent = row;
-        }
-    }
-
-    /// Whether a child can have any protection of what its parent is granted: without a grant there is
-    /// none, and without a setting of its own none but what nobody claims.
-    fn may_protect(&self, granted: [u64; 2], child: u32, unclaimed: Unclaimed) -> bool {
-        granted.iter().zip(Setting::BOTH).any(|(&granted, setting)| {
-            granted > 0 && (unclaimed == Unclaimed::Shared || setting.of(self.row(child)) > 0)
-        })
-    }
-
-    /// The effective protection of many groups when `top` is reclaimed, and whether it depends on what
-    /// others use (it is not the group's own setting, right below `top`): from one pass over the rows in
-    /// use, and from none where there is no such group.
-    pub(crate) fn protections_below(
-        &self,
-        top: Group<'_>,
-        groups: &[GroupId],
-    ) -> Vec<(Protection, bool)> {
-        let paths: Vec<Option<RowPath<'_>>> = groups.iter().map(|&id| self.path(id)).collect();
-        let below_top = |path: &Option<RowPath<'_>>| -> Vec<u32> {
-            let rows = path.as_ref().map_or(&[][..], RowPath::rows);
-            let level = rows.iter().position(|&row| row == top.id().index());
-            rows[..level.unwrap_or(0)].to_vec()
+            [protect(0), protect(1)]
+        } else {
+            [0; 2]
         };
-        let paths: Vec<Vec<u32>> = paths.iter().map(below_top).collect();
-        let mut claims: BTreeMap<u32, [u128; 2]> = BTreeMap::new();
-        for rows in &paths {
-            // As deep as every row has a setting: at most so deep is there a grant.
-            let set = |row: u32| Setting::BOTH.map(|setting| setting.of(self.row(row)));
-            for pair in rows.windows(2).rev() {
-                if !self.may_protect(set(pair[1]), pair[0], Unclaimed::Lost) {
-                    break;
-                }
-                claims.insert(pair[1], [0; 2]);
+        hand(granted);
+        parent = row;
+    }
+}
+
+/// Whether a child can have any protection of what its parent is granted: without a grant there is
+/// none, and without a setting of its own none but what nobody claims.
+fn may_protect(ledger: &Ledger, granted: [u64; 2], child: u32, unclaimed: Unclaimed) -> bool {
+    granted.iter().zip(Setting::BOTH).any(|(&granted, setting)| {
+        granted > 0 && (unclaimed == Unclaimed::Shared || setting.of(ledger.table().row(child)) > 0)
+    })
+}
+
+/// The effective protection of many groups when `top` is reclaimed, and whether it depends on what
+/// others use (it is not the group's own setting, right below `top`): from one pass over the rows in
+/// use, and from none where there is no such group.
+pub(crate) fn below(
+    ledger: &Ledger,
+    top: Group<'_>,
+    groups: &[GroupId],
+) -> Vec<(Protection, bool)> {
+    let paths: Vec<Option<RowPath<'_>>> =
+        groups.iter().map(|&id| RowPath::of(ledger.table(), id)).collect();
+    let below_top = |path: &Option<RowPath<'_>>| -> Vec<u32> {
+        let rows = path.as_ref().map_or(&[][..], RowPath::rows);
+        let level = rows.iter().position(|&row| row == top.id().index());
+        rows[..level.unwrap_or(0)].to_vec()
+    };
+    let paths: Vec<Vec<u32>> = paths.iter().map(below_top).collect();
+    let mut claims: BTreeMap<u32, [u128; 2]> = BTreeMap::new();
+    for rows in &paths {
+        // As deep as every row has a setting: at most so deep is there a grant.
+        let set = |row: u32| Setting::BOTH.map(|setting| setting.of(ledger.table().row(row)));
+        for pair in rows.windows(2).rev() {
+            if !may_protect(ledger, set(pair[1]), pair[0], Unclaimed::Lost) {
+                break;
             }
+            claims.insert(pair[1], [0; 2]);
         }
-        if !claims.is_empty() {
-            self.each_child(|parent, row| {
-                if let Some(claims) = claims.get_mut(&parent) {
-                    add_claim(claims, row);
-                }
-            });
-        }
-        // (One that was set meanwhile is none yet.)
-        let claims = |parent: u32| claims.get(&parent).copied().unwrap_or_default();
-        let of = |rows: &Vec<u32>| {
-            let mut protection = Protection::default();
-            self.protect_with(rows, Unclaimed::Lost, claims, |of_row| protection = of_row);
-            (protection, rows.len() > 1 && protection != Protection::default())
-        };
-        paths.iter().map(of).collect()
     }
-
-    /// What the children of a row claim, of min and of low.
-    fn claims(&self, parent: u32) -> [u128; 2] {
-        let mut claims = [0; 2];
-        self.each_child(|of, row| {
-            if of == parent {
-                add_claim(&mut claims, row);
+    if !claims.is_empty() {
+        each_child(ledger, |parent, row| {
+            if let Some(claims) = claims.get_mut(&parent) {
+                add_claim(claims, row);
             }
         });
-        claims
     }
+    // (One that was set meanwhile is none yet.)
+    let claims = |parent: u32| claims.get(&parent).copied().unwrap_or_default();
+    let of = |rows: &Vec<u32>| {
+        let mut protection = Protection::default();
+        protect_with(ledger, rows, Unclaimed::Lost, claims, |of_row| protection = of_row);
+        (protection, rows.len() > 1 && protection != Protection::default())
+    };
+    paths.iter().map(of).collect()
+}
 
-    /// Shows every row in use but the root's, with its parent: a pass over them.
-    fn each_child(&self, mut show: impl FnMut(u32, &Row)) {
-        for index in 1..self.high_water() {
-            let row = self.row(index);
-            if row.state.load(Ordering::Relaxed) == state::LIVE {
-                show(row.parent.load(Ordering::Relaxed), row);
-            }
+/// What the children of a row claim, of min and of low.
+fn claims(ledger: &Ledger, parent: u32) -> [u128; 2] {
+    let mut claims = [0; 2];
+    each_child(ledger, |of, row| {
+        if of == parent {
+            add_claim(&mut claims, row);
+        }
+    });
+    claims
+}
+
+/// Shows every row in use but the root's, with its parent: a pass over them.
+fn each_child(ledger: &Ledger, mut show: impl FnMut(u32, &Row)) {
+    for index in 1..ledger.table().high_water() {
+        let row = ledger.table().row(index);
+        if row.state.load(Ordering::Relaxed) == state::LIVE {
+            show(row.parent.load(Ordering::Relaxed), row);
         }
     }
 }

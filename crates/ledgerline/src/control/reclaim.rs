@@ -31,18 +31,23 @@
 //! piece, and one candidate's; many of them come out in proportion, whatever the grain of the caches
 //! (which give back whole pages, say).
 
+use crate::control::attempt;
 use crate::control::audit::By;
-use crate::control::events::Levels;
-use crate::control::pressure::Entry;
+use crate::control::events;
+use crate::control::protection;
+use crate::control::reclaimers::Entry;
 use crate::control::reclaiming;
-use crate::error::{Reason, Refusal};
+use crate::counter::walk::Levels;
 use crate::group::Group;
 use crate::ledger::Ledger;
-use crate::report::memory_stat::Sum;
-use crate::stock::Limits;
+use crate::stock::AtLimit;
 use crate::stock::drain::HeldOff;
+use crate::stock::precise;
+use crate::stock::refusal::{self, Reason, Refusal};
 use crate::sync::{Ordering, wait_a_turn};
-use crate::table::row::GroupId;
+use crate::table::id::GroupId;
+use crate::table::path;
+use crate::table::sums::Sum;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -94,205 +99,205 @@ impl Order<'_> {
     }
 }
 
-impl Ledger {
-    /// Whether the calling thread is inside a reclaimer of this ledger.
-    pub(crate) fn is_reclaiming(&self) -> bool {
-        reclaiming::is_inside(self)
+/// Charges after all what was refused at the first try, if the reclaimers of what is full can make
+/// room: as long as that is of use. The refusal is not counted.
+#[cold]
+#[inline(never)]
+pub(crate) fn and_charge(
+    ledger: &Ledger,
+    id: GroupId,
+    units: u64,
+    mut refusal: Refusal,
+    by: By,
+) -> Result<Levels, Refusal> {
+    if !ledger.control().reclaimers.can_help() || !refusal::can_ever_fit(ledger.table(), id, units)
+    {
+        return Err(refusal);
     }
-
-    /// Charges after all what was refused at the first try, if the reclaimers of what is full can make
-    /// room: as long as that is of use. The refusal is not counted.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn reclaim_and_charge(
-        &self,
-        id: GroupId,
-        units: u64,
-        mut refusal: Refusal,
-        by: By,
-    ) -> Result<Levels, Refusal> {
-        if !self.table().pressure.can_help() || !self.can_ever_fit(id, units) {
-            return Err(refusal);
+    let until = Instant::now() + ledger.control().times.reclaim;
+    while refusal.reason == Reason::Limit && reclaim(ledger, &refusal, until) {
+        match attempt::once(ledger, id, units, AtLimit::Refuse, by) {
+            Ok(met) => return Ok(met),
+            Err(again) => refusal = again,
         }
-        let until = Instant::now() + self.table().reclaim_time;
-        while refusal.reason == Reason::Limit && self.reclaim(&refusal, until) {
-            match self.try_slow(id, units, Limits::Enforced, by) {
-                Ok(met) => return Ok(met),
-                Err(again) => refusal = again,
-            }
-        }
-        Err(refusal)
     }
+    Err(refusal)
+}
 
-    /// Tries to make room for a charge that was refused; whether that is worth another try.
-    fn reclaim(&self, refusal: &Refusal, until: Instant) -> bool {
-        let full = self.group(refusal.group);
-        let missing = || {
-            let counter = &full.row().counter;
-            counter.usage().saturating_add(refusal.requested).saturating_sub(counter.max())
-        };
-        self.reclaim_below(full, &Order { missing: &missing, until, urgent: true })
+/// Tries to make room for a charge that was refused; whether that is worth another try.
+fn reclaim(ledger: &Ledger, refusal: &Refusal, until: Instant) -> bool {
+    let full = ledger.group(refusal.group);
+    let missing = || {
+        let counter = &full.row().counter;
+        counter.usage().saturating_add(refusal.requested).saturating_sub(counter.max())
+    };
+    reclaim_below(ledger, full, &Order { missing: &missing, until, urgent: true })
+}
+
+/// Tries to bring a group down to `level`; whether there was any progress.
+pub(crate) fn above(ledger: &Ledger, group: Group<'_>, level: u64, until: Instant) -> bool {
+    let counter = &group.row().counter;
+    let missing = || counter.usage().saturating_sub(level);
+    ledger.control().reclaimers.can_help()
+        && reclaim_below(ledger, group, &Order { missing: &missing, until, urgent: true })
+}
+
+/// A charge ended above the high of some levels of its path: has those who can give something back
+/// there do so, the lowest level first.
+///
+/// A group may stay above its high for long, so this must cost little each time. What may lie idle does
+/// not count: otherwise the surplus that each walk fetches would be drained again at once, and each charge
+/// would be a walk. And who gave nothing is left alone for a while.
+#[cold]
+#[inline(never)]
+pub(crate) fn high(ledger: &Ledger, id: GroupId, met: Levels) {
+    if !ledger.control().reclaimers.can_help() || reclaiming::is_inside(ledger) {
+        return;
     }
-
-    /// Tries to bring a group down to `level`; whether there was any progress.
-    pub(crate) fn reclaim_above(&self, group: Group<'_>, level: u64, until: Instant) -> bool {
+    let ids = path::ids_to_root(ledger.table(), id);
+    for (_, &level) in ids.iter().enumerate().filter(|(level, _)| met >> level & 1 != 0) {
+        let group = ledger.group(level);
         let counter = &group.row().counter;
-        let missing = || counter.usage().saturating_sub(level);
-        self.table().pressure.can_help()
-            && self.reclaim_below(group, &Order { missing: &missing, until, urgent: true })
-    }
-
-    /// A charge ended above the high of some levels of its path: has those who can give something back
-    /// there do so, the lowest level first.
-    ///
-    /// A group may stay above its high for long, so this must cost little each time. What may lie idle does
-    /// not count: otherwise the surplus that each walk fetches would be drained again at once, and each charge
-    /// would be a walk. And who gave nothing is left alone for a while.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn reclaim_high(&self, id: GroupId, met: Levels) {
-        if !self.table().pressure.can_help() || self.is_reclaiming() {
-            return;
+        let high = counter.limits.high.load(Ordering::Relaxed);
+        let charged = counter.usage().saturating_sub(counter.idle_at_most());
+        if charged <= high
+            || ledger.control().reclaimers.below(level).iter().all(|entry| entry.is_tired())
+        {
+            continue;
         }
-        let ids = self.ids_to_root(id);
-        for (_, &level) in ids.iter().enumerate().filter(|(level, _)| met >> level & 1 != 0) {
-            let group = self.group(level);
-            let counter = &group.row().counter;
-            let high = counter.limits.high.load(Ordering::Relaxed);
-            let charged = counter.usage().saturating_sub(counter.idle_at_most());
-            if charged <= high
-                || self.table().pressure.below(level).iter().all(|entry| entry.is_tired())
-            {
+        let missing = || counter.usage().saturating_sub(high);
+        let until = Instant::now() + ledger.control().times.reclaim;
+        reclaim_below(ledger, group, &Order { missing: &missing, until, urgent: false });
+    }
+}
+
+/// Has those who can give something back below a full group do so; whether there was any progress.
+fn reclaim_below(ledger: &Ledger, full: Group<'_>, order: &Order<'_>) -> bool {
+    if Instant::now() >= order.until || reclaiming::is_inside(ledger) {
+        return false;
+    }
+    let mut entries = ledger.control().reclaimers.below(full.id());
+    entries.retain(|entry| {
+        let group = ledger.group(entry.group);
+        group.exists() && group.row().counter.usage() > 0 && (order.urgent || !entry.is_tired())
+    });
+    if entries.is_empty() {
+        return false;
+    }
+    let asked = entries.into_iter().map(|entry| Asked { entry, told: false }).collect();
+    let _held_off = HeldOff::begin(ledger.table(), full.id().index());
+    reclaiming::inside(ledger, || ask_in_rounds(ledger, full, asked, order))
+}
+
+fn ask_in_rounds(
+    ledger: &Ledger,
+    full: Group<'_>,
+    mut asked: Vec<Asked>,
+    order: &Order<'_>,
+) -> bool {
+    let mut progress = (order.missing)() == 0;
+    let mut busy: Vec<Arc<Entry>> = Vec::new();
+    // What the first round found above protection that moves.
+    let mut first = 0;
+    while let Some(missing) = order.open() {
+        let round = round(ledger, full, &asked, missing, &mut first);
+        let mut done = Vec::new();
+        let mut ran = false;
+        for candidate in round {
+            let Some(missing) = order.open() else { break };
+            let asked = &mut asked[candidate.asked];
+            let entry = &asked.entry;
+            // Others may have been at it meanwhile, and a group below it counts as its own.
+            let left =
+                precise::charged(ledger.table(), entry.group).saturating_sub(candidate.keeps);
+            let need = candidate.share.min(missing).min(left);
+            if need == 0 {
                 continue;
             }
-            let missing = || counter.usage().saturating_sub(high);
-            let until = Instant::now() + self.table().reclaim_time;
-            self.reclaim_below(group, &Order { missing: &missing, until, urgent: false });
-        }
-    }
-
-    /// Has those who can give something back below a full group do so; whether there was any progress.
-    fn reclaim_below(&self, full: Group<'_>, order: &Order<'_>) -> bool {
-        if Instant::now() >= order.until || self.is_reclaiming() {
-            return false;
-        }
-        let mut entries = self.table().pressure.below(full.id());
-        entries.retain(|entry| {
-            let group = self.group(entry.group);
-            group.exists() && group.row().counter.usage() > 0 && (order.urgent || !entry.is_tired())
-        });
-        if entries.is_empty() {
-            return false;
-        }
-        let asked = entries.into_iter().map(|entry| Asked { entry, told: false }).collect();
-        let _held_off = HeldOff::begin(self, full.id().index());
-        reclaiming::inside(self, || self.ask_in_rounds(full, asked, order))
-    }
-
-    fn ask_in_rounds(&self, full: Group<'_>, mut asked: Vec<Asked>, order: &Order<'_>) -> bool {
-        let mut progress = (order.missing)() == 0;
-        let mut busy: Vec<Arc<Entry>> = Vec::new();
-        // What the first round found above protection that moves.
-        let mut first = 0;
-        while let Some(missing) = order.open() {
-            let round = self.round(full, &asked, missing, &mut first);
-            let mut done = Vec::new();
-            let mut ran = false;
-            for candidate in round {
-                let Some(missing) = order.open() else { break };
-                let asked = &mut asked[candidate.asked];
-                let entry = &asked.entry;
-                // Others may have been at it meanwhile, and a group below it counts as its own.
-                let left = self.charged(entry.group).saturating_sub(candidate.keeps);
-                let need = candidate.share.min(missing).min(left);
-                if need == 0 {
-                    continue;
+            ran = true;
+            match entry.run(ledger, need) {
+                Some(0) => {
+                    entry.rest(ledger.control().times.reclaim);
+                    done.push(candidate.asked);
                 }
-                ran = true;
-                match entry.run(self, need) {
-                    Some(0) => {
-                        entry.rest(self.table().reclaim_time);
-                        done.push(candidate.asked);
-                    }
-                    Some(_) => {
-                        progress = true;
-                        if candidate.protected && !asked.told {
-                            self.count_event(entry.group, Sum::Low);
-                            asked.told = true;
-                        }
-                    }
-                    None => {
-                        busy.push(entry.clone());
-                        done.push(candidate.asked);
+                Some(_) => {
+                    progress = true;
+                    if candidate.protected && !asked.told {
+                        events::count(ledger, entry.group, Sum::Low);
+                        asked.told = true;
                     }
                 }
+                None => {
+                    busy.push(entry.clone());
+                    done.push(candidate.asked);
+                }
             }
-            if !ran {
-                break;
-            }
-            // From behind, so that the places of the others stay.
-            done.sort_unstable();
-            done.into_iter().rev().for_each(|place| drop(asked.swap_remove(place)));
         }
-        // (A reclaimer may have raised the limit instead of giving anything back.)
-        if progress || !order.urgent || (order.missing)() == 0 {
-            return progress || order.urgent;
+        if !ran {
+            break;
         }
-        // What somebody else's run frees may be enough.
-        let mut turn = 0;
-        while Instant::now() < order.until {
-            if !busy.iter().any(|entry| entry.is_running()) {
-                return busy.iter().any(|entry| !entry.has_panicked());
-            }
-            wait_a_turn(turn);
-            turn += 1;
-        }
-        false
+        // From behind, so that the places of the others stay.
+        done.sort_unstable();
+        done.into_iter().rev().for_each(|place| drop(asked.swap_remove(place)));
     }
+    // (A reclaimer may have raised the limit instead of giving anything back.)
+    if progress || !order.urgent || (order.missing)() == 0 {
+        return progress || order.urgent;
+    }
+    // What somebody else's run frees may be enough.
+    let mut turn = 0;
+    while Instant::now() < order.until {
+        if !busy.iter().any(|entry| entry.is_running()) {
+            return busy.iter().any(|entry| !entry.has_panicked());
+        }
+        wait_a_turn(turn);
+        turn += 1;
+    }
+    false
+}
 
-    /// Who is asked next, and for how much.
-    fn round(
-        &self,
-        full: Group<'_>,
-        asked: &[Asked],
-        missing: u64,
-        first: &mut u64,
-    ) -> Vec<Candidate> {
-        let groups: Vec<GroupId> = asked.iter().map(|asked| asked.entry.group).collect();
-        let protections = self.protections_below(full, &groups);
-        let candidates = asked.iter().zip(protections).enumerate();
-        let mut round: Vec<Candidate> = candidates
-            .filter_map(|(place, (asked, (protection, moves)))| {
-                let usage = self.charged(asked.entry.group);
-                let unprotected = protection.low.max(protection.min);
-                let protected = usage <= unprotected;
-                let keeps = if protected { protection.min } else { unprotected };
-                let priority = asked.entry.priority;
-                let excess = usage.saturating_sub(keeps);
-                let candidate =
-                    Candidate { asked: place, protected, priority, keeps, excess, moves, share: 0 };
-                (excess > 0).then_some(candidate)
-            })
-            .collect();
-        let Some(soonest) = round.iter().map(|it| (it.protected, it.priority)).min() else {
-            return round;
-        };
-        round.retain(|it| (it.protected, it.priority) == soonest);
-        round.sort_by_key(|it| std::cmp::Reverse(it.excess));
-        let excess: Vec<u64> = round.iter().map(|it| it.excess).collect();
-        let sum = excess.iter().fold(0u64, |sum, &excess| sum.saturating_add(excess));
-        let mut ask = missing.min(sum);
-        if round.iter().any(|it| it.moves) {
-            *first = sum.max(*first);
-            let step = if sum <= *first / LAST_STEP { sum } else { sum / STEP };
-            ask = ask.min(step.max(1));
-        }
-        let lot = self.table().pressure.lots.fetch_add(1, Ordering::Relaxed);
-        for (candidate, share) in round.iter_mut().zip(shares(&excess, ask, lot)) {
-            candidate.share = share;
-        }
-        round
+/// Who is asked next, and for how much.
+fn round(
+    ledger: &Ledger,
+    full: Group<'_>,
+    asked: &[Asked],
+    missing: u64,
+    first: &mut u64,
+) -> Vec<Candidate> {
+    let groups: Vec<GroupId> = asked.iter().map(|asked| asked.entry.group).collect();
+    let protections = protection::below(ledger, full, &groups);
+    let candidates = asked.iter().zip(protections).enumerate();
+    let mut round: Vec<Candidate> = candidates
+        .filter_map(|(place, (asked, (protection, moves)))| {
+            let usage = precise::charged(ledger.table(), asked.entry.group);
+            let unprotected = protection.low.max(protection.min);
+            let protected = usage <= unprotected;
+            let keeps = if protected { protection.min } else { unprotected };
+            let priority = asked.entry.priority;
+            let excess = usage.saturating_sub(keeps);
+            let candidate =
+                Candidate { asked: place, protected, priority, keeps, excess, moves, share: 0 };
+            (excess > 0).then_some(candidate)
+        })
+        .collect();
+    let Some(soonest) = round.iter().map(|it| (it.protected, it.priority)).min() else {
+        return round;
+    };
+    round.retain(|it| (it.protected, it.priority) == soonest);
+    round.sort_by_key(|it| std::cmp::Reverse(it.excess));
+    let excess: Vec<u64> = round.iter().map(|it| it.excess).collect();
+    let sum = excess.iter().fold(0u64, |sum, &excess| sum.saturating_add(excess));
+    let mut ask = missing.min(sum);
+    if round.iter().any(|it| it.moves) {
+        *first = sum.max(*first);
+        let step = if sum <= *first / LAST_STEP { sum } else { sum / STEP };
+        ask = ask.min(step.max(1));
     }
+    let lot = ledger.control().reclaimers.lots.fetch_add(1, Ordering::Relaxed);
+    for (candidate, share) in round.iter_mut().zip(shares(&excess, ask, lot)) {
+        candidate.share = share;
+    }
+    round
 }
 
 /// Deals `ask` units out in proportion to what each has: in pieces at equal distances, the first at a place

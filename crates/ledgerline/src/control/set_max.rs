@@ -1,12 +1,51 @@
 //! Setting a hard limit: one that is refused where more is in use, and one that holds at once.
 
+use crate::control::reclaim;
+use crate::control::wait_queue;
 use crate::counter::NotSet;
-use crate::error::SetMaxError;
 use crate::gate::lock;
 use crate::group::Group;
+use crate::size;
 use crate::size::Limit;
+use crate::stock::caps;
 use crate::stock::drain::HeldOff;
+use crate::table::allocate;
+use std::fmt;
 use std::time::Instant;
+
+/// Why a limit was not set. Nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SetMaxError {
+    /// It is lower than what is in use.
+    Busy {
+        /// What is in use, after idle stock was returned and reclaimers were asked.
+        usage: u64,
+        /// The limit that was asked for.
+        limit: u64,
+    },
+    /// The group was destroyed.
+    Gone,
+}
+
+impl fmt::Display for SetMaxError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SetMaxError::Busy { usage, limit } => write!(
+                f,
+                "the limit cannot be lowered to {}: {} are in use; have some of it returned first, or set \
+                 the limit at once (set_max_now) and let nothing more in until usage has come down",
+                size::format(*limit),
+                size::format(*usage)
+            ),
+            SetMaxError::Gone => f.write_str(
+                "the limit cannot be set: the group was destroyed; set it on its parent, or on a new group",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SetMaxError {}
 
 impl Group<'_> {
     /// Sets the hard limit. Where more than that is in use, idle stock below the group is returned and
@@ -26,13 +65,13 @@ impl Group<'_> {
     /// [`SetMaxError::Gone`] when the group was destroyed.
     pub fn set_max(self, limit: Limit) -> Result<(), SetMaxError> {
         let ledger = self.ledger();
-        let until = Instant::now() + ledger.table().reclaim_time;
+        let until = Instant::now() + ledger.control().times.reclaim;
         loop {
             let error = match self.try_set_max(limit) {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
-            if error == SetMaxError::Gone || !ledger.reclaim_above(self, limit.raw(), until) {
+            if error == SetMaxError::Gone || !reclaim::above(ledger, self, limit.raw(), until) {
                 return Err(error);
             }
         }
@@ -77,19 +116,19 @@ impl Group<'_> {
             if let Err(no) = set {
                 // The group was destroyed meanwhile.
                 if no == NotSet::Emptied {
-                    ledger.recycle(self.id().index());
+                    allocate::recycle(ledger.table(), self.id().index());
                 }
                 return Err(SetMaxError::Gone);
             }
             // A cap that was allowed by the old limit, and what lies in its cell, lets nobody in.
-            drop(HeldOff::begin(ledger, self.id().index()));
+            drop(HeldOff::begin(ledger.table(), self.id().index()));
         }
         // Who waits for more than it allows now waits in vain, wherever below.
-        ledger.tell_below(self.id());
+        wait_queue::tell_below(ledger, self.id());
         let above = || self.row().counter.usage().saturating_sub(limit.raw());
         if above() > 0 && self.row().counter.is_enforced() {
-            let until = Instant::now() + ledger.table().reclaim_time;
-            ledger.reclaim_above(self, limit.raw(), until);
+            let until = Instant::now() + ledger.control().times.reclaim;
+            reclaim::above(ledger, self, limit.raw(), until);
         }
         Ok(if self.exists() { above() } else { 0 })
     }
@@ -105,17 +144,17 @@ impl Group<'_> {
         let try_set = || counter.set_max(limit.raw(), || self.exists());
         let result = try_set().or_else(|_| {
             // Stock may be fetched between the drain and this try; then it is small, since caps are held off.
-            let _held_off = HeldOff::begin(ledger, self.id().index());
+            let _held_off = HeldOff::begin(ledger.table(), self.id().index());
             try_set()
         });
         match result {
             // The group was destroyed meanwhile, and this was the last to hold on to its row.
-            Ok(true) => ledger.recycle(self.id().index()),
+            Ok(true) => allocate::recycle(ledger.table(), self.id().index()),
             // A lower limit leaves less headroom for what already lies idle.
-            Ok(false) => ledger.trim_for_headroom(self.id().index()),
+            Ok(false) => caps::trim_for_headroom(ledger.table(), self.id().index()),
             _ => {}
         }
-        ledger.tell_waiters(&[self.id().index()]);
+        ledger.table().heads.tell(&[self.id().index()]);
         result.map(|_| ()).map_err(|no| match no {
             NotSet::InUse { usage } => SetMaxError::Busy { usage, limit: limit.raw() },
             NotSet::Closed | NotSet::Emptied => SetMaxError::Gone,

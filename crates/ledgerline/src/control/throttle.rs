@@ -16,15 +16,15 @@
 //! penalty shorter than a millisecond, which is not worth a sleep, is paid as a whole millisecond by one
 //! charge in so many, chosen at random. So a thousand small charges pay what one large one does.
 
-use crate::builder::LONGEST;
-use crate::charge::Charge;
+use crate::control::LONGEST;
 use crate::control::alarm::Alarm;
+use crate::control::reclaim;
 use crate::counter::COUNTER_MAX;
 use crate::group::Group;
-use crate::report::memory_stat::Sum;
 use crate::sync::{AtomicU64, Ordering};
+use crate::table::id::GroupId;
 use crate::table::path::RowPath;
-use crate::table::row::GroupId;
+use crate::table::sums::{self, Sum};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -92,38 +92,24 @@ pub struct Backoff<'l> {
     alarm: Alarm,
 }
 
-impl<'l> Charge<'l> {
-    /// What this charge owes for being above a high, its group's or an ancestor's, as it is now: first
-    /// the reclaimers there are asked to make room ([`Group::add_reclaimer`]), then what is still above
-    /// counts. The formula and its source are in [`Backoff`]'s module: 64 s times the square of the
-    /// excess over high, times the charge's share of a batch, at most
-    /// [`LedgerBuilder::throttle_time`](crate::LedgerBuilder::throttle_time).
-    ///
-    /// Where no group on the way has a high it costs a walk of loads to the root: some 50 ns. A charge of a group that was destroyed
-    /// owes nothing.
-    pub fn backoff(&self) -> Backoff<'l> {
-        self.group().backoff(self.units())
-    }
-}
-
 impl<'l> Group<'l> {
-    /// As [`Charge::backoff`], for units that were charged without a guard.
+    /// As [`Charge::backoff`](crate::Charge::backoff), for units that were charged without a guard.
     pub fn backoff(self, units: u64) -> Backoff<'l> {
         let mut worst = self.above_high();
         if let Some((above, _, high)) = worst
-            && let until = Instant::now() + self.ledger().table().reclaim_time
-            && self.ledger().reclaim_above(above, high, until)
+            && let until = Instant::now() + self.ledger().control().times.reclaim
+            && reclaim::above(self.ledger(), above, high, until)
         {
             worst = self.above_high();
         }
         let ledger = self.ledger();
         let owed = worst.map_or(Duration::ZERO, |(_, usage, high)| {
-            rounded(penalty(usage, high, units, ledger.batch()), random())
+            rounded(penalty(usage, high, units, ledger.table().batch), random())
         });
         Backoff {
             charged: self,
             above: worst.map(|(above, ..)| above),
-            penalty: owed.min(ledger.table().throttle_time),
+            penalty: owed.min(ledger.control().times.throttle),
             until: None,
             alarm: Alarm::default(),
         }
@@ -137,7 +123,7 @@ impl<'l> Group<'l> {
     /// The same of whoever's row it is.
     fn above_high_now(self) -> Option<(Group<'l>, u64, u64)> {
         let ledger = self.ledger();
-        let path = RowPath::new(ledger, self.id().index())?;
+        let path = RowPath::new(ledger.table(), self.id().index())?;
         let mut worst: Option<(u32, u64, u64)> = None;
         for (&row, counter) in path.rows().iter().zip(path.counters()) {
             let high = counter.limits.high.load(Ordering::Relaxed);
@@ -157,7 +143,7 @@ impl<'l> Group<'l> {
             }
         }
         let (row, usage, high) = worst?;
-        let id = GroupId::from_parts(row, ledger.row(row).generation());
+        let id = GroupId::from_parts(row, ledger.table().row(row).generation());
         Some((ledger.group(id), usage, high))
     }
 }
@@ -184,8 +170,8 @@ impl<'l> Backoff<'l> {
     fn count(&self) {
         let (ledger, id) = (self.charged.ledger(), self.charged.id());
         let time = i64::try_from(self.penalty.as_micros()).unwrap_or(i64::MAX);
-        ledger.note_sum(id, Sum::Throttled, 1);
-        ledger.note_sum(id, Sum::ThrottledTime, time);
+        sums::note(ledger.table(), id, Sum::Throttled, 1);
+        sums::note(ledger.table(), id, Sum::ThrottledTime, time);
     }
 }
 

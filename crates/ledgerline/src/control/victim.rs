@@ -21,15 +21,21 @@
 //! The first pass is an upper bound (exact usage is less by idle stock and by protection, and a score must
 //! not fall as its units grow), so the second finds the true maximum and looks closely at few.
 
+use crate::control::events;
 use crate::control::protection::Unclaimed;
 use crate::control::token::{CancelToken, Killed};
+use crate::control::wait_queue;
 use crate::gate::lock::{self, Gated};
 use crate::group::Group;
 use crate::ledger::Ledger;
-use crate::report::memory_stat::Sum;
+use crate::stock::precise;
+use crate::stock::refusal;
 use crate::sync::{AtomicUsize, Ordering};
+use crate::table::id::GroupId;
+use crate::table::path;
 use crate::table::path::RowPath;
-use crate::table::row::{GroupId, flag};
+use crate::table::row::flag;
+use crate::table::sums::Sum;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -165,7 +171,7 @@ impl std::fmt::Debug for Victim<'_> {
 impl Drop for Victim<'_> {
     fn drop(&mut self) {
         // (The last reference, and with it the score, which is somebody else's code, goes outside of the lock.)
-        self.ledger.table().victims.with(|entries| {
+        self.ledger.control().victims.with(|entries| {
             entries.count -= 1;
             for above in &self.entry.path {
                 entries.below.remove(&(above.raw(), self.entry.number));
@@ -235,8 +241,9 @@ impl<'l> Group<'l> {
 
     fn register(self, token: &CancelToken, score: Option<Score>) -> Victim<'l> {
         let ledger = self.ledger();
-        let (group, path, token) = (self.id(), ledger.ids_to_root(self.id()), token.clone());
-        let entry = ledger.table().victims.with(|entries| {
+        let (group, path, token) =
+            (self.id(), path::ids_to_root(ledger.table(), self.id()), token.clone());
+        let entry = ledger.control().victims.with(|entries| {
             entries.count += 1;
             entries.numbers += 1;
             let number = entries.numbers;
@@ -262,160 +269,166 @@ impl<'l> Group<'l> {
     }
 }
 
-impl Ledger {
-    /// Chooses a victim below a full group for `asking` and cancels it, unless one that was cancelled
-    /// before is still on its way out.
-    pub(crate) fn choose_victim(&self, full: Group<'_>, asking: GroupId, requested: u64) -> Choice {
-        let victims = &self.table().victims;
-        if !self.has_victims() {
-            return Choice::Nobody;
+/// Chooses a victim below a full group for `asking` and cancels it, unless one that was cancelled
+/// before is still on its way out.
+pub(crate) fn choose(ledger: &Ledger, full: Group<'_>, asking: GroupId, requested: u64) -> Choice {
+    let victims = &ledger.control().victims;
+    if !any(ledger) {
+        return Choice::Nobody;
+    }
+    loop {
+        let choices = *victims.choices();
+        if let Some(until) = dying_below(ledger, full.id()) {
+            return verdict(ledger, asking, until);
         }
-        loop {
-            let choices = *victims.choices();
-            if let Some(until) = self.dying_below(full.id()) {
-                return self.verdict(asking, until);
+        let entries = victims_below(ledger, full);
+        let Some(chosen) = highest(ledger, full, &entries) else { return Choice::Nobody };
+        let top = oom_group_above(ledger, chosen.group, full);
+        let dying = match top {
+            None => vec![chosen],
+            Some(top) => {
+                let together = |entry: &&Arc<Entry>| {
+                    !entry.token.is_cancelled() && lies_below(ledger, entry.group, top.index())
+                };
+                entries.iter().filter(together).cloned().collect()
             }
-            let entries = self.victims_below(full);
-            let Some(chosen) = self.highest(full, &entries) else { return Choice::Nobody };
-            let top = self.oom_group_above(chosen.group, full);
-            let dying = match top {
-                None => vec![chosen],
-                Some(top) => {
-                    let together = |entry: &&Arc<Entry>| {
-                        !entry.token.is_cancelled() && self.lies_below(entry.group, top.index())
-                    };
-                    entries.iter().filter(together).cloned().collect()
-                }
-            };
-            let mut marked = victims.choices();
-            if *marked != choices {
-                continue; // Two would go where one was enough.
-            }
-            // (There may be room there, and none further up: then others are to go.)
-            if self.lowest_full(asking, requested) != Some(full.id()) {
-                return Choice::Room;
-            }
-            *marked += 1;
-            dying.iter().for_each(|entry| entry.mark(victims));
-            drop(marked);
-            self.cancel(&dying, top, full, requested);
-            return self.verdict(asking, Instant::now() + self.table().victim_time);
+        };
+        let mut marked = victims.choices();
+        if *marked != choices {
+            continue; // Two would go where one was enough.
+        }
+        // (There may be room there, and none further up: then others are to go.)
+        if refusal::lowest_full(ledger.table(), asking, requested) != Some(full.id()) {
+            return Choice::Room;
+        }
+        *marked += 1;
+        dying.iter().for_each(|entry| entry.mark(victims));
+        drop(marked);
+        cancel(ledger, &dying, top, full, requested);
+        return verdict(ledger, asking, Instant::now() + ledger.control().times.victim);
+    }
+}
+
+/// Whether there is anybody who could be cancelled, or was.
+pub(crate) fn any(ledger: &Ledger) -> bool {
+    ledger.control().victims.count.load(Ordering::Relaxed) != 0
+}
+
+/// Until when those below a group who were cancelled are waited for; `None` if all hold nothing
+/// now, or had their time.
+pub(crate) fn dying_below(ledger: &Ledger, full: GroupId) -> Option<Instant> {
+    let victims = &ledger.control().victims;
+    if victims.cancelled.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    // The last that was cancelled has the most time left.
+    let mut before = u64::MAX;
+    loop {
+        let theirs = (full.raw(), 0)..(full.raw(), before);
+        let last = |entries: &mut Entries| {
+            let last = entries.dying.range(theirs.clone()).next_back();
+            last.map(|(&(_, number), entry)| (number, entry.clone()))
+        };
+        let (number, entry) = victims.with(last)?;
+        before = number;
+        let until = entry.cancelled()?.0 + ledger.control().times.victim;
+        if until <= Instant::now() || !ledger.group(entry.group).exists() {
+            victims.with(|entries| entries.forget_dying(&entry));
+        } else if precise::charged(ledger.table(), entry.group) > 0 {
+            return Some(until);
         }
     }
+}
 
-    /// Whether there is anybody who could be cancelled, or was.
-    pub(crate) fn has_victims(&self) -> bool {
-        self.table().victims.count.load(Ordering::Relaxed) != 0
+/// The victims that may be chosen, or were, by age.
+fn victims_below(ledger: &Ledger, full: Group<'_>) -> Vec<Arc<Entry>> {
+    let full = full.id().raw();
+    let mut below: Vec<Arc<Entry>> = ledger.control().victims.with(|entries| {
+        let theirs = entries.below.range((full, 0)..=(full, u64::MAX));
+        theirs.map(|(_, entry)| entry.clone()).collect()
+    });
+    below.retain(|entry| ledger.group(entry.group).exists());
+    below
+}
+
+fn lies_below(ledger: &Ledger, id: GroupId, top: u32) -> bool {
+    path::leads_through(ledger.table(), id.index(), top)
+}
+
+fn verdict(ledger: &Ledger, asking: GroupId, until: Instant) -> Choice {
+    if is_cancelled(ledger, asking) { Choice::Yourself } else { Choice::Dying(until) }
+}
+
+/// Tells those who were marked, and counts it first: whoever is told sees it counted.
+fn cancel(
+    ledger: &Ledger,
+    dying: &[Arc<Entry>],
+    top: Option<GroupId>,
+    full: Group<'_>,
+    requested: u64,
+) {
+    events::count(ledger, full.id(), Sum::Oom);
+    if let Some(top) = top {
+        events::count(ledger, top, Sum::OomGroupKill);
     }
+    let path = full.path();
+    for entry in dying {
+        let group = ledger.group(entry.group);
+        let (group, usage) = (group.path(), group.precise());
+        events::count(ledger, entry.group, Sum::OomKill);
+        entry.token.cancel(Killed { group, usage, full: path.clone(), requested });
+        wait_queue::tell_below(ledger, entry.group);
+    }
+}
 
-    /// Until when those below a group who were cancelled are waited for; `None` if all hold nothing
-    /// now, or had their time.
-    pub(crate) fn dying_below(&self, full: GroupId) -> Option<Instant> {
-        let victims = &self.table().victims;
-        if victims.cancelled.load(Ordering::Relaxed) == 0 {
-            return None;
+/// Whether the work that charges this group was cancelled from here.
+pub(crate) fn is_cancelled(ledger: &Ledger, id: GroupId) -> bool {
+    let victims = &ledger.control().victims;
+    if victims.cancelled.load(Ordering::Relaxed) == 0 {
+        return false;
+    }
+    let above: Vec<u64> =
+        path::ids_to_root(ledger.table(), id).into_iter().map(GroupId::raw).collect();
+    victims.with(|entries| {
+        let of = |&id: &u64| entries.cancelled.range((id, 0)..=(id, u64::MAX)).next().is_some();
+        above.iter().any(of)
+    })
+}
+
+/// The two passes of the module's documentation: the victim with the highest score; of equals the one
+/// that registered last.
+fn highest(ledger: &Ledger, full: Group<'_>, entries: &[Arc<Entry>]) -> Option<Arc<Entry>> {
+    let mut candidates: Vec<(u64, usize)> = entries
+        .iter()
+        .enumerate()
+        .filter(|(_, entry)| !entry.token.is_cancelled())
+        .map(|(age, entry)| (entry.score(ledger.group(entry.group).row().counter.usage()), age))
+        .collect();
+    candidates.sort_unstable_by_key(|&candidate| std::cmp::Reverse(candidate));
+    let mut best: Option<(u64, usize)> = None;
+    for (most, age) in candidates {
+        if most == 0 || best.is_some_and(|best| (most, age) < best) {
+            break;
         }
-        // The last that was cancelled has the most time left.
-        let mut before = u64::MAX;
-        loop {
-            let theirs = (full.raw(), 0)..(full.raw(), before);
-            let last = |entries: &mut Entries| {
-                let last = entries.dying.range(theirs.clone()).next_back();
-                last.map(|(&(_, number), entry)| (number, entry.clone()))
-            };
-            let (number, entry) = victims.with(last)?;
-            before = number;
-            let until = entry.cancelled()?.0 + self.table().victim_time;
-            if until <= Instant::now() || !self.group(entry.group).exists() {
-                victims.with(|entries| entries.forget_dying(&entry));
-            } else if self.charged(entry.group) > 0 {
-                return Some(until);
-            }
+        let group = ledger.group(entries[age].group);
+        let protection = group.protection(full, Unclaimed::Lost);
+        let above = precise::charged(ledger.table(), group.id())
+            .saturating_sub(protection.low.max(protection.min));
+        let score = entries[age].score(above);
+        if score > 0 && best.is_none_or(|best| (score, age) > best) {
+            best = Some((score, age));
         }
     }
+    best.map(|(_, age)| entries[age].clone())
+}
 
-    /// The victims that may be chosen, or were, by age.
-    fn victims_below(&self, full: Group<'_>) -> Vec<Arc<Entry>> {
-        let full = full.id().raw();
-        let mut below: Vec<Arc<Entry>> = self.table().victims.with(|entries| {
-            let theirs = entries.below.range((full, 0)..=(full, u64::MAX));
-            theirs.map(|(_, entry)| entry.clone()).collect()
-        });
-        below.retain(|entry| self.group(entry.group).exists());
-        below
-    }
-
-    fn lies_below(&self, id: GroupId, top: u32) -> bool {
-        RowPath::new(self, id.index()).is_some_and(|path| path.leads_through(top))
-    }
-
-    fn verdict(&self, asking: GroupId, until: Instant) -> Choice {
-        if self.is_cancelled(asking) { Choice::Yourself } else { Choice::Dying(until) }
-    }
-
-    /// Tells those who were marked, and counts it first: whoever is told sees it counted.
-    fn cancel(&self, dying: &[Arc<Entry>], top: Option<GroupId>, full: Group<'_>, requested: u64) {
-        self.count_event(full.id(), Sum::Oom);
-        if let Some(top) = top {
-            self.count_event(top, Sum::OomGroupKill);
-        }
-        let path = full.path();
-        for entry in dying {
-            let group = self.group(entry.group);
-            let (group, usage) = (group.path(), group.precise());
-            self.count_event(entry.group, Sum::OomKill);
-            entry.token.cancel(Killed { group, usage, full: path.clone(), requested });
-            self.tell_below(entry.group);
-        }
-    }
-
-    /// Whether the work that charges this group was cancelled from here.
-    pub(crate) fn is_cancelled(&self, id: GroupId) -> bool {
-        let victims = &self.table().victims;
-        if victims.cancelled.load(Ordering::Relaxed) == 0 {
-            return false;
-        }
-        let above: Vec<u64> = self.ids_to_root(id).into_iter().map(GroupId::raw).collect();
-        victims.with(|entries| {
-            let of = |&id: &u64| entries.cancelled.range((id, 0)..=(id, u64::MAX)).next().is_some();
-            above.iter().any(of)
-        })
-    }
-
-    /// The two passes of the module's documentation: the victim with the highest score; of equals the one
-    /// that registered last.
-    fn highest(&self, full: Group<'_>, entries: &[Arc<Entry>]) -> Option<Arc<Entry>> {
-        let mut candidates: Vec<(u64, usize)> = entries
-            .iter()
-            .enumerate()
-            .filter(|(_, entry)| !entry.token.is_cancelled())
-            .map(|(age, entry)| (entry.score(self.group(entry.group).row().counter.usage()), age))
-            .collect();
-        candidates.sort_unstable_by_key(|&candidate| std::cmp::Reverse(candidate));
-        let mut best: Option<(u64, usize)> = None;
-        for (most, age) in candidates {
-            if most == 0 || best.is_some_and(|best| (most, age) < best) {
-                break;
-            }
-            let group = self.group(entries[age].group);
-            let protection = group.protection(full, Unclaimed::Lost);
-            let above = self.charged(group.id()).saturating_sub(protection.low.max(protection.min));
-            let score = entries[age].score(above);
-            if score > 0 && best.is_none_or(|best| (score, age) > best) {
-                best = Some((score, age));
-            }
-        }
-        best.map(|(_, age)| entries[age].clone())
-    }
-
-    /// The topmost group from a victim's up to the full one with `oom_group` set.
-    fn oom_group_above(&self, victim: GroupId, full: Group<'_>) -> Option<GroupId> {
-        let path = RowPath::new(self, victim.index())?;
-        let below = path.rows().iter().position(|&row| row == full.id().index())?;
-        let together = |row: &&u32| self.row(**row).has(flag::OOM_GROUP);
-        let row = *path.rows()[..=below].iter().rev().find(together)?;
-        Some(GroupId::from_parts(row, self.row(row).generation()))
-    }
+/// The topmost group from a victim's up to the full one with `oom_group` set.
+fn oom_group_above(ledger: &Ledger, victim: GroupId, full: Group<'_>) -> Option<GroupId> {
+    let path = RowPath::new(ledger.table(), victim.index())?;
+    let below = path.rows().iter().position(|&row| row == full.id().index())?;
+    let together = |row: &&u32| ledger.table().row(**row).has(flag::OOM_GROUP);
+    let row = *path.rows()[..=below].iter().rev().find(together)?;
+    Some(GroupId::from_parts(row, ledger.table().row(row).generation()))
 }
 
 #[cfg(test)]

@@ -21,15 +21,20 @@
 //! [`Wait`] takes these steps as far as they go without sleeping; a thread sleeps on the eventcount that it
 //! names (here), a future has itself woken (request.rs).
 
-use crate::charge::Charge;
 use crate::control::alarm::Alarm;
+use crate::control::attempt::{self, Grant};
 use crate::control::mode::ControlMode;
+use crate::control::reclaim;
+use crate::control::reclaiming;
+use crate::control::slow_path;
+use crate::control::victim;
 use crate::control::victim::Choice;
+use crate::control::wait_queue;
 use crate::control::wait_queue::Place;
-use crate::error::{Reason, Refusal};
 use crate::group::Group;
 use crate::ledger::Ledger;
-use crate::table::row::GroupId;
+use crate::stock::refusal::{self, Reason, Refusal};
+use crate::table::id::GroupId;
 use crate::wake::eventcount::Eventcount;
 use std::panic::Location;
 use std::task::Waker;
@@ -63,8 +68,8 @@ enum Stage<'l> {
 }
 
 /// What came of a step.
-pub(crate) enum Step<'l> {
-    Done(Result<Charge<'l>, Refusal>),
+pub(crate) enum Step {
+    Done(Result<Grant, Refusal>),
     /// To go on when there was a notice since the key was read, or at `until`.
     Asleep {
         key: u32,
@@ -84,7 +89,7 @@ impl<'l> Wait<'l> {
     }
 
     /// Goes as far as it can without sleeping.
-    pub(crate) fn step(&mut self) -> Step<'l> {
+    pub(crate) fn step(&mut self) -> Step {
         // A future that a forked child has a copy of begins anew there: its place was its parent's.
         if self.place().is_some_and(Place::is_inherited) {
             self.stage = Stage::New;
@@ -98,7 +103,7 @@ impl<'l> Wait<'l> {
             if let Some(step) = went {
                 // The final answer, after however many tries.
                 if let Step::Done(Err(refusal)) = &step {
-                    self.group.ledger().count_refusal(refusal);
+                    attempt::count_refusal(self.group.ledger(), refusal);
                 }
                 return step;
             }
@@ -153,18 +158,18 @@ impl<'l> Wait<'l> {
     }
 
     /// Behind those who wait already; otherwise at once, if there is room.
-    fn begin(&mut self) -> Option<Step<'l>> {
-        match self.group.ledger().queued_on_the_way(self.group.id()) {
+    fn begin(&mut self) -> Option<Step> {
+        match wait_queue::queued_on_the_way(self.group.ledger(), self.group.id()) {
             Some(full) if self.would_wait() => self.queue_at(full),
             _ => match self.try_now() {
-                Ok(charge) => Some(Step::Done(Ok(charge))),
+                Ok(grant) => Some(Step::Done(Ok(grant))),
                 Err(refusal) => self.wait_or_give_up(refusal),
             },
         }
     }
 
-    fn try_now(&self) -> Result<Charge<'l>, Refusal> {
-        self.group.try_charge_reclaiming(self.units, self.site)
+    fn try_now(&self) -> Result<Grant, Refusal> {
+        slow_path::try_again(self.group, self.units, self.site)
     }
 
     /// Whether it puts up with those before it: not if it takes no room, could never be served, or has no
@@ -174,8 +179,8 @@ impl<'l> Wait<'l> {
         self.units > 0
             && !self.is_late()
             && !self.is_off()
-            && ledger.can_ever_fit(self.group.id(), self.units)
-            && !ledger.is_reclaiming()
+            && refusal::can_ever_fit(ledger.table(), self.group.id(), self.units)
+            && !reclaiming::is_inside(ledger)
     }
 
     fn is_late(&self) -> bool {
@@ -189,11 +194,11 @@ impl<'l> Wait<'l> {
 
     /// Waits at the group that refused, where that can help: not for what some limit on the way can never
     /// allow, and not inside a reclaimer, which could wait for itself.
-    fn wait_or_give_up(&mut self, refusal: Refusal) -> Option<Step<'l>> {
+    fn wait_or_give_up(&mut self, refusal: Refusal) -> Option<Step> {
         let ledger = self.group.ledger();
         if refusal.reason == Reason::Limit
-            && ledger.can_ever_fit(self.group.id(), self.units)
-            && !ledger.is_reclaiming()
+            && refusal::can_ever_fit(ledger.table(), self.group.id(), self.units)
+            && !reclaiming::is_inside(ledger)
             && !self.is_late()
         {
             self.queue_at(refusal.group)
@@ -202,7 +207,7 @@ impl<'l> Wait<'l> {
         }
     }
 
-    fn queue_at(&mut self, full: GroupId) -> Option<Step<'l>> {
+    fn queue_at(&mut self, full: GroupId) -> Option<Step> {
         // The place before is given up first: in the same queue it would be behind itself.
         self.stage = Stage::New;
         match Place::take(self.group.ledger().group(full), self.group.id()) {
@@ -218,25 +223,25 @@ impl<'l> Wait<'l> {
     /// Whether the caller's own work was told to stop. (Looked at after the key was read: who cancels
     /// it tells it afterwards.)
     fn is_cancelled(&self) -> bool {
-        self.group.ledger().is_cancelled(self.group.id())
+        victim::is_cancelled(self.group.ledger(), self.group.id())
     }
 
     /// Of a request that no waiting helps: by the lowest that is full.
-    fn refused(&self, full: GroupId) -> Step<'l> {
+    fn refused(&self, full: GroupId) -> Step {
         let (id, ledger) = (self.group.id(), self.group.ledger());
-        let lowest = ledger.lowest_full(id, self.units).unwrap_or(full);
-        Step::Done(Err(ledger.refusal_by(lowest, id, self.units)))
+        let lowest = refusal::lowest_full(ledger.table(), id, self.units).unwrap_or(full);
+        Step::Done(Err(refusal_by(ledger, lowest, id, self.units)))
     }
 
-    fn gone(&self) -> Step<'l> {
+    fn gone(&self) -> Step {
         Step::Done(Err(Refusal::gone(self.group.id(), self.units)))
     }
 
-    fn cancelled(&self) -> Step<'l> {
+    fn cancelled(&self) -> Step {
         Step::Done(Err(Refusal::cancelled(self.group.id(), self.units)))
     }
 
-    fn queue(&mut self) -> Option<Step<'l>> {
+    fn queue(&mut self) -> Option<Step> {
         let Stage::Queueing(place) = &self.stage else { return None };
         let (full, key) = (place.full, place.eventcount().key());
         if !place.is_first() {
@@ -249,7 +254,7 @@ impl<'l> Wait<'l> {
     }
 
     /// With others before it: whether there is anything to do but to wait for them.
-    fn look_from_behind(&self, key: u32, full: GroupId) -> Step<'l> {
+    fn look_from_behind(&self, key: u32, full: GroupId) -> Step {
         let ledger = self.group.ledger();
         if !self.group.exists() {
             return self.gone();
@@ -265,26 +270,27 @@ impl<'l> Wait<'l> {
                 done => return Step::Done(done),
             }
         }
-        if !ledger.can_ever_fit(self.group.id(), self.units) {
+        if !refusal::can_ever_fit(ledger.table(), self.group.id(), self.units) {
             return self.refused(full);
         }
         // What can be given back is, before anybody is cancelled: to the first, whose turn it is.
-        if self.may_choose(full) && ledger.table().pressure.can_help() {
+        if self.may_choose(full) && ledger.control().reclaimers.can_help() {
             let group = ledger.group(full);
             let level = group.row().counter.max().saturating_sub(self.units);
-            ledger.reclaim_above(group, level, Instant::now() + ledger.table().reclaim_time);
+            reclaim::above(ledger, group, level, Instant::now() + ledger.control().times.reclaim);
         }
         self.sleep_or_cancel(key, full)
     }
 
     /// As the first: looks for room.
-    fn look(&mut self) -> Option<Step<'l>> {
+    fn look(&mut self) -> Option<Step> {
         let Stage::First { place, tried } = &mut self.stage else { return None };
         let (full, key) = (place.full, place.head().eventcount.key());
         let tried = std::mem::replace(tried, true);
         let (id, ledger) = (self.group.id(), self.group.ledger());
         // (Where there is room here and none further up, that is reclaimed before anybody waits there.)
-        let room = ledger.lowest_full(id, self.units) != Some(full) || self.is_off();
+        let room =
+            refusal::lowest_full(ledger.table(), id, self.units) != Some(full) || self.is_off();
         if !room {
             if !self.group.exists() {
                 return Some(self.gone());
@@ -292,15 +298,15 @@ impl<'l> Wait<'l> {
             if self.is_cancelled() {
                 return Some(self.cancelled());
             }
-            if !ledger.can_ever_fit(id, self.units) {
+            if !refusal::can_ever_fit(ledger.table(), id, self.units) {
                 return Some(self.refused(full));
             }
         }
         let late = self.is_late();
-        let ask = || ledger.table().pressure.can_help() && (!tried || self.may_choose(full));
+        let ask = || ledger.control().reclaimers.can_help() && (!tried || self.may_choose(full));
         if room || late || ask() {
             match self.try_now() {
-                Ok(charge) => return Some(Step::Done(Ok(charge))),
+                Ok(grant) => return Some(Step::Done(Ok(grant))),
                 Err(refusal) if late => return Some(Step::Done(Err(refusal))),
                 Err(refusal) if refusal.group == full && refusal.reason == Reason::Limit => {}
                 Err(refusal) => return self.wait_or_give_up(refusal),
@@ -320,26 +326,28 @@ impl<'l> Wait<'l> {
     fn wants_a_victim(&self, full: GroupId) -> bool {
         let (id, ledger) = (self.group.id(), self.group.ledger());
         self.oom
-            && ledger.lowest_full(id, self.units) == Some(full)
-            && ledger.can_ever_fit(id, self.units)
+            && refusal::lowest_full(ledger.table(), id, self.units) == Some(full)
+            && refusal::can_ever_fit(ledger.table(), id, self.units)
     }
 
     /// Whether it is about to choose: somebody is to go, and nobody is on his way out.
     fn may_choose(&self, full: GroupId) -> bool {
         let ledger = self.group.ledger();
-        self.wants_a_victim(full) && ledger.has_victims() && ledger.dying_below(full).is_none()
+        self.wants_a_victim(full)
+            && victim::any(ledger)
+            && victim::dying_below(ledger, full).is_none()
     }
 
     /// There is no room, or others come first: has somebody cancelled for it, if that was asked for, and
     /// sleeps; ends if it was cancelled itself.
-    fn sleep_or_cancel(&self, key: u32, full: GroupId) -> Step<'l> {
+    fn sleep_or_cancel(&self, key: u32, full: GroupId) -> Step {
         let (id, ledger) = (self.group.id(), self.group.ledger());
         if self.is_cancelled() {
             return self.cancelled();
         }
         let mut until = self.until;
         if self.wants_a_victim(full) {
-            match ledger.choose_victim(ledger.group(full), id, self.units) {
+            match victim::choose(ledger, ledger.group(full), id, self.units) {
                 Choice::Dying(next) => until = until.min(next),
                 Choice::Yourself => return self.cancelled(),
                 Choice::Room => until = Instant::now(),
@@ -351,11 +359,9 @@ impl<'l> Wait<'l> {
     }
 }
 
-impl Ledger {
-    fn refusal_by(&self, full: GroupId, charged: GroupId, requested: u64) -> Refusal {
-        let full_now = self.group(full).read(|row| (row.counter.max(), row.counter.usage()));
-        // (The one that is charged lies below it, and goes first.)
-        let Some((limit, usage)) = full_now else { return Refusal::gone(charged, requested) };
-        Refusal { group: full, charged, limit, usage, requested, reason: Reason::Limit }
-    }
+fn refusal_by(ledger: &Ledger, full: GroupId, charged: GroupId, requested: u64) -> Refusal {
+    let full_now = ledger.group(full).read(|row| (row.counter.max(), row.counter.usage()));
+    // (The one that is charged lies below it, and goes first.)
+    let Some((limit, usage)) = full_now else { return Refusal::gone(charged, requested) };
+    Refusal { group: full, charged, limit, usage, requested, reason: Reason::Limit }
 }

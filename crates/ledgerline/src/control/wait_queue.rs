@@ -13,30 +13,25 @@
 //! another group's by now whose queue it serves; the queues counted as open are those in the map, and each
 //! of them holds one of its row's `draining`.
 
-use crate::control::alarm;
 use crate::gate::lock::{self, Gated};
 use crate::group::Group;
 use crate::ledger::Ledger;
-use crate::region::Region;
+use crate::stock::drain;
 use crate::sync::Ordering;
+use crate::table::id::GroupId;
 use crate::table::path::RowPath;
-use crate::table::row::GroupId;
+use crate::table::path::leads_through;
 use crate::wake::eventcount::Eventcount;
-use crate::wake::queue_head::{Open, QueueHead};
+use crate::wake::queue_head::QueueHead;
+use crate::wake::rung;
 use std::collections::BTreeMap;
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
 /// Those in this process who wait for room in a ledger.
 #[derive(Debug)]
-pub(crate) struct WaitQueues {
-    open: Open,
-    /// A [`QueueHead`] for each row.
-    heads: Region,
-    queues: Mutex<Queues>,
-}
+pub(crate) struct WaitQueues(Mutex<Queues>);
 
 #[derive(Debug)]
 struct Queues {
@@ -87,130 +82,83 @@ impl Waiter {
 }
 
 impl WaitQueues {
-    /// For a ledger of so many rows. Allocates nothing but address space.
-    pub(crate) fn new(capacity: usize) -> io::Result<WaitQueues> {
-        Ok(WaitQueues {
-            open: Open::none(),
-            heads: Region::anonymous(capacity * size_of::<QueueHead>())?,
-            queues: Mutex::new(Queues {
-                by_group: BTreeMap::new(),
-                next_ticket: 0,
-                by_charged: BTreeMap::new(),
-                process: std::process::id(),
-            }),
-        })
-    }
-
-    /// Where the heads lie.
-    pub(crate) fn region(&self) -> &Region {
-        &self.heads
-    }
-
-    fn head(&self, row: u32) -> &QueueHead {
-        // SAFETY: `at` checks the bounds; the region is mapped as long as this value (R1), is touched as
-        // queue heads alone, which are all atomics, and zeros are one. (Guarded by
-        // `ten_thousand_groups_have_waiting_tasks_and_all_are_served`.)
-        unsafe { &*self.heads.at(row as usize * size_of::<QueueHead>()) }
+    pub(crate) fn new() -> WaitQueues {
+        WaitQueues(Mutex::new(Queues {
+            by_group: BTreeMap::new(),
+            next_ticket: 0,
+            by_charged: BTreeMap::new(),
+            process: std::process::id(),
+        }))
     }
 }
 
-impl Ledger {
-    /// The queues, inside the gate, so that no fork finds them locked; emptied in a forked child.
-    fn queues(&self) -> Gated<'_, Queues> {
-        let all = &self.table().waiting;
-        let mut queues = lock::gated(&all.queues);
-        if queues.process != std::process::id() {
-            queues.process = std::process::id();
-            queues.by_charged.clear();
-            for &group in std::mem::take(&mut queues.by_group).keys() {
-                let row = GroupId::row_of(group);
-                all.head(row).serve(0);
-                // (In a file it is the parent's, which lowers it.)
-                if !self.is_shared() {
-                    self.row(row).counter.track.draining.fetch_sub(1, Ordering::SeqCst);
-                }
-            }
-            all.open.forget();
-        }
-        queues
-    }
-
-    /// The nearest group on the way at which somebody waits.
-    pub(crate) fn queued_on_the_way(&self, id: GroupId) -> Option<GroupId> {
-        let waiting = &self.table().waiting;
-        if !waiting.open.any() {
-            return None;
-        }
-        self.path(id)?.rows().iter().find_map(|&row| {
-            let group = GroupId::from_parts(row, self.row(row).generation());
-            (waiting.head(row).group() == group.raw()).then_some(group)
-        })
-    }
-
-    /// Tells the first of those who wait at one of these groups that there may be room.
-    /// Async-signal-safe. Costs a fence and a load where nobody waits, and otherwise a look at each row.
-    #[inline]
-    pub(crate) fn tell_waiters(&self, rows: &[u32]) {
-        if self.table().waiting.open.any_after_return() {
-            self.tell_heads(rows);
-        }
-    }
-
-    /// Whether anybody waits who may not see that a row was just retired by a SeqCst store: then
-    /// [`tell_of_end`](Self::tell_of_end) tells him. (Whoever opens a queue announces it, fences, and looks
-    /// at the row's state.)
-    pub(crate) fn has_waiters_after_store(&self) -> bool {
-        self.table().waiting.open.any_after_store()
-    }
-
-    #[cold]
-    fn tell_heads(&self, rows: &[u32]) {
-        for &row in rows {
-            let head = self.table().waiting.head(row);
-            if head.group() != 0 {
-                head.notify(alarm::ring);
+/// The queues, inside the gate, so that no fork finds them locked; emptied in a forked child.
+fn queues(ledger: &Ledger) -> Gated<'_, Queues> {
+    let heads = &ledger.table().heads;
+    let mut queues = lock::gated(&ledger.control().waiting.0);
+    if queues.process != std::process::id() {
+        queues.process = std::process::id();
+        queues.by_charged.clear();
+        for &group in std::mem::take(&mut queues.by_group).keys() {
+            let row = GroupId::row_of(group);
+            heads.of(row).serve(0);
+            // (In a file it is the parent's, which lowers it.)
+            if !ledger.is_shared() {
+                ledger.table().row(row).counter.track.draining.fetch_sub(1, Ordering::SeqCst);
             }
         }
+        heads.open.forget();
     }
+    queues
+}
 
-    /// Has all look again who wait to charge a group or one below it: what they wait for was changed there.
-    /// Looks at all who wait, if anybody does. Not async-signal-safe.
-    pub(crate) fn tell_below(&self, top: GroupId) {
-        // Its fence follows the change: as after a return.
-        if !self.table().waiting.open.any_after_return() {
-            return;
+/// The nearest group on the way at which somebody waits.
+pub(crate) fn queued_on_the_way(ledger: &Ledger, id: GroupId) -> Option<GroupId> {
+    let heads = &ledger.table().heads;
+    if !heads.open.any() {
+        return None;
+    }
+    RowPath::of(ledger.table(), id)?.rows().iter().find_map(|&row| {
+        let group = ledger.table().id(row);
+        (heads.of(row).group() == group.raw()).then_some(group)
+    })
+}
+
+/// Has all look again who wait to charge a group or one below it: what they wait for was changed there.
+/// Looks at all who wait, if anybody does. Not async-signal-safe.
+pub(crate) fn tell_below(ledger: &Ledger, top: GroupId) {
+    // Its fence follows the change: as after a return.
+    if !ledger.table().heads.open.any_after_return() {
+        return;
+    }
+    let below = |waiter: &&Arc<Waiter>| {
+        waiter.charged == top || leads_through(ledger.table(), waiter.charged.index(), top.index())
+    };
+    let queues = queues(ledger);
+    let told: Vec<_> = queues.by_charged.values().filter(below).cloned().collect();
+    tell(ledger, queues, &told);
+}
+
+/// Has all look again who wait to charge a group that was destroyed. Costs the logarithm of how many wait
+/// for others. Not async-signal-safe.
+#[cold]
+pub(crate) fn tell_of_end(ledger: &Ledger, gone: GroupId) {
+    let queues = queues(ledger);
+    let theirs = queues.by_charged.range((gone.raw(), 0)..=(gone.raw(), u64::MAX));
+    let told: Vec<_> = theirs.map(|(_, waiter)| waiter.clone()).collect();
+    tell(ledger, queues, &told);
+}
+
+fn tell(ledger: &Ledger, queues: Gated<'_, Queues>, told: &[Arc<Waiter>]) {
+    for waiter in told {
+        // The first of a queue waits on its head once it has looked, and until then as the others. (The
+        // head may be the row's next group's: its first looks for nothing.)
+        if queues.is_first(waiter) {
+            ledger.table().heads.of(waiter.full.index()).notify(rung::ring);
         }
-        let below = |waiter: &&Arc<Waiter>| {
-            waiter.charged == top
-                || RowPath::new(self, waiter.charged.index())
-                    .is_some_and(|path| path.leads_through(top.index()))
-        };
-        let queues = self.queues();
-        let told: Vec<_> = queues.by_charged.values().filter(below).cloned().collect();
-        self.tell(queues, &told);
     }
-
-    /// Has all look again who wait to charge a group that was destroyed. Costs the logarithm of how many wait
-    /// for others. Not async-signal-safe.
-    #[cold]
-    pub(crate) fn tell_of_end(&self, gone: GroupId) {
-        let queues = self.queues();
-        let theirs = queues.by_charged.range((gone.raw(), 0)..=(gone.raw(), u64::MAX));
-        let told: Vec<_> = theirs.map(|(_, waiter)| waiter.clone()).collect();
-        self.tell(queues, &told);
-    }
-
-    fn tell(&self, queues: Gated<'_, Queues>, told: &[Arc<Waiter>]) {
-        for waiter in told {
-            // The first of a queue waits on its head once it has looked, and until then as the others. (The
-            // head may be the row's next group's: its first looks for nothing.)
-            if queues.is_first(waiter) {
-                self.table().waiting.head(waiter.full.index()).notify(alarm::ring);
-            }
-        }
-        drop(queues);
-        told.iter().for_each(|waiter| waiter.call());
-    }
+    drop(queues);
+    told.iter().for_each(|waiter| waiter.call());
 }
 
 /// A place in a queue; given up when dropped.
@@ -228,8 +176,8 @@ impl<'l> Place<'l> {
     /// The last place at a full group; `None` if the group's row is another's by now.
     pub(crate) fn take(full: Group<'l>, charged: GroupId) -> Option<Place<'l>> {
         let (ledger, full) = (full.ledger(), full.id());
-        let mut queues = ledger.queues();
-        let row = ledger.row(full.index());
+        let mut queues = queues(ledger);
+        let row = ledger.table().row(full.index());
         // Once this is so, and a queue of the next group has opened the head, it is so for ever.
         if row.generation() != full.generation() {
             return None;
@@ -256,14 +204,14 @@ impl<'l> Place<'l> {
     /// Whether it is the first. Whoever finds that waits at the head from then on, and what lay idle below
     /// the full group is returned.
     pub(crate) fn is_first(&self) -> bool {
-        let mut queues = self.ledger.queues();
+        let mut queues = queues(self.ledger);
         let Some(queue) = queues.by_group.get_mut(&self.full.raw()) else { return true };
         let is_first =
             queue.waiters.first_key_value().is_none_or(|(&first, _)| first == self.ticket);
         if is_first && !std::mem::replace(&mut queue.drained, true) {
             drop(queues);
             let _pass = lock::pass();
-            self.ledger.drain(self.full.index());
+            drain::subtree(self.ledger.table(), self.full.index());
         }
         is_first
     }
@@ -275,7 +223,7 @@ impl<'l> Place<'l> {
 
     /// What the first of its queue waits on.
     pub(crate) fn head(&self) -> &QueueHead {
-        self.ledger.table().waiting.head(self.full.index())
+        self.ledger.table().heads.of(self.full.index())
     }
 
     /// Has a future woken when it is the first. (It asks afterwards whether it was called meanwhile.)
@@ -286,7 +234,7 @@ impl<'l> Place<'l> {
 
     /// Has a future, the first, woken by its alarm when units come back. (It asks likewise.)
     pub(crate) fn leave_alarm(&self, number: u32) {
-        let _queues = self.ledger.queues();
+        let _queues = queues(self.ledger);
         // Otherwise the row's next group has waiters of its own, and this one was told that (W1).
         if self.head().group() == self.full.raw() {
             self.head().leave_alarm(number);
@@ -302,7 +250,7 @@ impl<'l> Place<'l> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         // (The lock is released before the call.)
-        let next = self.ledger.queues().leave(self);
+        let next = queues(self.ledger).leave(self);
         if let Some(next) = next {
             next.call();
         }
@@ -320,17 +268,17 @@ impl Queues {
     /// Opens a queue at a group that has none. Those who wait at what was the row's group before, for units
     /// of groups that are gone as well: the caller calls them, so that they end.
     fn open(&mut self, ledger: &Ledger, full: GroupId) -> Vec<Arc<Waiter>> {
-        let head = ledger.table().waiting.head(full.index());
+        let head = ledger.table().heads.of(full.index());
         let gone = self.by_group.get(&head.group());
         let gone = gone.map_or_else(Vec::new, |queue| queue.waiters.values().cloned().collect());
         if !gone.is_empty() {
             // The first of them, while its alarm is still there.
-            head.notify(alarm::ring);
+            head.notify(rung::ring);
         }
         head.serve(full.raw());
-        ledger.row(full.index()).counter.track.draining.fetch_add(1, Ordering::SeqCst);
+        ledger.table().row(full.index()).counter.track.draining.fetch_add(1, Ordering::SeqCst);
         // Its fence is also the partner of the fence in `PageCounter::allow`.
-        ledger.table().waiting.open.announce();
+        ledger.table().heads.open.announce();
         self.by_group.insert(full.raw(), Queue { waiters: BTreeMap::new(), drained: false });
         gone
     }
@@ -354,9 +302,8 @@ impl Queues {
         if let Some(head) = head {
             head.serve(0);
         }
-        let waiting = &place.ledger.table().waiting;
-        waiting.open.retire();
-        let row = place.ledger.row(place.full.index());
+        place.ledger.table().heads.open.retire();
+        let row = place.ledger.table().row(place.full.index());
         row.counter.track.draining.fetch_sub(1, Ordering::SeqCst);
         None
     }

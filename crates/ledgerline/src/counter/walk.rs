@@ -53,18 +53,17 @@ impl Emptied {
     }
 }
 
-/// A request that was not granted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    pub(crate) no: No,
-    pub(crate) emptied: Emptied,
-}
+/// The levels of a path at which something happened, by bit, the row's lowest.
+pub(crate) type Levels = u64;
+
+/// Why a request was not granted, and the rows that its return emptied.
+type Stopped = (No, Emptied);
 
 /// Grants `n` units on every level, or nothing: then it names the level that refused.
 ///
 /// The limits of all levels hold at every instant (I1, I2). At most [`COUNTER_MAX`] units.
 #[cfg(loom)]
-pub(crate) fn try_charge(path: &Path<'_>, n: u64) -> Result<(), Refusal> {
+pub(crate) fn try_charge(path: &Path<'_>, n: u64) -> Result<(), Stopped> {
     try_reserve(path, n, PATIENCE)?;
     commit(path, n);
     Ok(())
@@ -72,10 +71,10 @@ pub(crate) fn try_charge(path: &Path<'_>, n: u64) -> Result<(), Refusal> {
 
 /// Reserves on every level without granting: the first half of [`try_charge`], for a caller that
 /// has something to do between the two (stock.rs trims idle units there).
-pub(crate) fn try_reserve(path: &Path<'_>, n: u64, patience: u32) -> Result<(), Refusal> {
+pub(crate) fn try_reserve(path: &Path<'_>, n: u64, patience: u32) -> Result<(), Stopped> {
     // Looking first keeps a request that cannot be granted from reserving anything at all.
     if let Some(level) = path.iter().position(|counter| counter.refuses(n)) {
-        return Err(Refusal { no: No::Full { level }, emptied: Emptied::default() });
+        return Err((No::Full { level }, Emptied::default()));
     }
     for (level, counter) in path.iter().enumerate().rev() {
         if let Err(why) = counter.reserve(n, patience) {
@@ -86,7 +85,7 @@ pub(crate) fn try_reserve(path: &Path<'_>, n: u64, patience: u32) -> Result<(), 
 }
 
 /// Grants what [`try_reserve`] reserved. The levels, by bit, at which that met the high limit.
-pub(crate) fn commit(path: &Path<'_>, n: u64) -> u64 {
+pub(crate) fn commit(path: &Path<'_>, n: u64) -> Levels {
     let mut met = 0;
     for (level, counter) in path.iter().enumerate().rev() {
         met |= u64::from(counter.commit(n)) << level;
@@ -105,7 +104,7 @@ pub(crate) fn cancel(path: &Path<'_>, first: usize, n: u64) -> Emptied {
     emptied
 }
 
-fn refuse(path: &Path<'_>, n: u64, level: usize, why: Reserve) -> Refusal {
+fn refuse(path: &Path<'_>, n: u64, level: usize, why: Reserve) -> Stopped {
     let mut emptied = cancel(path, level + 1, n);
     if why == Reserve::Emptied {
         emptied.note(level);
@@ -118,20 +117,20 @@ fn refuse(path: &Path<'_>, n: u64, level: usize, why: Reserve) -> Refusal {
         }
         Reserve::Closed | Reserve::Emptied => No::Closed { level },
     };
-    Refusal { no, emptied }
+    (no, emptied)
 }
 
 /// Grants `n` units whatever the limits say, for what must not fail; counts a `max` event on every
 /// level that it takes over its limit. Fails only for a destroyed row or beyond [`COUNTER_MAX`].
 #[cfg(loom)]
-pub(crate) fn charge(path: &Path<'_>, n: u64) -> Result<(), Refusal> {
+pub(crate) fn charge(path: &Path<'_>, n: u64) -> Result<(), Stopped> {
     force_reserve(path, n, PATIENCE)?;
     force_commit(path, n);
     Ok(())
 }
 
 /// Reserves on every level whatever the limits say: the first half of [`charge`].
-pub(crate) fn force_reserve(path: &Path<'_>, n: u64, patience: u32) -> Result<(), Refusal> {
+pub(crate) fn force_reserve(path: &Path<'_>, n: u64, patience: u32) -> Result<(), Stopped> {
     for (level, counter) in path.iter().enumerate().rev() {
         if let Err(why) = counter.force_reserve(n, patience) {
             return Err(refuse(path, n, level, why));
@@ -142,7 +141,7 @@ pub(crate) fn force_reserve(path: &Path<'_>, n: u64, patience: u32) -> Result<()
 
 /// Grants what [`force_reserve`] reserved, and counts a `max` event where it is over the limit. The
 /// levels, by bit, at which a limit was met.
-pub(crate) fn force_commit(path: &Path<'_>, n: u64) -> u64 {
+pub(crate) fn force_commit(path: &Path<'_>, n: u64) -> Levels {
     let mut met = 0;
     for (level, counter) in path.iter().enumerate().rev() {
         let high = counter.commit(n);

@@ -126,7 +126,7 @@ impl Row {
     fn stray(&self, n: u64) {
         let emptied = match walk::try_reserve(&[&self.counter], n, PATIENCE) {
             Ok(()) => walk::cancel(&[&self.counter], 0, n),
-            Err(refusal) => refusal.emptied,
+            Err((_, emptied)) => emptied,
         };
         self.free(emptied.levels().count() == 1);
     }

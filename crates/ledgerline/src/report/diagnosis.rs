@@ -1,13 +1,15 @@
 //! Why a charge was refused: who holds what, from the charged group to the root and below what is full.
 
+use crate::control::protection;
 use crate::control::protection::{Protection, Unclaimed};
-use crate::error::{Refusal, Refused};
 use crate::group::Group;
 use crate::ledger::Ledger;
 use crate::report::scan::Scan;
 use crate::size::Limit;
 use crate::sync::{AtomicU64, Ordering};
-use crate::table::row::{GroupId, state};
+use crate::table::follow;
+use crate::table::id::GroupId;
+use crate::table::row::state;
 use std::io::Read;
 
 /// How many consumers a [`Diagnosis`] lists, unless it was asked for more or fewer.
@@ -123,13 +125,6 @@ impl Diagnosis {
 }
 
 impl Group<'_> {
-    /// The refusal with a diagnosis, for a caller who asked for one.
-    pub(crate) fn explain_fully(self, refusal: &Refusal) -> Refused {
-        let mut refused = self.explain(refusal);
-        refused.diagnosis = Some(Box::new(self.ledger().diagnose(&refused)));
-        refused
-    }
-
     /// Who holds what, from this group to the root and below the one of them with the least room, with
     /// the [`CONSUMERS`] largest.
     ///
@@ -147,21 +142,14 @@ impl Group<'_> {
 }
 
 impl Ledger {
-    /// What the groups that a refused charge had to pass hold *now*, and who fills the one that
-    /// refused it. Costs as [`Group::diagnose`].
-    pub fn diagnose(&self, refused: &Refused) -> Diagnosis {
-        let (charged, full) = (refused.charged, refused.refused_by);
-        self.diagnose_from(charged, Some(full), Some(refused.requested), CONSUMERS)
-    }
-
-    fn diagnose_from(
+    pub(crate) fn diagnose_from(
         &self,
         charged: GroupId,
         full: Option<GroupId>,
         requested: Option<u64>,
         most: usize,
     ) -> Diagnosis {
-        let mut scan = self.scan();
+        let mut scan = Scan::of(self.table());
         scan.sum_up();
         let known = |id: GroupId| {
             let line = scan.lines.get(id.index() as usize);
@@ -197,7 +185,7 @@ impl Ledger {
     fn chain(&self, scan: &Scan, rows: &[u32]) -> Vec<ChainLevel> {
         // The root is not protected from its own reclaim.
         let mut protections = vec![Protection::default()];
-        self.protect_down(&rows[..rows.len() - 1], Unclaimed::Lost, |of_row| {
+        protection::down(self, &rows[..rows.len() - 1], Unclaimed::Lost, |of_row| {
             protections.push(of_row);
         });
         protections.reverse();
@@ -208,7 +196,7 @@ impl Ledger {
             // protection was read if it is still its own now.)
             let gone = ChainLevel {
                 id,
-                path: self.path_of(id),
+                path: follow::path_of(self.table(), id),
                 current: line.current(),
                 idle_bound: 0,
                 max: Limit::MAX,
@@ -218,7 +206,7 @@ impl Ledger {
                 protection: Protection::default(),
                 max_events: 0,
             };
-            let read = self.read_held(id, |row| {
+            let read = follow::read_held(self.table(), id, |row| {
                 let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
                 let (track, limits) = (&row.counter.track, &row.counter.limits);
                 ChainLevel {
@@ -253,7 +241,7 @@ impl Ledger {
             let id = GroupId::from_parts(row, line.generation);
             Consumer {
                 id,
-                path: self.path_of(id),
+                path: follow::path_of(self.table(), id),
                 units,
                 // (Groups that change meanwhile may seem to hold more than their parent.)
                 permille: (u128::from(units) * 1000 / all).min(1000) as u32,
@@ -310,24 +298,4 @@ fn resident() -> Option<u64> {
     // SAFETY: asks for a number.
     let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
     pages.checked_mul(page)
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::{Ledger, Limit};
-
-    #[test]
-    fn a_full_explanation_carries_the_diagnosis_that_the_ledger_would_give() {
-        let ledger = Ledger::builder().capacity(8).anonymous().unwrap();
-        let group = ledger.root().create("g").unwrap();
-        group.set_max(Limit::units(10)).unwrap();
-        let refusal = group.try_charge_units(11).unwrap_err();
-        let mut refused = group.explain_fully(&refusal);
-        let mut diagnosis = *refused.diagnosis.take().expect("it was asked for");
-        assert_eq!(refused, group.explain(&refusal));
-        let mut other = ledger.diagnose(&refused);
-        (diagnosis.resident, other.resident) = (None, None);
-        assert_eq!(diagnosis, other);
-        assert_eq!(diagnosis.requested, Some(11));
-    }
 }

@@ -1,10 +1,11 @@
 //! What destroyed groups still hold, in a sentence for each.
 
-use crate::group::Settled;
 use crate::ledger::Ledger;
-use crate::report::read::Estimate;
+use crate::report::estimate::Estimate;
+use crate::report::scan::Scan;
 use crate::size;
-use crate::table::row::GroupId;
+use crate::table::follow;
+use crate::table::id::GroupId;
 use std::fmt;
 
 /// A destroyed group with charges that nobody has returned: forgotten, or still on their way back.
@@ -51,59 +52,6 @@ impl fmt::Display for Leak {
     }
 }
 
-impl fmt::Debug for Settled<'_> {
-    /// With the group's number: a group that was destroyed has no path.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settled")
-            .field("group", &self.group.id())
-            .field("leftover", &self.leftover)
-            .field("idle", &self.idle)
-            .field("peak", &self.peak)
-            .field("charges", &self.charges)
-            .field("uncharges", &self.uncharges)
-            .finish()
-    }
-}
-
-impl fmt::Display for Settled<'_> {
-    /// A sentence for a log: what was left, how many charges there were, how high it went.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "group {} ended with ", self.group.id())?;
-        match self.leftover {
-            0 => f.write_str("nothing left to return")?,
-            units => write!(f, "{} still charged", size::format(units))?,
-        }
-        let charges = if self.charges == 1 { "charge" } else { "charges" };
-        write!(f, " ({} {charges}, peak {})", self.charges, self.peak)
-    }
-}
-
-impl Settled<'_> {
-    /// What the group's own charges hold by now; `None` once all of it was returned. Costs a pass over
-    /// the rows in use.
-    ///
-    /// ```
-    /// # let ledger = ledgerline::Ledger::new()?;
-    /// let tenant = ledger.root().create("acme")?;
-    /// let query = tenant.create("q1")?;
-    /// let forgotten = query.try_charge(48 << 10)?;
-    ///
-    /// let settled = query.destroy()?;
-    /// let leak = settled.leak().expect("a charge is still held");
-    /// assert_eq!((leak.units, leak.charges, &*leak.parent), (48 << 10, 1, "/acme"));
-    ///
-    /// drop(forgotten);
-    /// assert_eq!(settled.leak(), None);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn leak(&self) -> Option<Leak> {
-        if self.leftover == 0 {
-            return None;
-        }
-        self.group.ledger().leaks_where(|id| id == self.group.id()).pop()
-    }
-}
-
 impl Ledger {
     /// Every destroyed group that still holds something, the oldest rows first. Costs a pass over the
     /// rows in use. A group that changes meanwhile may be reported with what it held a moment before.
@@ -111,8 +59,8 @@ impl Ledger {
         self.leaks_where(|_| true)
     }
 
-    fn leaks_where(&self, wanted: impl Fn(GroupId) -> bool) -> Vec<Leak> {
-        let scan = self.scan();
+    pub(crate) fn leaks_where(&self, wanted: impl Fn(GroupId) -> bool) -> Vec<Leak> {
+        let scan = Scan::of(self.table());
         let lines = &scan.lines;
         let destroyed = || lines.iter().enumerate().filter(|(_, line)| line.is_destroyed());
         // What a destroyed row's children hold is not its own: they were destroyed before it.
@@ -134,13 +82,13 @@ impl Ledger {
             }
             let kept_by = GroupId::from_parts(parent, lines[parent as usize].generation);
             // If the last unit was returned meanwhile, the row may be another group's by now.
-            leaks.extend(self.read_held(id, |row| Leak {
+            leaks.extend(follow::read_held(self.table(), id, |row| Leak {
                 group: id,
-                path: self.path_of(id),
+                path: follow::path_of(self.table(), id),
                 units,
                 charges: line.charges.saturating_sub(line.uncharges),
                 peak: Estimate::between(row.counter.peak()),
-                parent: self.path_of(kept_by),
+                parent: follow::path_of(self.table(), kept_by),
             }));
         }
         leaks
@@ -150,24 +98,6 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_was_settled_is_a_sentence() {
-        let ledger = Ledger::new().unwrap();
-        let group = ledger.root().create("q1").unwrap();
-        let forgotten = group.try_charge(48 << 10).unwrap();
-        drop(group.try_charge(0).unwrap());
-        let settled = group.destroy().unwrap();
-        let peak = settled.peak;
-        assert_eq!(
-            settled.to_string(),
-            format!("group 1#1 ended with 48.0K still charged (2 charges, peak {peak})")
-        );
-        drop(forgotten);
-        let settled = ledger.root().create("q2").unwrap().destroy().unwrap();
-        let text = "group 1#2 ended with nothing left to return (0 charges, peak 0)";
-        assert_eq!(settled.to_string(), text);
-    }
 
     #[test]
     fn a_leak_is_a_sentence() {

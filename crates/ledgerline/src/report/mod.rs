@@ -2,8 +2,8 @@
 
 pub(crate) mod diagnosis;
 pub(crate) mod diagnosis_print;
+pub(crate) mod estimate;
 pub(crate) mod leak;
 pub(crate) mod memory_stat;
-pub(crate) mod read;
 pub(crate) mod scan;
 pub(crate) mod snapshot;

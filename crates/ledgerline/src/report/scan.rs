@@ -6,10 +6,14 @@
 //! that was killed in the middle of a transfer, is reported as not steady.
 
 use crate::gate::lock::{self, GATE};
-use crate::ledger::{DEPTH_MAX, Ledger};
 use crate::percpu::word;
 use crate::sync::{Ordering, wait_a_turn};
-use crate::table::row::{GroupId, Row, state};
+use crate::table::Table;
+use crate::table::counts;
+use crate::table::follow;
+use crate::table::id::GroupId;
+use crate::table::path::DEPTH_MAX;
+use crate::table::row::{Row, state};
 
 /// Looks before writers are held up for one.
 const TRIES: u32 = 32;
@@ -56,15 +60,60 @@ pub(crate) struct Scan {
     pub(crate) steady: bool,
 }
 
-impl Ledger {
+/// Reads the rows until no transfer was seen; whether that was so. The rows are read at least once.
+fn look(table: &Table, lines: &mut [Line], tries: u32) -> bool {
+    let transfers = table.transfers();
+    for turn in 0..tries {
+        let before = transfers.quiet();
+        if before.is_none() && turn + 1 < tries {
+            wait_a_turn(turn);
+            continue;
+        }
+        read_rows(table, lines);
+        if before.is_some() && transfers.quiet() == before {
+            return true;
+        }
+    }
+    false
+}
+
+fn read_rows(table: &Table, lines: &mut [Line]) {
+    for (index, line) in lines.iter_mut().enumerate() {
+        let index = index as u32;
+        let id = GroupId::from_parts(index, table.row(index).generation());
+        // (One that changes hands meanwhile is of no use to anybody who was there when the look began.)
+        *line = follow::read_held(table, id, |row| read_row(table, id, row)).unwrap_or_default();
+    }
+}
+
+fn read_row(table: &Table, id: GroupId, row: &Row) -> Line {
+    let mut line = Line {
+        state: row.state.load(Ordering::Acquire),
+        generation: id.generation(),
+        parent: row.parent.load(Ordering::Relaxed),
+        refused: row.counter.failcnt(),
+        ..Line::default()
+    };
+    (line.charges, line.uncharges) = counts::of_row(table, id.index());
+    for column in row.noted_columns(table.columns.count()) {
+        let word = table.columns.cell(column, id.index()).word.load(Ordering::Acquire);
+        if word::generation(word) == table.cell_generation(row) {
+            line.idle += word::stock(word);
+        }
+    }
+    line.usage = row.counter.usage();
+    line
+}
+
+impl Scan {
     /// Looks at all rows in use.
-    pub(crate) fn scan(&self) -> Scan {
-        let mut lines = vec![Line::default(); self.high_water() as usize];
+    pub(crate) fn of(table: &Table) -> Scan {
+        let mut lines = vec![Line::default(); table.high_water() as usize];
         let small = lines.len() <= HELD_ROWS;
-        let mut steady = self.look(&mut lines, if small { TRIES } else { LARGE_TRIES });
+        let mut steady = look(table, &mut lines, if small { TRIES } else { LARGE_TRIES });
         if !steady && small && GATE.close(lock::thread()) {
             // No allocation in here: an allocator may wait at the gate, with its own locks.
-            steady = self.look(&mut lines, HELD_TRIES);
+            steady = look(table, &mut lines, HELD_TRIES);
             GATE.open();
         }
         let mut scan = Scan { lines, steady };
@@ -72,53 +121,6 @@ impl Ledger {
         scan
     }
 
-    /// Reads the rows until no transfer was seen; whether that was so. The rows are read at least once.
-    fn look(&self, lines: &mut [Line], tries: u32) -> bool {
-        let transfers = self.table().transfers();
-        for turn in 0..tries {
-            let before = transfers.quiet();
-            if before.is_none() && turn + 1 < tries {
-                wait_a_turn(turn);
-                continue;
-            }
-            self.read_rows(lines);
-            if before.is_some() && transfers.quiet() == before {
-                return true;
-            }
-        }
-        false
-    }
-
-    fn read_rows(&self, lines: &mut [Line]) {
-        for (index, line) in lines.iter_mut().enumerate() {
-            let index = index as u32;
-            let id = GroupId::from_parts(index, self.row(index).generation());
-            // (One that changes hands meanwhile is of no use to anybody who was there when the look began.)
-            *line = self.read_held(id, |row| self.read_row(id, row)).unwrap_or_default();
-        }
-    }
-
-    fn read_row(&self, id: GroupId, row: &Row) -> Line {
-        let mut line = Line {
-            state: row.state.load(Ordering::Acquire),
-            generation: id.generation(),
-            parent: row.parent.load(Ordering::Relaxed),
-            refused: row.counter.failcnt(),
-            ..Line::default()
-        };
-        (line.charges, line.uncharges) = self.own_counts(id.index());
-        for column in row.noted_columns(self.columns().count()) {
-            let word = self.columns().cell(column, id.index()).word.load(Ordering::Acquire);
-            if word::generation(word) == self.cell_generation(row) {
-                line.idle += word::stock(word);
-            }
-        }
-        line.usage = row.counter.usage();
-        line
-    }
-}
-
-impl Scan {
     /// Finds each row's depth, and drops what does not lead to the root: another process may have
     /// written nonsense.
     fn measure_depths(&mut self) {

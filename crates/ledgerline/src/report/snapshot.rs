@@ -1,11 +1,12 @@
 //! What readers get: owned data, no locks, one pass over the rows in use.
 
 use crate::ledger::Ledger;
-use crate::report::read::Estimate;
-use crate::report::scan::Line;
+use crate::report::estimate::Estimate;
+use crate::report::scan::{Line, Scan};
 use crate::size::Limit;
 use crate::sync::Ordering;
-use crate::table::row::{GroupId, Row, state};
+use crate::table::id::GroupId;
+use crate::table::row::{Row, state};
 
 /// A picture of the whole tree. Each group is read once; groups that change meanwhile may be some
 /// nanoseconds apart from each other. Units that a [transfer](crate::Charge::transfer) moves are in one
@@ -82,7 +83,7 @@ impl Ledger {
     /// each other without a pause, slow paths are held up for one look at the rows, which
     /// takes about a millisecond at most (a ledger of more than 32 768 rows does not do that).
     pub fn snapshot(&self) -> Snapshot {
-        let mut scan = self.scan();
+        let mut scan = Scan::of(self.table());
         scan.sum_up();
         let lines = &scan.lines;
         let mut children: Vec<Vec<u32>> = vec![Vec::new(); lines.len()];
@@ -102,7 +103,11 @@ impl Ledger {
             let look = |row: &Row| picture(id, row, above, line);
             // A group that is gone by now is left out, and those below it, which went before. (The root stays,
             // whatever another process wrote there.)
-            let read = if index == 0 { Some(look(self.row(0))) } else { self.group(id).read(look) };
+            let read = if index == 0 {
+                Some(look(self.table().row(0)))
+            } else {
+                self.group(id).read(look)
+            };
             let Some(group) = read else { continue };
             open.extend(children[index as usize].iter().rev().map(|&child| (child, groups.len())));
             groups.push(group);

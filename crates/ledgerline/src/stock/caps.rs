@@ -23,14 +23,16 @@
 //! may have a batch idle whatever the others have, and drains its own only if it has more than that. It
 //! makes such a level thrifty only if it has most of what lies idle there.
 
+use super::drain;
 use crate::counter::walk;
 use crate::counter::{COUNTER_MAX, Unallowed};
 use crate::gate::lock;
-use crate::ledger::Ledger;
 use crate::percpu::word;
 use crate::sync::{Ordering, fence};
+use crate::table::Table;
+use crate::table::id::GroupId;
 use crate::table::path::RowPath;
-use crate::table::row::{GroupId, Row, flag, state};
+use crate::table::row::{Row, flag, state};
 
 /// Most slack of a level: what may lie idle beside a quarter of what is charged.
 const SLACK_MAX: u64 = 16 << 20;
@@ -46,222 +48,226 @@ struct Own {
     prepaid: u64,
 }
 
-impl Ledger {
-    /// What may lie idle at a level beside a quarter of what is charged there.
-    pub(crate) fn slack(&self) -> u64 {
-        (self.batch() * SLACK_BATCHES).min(SLACK_MAX)
-    }
+/// What may lie idle at a level beside a quarter of what is charged there.
+pub(crate) fn slack(table: &Table) -> u64 {
+    (table.batch * SLACK_BATCHES).min(SLACK_MAX)
+}
 
-    /// Makes sure that the group's cell in the column is open and as large as the group's usage and
-    /// its ancestors allow; returns how many more units it may hold, zero if it is closed.
-    pub(crate) fn open_cell(&self, path: &RowPath<'_>, id: GroupId, column: u32, n: u64) -> u64 {
-        let row = self.row(path.leaf());
-        // A cell has one writing process, and a destroyed group needs none.
-        if row.owner.load(Ordering::Relaxed) != self.process() || !self.is_live(path.leaf()) {
-            return 0;
+/// Makes sure that the group's cell in the column is open and as large as the group's usage and
+/// its ancestors allow; returns how many more units it may hold, zero if it is closed.
+pub(crate) fn open_cell(
+    table: &Table,
+    path: &RowPath<'_>,
+    id: GroupId,
+    column: u32,
+    n: u64,
+) -> u64 {
+    let row = table.row(path.leaf());
+    // A cell has one writing process, and a destroyed group needs none.
+    if row.owner.load(Ordering::Relaxed) != table.process() || !table.is_live(path.leaf()) {
+        return 0;
+    }
+    let cell = table.columns.cell(column, path.leaf());
+    let cap = || {
+        let open = word::passes(cell.word.load(Ordering::Acquire), table.cell_id(id));
+        if open { u64::from(cell.cap.load(Ordering::Relaxed)) } else { 0 }
+    };
+    let room = |cap: u64| cap.saturating_sub(word::stock(cell.word.load(Ordering::Relaxed)));
+    // Without a look at the ancestors' lines, which other CPUs write, where nothing can come of it.
+    let wanted = wanted_cap(table, row, n);
+    if wanted < cap() * 2 {
+        return room(cap());
+    }
+    for saved in [false, true] {
+        let thrift = path.counters().iter().map(|counter| counter.thrift()).max().unwrap_or(0);
+        let granted = grantable_cap(table, path, wanted, thrift);
+        if granted < (cap() * 2).max(1) {
+            break;
         }
-        let cell = self.columns().cell(column, path.leaf());
-        let cap = || {
-            let open = word::passes(cell.word.load(Ordering::Acquire), self.cell_id(id));
-            if open { u64::from(cell.cap.load(Ordering::Relaxed)) } else { 0 }
-        };
-        let room = |cap: u64| cap.saturating_sub(word::stock(cell.word.load(Ordering::Relaxed)));
-        // Without a look at the ancestors' lines, which other CPUs write, where nothing can come of it.
-        let wanted = self.wanted_cap(row, n);
-        if wanted < cap() * 2 {
-            return room(cap());
+        match enlarge(table, path, id, column, granted) {
+            Err(Some(level)) if !saved && granted > 2 && save(table, path, level, thrift) => {}
+            _ => break,
         }
-        for saved in [false, true] {
-            let thrift = path.counters().iter().map(|counter| counter.thrift()).max().unwrap_or(0);
-            let granted = self.grantable_cap(path, wanted, thrift);
-            if granted < (cap() * 2).max(1) {
-                break;
+    }
+    room(cap())
+}
+
+/// Gives a cell a larger cap, and opens it; otherwise the level that has too much idle for what it
+/// uses, if it is that.
+fn enlarge(
+    table: &Table,
+    path: &RowPath<'_>,
+    id: GroupId,
+    column: u32,
+    wanted: u64,
+) -> Result<(), Option<usize>> {
+    let row = table.row(path.leaf());
+    let cell = table.columns.cell(column, path.leaf());
+    let _held = lock::try_lock().ok_or(None)?;
+    // Again under the lock: `destroy` retires the row before it takes the lock to close cells.
+    // (And the row may have been another group's since the path was followed.)
+    // (A group that is not accounted keeps no cell: mode.rs.)
+    if row.state.load(Ordering::SeqCst) != state::LIVE
+        || !path.is_current(table)
+        || row.has(flag::OFF)
+    {
+        return Err(None);
+    }
+    let open = word::passes(cell.word.load(Ordering::Acquire), table.cell_id(id));
+    let had = if open { u64::from(cell.cap.load(Ordering::Relaxed)) } else { 0 };
+    let more = wanted.saturating_sub(had);
+    if more == 0 {
+        return Ok(());
+    }
+    allow(table, path, more)?;
+    row.note_column(column);
+    cell.cap.store(wanted as u32, Ordering::Relaxed);
+    if had == 0 {
+        table.stocked(column).insert(path.leaf());
+    }
+    if !open {
+        cell.open(word::empty(table.cell_generation(row)));
+    }
+    Ok(())
+}
+
+/// The cap that a cell should have: two batches, but no more than a sixteenth of what the group
+/// uses, so that a small group's account is not mostly stock.
+fn wanted_cap(table: &Table, row: &Row, n: u64) -> u64 {
+    let smallest = (table.batch / 32).max(2);
+    let usage = row.counter.usage().saturating_add(n);
+    (table.batch * 2).min((usage / 16).max(smallest)).min(word::STOCK_MAX)
+}
+
+/// What the ancestors leave of it: thrift makes it smaller, it is no more than an eighth of what may
+/// lie idle in all and half of what the tightest limit still allows (so that the next cell finds some
+/// too). A power of two, so that it changes seldom.
+fn grantable_cap(table: &Table, path: &RowPath<'_>, wanted: u64, thrift: u32) -> u64 {
+    let slack = slack(table);
+    let mut cap = (wanted >> thrift).max(2);
+    for counter in path.counters() {
+        if thrift > 0 && counter.thrift() > 0 {
+            counter.note_calm(cap, slack);
+        }
+        cap = cap.min((counter.allowed(slack) / 8).max(2));
+        if counter.max() < COUNTER_MAX {
+            let prepaid = counter.track.prepaid.units();
+            cap = cap.min((counter.headroom() / 32).saturating_sub(prepaid) / 2);
+        }
+    }
+    match cap.checked_ilog2() {
+        Some(bits) if bits > 0 => 1 << bits,
+        _ => 0,
+    }
+}
+
+/// Asks every level for `units` of cap, or none; which level has too much for what it uses, if it is
+/// that. The root first, as walks do: a process that is killed in between leaves no ancestor with less
+/// than the levels below it.
+fn allow(table: &Table, path: &RowPath<'_>, units: u64) -> Result<(), Option<usize>> {
+    let counters = path.counters();
+    let own = own(table, path);
+    let entitled = own.prepaid.saturating_add(units) <= table.batch;
+    for (level, counter) in counters.iter().enumerate().rev() {
+        let slack = (level < own.levels || !entitled).then(|| slack(table));
+        if let Err(why) = counter.allow(units, slack) {
+            for above in &counters[level + 1..] {
+                above.disallow(units);
             }
-            match self.enlarge(path, id, column, granted) {
-                Err(Some(level)) if !saved && granted > 2 && self.save(path, level, thrift) => {}
-                _ => break,
-            }
-        }
-        room(cap())
-    }
-
-    /// Gives a cell a larger cap, and opens it; otherwise the level that has too much idle for what it
-    /// uses, if it is that.
-    fn enlarge(
-        &self,
-        path: &RowPath<'_>,
-        id: GroupId,
-        column: u32,
-        wanted: u64,
-    ) -> Result<(), Option<usize>> {
-        let row = self.row(path.leaf());
-        let cell = self.columns().cell(column, path.leaf());
-        let _held = lock::try_lock().ok_or(None)?;
-        // Again under the lock: `destroy` retires the row before it takes the lock to close cells.
-        // (And the row may have been another group's since the path was followed.)
-        // (A group that is not accounted keeps no cell: mode.rs.)
-        if row.state.load(Ordering::SeqCst) != state::LIVE
-            || !path.is_current(self)
-            || row.has(flag::OFF)
-        {
-            return Err(None);
-        }
-        let open = word::passes(cell.word.load(Ordering::Acquire), self.cell_id(id));
-        let had = if open { u64::from(cell.cap.load(Ordering::Relaxed)) } else { 0 };
-        let more = wanted.saturating_sub(had);
-        if more == 0 {
-            return Ok(());
-        }
-        self.allow(path, more)?;
-        row.note_column(column);
-        cell.cap.store(wanted as u32, Ordering::Relaxed);
-        if had == 0 {
-            self.stocked(column).insert(path.leaf());
-        }
-        if !open {
-            cell.open(word::empty(self.cell_generation(row)));
-        }
-        Ok(())
-    }
-
-    /// The cap that a cell should have: two batches, but no more than a sixteenth of what the group
-    /// uses, so that a small group's account is not mostly stock.
-    fn wanted_cap(&self, row: &Row, n: u64) -> u64 {
-        let smallest = (self.batch() / 32).max(2);
-        let usage = row.counter.usage().saturating_add(n);
-        (self.batch() * 2).min((usage / 16).max(smallest)).min(word::STOCK_MAX)
-    }
-
-    /// What the ancestors leave of it: thrift makes it smaller, it is no more than an eighth of what may
-    /// lie idle in all and half of what the tightest limit still allows (so that the next cell finds some
-    /// too). A power of two, so that it changes seldom.
-    fn grantable_cap(&self, path: &RowPath<'_>, wanted: u64, thrift: u32) -> u64 {
-        let slack = self.slack();
-        let mut cap = (wanted >> thrift).max(2);
-        for counter in path.counters() {
-            if thrift > 0 && counter.thrift() > 0 {
-                counter.note_calm(cap, slack);
-            }
-            cap = cap.min((counter.allowed(slack) / 8).max(2));
-            if counter.max() < COUNTER_MAX {
-                let prepaid = counter.track.prepaid.units();
-                cap = cap.min((counter.headroom() / 32).saturating_sub(prepaid) / 2);
-            }
-        }
-        match cap.checked_ilog2() {
-            Some(bits) if bits > 0 => 1 << bits,
-            _ => 0,
+            return Err((why == Unallowed::Usage).then_some(level));
         }
     }
+    Ok(())
+}
 
-    /// Asks every level for `units` of cap, or none; which level has too much for what it uses, if it is
-    /// that. The root first, as walks do: a process that is killed in between leaves no ancestor with less
-    /// than the levels below it.
-    fn allow(&self, path: &RowPath<'_>, units: u64) -> Result<(), Option<usize>> {
-        let counters = path.counters();
-        let own = self.own(path);
-        let entitled = own.prepaid.saturating_add(units) <= self.batch();
-        for (level, counter) in counters.iter().enumerate().rev() {
-            let slack = (level < own.levels || !entitled).then(|| self.slack());
-            if let Err(why) = counter.allow(units, slack) {
-                for above in &counters[level + 1..] {
-                    above.disallow(units);
-                }
-                return Err((why == Unallowed::Usage).then_some(level));
-            }
-        }
-        Ok(())
+/// Has a level that refused a cap make do with smaller ones than those of such `thrift`; `false` if
+/// that is of no use.
+fn save(table: &Table, path: &RowPath<'_>, level: usize, thrift: u32) -> bool {
+    let counter = path.counters()[level];
+    let own = own(table, path);
+    let mostly_own = || own.prepaid >= counter.track.prepaid.units() / 2;
+    // Somebody else was refused, too.
+    counter.thrift() > thrift
+        || (level < own.levels || mostly_own()) && save_once_more(table, path, level)
+}
+
+/// Halves the caps of a level and drains it, unless somebody else does just that.
+fn save_once_more(table: &Table, path: &RowPath<'_>, level: usize) -> bool {
+    let counter = path.counters()[level];
+    // Two batches, halved so often, are two units.
+    let saves = counter.save(counter.thrift(), table.batch.ilog2());
+    if saves {
+        drain::subtree(table, path.row(level));
     }
+    saves
+}
 
-    /// Has a level that refused a cap make do with smaller ones than those of such `thrift`; `false` if
-    /// that is of no use.
-    fn save(&self, path: &RowPath<'_>, level: usize, thrift: u32) -> bool {
-        let counter = path.counters()[level];
-        let own = self.own(path);
-        let mostly_own = || own.prepaid >= counter.track.prepaid.units() / 2;
-        // Somebody else was refused, too.
-        counter.thrift() > thrift
-            || (level < own.levels || mostly_own()) && self.save_once_more(path, level)
+/// What of the path is this process's own.
+fn own(table: &Table, path: &RowPath<'_>) -> Own {
+    let process = table.process();
+    // A ledger of one process, or who made it and is not attached: its groups have no row in common
+    // but the root.
+    if process == 0 {
+        return Own { levels: path.rows().len(), prepaid: u64::MAX };
     }
+    let owned = |row: &&u32| table.row(**row).owner.load(Ordering::Relaxed) == process;
+    let levels = path.rows().iter().take_while(owned).count();
+    let top = levels.checked_sub(1).map(|top| path.counters()[top]);
+    Own { levels, prepaid: top.map_or(0, |top| top.track.prepaid.units()) }
+}
 
-    /// Halves the caps of a level and drains it, unless somebody else does just that.
-    fn save_once_more(&self, path: &RowPath<'_>, level: usize) -> bool {
-        let counter = path.counters()[level];
-        // Two batches, halved so often, are two units.
-        let saves = counter.save(counter.thrift(), self.batch().ilog2());
-        if saves {
-            self.drain(path.row(level));
-        }
-        saves
-    }
-
-    /// What of the path is this process's own.
-    fn own(&self, path: &RowPath<'_>) -> Own {
-        let process = self.process();
-        // A ledger of one process, or who made it and is not attached: its groups have no row in common
-        // but the root.
-        if process == 0 {
-            return Own { levels: path.rows().len(), prepaid: u64::MAX };
-        }
-        let owned = |row: &&u32| self.row(**row).owner.load(Ordering::Relaxed) == process;
-        let levels = path.rows().iter().take_while(owned).count();
-        let top = levels.checked_sub(1).map(|top| path.counters()[top]);
-        Own { levels, prepaid: top.map_or(0, |top| top.track.prepaid.units()) }
-    }
-
-    /// Drains the levels that have more idle than their headroom tolerates, before a grant makes that less;
-    /// whether there were any. (What is in use tolerates the more after a grant: only levels with a limit are
-    /// looked at. Elsewhere the look would move a line that all CPUs write.)
-    pub(crate) fn trim(&self, path: &RowPath<'_>, counters: &walk::Path<'_>) -> bool {
-        // Partner of the fence in `PageCounter::allow`.
-        fence(Ordering::SeqCst);
-        let mut drained = false;
-        for (level, counter) in counters.iter().enumerate().rev() {
-            if counter.overstocked_for_headroom() {
-                self.drain(path.row(level));
-                drained = true;
-            }
-        }
-        drained
-    }
-
-    /// Drains the levels that have more idle than what is in use tolerates, after units were returned (which
-    /// leaves the more headroom).
-    pub(crate) fn trim_for_usage(&self, path: &RowPath<'_>, counters: &walk::Path<'_>) {
-        // As in `trim`.
-        fence(Ordering::SeqCst);
-        let slack = self.slack();
-        for (level, counter) in counters.iter().enumerate().rev() {
-            if counter.overstocked_for_usage(slack) {
-                self.trim_level(path, level);
-            }
+/// Drains the levels that have more idle than their headroom tolerates, before a grant makes that less;
+/// whether there were any. (What is in use tolerates the more after a grant: only levels with a limit are
+/// looked at. Elsewhere the look would move a line that all CPUs write.)
+pub(crate) fn trim(table: &Table, path: &RowPath<'_>, counters: &walk::Path<'_>) -> bool {
+    // Partner of the fence in `PageCounter::allow`.
+    fence(Ordering::SeqCst);
+    let mut drained = false;
+    for (level, counter) in counters.iter().enumerate().rev() {
+        if counter.overstocked_for_headroom() {
+            drain::subtree(table, path.row(level));
+            drained = true;
         }
     }
+    drained
+}
 
-    #[cold]
-    fn trim_level(&self, path: &RowPath<'_>, level: usize) {
-        let own = self.own(path);
-        let counter = path.counters()[level];
-        // What is in hands comes by itself.
-        if counter.track.prepaid.units() == 0 {
-            return;
-        }
-        if level < own.levels {
-            // Whoever saves at the same time drains, too; but this walk must not go on before.
-            if !self.save_once_more(path, level) {
-                self.drain(path.row(level));
-            }
-        } else if own.prepaid > self.batch() {
-            self.drain(path.row(level));
+/// Drains the levels that have more idle than what is in use tolerates, after units were returned (which
+/// leaves the more headroom).
+pub(crate) fn trim_for_usage(table: &Table, path: &RowPath<'_>, counters: &walk::Path<'_>) {
+    // As in `trim`.
+    fence(Ordering::SeqCst);
+    let slack = slack(table);
+    for (level, counter) in counters.iter().enumerate().rev() {
+        if counter.overstocked_for_usage(slack) {
+            trim_level(table, path, level);
         }
     }
+}
 
-    /// Drains a group whose limit was lowered, if too much lies idle there now.
-    pub(crate) fn trim_for_headroom(&self, row: u32) {
-        // Partner of the fence in `PageCounter::allow`.
-        fence(Ordering::SeqCst);
-        if self.row(row).counter.overstocked_for_headroom() {
-            self.drain(row);
+#[cold]
+fn trim_level(table: &Table, path: &RowPath<'_>, level: usize) {
+    let own = own(table, path);
+    let counter = path.counters()[level];
+    // What is in hands comes by itself.
+    if counter.track.prepaid.units() == 0 {
+        return;
+    }
+    if level < own.levels {
+        // Whoever saves at the same time drains, too; but this walk must not go on before.
+        if !save_once_more(table, path, level) {
+            drain::subtree(table, path.row(level));
         }
+    } else if own.prepaid > table.batch {
+        drain::subtree(table, path.row(level));
+    }
+}
+
+/// Drains a group whose limit was lowered, if too much lies idle there now.
+pub(crate) fn trim_for_headroom(table: &Table, row: u32) {
+    // Partner of the fence in `PageCounter::allow`.
+    fence(Ordering::SeqCst);
+    if table.row(row).counter.overstocked_for_headroom() {
+        drain::subtree(table, row);
     }
 }

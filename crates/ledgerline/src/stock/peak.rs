@@ -10,78 +10,76 @@
 
 use crate::counter::PageCounter;
 use crate::counter::walk;
-use crate::ledger::Ledger;
 use crate::percpu::word;
 use crate::sync::{Ordering, fence};
-use crate::table::path::RowPath;
+use crate::table::Table;
+use crate::table::path::{DEPTH_MAX, RowPath};
 
 /// Most columns that are looked at: each may be a line that another CPU writes.
 const CELLS: usize = 4;
 
-impl Ledger {
-    /// After a grant: raises the lower watermarks of the levels by what the leaf's cells say, where the
-    /// caps say much less.
-    pub(crate) fn note_peak(&self, path: &RowPath<'_>, levels: &walk::Path<'_>) {
-        let Some(leaf) = levels.first() else { return };
-        let usage = leaf.usage();
-        let news = |counter: &PageCounter| PageCounter::is_news(counter.least(), usage);
-        // (What is news to no ancestor and not to the leaf is none.)
-        if leaf.idle_at_most() <= usage / 32 || !levels.iter().any(|counter| news(counter)) {
-            return;
-        }
-        self.look_into_cells(path, levels);
+/// After a grant: raises the lower watermarks of the levels by what the leaf's cells say, where the
+/// caps say much less.
+pub(crate) fn note(table: &Table, path: &RowPath<'_>, levels: &walk::Path<'_>) {
+    let Some(leaf) = levels.first() else { return };
+    let usage = leaf.usage();
+    let news = |counter: &PageCounter| PageCounter::is_news(counter.least(), usage);
+    // (What is news to no ancestor and not to the leaf is none.)
+    if leaf.idle_at_most() <= usage / 32 || !levels.iter().any(|counter| news(counter)) {
+        return;
     }
+    look_into_cells(table, path, levels);
+}
 
-    #[inline(never)]
-    fn look_into_cells(&self, path: &RowPath<'_>, levels: &walk::Path<'_>) {
-        let seen: [u64; crate::ledger::DEPTH_MAX] =
-            std::array::from_fn(|level| levels.get(level).map_or(0, |counter| counter.least()));
-        let Some(charged) = self.charged_by_cells(path.leaf()) else { return };
-        for (counter, seen) in levels.iter().zip(seen) {
-            // An ancestor held as much at that moment.
-            counter.raise_least(seen, charged);
-        }
+#[inline(never)]
+fn look_into_cells(table: &Table, path: &RowPath<'_>, levels: &walk::Path<'_>) {
+    let seen: [u64; DEPTH_MAX] =
+        std::array::from_fn(|level| levels.get(level).map_or(0, |counter| counter.least()));
+    let Some(charged) = charged_by_cells(table, path.leaf()) else { return };
+    for (counter, seen) in levels.iter().zip(seen) {
+        // An ancestor held as much at that moment.
+        counter.raise_least(seen, charged);
     }
+}
 
-    /// What was charged to a row at some moment of the call, if it has no child and was not disturbed.
-    fn charged_by_cells(&self, index: u32) -> Option<u64> {
-        let row = self.row(index);
-        let generation = self.cell_generation(row);
-        let track = &row.counter.track;
-        let (caps, hands) = (track.prepaid.word(), track.in_hand.word());
-        let noted = row.columns_noted();
-        let mut words = [0u64; CELLS];
-        let read = |into: &mut [u64; CELLS]| {
-            let mut cells = row.noted_columns(self.columns().count());
-            let mut free = into.iter_mut();
-            cells.all(|column| {
-                let word = self.columns().cell(column, index).word.load(Ordering::Acquire);
-                let Some(place) = free.next() else { return false };
-                *place = word;
-                word & word::FROZEN == 0
-            })
-        };
-        if !read(&mut words) {
-            return None;
-        }
-        let usage = row.counter.usage();
-        // Orders the two rounds of loads: partner of the Release of whoever writes a word, the hands, or
-        // the usage.
-        fence(Ordering::Acquire);
-        let mut again = [0u64; CELLS];
-        if !read(&mut again) || again != words || row.columns_noted() != noted {
-            return None;
-        }
-        let in_hand = track.in_hand.since(hands)?;
-        // (The caps of a child that is gone went with it.)
-        if row.children() > 0 || track.prepaid.since(caps).is_none() {
-            return None;
-        }
-        let idle: u64 = words
-            .into_iter()
-            .filter(|&word| word::generation(word) == generation)
-            .map(word::stock)
-            .sum();
-        Some(usage.saturating_sub(idle + in_hand))
+/// What was charged to a row at some moment of the call, if it has no child and was not disturbed.
+fn charged_by_cells(table: &Table, index: u32) -> Option<u64> {
+    let row = table.row(index);
+    let generation = table.cell_generation(row);
+    let track = &row.counter.track;
+    let (caps, hands) = (track.prepaid.word(), track.in_hand.word());
+    let noted = row.columns_noted();
+    let mut words = [0u64; CELLS];
+    let read = |into: &mut [u64; CELLS]| {
+        let mut cells = row.noted_columns(table.columns.count());
+        let mut free = into.iter_mut();
+        cells.all(|column| {
+            let word = table.columns.cell(column, index).word.load(Ordering::Acquire);
+            let Some(place) = free.next() else { return false };
+            *place = word;
+            word & word::FROZEN == 0
+        })
+    };
+    if !read(&mut words) {
+        return None;
     }
+    let usage = row.counter.usage();
+    // Orders the two rounds of loads: partner of the Release of whoever writes a word, the hands, or
+    // the usage.
+    fence(Ordering::Acquire);
+    let mut again = [0u64; CELLS];
+    if !read(&mut again) || again != words || row.columns_noted() != noted {
+        return None;
+    }
+    let in_hand = track.in_hand.since(hands)?;
+    // (The caps of a child that is gone went with it.)
+    if row.children() > 0 || track.prepaid.since(caps).is_none() {
+        return None;
+    }
+    let idle: u64 = words
+        .into_iter()
+        .filter(|&word| word::generation(word) == generation)
+        .map(word::stock)
+        .sum();
+    Some(usage.saturating_sub(idle + in_hand))
 }

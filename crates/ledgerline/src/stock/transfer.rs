@@ -1,110 +1,98 @@
 //! Moving granted units from one group to another.
 
-use crate::counter::walk::{self, No};
-use crate::error::Refusal;
+use super::refusal::{self, Refusal};
+use super::{AtLimit, caps, drain, still_current};
+use crate::counter::walk::{self, Levels, No};
 use crate::gate::lock;
-use crate::ledger::Ledger;
-use crate::report::memory_stat::Sum;
-use crate::stock::Limits;
+use crate::table::id::GroupId;
 use crate::table::path::RowPath;
-use crate::table::row::GroupId;
+use crate::table::sums::{self, Sum};
+use crate::table::{Table, allocate, counts};
 
 #[cfg(test)]
 thread_local! {
     /// What this thread does in the middle of its next transfer.
-    pub(crate) static IN_THE_MIDDLE: std::cell::Cell<Option<fn(&Ledger)>> =
+    pub(crate) static IN_THE_MIDDLE: std::cell::Cell<Option<Box<dyn FnOnce()>>> =
         const { std::cell::Cell::new(None) };
 }
 
-impl Ledger {
-    /// Moves granted units from one group to another: charges the levels that only the new one
-    /// has, then releases those that only the old one has. With [`Limits::Overrun`] the new levels'
-    /// limits are met and counted, and do not refuse.
-    pub(crate) fn move_units(
-        &self,
-        from: GroupId,
-        to: GroupId,
-        units: u64,
-        limits: Limits,
-    ) -> Result<(), Refusal> {
-        let inside = lock::pass();
-        let new = self.path(to).filter(|path| self.is_live(path.leaf()));
-        let (Some(old), Some(new)) = (self.path(from), new) else {
-            return Err(Refusal::gone(to, units));
-        };
-        let levels = new.below_common(&old);
-        match limits {
-            Limits::Enforced => self.make_room(&new, levels, to, units, &inside)?,
-            Limits::Overrun => {
-                walk::force_reserve(levels, units, inside.patience()).map_err(|refusal| {
-                    new.free_emptied(self, refusal.emptied);
-                    self.refusal(&new, to, units, refusal.no)
-                })?
-            }
+/// Moves granted units from one group to another: charges the levels that only the new one
+/// has, then releases those that only the old one has. With [`AtLimit::Overrun`] the new levels'
+/// limits are met and counted, and do not refuse. Says which levels of the new group met one.
+pub(crate) fn units(
+    table: &Table,
+    from: GroupId,
+    to: GroupId,
+    units: u64,
+    at: AtLimit,
+) -> Result<Levels, Refusal> {
+    let inside = lock::pass();
+    let new = RowPath::of(table, to).filter(|path| table.is_live(path.leaf()));
+    let (Some(old), Some(new)) = (RowPath::of(table, from), new) else {
+        return Err(Refusal::gone(to, units));
+    };
+    let levels = new.below_common(&old);
+    match at {
+        AtLimit::Refuse => make_room(table, &new, levels, to, units, &inside)?,
+        AtLimit::Overrun => {
+            walk::force_reserve(levels, units, inside.patience()).map_err(|(no, emptied)| {
+                allocate::recycle_emptied(table, &new, emptied);
+                refusal::of(table, &new, to, units, no)
+            })?
         }
-        self.still_current(&new, levels, units).map_err(|no| self.refusal(&new, to, units, no))?;
-        self.trim(&new, levels);
-        // Counted before the units leave, which keep the rows.
-        let column = self.columns().current();
-        self.count_flow(to, Sum::Charged, units);
-        self.count_flow(from, Sum::Freed, units);
-        self.count_charge(column, new.leaf());
-        self.count_uncharge(column, old.leaf());
-        // Until this ends, readers of both see the units twice, and read again.
-        let under_way = self.table().transfers().begin();
-        let met = match limits {
-            Limits::Enforced => walk::commit(levels, units),
-            Limits::Overrun => walk::force_commit(levels, units),
-        };
-        #[cfg(test)]
-        if let Some(act) = IN_THE_MIDDLE.take() {
-            act(self);
-        }
-        let (emptied, result) = walk::uncharge(old.below_common(&new), units);
-        drop(under_way);
-        self.trim_for_usage(&old, old.below_common(&new));
-        if result.is_err() {
-            self.count_underflow();
-        }
-        self.announce(&new, met);
-        self.tell_waiters(old.rows());
-        old.free_emptied(self, emptied);
-        drop(inside);
-        if let Some(audit) = self.audit() {
-            audit.moved(self, from, to, units);
-        }
-        Ok(())
     }
+    still_current(table, &new, levels, units)
+        .map_err(|no| refusal::of(table, &new, to, units, no))?;
+    caps::trim(table, &new, levels);
+    // Counted before the units leave, which keep the rows.
+    let column = table.columns.current();
+    sums::note_flow(table, to, Sum::Charged, units);
+    sums::note_flow(table, from, Sum::Freed, units);
+    counts::note_charge(table, column, new.leaf());
+    counts::note_uncharge(table, column, old.leaf());
+    // Until this ends, readers of both see the units twice, and read again.
+    let under_way = table.transfers().begin();
+    let met = match at {
+        AtLimit::Refuse => walk::commit(levels, units),
+        AtLimit::Overrun => walk::force_commit(levels, units),
+    };
+    #[cfg(test)]
+    if let Some(act) = IN_THE_MIDDLE.take() {
+        act();
+    }
+    let (emptied, result) = walk::uncharge(old.below_common(&new), units);
+    drop(under_way);
+    caps::trim_for_usage(table, &old, old.below_common(&new));
+    if result.is_err() {
+        table.count_underflow();
+    }
+    table.heads.tell(old.rows());
+    allocate::recycle_emptied(table, &old, emptied);
+    Ok(met)
+}
 
-    /// Reserves on the levels that only the new group has, draining each that is full once: the lowest
-    /// first, which is the one that a refusal names.
-    fn make_room(
-        &self,
-        new: &RowPath<'_>,
-        levels: &walk::Path<'_>,
-        to: GroupId,
-        units: u64,
-        inside: &lock::Inside,
-    ) -> Result<(), Refusal> {
-        let mut drained = 0u64;
-        while let Err(refusal) = walk::try_reserve(levels, units, inside.patience()) {
-            new.free_emptied(self, refusal.emptied);
-            match refusal.no {
-                No::Full { level } if drained >> level & 1 == 0 => {
-                    drained |= 1 << level;
-                    self.drain(new.row(level));
-                }
-                no => {
-                    if let No::Full { level } = no {
-                        new.counters()[level].count_refusal();
-                        self.announce(new, 1 << level);
-                    }
-                    return Err(self.refusal(new, to, units, no));
-                }
+/// Reserves on the levels that only the new group has, draining each that is full once: the lowest
+/// first, which is the one that a refusal names.
+fn make_room(
+    table: &Table,
+    new: &RowPath<'_>,
+    levels: &walk::Path<'_>,
+    to: GroupId,
+    units: u64,
+    inside: &lock::Inside,
+) -> Result<(), Refusal> {
+    let mut drained = 0u64;
+    while let Err((no, emptied)) = walk::try_reserve(levels, units, inside.patience()) {
+        allocate::recycle_emptied(table, new, emptied);
+        match no {
+            No::Full { level } if drained >> level & 1 == 0 => {
+                drained |= 1 << level;
+                drain::subtree(table, new.row(level));
             }
+            no => return Err(refusal::of(table, new, to, units, no)),
         }
-        Ok(())
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -120,15 +108,16 @@ mod tests {
     /// steady one, with the units in both groups.
     #[test]
     fn a_picture_from_the_middle_of_a_transfer_says_that_it_is_not_steady() {
-        let ledger = Ledger::builder().capacity(8).anonymous().unwrap();
+        let ledger: &Ledger =
+            Box::leak(Box::new(Ledger::builder().capacity(8).anonymous().unwrap()));
         let [a, b] = ["a", "b"].map(|name| ledger.root().create(name).unwrap());
         let charge = a.try_charge(100).unwrap();
         ledger.root().drain();
         // As a signal handler would, or another process when this one is killed right here.
-        IN_THE_MIDDLE.set(Some(|ledger| {
+        IN_THE_MIDDLE.set(Some(Box::new(|| {
             let picture = ledger.snapshot();
             assert_eq!((sum(&picture), picture.steady), (200, false));
-        }));
+        })));
         let charge = charge.transfer(b).unwrap();
         assert!(IN_THE_MIDDLE.take().is_none(), "the transfer came by there");
         let picture = ledger.snapshot();
@@ -151,7 +140,7 @@ mod tests {
         let charge = a.try_charge(100).unwrap();
         ledger.root().drain();
         assert!(other.snapshot().steady);
-        IN_THE_MIDDLE.set(Some(|_| assert!(!OTHER.get().unwrap().snapshot().steady)));
+        IN_THE_MIDDLE.set(Some(Box::new(|| assert!(!OTHER.get().unwrap().snapshot().steady))));
         let charge = charge.transfer(b).unwrap();
         assert!(IN_THE_MIDDLE.take().is_none(), "the transfer came by there");
         let picture = other.snapshot();

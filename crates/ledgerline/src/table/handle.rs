@@ -21,8 +21,8 @@
 //! Invariant R2: the address is that of a cell of a ledger's first column, of whatever row below
 //! `CAPACITY_MAX` (a column has room for all of them, whatever the ledger's capacity).
 
+use super::id::GroupId;
 use crate::percpu::word::{self, Cell};
-use crate::table::row::GroupId;
 use std::num::NonZeroU64;
 use std::ptr::NonNull;
 

@@ -1,9 +1,7 @@
 //! The names of the statistics that a ledger counts for its program, in its header.
 
-use crate::ledger::Ledger;
+use super::name;
 use crate::sync::{AtomicU64, Ordering};
-use crate::table::Plan;
-use crate::table::name;
 
 /// Items of its own that a ledger may have.
 pub const ITEMS_MAX: usize = 24;
@@ -15,47 +13,12 @@ pub const ITEM_NAME_MAX: usize = 32;
 /// It is the ledger's that gave it; another ledger takes it for its item of the same place, or for a
 /// mistake if it has none there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct StatItem(u8);
+pub struct StatItem(pub(crate) u8);
 
 impl StatItem {
     /// Its place among the ledger's items.
     pub fn index(self) -> usize {
         self.0.into()
-    }
-}
-
-impl Ledger {
-    /// The item of that name, if the ledger was made with it
-    /// ([`LedgerBuilder::items`](crate::LedgerBuilder::items)).
-    ///
-    /// ```
-    /// let ledger = ledgerline::Ledger::builder().items(&["rows_read"]).anonymous()?;
-    /// let rows_read = ledger.item("rows_read").expect("declared above");
-    /// ledger.root().add_stat(rows_read, 1000);
-    /// assert_eq!(ledger.item("rows_written"), None);
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn item(&self, name: &str) -> Option<StatItem> {
-        self.items().find(|&item| self.item_name(item) == name)
-    }
-
-    /// All items of its own, in the order of their declaration.
-    pub fn items(&self) -> impl Iterator<Item = StatItem> + use<> {
-        (0..self.table().plan.items as u8).map(StatItem)
-    }
-
-    /// An item's name; empty if the ledger has none there.
-    pub fn item_name(&self, item: StatItem) -> String {
-        let names = &self.table().header().items[..self.table().plan.items];
-        names.get(item.index()).map_or_else(String::new, name_of)
-    }
-
-    /// The names of the ledger's own items, in the order of their declaration. Another process may have
-    /// written over them: what is not UTF-8 shows as replacement marks, and spaces and what no group's name
-    /// [allows](crate::table::name::allows) as `\u{20}`.
-    pub fn item_names(&self) -> Vec<String> {
-        let names = &self.table().header().items;
-        names.iter().take(self.table().plan.items).map(name_of).collect()
     }
 }
 
@@ -72,7 +35,7 @@ pub(crate) fn set_name(into: &Name, name: &str) {
     }
 }
 
-fn name_of(name: &Name) -> String {
+pub(crate) fn name_of(name: &Name) -> String {
     let mut bytes = [0u8; ITEM_NAME_MAX];
     for (word, part) in name.iter().zip(bytes.chunks_exact_mut(8)) {
         part.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
@@ -83,34 +46,31 @@ fn name_of(name: &Name) -> String {
     name::escaped_unless(&String::from_utf8_lossy(&bytes[..length]), allowed).into_owned()
 }
 
-impl Plan {
-    /// Whether these names can be a ledger's items.
-    pub(crate) fn takes(items: &[&str]) -> Result<(), String> {
-        if items.len() > ITEMS_MAX {
-            return Err(format!("{} items: a ledger has at most {ITEMS_MAX}", items.len()));
-        }
-        let fixed = [
-            "charged",
-            "freed",
-            "blocks_live",
-            "blocks_total",
-            "refused",
-            "reclaimed",
-            "throttled",
-            "throttled_usec",
-        ];
-        for (place, name) in items.iter().enumerate() {
-            let plain =
-                |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-            if name.is_empty() || name.len() > ITEM_NAME_MAX || !name.bytes().all(plain) {
-                return Err(format!(
-                    "item {name:?}: a name has 1 to {ITEM_NAME_MAX} of a-z, 0-9 and _"
-                ));
-            }
-            if fixed.contains(name) || items[..place].contains(name) {
-                return Err(format!("item {name:?} is there already"));
-            }
-        }
-        Ok(())
+/// Whether these names can be a ledger's items.
+pub(crate) fn check(items: &[&str]) -> Result<(), String> {
+    if items.len() > ITEMS_MAX {
+        return Err(format!("{} items: a ledger has at most {ITEMS_MAX}", items.len()));
     }
+    let fixed = [
+        "charged",
+        "freed",
+        "blocks_live",
+        "blocks_total",
+        "refused",
+        "reclaimed",
+        "throttled",
+        "throttled_usec",
+    ];
+    for (place, name) in items.iter().enumerate() {
+        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        if name.is_empty() || name.len() > ITEM_NAME_MAX || !name.bytes().all(plain) {
+            return Err(format!(
+                "item {name:?}: a name has 1 to {ITEM_NAME_MAX} of a-z, 0-9 and _"
+            ));
+        }
+        if fixed.contains(name) || items[..place].contains(name) {
+            return Err(format!("item {name:?} is there already"));
+        }
+    }
+    Ok(())
 }

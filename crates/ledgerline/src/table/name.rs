@@ -4,9 +4,11 @@
 //! ends of lines, no marks that turn the direction of what follows, nothing that cannot be seen. What comes
 //! from a file that another process wrote is not believed to keep to that: it is shown escaped.
 
-use crate::table::row::NAME_MAX;
 use std::borrow::Cow;
 use std::fmt;
+
+/// Longest name of a group, in bytes.
+pub const NAME_MAX: usize = 56;
 
 /// What stands for the path and the name of a group that is gone.
 pub(crate) const DESTROYED: &str = "(destroyed)";

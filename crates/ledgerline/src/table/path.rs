@@ -1,9 +1,15 @@
 //! The rows from a group to the root: what a walk walks.
 
+use super::Table;
+use super::id::GroupId;
+use super::row::state;
 use crate::counter::PageCounter;
-use crate::counter::walk::{Emptied, Path};
-use crate::ledger::{DEPTH_MAX, Ledger};
+use crate::counter::walk::Path;
+use crate::gate::lock;
 use crate::sync::Ordering;
+
+/// Levels that a tree may have, the root included.
+pub(crate) const DEPTH_MAX: usize = 32;
 
 /// The rows from a group (first) to the root (last), and their counters. Lives on the stack.
 #[derive(Clone, Copy, Debug)]
@@ -18,29 +24,29 @@ pub(crate) struct RowPath<'l> {
 impl<'l> RowPath<'l> {
     /// Follows the parents of a row; `None` if they do not lead to the root (memory that another
     /// process overwrote).
-    pub(crate) fn new(ledger: &'l Ledger, row: u32) -> Option<Self> {
-        let mut path = Self::blank(ledger);
-        path.follow(ledger, row).then_some(path)
+    pub(crate) fn new(table: &'l Table, row: u32) -> Option<Self> {
+        let mut path = Self::blank(table);
+        path.follow(table, row).then_some(path)
     }
 
     /// One to be [followed](Self::follow). It is half a kibibyte, so whoever is in a hurry has it filled
     /// where it lies.
     #[inline(always)]
-    pub(crate) fn blank(ledger: &'l Ledger) -> Self {
-        let root = &ledger.row(0).counter;
+    pub(crate) fn blank(table: &'l Table) -> Self {
+        let root = &table.row(0).counter;
         RowPath { rows: [0; DEPTH_MAX], counters: [root; DEPTH_MAX], length: 0, generation: 0 }
     }
 
     /// As [`new`](Self::new), in place; `false` if there is no path.
-    pub(crate) fn follow(&mut self, ledger: &'l Ledger, row: u32) -> bool {
-        if row >= ledger.capacity() {
+    pub(crate) fn follow(&mut self, table: &'l Table, row: u32) -> bool {
+        if row >= table.capacity() {
             return false;
         }
-        self.generation = ledger.row(row).generation();
+        self.generation = table.row(row).generation();
         self.length = 0;
         let mut index = row;
         while self.length < DEPTH_MAX {
-            let row = ledger.row(index);
+            let row = table.row(index);
             self.rows[self.length] = index;
             self.counters[self.length] = &row.counter;
             self.length += 1;
@@ -48,7 +54,7 @@ impl<'l> RowPath<'l> {
                 return true;
             }
             index = row.parent.load(Ordering::Relaxed);
-            if index >= ledger.capacity() {
+            if index >= table.capacity() {
                 return false;
             }
         }
@@ -67,8 +73,8 @@ impl<'l> RowPath<'l> {
 
     /// Whether the row still serves the group that the path was followed for. It stays so while
     /// the caller holds units of the row, reserved or granted: only an empty row is reused.
-    pub(crate) fn is_current(&self, ledger: &Ledger) -> bool {
-        ledger.row(self.leaf()).generation() == self.generation
+    pub(crate) fn is_current(&self, table: &Table) -> bool {
+        table.row(self.leaf()).generation() == self.generation
     }
 
     pub(crate) fn row(&self, level: usize) -> u32 {
@@ -97,10 +103,37 @@ impl<'l> RowPath<'l> {
         self.rows().contains(&top)
     }
 
-    /// Frees the rows whose last unit a walk returned.
-    pub(crate) fn free_emptied(&self, ledger: &Ledger, emptied: Emptied) {
-        for level in emptied.levels() {
-            ledger.recycle(self.rows[level]);
-        }
+    /// The path from a group to the root; `None` if the group does not exist (any more).
+    pub(crate) fn of(table: &'l Table, id: GroupId) -> Option<Self> {
+        let mut path = Self::blank(table);
+        path.find(table, id).then_some(path)
     }
+
+    /// The same, in place; `false` if the group does not exist (any more).
+    pub(crate) fn find(&mut self, table: &'l Table, id: GroupId) -> bool {
+        if id.index() >= table.capacity() {
+            return false;
+        }
+        let row = table.row(id.index());
+        // Acquire, partner of the Release in `Row::begin`: the parent belongs to this generation.
+        let state = row.state.load(Ordering::Acquire);
+        if row.generation() != id.generation() || state == state::FREE {
+            return false;
+        }
+        // Again: the row may have been freed and taken since.
+        self.follow(table, id.index()) && self.generation() == id.generation()
+    }
+}
+
+/// Whether a row lies in the subtree of `top` (which is in its own).
+pub(crate) fn leads_through(table: &Table, row: u32, top: u32) -> bool {
+    RowPath::new(table, row).is_some_and(|path| path.leads_through(top))
+}
+
+/// The groups from one to the root; none if it does not exist. They stay what they are as long as it
+/// lives.
+pub(crate) fn ids_to_root(table: &Table, id: GroupId) -> Vec<GroupId> {
+    let _pass = lock::pass();
+    let Some(path) = RowPath::of(table, id) else { return Vec::new() };
+    path.rows().iter().map(|&row| table.id(row)).collect()
 }

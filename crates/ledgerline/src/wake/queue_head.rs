@@ -22,6 +22,10 @@
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::wake::eventcount::Eventcount;
+#[cfg(not(loom))]
+use crate::{region::Region, wake::rung};
+#[cfg(not(loom))]
+use std::io;
 
 /// See the module's documentation. All zeros are a head that is not open.
 #[repr(C)]
@@ -115,5 +119,54 @@ impl Open {
         // Partner of the fence in `announce`.
         fence(Ordering::SeqCst);
         self.any()
+    }
+}
+
+/// The head of each row's queue. In memory of this process alone, also where the ledger is a file: each process
+/// has its own waiters.
+#[cfg(not(loom))]
+#[derive(Debug)]
+pub(crate) struct QueueHeads {
+    pub(crate) open: Open,
+    heads: Region,
+}
+
+#[cfg(not(loom))]
+impl QueueHeads {
+    /// For so many rows. Allocates nothing but address space.
+    pub(crate) fn new(rows: usize) -> io::Result<QueueHeads> {
+        let heads = Region::anonymous(rows * size_of::<QueueHead>())?;
+        Ok(QueueHeads { open: Open::none(), heads })
+    }
+
+    /// Where the heads lie.
+    pub(crate) fn region(&self) -> &Region {
+        &self.heads
+    }
+
+    pub(crate) fn of(&self, row: u32) -> &QueueHead {
+        // SAFETY: `at` checks the bounds; the region is mapped as long as this value (R1), is touched as
+        // queue heads alone, which are all atomics, and zeros are one. (Guarded by
+        // `ten_thousand_groups_have_waiting_tasks_and_all_are_served`.)
+        unsafe { &*self.heads.at(row as usize * size_of::<QueueHead>()) }
+    }
+
+    /// Tells the first of those who wait at one of these rows that there may be room.
+    /// Async-signal-safe. Costs a fence and a load where nobody waits, and otherwise a look at each row.
+    #[inline]
+    pub(crate) fn tell(&self, rows: &[u32]) {
+        if self.open.any_after_return() {
+            self.tell_open(rows);
+        }
+    }
+
+    #[cold]
+    fn tell_open(&self, rows: &[u32]) {
+        for &row in rows {
+            let head = self.of(row);
+            if head.group() != 0 {
+                head.notify(rung::ring);
+            }
+        }
     }
 }

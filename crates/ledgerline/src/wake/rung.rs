@@ -40,6 +40,16 @@ pub(crate) struct Rung {
     pub(crate) eventcount: Eventcount,
 }
 
+/// The alarms of this process that were rung.
+#[cfg(not(loom))]
+pub(crate) static RUNG: Rung = Rung::new();
+
+/// Wakes the future with this alarm. Async-signal-safe.
+#[cfg(not(loom))]
+pub(crate) fn ring(number: u32) {
+    RUNG.ring(number);
+}
+
 /// The chunk of a number: its segment and its place there.
 fn place(number: u32) -> (usize, usize) {
     let chunk = number as usize / NUMBERS + 1;

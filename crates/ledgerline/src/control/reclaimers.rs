@@ -12,16 +12,18 @@ use crate::control::reclaiming;
 use crate::gate::lock;
 use crate::group::Group;
 use crate::ledger::Ledger;
-use crate::report::memory_stat::Sum;
+use crate::stock::precise;
 use crate::sync::{AtomicU64, AtomicUsize, Ordering, wait_a_turn};
-use crate::table::row::GroupId;
+use crate::table::id::GroupId;
+use crate::table::path;
+use crate::table::sums::{self, Sum};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 /// A ledger's reclaimers in this process.
-pub(crate) struct Pressure {
+pub(crate) struct Reclaimers {
     entries: RwLock<Entries>,
     /// How many there are: what a refusal looks at first.
     count: AtomicUsize,
@@ -37,9 +39,9 @@ struct Entries {
     numbers: u64,
 }
 
-impl std::fmt::Debug for Pressure {
+impl std::fmt::Debug for Reclaimers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pressure").field("count", &self.count).finish_non_exhaustive()
+        f.debug_struct("Reclaimers").field("count", &self.count).finish_non_exhaustive()
     }
 }
 
@@ -148,8 +150,8 @@ impl<'l> Group<'l> {
         reclaim: impl Fn(u64) -> u64 + Send + Sync + 'static,
     ) -> Reclaimer<'l> {
         let ledger = self.ledger();
-        let path = ledger.ids_to_root(self.id());
-        let entry = ledger.change_reclaimers(|entries| {
+        let path = path::ids_to_root(ledger.table(), self.id());
+        let entry = change_reclaimers(ledger, |entries| {
             entries.numbers += 1;
             let entry = Arc::new(Entry {
                 number: entries.numbers,
@@ -169,7 +171,7 @@ impl<'l> Group<'l> {
             for above in &entry.path {
                 entries.below.insert((above.raw(), entry.number), entry.clone());
             }
-            ledger.table().pressure.count.fetch_add(1, Ordering::Relaxed);
+            ledger.control().reclaimers.count.fetch_add(1, Ordering::Relaxed);
             entry
         });
         Reclaimer { ledger, entry }
@@ -192,11 +194,11 @@ impl Reclaimer<'_> {
 
 impl Drop for Reclaimer<'_> {
     fn drop(&mut self) {
-        self.ledger.change_reclaimers(|entries| {
+        change_reclaimers(self.ledger, |entries| {
             for above in &self.entry.path {
                 entries.below.remove(&(above.raw(), self.entry.number));
             }
-            self.ledger.table().pressure.count.fetch_sub(1, Ordering::Relaxed);
+            self.ledger.control().reclaimers.count.fetch_sub(1, Ordering::Relaxed);
         });
         // Whoever found it before may still run it. (Not waited for inside a reclaimer, which may be this
         // one, or be waited for there.)
@@ -222,10 +224,10 @@ impl Entry {
         {
             return None;
         }
-        let before = ledger.charged(self.group);
+        let before = precise::charged(ledger.table(), self.group);
         self.runs.fetch_add(1, Ordering::Relaxed);
         let claimed = catch_unwind(AssertUnwindSafe(|| (self.run)(units)));
-        let freed = before.saturating_sub(ledger.charged(self.group));
+        let freed = before.saturating_sub(precise::charged(ledger.table(), self.group));
         self.freed.fetch_add(freed, Ordering::Relaxed);
         match claimed {
             Ok(claimed) => {
@@ -240,7 +242,7 @@ impl Entry {
             // If it destroyed its group, the nearest one above that still is there has the account.
             let there = self.path.iter().find(|&&id| ledger.group(id).exists());
             let units = i64::try_from(freed).unwrap_or(i64::MAX);
-            ledger.note_sum(*there.unwrap_or(&GroupId::ROOT), Sum::Reclaimed, units);
+            sums::note(ledger.table(), *there.unwrap_or(&GroupId::ROOT), Sum::Reclaimed, units);
         }
         self.runner.store(0, Ordering::Release);
         claimed.is_ok().then_some(freed)
@@ -266,9 +268,13 @@ impl Entry {
     }
 }
 
-impl Pressure {
-    pub(crate) fn new() -> Pressure {
-        Pressure { entries: RwLock::default(), count: AtomicUsize::new(0), lots: AtomicU64::new(0) }
+impl Reclaimers {
+    pub(crate) fn new() -> Reclaimers {
+        Reclaimers {
+            entries: RwLock::default(),
+            count: AtomicUsize::new(0),
+            lots: AtomicU64::new(0),
+        }
     }
 
     /// Whether there is anybody to ask.
@@ -286,31 +292,10 @@ impl Pressure {
     }
 }
 
-impl Ledger {
-    fn change_reclaimers<T>(&self, change: impl FnOnce(&mut Entries) -> T) -> T {
-        // Inside the gate, as above.
-        lock::guard_forks();
-        let _pass = lock::pass();
-        let entries = &self.table().pressure.entries;
-        change(&mut entries.write().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// The groups from one to the root; none if it does not exist. They stay what they are as long as it
-    /// lives.
-    pub(crate) fn ids_to_root(&self, id: GroupId) -> Vec<GroupId> {
-        let _pass = lock::pass();
-        let Some(path) = self.path(id) else { return Vec::new() };
-        let of_row = |&row: &u32| GroupId::from_parts(row, self.row(row).generation());
-        path.rows().iter().map(of_row).collect()
-    }
-
-    /// What is charged to a group and not idle; nothing once the group and all it held are gone.
-    pub(crate) fn charged(&self, id: GroupId) -> u64 {
-        let Some(path) = self.path(id) else { return 0 };
-        let counter = path.counters()[0];
-        // The usage first: what is idle of it was in a hand or a cell before it came, and is counted
-        // there. Where nothing can lie idle no cell need be looked at.
-        let usage = counter.usage();
-        if counter.idle_at_most() == 0 { usage } else { self.held_by(id) }
-    }
+fn change_reclaimers<T>(ledger: &Ledger, change: impl FnOnce(&mut Entries) -> T) -> T {
+    // Inside the gate, as above.
+    lock::guard_forks();
+    let _pass = lock::pass();
+    let entries = &ledger.control().reclaimers.entries;
+    change(&mut entries.write().unwrap_or_else(PoisonError::into_inner))
 }

@@ -1,0 +1,251 @@
+//! A charge that returns itself.
+
+use super::explain;
+use crate::control::attempt::Grant;
+use crate::control::audit::By;
+use crate::control::mode::ControlMode;
+use crate::control::slow_path;
+use crate::control::throttle::Backoff;
+use crate::counter::COUNTER_MAX;
+use crate::error::Refused;
+use crate::group::Group;
+use crate::ledger::Ledger;
+use crate::stock::AtLimit;
+use crate::table::handle::Packed;
+use crate::table::path::RowPath;
+use crate::table::{Table, counts};
+use std::marker::PhantomData;
+use std::panic::Location;
+
+/// Units charged to a group, returned when this is dropped, by whichever thread that is.
+///
+/// `mem::forget` leaks the units (the group's `leftover` will show them).
+#[must_use = "a charge that is dropped at once is returned at once"]
+pub struct Charge<'l> {
+    group: Packed,
+    /// With [`UNCOUNTED`], of a charge of a group that was not accounted.
+    units: u64,
+    ledger: PhantomData<&'l Ledger>,
+}
+
+/// Two words, and no more with the refusal beside it: both travel in registers (handle.rs).
+const _: () = assert!(size_of::<Charge<'_>>() == 16);
+const _: () = assert!(size_of::<Result<Charge<'_>, Refused>>() == 16);
+
+/// The ledger does not know of these units (mode.rs).
+const UNCOUNTED: u64 = 1 << 63;
+
+impl std::fmt::Debug for Charge<'_> {
+    /// `Charge(4096 of /acme/q42 3#2)`, with `uncounted` in front of `of` where the ledger does not count it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let uncounted = if self.is_counted() { "" } else { "uncounted " };
+        let (path, id) = (self.group().path(), self.group().id());
+        write!(f, "Charge({} {uncounted}of {path} {id})", self.units())
+    }
+}
+
+impl<'l> Charge<'l> {
+    #[inline(always)]
+    pub(crate) fn new(group: Group<'l>, units: u64) -> Self {
+        Charge { group: group.pack(), units, ledger: PhantomData }
+    }
+
+    /// A charge that was granted by the slow path.
+    #[inline(always)]
+    pub(crate) fn granted(group: Group<'l>, units: u64, grant: Grant) -> Self {
+        Charge::new(group, if grant == Grant::Counted { units } else { units | UNCOUNTED })
+    }
+
+    /// Whether the ledger counts the units: not those charged while the group's mode was
+    /// [`Off`](crate::ControlMode::Off).
+    pub fn is_counted(&self) -> bool {
+        self.units & UNCOUNTED == 0
+    }
+
+    /// The group that holds the units.
+    #[inline(always)]
+    pub fn group(&self) -> Group<'l> {
+        Group::unpack(self.group)
+    }
+
+    /// How many.
+    pub fn units(&self) -> u64 {
+        self.units & !UNCOUNTED
+    }
+
+    /// Gives the guard up: the caller sees to the matching
+    /// [`uncharge_units`](Group::uncharge_units), or makes a guard of the units again
+    /// ([`from_units`](Self::from_units)). For units that travel where a guard cannot: through C, in a
+    /// header, in a file. (Units that were [not counted](Self::is_counted) are counted from here on.)
+    #[track_caller]
+    pub fn into_units(self) -> u64 {
+        let (units, ledger) = (self.units(), self.group().ledger());
+        if !self.is_counted() {
+            // Fails for a group that is gone alone, whose uncharge then changes nothing either.
+            let _counted = self.group().charge_units(units);
+        } else if let Some(audit) = ledger.audit() {
+            audit.gave_up(ledger, self.group().id(), units, Location::caller());
+        }
+        std::mem::forget(self);
+        units
+    }
+
+    /// Makes a guard of units that are charged to `group` already, by
+    /// [`try_charge_units`](Group::try_charge_units) or before [`into_units`](Self::into_units). Units
+    /// that nobody charged are a mistake, which shows as one of
+    /// [`uncharge_units`](Group::uncharge_units) does, when the guard drops. (An audited ledger reports it
+    /// here, and the guard [holds nothing](Self::is_counted).)
+    ///
+    /// ```
+    /// # use ledgerline::Charge;
+    /// # let ledger = ledgerline::Ledger::new()?;
+    /// let query = ledger.root().create("q1")?;
+    /// let units = query.try_charge(4096)?.into_units();
+    /// assert_eq!(query.precise(), 4096);
+    /// drop(Charge::from_units(query, units));
+    /// assert_eq!(query.precise(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    /// With more than 2^62 units, which nobody can have charged.
+    #[track_caller]
+    pub fn from_units(group: Group<'l>, units: u64) -> Charge<'l> {
+        assert!(units <= COUNTER_MAX, "{units} units: no group can hold so many");
+        let ledger = group.ledger();
+        if let Some(audit) = ledger.audit()
+            && !audit.adopts(ledger, group.id(), units, Location::caller())
+        {
+            return Charge::granted(group, units, Grant::Uncounted);
+        }
+        Charge::new(group, units)
+    }
+
+    /// Counts that there is one more charge to be returned, or one less.
+    fn count(&self, count: impl FnOnce(&Table, u32, u32)) {
+        // A charge of nothing keeps no row.
+        if self.is_counted() && self.units() > 0 {
+            let table = self.group().table();
+            count(table, table.columns.current(), self.group().id().index());
+        }
+    }
+
+    /// What this charge owes for being above a high, its group's or an ancestor's, as it is now: first
+    /// the reclaimers there are asked to make room ([`Group::add_reclaimer`]), then what is still above
+    /// counts. The formula and its source are in [`Backoff`]'s module: 64 s times the square of the
+    /// excess over high, times the charge's share of a batch, at most
+    /// [`LedgerBuilder::throttle_time`](crate::LedgerBuilder::throttle_time).
+    ///
+    /// Where no group on the way has a high it costs a walk of loads to the root: some 50 ns. A charge of a group that was destroyed
+    /// owes nothing.
+    pub fn backoff(&self) -> Backoff<'l> {
+        self.group().backoff(self.units())
+    }
+
+    /// Takes `units` out into a charge of their own; `None` if there are not so many.
+    pub fn split(&mut self, units: u64) -> Option<Charge<'l>> {
+        let left = self.units().checked_sub(units)?;
+        let ledger = self.group().ledger();
+        if let Some(audit) = ledger.audit()
+            && self.is_counted()
+        {
+            audit.split(ledger, self.group().id(), left, units);
+        }
+        self.count(counts::note_charge);
+        let uncounted = self.units & UNCOUNTED;
+        self.units = left | uncounted;
+        Some(Charge::new(self.group(), units | uncounted))
+    }
+
+    /// Takes another charge of the same group in.
+    ///
+    /// # Errors
+    /// Hands the other back if it belongs to another group, if only one of the two
+    /// [is counted](Self::is_counted), or if together they are more than 2^62 units (which charges that are
+    /// not counted can be).
+    pub fn merge(&mut self, other: Charge<'l>) -> Result<(), Charge<'l>> {
+        if !std::ptr::eq(self.group().ledger(), other.group().ledger())
+            || self.group().id() != other.group().id()
+            || self.is_counted() != other.is_counted()
+            || self.units() + other.units() > COUNTER_MAX
+        {
+            return Err(other);
+        }
+        let ledger = self.group().ledger();
+        if let Some(audit) = ledger.audit()
+            && self.is_counted()
+        {
+            audit.merged(ledger, self.group().id(), self.units(), other.units());
+        }
+        self.units += other.units();
+        self.count(counts::note_uncharge);
+        std::mem::forget(other);
+        Ok(())
+    }
+
+    /// Moves the units to another group of the ledger. Only the groups below the first common
+    /// ancestor are asked: a full ancestor of both does not stand in the way, since its usage does
+    /// not change. Within limits at every instant the new group is charged before the old one is
+    /// released; a reader of several groups ([`Ledger::snapshot`](crate::Ledger::snapshot)) sees the
+    /// units in one of the two.
+    ///
+    /// # Errors
+    /// Hands the charge back, as it was, with the refusal.
+    #[track_caller]
+    pub fn transfer(self, to: Group<'l>) -> Result<Charge<'l>, (Charge<'l>, Refused)> {
+        self.transfer_within(to, AtLimit::Refuse)
+    }
+
+    /// As [`transfer`](Self::transfer), over the limits if need be; every group that this takes over
+    /// its limit counts a `max` event. Fails only if the group was destroyed.
+    #[track_caller]
+    pub(crate) fn transfer_over(self, to: Group<'l>) -> Result<Charge<'l>, (Charge<'l>, Refused)> {
+        self.transfer_within(to, AtLimit::Overrun)
+    }
+
+    #[track_caller]
+    fn transfer_within(
+        self,
+        to: Group<'l>,
+        at: AtLimit,
+    ) -> Result<Charge<'l>, (Charge<'l>, Refused)> {
+        let (ledger, units) = (self.group().ledger(), self.units());
+        // A charge of nothing keeps no row: its group may be gone, and then there is nothing to move either.
+        let gone = units == 0 && RowPath::of(ledger.table(), self.group().id()).is_none();
+        let both = self.is_counted() && to.mode() != ControlMode::Off && !gone;
+        if !both || !std::ptr::eq(ledger, to.ledger()) {
+            // Another ledger has no ancestor in common, and where one of the two is not counted there is
+            // nothing to move: charge the one, then return the other.
+            let charged = match at {
+                AtLimit::Refuse => to.try_charge(units),
+                AtLimit::Overrun => to.charge(units),
+            };
+            return charged.map_err(|refused| (self, refused));
+        }
+        match slow_path::transfer(ledger, self.group().id(), to.id(), units, at) {
+            Ok(()) => {
+                std::mem::forget(self);
+                Ok(Charge::new(to, units))
+            }
+            Err(refusal) => Err((self, explain(to, &refusal))),
+        }
+    }
+}
+
+/// (By value: a guard whose address is taken lives in memory.)
+#[cold]
+#[inline(never)]
+fn give_back(group: Packed, units: u64) {
+    if units & UNCOUNTED == 0 {
+        slow_path::uncharge(Group::unpack(group), units, By::Guard);
+    }
+}
+
+impl Drop for Charge<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if !self.group().put_prepaid(self.units) {
+            give_back(self.group, self.units);
+        }
+    }
+}

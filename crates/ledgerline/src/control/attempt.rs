@@ -1,0 +1,81 @@
+//! One attempt at a charge, and the counting of those that were refused for good.
+
+use super::audit::By;
+use super::events;
+use crate::counter::COUNTER_MAX;
+use crate::counter::walk::Levels;
+use crate::gate::lock;
+use crate::group::Group;
+use crate::ledger::Ledger;
+use crate::stock::refusal::{Reason, Refusal};
+use crate::stock::{self, AtLimit};
+use crate::table::id::GroupId;
+use crate::table::path::RowPath;
+use crate::table::row::flag;
+use crate::table::sums::{self, Sum};
+
+/// A charge that was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Grant {
+    Counted,
+    /// The group is not accounted (mode.rs).
+    Uncounted,
+}
+
+/// Whether a charge with a guard is not to be counted.
+pub(crate) fn is_off(group: Group<'_>, units: u64) -> bool {
+    group.row().has(flag::OFF) && units <= COUNTER_MAX && group.exists()
+}
+
+/// Asks the stock and the counters once, for what the running CPU's cell could not serve. Says at which levels
+/// its walk met a limit, which those who watch have been told. A refusal is not counted yet: another attempt may
+/// follow.
+#[inline(never)]
+pub(crate) fn once(
+    ledger: &Ledger,
+    id: GroupId,
+    units: u64,
+    at: AtLimit,
+    by: By,
+) -> Result<Levels, Refusal> {
+    let table = ledger.table();
+    let met = stock::charge(table, id, units, at)?;
+    if met != 0 {
+        announce(ledger, id, met);
+    }
+    sums::note_flow(table, id, Sum::Charged, units);
+    if let Some(audit) = ledger.audit() {
+        audit.charged(ledger, id, units, by);
+    }
+    Ok(met)
+}
+
+/// Tells those who watch that a walk from a group met limits.
+#[cold]
+pub(crate) fn announce(ledger: &Ledger, id: GroupId, met: Levels) {
+    let _pass = lock::pass();
+    if let Some(path) = RowPath::of(ledger.table(), id) {
+        events::announce(ledger, &path, met);
+    }
+}
+
+/// Counts a charge that a limit refused for good: at the group whose limit said no, and for the group
+/// that was charged. Async-signal-safe.
+#[cold]
+pub(crate) fn count_refusal(ledger: &Ledger, refusal: &Refusal) {
+    // (What no group can hold is no limit's doing.)
+    if refusal.reason == Reason::Limit && refusal.requested <= COUNTER_MAX {
+        sums::note(ledger.table(), refusal.charged, Sum::Refused, 1);
+        count_at_limit(ledger, refusal);
+    }
+}
+
+/// Counts a refusal at the group whose limit said no, and tells those who watch it.
+pub(crate) fn count_at_limit(ledger: &Ledger, refusal: &Refusal) {
+    let _pass = lock::pass();
+    // (A group that is gone by now has no account any more.)
+    if let Some(path) = RowPath::of(ledger.table(), refusal.group) {
+        path.counters()[0].count_refusal();
+        events::announce(ledger, &path, 1);
+    }
+}

@@ -1,0 +1,160 @@
+//! The slow path of a charge and of an uncharge: what happens where the running CPU's cell does not serve.
+//!
+//! ```text
+//! charge(group, n)                                    uncharge(group, n)
+//!   fold the cell's count, take again: done             fold the cell's count, put again: done
+//!   the group is off: granted, and not counted          the audit says it is wrong: nothing
+//!   the stock and the counters, once: done              count what flows
+//!   a limit said no: the reclaimers of what is          the stock, or the counters
+//!     full, and once more, as long as that is of use
+//!   it ended above a high: the reclaimers there
+//!   refused: count it, tell those who watch
+//! ```
+
+use super::attempt::{self, Grant};
+use super::audit::By;
+use super::reclaim;
+use crate::group::Group;
+use crate::ledger::Ledger;
+use crate::stock::refusal::{Reason, Refusal};
+use crate::stock::{self, AtLimit, cell, transfer};
+use crate::table::id::GroupId;
+use crate::table::sums::{self, Sum};
+use std::panic::Location;
+
+/// Charges units without a guard: asks nobody, waits for nobody, allocates nothing.
+#[cold]
+#[inline(never)]
+pub(crate) fn charge_units(
+    group: Group<'_>,
+    units: u64,
+    at: AtLimit,
+    site: &'static Location<'static>,
+) -> Result<(), Refusal> {
+    if cell::fold_and_take(group.table(), group.id(), units) {
+        return Ok(());
+    }
+    finally(group.ledger(), attempt::once(group.ledger(), group.id(), units, at, By::Hand(site)))
+        .map(|_met| ())
+}
+
+/// Charges units for a guard, within the limits or over them; asks nobody.
+pub(crate) fn charge(
+    group: Group<'_>,
+    units: u64,
+    at: AtLimit,
+    site: &'static Location<'static>,
+) -> Result<Grant, Refusal> {
+    if cell::fold_and_take(group.table(), group.id(), units) {
+        return Ok(Grant::Counted);
+    }
+    if attempt::is_off(group, units) {
+        return Ok(Grant::Uncounted);
+    }
+    finally(group.ledger(), attempt::once(group.ledger(), group.id(), units, at, By::Maker(site)))
+        .map(|_met| Grant::Counted)
+}
+
+/// Charges units for a guard, with the help of reclaimers where a limit stands in the way.
+#[inline(never)]
+pub(crate) fn try_charge(
+    group: Group<'_>,
+    units: u64,
+    site: &'static Location<'static>,
+) -> Result<Grant, Refusal> {
+    if cell::fold_and_take(group.table(), group.id(), units) {
+        return Ok(Grant::Counted);
+    }
+    finally(group.ledger(), charge_with_help(group, units, site))
+}
+
+/// As [`try_charge`], with a refusal that is not counted: for who may try again.
+pub(crate) fn try_again(
+    group: Group<'_>,
+    units: u64,
+    site: &'static Location<'static>,
+) -> Result<Grant, Refusal> {
+    if group.take_prepaid(units) {
+        return Ok(Grant::Counted);
+    }
+    charge_with_help(group, units, site)
+}
+
+/// Has the reclaimers asked where a limit stands in the way, and where the charge ends above a high. A refusal is
+/// not counted.
+fn charge_with_help(
+    group: Group<'_>,
+    units: u64,
+    site: &'static Location<'static>,
+) -> Result<Grant, Refusal> {
+    if attempt::is_off(group, units) {
+        return Ok(Grant::Uncounted);
+    }
+    let (ledger, id, by) = (group.ledger(), group.id(), By::Maker(site));
+    let met = match attempt::once(ledger, id, units, AtLimit::Refuse, by) {
+        Ok(met) => met,
+        Err(refusal) => reclaim::and_charge(ledger, id, units, refusal, by)?,
+    };
+    if met != 0 {
+        reclaim::high(ledger, id, met);
+    }
+    Ok(Grant::Counted)
+}
+
+/// The final answer.
+fn finally<T>(ledger: &Ledger, result: Result<T, Refusal>) -> Result<T, Refusal> {
+    result.inspect_err(|refusal| attempt::count_refusal(ledger, refusal))
+}
+
+/// Returns units that were charged without a guard.
+#[cold]
+#[inline(never)]
+pub(crate) fn uncharge_units(group: Group<'_>, units: u64, site: &'static Location<'static>) {
+    uncharge(group, units, By::Hand(site));
+}
+
+/// Returns units that the running CPU's cell has no room for.
+pub(crate) fn uncharge(group: Group<'_>, units: u64, by: By) {
+    let (ledger, id) = (group.ledger(), group.id());
+    let table = ledger.table();
+    if cell::fold_and_put(table, id, units) {
+        return;
+    }
+    if let Some(audit) = ledger.audit()
+        && !audit.allows(ledger, id, units, by)
+    {
+        return;
+    }
+    // Before the units go, which keep the row.
+    sums::note_flow(table, id, Sum::Freed, units);
+    if !stock::uncharge(table, id, units) {
+        sums::note_flow(table, id, Sum::Freed, units.wrapping_neg());
+    }
+}
+
+/// Moves granted units from one group to another.
+pub(crate) fn transfer(
+    ledger: &Ledger,
+    from: GroupId,
+    to: GroupId,
+    units: u64,
+    at: AtLimit,
+) -> Result<(), Refusal> {
+    match transfer::units(ledger.table(), from, to, units, at) {
+        Ok(met) => {
+            if met != 0 {
+                attempt::announce(ledger, to, met);
+            }
+            if let Some(audit) = ledger.audit() {
+                audit.moved(ledger, from, to, units);
+            }
+            Ok(())
+        }
+        Err(refusal) => {
+            if refusal.reason == Reason::Limit && at == AtLimit::Refuse {
+                attempt::count_at_limit(ledger, &refusal);
+            }
+            Err(refusal)
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! One cell, tried again: where the fast path does not look, or a full count is all that kept it from serving.
+
+use crate::percpu::word;
+use crate::sync::Ordering;
+use crate::table::handle::CAPACITY_MAX;
+use crate::table::id::GroupId;
+use crate::table::{Table, counts};
+
+/// Takes from the running column's cell, where the fast path has not looked.
+#[inline]
+pub(super) fn take_unlooked(table: &Table, id: GroupId, n: u64) -> bool {
+    unlooked(table, id) && n <= word::STOCK_MAX && table.columns.take(table.cell_id(id), n)
+}
+
+/// Puts into it, likewise.
+#[inline]
+pub(super) fn put_unlooked(table: &Table, id: GroupId, n: u64) -> bool {
+    unlooked(table, id) && n <= word::STOCK_MAX && table.columns.put(table.cell_id(id), n)
+}
+
+/// Whether the cell is still to be looked at, because the fast path does not serve this machine,
+/// or not a ledger that keeps flows or is audited.
+fn unlooked(table: &Table, id: GroupId) -> bool {
+    (!table.columns.is_fast() || table.detour != 0) && id.index() < CAPACITY_MAX as u32
+}
+
+/// The commonest slow step by far (one operation in 127): a full count is all that kept the cell from
+/// serving. It comes before everything else and looks at nothing else: in a walk over many groups each
+/// line of the ledger's own that it touches is a miss.
+#[inline]
+pub(crate) fn fold_and_take(table: &Table, id: GroupId, n: u64) -> bool {
+    table.detour == 0
+        && fold_if_full(table, id)
+        && n <= word::STOCK_MAX
+        && table.columns.take(table.cell_id(id), n)
+}
+
+/// The same of an uncharge.
+#[inline]
+pub(crate) fn fold_and_put(table: &Table, id: GroupId, n: u64) -> bool {
+    table.detour == 0
+        && fold_if_full(table, id)
+        && n <= word::STOCK_MAX
+        && table.columns.put(table.cell_id(id), n)
+}
+
+/// Moves a full count from the word of the running column's cell to the counts beside it.
+pub(super) fn fold_if_full(table: &Table, id: GroupId) -> bool {
+    if id.index() >= table.capacity() {
+        return false;
+    }
+    let column = table.columns.current();
+    let word = table.columns.cell(column, id.index()).word.load(Ordering::Relaxed);
+    let folded = word::counts_full(word)
+        && word::passes(word, table.cell_id(id))
+        && table.columns.swap(column, id.index(), word, word::without_counts(word));
+    if folded {
+        counts::fold(table, column, id.index(), word);
+    }
+    folded
+}

@@ -1,0 +1,108 @@
+//! What is charged to a group, exactly: its usage without what lies idle.
+
+use super::drain;
+use crate::gate::lock::{self, GATE};
+use crate::percpu::word;
+use crate::sync::{Ordering, fence};
+use crate::table::id::GroupId;
+use crate::table::path::{RowPath, leads_through};
+use crate::table::{Table, follow};
+
+/// Tries at an undisturbed reading before the writers are held up for one.
+const TRIES: usize = 32;
+/// How often that is tried: several readers and a fork may all want it at a time.
+const ROUNDS: usize = 16;
+
+/// As [`Group::precise`], of a group that may have been destroyed and still holds something.
+pub(crate) fn held_by(table: &Table, id: GroupId) -> u64 {
+    follow::read_held(table, id, |_| exactly(table, id.index())).unwrap_or(0)
+}
+
+/// What [`Group::precise`] says of a row, whoever's it is.
+pub(crate) fn exactly(table: &Table, index: u32) -> u64 {
+    let counter = &table.row(index).counter;
+    let seen = counter.least();
+    let (usage, sure) = usage_without_idle(table, index);
+    if sure {
+        counter.raise_least(seen, usage);
+    }
+    usage
+}
+
+/// The usage, and whether it is sure. (What other processes have in their hands is not.)
+fn usage_without_idle(table: &Table, index: u32) -> (u64, bool) {
+    let sure = !table.is_shared();
+    for _ in 0..ROUNDS {
+        for _ in 0..TRIES {
+            if let Some(usage) = undisturbed(table, index) {
+                return (usage, sure);
+            }
+            std::hint::spin_loop();
+        }
+        if GATE.close(lock::thread()) {
+            // With the gate closed nobody fetches or gives back, and after the drain every
+            // charge would have to: the total is what is charged.
+            // (Inside itself, so that no other reader takes the drain for a quiet moment.)
+            let inside = lock::pass();
+            drain::subtree(table, index);
+            let usage = at_once(table, index, 0);
+            drop(inside);
+            GATE.open();
+            return (usage, sure);
+        }
+    }
+    (at_once(table, index, in_hand(table, index)), false)
+}
+
+/// The usage without what is idle in the cells and in hands, whoever disturbs.
+fn at_once(table: &Table, top: u32, in_hand: u64) -> u64 {
+    let usage = table.row(top).counter.usage();
+    usage.saturating_sub(in_hand.saturating_add(idle(table, top).0))
+}
+
+fn in_hand(table: &Table, top: u32) -> u64 {
+    table.row(top).counter.track.in_hand.units()
+}
+
+/// One look at a subtree: its usage without idle stock, if nothing moved meanwhile.
+fn undisturbed(table: &Table, top: u32) -> Option<u64> {
+    let counter = &table.row(top).counter;
+    let quiet = GATE.quiet()?;
+    let (idle_before, trace) = idle(table, top);
+    let usage = counter.usage();
+    // Orders the two rounds of loads.
+    fence(Ordering::SeqCst);
+    let (again, trace_again) = idle(table, top);
+    let still = counter.usage() == usage
+        && counter.in_flight() == 0
+        && (again, trace_again) == (idle_before, trace)
+        && GATE.quiet() == Some(quiet);
+    still.then(|| usage.saturating_sub(idle_before))
+}
+
+/// Idle units in the cells of a subtree, and a trace of the words they were read from: the
+/// words count charges, so two equal traces mean that no cell changed in between.
+pub(crate) fn idle(table: &Table, top: u32) -> (u64, u64) {
+    let mut idle = 0;
+    let mut trace = 0xcbf2_9ce4_8422_2325u64;
+    for column in 0..table.columns.count() {
+        for row in table.stocked(column).iter() {
+            if top == 0 || leads_through(table, row, top) {
+                let word = table.columns.cell(column, row).word.load(Ordering::Acquire);
+                idle += word::stock(word);
+                trace = (trace ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+            }
+        }
+    }
+    (idle, trace)
+}
+
+/// What is charged to a group and not idle; nothing once the group and all it held are gone.
+pub(crate) fn charged(table: &Table, id: GroupId) -> u64 {
+    let Some(path) = RowPath::of(table, id) else { return 0 };
+    let counter = path.counters()[0];
+    // The usage first: what is idle of it was in a hand or a cell before it came, and is counted
+    // there. Where nothing can lie idle no cell need be looked at.
+    let usage = counter.usage();
+    if counter.idle_at_most() == 0 { usage } else { held_by(table, id) }
+}

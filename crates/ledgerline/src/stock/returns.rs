@@ -1,0 +1,16 @@
+//! Units that go back to the counters of a path, and whoever waits for them is told.
+
+use crate::counter::walk;
+use crate::table::path::RowPath;
+use crate::table::{Table, allocate};
+
+/// Returns units; `false` if they are more than there were (then nothing is).
+pub(crate) fn units(table: &Table, path: &RowPath<'_>, n: u64) -> bool {
+    let (emptied, result) = walk::uncharge(path.counters(), n);
+    if result.is_err() {
+        table.count_underflow();
+    }
+    table.heads.tell(path.rows());
+    allocate::recycle_emptied(table, path, emptied);
+    result.is_ok()
+}

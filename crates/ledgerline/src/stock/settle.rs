@@ -1,0 +1,98 @@
+//! Rows of processes that ended: what they hold goes back to the rows of others.
+
+use super::precise;
+use crate::percpu::word;
+use crate::sync::Ordering;
+use crate::table::path::RowPath;
+use crate::table::row::{Row, state};
+use crate::table::{Table, allocate, collect, counts};
+
+/// Settles the rows of all processes but those to be kept; how many units they returned to rows of others.
+pub(crate) fn all_but(table: &Table, keep: &dyn Fn(u32) -> bool) -> u64 {
+    // Rows of one process come in runs, so the last answer is usually the next one.
+    let mut last = (0, true);
+    let mut kept = |owner: u32| {
+        if owner != last.0 {
+            last = (owner, keep(owner));
+        }
+        last.1
+    };
+    // First all that the dead held, by group; their cells are untouched until that is known.
+    for index in 1..table.high_water() {
+        let row = table.row(index);
+        let owner = row.owner.load(Ordering::Relaxed);
+        let state = row.state.load(Ordering::Acquire);
+        // Of destroyed groups, only one right below the others' rows: it may be all that is left.
+        let settled = match state {
+            state::LIVE => false,
+            state::RETIRED => !is_top(table, row, owner),
+            _ => true,
+        };
+        if owner != 0 && !settled && !kept(owner) {
+            let held = row.counter.usage().saturating_sub(precise::idle(table, index).0);
+            row.at_exit.store(held, Ordering::Relaxed);
+            let _ = row.state.compare_exchange(
+                state,
+                state::EXITED,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
+        }
+    }
+    // Then it is taken out, by swaps: each unit once, if several processes settle at a time
+    // (or one was killed while it did).
+    (1..table.high_water()).map(|index| row(table, index)).sum()
+}
+
+/// Whether a row is the topmost of its process.
+fn is_top(table: &Table, row: &Row, owner: u32) -> bool {
+    let parent = row.parent.load(Ordering::Relaxed).min(table.capacity() - 1);
+    table.row(parent).owner.load(Ordering::Relaxed) != owner
+}
+
+/// Empties a row of a dead process; what it returned to rows of others. (The topmost row has it
+/// all; those below it go with it.)
+fn row(table: &Table, index: u32) -> u64 {
+    let row = table.row(index);
+    if row.state.load(Ordering::Acquire) != state::EXITED {
+        return 0;
+    }
+    for column in row.noted_columns(table.columns.count()) {
+        let cell = table.columns.cell(column, index);
+        // Nobody writes it any more; what lies in it is in the row's usage, or is no more.
+        let word = cell
+            .word
+            .swap(word::empty(table.cell_generation(row)) | word::FROZEN, Ordering::AcqRel);
+        cell.cap.store(0, Ordering::Relaxed);
+        table.unstock(column, index);
+        if word::generation(word) == table.cell_generation(row) {
+            counts::fold(table, column, index, word);
+        }
+    }
+    if let Some(path) = RowPath::new(table, index) {
+        collect::collect_row(table, &path);
+    }
+    let prepaid = row.counter.track.prepaid.take_all();
+    let in_hand = row.counter.track.in_hand.take_all();
+    let usage = row.counter.take_all();
+    // Whoever settles at the same time has found nothing left either; the next need not look.
+    row.state.store(state::SETTLED, Ordering::Release);
+    if !is_top(table, row, row.owner.load(Ordering::Relaxed)) {
+        return 0;
+    }
+    let Some(path) = RowPath::new(table, index) else { return 0 };
+    if usage | prepaid | in_hand != 0 {
+        for (counter, &row) in path.counters().iter().zip(path.rows()).skip(1) {
+            let removed = counter.remove(usage);
+            counter.disallow(prepaid);
+            counter.track.in_hand.take(in_hand);
+            match removed {
+                Ok(true) => allocate::recycle(table, row),
+                Ok(false) => {}
+                Err(_) => table.count_underflow(),
+            }
+        }
+    }
+    table.heads.tell(path.rows());
+    usage
+}

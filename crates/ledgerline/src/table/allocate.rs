@@ -1,0 +1,86 @@
+//! Rows for groups: taken when a group is made, given back when its last unit is returned.
+
+use super::id::GroupId;
+use super::path::RowPath;
+use super::row::state;
+use super::{DETOUR, Table, collect};
+use crate::counter::walk::Emptied;
+use crate::gate::lock;
+use crate::sync::Ordering;
+
+/// Takes a row for a new group below `parent`, whose children the caller has counted.
+pub(crate) fn allocate(
+    table: &Table,
+    parent: u32,
+    depth: u32,
+    owner: u32,
+    name: &str,
+) -> Option<GroupId> {
+    let index = reuse(table).or_else(|| take_fresh(table))?;
+    let row = table.row(index);
+    row.begin_change();
+    row.counter.reset();
+    row.forget_statistics();
+    // The last one is nobody's (`GroupId::NO_GENERATION`), with the detour's bit as without.
+    let last = if table.detour != 0 { !DETOUR - 1 } else { GroupId::NO_GENERATION - 1 };
+    let generation = row.begin(parent, depth, owner, name, last);
+    Some(GroupId::from_parts(index, generation))
+}
+
+/// Gives a row back that has no cell open, no charge left and no child.
+fn free(table: &Table, index: u32) {
+    let row = table.row(index);
+    row.state.store(state::FREE, Ordering::Release);
+    // The parent becomes the next free row.
+    row.begin_change();
+    table.header().given.free.push(index, &row.parent);
+}
+
+/// Frees a destroyed row whose last unit was returned. What it counted goes to its parent, so
+/// that the counts of a subtree never run backwards.
+pub(crate) fn recycle(table: &Table, index: u32) {
+    let row = table.row(index);
+    row.begin_change();
+    let parent = row.parent.load(Ordering::Relaxed).min(table.capacity() - 1);
+    let column = table.columns.current();
+    // A collection must not see one half of this.
+    let _held = row.has_statistics().then(lock::lock);
+    collect::hand_up(table, index, parent);
+    for from in row.noted_columns(table.columns.count()) {
+        let counts = table.counts(from, index);
+        let charges = counts.charges.swap(0, Ordering::Relaxed);
+        let uncharges = counts.uncharges.swap(0, Ordering::Relaxed);
+        if charges | uncharges != 0 {
+            table.row(parent).note_column(column);
+            let settled = table.counts(column, parent);
+            settled.charges.fetch_add(charges, Ordering::Relaxed);
+            settled.uncharges.fetch_add(uncharges, Ordering::Relaxed);
+            table.note_changed(column, parent);
+        }
+    }
+    row.forget_columns();
+    free(table, index);
+}
+
+fn reuse(table: &Table) -> Option<u32> {
+    table.header().given.free.pop(|row| (row < table.capacity()).then(|| &table.row(row).parent))
+}
+
+fn take_fresh(table: &Table) -> Option<u32> {
+    let capacity = table.capacity();
+    table
+        .header()
+        .given
+        .high_water
+        .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |used| {
+            (used < capacity).then(|| used + 1)
+        })
+        .ok()
+}
+
+/// Recycles the rows of a path whose last unit a walk returned.
+pub(crate) fn recycle_emptied(table: &Table, path: &RowPath<'_>, emptied: Emptied) {
+    for level in emptied.levels() {
+        recycle(table, path.row(level));
+    }
+}

@@ -1,0 +1,186 @@
+//! Collecting what groups counted: from the cells to the totals of the rows and of their ancestors' subtrees
+//! (sums.rs has the protocol).
+
+use super::path::{RowPath, leads_through};
+use super::row::state;
+use super::sums::{self, BLOCKS, COUNTED, FIXED, total_words};
+use super::{Table, counts};
+use crate::gate::lock::{self, Held};
+use crate::sync::Ordering;
+
+/// Collects what changed in the rows of this process.
+pub(crate) fn collect(table: &Table, held: &Held) {
+    let changed = |column| table.changed(column).iter().filter(|&row| table.is_mine(row));
+    let mut open = false;
+    for column in 0..table.columns.count() {
+        for row in changed(column) {
+            open |= close_sums(table, held, column, row);
+        }
+    }
+    // Without a fence (a sandbox forbids it) what sections add meanwhile cannot be told.
+    if open && !table.columns.fence() {
+        return;
+    }
+    table.begin_collection();
+    for column in 0..table.columns.count() {
+        for row in changed(column) {
+            // First out of the set, then read: a count that follows puts it in again. (The
+            // summaries of the set stay: it is filled without the lock.)
+            table.changed(column).remove_shared(row);
+            // (A free row's parent is the next free row.)
+            let free = table.row(row).state.load(Ordering::Acquire) == state::FREE;
+            if let Some(path) = RowPath::new(table, row).filter(|_| !free) {
+                take_sums(table, column, &path);
+                take_counted(table, &path);
+            }
+        }
+    }
+    table.end_collection();
+}
+
+/// Collects one row for good: it is being destroyed, and nobody opens its cells any more.
+pub(crate) fn close(table: &Table, path: &RowPath<'_>) {
+    if !counts_anything(table, path.leaf()) {
+        return;
+    }
+    let Some(held) = lock::lock() else { return };
+    let mut open = false;
+    for column in 0..table.columns.count() {
+        open |= close_sums(table, &held, column, path.leaf());
+    }
+    if open && !table.columns.fence() {
+        return;
+    }
+    collect_row(table, path);
+}
+
+/// Collects a row that nobody writes.
+pub(crate) fn collect_row(table: &Table, path: &RowPath<'_>) {
+    if !counts_anything(table, path.leaf()) {
+        return;
+    }
+    table.begin_collection();
+    for column in 0..table.columns.count() {
+        take_sums(table, column, path);
+    }
+    take_counted(table, path);
+    table.end_collection();
+}
+
+/// Whether a row has anything that its parent does not get with the counts in its columns.
+fn counts_anything(table: &Table, row: u32) -> bool {
+    let row = table.row(row);
+    let track = &row.counter.track;
+    row.has_statistics()
+        || track.max_events.load(Ordering::Relaxed) | track.high_events.load(Ordering::Relaxed) != 0
+}
+
+/// Clears a cell's tag; whether it had one.
+fn close_sums(table: &Table, _held: &Held, column: u32, row: u32) -> bool {
+    table.row(row).has_sums_in(column)
+        && table.statistics.word(column, row, 0).swap(0, Ordering::AcqRel) != 0
+}
+
+/// Moves the sums of a closed cell to the totals (S1).
+fn take_sums(table: &Table, column: u32, path: &RowPath<'_>) {
+    let row = path.leaf();
+    if !table.row(row).has_sums_in(column) {
+        return;
+    }
+    for sum in 0..FIXED + table.plan.items {
+        let word = table.statistics.word(column, row, 1 + sum);
+        if word.load(Ordering::Relaxed) != 0 {
+            sums::add_totals(table, path, COUNTED + sum, word.swap(0, Ordering::AcqRel));
+        }
+    }
+}
+
+/// Brings the totals up to what the row has counted elsewhere.
+fn take_counted(table: &Table, path: &RowPath<'_>) {
+    // First what was collected: the row has counted at least as much.
+    let collected: [u64; COUNTED] = std::array::from_fn(|word| collected(table, path.leaf(), word));
+    for (word, counted) in counted(table, path.leaf()).into_iter().enumerate() {
+        if counted == collected[word] {
+            continue;
+        }
+        // Only one of several processes that settle a dead one's rows collects the difference.
+        table.row(path.leaf()).note_totals();
+        let own = table.total(path.leaf(), word);
+        let taken =
+            own.compare_exchange(collected[word], counted, Ordering::AcqRel, Ordering::Relaxed);
+        if taken.is_ok() {
+            sums::add_subtrees(table, path, word, counted.wrapping_sub(collected[word]));
+        }
+    }
+}
+
+fn collected(table: &Table, row: u32, word: usize) -> u64 {
+    if table.row(row).has_statistics() { table.total(row, word).load(Ordering::Acquire) } else { 0 }
+}
+
+/// What one row counts elsewhere by now.
+fn counted(table: &Table, row: u32) -> [u64; COUNTED] {
+    let (charges, uncharges) = counts::of_row(table, row);
+    let track = &table.row(row).counter.track;
+    let [max, high] =
+        [&track.max_events, &track.high_events].map(|events| events.load(Ordering::Relaxed));
+    [charges, uncharges, max, high]
+}
+
+/// What the collected blocks of a row that is freed become: its parent's, whose columns take the
+/// counts themselves. Empties the row's totals.
+pub(crate) fn hand_up(table: &Table, index: u32, parent: u32) {
+    let row = table.row(index);
+    // Collected when the group was closed.
+    row.counter.track.max_events.store(0, Ordering::Relaxed);
+    row.counter.track.high_events.store(0, Ordering::Relaxed);
+    if !row.has_statistics() {
+        return;
+    }
+    for word in 0..total_words(table.plan.items) {
+        let total = table.total(index, word).swap(0, Ordering::AcqRel);
+        // (The events end with the row; its ancestors' subtrees have them.)
+        if word < BLOCKS && total != 0 {
+            table.row(parent).note_totals();
+            table.total(parent, word).fetch_add(total, Ordering::Relaxed);
+        }
+    }
+    row.forget_statistics();
+}
+
+/// Reads the totals of a row, and adds what rows of other processes have not collected yet.
+pub(crate) fn read_totals(table: &Table, top: u32, totals: &mut [i64]) {
+    let words = totals.len() / 2;
+    for (word, total) in totals.iter_mut().enumerate() {
+        *total = table.total(top, word).load(Ordering::Acquire) as i64;
+    }
+    if !table.is_shared() {
+        return;
+    }
+    let mut add = |row: u32, word: usize, n: u64| {
+        if row == top {
+            totals[word] = totals[word].wrapping_add(n as i64);
+        }
+        totals[words + word] = totals[words + word].wrapping_add(n as i64);
+    };
+    let mut seen = std::collections::HashSet::new();
+    for column in 0..table.columns.count() {
+        for row in table.changed(column).iter().chain(table.stocked(column).iter()) {
+            let others = row < table.capacity() && !table.is_mine(row);
+            if !others || !leads_through(table, row, top) || !seen.insert(row) {
+                continue;
+            }
+            for (word, counted) in counted(table, row).into_iter().enumerate() {
+                add(row, word, counted.wrapping_sub(collected(table, row, word)));
+            }
+            for column in 0..table.columns.count() {
+                for sum in 0..FIXED + table.plan.items {
+                    if table.row(row).has_sums_in(column) {
+                        let cell = table.statistics.word(column, row, 1 + sum);
+                        add(row, COUNTED + sum, cell.load(Ordering::Acquire));
+                    }
+                }
+            }
+        }
+    }
+}

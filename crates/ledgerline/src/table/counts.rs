@@ -1,0 +1,47 @@
+//! How many charges and uncharges a row saw: in the charge words, and beside the cells what was folded from there.
+
+use super::Table;
+use crate::percpu::word;
+use crate::sync::{AtomicU64, Ordering};
+
+/// Charges and uncharges of one row, its destroyed children's included.
+pub(crate) fn of_row(table: &Table, index: u32) -> (u64, u64) {
+    let row = table.row(index);
+    let generation = table.cell_generation(row);
+    let mut sums = (0u64, 0u64);
+    for column in row.noted_columns(table.columns.count()) {
+        let counts = table.counts(column, index);
+        let word = table.columns.cell(column, index).word.load(Ordering::Acquire);
+        let (mut charges, mut uncharges) = (0, 0);
+        if word::generation(word) == generation {
+            (charges, uncharges) = (word::charges(word), word::uncharges(word));
+        }
+        // Wrapping: in a file, another process may have written nonsense.
+        let add = |sum: u64, counted: &AtomicU64, word: u64| {
+            sum.wrapping_add(counted.load(Ordering::Relaxed)).wrapping_add(word)
+        };
+        sums.0 = add(sums.0, &counts.charges, charges);
+        sums.1 = add(sums.1, &counts.uncharges, uncharges);
+    }
+    sums
+}
+
+/// Adds the counts in a word to those beside the cell.
+pub(crate) fn fold(table: &Table, column: u32, row: u32, word: u64) {
+    let counts = table.counts(column, row);
+    counts.charges.fetch_add(word::charges(word), Ordering::Relaxed);
+    counts.uncharges.fetch_add(word::uncharges(word), Ordering::Relaxed);
+    table.note_changed(column, row);
+}
+
+pub(crate) fn note_charge(table: &Table, column: u32, row: u32) {
+    table.row(row).note_column(column);
+    table.counts(column, row).charges.fetch_add(1, Ordering::Relaxed);
+    table.note_changed(column, row);
+}
+
+pub(crate) fn note_uncharge(table: &Table, column: u32, row: u32) {
+    table.row(row).note_column(column);
+    table.counts(column, row).uncharges.fetch_add(1, Ordering::Relaxed);
+    table.note_changed(column, row);
+}

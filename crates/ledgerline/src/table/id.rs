@@ -1,0 +1,63 @@
+//! The number that names a group: its row, and which of the row's successive groups.
+
+use std::fmt;
+
+/// A group's number: which row, and which of the row's successive groups.
+///
+/// Sixteen bits of generation: an id that outlived its group is refused, unless exactly a multiple
+/// of 65 535 other groups have used that row since. (A group with live charges keeps its row, so a
+/// charge's id never goes stale; only a copy of a handle can.)
+///
+/// Prints as `3#2`: row 3, its second group.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct GroupId(u64);
+
+impl fmt::Display for GroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}#{}", self.index(), self.generation())
+    }
+}
+
+impl fmt::Debug for GroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl GroupId {
+    pub(crate) const ROOT: GroupId = GroupId::from_parts(0, 1);
+    /// A generation that no group ever has, so no cell serves it either (ledger.rs).
+    pub(crate) const NO_GENERATION: u16 = u16::MAX;
+    /// Names no group.
+    pub(crate) const NOBODY: GroupId = GroupId::from_parts(0, GroupId::NO_GENERATION);
+
+    /// Puts an id together. Any numbers may be given; an id that names no group is refused on use.
+    pub const fn from_parts(index: u32, generation: u16) -> GroupId {
+        GroupId((generation as u64) << 48 | (index & 0x7fff_ffff) as u64)
+    }
+
+    /// The row.
+    pub const fn index(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// Which of the row's successive groups; never zero for a group that exists.
+    pub const fn generation(self) -> u16 {
+        (self.0 >> 48) as u16
+    }
+
+    /// The id that [`raw`](Self::raw) told.
+    pub(crate) const fn from_raw(raw: u64) -> GroupId {
+        GroupId(raw)
+    }
+
+    /// The row that a raw id names.
+    pub(crate) const fn row_of(raw: u64) -> u32 {
+        raw as u32
+    }
+
+    /// The generation in the upper 16 bits and the row in the lower 32: as in the charge word.
+    pub(crate) const fn raw(self) -> u64 {
+        self.0
+    }
+}

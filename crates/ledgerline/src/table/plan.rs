@@ -1,0 +1,83 @@
+//! Where everything of a ledger lies in its region: planned from its capacity, the machine's CPUs and its items.
+
+use super::handle::{self, CAPACITY_MAX};
+use super::header::{Counts, Header};
+use super::row::Row;
+use super::sums;
+use crate::percpu::STRIDE;
+use crate::percpu::word::Cell;
+use crate::region::Place;
+use crate::region::row_set::RowSet;
+
+/// Where everything lies, from the two numbers that decide it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) capacity: usize,
+    pub(crate) columns: usize,
+    /// Items of statistics beyond the fixed ones.
+    pub(crate) items: usize,
+}
+
+impl Plan {
+    pub(crate) const PAGE: usize = 4096;
+    pub(super) const ROWS: usize = Plan::PAGE;
+    /// The largest page of any machine: a mapping of its own starts and ends at one.
+    pub(crate) const LOCAL: usize = 1 << 16;
+    /// In a column: the counts lie behind the cells, at a fixed place.
+    pub(super) const COUNTS: usize = CAPACITY_MAX * size_of::<Cell>();
+
+    pub(crate) const fn pages(bytes: usize) -> usize {
+        bytes.next_multiple_of(Plan::PAGE)
+    }
+
+    pub(crate) const fn sets(self) -> usize {
+        Plan::ROWS + Plan::pages(self.capacity * size_of::<Row>())
+    }
+
+    pub(crate) const fn set_size(self) -> usize {
+        Plan::pages(RowSet::size(self.capacity))
+    }
+
+    pub(crate) const fn local(self) -> usize {
+        (self.sets() + 2 * self.columns * self.set_size()).next_multiple_of(Plan::LOCAL)
+    }
+
+    pub(crate) const fn first_column(self) -> usize {
+        self.local() + Plan::LOCAL
+    }
+
+    pub(crate) const fn statistics(self) -> usize {
+        self.first_column() + self.columns * STRIDE
+    }
+
+    /// A row's cell of statistics begins on a line.
+    pub(crate) const fn statistics_width(self) -> usize {
+        (sums::cell_words(self.items) * 8).next_multiple_of(64)
+    }
+
+    pub(crate) const fn statistics_stride(self) -> usize {
+        Plan::pages(self.capacity * self.statistics_width())
+    }
+
+    pub(crate) const fn totals(self) -> usize {
+        self.statistics() + self.columns * self.statistics_stride()
+    }
+
+    pub(crate) const fn totals_width(self) -> usize {
+        (sums::total_words(self.items) * 8).next_multiple_of(64)
+    }
+
+    /// Where the region is to lie: such that the first column begins at a multiple of its size.
+    pub(crate) const fn place(self) -> Place {
+        Place { offset: self.first_column(), alignment: handle::ALIGNMENT }
+    }
+
+    /// Bytes of the whole region.
+    pub(crate) const fn size(self) -> usize {
+        self.totals() + Plan::pages(self.capacity * self.totals_width())
+    }
+}
+
+const _: () = assert!(Plan::COUNTS + CAPACITY_MAX * size_of::<Counts>() <= STRIDE);
+
+const _: () = assert!(size_of::<Header>() <= Plan::PAGE);
