@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::{Serialize, Serializer};
 
 use crate::account::{Account, State};
-use crate::output::is_plain;
+use ledgerline_terminal::output::is_plain;
 
 #[derive(Serialize)]
 struct Document<'a> {

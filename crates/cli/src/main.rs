@@ -5,26 +5,21 @@
 //! a module of its own.
 
 mod account;
-mod bench;
-mod calibrate;
-mod folder;
 #[cfg(test)]
 #[path = "../../../tests/support/golden.rs"]
 mod golden;
-mod history;
 mod json;
 mod layout;
-mod output;
-mod progress;
 mod render;
-mod reproduce;
 mod run;
 mod show;
-mod timing;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use ledgerline_bench as bench;
+use ledgerline_experiments as reproduce;
+use ledgerline_measure::calibrate;
 
 #[derive(Parser)]
 #[command(

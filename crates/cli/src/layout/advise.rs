@@ -11,7 +11,7 @@ use ledgerline_layout::Error;
 use ledgerline_layout::pick::pick;
 
 use super::profile::{MachineArgs, ProfileArgs, knows};
-use crate::render::Style;
+use ledgerline_terminal::style::Style;
 
 pub(super) const LONG_ABOUT: &str = "\
 Say what the layout of a type costs under a profile, line by line, and who makes whom wait; and propose a \

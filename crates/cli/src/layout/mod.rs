@@ -17,7 +17,7 @@ mod profile;
 mod record;
 mod show;
 
-use crate::output::print;
+use ledgerline_terminal::output::print;
 use std::path::Path;
 use std::process::ExitCode;
 

@@ -15,11 +15,11 @@ use ledgerline_recording::plan::{Heap, Plan, Request};
 use ledgerline_recording::program::Program;
 use ledgerline_recording::{VARIABLE, profile, read, report};
 
-use crate::folder;
 use crate::run::failure::Failure;
 use crate::run::output::Target;
 use crate::run::supervise::{Session, Signals};
 use crate::run::{Status, preload, program};
+use ledgerline_terminal::folder;
 
 pub(super) const LONG_ABOUT: &str = "\
 Run a program and count who reads and writes which field, how often, and which fields together.

@@ -11,7 +11,7 @@ use ledgerline_layout::pick::{named, pick};
 use ledgerline_layout::show::{self, Accessed, Options};
 
 use super::profile::{ProfileArgs, knows};
-use crate::render::Style;
+use ledgerline_terminal::style::Style;
 
 pub(super) const LONG_ABOUT: &str = "\
 Print types by cache lines: each member's offset, size and line, holes and padding, and how sure the \

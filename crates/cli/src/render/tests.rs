@@ -92,7 +92,7 @@ fn a_name_cannot_steer_the_terminal() {
     hostile.rows[1].name = "a\x1b[2Jb\nc\u{9b}2J\u{202e}".to_owned();
     hostile.command = vec!["\x07bell".to_owned(), "\u{202e}\u{85}\u{e0041}".to_owned()];
     let printed = text(&hostile, &Style::plain());
-    let plain = |letter| letter == '\n' || crate::output::is_plain(letter);
+    let plain = |letter| letter == '\n' || ledgerline_terminal::output::is_plain(letter);
     assert!(printed.chars().all(plain), "{printed:?}");
     assert!(printed.contains(r"a\u{1b}[2Jb\u{a}c\u{9b}2J\u{202e}"), "{printed:?}");
     // As a shell reads it back.

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::Style;
-use crate::output::is_plain;
+use ledgerline_terminal::output::is_plain;
+use ledgerline_terminal::style::Style;
 
 /// Cells of a bar.
 pub const BAR: usize = 8;

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::output::printable;
+use ledgerline_terminal::output::printable;
 
 /// A reason to stop, as the user reads it.
 #[derive(Debug, PartialEq, Eq)]

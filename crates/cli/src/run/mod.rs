@@ -22,9 +22,10 @@ use clap::{Args, ValueEnum};
 use ledgerline::{Ledger, Limit};
 
 use crate::account::{Account, Ending, Mistakes};
-use crate::output::printable;
-use crate::render::{self, Style};
+use crate::render;
 use failure::Failure;
+use ledgerline_terminal::output::printable;
+use ledgerline_terminal::style::Style;
 pub use supervise::Status;
 
 /// What `ledgerline run --help` says first.

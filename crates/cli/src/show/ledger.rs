@@ -3,10 +3,11 @@
 use super::{Format, not_of};
 use crate::account::{Account, Ending, Mistakes};
 use crate::json;
-use crate::render::{self, Style};
+use crate::render;
 use crate::run::Status;
 use ledgerline::stat::print::{Flat, Stat};
 use ledgerline::{Group, Ledger};
+use ledgerline_terminal::style::Style;
 use std::time::Duration;
 
 const FORMATS: [Format; 3] = [Format::Tree, Format::MemoryStat, Format::MemoryEvents];

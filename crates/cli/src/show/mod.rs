@@ -10,7 +10,7 @@ mod counters;
 mod ledger;
 mod source;
 
-use crate::output::{print, printable};
+use ledgerline_terminal::output::{print, printable};
 use std::path::PathBuf;
 use std::process::ExitCode;
 

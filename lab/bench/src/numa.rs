@@ -1,0 +1,166 @@
+//! The suite `numa`: seed 003's sweep of thresholds, measured here beside what it reported.
+
+use super::options::Options;
+use super::rounds;
+use super::row::{Row, Rows};
+use super::suite::Suite;
+use ledgerline::stat::numa::{Numa, NumaItem, Zone};
+use ledgerline::stat::{Counters, Places};
+use ledgerline_measure::harness::{self, Body, Case, Measured, Plan};
+use ledgerline_terminal::progress::Progress;
+use std::error::Error;
+use std::hint::black_box;
+
+pub(super) static NUMA: Suite = Suite { name: "numa", cases: &ALL, measure, remark };
+
+/// A case of the sweep: its threshold (none: no statistics), and what "mm: Update NUMA counter
+/// threshold size" reported for that on 2 sockets with 88 CPUs: cycles an allocation and its free, and
+/// how many of both 88 threads did.
+type Threshold = (&'static str, Option<u32>, u64, u64);
+
+const SWEEP: [Threshold; 10] = [
+    ("threshold_32", Some(32), 799, 241_760_478),
+    ("threshold_64", Some(64), 640, 301_628_829),
+    ("threshold_125", Some(125), 537, 358_906_028),
+    ("threshold_256", Some(256), 468, 412_397_590),
+    ("threshold_512", Some(512), 428, 450_550_704),
+    ("threshold_4096", Some(4096), 399, 482_520_943),
+    ("threshold_20000", Some(20_000), 394, 489_009_617),
+    ("threshold_30000", Some(30_000), 395, 488_017_817),
+    ("threshold_65533", Some(65_533), 369, 521_661_345),
+    ("none", None, 342, 562_900_157),
+];
+
+const ALL: [&str; SWEEP.len()] = {
+    let mut all = [""; SWEEP.len()];
+    let mut at = 0;
+    while at < SWEEP.len() {
+        all[at] = SWEEP[at].0;
+        at += 1;
+    }
+    all
+};
+
+pub(super) const HELP: &str = "\
+Cases (figures are nanoseconds for the statistics of one allocation: where it came
+from, and where it was wanted):
+  threshold_32 ...    counters of 16 bits that go to the shared total above so many
+  threshold_65533     the most that 16 bits hold
+  none                no statistics: the empty loop
+
+Beside each stands what the commit that raised the threshold from 125 to 65 533
+reported on 2 sockets with 88 CPUs: CPU cycles for an allocation and its free, and
+how many of them 88 threads did. Most of those cycles are the allocator's; what can
+be compared is what the statistics add to `none`, and how it falls with the
+threshold. With few CPUs the shared total costs little, so expect it to fall less.
+
+Examples:
+  ledgerline bench numa
+  ledgerline bench numa --threads 2 --cases threshold_125,threshold_65533,none";
+
+/// Operations a turn of the loops: as in the suite `charge`.
+const UNROLLED: u64 = 4;
+
+fn measure(options: &Options, progress: &Progress) -> Result<Vec<Row>, String> {
+    let mut rows = rounds::measure(NUMA.name, &options.cases, options, progress, &timed)?;
+    for row in &mut rows {
+        if let Some((_, threshold, cycles, allocations)) = seed(&row.case) {
+            row.threshold = threshold;
+            row.seed_cycles = Some(cycles);
+            row.seed_allocations = Some(allocations);
+        }
+    }
+    Ok(rows)
+}
+
+fn seed(case: &str) -> Option<Threshold> {
+    SWEEP.into_iter().find(|(name, ..)| *name == case)
+}
+
+fn timed(
+    names: &[&'static str],
+    plan: &Plan,
+    progress: &(dyn Fn(harness::Step) + Sync),
+) -> Result<Vec<Measured>, Box<dyn Error>> {
+    let cases = names.iter().map(|&name| case(name)).collect::<Result<Vec<_>, _>>()?;
+    Ok(harness::measure(&cases, plan, progress))
+}
+
+fn case(name: &'static str) -> Result<Case<'static>, Box<dyn Error>> {
+    let (_, threshold, ..) = seed(name).expect("a case of the sweep");
+    let body: Body<'static> = match threshold {
+        Some(threshold) => {
+            let mut tree = Places::builder("machine");
+            let node = tree.node("0")?;
+            let zone = tree.zone(node, "Normal")?;
+            let builder = Counters::<NumaItem, u16>::builder(&tree.build()?).threshold(threshold);
+            let numa = Numa::from(builder.anonymous()?);
+            numa.zone(zone)?;
+            Box::new(move |_, n| {
+                let zone = numa.zone(zone).expect("looked up before");
+                allocations(zone, n);
+            })
+        }
+        None => Box::new(|_, n| nothing(n)),
+    };
+    Ok(Case { name, granule: UNROLLED, body })
+}
+
+#[inline(never)]
+fn allocations(zone: Zone<'_, u16>, n: u64) {
+    for _ in 0..n / UNROLLED {
+        for _ in 0..UNROLLED {
+            black_box(zone).count(zone);
+        }
+    }
+}
+
+#[inline(never)]
+fn nothing(n: u64) {
+    for _ in 0..n / UNROLLED {
+        for _ in 0..UNROLLED {
+            black_box(n);
+        }
+    }
+}
+
+/// What the statistics add to nothing here, and what they added to an allocation there.
+fn remark(row: &Row, rows: Rows<'_>) -> String {
+    let mut remarks = Vec::new();
+    let ratio = rows.beside(row, "threshold_125").map(|other| row.ns_per_op / other);
+    if let Some(ratio) = ratio.filter(|_| row.threshold.is_some_and(|threshold| threshold != 125)) {
+        remarks.push(format!("{ratio:.2}x threshold 125"));
+    }
+    if let (Some(cycles), Some(allocations)) = (row.seed_cycles, row.seed_allocations) {
+        let none = SWEEP[SWEEP.len() - 1].2;
+        remarks.push(format!(
+            "seed: {cycles} cycles (+{}), {:.1} M allocations",
+            cycles - none,
+            allocations as f64 / 1e6
+        ));
+    }
+    remarks.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_help_names_the_ends_of_the_sweep() {
+        for name in [ALL[0], ALL[8], ALL[9]] {
+            assert!(HELP.contains(&format!("\n  {name} ")), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_seeds_percentages_follow_from_its_columns() {
+        let change = |at: usize, column: fn(&Threshold) -> u64| {
+            let (here, default) = (column(&SWEEP[at]) as f64, column(&SWEEP[2]) as f64);
+            ((here / default - 1.0) * 1000.0).round() / 10.0
+        };
+        // As the mail states them for 65533 and for no statistics.
+        assert_eq!((change(8, |row| row.2), change(9, |row| row.2)), (-31.3, -36.3));
+        assert_eq!((change(8, |row| row.3), change(9, |row| row.3)), (45.3, 56.8));
+    }
+}

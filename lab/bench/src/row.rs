@@ -1,0 +1,152 @@
+//! What a suite reports: one row a case, mode and number of threads.
+
+use ledgerline_measure::harness::Measured;
+use serde::{Deserialize, Serialize};
+
+/// One figure. As JSON it is one line, with these names in this order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Row {
+    pub(super) suite: String,
+    pub(super) case: String,
+    /// `rseq` or `fallback`: how the library of the same process updated its per-CPU memory. Rows
+    /// of other structures carry the mode that they were interleaved with.
+    pub(super) mode: String,
+    pub(super) threads: usize,
+    /// More threads than CPUs.
+    pub(super) oversubscribed: bool,
+    /// Median round, averaged over the threads; so are `min` and `max`.
+    pub(super) ns_per_op: f64,
+    pub(super) min: f64,
+    pub(super) max: f64,
+    pub(super) runs: usize,
+    /// The part of the time for which the threads waited while others had their CPUs. Not in the
+    /// figures above, unless oversubscribed; a large part makes them noisy all the same.
+    pub(super) waited: f64,
+    /// What moving a cache line between the first two CPUs took: median over all rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) transfer_ns: Option<f64>,
+    /// Of those measured before the case's rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) transfer_ns_before: Option<f64>,
+    /// Of those measured after the case's rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) transfer_ns_after: Option<f64>,
+    /// For a charge held by a guard: how many times as long it takes as the same units without, at the
+    /// same depth in the same run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) times_units: Option<f64>,
+    /// For a reading: how many CPUs were added up, and what each took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cpus: Option<u32>,
+    /// See `cpus`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ns_per_cpu: Option<f64>,
+    /// For a counter with a threshold: that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) threshold: Option<u32>,
+    /// What the source document reported for the same threshold: cycles an allocation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) seed_cycles: Option<u64>,
+    /// And allocations of all its threads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) seed_allocations: Option<u64>,
+    /// For a way to count resident pages.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub(super) rss: Option<RssFigures>,
+    /// For a case about memory: how many groups there were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) groups: Option<u64>,
+    /// For a case about memory: how long it took to make them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) seconds: Option<f64>,
+    /// For a case about memory: what the process grew by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) resident_bytes: Option<u64>,
+}
+
+/// What a design showed of the pages of many sleeping threads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct RssFigures {
+    pub(super) sleepers: u64,
+    pub(super) shown_pages: i64,
+    pub(super) counted_pages: i64,
+    /// What the process grew by, as the kernel adds it up page by page.
+    pub(super) truth_pages: Option<i64>,
+    /// Shown less counted.
+    pub(super) error_pages: i64,
+    /// Most pages by which it may be wrong.
+    pub(super) bound_pages: i64,
+    pub(super) read_ns: f64,
+    pub(super) memory_bytes: u64,
+    /// Updates for each write of a line that other CPUs write; null where there was none.
+    pub(super) updates_per_miss: Option<f64>,
+}
+
+/// What rows of one pass have in common.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pass<'a> {
+    pub(super) suite: &'a str,
+    pub(super) mode: &'a str,
+    pub(super) threads: usize,
+    pub(super) runs: usize,
+    pub(super) oversubscribed: bool,
+}
+
+impl Row {
+    pub(super) fn new(pass: Pass<'_>, measured: &Measured) -> Row {
+        let Measured { name, ns_per_op, transfer, waited } = measured;
+        Row {
+            suite: pass.suite.to_owned(),
+            case: (*name).to_owned(),
+            mode: pass.mode.to_owned(),
+            threads: pass.threads,
+            oversubscribed: pass.oversubscribed,
+            ns_per_op: thousandths(ns_per_op.median),
+            min: thousandths(ns_per_op.min),
+            max: thousandths(ns_per_op.max),
+            runs: pass.runs,
+            waited: thousandths(*waited),
+            transfer_ns: transfer.map(|t| thousandths(t.median)),
+            transfer_ns_before: transfer.map(|t| thousandths(t.before)),
+            transfer_ns_after: transfer.map(|t| thousandths(t.after)),
+            times_units: None,
+            cpus: None,
+            ns_per_cpu: None,
+            threshold: None,
+            seed_cycles: None,
+            seed_allocations: None,
+            rss: None,
+            groups: None,
+            seconds: None,
+            resident_bytes: None,
+        }
+    }
+}
+
+/// Rounded to three decimals: a picosecond is beyond what a round can tell.
+pub(super) fn thousandths(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
+}
+
+/// The rows that a row may be compared with.
+#[derive(Clone, Copy)]
+pub(super) struct Rows<'a>(pub(super) &'a [Row]);
+
+impl Rows<'_> {
+    /// The figure of another case in the same mode with as many threads.
+    pub(super) fn beside(self, row: &Row, case: &str) -> Option<f64> {
+        self.find(case, &row.mode, row.threads)
+    }
+
+    /// The figure of the same case in the same mode on one thread.
+    pub(super) fn alone(self, row: &Row) -> Option<f64> {
+        if row.threads == 1 { None } else { self.find(&row.case, &row.mode, 1) }
+    }
+
+    fn find(self, case: &str, mode: &str, threads: usize) -> Option<f64> {
+        self.0
+            .iter()
+            .find(|row| row.case == case && row.mode == mode && row.threads == threads)
+            .map(|row| row.ns_per_op)
+    }
+}

@@ -1,0 +1,74 @@
+//! Older designs of counting and limiting, as honest stand-ins: their rules, on this machine's CPUs.
+//!
+//! | room                  | what it stands for                                                      |
+//! |-----------------------|-------------------------------------------------------------------------|
+//! | `res_counter`         | to Linux 3.18: 64-bit counters of bytes in a tree, each under a spinlock|
+//! | `page_counter`        | from 3.19: the same tree with one atomic addition a level               |
+//! | `page_counter_layout` | 6.0 and 6.1: with protection; fields packed, and parted by who writes   |
+//! | `stock`               | a CPU's prepaid pages in front of either                                |
+//! | `zone`                | 4.13 and 4.14: NUMA counters with per-CPU differences and thresholds    |
+//! | `mem_cgroup`          | 4.16: statistics of a group, with its fields where a layout puts them   |
+//! | `per_task`            | to 6.1: resident pages, kept by each task for 64 events                 |
+//! | `per_cpu_cache`       | proposed in 2022: kept by each CPU for the address space that it runs   |
+//! | `per_cpu_batch`       | from 6.2: a difference for each CPU, and a batch                        |
+//! | `hierarchical`        | proposed in 2025: bits above the batch are carried into a tree          |
+//!
+//! What each *shows*, and which lines it reads and writes, is as it was. What the kernel does with
+//! preemption disabled on a CPU's own words is done here in one of two ways: plain loads and stores, where
+//! each thread has a CPU number to itself (the argument `cpu`), or atomics on the running CPU's word, which
+//! cost somewhat more than they did there.
+
+mod hierarchical;
+mod lock;
+mod mem_cgroup;
+#[cfg(test)]
+mod oracle;
+mod page_counter;
+mod page_counter_layout;
+mod per_cpu_batch;
+mod per_cpu_cache;
+mod per_task;
+mod res_counter;
+mod stock;
+mod zone;
+
+pub use hierarchical::Hierarchical;
+pub use mem_cgroup::MemCgroup;
+pub use page_counter::PageCounters;
+pub use page_counter_layout::{Charged, Layout, Packed, Propagate, Split};
+pub use per_cpu_batch::PerCpuBatch;
+pub use per_cpu_cache::PerCpuCache;
+pub use per_task::{PerTask, Task};
+pub use res_counter::ResCounters;
+pub use stock::Stock;
+pub use zone::{BareZone, Difference, Zone};
+
+use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
+
+/// The CPU that the calling thread runs on, below `cpus`.
+fn running(cpus: usize) -> usize {
+    // SAFETY: sched_getcpu has no preconditions.
+    usize::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0) % cpus
+}
+
+/// A word that one thread writes: what the kernel does to a CPU's own word with preemption disabled.
+trait Own<T> {
+    /// Adds, and returns the sum. Not atomic: an addition of another thread may be lost.
+    fn own_add(&self, n: T) -> T;
+}
+
+macro_rules! own {
+    ($atomic:ty, $value:ty) => {
+        impl Own<$value> for $atomic {
+            #[inline(always)]
+            fn own_add(&self, n: $value) -> $value {
+                let sum = self.load(Ordering::Relaxed) + n;
+                self.store(sum, Ordering::Relaxed);
+                sum
+            }
+        }
+    };
+}
+
+own!(AtomicI32, i32);
+own!(AtomicI64, i64);

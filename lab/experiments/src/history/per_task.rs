@@ -1,0 +1,135 @@
+//! Before Linux 6.2: each task keeps what it counted, and gives it to the shared counters after 64 events.
+
+use ledgerline_measure::padded::Padded;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// Events that a task may keep to itself (`TASK_RSS_EVENTS_THRESH`).
+const EVENTS: u32 = 64;
+/// Kinds of pages: of files, anonymous, swapped out, shared.
+const KINDS: usize = 4;
+/// The kind that [`PerTask::add`] counts.
+const ANON: usize = 1;
+
+/// The shared counters of an address space.
+#[derive(Debug, Default)]
+pub struct PerTask {
+    totals: Padded<[AtomicI64; KINDS]>,
+}
+
+/// What a task keeps.
+#[derive(Debug, Default)]
+pub struct Task {
+    events: u32,
+    pages: [i32; KINDS],
+}
+
+impl PerTask {
+    /// Most pages that a sleeping task keeps to itself: 65 events, and the page of the fault that gave
+    /// the last ones away.
+    pub const EVENTS_KEPT: i64 = EVENTS as i64 + 2;
+
+    /// A fault with an anonymous page; how many writes of a shared line that took.
+    #[inline(always)]
+    pub fn add(&self, task: &mut Task, pages: i32) -> u64 {
+        // At the start of a fault, before its page is counted.
+        let writes = self.fault(task);
+        PerTask::count(task, ANON, pages);
+        writes
+    }
+
+    /// A fault begins: what the task keeps may be due. How many writes of a shared line that took.
+    #[inline(always)]
+    pub fn fault(&self, task: &mut Task) -> u64 {
+        // Compared, then raised.
+        let full = task.events > EVENTS;
+        task.events += 1;
+        if full { self.give(task) } else { 0 }
+    }
+
+    /// The task counts pages of its own address space.
+    #[inline(always)]
+    pub fn count(task: &mut Task, kind: usize, pages: i32) {
+        task.pages[kind] += pages;
+    }
+
+    /// Gives away all that the task keeps; how many writes of a shared line that took. Also when it ends,
+    /// starts another program, or unmaps pages.
+    #[inline(always)]
+    pub fn give(&self, task: &mut Task) -> u64 {
+        let mut writes = 0;
+        for (total, pages) in self.totals.iter().zip(&mut task.pages) {
+            if *pages != 0 {
+                total.fetch_add((*pages).into(), Ordering::Relaxed);
+                *pages = 0;
+                writes += 1;
+            }
+        }
+        task.events = 0;
+        writes
+    }
+
+    /// Pages that are not counted by the task that owns them, or many at a time: straight to the counter.
+    #[inline(always)]
+    pub fn count_shared(&self, kind: usize, pages: i64) {
+        self.totals[kind].fetch_add(pages, Ordering::Relaxed);
+    }
+
+    /// What /proc showed of some kinds. Each is clamped, as there.
+    pub fn read_kinds(&self, kinds: &[usize]) -> i64 {
+        kinds.iter().map(|&kind| self.totals[kind].load(Ordering::Relaxed).max(0)).sum()
+    }
+
+    /// What /proc showed.
+    pub fn read(&self) -> i64 {
+        self.read_kinds(&[ANON])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_task_with_few_events_is_not_seen_at_all() {
+        let counter = PerTask::default();
+        let mut task = Task::default();
+        let writes: u64 = (0..65).map(|_| counter.add(&mut task, 1)).sum();
+        assert_eq!((writes, counter.read()), (0, 0));
+        assert_eq!((counter.add(&mut task, 1), counter.read()), (1, 65));
+        let writes: u64 = (0..65).map(|_| counter.add(&mut task, 1)).sum();
+        assert_eq!((writes, counter.read()), (0, 65));
+        assert_eq!(i64::from(task.pages[ANON]), PerTask::EVENTS_KEPT);
+        assert_eq!(counter.add(&mut task, 1), 1, "attained");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_counted_is_shown_or_kept(
+            steps in proptest::collection::vec((0..3usize, 0..4usize, -3..9i32, 0..5u8), 1..500),
+        ) {
+            let counter = PerTask::default();
+            let mut tasks: [Task; 3] = Default::default();
+            let mut counted = [0; KINDS];
+            for (task, kind, pages, what) in steps {
+                let task = &mut tasks[task];
+                match what {
+                    0 => counter.count_shared(kind, pages.into()),
+                    1 => { counter.give(task); }
+                    _ => {
+                        counter.fault(task);
+                        PerTask::count(task, kind, pages);
+                    }
+                }
+                if what != 1 {
+                    counted[kind] += i64::from(pages);
+                }
+                for (kind, counted) in counted.iter().enumerate() {
+                    let kept: i64 = tasks.iter().map(|task| i64::from(task.pages[kind])).sum();
+                    let total = counter.totals[kind].load(Ordering::Relaxed);
+                    prop_assert_eq!(total + kept, *counted);
+                }
+            }
+        }
+    }
+}

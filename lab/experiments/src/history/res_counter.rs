@@ -1,0 +1,170 @@
+//! Linux to 3.18: memory in bytes, in 64-bit counters that form a tree, each changed under its spinlock
+//! (`res_counter`).
+
+use super::lock::TicketLock;
+use ledgerline_measure::padded::Padded;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A counter. The order of the fields is the kernel's; they are words that the lock guards, atomics only
+/// because this is what shared words are here.
+#[derive(Debug)]
+#[repr(C)]
+struct Counter {
+    usage: AtomicU64,
+    max_usage: AtomicU64,
+    limit: AtomicU64,
+    soft_limit: AtomicU64,
+    failures: AtomicU64,
+    lock: TicketLock,
+    parent: Option<usize>,
+}
+
+/// Counters in a tree. The first is the root.
+#[derive(Debug, Default)]
+pub struct ResCounters {
+    counters: Vec<Padded<Counter>>,
+}
+
+impl ResCounters {
+    /// Adds a counter with a limit in bytes; its number. Parents come before their children.
+    pub fn add(&mut self, limit: u64, parent: Option<usize>) -> usize {
+        assert!(parent.is_none_or(|parent| parent < self.counters.len()), "no such parent");
+        self.counters.push(Padded(Counter {
+            usage: AtomicU64::new(0),
+            max_usage: AtomicU64::new(0),
+            limit: AtomicU64::new(limit),
+            soft_limit: AtomicU64::new(u64::MAX),
+            failures: AtomicU64::new(0),
+            lock: TicketLock::default(),
+            parent,
+        }));
+        self.counters.len() - 1
+    }
+
+    /// Charges a counter and all above it, or none of them.
+    #[inline(always)]
+    pub fn try_charge(&self, counter: usize, bytes: u64) -> bool {
+        let mut next = Some(counter);
+        while let Some(at) = next {
+            if !self.counters[at].try_charge(bytes) {
+                self.take_back(counter, at, bytes);
+                return false;
+            }
+            next = self.counters[at].parent;
+        }
+        true
+    }
+
+    #[cold]
+    fn take_back(&self, first: usize, end: usize, bytes: u64) {
+        let mut at = first;
+        while at != end {
+            self.counters[at].uncharge(bytes);
+            at = self.counters[at].parent.expect("the one that refused is above");
+        }
+    }
+
+    /// Uncharges a counter and all above it.
+    #[inline(always)]
+    pub fn uncharge(&self, counter: usize, bytes: u64) {
+        let mut next = Some(counter);
+        while let Some(at) = next {
+            self.counters[at].uncharge(bytes);
+            next = self.counters[at].parent;
+        }
+    }
+
+    /// Bytes in use.
+    #[cfg(test)]
+    pub fn usage(&self, counter: usize) -> u64 {
+        self.counters[counter].usage.load(Ordering::Relaxed)
+    }
+}
+
+impl Counter {
+    #[inline(always)]
+    fn try_charge(&self, bytes: u64) -> bool {
+        // Relaxed, here and below: the lock orders.
+        let _held = self.lock.lock();
+        let usage = self.usage.load(Ordering::Relaxed) + bytes;
+        if usage > self.limit.load(Ordering::Relaxed) {
+            self.failures.store(self.failures.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            return false;
+        }
+        self.usage.store(usage, Ordering::Relaxed);
+        if usage > self.max_usage.load(Ordering::Relaxed) {
+            self.max_usage.store(usage, Ordering::Relaxed);
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn uncharge(&self, bytes: u64) {
+        let _held = self.lock.lock();
+        let usage = self.usage.load(Ordering::Relaxed);
+        self.usage.store(usage.saturating_sub(bytes), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::oracle;
+    use super::*;
+    use std::mem::offset_of;
+
+    #[test]
+    fn the_fields_lie_where_they_lay() {
+        let at = [
+            offset_of!(Counter, usage),
+            offset_of!(Counter, limit),
+            offset_of!(Counter, lock),
+            offset_of!(Counter, parent),
+        ];
+        assert_eq!(at, [0, 16, 40, 48]);
+    }
+
+    #[test]
+    fn charges_and_refusals_are_the_oracles() {
+        oracle::check(
+            |limits, parents| {
+                let mut tree = ResCounters::default();
+                for (&limit, &parent) in limits.iter().zip(parents) {
+                    tree.add(limit, parent);
+                }
+                tree
+            },
+            ResCounters::try_charge,
+            ResCounters::uncharge,
+            ResCounters::usage,
+        );
+    }
+
+    #[test]
+    fn threads_lose_nothing_and_pass_no_limit() {
+        let mut tree = ResCounters::default();
+        let root = tree.add(1000, None);
+        let leaves = [tree.add(u64::MAX, Some(root)), tree.add(600, Some(root))];
+        std::thread::scope(|scope| {
+            for (number, leaf) in leaves.into_iter().enumerate() {
+                let tree = &tree;
+                scope.spawn(move || {
+                    let mut held = 0;
+                    for step in 0..20_000 {
+                        let bytes = (step * 37 + number as u64) % 90 + 1;
+                        if tree.try_charge(leaf, bytes) {
+                            held += bytes;
+                        }
+                        assert!(tree.usage(root) <= 1000);
+                        if held > 300 {
+                            tree.uncharge(leaf, held);
+                            held = 0;
+                        }
+                    }
+                    tree.uncharge(leaf, held);
+                });
+            }
+        });
+        assert_eq!([root, leaves[0], leaves[1]].map(|at| tree.usage(at)), [0; 3]);
+        assert!(tree.counters[root].max_usage.load(Ordering::Relaxed) <= 1000);
+    }
+}

@@ -1,0 +1,175 @@
+//! What is measured here for real: the documents' older and newer designs, and ours.
+//!
+//! | room        | what it holds                                                                |
+//! |-------------|------------------------------------------------------------------------------|
+//! | `variants`  | timing an experiment's variants side by side, and what may be read from it   |
+//! | `lockless`  | seed 002: spinlocked counters against atomic ones                            |
+//! | `layout`    | seed 000: the page counter's series                                          |
+//! | `memcg`     | seed 001: `struct mem_cgroup` in five layouts                                |
+//! | `threshold` | seed 003: the sweep of thresholds                                            |
+//! | `rss`       | seed 004: real programs, recorded                                            |
+//! | `programs`  | the programs; `trace`: what the kernel tells of them; `script`: what it means|
+//! | `replay`    | what each design makes of a script; `cost`: how long it takes                |
+//!
+//! The designs are in `crate::history`. An operation is the accounting alone, without the fault, message or
+//! allocation that it accounts for: on few CPUs its differences would drown in those.
+
+mod cost;
+mod layout;
+mod lockless;
+mod memcg;
+mod programs;
+mod replay;
+mod rss;
+mod script;
+mod threshold;
+mod trace;
+mod variants;
+
+use ledgerline_measure::stats;
+
+/// A measured figure: the median of the rounds or passes, and the quarters' ends: half of them lie between.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Figure {
+    pub(super) median: f64,
+    pub(super) low: f64,
+    pub(super) high: f64,
+}
+
+impl Figure {
+    /// Of so many rounds or passes, which are not none.
+    fn of(values: &[f64]) -> Figure {
+        let [low, median, high] = [0.25, 0.5, 0.75].map(|share| stats::quantile(values, share));
+        Figure { median, low, high }
+    }
+}
+
+/// One variant of an experiment, measured here.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Measured {
+    /// As `ledgerline_coherence::experiments` names it.
+    pub(super) row: String,
+    /// Of the three figures.
+    pub(super) unit: &'static str,
+    /// The variant that the document starts from.
+    pub(super) before: Option<Figure>,
+    /// This row's variant.
+    pub(super) after: Option<Figure>,
+    /// The same job, done by this library.
+    pub(super) ours: Option<Figure>,
+    /// What moving a cache line between two CPUs took meanwhile; none where none was made to move.
+    pub(super) transfer_ns: Option<f64>,
+    /// What a reader must know to judge the figures.
+    pub(super) note: Option<String>,
+}
+
+/// How to measure.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    /// Short rounds: whether it works, not how fast.
+    pub(super) quick: bool,
+}
+
+/// Measures an experiment, and tells `progress` where it stands.
+///
+/// # Errors
+/// A line for the user: no such experiment, or it cannot be measured here at all.
+pub(super) fn measure(
+    experiment: &str,
+    request: &Request,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Vec<Measured>, String> {
+    match experiment {
+        "page-counter-lockless" => lockless::measure(request, progress),
+        "page-counter-layout" => layout::measure(request, progress),
+        "memcg-layout" => memcg::measure(request, progress),
+        "numa-threshold" => threshold::measure(request, progress),
+        "rss-cache" => rss::measure(request, progress),
+        _ => Err(format!("nothing is measured for {experiment:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ledgerline_coherence::experiments::{memcg_layout, numa_threshold, page_counter_layout};
+
+    /// Measures in short rounds, and checks that figures are figures.
+    fn rows(experiment: &str) -> Vec<Measured> {
+        let mut steps = 0;
+        let rows = measure(experiment, &Request { quick: true }, &mut |_| steps += 1).unwrap();
+        assert!(steps > 0, "whoever waits is told nothing");
+        for row in &rows {
+            for figure in [row.before, row.after, row.ours].into_iter().flatten() {
+                let Figure { median, low, high } = figure;
+                assert!(low.is_finite() && low <= median && median <= high, "{row:?}");
+            }
+            assert!(row.before.or(row.after).or(row.ours).is_some(), "{row:?}");
+        }
+        rows
+    }
+
+    fn names(rows: &[Measured]) -> Vec<&str> {
+        rows.iter().map(|row| row.row.as_str()).collect()
+    }
+
+    #[test]
+    fn spinlocked_and_lockless_counters_are_measured() {
+        let rows = rows("page-counter-lockless");
+        assert_eq!(names(&rows)[..2], ["lockless", "locked, 1 to 4 visits in 32 faults"]);
+        assert_eq!(names(&rows)[5], "locked, 4 visits in 32 faults");
+        assert!(rows[1..].iter().all(|row| row.before.is_some() && row.after.is_some()));
+        assert!(rows.iter().all(|row| row.ours.is_some()));
+    }
+
+    #[test]
+    fn the_rows_of_the_layout_are_those_of_the_simulation() {
+        let rows = rows("page-counter-layout");
+        assert_eq!(names(&rows)[0], "all in root");
+        assert!(names(&rows)[1..].iter().eq(page_counter_layout::ROWS.iter().map(|row| &row.0)));
+    }
+
+    #[test]
+    fn the_layouts_of_the_group_are_those_of_the_simulation() {
+        let rows = rows("memcg-layout");
+        assert!(names(&rows).iter().eq(memcg_layout::VARIANTS.iter().map(|variant| &variant.0)));
+    }
+
+    #[test]
+    fn the_thresholds_are_those_of_the_simulation() {
+        let rows = rows("numa-threshold");
+        let simulated = numa_threshold::ROWS.map(|row| match row.0 {
+            Some(threshold) => threshold.to_string(),
+            None => "none".to_owned(),
+        });
+        assert_eq!(names(&rows), simulated);
+    }
+
+    #[test]
+    fn real_programs_are_followed_or_it_is_said_why_not() {
+        let rows = measure("rss-cache", &Request { quick: true }, &mut |_| ()).unwrap();
+        for name in ["make -j", "pgbench", "messages"] {
+            let mine: Vec<_> = rows.iter().filter(|row| row.row.starts_with(name)).collect();
+            if let [only] = mine[..] {
+                let why = only.note.as_ref().expect("a row without figures says why");
+                assert!(!why.is_empty() && !why.contains('\n'), "{why:?}");
+                eprintln!("{name}: {why}");
+                continue;
+            }
+            assert_eq!(mine.len(), 9, "{mine:?}");
+            for row in mine {
+                let Some(Figure { median, low, high }) = row.ours else { continue };
+                assert!(low <= median && median <= high);
+                // Ours is exact, whatever was recorded.
+                assert!(!row.row.contains("error") || high == 0.0, "{row:?}");
+                assert!(row.unit != "%" || (0.0..=100.0).contains(&low), "{row:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused_in_one_line() {
+        let error = measure("bogus", &Request { quick: true }, &mut |_| ()).unwrap_err();
+        assert!(error.contains("\"bogus\"") && !error.contains('\n'));
+    }
+}

@@ -1,0 +1,110 @@
+//! Seed 000: the accounting of a message, on page counters with and without the series' patches, and ours.
+//!
+//! A message of 10 KiB takes three pages from the CPU's stock; whoever receives it puts them into the stock
+//! of his, and asks each group up to the root whether it is short of memory, as Linux 6.0 does. Each thread
+//! plays both ends in turns: it sends many messages, then receives as many, so that the stock empties and fills
+//! as it does where sender and receiver run on different CPUs.
+
+use super::variants::{self, cannot, row};
+use super::{Measured, Request};
+use crate::history::{Charged, Layout, Packed, Propagate, Split, Stock};
+use ledgerline::{Ledger, Limit};
+use ledgerline_measure::harness::{Body, Case};
+use std::error::Error;
+use std::hint::black_box;
+
+/// Pages of a message.
+const PAGES: i64 = 3;
+/// Messages that are sent before as many are received.
+const BURST: u64 = 1024;
+/// Pages that stay charged: more than is protected, so that protection does not change.
+const BASE: i64 = 10_000;
+const PROTECTED: i64 = 1_000;
+const PAGE: u64 = 4096;
+
+/// The rows of the series, and ours. In the root nothing is charged; the others are compared with the second.
+const NAMES: [&str; 7] = ["all in root", "three levels", "A", "B", "C", "A+B+C", "ours"];
+
+pub(super) fn measure(
+    request: &Request,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Vec<Measured>, String> {
+    let cpus = variants::cpus()?;
+    let ledger = Ledger::new().map_err(|error| cannot(error.into()))?;
+    let bodies: [Body<'_>; 7] = [
+        Box::new(|_, n| messages(n, |_| (), |_| ())),
+        theirs::<Packed>(Propagate::Always, 32),
+        theirs::<Packed>(Propagate::Changed, 32),
+        theirs::<Split>(Propagate::Always, 32),
+        theirs::<Packed>(Propagate::Always, 64),
+        theirs::<Split>(Propagate::Changed, 64),
+        ours(&ledger).map_err(cannot)?,
+    ];
+    let cases: Vec<Case<'_>> = NAMES
+        .into_iter()
+        .zip(bodies)
+        .map(|(name, body)| Case { name, granule: BURST, body })
+        .collect();
+    let timed = variants::time(&cases, &cpus, request, progress);
+    let about = format!(
+        "ns of accounting a message of 10 KiB on each CPU, sent and received (at the rate of the \
+         document's root row a message takes 3 776 ns); {}",
+        variants::few(cpus.len())
+    );
+    let rows = NAMES[..6].iter().enumerate().map(|(at, name)| match at {
+        0 => row(name, None, Some(&timed[0]), None, Some("nothing is charged: the loop alone")),
+        1 => row(name, Some(&timed[1]), None, Some(&timed[6]), Some(&about)),
+        _ => row(name, Some(&timed[1]), Some(&timed[at]), Some(&timed[6]), None),
+    });
+    Ok(rows.collect())
+}
+
+/// Sends bursts of messages and receives as many.
+#[inline(always)]
+fn messages(n: u64, mut send: impl FnMut(i64), mut receive: impl FnMut(i64)) {
+    for _ in 0..n / BURST {
+        for _ in 0..BURST {
+            send(black_box(PAGES));
+        }
+        for _ in 0..BURST {
+            receive(black_box(PAGES));
+        }
+    }
+}
+
+fn theirs<L: Layout + 'static>(propagate: Propagate, batch: i64) -> Body<'static> {
+    let counters = Charged::<L>::new(3, PROTECTED, propagate);
+    assert!(counters.try_charge(BASE), "there is no limit");
+    Box::new(move |_, n| {
+        // Sending and receiving use it in turns.
+        let stock = std::cell::RefCell::new(Stock::new(batch));
+        let charge = |pages| assert!(counters.try_charge(pages), "there is no limit");
+        let uncharge = |pages| counters.uncharge(pages);
+        messages(
+            n,
+            |pages| stock.borrow_mut().take(pages, charge),
+            |pages| {
+                stock.borrow_mut().put(pages, uncharge);
+                black_box(counters.short_of_memory());
+            },
+        );
+        stock.into_inner().drain(uncharge);
+    })
+}
+
+fn ours(ledger: &Ledger) -> Result<Body<'_>, Box<dyn Error>> {
+    let top = ledger.root().create("top")?;
+    top.set_min(Limit::units(PROTECTED as u64 * PAGE));
+    top.set_low(Limit::units(PROTECTED as u64 * PAGE));
+    let leaf = top.create("middle")?.create("leaf")?;
+    leaf.try_charge_units(BASE as u64 * PAGE).map_err(|_| "a charge was refused")?;
+    Ok(Box::new(move |_, n| {
+        messages(
+            n,
+            |pages| {
+                assert!(leaf.try_charge_units(pages as u64 * PAGE).is_ok(), "there is no limit")
+            },
+            |pages| leaf.uncharge_units(pages as u64 * PAGE),
+        );
+    }))
+}

@@ -1,0 +1,80 @@
+//! Seed 001: the accounting of a fault and of unmapping its page, with the group's fields in each of the
+//! mail's layouts, and ours.
+
+use super::variants::{self, cannot, row};
+use super::{Measured, Request};
+use crate::history::MemCgroup;
+use ledgerline::stat::{Counters, Places};
+use ledgerline_coherence::experiments::memcg_layout::{Offsets, VARIANTS};
+use ledgerline_measure::harness::{Body, Case};
+use std::error::Error;
+
+/// Pages that a thread maps before it unmaps them.
+const BURST: u64 = 128;
+
+ledgerline::items! {
+    /// What the group counts.
+    enum Item {
+        /// Faults.
+        Faults = "pgfault",
+        /// Pages of files that are mapped.
+        Mapped = "file_mapped",
+    }
+}
+
+pub(super) fn measure(
+    request: &Request,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Vec<Measured>, String> {
+    let cpus = variants::cpus()?;
+    let mut cases: Vec<Case<'_>> = VARIANTS
+        .into_iter()
+        .map(|(name, offsets, _)| Case { name, granule: BURST, body: theirs(cpus.len(), offsets) })
+        .collect();
+    cases.push(Case { name: "ours", granule: BURST, body: ours().map_err(cannot)? });
+    let timed = variants::time(&cases, &cpus, request, progress);
+    let (ours, variants) = timed.split_last().expect("ours is the last");
+    let about = format!(
+        "ns of accounting a fault and the unmapping of its page on each CPU; {}; where the prefetcher \
+         does not complete pairs of lines (AMD), the layouts should not differ",
+        variants::few(cpus.len())
+    );
+    let rows =
+        VARIANTS.iter().zip(variants).enumerate().map(|(at, ((name, ..), timed))| match at {
+            0 => row(name, Some(&variants[0]), None, Some(ours), Some(&about)),
+            _ => row(name, Some(&variants[0]), Some(timed), Some(ours), None),
+        });
+    Ok(rows.collect())
+}
+
+fn theirs(threads: usize, offsets: Offsets) -> Body<'static> {
+    let memcg = MemCgroup::new(threads, offsets);
+    Box::new(move |thread, n| {
+        for _ in 0..n / BURST {
+            for _ in 0..BURST {
+                memcg.fault(thread);
+            }
+            for _ in 0..BURST {
+                memcg.unmap(thread);
+            }
+        }
+    })
+}
+
+fn ours() -> Result<Body<'static>, Box<dyn Error>> {
+    let mut tree = Places::builder("memcg");
+    let node = tree.node("0")?;
+    // The threshold is the batch of the group's statistics.
+    let counters = Counters::<Item, i8>::builder(&tree.build()?).threshold(32).anonymous()?;
+    Ok(Box::new(move |_, n| {
+        for _ in 0..n / BURST {
+            for _ in 0..BURST {
+                counters.inc(node, Item::Faults);
+                counters.inc(node, Item::Mapped);
+            }
+            for _ in 0..BURST {
+                counters.dec(node, Item::Mapped);
+            }
+        }
+    }))
+}

@@ -1,0 +1,192 @@
+//! What programs do to their resident pages, as the kernel tells it while they run.
+//!
+//! | room         | what it holds                                                   |
+//! |--------------|-----------------------------------------------------------------|
+//! | `open`       | asks the kernel for records about this thread and its children  |
+//! | `ring`       | the memory through which they come                              |
+//! | `record`     | their format                                                    |
+//! | `tracepoint` | the one that tells every change of a count, where it may be used|
+//!
+//! Page faults, and who runs on which CPU, can be recorded by anybody about his own children. Where the
+//! tracepoint `kmem:rss_stat` may be used as well (root, with tracefs), each change of an address space's
+//! counts is told with what the kernel's exact sum is after it: the pages of `exec`, `fork` and `munmap` too,
+//! none of which is a fault. From Linux 6.16 on a recording of a task ends before its address space does, so
+//! what an exit takes away is not told.
+
+mod open;
+mod record;
+mod ring;
+mod tracepoint;
+
+use self::open::Opened;
+use self::record::Format;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Events that are kept, at most; 40 bytes each.
+const MOST: usize = 2_000_000;
+/// How often the kernel's memory is emptied.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Something that happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Event {
+    /// Nanoseconds of the monotonic clock.
+    pub(super) time: u64,
+    pub(super) cpu: u32,
+    pub(super) pid: u32,
+    pub(super) tid: u32,
+    pub(super) what: What,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// The thread goes on running on the CPU.
+    On,
+    /// A page fault.
+    Fault,
+    /// A count of an address space has changed to so many pages. `own`: it is the thread's own.
+    Pages { space: u32, kind: u8, own: bool, pages: i64 },
+    /// The process starts another program.
+    Exec,
+    /// The thread ends.
+    Exit,
+}
+
+/// What was recorded, by time.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Trace {
+    pub(super) events: Vec<Event>,
+    /// Records that the kernel had no room for.
+    pub(super) lost: u64,
+    /// More happened than is kept.
+    pub(super) cut: bool,
+    /// Whether changes of counts are among the events, or faults alone.
+    pub(super) exact: bool,
+    /// The times that count; what is before, between and after them sets the stage.
+    pub(super) passes: Vec<Range<u64>>,
+}
+
+/// Records the children of the calling thread, which it starts from now on.
+pub(super) struct Recorder {
+    opened: Opened,
+    stop: Arc<AtomicBool>,
+    reader: JoinHandle<Trace>,
+    passes: Vec<Range<u64>>,
+}
+
+impl Recorder {
+    /// # Errors
+    /// A line for the user: the kernel does not tell, or not this user.
+    pub(super) fn begin(cpus: &[usize]) -> Result<Recorder, String> {
+        let (opened, mut rings, format) = open::open(cpus)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stop);
+        let reader = std::thread::spawn(move || {
+            let mut trace = Trace { exact: format.fields.is_some(), ..Trace::default() };
+            let mut bytes = Vec::new();
+            loop {
+                // Asked before the rings are emptied: what comes after the answer is not wanted.
+                let last = told.load(Ordering::Acquire);
+                for ring in &mut rings {
+                    bytes.clear();
+                    ring.drain(&mut bytes);
+                    keep(&mut trace, &bytes, &format);
+                }
+                if last {
+                    return trace;
+                }
+                std::thread::sleep(PAUSE);
+            }
+        });
+        Ok(Recorder { opened, stop, reader, passes: Vec::new() })
+    }
+
+    /// A time that counts.
+    pub(super) fn pass<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let start = now();
+        let result = work();
+        self.passes.push(start..now());
+        result
+    }
+
+    /// Ends the recording.
+    pub(super) fn end(self) -> Trace {
+        drop(self.opened);
+        self.stop.store(true, Ordering::Release);
+        let mut trace = self.reader.join().unwrap_or_else(|why| std::panic::resume_unwind(why));
+        // Stable: what one CPU did at one time stays in its order.
+        trace.events.sort_by_key(|event| event.time);
+        trace.passes = self.passes;
+        trace
+    }
+}
+
+/// Keeps what a ring held. This process itself is not what is recorded, but what it does to the address
+/// spaces of its children is.
+fn keep(trace: &mut Trace, bytes: &[u8], format: &Format) {
+    let this = std::process::id();
+    let lost = record::parse(bytes, format, &mut |event| {
+        let foreign = matches!(event.what, What::Pages { own: false, .. });
+        if event.pid != this || foreign {
+            if trace.events.len() < MOST {
+                trace.events.push(event);
+            } else {
+                trace.cut = true;
+            }
+        }
+    });
+    trace.lost += lost;
+}
+
+/// Nanoseconds of the clock that the kernel stamps records with.
+fn now() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes `time`, which lives here.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_childs_faults_are_recorded_with_who_and_where() {
+        let cpus = ledgerline_measure::machine::allowed_cpus().unwrap();
+        let mut recorder = match Recorder::begin(&cpus) {
+            Ok(recorder) => recorder,
+            Err(why) => return eprintln!("skipped: {why}"),
+        };
+        let child = recorder.pass(|| {
+            let mut child = Command::new("true").spawn().unwrap();
+            child.wait().unwrap();
+            child.id()
+        });
+        let trace = recorder.end();
+        assert!(!trace.cut && trace.passes.len() == 1);
+        assert!(trace.events.is_sorted_by_key(|event| event.time));
+        let of_child = |what: fn(&What) -> bool| {
+            trace.events.iter().filter(|event| event.pid == child && what(&event.what)).count()
+        };
+        assert!(of_child(|what| *what == What::Fault) > 0);
+        assert_eq!(of_child(|what| *what == What::Exec), 1);
+        assert_eq!(of_child(|what| *what == What::Exit), 1);
+        let within = |event: &&Event| event.pid == child && event.what == What::Fault;
+        for event in trace.events.iter().filter(within) {
+            assert!(trace.passes[0].contains(&event.time));
+            assert!(cpus.contains(&(event.cpu as usize)) && event.tid == child);
+        }
+        if trace.exact {
+            let pages = |what: &What| matches!(what, What::Pages { own: true, .. });
+            assert!(of_child(pages) > 0);
+        } else {
+            eprintln!("kmem:rss_stat may not be used here: faults alone were recorded");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! An experiment's variants, timed side by side in the same rounds on all CPUs.
+
+use super::{Figure, Measured, Request};
+use ledgerline_measure::harness::{self, Case, Plan, Rounds, Step, Transfer};
+use ledgerline_measure::machine;
+use std::error::Error;
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Transfers that differ by more than this within a row mean that the machine changed meanwhile.
+const STEADY: f64 = 1.5;
+/// A part of the time that others may have had the CPUs for without a word about it.
+const WAITED: f64 = 0.1;
+/// Rounds from which on a difference is believed.
+const ROUNDS_LEAST: usize = 10;
+
+/// The CPUs to measure on, one thread each.
+pub(super) fn cpus() -> Result<Vec<usize>, String> {
+    machine::allowed_cpus().map_err(|error| format!("cannot tell which CPUs may be used: {error}"))
+}
+
+/// A variant's rounds: round `i` of one came right before or after round `i` of the others.
+#[derive(Clone, Debug)]
+pub(super) struct Timed {
+    /// Nanoseconds an operation, the mean of the threads.
+    rounds: Vec<f64>,
+    transfer: Option<Transfer>,
+    /// The part of the time for which others had the CPUs.
+    waited: f64,
+}
+
+impl Timed {
+    pub(super) fn figure(&self) -> Figure {
+        Figure::of(&self.rounds)
+    }
+
+    /// Several variants as one.
+    pub(super) fn all<'a>(variants: impl Iterator<Item = &'a Timed>) -> Option<Timed> {
+        variants.cloned().reduce(|mut all, one| {
+            all.rounds.extend(one.rounds);
+            all.transfer = all.transfer.or(one.transfer);
+            all.waited = all.waited.max(one.waited);
+            all
+        })
+    }
+
+    /// Whether one is not clearly above or below the other: in four of five rounds, of enough.
+    fn same_as(&self, other: &Timed) -> bool {
+        let pairs = self.rounds.iter().zip(&other.rounds);
+        let above = pairs.clone().filter(|(one, other)| one > other).count();
+        let below = pairs.clone().filter(|(one, other)| one < other).count();
+        let count = pairs.count();
+        count < ROUNDS_LEAST || 5 * above.max(below) < 4 * count
+    }
+}
+
+/// Times the cases on all CPUs, round by round in turns; one for each, in their order.
+pub(super) fn time(
+    cases: &[Case<'_>],
+    cpus: &[usize],
+    request: &Request,
+    progress: &mut dyn FnMut(&str),
+) -> Vec<Timed> {
+    let (runs, round) = if request.quick { (3, 1) } else { (15, 10) };
+    let plan = Plan {
+        threads: cpus.len(),
+        runs,
+        round: Duration::from_millis(round),
+        cpus: cpus.to_vec(),
+    };
+    let (steps, told) = mpsc::channel::<Step>();
+    let measured = std::thread::scope(|scope| {
+        let plan = &plan;
+        let timing = scope.spawn(move || {
+            // Whoever no longer listens misses nothing else.
+            harness::rounds(cases, plan, &|step| {
+                let _ = steps.send(step);
+            })
+        });
+        for step in told {
+            progress(&step.to_string());
+        }
+        timing.join().unwrap_or_else(|why| std::panic::resume_unwind(why))
+    });
+    let timed = |case: Rounds| {
+        let rounds = 0..case.threads.first().map_or(0, Vec::len);
+        let mean = |round: usize| {
+            case.threads.iter().map(|thread| thread[round]).sum::<f64>() / case.threads.len() as f64
+        };
+        Timed { rounds: rounds.map(mean).collect(), transfer: case.transfer, waited: case.waited }
+    };
+    measured.into_iter().map(timed).collect()
+}
+
+/// A row of timed variants, with the notes that follow from the figures themselves.
+pub(super) fn row(
+    name: &str,
+    before: Option<&Timed>,
+    after: Option<&Timed>,
+    ours: Option<&Timed>,
+    about: Option<&str>,
+) -> Measured {
+    let timed = [before, after, ours];
+    let transfers: Vec<Transfer> = timed.iter().flatten().filter_map(|one| one.transfer).collect();
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let medians: Vec<f64> = transfers.iter().map(|one| one.median).collect();
+    let mut notes: Vec<String> = about.map(str::to_owned).into_iter().collect();
+    if let (Some(before), Some(after)) = (before, after)
+        && before.same_as(after)
+    {
+        notes.push("no difference between before and after can be told".to_owned());
+    }
+    let ends = || transfers.iter().flat_map(|one| [one.before, one.median, one.after]);
+    let (low, high) = (ends().fold(f64::INFINITY, f64::min), ends().fold(0.0, f64::max));
+    if high > low * STEADY {
+        notes.push(format!(
+            "a line took {low:.0} to {high:.0} ns to move: the machine changed meanwhile"
+        ));
+    }
+    let waited = timed.iter().flatten().map(|one| one.waited).fold(0.0, f64::max);
+    if waited > WAITED {
+        notes.push(format!("others had the CPUs for up to {:.0} % of the time", waited * 100.0));
+    }
+    Measured {
+        row: name.to_owned(),
+        unit: "ns",
+        before: before.map(Timed::figure),
+        after: after.map(Timed::figure),
+        ours: ours.map(Timed::figure),
+        transfer_ns: (!medians.is_empty()).then(|| mean(&medians)),
+        note: (!notes.is_empty()).then(|| notes.join("; ")),
+    }
+}
+
+/// What few CPUs cannot show.
+pub(super) fn few(cpus: usize) -> String {
+    match cpus {
+        1 => "measured on one CPU, where nothing is shared".to_owned(),
+        2..=7 => format!("measured on {cpus} CPUs: the document's effects need many more"),
+        _ => format!("measured on {cpus} CPUs"),
+    }
+}
+
+/// A line for the user from whatever went wrong while a variant was made.
+pub(super) fn cannot(error: Box<dyn Error>) -> String {
+    format!("cannot make what is to be measured: {error}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rounds around a value, alternately above and below it.
+    fn timed(around: f64, transfer: f64) -> Timed {
+        let rounds = (0..12).map(|round| around + f64::from(round % 4) - 1.5).collect();
+        let transfer = Transfer { median: transfer, before: transfer, after: transfer };
+        Timed { rounds, transfer: Some(transfer), waited: 0.0 }
+    }
+
+    /// The same with its rounds in another order.
+    fn turned(mut timed: Timed) -> Timed {
+        timed.rounds.rotate_left(2);
+        timed
+    }
+
+    #[test]
+    fn a_difference_must_show_in_most_rounds() {
+        let note = |one: &Timed, other: &Timed| row("row", Some(one), Some(other), None, None).note;
+        let told = Some("no difference between before and after can be told".to_owned());
+        assert_eq!(note(&timed(10.0, 28.0), &turned(timed(10.5, 28.0))), told);
+        assert_eq!(note(&timed(10.0, 28.0), &turned(timed(20.0, 28.0))), None);
+        assert_eq!(note(&timed(20.0, 28.0), &turned(timed(10.0, 28.0))), None);
+        // The machine drifts, and both with it: pairs of rounds still tell.
+        let drifting = |by: f64| {
+            let mut timed = timed(10.0, 28.0);
+            timed.rounds = (0..12).map(|round| by + f64::from(round)).collect();
+            timed
+        };
+        assert_eq!(note(&drifting(0.0), &drifting(0.5)), None);
+        let few = |mut timed: Timed| {
+            timed.rounds.truncate(3);
+            timed
+        };
+        assert_eq!(note(&few(timed(10.0, 28.0)), &few(timed(20.0, 28.0))), told);
+    }
+
+    #[test]
+    fn a_row_says_when_the_machine_changed_or_was_shared() {
+        let quiet = timed(10.0, 28.0);
+        let row = |other: &Timed| row("row", None, Some(&quiet), Some(other), Some("about"));
+        assert_eq!(row(&timed(10.0, 29.0)).transfer_ns, Some(28.5));
+        assert_eq!(row(&timed(10.0, 29.0)).note.unwrap(), "about");
+        let moved = row(&timed(10.0, 110.0)).note.unwrap();
+        assert!(moved.ends_with("a line took 28 to 110 ns to move: the machine changed meanwhile"));
+        let shared = row(&Timed { waited: 0.42, ..quiet.clone() }).note.unwrap();
+        assert!(shared.ends_with("others had the CPUs for up to 42 % of the time"));
+    }
+
+    #[test]
+    fn several_variants_span_their_rounds() {
+        let all = Timed::all([timed(10.0, 28.0), timed(20.0, 30.0)].iter()).unwrap();
+        assert_eq!((all.rounds.len(), all.transfer.unwrap().median), (24, 28.0));
+        assert!(all.figure().low < 12.0 && all.figure().high > 18.0);
+        assert!(Timed::all([].iter()).is_none());
+    }
+
+    #[test]
+    fn one_cpu_shares_nothing() {
+        assert!(few(1).contains("nothing is shared"));
+        assert!(few(2).contains("need many more"));
+    }
+}

@@ -1,0 +1,338 @@
+//! One self-contained page: no scripts, no fonts, nothing from elsewhere.
+//!
+//! | room       | what it holds                                             |
+//! |------------|-----------------------------------------------------------|
+//! | `svg`      | what plots are drawn with                                 |
+//! | `dots`     | rows of dots with whiskers                                |
+//! | `lines`    | lines with bands over a logarithmic axis                  |
+//! | `tables`   | the tables                                                |
+//! | `machines` | machine files with their sources                          |
+
+mod dots;
+mod lines;
+mod machines;
+mod svg;
+mod tables;
+
+use self::dots::{Dot, Row};
+use self::lines::{Around, Ground, Place, Series};
+use self::svg::{Shape, escaped, prose};
+use super::measured::{Figure, Measured};
+use super::table::{Line, Predicted, Scaling, Table, notes};
+use super::words::{figure, range};
+use ledgerline_coherence::experiments::Interval;
+use ledgerline_coherence::machine::Machine;
+use ledgerline_measure::machine;
+use std::fmt::Write as _;
+
+const STYLE: &str = include_str!("style.css");
+
+/// The whole page.
+pub(super) fn page(tables: &[Table]) -> String {
+    let mut out = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
+         content=\"width=device-width, initial-scale=1\">\n<title>Ledgerline: experiments reproduced</title>\n\
+         <style>\n{STYLE}</style>\n</head>\n<body>\n<h1>What memory accounting costs on many CPUs</h1>\n"
+    );
+    out += "<p>Experiments that kernel developers published, held against a simulation of the lines that move \
+            between their machines' CPUs, and against designs measured on this machine. A prediction is a \
+            median; its interval is the range over everything that nobody published.</p>\n";
+    out += "<nav><ul>\n";
+    for table in tables {
+        let (name, title) = (table.document.name, escaped(table.document.title));
+        let _ = writeln!(out, "<li><a href=\"#{name}\">{name}</a>: {title}</li>");
+    }
+    out += "</ul></nav>\n";
+    tables.iter().for_each(|table| section(&mut out, table));
+    let mut used: Vec<&str> = Vec::new();
+    for name in tables.iter().filter_map(machine_of) {
+        if !used.contains(&name) {
+            used.push(name);
+        }
+    }
+    if !used.is_empty() {
+        out += "<h2 id=\"machines\">The machines</h2>\n<p>Latencies of idle machines, each with its source; and \
+                what decides contended costs and stands in no table, as ranges that predictions run over.</p>\n";
+        used.iter().for_each(|name| out += &machines::machine(name));
+    }
+    out + "</body>\n</html>\n"
+}
+
+fn machine_of(table: &Table) -> Option<&'static str> {
+    let predicted = table.predicted.as_ref().map(|predicted| predicted.machine);
+    predicted.or(table.scaling.as_ref().map(|scaling| scaling.machine))
+}
+
+fn section(out: &mut String, table: &Table) {
+    let document = table.document;
+    let _ = write!(
+        out,
+        "<h2 id=\"{0}\">{0}</h2>\n<p>{1}.</p>\n<p class=\"source\">{2}.</p>\n",
+        document.name,
+        capital(document.title),
+        escaped(document.source)
+    );
+    if let Some(rests_on) = &table.predicted {
+        predicted(out, table, rests_on);
+    }
+    if let Some(curve) = &table.scaling {
+        scaling(out, curve);
+    }
+    measured(out, table);
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    escaped(&(first + letters.as_str()))
+}
+
+fn predicted(out: &mut String, table: &Table, rests_on: &Predicted) {
+    let _ = writeln!(
+        out,
+        "<h3>Published and predicted</h3>\n<p>{}, in {}. {} CPUs of <a href=\"#machines\">{}</a>, {} design points.</p>",
+        capital(table.document.rows),
+        escaped(table.unit),
+        rests_on.cpus,
+        rests_on.machine,
+        rests_on.points
+    );
+    *out += &legend(&[
+        ("published", Shape::Diamond, "published"),
+        ("predicted", Shape::Dot, "predicted"),
+        ("fitted", Shape::Dot, "calibrated on, on shaded ground: no prediction"),
+        ("ours", Shape::Dot, "our own design, predicted there"),
+    ]);
+    let lines = table.lines.iter().filter(|line| line.predicted.is_some());
+    let rows: Vec<Row> = lines.map(|line| row(line, table.unit)).collect();
+    let says = format!("{}: published against predicted, in {}", table.document.name, table.unit);
+    *out += &dots::plot(&rows, table.unit, &says);
+    if table.document.name == "numa-threshold" {
+        *out += &thresholds(table);
+    }
+    *out += &tables::predicted(table);
+    let _ = writeln!(out, "<p><b>Calibrated on</b> {}.</p>", prose(&rests_on.calibrated_on));
+    for (title, list) in [
+        ("The document does not give", rests_on.under_determined),
+        ("Assumed of ours", rests_on.ours_assumes),
+    ] {
+        let _ = writeln!(out, "<p><b>{title}</b></p>\n<ul class=\"gaps\">");
+        list.iter().for_each(|gap| {
+            let _ = writeln!(out, "<li>{}</li>", prose(gap));
+        });
+        *out += "</ul>\n";
+    }
+}
+
+/// What the marks of a plot mean.
+fn legend(marks: &[(&str, Shape, &str)]) -> String {
+    let mut out = "<ul class=\"legend\">\n".to_owned();
+    for (class, shape, says) in marks {
+        let mut drawn = String::new();
+        if *shape == Shape::Dot {
+            svg::line(&mut drawn, (1.0, 7.0), (25.0, 7.0), &format!("whisker {class}"));
+        }
+        svg::mark(&mut drawn, 13.0, 7.0, *shape, class, says);
+        let says = escaped(says);
+        let _ = writeln!(
+            out,
+            "<li><svg viewBox=\"0 0 26 14\" aria-hidden=\"true\">{drawn}</svg>{says}</li>"
+        );
+    }
+    out + "</ul>\n"
+}
+
+fn row(line: &Line, unit: &str) -> Row {
+    let dot = |class, lane, interval: Interval, what: &str| Dot {
+        class,
+        shape: Shape::Dot,
+        lane,
+        value: interval.median,
+        whisker: Some((interval.low, interval.high)),
+        says: format!(
+            "{}, {what}: {} {unit} ({})",
+            line.name,
+            figure(interval.median),
+            range(interval.low, interval.high)
+        ),
+    };
+    let mut dots = Vec::new();
+    if let Some(interval) = line.predicted {
+        let class = if line.calibration { "fitted" } else { "predicted" };
+        dots.push(dot(
+            class,
+            -0.6,
+            interval,
+            if line.calibration { "calibrated" } else { "predicted" },
+        ));
+    }
+    if let Some(published) = line.published {
+        dots.push(Dot {
+            class: "published",
+            shape: Shape::Diamond,
+            lane: -0.6,
+            value: published,
+            whisker: None,
+            says: format!("{}, published: {} {unit}", line.name, figure(published)),
+        });
+    }
+    if let Some(interval) = line.ours {
+        dots.push(dot("ours", 0.9, interval, "ours, predicted"));
+    }
+    Row { name: line.name.clone(), shaded: line.calibration, dots }
+}
+
+/// Cycles over the threshold: the shape of the document's table.
+fn thresholds(table: &Table) -> String {
+    let at = |line: &Line| line.name.parse::<f64>().ok();
+    let places = |of: &dyn Fn(&Line) -> Option<Interval>| -> Vec<Place> {
+        let lines = table.lines.iter();
+        let found = lines.filter_map(|line| Some((at(line)?, of(line)?)));
+        found
+            .map(|(x, Interval { median, low, high })| Place { x, value: median, low, high })
+            .collect()
+    };
+    let published = |line: &Line| {
+        line.published.map(|value| Interval { median: value, low: value, high: value })
+    };
+    let series = [
+        Series {
+            class: "ours",
+            name: "ours".to_owned(),
+            shape: Shape::Dot,
+            places: places(&|line| line.ours),
+        },
+        Series {
+            class: "predicted",
+            name: "predicted".to_owned(),
+            shape: Shape::Dot,
+            places: places(&|line| line.predicted),
+        },
+        Series {
+            class: "published",
+            name: "published".to_owned(),
+            shape: Shape::Diamond,
+            places: places(&published),
+        },
+    ];
+    let calibrated = table.lines.iter().find(|line| line.calibration).and_then(at);
+    lines::plot(
+        &series,
+        &Around {
+            across: "threshold",
+            up: table.unit,
+            says: "cycles of an allocation by threshold, published, predicted and ours",
+            at: calibrated.map(|threshold| (threshold, "calibrated on".to_owned())),
+            ground: None,
+        },
+    )
+}
+
+fn scaling(out: &mut String, scaling: &Scaling) {
+    let Scaling { curve, machine: name, points, places } = scaling;
+    let cpus = Machine::built_in(name).map_or(0, |machine| machine.topology.cpus());
+    let _ = writeln!(
+        out,
+        "<h3>By the number of CPUs</h3>\n<p>Nanoseconds that a CPU spends on {}, when so many do so at once; \
+         {points} design points, fitted on {} CPUs. Above {cpus} CPUs the machine is grown by whole sockets, \
+         each one link from the others: no such machine exists.</p>",
+        escaped(curve.operation),
+        curve.document_cpus
+    );
+    let designs = [("before", curve.before), ("after", curve.after), ("ours", curve.ours)];
+    *out += &legend(&designs.map(|(class, says)| (class, Shape::Dot, says)));
+    let series = designs.map(|(class, name)| Series {
+        class,
+        name: name.to_owned(),
+        shape: Shape::Dot,
+        places: places
+            .iter()
+            .map(|at| {
+                let cost = match class {
+                    "before" => at.before,
+                    "after" => at.after,
+                    _ => at.ours,
+                };
+                Place { x: at.cpus as f64, value: cost.median, low: cost.low, high: cost.high }
+            })
+            .collect(),
+    });
+    *out += &lines::plot(
+        &series,
+        &Around {
+            across: "CPUs",
+            up: "ns an operation",
+            says: "cost of an operation by number of CPUs, before, after and ours",
+            at: Some((curve.document_cpus as f64, "the document".to_owned())),
+            ground: Some(Ground { from: cpus as f64, says: "grown".to_owned() }),
+        },
+    );
+    *out += &tables::scaling(scaling);
+}
+
+fn measured(out: &mut String, table: &Table) {
+    if let Err(error) = &table.measured {
+        let _ = writeln!(out, "<h3>Measured here</h3>\n<p>Not measured: {}</p>", escaped(error));
+        return;
+    }
+    let lines: Vec<(&Line, &Measured)> =
+        table.lines.iter().filter_map(|line| Some((line, line.measured.as_ref()?))).collect();
+    if lines.is_empty() {
+        return;
+    }
+    let here = machine::describe(machine::allowed_cpus().map_or(1, |cpus| cpus.len()));
+    let _ = writeln!(out, "<h3>Measured here</h3>\n<p>{}.</p>", escaped(&here));
+    let mut marks = vec![
+        ("before", Shape::Dot, "before"),
+        ("after", Shape::Dot, "after"),
+        ("ours", Shape::Dot, "ours"),
+    ];
+    if lines.iter().any(|(line, _)| line.published.is_some() && line.predicted.is_none()) {
+        marks.push(("published", Shape::Diamond, "published"));
+    }
+    *out += &legend(&marks);
+    // One axis for one unit.
+    let mut units: Vec<&str> = Vec::new();
+    for (_, measured) in &lines {
+        if !units.contains(&measured.unit) {
+            units.push(measured.unit);
+        }
+    }
+    for unit in units {
+        let rows = lines.iter().filter(|(_, measured)| measured.unit == unit);
+        let rows: Vec<Row> = rows.map(|(line, measured)| measured_row(line, measured)).collect();
+        *out +=
+            &dots::plot(&rows, unit, &format!("measured here, in {unit}: before, after and ours"));
+    }
+    *out += &tables::measured(&lines);
+    for note in notes(&table.lines) {
+        let _ = writeln!(out, "<p class=\"small\">{}</p>", prose(&note));
+    }
+}
+
+fn measured_row(line: &Line, measured: &Measured) -> Row {
+    let designs = [
+        ("before", -0.9, measured.before),
+        ("after", 0.0, measured.after),
+        ("ours", 0.9, measured.ours),
+    ];
+    let dots = designs.into_iter().filter_map(|(class, lane, figures)| {
+        let Figure { median, low, high } = figures?;
+        let says = format!(
+            "{}, {class}: {} {} ({})",
+            line.name,
+            figure(median),
+            measured.unit,
+            range(low, high)
+        );
+        let whisker = Some((low, high));
+        Some(Dot { class, shape: Shape::Dot, lane, value: median, whisker, says })
+    });
+    let mut dots: Vec<Dot> = dots.collect();
+    if let (Some(value), None) = (line.published, line.predicted) {
+        let says = format!("{}, published: {} {}", line.name, figure(value), measured.unit);
+        let (class, shape) = ("published", Shape::Diamond);
+        dots.push(Dot { class, shape, lane: 0.0, value, whisker: None, says });
+    }
+    Row { name: line.name.clone(), shaded: false, dots }
+}

@@ -1,0 +1,273 @@
+//! An experiment as it is shown: published, predicted, measured, and ours.
+
+use super::document::Document;
+use super::measured::{Measured, Request, measure};
+use super::options::Options;
+use ledgerline_coherence::experiments::study::{Curve, Scale, Study};
+use ledgerline_coherence::experiments::{Interval, ours};
+use ledgerline_coherence::simulate::Error;
+use ledgerline_terminal::progress::Progress;
+
+/// An experiment with all that was found.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) document: &'static Document,
+    /// Of what was published and predicted; empty where nothing was.
+    pub(super) unit: &'static str,
+    /// What was simulated, and with how many design points.
+    pub(super) predicted: Option<Predicted>,
+    pub(super) lines: Vec<Line>,
+    /// Why what was to be measured could not be.
+    pub(super) measured: Result<(), String>,
+    pub(super) scaling: Option<Scaling>,
+}
+
+/// What a prediction rests on.
+#[derive(Debug)]
+pub(super) struct Predicted {
+    pub(super) machine: &'static str,
+    pub(super) cpus: usize,
+    pub(super) points: usize,
+    pub(super) calibrated_on: String,
+    pub(super) under_determined: &'static [&'static str],
+    pub(super) ours_assumes: &'static [&'static str],
+}
+
+/// A row of a document, or one that was measured alone.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) name: String,
+    pub(super) published: Option<f64>,
+    pub(super) predicted: Option<Interval>,
+    pub(super) calibration: bool,
+    /// By our own design, there.
+    pub(super) ours: Option<Interval>,
+    pub(super) measured: Option<Measured>,
+}
+
+/// What an operation costs by the number of CPUs.
+#[derive(Debug)]
+pub(super) struct Scaling {
+    pub(super) curve: Curve,
+    pub(super) machine: &'static str,
+    pub(super) points: usize,
+    pub(super) places: Vec<Scale>,
+}
+
+impl Line {
+    /// Whether the published value lies outside what was predicted.
+    pub(super) fn missed(&self) -> bool {
+        match (self.published, self.predicted) {
+            (Some(published), Some(predicted)) => !self.calibration && !predicted.holds(published),
+            _ => false,
+        }
+    }
+}
+
+/// Predicts and measures one experiment, as the options say.
+pub(super) fn table(
+    document: &'static Document,
+    options: &Options,
+    progress: &Progress,
+) -> Result<Table, String> {
+    let name = document.name;
+    let mut table = Table {
+        document,
+        unit: "",
+        predicted: None,
+        lines: Vec::new(),
+        measured: Ok(()),
+        scaling: None,
+    };
+    let tell = |what: &str| progress.show(&format!("{name}: {what}"));
+    if document.is_simulated() {
+        if !options.curves_alone {
+            tell(&format!("predicting, {} design points", options.points));
+            predict(&mut table, options)?;
+        }
+        if !options.cpus.is_empty() {
+            table.scaling = Some(scaling(document, options, &tell)?);
+        }
+    }
+    if options.measure && !options.curves_alone {
+        let request = Request { quick: options.quick };
+        match measure(name, &request, &mut |step| tell(step)) {
+            Ok(rows) => {
+                join(&mut table.lines, rows);
+                for (name, published) in document.published {
+                    let line = table.lines.iter_mut().find(|line| line.name == *name);
+                    if let Some(line) = line {
+                        line.published = Some(*published);
+                    }
+                }
+            }
+            Err(error) => table.measured = Err(error),
+        }
+    }
+    Ok(table)
+}
+
+/// A simulation's error, for the user.
+fn told(name: &str) -> impl Fn(Error) -> String + Copy {
+    move |error| format!("{name}: {error}")
+}
+
+fn predict(table: &mut Table, options: &Options) -> Result<(), String> {
+    let name = table.document.name;
+    let told = told(name);
+    let study = Study::fit(name, options.points, options.row).map_err(told)?;
+    let experiment = study.table().map_err(told)?;
+    let ours = study.ours().map_err(told)?;
+    table.unit = experiment.unit;
+    table.predicted = Some(Predicted {
+        machine: experiment.machine,
+        cpus: study.curve().document_cpus,
+        points: options.points,
+        calibrated_on: experiment.calibrated_on,
+        under_determined: experiment.under_determined,
+        ours_assumes: ours::assumptions(name),
+    });
+    let rows = experiment.rows.into_iter().zip(ours);
+    table.lines.extend(rows.map(|(row, ours)| Line {
+        name: row.name,
+        published: row.published,
+        predicted: Some(row.predicted),
+        calibration: row.calibration,
+        ours,
+        measured: None,
+    }));
+    Ok(())
+}
+
+fn scaling(document: &Document, options: &Options, tell: &dyn Fn(&str)) -> Result<Scaling, String> {
+    let name = document.name;
+    let told = told(name);
+    tell(&format!("fitting {} design points", options.curve_points));
+    let study = Study::fit(name, options.curve_points, options.row).map_err(told)?;
+    let mut cpus = options.cpus.clone();
+    // Where nobody chose, the document's own number is worth a place.
+    if !options.cpus_chosen {
+        cpus.push(study.curve().document_cpus);
+        cpus.sort_unstable();
+        cpus.dedup();
+    }
+    let place = |&cpus: &usize| {
+        tell(&format!("simulating {cpus} CPUs"));
+        study.at(cpus).map_err(told)
+    };
+    Ok(Scaling {
+        curve: study.curve(),
+        machine: study.machine(),
+        points: options.curve_points,
+        places: cpus.iter().map(place).collect::<Result<_, _>>()?,
+    })
+}
+
+/// Puts measured rows beside the document's, by name; others follow.
+fn join(lines: &mut Vec<Line>, rows: Vec<Measured>) {
+    for row in rows {
+        let free = |line: &&mut Line| line.name == row.row && line.measured.is_none();
+        if let Some(line) = lines.iter_mut().find(free) {
+            line.measured = Some(row);
+        } else {
+            lines.push(Line {
+                name: row.row.clone(),
+                published: None,
+                predicted: None,
+                calibration: false,
+                ours: None,
+                measured: Some(row),
+            });
+        }
+    }
+}
+
+/// The group that a row belongs to, if its name says one (`group: row`), and the row.
+pub(super) fn group(name: &str) -> (Option<&str>, &str) {
+    match name.split_once(": ") {
+        Some((group, row)) => (Some(group), row),
+        None => (None, name),
+    }
+}
+
+/// What a reader must know of measured rows, each thing once, with the rows that it is about unless it is about
+/// all of them, or said at the first.
+pub(super) fn notes(lines: &[Line]) -> Vec<String> {
+    let measured = || lines.iter().filter(|line| line.measured.is_some());
+    let note = |line: &Line| line.measured.as_ref().and_then(|measured| measured.note.clone());
+    let mut told: Vec<String> = Vec::new();
+    let mut notes = Vec::new();
+    for text in measured().filter_map(note) {
+        if told.contains(&text) {
+            continue;
+        }
+        let about: Vec<&str> = measured()
+            .filter(|line| note(line).as_ref() == Some(&text))
+            .map(|line| line.name.as_str())
+            .collect();
+        let grouped = measured().any(|line| group(&line.name).0.is_some());
+        // What is said at the first row is said of all.
+        let of_all = about.len() == measured().count()
+            || measured().next().is_some_and(|first| about == [first.name.as_str()]);
+        notes.push(if of_all && !grouped {
+            text.clone()
+        } else {
+            // Of a group of rows, its name says enough.
+            let mut groups: Vec<&str> =
+                about.iter().map(|name| group(name).0.unwrap_or(name)).collect();
+            groups.dedup();
+            format!("{}: {text}", groups.join(", "))
+        });
+        told.push(text);
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(row: &str) -> Measured {
+        Measured {
+            row: row.to_owned(),
+            unit: "ns",
+            before: None,
+            after: None,
+            ours: None,
+            transfer_ns: None,
+            note: None,
+        }
+    }
+
+    #[test]
+    fn measured_rows_stand_beside_theirs_and_others_follow() {
+        let mut lines = Vec::new();
+        join(&mut lines, vec![measured("a"), measured("b")]);
+        lines.iter_mut().for_each(|line| line.measured = None);
+        join(&mut lines, vec![measured("b"), measured("c"), measured("b")]);
+        let names: Vec<(&str, bool)> =
+            lines.iter().map(|line| (line.name.as_str(), line.measured.is_some())).collect();
+        assert_eq!(names, [("a", false), ("b", true), ("c", true), ("b", true)]);
+    }
+
+    #[test]
+    fn a_note_is_told_once_with_the_rows_that_it_is_about() {
+        let noted = |row: &str, note: Option<&str>| Measured {
+            note: note.map(str::to_owned),
+            ..measured(row)
+        };
+        let mut lines = Vec::new();
+        join(&mut lines, vec![noted("a", Some("x")), noted("b", Some("x")), noted("c", None)]);
+        assert_eq!(notes(&lines), ["a, b: x"]);
+        let mut lines = Vec::new();
+        join(&mut lines, vec![noted("a", Some("x")), noted("b", Some("x"))]);
+        assert_eq!(notes(&lines), ["x"]);
+        let mut lines = Vec::new();
+        let rows = ["make: hits", "make: error", "messages: hits"];
+        join(
+            &mut lines,
+            rows.map(|row| noted(row, (row != "messages: hits").then_some("x"))).into(),
+        );
+        assert_eq!(notes(&lines), ["make: x"]);
+    }
+}

@@ -1,0 +1,136 @@
+//! Real runs of a pattern, each between two games of ping-pong that say how the machine was at the time.
+
+use super::patterns::Pattern;
+use super::probe::game;
+use super::team::{Block, Team, timed};
+use super::work::{add_chain, multiplications};
+use super::world::{Memory, Real};
+use crate::transfer::Line;
+
+/// The private work that is tried, in cycles of the processor.
+pub(super) const WORK: [usize; 8] = [0, 25, 50, 100, 200, 400, 700, 1000];
+
+/// How long a block takes, in nanoseconds, or about: short enough that most are not interrupted.
+const BLOCK: f64 = 60_000.0;
+
+/// Pairs of lines from those of one pass to those of the next.
+const PASS: usize = 5;
+
+/// Hundreds of additions between a game and a block.
+const PACE: u64 = 100;
+
+/// One block of a pattern on all CPUs.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    /// Nanoseconds of a transfer between the first two CPUs, before and after.
+    pub(super) before: f64,
+    pub(super) after: f64,
+    /// Nanoseconds of an operation, of each CPU.
+    pub(super) per_operation: Vec<f64>,
+    /// Nanoseconds of an addition in a chain, before and after, where it was slowest: a hypervisor that
+    /// takes a CPU away, or gives its core to others as well, shows here and nowhere else.
+    pub(super) cycle: f64,
+    pub(super) undisturbed: bool,
+}
+
+impl Run {
+    /// Nanoseconds a CPU spends on an operation, as the simulation counts them: all CPUs' time by all
+    /// operations.
+    pub(super) fn nanoseconds(&self) -> f64 {
+        let rate: f64 = self.per_operation.iter().map(|ns| 1.0 / ns).sum();
+        self.per_operation.len() as f64 / rate
+    }
+}
+
+/// So many blocks of a pattern with so much work of each CPU's own, on other lines in each pass.
+///
+/// # Errors
+/// A CPU that cannot be used.
+pub(super) fn runs(
+    team: &Team,
+    pattern: Pattern,
+    work: usize,
+    blocks: usize,
+    pass: usize,
+) -> Result<Vec<Run>, String> {
+    macro_rules! among {
+        ($($cycles:literal)*) => {
+            match work {
+                $($cycles => of_length::<{ multiplications($cycles) }>(team, pattern, blocks, pass),)*
+                _ => Err(format!("{work} cycles of work are not among {WORK:?}")),
+            }
+        };
+    }
+    among!(0 25 50 100 200 400 700 1000)
+}
+
+fn of_length<const N: usize>(
+    team: &Team,
+    pattern: Pattern,
+    blocks: usize,
+    pass: usize,
+) -> Result<Vec<Run>, String> {
+    // A loop of its own for each pattern, so that nothing is decided in it.
+    match pattern {
+        Pattern::Shared => measured::<N, true>(team, blocks, pass, Pattern::Shared),
+        Pattern::Padded => measured::<N, true>(team, blocks, pass, Pattern::Padded),
+        Pattern::FalseShared => measured::<N, true>(team, blocks, pass, Pattern::FalseShared),
+        Pattern::SequenceLock => measured::<N, true>(team, blocks, pass, Pattern::SequenceLock),
+        Pattern::TicketLock => measured::<N, true>(team, blocks, pass, Pattern::TicketLock),
+        Pattern::OverlappedTicketLock => {
+            measured::<N, false>(team, blocks, pass, Pattern::OverlappedTicketLock)
+        }
+    }
+}
+
+#[inline(always)]
+fn measured<const N: usize, const CHAINED: bool>(
+    team: &Team,
+    blocks: usize,
+    pass: usize,
+    pattern: Pattern,
+) -> Result<Vec<Run>, String> {
+    let memory = Memory::beyond(PASS * pass, pattern.pairs(team.cpus.len()));
+    let line = Line::default();
+    let seats = team.play(|seat| {
+        let mut real = Real::<N, CHAINED>::new(&memory, seat.index);
+        let mut quota = 200;
+        let mut seen = Vec::with_capacity(blocks);
+        for block in 0..=blocks {
+            let before = (game(&line, seat), cycle());
+            let run = seat.together(quota, || pattern.operation(&mut real));
+            let after = (cycle(), game(&line, seat));
+            if block == 0 {
+                // The first finds caches cold, and says how long an operation takes.
+                quota = (BLOCK / run.per_operation()).clamp(20.0, 1e6) as u64;
+            } else {
+                seen.push((before, run, after));
+            }
+        }
+        seen
+    })?;
+    Ok((0..blocks).map(|block| combined(seats.iter().map(|seen| &seen[block]))).collect())
+}
+
+type Seen = ((f64, f64), Block, (f64, f64));
+
+/// What an addition in a chain takes at this moment.
+fn cycle() -> f64 {
+    let block = timed(|| {
+        add_chain(PACE);
+        100 * PACE
+    });
+    block.per_operation()
+}
+
+/// What the CPUs saw of one block.
+fn combined<'a>(seats: impl Iterator<Item = &'a Seen> + Clone) -> Run {
+    let (before, _, after) = seats.clone().next().expect("a team has a first");
+    Run {
+        before: before.0,
+        after: after.1,
+        cycle: seats.clone().map(|(before, _, after)| before.1.max(after.0)).fold(0.0, f64::max),
+        per_operation: seats.clone().map(|(_, run, _)| run.per_operation()).collect(),
+        undisturbed: seats.clone().all(|(_, run, _)| run.undisturbed),
+    }
+}

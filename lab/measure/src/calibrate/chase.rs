@@ -1,0 +1,90 @@
+//! What a load takes from each cache and from memory: a walk along a chain of lines, each of which says
+//! where the next one is.
+
+use super::rounds::Spread;
+use super::team::timed;
+use crate::machine::pin;
+
+/// Words of a line.
+const LINE: usize = 8;
+/// Steps of a walk: short enough that most are not interrupted; and walks.
+const STEPS: usize = 2_000;
+const WALKS: usize = 60;
+/// Steps that bring the lines before.
+const COLD: usize = 50_000;
+
+/// Numbers below `count` in an order that no prefetcher can learn; the same every time.
+pub(super) fn shuffled(count: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    for index in (1..count).rev() {
+        // Marsaglia's xorshift: quite random enough for this.
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        order.swap(index, (state % (index as u64 + 1)) as usize);
+    }
+    order
+}
+
+/// Nanoseconds of a load that needs the one before, over `bytes` of data, on one CPU: over a few walks;
+/// none if all were disturbed, or there is not that much memory.
+pub(super) fn chase(cpu: usize, bytes: usize) -> Option<Spread> {
+    let walk = move || {
+        pin(cpu).ok()?;
+        let lines = bytes / (LINE * size_of::<usize>());
+        let mut chain: Vec<usize> = Vec::new();
+        chain.try_reserve_exact(lines * LINE).ok()?;
+        huge(&chain);
+        chain.resize(lines * LINE, 0);
+        let order = shuffled(lines);
+        for (index, &line) in order.iter().enumerate() {
+            chain[line * LINE] = order[(index + 1) % lines] * LINE;
+        }
+        let mut at = 0;
+        (0..COLD).for_each(|_| at = chain[at]);
+        let mut found = Vec::new();
+        for _ in 0..WALKS {
+            let block = timed(|| {
+                (0..STEPS).for_each(|_| at = chain[at]);
+                STEPS as u64
+            });
+            if block.undisturbed {
+                found.push(block.per_operation());
+            }
+        }
+        std::hint::black_box(at);
+        Spread::of(found.into_iter())
+    };
+    // On a thread of its own, since it stays on that CPU.
+    std::thread::spawn(walk).join().ok()?
+}
+
+/// Asks for large pages before the small ones come, so that the walk is not one through page tables; without
+/// them it is slower.
+fn huge(chain: &Vec<usize>) {
+    const PAGE: usize = 1 << 12;
+    let start = chain.as_ptr().addr();
+    let end = (start + chain.capacity() * size_of::<usize>()) / PAGE * PAGE;
+    let start = start.next_multiple_of(PAGE);
+    if start < end {
+        // SAFETY: advice about pages that lie wholly within what `chain` has reserved changes no value in them.
+        unsafe {
+            libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shuffle_keeps_every_number_and_changes_most_places() {
+        let mut order = shuffled(1000);
+        let moved = order.iter().enumerate().filter(|&(index, &at)| index != at).count();
+        assert!(moved > 900);
+        order.sort_unstable();
+        assert!(order.into_iter().eq(0..1000));
+    }
+}

@@ -1,0 +1,197 @@
+//! `ledgerline calibrate`: what this machine's lines, atomics and locks take, as a machine file; and, if
+//! asked, simulations held against real runs.
+//!
+//! | room         | what it holds                                                      |
+//! |--------------|--------------------------------------------------------------------|
+//! | `options`    | what the user asked for, checked                                   |
+//! | `team`       | threads on CPUs, in blocks; who was disturbed                      |
+//! | `work`       | private work of a known length, and the clock                      |
+//! | `probe`      | the measurements of a pair of CPUs; `queue_lock`, `chase`: for them |
+//! | `request`    | how long a request is on its way, by a race of a load and a store  |
+//! | `rounds`     | measurements over some seconds                                     |
+//! | `modes`      | whether the machine changed in between                             |
+//! | `topology`   | what the kernel says of where CPUs sit                             |
+//! | `describe`   | a machine file of it all, and what it does not say                 |
+//! | `world`      | one description of a program, for real memory and the simulation   |
+//! | `patterns`   | what CPUs do to each other                                         |
+//! | `bracket`    | real runs between two games of ping-pong                           |
+//! | `predict`    | simulated ones                                                     |
+//! | `validate`   | the two held against each other                                    |
+//! | `report`     | table and JSON                                                     |
+
+mod bracket;
+mod chase;
+mod describe;
+mod modes;
+mod options;
+mod patterns;
+mod predict;
+mod probe;
+mod queue_lock;
+mod report;
+mod request;
+mod rounds;
+mod team;
+mod topology;
+mod validate;
+mod work;
+mod world;
+
+pub use options::{CalibrateArgs, LONG_ABOUT};
+
+use self::describe::{Caches, Described, Subject};
+use self::options::Options;
+use self::report::Report;
+use self::rounds::{LEAST_ROUNDS, Pair};
+use self::topology::Places;
+use crate::machine;
+use ledgerline_coherence::machine::Machine;
+use ledgerline_terminal::output::print;
+use ledgerline_terminal::progress::Progress;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// How long rounds go on; validation four times as long.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// The most CPUs whose every pair is measured.
+const MATRIX: usize = 64;
+
+/// Measures, writes and prints. The exit status is 0; 1 when something could not be measured or written; 2
+/// for a bad command line.
+pub fn main(args: &CalibrateArgs) -> ExitCode {
+    let options = match Options::check(args) {
+        Ok(options) => options,
+        Err(error) => return fail(&error, 2),
+    };
+    match calibrate(&options) {
+        Ok(text) => match print(text.as_bytes()) {
+            Ok(_) => ExitCode::SUCCESS,
+            Err(error) => fail(&format!("cannot write the figures: {error}"), 1),
+        },
+        Err(error) => fail(&error, 1),
+    }
+}
+
+fn fail(error: &str, status: u8) -> ExitCode {
+    eprintln!("ledgerline: calibrate: {error}");
+    ExitCode::from(status)
+}
+
+fn calibrate(options: &Options) -> Result<String, String> {
+    let progress = Progress::on_stderr();
+    let cpus = &options.cpus;
+    let places = Places::of(cpus);
+    let mut pairs = rounds::pairs(cpus, &places);
+    rounds::measure(&mut pairs, options.rounds, PATIENCE, &progress)?;
+    let cases = match options.passes {
+        0 => None,
+        passes => Some(validate::collect(cpus, &mut pairs, passes, 4 * PATIENCE, &progress)?),
+    };
+    let caches = caches(cpus[0], options.quick, &progress);
+    let matrix = matrix(cpus, &progress)?;
+    drop(progress);
+
+    let (model, date) = (machine::model(), machine::today());
+    let subject = Subject { model: &model, date: &date, places: &places, pairs: &pairs, caches };
+    let (described, left_out) = describe_modes(&subject)?;
+    let mut validated = None;
+    if let Some(cases) = &cases {
+        let rows = described.iter().map(|described| {
+            let cycles = multiplication_cycles(&pairs[0], described);
+            validate::rows(cases, described, cycles)
+        });
+        validated = Some(rows.collect::<Result<Vec<_>, String>>()?);
+    }
+    if let Some(path) = &options.out {
+        for (index, described) in described.iter().enumerate() {
+            write(&path_of(path, index, described), &described.machine.to_toml())?;
+        }
+    }
+    if let (Some(path), Some(rows)) = (&options.csv, &validated) {
+        write(path, &validate::csv(&date, &model, &rows.concat()))?;
+    }
+    let report = Report {
+        machine: &machine::describe(cpus.len()),
+        pairs: &pairs,
+        matrix: &matrix,
+        described: &described,
+        left_out: &left_out,
+        validated: validated.as_deref(),
+    };
+    Ok(if options.json { report::json(&report) } else { report::table(&report) })
+}
+
+/// The machine in each of its modes, the most frequent first, and why others are left out.
+fn describe_modes(subject: &Subject<'_>) -> Result<(Vec<Described>, Vec<String>), String> {
+    let pair = &subject.pairs[0];
+    let modes = pair.modes();
+    let (mut described, mut left_out) = (Vec::new(), Vec::new());
+    for mode in &modes {
+        let visits = pair.during(mode).count();
+        let outcome = if visits < LEAST_ROUNDS && modes.len() > 1 {
+            Err(format!("only {visits} rounds were in it from beginning to end"))
+        } else {
+            subject.in_mode(mode)
+        };
+        match outcome {
+            Ok(machine) => {
+                let text = machine.machine.to_toml();
+                Machine::parse("this machine", &text)
+                    .map_err(|error| format!("what was measured makes no machine: {error}"))?;
+                described.push(machine);
+            }
+            Err(why) => left_out.push(format!(
+                "transfers of {:.1} ns came up and are left out: {why}",
+                mode.median
+            )),
+        }
+    }
+    match left_out.first() {
+        Some(why) if described.is_empty() => Err(why.clone()),
+        _ if described.is_empty() => Err("no game of ping-pong could be played".to_owned()),
+        _ => Ok((described, left_out)),
+    }
+}
+
+/// Cycles of a multiplication, by the chain of them and the chain of additions.
+fn multiplication_cycles(pair: &Pair, described: &Described) -> f64 {
+    let cycles = pair.figure(&described.mode, |found| found.multiplication / found.cycle);
+    cycles.map_or(f64::NAN, |cycles| cycles.value)
+}
+
+/// Beyond every first cache and within most second ones; beyond every last one.
+fn caches(cpu: usize, quick: bool, progress: &Progress) -> Caches {
+    progress.show("loads from the second cache and from memory");
+    let memory = if quick { None } else { chase::chase(cpu, 256 << 20) };
+    Caches { second: chase::chase(cpu, 512 << 10), memory }
+}
+
+/// A transfer between every two CPUs.
+fn matrix(cpus: &[usize], progress: &Progress) -> Result<Vec<(usize, usize, f64)>, String> {
+    let mut matrix = Vec::new();
+    if (3..=MATRIX).contains(&cpus.len()) {
+        for (index, &one) in cpus.iter().enumerate() {
+            for &other in &cpus[index + 1..] {
+                progress.show(&format!("CPUs {one} and {other}"));
+                let line = crate::transfer::Line::default();
+                let games = team::Team::new(&[one, other]).play(|seat| probe::game(&line, seat))?;
+                matrix.push((one, other, games[0]));
+            }
+        }
+    }
+    Ok(matrix)
+}
+
+/// Where a mode's file goes: the first where it was asked for, others beside it, by their transfers.
+fn path_of(path: &Path, index: usize, described: &Described) -> PathBuf {
+    if index == 0 {
+        return path.to_owned();
+    }
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!("{stem}-{:.0}ns.toml", described.mode.median))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    std::fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
+}

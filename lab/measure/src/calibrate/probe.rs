@@ -1,0 +1,346 @@
+//! The single measurements: what two CPUs do to each other, figure by figure, within a few milliseconds, so
+//! that one state of the machine answers for all of them.
+
+use super::chase::shuffled;
+use super::patterns::Pattern;
+use super::queue_lock::QueueLock;
+use super::request::{Agreement, request};
+use super::team::{Block, Seat, Team};
+use super::work::{add_chain, time_stamp, work};
+use super::world::{Field, Memory, Real, World};
+use crate::stats::median;
+use crate::transfer::Line;
+
+/// Lines of a walk, of different pairs: they fit into three quarters of a first cache of 32 KiB.
+const LINES: usize = 192;
+/// Times that each walk is done; the median counts.
+const WALKS: usize = 15;
+/// Operations of a CPU by itself, and of those that fight for a line.
+const ALONE: u64 = 4_000;
+const TOGETHER: u64 = 4_000;
+/// Visits that are remembered: further ones count with the first again.
+const VISITS: usize = 1 << 14;
+/// Times that each of these is done.
+const TIMES: usize = 7;
+
+/// What was found, in nanoseconds where nothing else is said; not a number where every try was disturbed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    /// A transfer by ping-pong, before all else and after.
+    pub(super) before: f64,
+    pub(super) after: f64,
+    /// A cycle: an addition in a chain.
+    pub(super) cycle: f64,
+    /// A multiplication in a chain: what private work consists of.
+    pub(super) multiplication: f64,
+    /// Ticks of the time-stamp counter in a nanosecond.
+    pub(super) time_stamp: f64,
+    /// A load of a line of the CPU's own, in a chain.
+    pub(super) load: f64,
+    /// What an atomic on such a line takes beyond that.
+    pub(super) atomic: f64,
+    /// A load of a line that the other CPU has changed.
+    pub(super) modified: f64,
+    /// What an atomic on such a line takes beyond that.
+    pub(super) atomic_moved: f64,
+    /// A load of that line by the CPU that changed it, after the other has read it.
+    pub(super) returned: f64,
+    /// What an atomic on a line that both have takes beyond one on a line of the CPU's own.
+    pub(super) upgrade: f64,
+    /// How long a request is on its way.
+    pub(super) request: f64,
+    /// An atomic on a line that both add to all the time: their time by all their operations.
+    pub(super) contended: f64,
+    /// Operations of a CPU on it before it goes to the other.
+    pub(super) visit: f64,
+    /// By what share stays on it differ, evenly to both sides.
+    pub(super) spread: f64,
+    /// Share of a store's transfer that an atomic after it, on another line, does not wait for.
+    pub(super) early: f64,
+    /// An atomic while the other adds to the same line, to its neighbour in the pair, and to one apart.
+    pub(super) same: f64,
+    pub(super) neighbour: f64,
+    pub(super) apart: f64,
+    /// From one holder of a contended lock to the next.
+    pub(super) ticket: f64,
+    pub(super) queue: f64,
+}
+
+/// What a CPU saw of it; nothing of what only the other did.
+struct Seen {
+    before: f64,
+    after: f64,
+    own: Option<[f64; 5]>,
+    modified: Vec<Block>,
+    returned: Vec<Block>,
+    upgrade: Vec<Block>,
+    forth: [Vec<Block>; 3],
+    request: f64,
+    contended: Vec<(Block, Vec<u32>)>,
+    beside: [Vec<Block>; 3],
+    locks: [Vec<Block>; 2],
+}
+
+/// Measures a pair of CPUs once.
+///
+/// # Errors
+/// A CPU that cannot be used.
+pub(super) fn visit(pair: [usize; 2]) -> Result<Found, String> {
+    let team = Team::new(&pair);
+    let memory = Memory::new(LINES);
+    let tickets = Memory::new(Pattern::TicketLock.pairs(2));
+    let queue = QueueLock::default();
+    let line = Line::default();
+    let agreement = Agreement::default();
+    let seen = team.play(|seat| {
+        let before = game(&line, seat);
+        let own = own(seat, &memory);
+        let [modified, returned, upgrade] = walks(seat, &memory);
+        let forth = forth(seat, &memory);
+        let request = request(seat, &memory, &agreement, before);
+        let contended = contended(seat, &memory);
+        let beside = [(0, 8), (0, 64), (1, 0)].map(|(pair, offset)| {
+            let field = Field { pair: pair * seat.index, offset: offset * seat.index };
+            let mut real = Real::<0, true>::new(&memory, seat.index);
+            together(seat, || real.add(field))
+        });
+        let mut real = Real::<0, true>::new(&tickets, seat.index);
+        let ticket = together(seat, || Pattern::TicketLock.operation(&mut real));
+        let queue = together(seat, || queue.pass(seat.index));
+        let locks = [ticket, queue];
+        let after = game(&line, seat);
+        Seen {
+            before,
+            after,
+            own,
+            modified,
+            returned,
+            upgrade,
+            forth,
+            request,
+            contended,
+            beside,
+            locks,
+        }
+    })?;
+    let [first, second] = seen.as_slice() else { return Err("two CPUs make a pair".to_owned()) };
+    let [cycle, time_stamp, load, atomic, multiplication] = first.own.unwrap_or([f64::NAN; 5]);
+    let rounds = first.contended.iter().zip(&second.contended);
+    let calm = rounds.filter(|(one, other)| {
+        one.0.undisturbed && other.0.undisturbed && one.1.len() + other.1.len() > 0
+    });
+    let mut visits = Vec::new();
+    let (contended, visit): (Vec<f64>, Vec<f64>) = calm
+        .map(|(one, other)| {
+            let operations = (one.0.operations + other.0.operations) as f64;
+            let both = [one.1.as_slice(), &other.1].concat();
+            let visit = f64::from(both.iter().sum::<u32>()) / both.len() as f64;
+            visits.extend(both);
+            (one.0.nanoseconds / operations, visit)
+        })
+        .unzip();
+    let [loads, adds, behind] = [0, 1, 2].map(|which| of(&first.forth[which]));
+    let modified = of(&second.modified) - cycle;
+    let beside = |which: usize| both(&first.beside[which], &second.beside[which]);
+    let lock = |which: usize| both(&first.locks[which], &second.locks[which]) / 2.0;
+    Ok(Found {
+        before: first.before,
+        after: first.after,
+        cycle,
+        multiplication,
+        time_stamp,
+        load: load - cycle,
+        atomic: atomic - load,
+        modified,
+        atomic_moved: adds - loads,
+        returned: of(&first.returned) - cycle,
+        upgrade: of(&first.upgrade) - atomic,
+        request: f64::midpoint(first.request, second.request) * multiplication,
+        contended: middle(&contended),
+        visit: middle(&visit),
+        spread: spread(&visits),
+        early: 1.0 - (behind - adds) / modified,
+        same: beside(0),
+        neighbour: beside(1),
+        apart: beside(2),
+        ticket: lock(0),
+        queue: lock(1),
+    })
+}
+
+/// A transfer at this moment, by ping-pong between the first two of a team.
+pub(super) fn game(line: &Line, seat: &Seat<'_>) -> f64 {
+    seat.meet();
+    let nanoseconds = if seat.index < 2 { line.play(seat.index == 1) } else { f64::NAN };
+    seat.meet();
+    nanoseconds
+}
+
+/// The median of undisturbed blocks; not a number if there is none.
+fn of(blocks: &[Block]) -> f64 {
+    let calm = blocks.iter().filter(|block| block.undisturbed);
+    middle(&calm.map(Block::per_operation).collect::<Vec<f64>>())
+}
+
+/// The same of two CPUs' blocks, where both were undisturbed.
+fn both(one: &[Block], other: &[Block]) -> f64 {
+    let pairs = one.iter().zip(other).filter(|(one, other)| one.undisturbed && other.undisturbed);
+    let each =
+        pairs.map(|(one, other)| 2.0 / (1.0 / one.per_operation() + 1.0 / other.per_operation()));
+    middle(&each.collect::<Vec<f64>>())
+}
+
+fn middle(values: &[f64]) -> f64 {
+    if values.is_empty() { f64::NAN } else { median(values) }
+}
+
+/// A cycle, the time-stamp counter, a load, an atomic, a multiplication: of the first CPU, alone.
+fn own(seat: &Seat<'_>, memory: &Memory) -> Option<[f64; 5]> {
+    let mut figures: [Vec<Block>; 4] = Default::default();
+    let mut ticks = Vec::new();
+    let mut real = Real::<0, true>::new(memory, seat.index);
+    for _ in 0..TIMES {
+        let mut stamps = None;
+        let cycles = seat.alone(0, || {
+            let before = time_stamp();
+            add_chain(ALONE / 100);
+            stamps = time_stamp().zip(before).map(|(after, before)| after.wrapping_sub(before));
+            ALONE
+        });
+        let loads = seat.alone(0, || {
+            (0..ALONE).for_each(|_| real.load(Field::first_of(0)));
+            ALONE
+        });
+        let atomics = seat.alone(0, || {
+            (0..ALONE).for_each(|_| real.add(Field::first_of(0)));
+            ALONE
+        });
+        let multiplications = seat.alone(0, || {
+            // The compiler may do pure work when it likes: here it must be done now.
+            std::hint::black_box((0..ALONE / 100).fold(0, |zero, _| work::<100>(zero)));
+            ALONE
+        });
+        for (figure, block) in figures.iter_mut().zip([cycles, loads, atomics, multiplications]) {
+            figure.extend(block);
+        }
+        ticks.extend(stamps.zip(cycles).map(|(stamps, block)| stamps as f64 / block.nanoseconds));
+    }
+    let [cycles, loads, atomics, multiplications] = figures.map(|blocks| of(&blocks));
+    (seat.index == 0).then(|| [cycles, middle(&ticks), loads, atomics, multiplications])
+}
+
+/// The first CPU changes lines, the second reads them, the first reads them again, and changes them.
+fn walks(seat: &Seat<'_>, memory: &Memory) -> [Vec<Block>; 3] {
+    let mut real = Real::<0, true>::new(memory, seat.index);
+    // In an order that no prefetcher can learn.
+    let order = shuffled(LINES);
+    let lines = || order.iter().map(|&line| Field::first_of(line));
+    let mut seen: [Vec<Block>; 3] = Default::default();
+    for _ in 0..WALKS {
+        let _ = seat.alone(0, || lines().map(|line| real.add(line)).count() as u64);
+        let modified = seat.alone(1, || lines().map(|line| real.load(line)).count() as u64);
+        let returned = seat.alone(0, || lines().map(|line| real.load(line)).count() as u64);
+        let _ = seat.alone(1, || lines().map(|line| real.load(line)).count() as u64);
+        let upgrade = seat.alone(0, || lines().map(|line| real.add(line)).count() as u64);
+        for (blocks, block) in seen.iter_mut().zip([modified, returned, upgrade]) {
+            blocks.extend(block);
+        }
+    }
+    seen
+}
+
+/// The second CPU changes lines, the first loads every other one; or adds to them; or stores to one of the rest
+/// before each that it adds to.
+fn forth(seat: &Seat<'_>, memory: &Memory) -> [Vec<Block>; 3] {
+    let mut real = Real::<0, true>::new(memory, seat.index);
+    let order = shuffled(LINES);
+    let lines = || order.chunks_exact(2).map(|two| [two[0], two[1]].map(Field::first_of));
+    let mut seen: [Vec<Block>; 3] = Default::default();
+    for _ in 0..WALKS {
+        for (which, blocks) in seen.iter_mut().enumerate() {
+            let _ = seat.alone(1, || lines().flatten().map(|line| real.add(line)).count() as u64);
+            let block = seat.alone(0, || {
+                let walk = lines().map(|[beside, line]| match which {
+                    0 => real.load(line),
+                    1 => real.add(line),
+                    _ => {
+                        real.store(beside);
+                        real.add(line);
+                    }
+                });
+                walk.count() as u64
+            });
+            blocks.extend(block);
+        }
+    }
+    seen
+}
+
+/// Lines to fight for, one after the other: how far it is to where a line is kept track of differs by line.
+fn fought_for() -> impl Iterator<Item = Field> {
+    (0..WALKS).map(|walk| Field::first_of(walk * LINES / WALKS))
+}
+
+/// All add to one line, then to the next; a CPU sees in what it added to whether another came between. How many
+/// operations each of its visits had.
+fn contended(seat: &Seat<'_>, memory: &Memory) -> Vec<(Block, Vec<u32>)> {
+    let mut real = Real::<0, true>::new(memory, seat.index);
+    fought_for()
+        .map(|line| {
+            let mut visits = vec![0_u32; VISITS];
+            let (mut next, mut visit) = (u64::MAX, 0);
+            let block = seat.together(TOGETHER, || {
+                real.add(line);
+                visit += usize::from(real.token() != next);
+                next = real.token().wrapping_add(1);
+                // Without a branch, which would be mispredicted at each move.
+                visits[visit % VISITS] += 1;
+            });
+            // The first goes by what was there before, the last was not seen to its end.
+            (block, visits.get(2..visit).unwrap_or_default().to_vec())
+        })
+        .collect()
+}
+
+/// The share by which stays differ whose visits are of these lengths, in operations: if they differ evenly to both
+/// sides, they are off the mean by half that share on average.
+fn spread(visits: &[u32]) -> f64 {
+    let stays = || visits.iter().map(|&operations| f64::from(operations.saturating_sub(1)));
+    let count = visits.len() as f64;
+    let mean = stays().sum::<f64>() / count;
+    let off = stays().map(|stay| (stay - mean).abs()).sum::<f64>() / count;
+    match visits.len() {
+        0..8 => f64::NAN,
+        _ if mean == 0.0 => 0.0,
+        _ => (2.0 * off / mean).min(1.0),
+    }
+}
+
+#[inline(always)]
+fn together(seat: &Seat<'_>, mut operation: impl FnMut()) -> Vec<Block> {
+    (0..TIMES).map(|_| seat.together(TOGETHER, &mut operation)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spread_is_that_of_even_stays_whatever_their_mean() {
+        for mean in [100, 1000] {
+            for share in [0.0, 0.2, 0.5] {
+                let width = f64::from(mean) * share;
+                let even =
+                    (0..=100).map(|at| f64::from(mean) + width * (f64::from(at) / 50.0 - 1.0));
+                let visits: Vec<u32> = even.map(|stay| stay.round() as u32 + 1).collect();
+                assert!(
+                    (spread(&visits) - share).abs() < 0.02,
+                    "{mean} {share} {}",
+                    spread(&visits)
+                );
+            }
+        }
+        assert_eq!(spread(&[1; 50]), 0.0);
+        assert!(spread(&[]).is_nan() && spread(&[3; 7]).is_nan());
+    }
+}

@@ -1,0 +1,197 @@
+//! Threads, each tied to a CPU, that do the same at the same time, in blocks; and who was disturbed.
+
+use crate::barrier::Barrier;
+use crate::machine::pin;
+use crate::padded::Padded;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A block counts if its thread had its CPU for this share of it.
+const UNDISTURBED: f64 = 0.98;
+
+/// CPUs that work together.
+#[derive(Clone, Debug)]
+pub(super) struct Team {
+    pub(super) cpus: Vec<usize>,
+}
+
+/// Where a thread of a team sits.
+#[derive(Debug)]
+pub(super) struct Seat<'a> {
+    /// Which of the team it is, from zero.
+    pub(super) index: usize,
+    barrier: &'a Barrier,
+    stop: &'a Padded<AtomicBool>,
+}
+
+/// A stretch of timed work, as one thread saw it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block {
+    pub(super) nanoseconds: f64,
+    pub(super) operations: u64,
+    /// Whether the thread had its CPU all the time.
+    pub(super) undisturbed: bool,
+}
+
+impl Block {
+    pub(super) fn per_operation(&self) -> f64 {
+        self.nanoseconds / self.operations as f64
+    }
+}
+
+impl Team {
+    pub(super) fn new(cpus: &[usize]) -> Team {
+        Team { cpus: cpus.to_vec() }
+    }
+
+    /// Does `play` on each CPU at the same time; what it returns, in the order of the CPUs.
+    ///
+    /// # Errors
+    /// A CPU that this process may not use.
+    pub(super) fn play<R: Send>(
+        &self,
+        play: impl Fn(&Seat<'_>) -> R + Sync,
+    ) -> Result<Vec<R>, String> {
+        let barrier = Barrier::new(self.cpus.len());
+        let stop = Padded::default();
+        thread::scope(|scope| {
+            let (barrier, stop, play) = (&barrier, &stop, &play);
+            let threads: Vec<_> = (self.cpus.iter().enumerate())
+                .map(|(index, &cpu)| {
+                    scope.spawn(move || {
+                        let _guard = barrier.break_on_panic();
+                        let pinned = pin(cpu);
+                        barrier.wait();
+                        pinned.map_err(|error| format!("CPU {cpu} cannot be used: {error}"))?;
+                        Ok(play(&Seat { index, barrier, stop }))
+                    })
+                })
+                .collect();
+            let results: Vec<_> = threads.into_iter().map(thread::ScopedJoinHandle::join).collect();
+            // A thread that panicked has said so already; those that waited for it only followed.
+            results.into_iter().map(|result| result.map_err(|_| "a thread panicked")?).collect()
+        })
+    }
+}
+
+impl Seat<'_> {
+    /// Waits for the whole team.
+    pub(super) fn meet(&self) {
+        self.barrier.wait();
+    }
+
+    /// Does `operation` over and over, together with the team, until the first of the team has done it
+    /// `quota` times: so all the time all are at it.
+    #[inline(always)]
+    pub(super) fn together(&self, quota: u64, mut operation: impl FnMut()) -> Block {
+        if self.index == 0 {
+            self.stop.store(false, Ordering::Relaxed);
+        }
+        self.meet();
+        let block = timed(|| {
+            let mut operations = 0;
+            // Relaxed: it says when to stop, and nothing else depends on it.
+            while !self.stop.load(Ordering::Relaxed) {
+                operation();
+                operations += 1;
+                if operations == quota {
+                    self.stop.store(true, Ordering::Relaxed);
+                    break;
+                }
+            }
+            operations
+        });
+        self.meet();
+        block
+    }
+
+    /// Does `work` while the others of the team wait, if it is this seat's turn; it returns how many
+    /// operations it did.
+    #[inline(always)]
+    pub(super) fn alone(&self, turn: usize, work: impl FnOnce() -> u64) -> Option<Block> {
+        self.meet();
+        let block = (self.index == turn).then(|| timed(work));
+        self.meet();
+        block
+    }
+}
+
+/// Times work that says how many operations it did, and tells whether the thread was disturbed.
+#[inline(always)]
+pub(super) fn timed(work: impl FnOnce() -> u64) -> Block {
+    let before = processor_time();
+    let start = Instant::now();
+    let operations = work();
+    let elapsed = start.elapsed();
+    let used = processor_time().saturating_sub(before);
+    // The thread's own time holds the two questions for it as well, so a share above one means nothing.
+    let undisturbed = used.as_secs_f64() >= UNDISTURBED * elapsed.as_secs_f64();
+    Block { nanoseconds: elapsed.as_nanos().max(1) as f64, operations, undisturbed }
+}
+
+/// For how long the calling thread has had a CPU.
+fn processor_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes a timespec into `time`, which lives here.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::allowed_cpus;
+    use std::sync::atomic::AtomicU64;
+
+    fn some_cpus() -> Vec<usize> {
+        let mut cpus = allowed_cpus().unwrap();
+        cpus.truncate(2);
+        cpus
+    }
+
+    #[test]
+    fn a_team_stops_when_its_first_is_done_and_every_operation_is_counted() {
+        let sum = AtomicU64::new(0);
+        let team = Team::new(&some_cpus());
+        for _ in 0..3 {
+            sum.store(0, Ordering::Relaxed);
+            let blocks = team
+                .play(|seat| {
+                    seat.together(1000, || {
+                        let _ = sum.fetch_add(1, Ordering::Relaxed);
+                    })
+                })
+                .unwrap();
+            let operations: Vec<u64> = blocks.iter().map(|block| block.operations).collect();
+            assert_eq!(operations.iter().max(), Some(&1000), "{operations:?}");
+            assert_eq!(operations.iter().sum::<u64>(), sum.load(Ordering::Relaxed));
+        }
+    }
+
+    #[test]
+    fn one_works_alone_while_the_others_wait() {
+        let team = Team::new(&some_cpus());
+        let blocks = team.play(|seat| [seat.alone(0, || 7), seat.alone(1, || 8)]).unwrap();
+        for (index, [first, second]) in blocks.iter().enumerate() {
+            assert_eq!(first.map(|block| block.operations), (index == 0).then_some(7));
+            assert_eq!(second.map(|block| block.operations), (index == 1).then_some(8));
+        }
+    }
+
+    #[test]
+    fn who_sleeps_was_disturbed() {
+        let asleep = timed(|| {
+            thread::sleep(Duration::from_millis(20));
+            1
+        });
+        assert!(!asleep.undisturbed);
+        assert!(asleep.per_operation() >= 20e6);
+    }
+
+    #[test]
+    fn a_cpu_that_is_not_there_is_named() {
+        let error = Team::new(&[8191]).play(|_| ()).unwrap_err();
+        assert!(error.starts_with("CPU 8191 cannot be used: "), "{error}");
+    }
+}

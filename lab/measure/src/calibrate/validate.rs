@@ -1,0 +1,260 @@
+//! Real runs held against predictions: the same patterns, the machine as it was measured in the same seconds.
+
+use super::bracket::{Run, WORK, runs};
+use super::describe::Described;
+use super::modes::Mode;
+use super::patterns::Pattern;
+use super::predict::predict;
+use super::rounds::{Pair, Spread, measure};
+use super::team::Team;
+use super::work::multiplications;
+use ledgerline_terminal::progress::Progress;
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// Blocks of a case in a pass.
+const BLOCKS: usize = 10;
+/// Undisturbed runs without which a case is not believed.
+const LEAST: usize = 8;
+/// A run counts if additions took at most this times what they take undisturbed.
+const PACE: f64 = 1.1;
+/// From so much private work on, predictions are scored; tighter loops are shown.
+pub(super) const SCORED: usize = 100;
+
+/// Real runs of one pattern, with so much work of their own, on so many CPUs.
+#[derive(Clone, Debug)]
+pub(super) struct Case {
+    pattern: Pattern,
+    work: usize,
+    cpus: usize,
+    runs: Vec<Run>,
+}
+
+/// What a case came to in one mode of the machine.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Row {
+    pub(super) pattern: &'static str,
+    pub(super) cpus: usize,
+    /// Private work of an operation, in cycles of the measured clock.
+    pub(super) work_cycles: f64,
+    /// A transfer between the first two CPUs, by ping-pong before and after each run.
+    pub(super) transfer_ns: f64,
+    /// Runs that nothing disturbed.
+    pub(super) runs: usize,
+    /// What an operation took, of which nine tenths of the runs lie within low and high.
+    pub(super) real_ns: f64,
+    pub(super) real_low_ns: f64,
+    pub(super) real_high_ns: f64,
+    pub(super) predicted_ns: f64,
+    /// How far the prediction is off, in hundredths of what was measured.
+    pub(super) error_percent: f64,
+    /// Whether it counts: enough private work, and what the model claims to know.
+    pub(super) scored: bool,
+}
+
+/// The numbers of CPUs to try: 2, doubled, and all.
+pub(super) fn counts(cpus: usize) -> Vec<usize> {
+    let mut counts: Vec<usize> = std::iter::successors(Some(2), |count| Some(count * 2))
+        .take_while(|&count| count < cpus)
+        .collect();
+    counts.push(cpus);
+    counts
+}
+
+/// Runs every case in so many passes, and measures the pairs between them; fewer passes where they take
+/// longer than `patience`.
+///
+/// # Errors
+/// A CPU that cannot be used.
+pub(super) fn collect(
+    cpus: &[usize],
+    pairs: &mut [Pair],
+    passes: usize,
+    patience: Duration,
+    progress: &Progress,
+) -> Result<Vec<Case>, String> {
+    let start = Instant::now();
+    let mut cases: Vec<Case> = Vec::new();
+    for count in counts(cpus.len()) {
+        for pattern in Pattern::ALL {
+            let case = |work| Case { pattern, work, cpus: count, runs: Vec::new() };
+            cases.extend(WORK.map(case));
+        }
+    }
+    for pass in 1..=passes {
+        if pass > 1 && start.elapsed() > patience {
+            break;
+        }
+        for case in &mut cases {
+            let Case { pattern, work, cpus: count, .. } = *case;
+            progress.show(&format!(
+                "pass {pass} of {passes}: {}, {count} CPUs, {work} cycles of work",
+                pattern.name()
+            ));
+            let team = Team::new(&cpus[..count]);
+            case.runs.extend(runs(&team, pattern, work, BLOCKS, pass)?);
+        }
+        measure(pairs, 1, patience, progress)?;
+    }
+    Ok(cases)
+}
+
+/// The rows of one mode: cases of which enough runs were in it from before to after, each predicted with the
+/// mode's machine and the transfer that was measured around its own runs.
+///
+/// # Errors
+/// What the simulation refuses.
+pub(super) fn rows(
+    cases: &[Case],
+    described: &Described,
+    multiplication_cycles: f64,
+) -> Result<Vec<Row>, String> {
+    let mut rows = Vec::new();
+    for case in cases {
+        if let Some(row) = row(case, described, multiplication_cycles)? {
+            rows.push(row);
+        }
+    }
+    Ok(rows)
+}
+
+fn row(
+    case: &Case,
+    described: &Described,
+    multiplication_cycles: f64,
+) -> Result<Option<Row>, String> {
+    let mode = &described.mode;
+    let cycle = 1.0 / described.machine.clock_ghz.value;
+    let kept: Vec<&Run> = case.runs.iter().filter(|run| belongs(run, mode, cycle)).collect();
+    let games = kept.iter().flat_map(|run| [run.before, run.after]);
+    let (Some(real), Some(transfer), true) = (
+        Spread::of(kept.iter().map(|run| run.nanoseconds())),
+        Spread::of(games),
+        kept.len() >= LEAST,
+    ) else {
+        return Ok(None);
+    };
+    let mut settings = described.machine.best();
+    let scale = transfer.value / mode.median;
+    for latency in settings.transfer.iter_mut().flatten() {
+        *latency = (*latency as f64 * scale).round() as u64;
+    }
+    let work_cycles = multiplications(case.work) as f64 * multiplication_cycles;
+    let predicted = predict(case.pattern, work_cycles, case.cpus, &settings)?.nanoseconds();
+    Ok(Some(Row {
+        pattern: case.pattern.name(),
+        cpus: case.cpus,
+        work_cycles,
+        transfer_ns: transfer.value,
+        runs: kept.len(),
+        real_ns: real.value,
+        real_low_ns: real.low,
+        real_high_ns: real.high,
+        predicted_ns: predicted,
+        error_percent: 100.0 * (predicted / real.value - 1.0),
+        scored: case.work >= SCORED && case.pattern.claimed(),
+    }))
+}
+
+/// Whether a run was in a mode from before to after, on CPUs at the pace that the machine has undisturbed.
+fn belongs(run: &Run, mode: &Mode, cycle: f64) -> bool {
+    run.undisturbed && run.cycle <= PACE * cycle && mode.holds(run.before) && mode.holds(run.after)
+}
+
+/// The median and the worst of the errors that count, in hundredths; none if none counts.
+pub(super) fn score(rows: &[Row]) -> Option<[f64; 2]> {
+    let scored = rows.iter().filter(|row| row.scored).map(|row| row.error_percent.abs());
+    let mut errors: Vec<f64> = scored.collect();
+    errors.sort_unstable_by(f64::total_cmp);
+    Some([
+        crate::stats::median(errors.get(..).filter(|errors| !errors.is_empty())?),
+        *errors.last()?,
+    ])
+}
+
+/// Rows as comma-separated values, under a line of names.
+pub(super) fn csv(date: &str, model: &str, rows: &[Row]) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::from(
+        "date,cpu,pattern,cpus,work_cycles,transfer_ns,runs,real_ns,real_low_ns,real_high_ns,predicted_ns,\
+         error_percent,scored\n",
+    );
+    let model = model.replace([',', '"', '\n'], " ");
+    for row in rows {
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "{date},{model},{},{},{:.0},{:.2},{},{:.2},{:.2},{:.2},{:.2},{:.1},{}",
+            row.pattern,
+            row.cpus,
+            row.work_cycles,
+            row.transfer_ns,
+            row.runs,
+            row.real_ns,
+            row.real_low_ns,
+            row.real_high_ns,
+            row.predicted_ns,
+            row.error_percent,
+            row.scored
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_cpus_double_from_two_to_all() {
+        assert_eq!(counts(2), [2]);
+        assert_eq!(counts(3), [2, 3]);
+        assert_eq!(counts(8), [2, 4, 8]);
+        assert_eq!(counts(12), [2, 4, 8, 12]);
+    }
+
+    #[test]
+    fn a_run_belongs_to_a_mode_that_held_before_and_after() {
+        let mode = Mode { median: 28.0, low: 27.0, high: 29.0, count: 9 };
+        let run = |before, after, undisturbed| {
+            let per_operation = vec![1.0, 1.0];
+            belongs(&Run { before, after, per_operation, cycle: 0.28, undisturbed }, &mode, 0.27)
+        };
+        assert!(run(28.0, 30.0, true));
+        assert!(run(28.0, 28.0, true));
+        let slow = Run {
+            before: 28.0,
+            after: 28.0,
+            per_operation: vec![1.0, 1.0],
+            cycle: 0.5,
+            undisturbed: true,
+        };
+        assert!(!belongs(&slow, &mode, 0.27));
+        assert!(!run(28.0, 110.0, true) && !run(110.0, 28.0, true) && !run(28.0, 28.0, false));
+    }
+
+    #[test]
+    fn the_score_is_of_what_counts() {
+        let row = |error_percent, scored| Row {
+            pattern: "shared",
+            cpus: 2,
+            work_cycles: 100.0,
+            transfer_ns: 28.0,
+            runs: 9,
+            real_ns: 60.0,
+            real_low_ns: 59.0,
+            real_high_ns: 61.0,
+            predicted_ns: 60.0,
+            error_percent,
+            scored,
+        };
+        let rows = [row(90.0, false), row(-3.0, true), row(1.0, true), row(7.0, true)];
+        assert_eq!(score(&rows), Some([3.0, 7.0]));
+        assert_eq!(score(&rows[..1]), None);
+        let text = csv("2026-11-21", "A, \"B\"", &rows[1..2]);
+        assert_eq!(
+            text.lines().nth(1),
+            Some("2026-11-21,A   B ,shared,2,100,28.00,9,60.00,59.00,61.00,60.00,-3.0,true")
+        );
+    }
+}

@@ -1,0 +1,327 @@
+//! Rounds of timed work on pinned threads. Knows nothing of what it times.
+//!
+//! ```text
+//! calibrate every case                      how many operations are a chunk
+//! for each round (the first warms up):
+//!     for each case:                        round-robin, so that the machine's drift hits all alike
+//!         transfer                          with several threads: what moving a line costs now
+//!         barrier; all threads run chunks until one has done its share
+//!         transfer
+//! ```
+//!
+//! A thread is timed on its own, from the common start to the chunk in which the first thread
+//! finished: until then all of them compete, and none runs on alone. Time for which the kernel let
+//! other programs run on the thread's CPU is not counted, but told.
+
+use super::barrier::Barrier;
+use super::machine::{self, Waits};
+use super::padded::Padded;
+use super::size::Size;
+use super::stats::{Summary, median};
+use super::transfer::Line;
+use std::fmt::{self, Display, Formatter};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The part of a round that a calibrating call takes at least.
+const CALIBRATION: f64 = 1.0 / 32.0;
+/// How often a call must seem long enough before it is believed.
+const CALIBRATION_TRIES: usize = 5;
+/// Operations of a chunk, at most: a body that does nothing would never fill a round.
+const CHUNK_MOST: u64 = 1 << 32;
+
+/// A body of work: does `n` operations as thread number `t`, for `(t, n)`.
+pub type Body<'a> = Box<dyn Fn(usize, u64) + Sync + 'a>;
+
+/// Something to be timed.
+pub struct Case<'a> {
+    /// What the report calls it.
+    pub name: &'static str,
+    /// Operations are asked for in multiples of this.
+    pub granule: u64,
+    /// What is timed.
+    pub body: Body<'a>,
+}
+
+/// How to time the cases.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Threads that run a case together.
+    pub threads: usize,
+    /// Rounds that count.
+    pub runs: usize,
+    /// About how long a case runs in a round.
+    pub round: Duration,
+    /// Thread `i` runs on CPU `i`, and from the start again when they are used up.
+    pub cpus: Vec<usize>,
+}
+
+/// Nanoseconds that a line took from the first CPU to the second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Transfer {
+    /// Over all rounds, before and after them.
+    pub median: f64,
+    /// Before the rounds of the case.
+    pub before: f64,
+    /// After them.
+    pub after: f64,
+}
+
+/// What a case came to.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// The case.
+    pub name: &'static str,
+    /// Nanoseconds an operation and thread.
+    pub ns_per_op: Summary,
+    /// With at least two threads on at least two CPUs.
+    pub transfer: Option<Transfer>,
+    /// The part of the time for which the threads waited while others had their CPUs. It is not in
+    /// `ns_per_op`, unless there were more threads than CPUs.
+    pub waited: f64,
+}
+
+/// Where a measurement stands, for whoever waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// The case that is timed.
+    pub case: &'static str,
+    /// 0 while calibrating and warming up.
+    pub round: usize,
+    /// Rounds that count, of each case.
+    pub rounds: usize,
+}
+
+impl Display for Step {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.round {
+            0 => write!(f, "warming up: {}", self.case),
+            round => write!(f, "round {round} of {}: {}", self.rounds, self.case),
+        }
+    }
+}
+
+/// A case's rounds as they were.
+#[derive(Clone, Debug)]
+pub struct Rounds {
+    /// The case.
+    pub name: &'static str,
+    /// Nanoseconds an operation: for each thread, a value a round.
+    pub threads: Vec<Vec<f64>>,
+    /// As in [`Measured`].
+    pub transfer: Option<Transfer>,
+    /// As in [`Measured`].
+    pub waited: f64,
+}
+
+/// Times all cases.
+///
+/// # Panics
+/// If a body panics, or a thread cannot be started.
+pub fn measure(cases: &[Case<'_>], plan: &Plan, progress: &(dyn Fn(Step) + Sync)) -> Vec<Measured> {
+    let measured = |case: Rounds| Measured {
+        name: case.name,
+        ns_per_op: Summary::of_threads(&case.threads),
+        transfer: case.transfer,
+        waited: case.waited,
+    };
+    rounds(cases, plan, progress).into_iter().map(measured).collect()
+}
+
+/// Times all cases: round `i` of one case and of another come right after each other.
+///
+/// # Panics
+/// If a body panics, or a thread cannot be started.
+pub fn rounds(cases: &[Case<'_>], plan: &Plan, progress: &(dyn Fn(Step) + Sync)) -> Vec<Rounds> {
+    let stage = Stage {
+        cases,
+        plan,
+        progress,
+        barrier: Barrier::new(plan.threads),
+        ended: Padded::default(),
+        agreed: Padded::default(),
+        line: Line::default(),
+    };
+    let logs: Vec<Vec<Log>> = thread::scope(|scope| {
+        let stage = &stage;
+        let threads: Vec<_> =
+            (0..plan.threads).map(|number| scope.spawn(move || stage.act(number))).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|why| std::panic::resume_unwind(why)))
+            .collect()
+    });
+    let of_case = |at: usize, name| {
+        let waited: f64 = logs.iter().flat_map(|log| &log[at].waited).sum();
+        let Log { before, after, .. } = &logs[0][at];
+        Rounds {
+            name,
+            threads: logs.iter().map(|log| log[at].ns_per_op.clone()).collect(),
+            transfer: (!before.is_empty()).then(|| Transfer {
+                median: median(&[&before[..], &after[..]].concat()),
+                before: median(before),
+                after: median(after),
+            }),
+            waited: waited / (plan.threads * plan.runs) as f64,
+        }
+    };
+    cases.iter().enumerate().map(|(at, case)| of_case(at, case.name)).collect()
+}
+
+/// What a thread noted about a case, a value a round.
+#[derive(Clone, Debug, Default)]
+struct Log {
+    ns_per_op: Vec<f64>,
+    waited: Vec<f64>,
+    before: Vec<f64>,
+    after: Vec<f64>,
+}
+
+/// What a thread's share of a round came to.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    ns_per_op: f64,
+    /// The part of the time for which others had the CPU.
+    waited: f64,
+}
+
+/// One of the threads.
+#[derive(Debug)]
+struct Actor {
+    thread: usize,
+    waits: Waits,
+    /// Counts what all threads do together; the same for all of them between two barriers.
+    turn: u64,
+}
+
+/// What the threads share.
+struct Stage<'a> {
+    cases: &'a [Case<'a>],
+    plan: &'a Plan,
+    progress: &'a (dyn Fn(Step) + Sync),
+    barrier: Barrier,
+    /// The number of the last turn that a thread has finished.
+    ended: Padded<AtomicU64>,
+    /// The first thread's time an operation, from which all derive the same chunk.
+    agreed: Padded<AtomicU64>,
+    line: Line,
+}
+
+impl Stage<'_> {
+    /// What one thread does. All of them pass the same barriers in the same order.
+    fn act(&self, thread: usize) -> Vec<Log> {
+        let _guard = self.barrier.break_on_panic();
+        // A sandbox may forbid it; then the figures are noisier, not wrong.
+        let _ = machine::pin(self.plan.cpus[thread % self.plan.cpus.len()]);
+        let report = |case, round| {
+            if thread == 0 {
+                (self.progress)(Step { case, round, rounds: self.plan.runs });
+            }
+        };
+        let mut actor = Actor { thread, waits: Waits::of_this_thread(), turn: 0 };
+        let sizes: Vec<Size> = self
+            .cases
+            .iter()
+            .map(|case| {
+                report(case.name, 0);
+                self.calibrate(case, &mut actor)
+            })
+            .collect();
+        let mut logs = vec![Log::default(); self.cases.len()];
+        for round in 0..=self.plan.runs {
+            for ((case, &size), log) in self.cases.iter().zip(&sizes).zip(&mut logs) {
+                report(case.name, round);
+                let before = self.transfer(thread);
+                let share = self.timed(case, &mut actor, size);
+                let after = self.transfer(thread);
+                if round > 0 {
+                    log.ns_per_op.push(share.ns_per_op);
+                    log.waited.push(share.waited);
+                    log.before.extend(before);
+                    log.after.extend(after);
+                }
+            }
+        }
+        logs
+    }
+
+    /// Runs chunks of the case until a thread has done all of the size.
+    fn timed(&self, case: &Case<'_>, actor: &mut Actor, size: Size) -> Share {
+        let Size { chunk, chunks } = size;
+        actor.turn += 1;
+        self.barrier.wait();
+        // Read within what is timed (it takes a microsecond), so that it never exceeds the time.
+        let start = Instant::now();
+        let before = actor.waits.so_far();
+        let mut done = 0;
+        loop {
+            (case.body)(actor.thread, chunk);
+            done += 1;
+            // Relaxed: only the end of the round depends on it; the barrier orders the rest.
+            if done == chunks || self.ended.load(Ordering::Relaxed) == actor.turn {
+                break;
+            }
+        }
+        self.ended.store(actor.turn, Ordering::Relaxed);
+        let waited = actor.waits.so_far().saturating_sub(before);
+        let elapsed = start.elapsed();
+        self.barrier.wait();
+        // Threads that wait for each other's CPU are part of what is measured.
+        let counted = if self.oversubscribed() { elapsed } else { elapsed.saturating_sub(waited) };
+        Share {
+            ns_per_op: counted.as_nanos() as f64 / (done * chunk) as f64,
+            waited: waited.as_nanos() as f64 / elapsed.as_nanos().max(1) as f64,
+        }
+    }
+
+    fn oversubscribed(&self) -> bool {
+        self.plan.threads > self.plan.cpus.len()
+    }
+
+    /// Finds out how much fills a round, with all threads competing as they will.
+    fn calibrate(&self, case: &Case<'_>, actor: &mut Actor) -> Size {
+        let round = self.plan.round.as_nanos() as f64;
+        let mut chunk = case.granule;
+        loop {
+            let mut fastest = f64::INFINITY;
+            // A single slow try may mean that something else had the CPU.
+            for _ in 0..CALIBRATION_TRIES {
+                fastest = fastest.min(self.agreed_time(case, actor, chunk));
+                if fastest * (chunk as f64) < round * CALIBRATION {
+                    break;
+                }
+            }
+            if fastest * chunk as f64 >= round * CALIBRATION {
+                return Size::of(round / fastest, case.granule);
+            }
+            if chunk >= CHUNK_MOST {
+                return Size { chunk, chunks: 1 };
+            }
+            chunk *= 2;
+        }
+    }
+
+    /// The first thread's nanoseconds an operation of one chunk, told to all.
+    fn agreed_time(&self, case: &Case<'_>, actor: &mut Actor, chunk: u64) -> f64 {
+        let Share { ns_per_op, .. } = self.timed(case, actor, Size { chunk, chunks: 1 });
+        if actor.thread == 0 {
+            self.agreed.store(ns_per_op.to_bits(), Ordering::Relaxed);
+        }
+        // Nobody stores again before all have read: `timed` starts at a barrier.
+        self.barrier.wait();
+        f64::from_bits(self.agreed.load(Ordering::Relaxed))
+    }
+
+    /// The cost of a transfer now, on the first two threads if they have two CPUs.
+    fn transfer(&self, thread: usize) -> Option<f64> {
+        if self.plan.threads < 2 || self.plan.cpus.len() < 2 {
+            return None;
+        }
+        self.barrier.wait();
+        (thread < 2).then(|| self.line.play(thread == 1))
+    }
+}
+
+#[cfg(test)]
+mod tests;
