@@ -75,7 +75,7 @@ fn measure(options: &Options, progress: &Progress) -> Result<Vec<Row>, String> {
     if options.cases.contains(&MILLION) {
         let mode = ledgerline::percpu::detect().to_string();
         let groups = if options.quick { 1 << 16 } else { 1 << 20 };
-        progress.show(&format!("{mode}: {MILLION}"));
+        progress.show(format_args!("{mode}: {MILLION}"));
         let pass = rounds::pass(CHARGE.name, &mode, 1, options.runs.min(3), options);
         let row = create_many(groups, pass).map_err(|error| format!("{MILLION}: {error}"))?;
         // Among the other rows of one thread, if there are any.

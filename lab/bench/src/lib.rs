@@ -12,7 +12,7 @@
 //! What it measures with is in `ledgerline_measure`; older designs of counting pages are in
 //! `ledgerline_experiments::history`.
 //!
-//! A further suite is a file like `charge.rs` with a [`Suite`], and a variant of the
+//! A further suite is a file like `charge.rs` with a `Suite`, and a variant of the
 //! subcommand below.
 
 mod cases;

@@ -65,7 +65,7 @@ impl<'t> Four<'t> {
 
 fn measure(options: &Options, progress: &Progress) -> Result<Vec<Row>, String> {
     let mut rows = rounds::measure(RSS.name, &options.cases, options, progress, &timed)?;
-    progress.show(&format!("{} threads that touch 128 KiB and sleep", options.sleepers));
+    progress.show(format_args!("{} threads that touch 128 KiB and sleep", options.sleepers));
     let figures = sleep(options).map_err(|error| error.to_string())?;
     for row in &mut rows {
         row.rss = figures.iter().find(|(case, _)| *case == row.case).map(|(_, rss)| rss.clone());

@@ -81,7 +81,7 @@ fn measure(options: &Options, progress: &Progress) -> Result<Vec<Row>, String> {
     if options.cases.contains(&LONG_ADDER) {
         let mode = ledgerline::percpu::detect().to_string();
         for &threads in &options.threads {
-            progress.show(&format!("{mode}: {LONG_ADDER}, {threads} threads"));
+            progress.show(format_args!("{mode}: {LONG_ADDER}, {threads} threads"));
             let Some(measured) = jvm::long_adder(LONG_ADDER, threads, options)? else { break };
             let pass = rounds::pass(STAT.name, &mode, threads, options.runs, options);
             let row = Row::new(pass, &measured);

@@ -79,7 +79,7 @@ pub(super) fn table(
         measured: Ok(()),
         scaling: None,
     };
-    let tell = |what: &str| progress.show(&format!("{name}: {what}"));
+    let tell = |what: &str| progress.show(format_args!("{name}: {what}"));
     if document.is_simulated() {
         if !options.curves_alone {
             tell(&format!("predicting, {} design points", options.points));

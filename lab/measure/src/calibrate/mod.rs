@@ -173,7 +173,7 @@ fn matrix(cpus: &[usize], progress: &Progress) -> Result<Vec<(usize, usize, f64)
     if (3..=MATRIX).contains(&cpus.len()) {
         for (index, &one) in cpus.iter().enumerate() {
             for &other in &cpus[index + 1..] {
-                progress.show(&format!("CPUs {one} and {other}"));
+                progress.show(format_args!("CPUs {one} and {other}"));
                 let line = crate::transfer::Line::default();
                 let games = team::Team::new(&[one, other]).play(|seat| probe::game(&line, seat))?;
                 matrix.push((one, other, games[0]));

@@ -109,7 +109,7 @@ pub(super) fn measure(
         for pair in &mut *pairs {
             let [one, other] = pair.cpus;
             let rounds = rounds.max(round);
-            progress.show(&format!("round {round} of {rounds}: CPUs {one} and {other}"));
+            progress.show(format_args!("round {round} of {rounds}: CPUs {one} and {other}"));
             pair.visits.push(visit(pair.cpus)?);
         }
         sleep(PAUSE);

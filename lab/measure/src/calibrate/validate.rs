@@ -87,7 +87,7 @@ pub(super) fn collect(
         }
         for case in &mut cases {
             let Case { pattern, work, cpus: count, .. } = *case;
-            progress.show(&format!(
+            progress.show(format_args!(
                 "pass {pass} of {passes}: {}, {count} CPUs, {work} cycles of work",
                 pattern.name()
             ));
