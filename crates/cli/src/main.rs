@@ -16,10 +16,15 @@ mod show;
 
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
 use ledgerline_bench as bench;
 use ledgerline_experiments as reproduce;
 use ledgerline_measure::calibrate;
+use ledgerline_terminal::output::printable;
+
+/// Letters of a word of the command line that an error quotes.
+const QUOTED: usize = 60;
 
 #[derive(Parser)]
 #[command(
@@ -57,11 +62,12 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match Cli::parse().command {
+    let cli = Cli::try_parse().unwrap_or_else(|error| tamed(error).exit());
+    match cli.command {
         Some(Command::Run(args)) => run::main(&args),
         Some(Command::Show(args)) => show::main(&args),
         Some(Command::Layout(command)) => layout::main(&command),
-        Some(Command::Bench(args)) => bench::main(args),
+        Some(Command::Bench(args)) => bench::main(&args),
         Some(Command::Reproduce(args)) => reproduce::main(&args),
         Some(Command::Calibrate(args)) => calibrate::main(&args),
         None => match Cli::command().print_help() {
@@ -72,6 +78,26 @@ fn main() -> ExitCode {
     }
 }
 
+/// An error that quotes the command line in a few words, none of which steers the terminal.
+fn tamed(mut error: clap::Error) -> clap::Error {
+    let quoted = |(kind, value): (ContextKind, &ContextValue)| match value {
+        ContextValue::String(word) => Some((kind, word.clone())),
+        _ => None,
+    };
+    for (kind, word) in error.context().filter_map(quoted).collect::<Vec<_>>() {
+        let mut words = printable(&word);
+        if words.chars().count() > QUOTED {
+            words = words.chars().take(QUOTED - 3).chain("...".chars()).collect();
+        }
+        if words != word {
+            error.insert(kind, ContextValue::String(words));
+            // The advice quotes the word, too.
+            error.remove(ContextKind::Suggested);
+        }
+    }
+    error
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,6 +105,27 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn an_error_quotes_no_more_than_a_few_plain_letters() {
+        for word in ["x".repeat(10_000), "\u{1b}[31m\n\u{202e}".to_owned()] {
+            let arguments: [&[&str]; 5] = [
+                &[&word],
+                &["run", &format!("--{word}"), "ls"],
+                &["bench", "charge", "--runs", &word],
+                &["reproduce", &word],
+                &["layout", &word],
+            ];
+            for arguments in arguments {
+                let Err(error) = Cli::try_parse_from([&["ledgerline"], arguments].concat()) else {
+                    panic!("{arguments:?} was accepted")
+                };
+                let told = tamed(error).to_string();
+                assert!(told.len() < 500, "{told:.300}");
+                assert!(!told.contains(['\u{1b}', '\u{202e}']), "{told:?}");
+            }
+        }
     }
 
     #[test]

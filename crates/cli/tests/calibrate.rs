@@ -76,21 +76,31 @@ fn first_two_cpus() -> String {
 }
 
 #[test]
-fn a_bad_command_line_is_told_in_one_line() {
+fn cpus_that_cannot_be_measured_are_told_in_one_line() {
     let cpus = first_two_cpus();
     let one = cpus.split(',').next().unwrap();
     for (arguments, complaint) in [
         (&["--cpus", one][..], "one CPU has nobody to hand lines to; at least two are needed"),
-        (
-            &["--cpus", &format!("{one},x")],
-            "--cpus: \"x\" is neither a number nor a range like 2-5",
-        ),
         (&["--cpus", &format!("{one},8191")], "--cpus: this process may not use CPU 8191"),
     ] {
         let output = calibrate(arguments);
         assert_eq!(output.status.code(), Some(2));
         let told = String::from_utf8(output.stderr).unwrap();
         assert_eq!(told, format!("ledgerline: calibrate: {complaint}\n"));
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn a_bad_value_is_told_before_anything_is_measured() {
+    for (arguments, complaint) in [
+        (["--cpus", "0,x"], "'x' for '--cpus <LIST>': neither a number nor a range like 2-5"),
+        (["--out", "/no/such/box"], "'/no/such/box' for '--out <FILE>': there is no such folder"),
+    ] {
+        let output = calibrate(&arguments);
+        assert_eq!(output.status.code(), Some(2));
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(told.starts_with(&format!("error: invalid value {complaint}\n")), "{told}");
         assert!(output.stdout.is_empty());
     }
 }

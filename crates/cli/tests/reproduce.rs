@@ -137,19 +137,14 @@ fn check_tags(page: &str) {
 }
 
 #[test]
-fn a_mistake_is_told_in_one_line_that_says_what_to_do() {
-    let long = "x".repeat(10_000);
+fn what_does_not_go_together_is_told_in_one_line_that_says_what_to_do() {
     for (arguments, told) in [
-        (&["abacus"][..], "no experiment is called \"abacus\"; there are page-counter-lockless, "),
-        (&["\u{1b}[31m"], "no experiment is called \"?[31m\""),
-        (&[&long], "xxx...\"; there are"),
-        (&["--points", "0"], "--points: \"0\" is not a number from 1 to 1000"),
-        (&["--row", "33"], "--row: \"33\" is no contended row; those are 32, 64, 125, 256, 512"),
-        (&["memcg-layout", "--row", "64"], "--row chooses what numa-threshold is calibrated on"),
-        (&["--cpus", "0..4"], "--cpus: \"0\" is not a number from 1 to 1024"),
+        (
+            &["memcg-layout", "--row", "64"][..],
+            "--row chooses what numa-threshold is calibrated on",
+        ),
         (&["rss-cache", "--no-measure"], "rss-cache is measured alone"),
         (&["rss-cache", "--cpus", "2"], "--cpus is for the other four"),
-        (&["--html", "memcg-layout"], "write `ledgerline reproduce memcg-layout --html`"),
         (&["--json", "--html", "-"], "both write to standard output"),
     ] {
         let output = reproduce(arguments);
@@ -157,6 +152,31 @@ fn a_mistake_is_told_in_one_line_that_says_what_to_do() {
         assert_eq!(output.status.code(), Some(2), "{stderr}");
         assert!(stderr.contains(told) && stderr.lines().count() == 1, "{stderr}");
         assert!(stderr.starts_with("ledgerline: reproduce: ") && output.stdout.is_empty());
+        assert!(stderr.len() < 300, "{stderr}");
+    }
+}
+
+#[test]
+fn a_bad_value_is_told_with_what_would_be_a_good_one() {
+    let long = "x".repeat(10_000);
+    for (arguments, value, good) in [
+        (&["abacus"][..], "'abacus' for '[EXPERIMENT]'", ": page-counter-lockless, "),
+        (&["\u{1b}[31m"], "'\\u{1b}[31m' for '[EXPERIMENT]'", ": page-counter-lockless, "),
+        (&[&long], "xxx...' for '[EXPERIMENT]'", ": page-counter-lockless, "),
+        (&["--points", "0"], "'0' for '--points <N>'", "0 is not in 1..=1000"),
+        (&["--row", "33"], "'33' for '--row <R>'", ": 32, 64, 125, 256, 512]"),
+        (&["--cpus", "0..4"], "'0..4' for '--cpus <LIST>'", "not a number from 1 to 1024"),
+        (
+            &["--html", "memcg-layout"],
+            "'memcg-layout'",
+            "`ledgerline reproduce memcg-layout --html`",
+        ),
+    ] {
+        let output = reproduce(arguments);
+        let stderr = support::stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(value) && stderr.contains(good), "{stderr}");
+        assert!(stderr.starts_with("error: invalid value '") && output.stdout.is_empty());
         assert!(stderr.len() < 300 && !stderr.contains('\u{1b}'), "{stderr}");
     }
 }

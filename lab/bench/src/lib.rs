@@ -2,7 +2,7 @@
 //!
 //! | room       | what it holds                                                          |
 //! |------------|------------------------------------------------------------------------|
-//! | `options`  | what the user asked for, checked                                       |
+//! | `options`  | what the user asked for                                                |
 //! | `suite`    | a suite as the command sees it: `charge`, `stat`, `read`, `numa`, `rss`|
 //! | `modes`    | one process a mode                                                     |
 //! | `rounds`   | a pass for each number of threads                                      |
@@ -31,7 +31,7 @@ mod rss;
 mod stat;
 mod suite;
 
-use self::options::Options;
+use self::options::{Options, RssArgs, SuiteArgs, one_of};
 use self::suite::Suite;
 use clap::{Args, Subcommand};
 use ledgerline_measure::machine;
@@ -50,101 +50,52 @@ pub struct BenchArgs {
 #[derive(Subcommand, Debug)]
 enum Suites {
     /// Charging and uncharging: per-CPU updates, trees, many groups, and shared counters beside
-    #[command(after_help = charge::HELP)]
+    #[command(after_help = charge::HELP, mut_arg("cases", one_of(charge::CHARGE.cases)))]
     Charge(SuiteArgs),
     /// Counting: differences of each width, beside atomics, thread-locals and LongAdder
-    #[command(after_help = stat::HELP)]
+    #[command(after_help = stat::HELP, mut_arg("cases", one_of(stat::STAT.cases)))]
     Stat(SuiteArgs),
     /// Reading: by the number of CPUs, and by how much has changed
-    #[command(after_help = read::HELP)]
+    #[command(after_help = read::HELP, mut_arg("cases", one_of(read::READ.cases)))]
     Read(SuiteArgs),
     /// NUMA statistics: a sweep of thresholds, beside what the kernel's commit reported
-    #[command(after_help = numa::HELP)]
+    #[command(after_help = numa::HELP, mut_arg("cases", one_of(numa::NUMA.cases)))]
     Numa(SuiteArgs),
     /// Resident pages: many threads counted four ways, beside what the kernel says
-    #[command(after_help = rss::HELP)]
+    #[command(after_help = rss::HELP, mut_arg("cases", one_of(rss::RSS.cases)))]
     Rss(RssArgs),
-}
-
-// The values are texts that `options` checks, so that a bad one is reported in one line.
-#[derive(Args, Debug)]
-struct SuiteArgs {
-    /// Numbers of threads, separated by commas [default: 1, 2 and as many as CPUs]
-    #[arg(long, value_name = "LIST")]
-    threads: Option<String>,
-
-    /// Only these cases, separated by commas
-    #[arg(long, value_name = "LIST")]
-    cases: Option<String>,
-
-    /// Rounds to take the median of [default: 21]
-    #[arg(long, value_name = "N")]
-    runs: Option<String>,
-
-    /// How per-CPU memory is updated: rseq, fallback or both
-    #[arg(long, value_name = "MODE", default_value = "both")]
-    mode: String,
-
-    /// Print one JSON object a line instead of a table
-    #[arg(long)]
-    json: bool,
-
-    /// Short rounds and fewer groups: to see that it works, not how fast
-    #[arg(long)]
-    quick: bool,
-
-    /// Measure the one mode in this process: how a run starts itself for each mode
-    #[arg(long, hide = true)]
-    in_this_process: bool,
-}
-
-#[derive(Args, Debug)]
-struct RssArgs {
-    #[command(flatten)]
-    suite: SuiteArgs,
-
-    /// Threads that touch 128 KiB and sleep [default: 10000; with --quick: 200]
-    #[arg(long, value_name = "N")]
-    sleepers: Option<String>,
 }
 
 /// Runs the suite and prints its figures.
 ///
-/// The exit status is 0, 1 when something could not be measured, or 2 for a bad command line.
-pub fn main(args: BenchArgs) -> ExitCode {
-    let sleepers = match &args.suite {
-        Suites::Rss(args) => args.sleepers.as_deref(),
-        _ => None,
-    };
-    let (suite, args) = match &args.suite {
-        Suites::Charge(args) => (&charge::CHARGE, args),
-        Suites::Stat(args) => (&stat::STAT, args),
-        Suites::Read(args) => (&read::READ, args),
-        Suites::Numa(args) => (&numa::NUMA, args),
-        Suites::Rss(args) => (&rss::RSS, &args.suite),
-    };
-    let options = match Options::check(args, sleepers, suite.cases) {
-        Ok(options) => options,
-        Err(error) => return fail(&error, 2),
+/// The exit status is 0, or 1 when something could not be measured.
+pub fn main(args: &BenchArgs) -> ExitCode {
+    let (suite, args, sleepers) = match &args.suite {
+        Suites::Charge(args) => (&charge::CHARGE, args, 0),
+        Suites::Stat(args) => (&stat::STAT, args, 0),
+        Suites::Read(args) => (&read::READ, args, 0),
+        Suites::Numa(args) => (&numa::NUMA, args, 0),
+        Suites::Rss(args) => (&rss::RSS, &args.suite, args.sleepers),
     };
     if args.in_this_process
-        && let Err(status) = modes::check_own(options.modes)
+        && let Err(status) = modes::check_own(args.mode)
     {
         return status;
     }
-    match run(suite, &options, args.in_this_process) {
+    match run(suite, args, sleepers) {
         Ok(text) => print(&text),
-        Err(error) => fail(&error, 1),
+        Err(error) => fail(&error),
     }
 }
 
-fn run(suite: &Suite, options: &Options, in_this_process: bool) -> Result<String, String> {
-    if in_this_process {
-        let rows = (suite.measure)(options, &Progress::on_stderr())?;
+fn run(suite: &Suite, args: &SuiteArgs, sleepers: usize) -> Result<String, String> {
+    let options = Options::of(args, sleepers, suite.cases)?;
+    if args.in_this_process {
+        let rows = (suite.measure)(&options, &Progress::on_stderr())?;
         return report::json(&rows);
     }
-    let rows = modes::measure(suite, options)?;
-    if options.json {
+    let rows = modes::measure(suite, args.mode, &options)?;
+    if args.json {
         report::json(&rows)
     } else {
         let machine = machine::describe(options.cpus.len());
@@ -162,11 +113,11 @@ fn wants_colour() -> bool {
 fn print(text: &str) -> ExitCode {
     match output::print(text.as_bytes()) {
         Ok(_) => ExitCode::SUCCESS,
-        Err(error) => fail(&format!("cannot write the figures: {error}"), 1),
+        Err(error) => fail(&format!("cannot write the figures: {error}")),
     }
 }
 
-fn fail(error: &str, status: u8) -> ExitCode {
+fn fail(error: &str) -> ExitCode {
     eprintln!("ledgerline: bench: {error}");
-    ExitCode::from(status)
+    ExitCode::FAILURE
 }

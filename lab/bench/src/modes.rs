@@ -12,8 +12,8 @@ const VARIABLE: &str = "LEDGERLINE_PERCPU";
 const NOT_HERE: u8 = 3;
 
 /// Measures in a process of its own for each mode.
-pub(super) fn measure(suite: &Suite, options: &Options) -> Result<Vec<Row>, String> {
-    let wanted: &[Mode] = match options.modes {
+pub(super) fn measure(suite: &Suite, modes: Modes, options: &Options) -> Result<Vec<Row>, String> {
+    let wanted: &[Mode] = match modes {
         Modes::Rseq => &[Mode::Rseq],
         Modes::Fallback => &[Mode::Fallback],
         Modes::Both => &[Mode::Rseq, Mode::Fallback],
@@ -22,7 +22,7 @@ pub(super) fn measure(suite: &Suite, options: &Options) -> Result<Vec<Row>, Stri
     for &mode in wanted {
         match in_mode(suite, options, mode)? {
             Some(more) => rows.extend(more),
-            None if options.modes == Modes::Both => {
+            None if modes == Modes::Both => {
                 eprintln!("ledgerline: bench: {mode} does not work here and was left out");
             }
             None => return Err(format!("{mode} does not work here")),

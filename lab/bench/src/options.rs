@@ -1,30 +1,104 @@
-//! What the user asked for, checked.
+//! What the user asked for.
 
+use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
+use clap::{Arg, Args, Command, ValueEnum};
 use ledgerline_measure::machine;
+use std::ffi::OsStr;
 use std::time::Duration;
 
 /// Most threads of a pass, and most rounds.
-const MOST: usize = 4096;
+const MOST: u64 = 4096;
 /// Most threads that sleep.
-const SLEEPERS_MOST: usize = 1_000_000;
+const SLEEPERS_MOST: u64 = 1_000_000;
 
 /// Which ways of updating per-CPU memory to measure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Modes {
     Rseq,
     Fallback,
     Both,
 }
 
-/// The checked options of a suite.
+/// The options of every suite.
+#[derive(Args, Clone, Debug)]
+pub(super) struct SuiteArgs {
+    /// Numbers of threads, separated by commas [default: 1, 2 and as many as CPUs]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = Trimmed(count(MOST)))]
+    threads: Vec<usize>,
+
+    /// Only these cases, separated by commas
+    #[arg(long, value_name = "LIST", value_delimiter = ',', hide_possible_values = true)]
+    cases: Vec<String>,
+
+    /// Rounds to take the median of; with --quick: 3
+    #[arg(long, value_name = "N", default_value = "21", value_parser = count(MOST))]
+    #[arg(default_value_if("quick", "true", "3"))]
+    pub(super) runs: usize,
+
+    /// How per-CPU memory is updated
+    #[arg(long, value_name = "MODE", value_enum, default_value_t = Modes::Both)]
+    pub(super) mode: Modes,
+
+    /// Print one JSON object a line instead of a table
+    #[arg(long)]
+    pub(super) json: bool,
+
+    /// Short rounds and fewer groups: to see that it works, not how fast
+    #[arg(long)]
+    pub(super) quick: bool,
+
+    /// Measure the one mode in this process: how a run starts itself for each mode
+    #[arg(long, hide = true)]
+    pub(super) in_this_process: bool,
+}
+
+/// The options of the suite `rss`.
+#[derive(Args, Clone, Debug)]
+pub(super) struct RssArgs {
+    #[command(flatten)]
+    pub(super) suite: SuiteArgs,
+
+    /// Threads that touch 128 KiB and sleep; with --quick: 200
+    #[arg(long, value_name = "N", default_value = "10000", value_parser = count(SLEEPERS_MOST))]
+    #[arg(default_value_if("quick", "true", "200"))]
+    pub(super) sleepers: usize,
+}
+
+/// A number from 1 to `most`.
+fn count(most: u64) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=most)
+}
+
+/// Lets an option take the names of a suite's cases alone.
+pub(super) fn one_of(cases: &'static [&'static str]) -> impl Fn(Arg) -> Arg {
+    move |option| option.value_parser(Trimmed(PossibleValuesParser::new(cases)))
+}
+
+/// Parses a value without the blanks around it, which people write after commas.
+#[derive(Clone)]
+struct Trimmed<P>(P);
+
+impl<P: TypedValueParser> TypedValueParser for Trimmed<P> {
+    type Value = P::Value;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<P::Value, clap::Error> {
+        let trimmed = value.to_str().map_or(value, |text| OsStr::new(text.trim()));
+        self.0.parse_ref(command, arg, trimmed)
+    }
+}
+
+/// A suite's options, with what depends on the machine.
 #[derive(Clone, Debug)]
 pub(super) struct Options {
     pub(super) threads: Vec<usize>,
     pub(super) runs: usize,
     /// Names of the suite's cases, in its order.
     pub(super) cases: Vec<&'static str>,
-    pub(super) modes: Modes,
-    pub(super) json: bool,
     /// Small and short: whether it works, not how fast.
     pub(super) quick: bool,
     /// CPUs to run on, in the order of the threads.
@@ -34,39 +108,24 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Checks what was written on the command line against what the suite has. The error is one
-    /// line for the user.
-    pub(super) fn check(
-        args: &super::SuiteArgs,
-        sleepers: Option<&str>,
-        cases: &'static [&'static str],
+    /// The options of a suite that has these cases.
+    pub(super) fn of(
+        args: &SuiteArgs,
+        sleepers: usize,
+        cases: &[&'static str],
     ) -> Result<Options, String> {
         let cpus = machine::allowed_cpus()
             .map_err(|error| format!("cannot tell which CPUs may be used: {error}"))?;
-        let quick = args.quick;
         Ok(Options {
-            threads: match &args.threads {
-                Some(list) => thread_list(list)?,
-                None => usual_threads(cpus.len()),
+            threads: match &args.threads[..] {
+                [] => usual_threads(cpus.len()),
+                list => once_each(list),
             },
-            runs: match &args.runs {
-                Some(text) => count("--runs", text)?,
-                None if quick => 3,
-                None => 21,
-            },
-            cases: match &args.cases {
-                Some(list) => case_list(list, cases)?,
-                None => cases.to_vec(),
-            },
-            modes: modes(&args.mode)?,
-            json: args.json,
-            quick,
+            runs: args.runs,
+            cases: in_order(&args.cases, cases),
+            quick: args.quick,
             cpus,
-            sleepers: match sleepers {
-                Some(text) => count_to("--sleepers", text, SLEEPERS_MOST)?,
-                None if quick => 200,
-                None => 10_000,
-            },
+            sleepers,
         })
     }
 
@@ -83,50 +142,33 @@ fn usual_threads(cpus: usize) -> Vec<usize> {
     threads
 }
 
-fn thread_list(list: &str) -> Result<Vec<usize>, String> {
+fn once_each(list: &[usize]) -> Vec<usize> {
     let mut threads = Vec::new();
-    for text in list.split(',') {
-        let number = count("--threads", text)?;
+    for &number in list {
         if !threads.contains(&number) {
             threads.push(number);
         }
     }
-    Ok(threads)
+    threads
 }
 
-fn count(option: &str, text: &str) -> Result<usize, String> {
-    count_to(option, text, MOST)
-}
-
-fn count_to(option: &str, text: &str, most: usize) -> Result<usize, String> {
-    match text.trim().parse() {
-        Ok(number) if (1..=most).contains(&number) => Ok(number),
-        _ => Err(format!("{option}: {text:?} is not a number from 1 to {most}")),
-    }
-}
-
-fn case_list(list: &str, known: &'static [&'static str]) -> Result<Vec<&'static str>, String> {
-    let wanted: Vec<&str> = list.split(',').map(str::trim).collect();
-    match wanted.iter().find(|name| !known.contains(name)) {
-        Some(name) => {
-            Err(format!("--cases: there is no case {name:?}; there are {}", known.join(", ")))
-        }
-        None => Ok(known.iter().copied().filter(|name| wanted.contains(name)).collect()),
-    }
-}
-
-fn modes(text: &str) -> Result<Modes, String> {
-    match text {
-        "rseq" => Ok(Modes::Rseq),
-        "fallback" => Ok(Modes::Fallback),
-        "both" => Ok(Modes::Both),
-        _ => Err(format!("--mode: {text:?} is none of rseq, fallback, both")),
-    }
+/// The wanted cases in the suite's order; all if none is wanted.
+fn in_order(wanted: &[String], cases: &[&'static str]) -> Vec<&'static str> {
+    let chosen = |case: &&str| wanted.is_empty() || wanted.iter().any(|name| name == case);
+    cases.iter().copied().filter(chosen).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::FromArgMatches;
+
+    fn parse(arguments: &[&str]) -> Result<SuiteArgs, clap::Error> {
+        let command = SuiteArgs::augment_args(Command::new("suite"));
+        let command = command.mut_arg("cases", one_of(&["a", "b", "c"]));
+        let line = [&["suite"], arguments].concat();
+        SuiteArgs::from_arg_matches(&command.try_get_matches_from(line)?)
+    }
 
     #[test]
     fn one_two_and_all_cpus_are_usual() {
@@ -137,27 +179,43 @@ mod tests {
 
     #[test]
     fn thread_lists_are_checked() {
-        assert_eq!(thread_list("1"), Ok(vec![1]));
-        assert_eq!(thread_list("4, 1,4"), Ok(vec![4, 1]));
+        let threads = |list| once_each(&parse(&["--threads", list]).unwrap().threads);
+        assert_eq!(threads("1"), [1]);
+        assert_eq!(threads("4, 1,4"), [4, 1]);
         for bad in ["", "0", "1,", "-1", "two", "1.5", "4097", "99999999999999999999999"] {
-            let error = thread_list(bad).unwrap_err();
-            assert!(error.starts_with("--threads: \"") && !error.contains('\n'), "{error}");
+            let error = parse(&[&format!("--threads={bad}")]).unwrap_err().to_string();
+            assert!(error.contains("'--threads <LIST>'"), "{error}");
         }
     }
 
     #[test]
     fn cases_come_in_the_order_of_the_suite() {
-        assert_eq!(case_list("c,a", &["a", "b", "c"]), Ok(vec!["a", "c"]));
-        assert_eq!(
-            case_list("a,d", &["a", "b"]),
-            Err("--cases: there is no case \"d\"; there are a, b".to_owned())
-        );
-        assert!(case_list("", &["a"]).is_err());
+        let cases = |arguments: &[&str]| {
+            parse(arguments).map(|args| in_order(&args.cases, &["a", "b", "c"]))
+        };
+        assert_eq!(cases(&["--cases", "c, a"]).unwrap(), ["a", "c"]);
+        assert_eq!(cases(&[]).unwrap(), ["a", "b", "c"]);
+        let error = cases(&["--cases", "a,d"]).unwrap_err().to_string();
+        assert!(error.contains("invalid value 'd'"), "{error}");
+        assert!(error.contains("[possible values: a, b, c]"), "{error}");
+        assert!(cases(&["--cases", ""]).is_err());
     }
 
     #[test]
     fn modes_are_three() {
-        assert_eq!(modes("both"), Ok(Modes::Both));
-        assert!(modes("Both").is_err());
+        let mode = |name| parse(&["--mode", name]).map(|args| args.mode);
+        for (name, expected) in
+            [("rseq", Modes::Rseq), ("fallback", Modes::Fallback), ("both", Modes::Both)]
+        {
+            assert_eq!(mode(name).unwrap(), expected);
+        }
+        assert!(mode("Both").is_err());
+    }
+
+    #[test]
+    fn a_quick_run_has_fewer_rounds_unless_they_are_given() {
+        let runs = |arguments: &[&str]| parse(arguments).unwrap().runs;
+        assert_eq!((runs(&[]), runs(&["--quick"])), (21, 3));
+        assert_eq!(runs(&["--quick", "--runs", "7"]), 7);
     }
 }

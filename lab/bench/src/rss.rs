@@ -350,8 +350,6 @@ mod tests {
             threads: vec![1],
             runs: 3,
             cases: ALL.to_vec(),
-            modes: super::super::options::Modes::Both,
-            json: false,
             quick: true,
             cpus: vec![0],
             sleepers: 100,

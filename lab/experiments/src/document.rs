@@ -3,7 +3,7 @@
 use ledgerline_coherence::experiments::study;
 
 /// A document and the experiment that it reports.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(super) struct Document {
     /// The experiment's name.
     pub(super) name: &'static str,
@@ -69,11 +69,6 @@ impl Document {
     pub(super) fn is_simulated(&self) -> bool {
         study::NAMES.contains(&self.name)
     }
-}
-
-/// All names, for a message.
-pub(super) fn names() -> String {
-    DOCUMENTS.map(|document| document.name).join(", ")
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::document::Document;
 use super::measured::{Measured, Request, measure};
-use super::options::Options;
+use super::options::ReproduceArgs;
 use ledgerline_coherence::experiments::study::{Curve, Scale, Study};
 use ledgerline_coherence::experiments::{Interval, ours};
 use ledgerline_coherence::simulate::Error;
@@ -67,7 +67,7 @@ impl Line {
 /// Predicts and measures one experiment, as the options say.
 pub(super) fn table(
     document: &'static Document,
-    options: &Options,
+    args: &ReproduceArgs,
     progress: &Progress,
 ) -> Result<Table, String> {
     let name = document.name;
@@ -81,16 +81,17 @@ pub(super) fn table(
     };
     let tell = |what: &str| progress.show(format_args!("{name}: {what}"));
     if document.is_simulated() {
-        if !options.curves_alone {
-            tell(&format!("predicting, {} design points", options.points));
-            predict(&mut table, options)?;
+        if !args.curves_alone() {
+            tell(&format!("predicting, {} design points", args.points()));
+            predict(&mut table, args)?;
         }
-        if !options.cpus.is_empty() {
-            table.scaling = Some(scaling(document, options, &tell)?);
+        let cpus = args.curve();
+        if !cpus.is_empty() {
+            table.scaling = Some(scaling(document, args, cpus, &tell)?);
         }
     }
-    if options.measure && !options.curves_alone {
-        let request = Request { quick: options.quick };
+    if args.measures() {
+        let request = Request { quick: args.quick };
         match measure(name, &request, &mut |step| tell(step)) {
             Ok(rows) => {
                 join(&mut table.lines, rows);
@@ -112,17 +113,17 @@ fn told(name: &str) -> impl Fn(Error) -> String + Copy {
     move |error| format!("{name}: {error}")
 }
 
-fn predict(table: &mut Table, options: &Options) -> Result<(), String> {
+fn predict(table: &mut Table, args: &ReproduceArgs) -> Result<(), String> {
     let name = table.document.name;
     let told = told(name);
-    let study = Study::fit(name, options.points, options.row).map_err(told)?;
+    let study = Study::fit(name, args.points(), args.row()).map_err(told)?;
     let experiment = study.table().map_err(told)?;
     let ours = study.ours().map_err(told)?;
     table.unit = experiment.unit;
     table.predicted = Some(Predicted {
         machine: experiment.machine,
         cpus: study.curve().document_cpus,
-        points: options.points,
+        points: args.points(),
         calibrated_on: experiment.calibrated_on,
         under_determined: experiment.under_determined,
         ours_assumes: ours::assumptions(name),
@@ -139,14 +140,18 @@ fn predict(table: &mut Table, options: &Options) -> Result<(), String> {
     Ok(())
 }
 
-fn scaling(document: &Document, options: &Options, tell: &dyn Fn(&str)) -> Result<Scaling, String> {
+fn scaling(
+    document: &Document,
+    args: &ReproduceArgs,
+    mut cpus: Vec<usize>,
+    tell: &dyn Fn(&str),
+) -> Result<Scaling, String> {
     let name = document.name;
     let told = told(name);
-    tell(&format!("fitting {} design points", options.curve_points));
-    let study = Study::fit(name, options.curve_points, options.row).map_err(told)?;
-    let mut cpus = options.cpus.clone();
+    tell(&format!("fitting {} design points", args.curve_points()));
+    let study = Study::fit(name, args.curve_points(), args.row()).map_err(told)?;
     // Where nobody chose, the document's own number is worth a place.
-    if !options.cpus_chosen {
+    if !args.cpus_chosen() {
         cpus.push(study.curve().document_cpus);
         cpus.sort_unstable();
         cpus.dedup();
@@ -158,7 +163,7 @@ fn scaling(document: &Document, options: &Options, tell: &dyn Fn(&str)) -> Resul
     Ok(Scaling {
         curve: study.curve(),
         machine: study.machine(),
-        points: options.curve_points,
+        points: args.curve_points(),
         places: cpus.iter().map(place).collect::<Result<_, _>>()?,
     })
 }

@@ -3,7 +3,7 @@
 //!
 //! | room         | what it holds                                                      |
 //! |--------------|--------------------------------------------------------------------|
-//! | `options`    | what the user asked for, checked                                   |
+//! | `options`    | what the user asked for                                            |
 //! | `team`       | threads on CPUs, in blocks; who was disturbed                      |
 //! | `work`       | private work of a known length, and the clock                      |
 //! | `probe`      | the measurements of a pair of CPUs; `queue_lock`, `chase`: for them |
@@ -40,7 +40,6 @@ mod world;
 pub use options::{CalibrateArgs, LONG_ABOUT};
 
 use self::describe::{Caches, Described, Subject};
-use self::options::Options;
 use self::report::Report;
 use self::rounds::{LEAST_ROUNDS, Pair};
 use self::topology::Places;
@@ -60,11 +59,11 @@ const MATRIX: usize = 64;
 /// Measures, writes and prints. The exit status is 0; 1 when something could not be measured or written; 2
 /// for a bad command line.
 pub fn main(args: &CalibrateArgs) -> ExitCode {
-    let options = match Options::check(args) {
-        Ok(options) => options,
+    let cpus = match args.cpus() {
+        Ok(cpus) => cpus,
         Err(error) => return fail(&error, 2),
     };
-    match calibrate(&options) {
+    match calibrate(args, &cpus) {
         Ok(text) => match print(text.as_bytes()) {
             Ok(_) => ExitCode::SUCCESS,
             Err(error) => fail(&format!("cannot write the figures: {error}"), 1),
@@ -78,17 +77,16 @@ fn fail(error: &str, status: u8) -> ExitCode {
     ExitCode::from(status)
 }
 
-fn calibrate(options: &Options) -> Result<String, String> {
+fn calibrate(args: &CalibrateArgs, cpus: &[usize]) -> Result<String, String> {
     let progress = Progress::on_stderr();
-    let cpus = &options.cpus;
     let places = Places::of(cpus);
     let mut pairs = rounds::pairs(cpus, &places);
-    rounds::measure(&mut pairs, options.rounds, PATIENCE, &progress)?;
-    let cases = match options.passes {
+    rounds::measure(&mut pairs, args.rounds(), PATIENCE, &progress)?;
+    let cases = match args.passes() {
         0 => None,
         passes => Some(validate::collect(cpus, &mut pairs, passes, 4 * PATIENCE, &progress)?),
     };
-    let caches = caches(cpus[0], options.quick, &progress);
+    let caches = caches(cpus[0], args.quick, &progress);
     let matrix = matrix(cpus, &progress)?;
     drop(progress);
 
@@ -103,12 +101,12 @@ fn calibrate(options: &Options) -> Result<String, String> {
         });
         validated = Some(rows.collect::<Result<Vec<_>, String>>()?);
     }
-    if let Some(path) = &options.out {
+    if let Some(path) = &args.out {
         for (index, described) in described.iter().enumerate() {
             write(&path_of(path, index, described), &described.machine.to_toml())?;
         }
     }
-    if let (Some(path), Some(rows)) = (&options.csv, &validated) {
+    if let (Some(path), Some(rows)) = (&args.csv, &validated) {
         write(path, &validate::csv(&date, &model, &rows.concat()))?;
     }
     let report = Report {
@@ -119,7 +117,7 @@ fn calibrate(options: &Options) -> Result<String, String> {
         left_out: &left_out,
         validated: validated.as_deref(),
     };
-    Ok(if options.json { report::json(&report) } else { report::table(&report) })
+    Ok(if args.json { report::json(&report) } else { report::table(&report) })
 }
 
 /// The machine in each of its modes, the most frequent first, and why others are left out.

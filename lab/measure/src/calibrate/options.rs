@@ -1,8 +1,10 @@
-//! What the user asked for, checked.
+//! What the user asked for.
 
 use crate::machine::allowed_cpus;
 use clap::Args;
-use std::path::{Path, PathBuf};
+use clap::builder::{PathBufValueParser, TypedValueParser};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
 /// `ledgerline help calibrate`.
 pub const LONG_ABOUT: &str = "\
@@ -22,143 +24,150 @@ Examples:
   ledgerline calibrate --cpus 0,4 --quick --json   two CPUs, in two seconds, for a program";
 
 /// What to measure, and where to put it.
-// Values are texts that `Options` checks, so that a bad one is reported in one line.
 #[derive(Args, Debug)]
 pub struct CalibrateArgs {
     /// Write the machine file there
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", value_parser = file())]
+    pub(super) out: Option<PathBuf>,
 
     /// The CPUs to measure, such as 0,2-5 [default: all that this process may use]
-    #[arg(long, value_name = "LIST")]
-    cpus: Option<String>,
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = range)]
+    cpus: Vec<RangeInclusive<usize>>,
 
     /// Hold simulations against real runs of two CPUs or more
     #[arg(long)]
     validate: bool,
 
     /// Write the real runs and predictions there, as comma-separated values
-    #[arg(long, value_name = "FILE", requires = "validate")]
-    csv: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", requires = "validate", value_parser = file())]
+    pub(super) csv: Option<PathBuf>,
 
     /// Print one JSON object instead of tables
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 
     /// Few rounds: to see that it works, not what it is
     #[arg(long)]
-    quick: bool,
-}
-
-/// The same, checked.
-#[derive(Clone, Debug)]
-pub(super) struct Options {
-    pub(super) out: Option<PathBuf>,
-    pub(super) csv: Option<PathBuf>,
-    /// Two or more, cores before further threads of them.
-    pub(super) cpus: Vec<usize>,
-    /// Rounds of measuring.
-    pub(super) rounds: usize,
-    /// Passes of validation; none if it was not asked for.
-    pub(super) passes: usize,
-    pub(super) json: bool,
     pub(super) quick: bool,
 }
 
-impl Options {
+impl CalibrateArgs {
+    /// Rounds of measuring.
+    pub(super) fn rounds(&self) -> usize {
+        if self.quick { 4 } else { 30 }
+    }
+
+    /// Passes of validation; none if it was not asked for.
+    pub(super) fn passes(&self) -> usize {
+        match (self.validate, self.quick) {
+            (false, _) => 0,
+            (true, true) => 2,
+            (true, false) => 30,
+        }
+    }
+
+    /// The CPUs to measure: two or more, cores before further threads of them.
+    ///
     /// # Errors
-    /// One line: which value is wrong, and what is expected.
-    pub(super) fn check(args: &CalibrateArgs) -> Result<Options, String> {
+    /// One line: there are fewer, or this process may not use one.
+    pub(super) fn cpus(&self) -> Result<Vec<usize>, String> {
         let allowed = allowed_cpus().map_err(|error| format!("cannot ask for CPUs: {error}"))?;
-        let cpus = match &args.cpus {
-            Some(list) => chosen(list, &allowed)?,
-            None => allowed,
-        };
+        let cpus = if self.cpus.is_empty() { allowed } else { chosen(&self.cpus, &allowed)? };
         if cpus.len() < 2 {
             return Err("one CPU has nobody to hand lines to; at least two are needed".to_owned());
         }
-        for path in [&args.out, &args.csv].into_iter().flatten() {
-            can_hold(path)?;
-        }
-        let (rounds, passes) = if args.quick { (4, 2) } else { (30, 30) };
-        Ok(Options {
-            out: args.out.clone(),
-            csv: args.csv.clone(),
-            cpus,
-            rounds,
-            passes: if args.validate { passes } else { 0 },
-            json: args.json,
-            quick: args.quick,
-        })
+        Ok(cpus)
     }
 }
 
 /// Refuses what could not be written anyway, before minutes are spent on it.
-fn can_hold(path: &Path) -> Result<(), String> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    if path.is_dir() || path.file_name().is_none() {
-        return Err(format!("cannot write {}: it is no name for a file", path.display()));
-    }
-    match folder {
-        Some(folder) if !folder.is_dir() => {
-            Err(format!("cannot write {}: there is no folder {}", path.display(), folder.display()))
+fn file() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if path.is_dir() || path.file_name().is_none() {
+            return Err("it is no name for a file");
         }
-        _ => Ok(()),
-    }
+        match folder {
+            Some(folder) if !folder.is_dir() => Err("there is no such folder"),
+            _ => Ok(path),
+        }
+    })
+}
+
+/// One CPU, or a range of them.
+fn range(part: &str) -> Result<RangeInclusive<usize>, &'static str> {
+    let number = |text: &str| text.trim().parse().ok();
+    let (first, last) = part.split_once('-').unwrap_or((part, part));
+    let range = number(first).zip(number(last)).map(|(first, last)| first..=last);
+    range.filter(|range| !range.is_empty()).ok_or("neither a number nor a range like 2-5")
 }
 
 /// The CPUs of a list, in the order of those that are allowed.
-fn chosen(list: &str, allowed: &[usize]) -> Result<Vec<usize>, String> {
-    let mut wanted = Vec::new();
-    for part in list.split(',') {
-        let bad = || format!("--cpus: \"{part}\" is neither a number nor a range like 2-5");
-        let number = |text: &str| text.trim().parse::<usize>().map_err(|_| bad());
-        let (first, last) = match part.split_once('-') {
-            Some((first, last)) => (number(first)?, number(last)?),
-            None => (number(part)?, number(part)?),
-        };
-        if first > last {
-            return Err(bad());
-        }
-        for cpu in first..=last {
-            if !allowed.contains(&cpu) {
-                return Err(format!("--cpus: this process may not use CPU {cpu}"));
-            }
-            wanted.push(cpu);
+fn chosen(wanted: &[RangeInclusive<usize>], allowed: &[usize]) -> Result<Vec<usize>, String> {
+    for range in wanted {
+        if let Some(cpu) = range.clone().find(|cpu| !allowed.contains(cpu)) {
+            return Err(format!("--cpus: this process may not use CPU {cpu}"));
         }
     }
-    Ok(allowed.iter().copied().filter(|cpu| wanted.contains(cpu)).collect())
+    let wanted = |cpu: &usize| wanted.iter().any(|range| range.contains(cpu));
+    Ok(allowed.iter().copied().filter(wanted).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::{Command, FromArgMatches};
+
+    fn parse(arguments: &[&str]) -> Result<CalibrateArgs, String> {
+        let command = CalibrateArgs::augment_args(Command::new("calibrate"));
+        let line = [&["calibrate"], arguments].concat();
+        let parsed = command.try_get_matches_from(line);
+        parsed
+            .and_then(|found| CalibrateArgs::from_arg_matches(&found))
+            .map_err(|error| error.to_string())
+    }
 
     #[test]
     fn what_cannot_be_written_is_refused_before_anything_is_measured() {
-        assert_eq!(can_hold(Path::new("box.toml")), Ok(()));
-        assert_eq!(can_hold(&std::env::temp_dir().join("box.toml")), Ok(()));
+        assert!(parse(&["--out", "box.toml"]).is_ok());
+        let there = std::env::temp_dir().join("box.toml");
+        assert_eq!(parse(&["--out", there.to_str().unwrap()]).unwrap().out, Some(there));
         for (path, complaint) in [
-            ("/", "cannot write /: it is no name for a file"),
-            ("/no/such/box.toml", "cannot write /no/such/box.toml: there is no folder /no/such"),
+            ("/", "invalid value '/' for '--out <FILE>': it is no name for a file"),
+            (
+                "/no/such/box.toml",
+                "invalid value '/no/such/box.toml' for '--out <FILE>': there is no such folder",
+            ),
         ] {
-            assert_eq!(can_hold(Path::new(path)).unwrap_err(), complaint);
+            let told = parse(&["--out", path]).unwrap_err();
+            assert!(told.contains(complaint), "{told}");
         }
     }
 
     #[test]
     fn lists_and_ranges_choose_among_the_allowed() {
         let allowed = [0, 2, 4, 1, 3, 5];
-        assert_eq!(chosen("0-2,5", &allowed), Ok(vec![0, 2, 1, 5]));
-        assert_eq!(chosen("3, 3", &allowed), Ok(vec![3]));
+        let chosen =
+            |list: &str| parse(&["--cpus", list]).and_then(|args| chosen(&args.cpus, &allowed));
+        assert_eq!(chosen("0-2,5"), Ok(vec![0, 2, 1, 5]));
+        assert_eq!(chosen("3, 3"), Ok(vec![3]));
         for (list, complaint) in [
-            ("", "--cpus: \"\" is neither a number nor a range like 2-5"),
-            ("1,x", "--cpus: \"x\" is neither a number nor a range like 2-5"),
-            ("5-2", "--cpus: \"5-2\" is neither a number nor a range like 2-5"),
+            ("", "'' for '--cpus <LIST>': neither a number nor a range like 2-5"),
+            ("1,x", "'x' for '--cpus <LIST>': neither a number nor a range like 2-5"),
+            ("5-2", "'5-2' for '--cpus <LIST>': neither a number nor a range like 2-5"),
             ("6", "--cpus: this process may not use CPU 6"),
             ("0-99999999999", "--cpus: this process may not use CPU 6"),
         ] {
-            assert_eq!(chosen(list, &allowed).unwrap_err(), complaint);
+            let told = chosen(list).unwrap_err();
+            assert!(told.contains(complaint), "{told}");
         }
+    }
+
+    #[test]
+    fn validation_is_for_those_who_ask_for_it() {
+        let passes = |arguments: &[&str]| parse(arguments).map(|args| args.passes());
+        assert_eq!(passes(&["--quick"]), Ok(0));
+        assert_eq!(passes(&["--quick", "--validate"]), Ok(2));
+        assert!(passes(&["--csv", "runs.csv"]).is_err());
     }
 }
