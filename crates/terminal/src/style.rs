@@ -1,6 +1,8 @@
 //! What a terminal can show, and how words are painted on it.
 
-use std::io::IsTerminal;
+use anstyle::AnsiColor;
+use std::io::{IsTerminal, stderr, stdout};
+use std::os::fd::AsFd;
 
 /// What the reader's side can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +28,18 @@ pub enum Paint {
     Good,
 }
 
+impl Paint {
+    fn look(self) -> anstyle::Style {
+        let plain = anstyle::Style::new();
+        match self {
+            Paint::Strong => plain.bold(),
+            Paint::Faint => plain.dimmed(),
+            Paint::Bad => AnsiColor::Red.on_default().bold(),
+            Paint::Good => AnsiColor::Green.on_default(),
+        }
+    }
+}
+
 impl Style {
     /// For a file or a pipe: everything in full, and nothing but ASCII of our
     /// own.
@@ -35,53 +49,54 @@ impl Style {
 
     /// What standard error can show.
     pub fn of_stderr() -> Style {
-        Style::of(std::io::stderr().is_terminal(), libc::STDERR_FILENO)
+        Style::of(stderr())
     }
 
     /// What standard output can show.
     pub fn of_stdout() -> Style {
-        Style::of(std::io::stdout().is_terminal(), libc::STDOUT_FILENO)
+        Style::of(stdout())
     }
 
-    fn of(terminal: bool, descriptor: libc::c_int) -> Style {
-        let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        if !terminal {
+    fn of(stream: impl IsTerminal + AsFd) -> Style {
+        if !stream.is_terminal() {
             return Style::plain();
         }
-        let dumb = set("TERM").is_none_or(|term| term == "dumb");
+        let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let locale = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG"));
         let utf8 = locale.is_some_and(|locale| {
             let locale = locale.to_ascii_lowercase();
             locale.contains("utf-8") || locale.contains("utf8")
         });
+        let able = anstyle_query::term_supports_color();
+        let size = terminal_size::terminal_size_of(stream);
         Style {
-            unicode: utf8 && !dumb,
-            colour: !dumb && set("NO_COLOR").is_none(),
-            width: terminal_width(descriptor),
+            unicode: utf8 && able,
+            // Colour is for those who did not decline it (no-color.org).
+            colour: able && !anstyle_query::no_color(),
+            width: size.map(|(width, _)| width.0.into()),
         }
     }
 
-    /// The text as this side can show it.
+    /// The text as this side can show it; the end of a line stays as it is.
     pub fn paint(&self, paint: Paint, text: &str) -> String {
-        let code = match paint {
-            Paint::Strong => "1",
-            Paint::Faint => "2",
-            Paint::Bad => "1;31",
-            Paint::Good => "32",
-        };
-        if self.colour && !text.is_empty() {
-            format!("\x1b[{code}m{text}\x1b[0m")
-        } else {
-            text.to_owned()
+        let line = text.trim_end_matches('\n');
+        if !self.colour || line.is_empty() {
+            return text.to_owned();
         }
+        let look = paint.look();
+        format!("{look}{line}{look:#}{}", &text[line.len()..])
     }
 }
 
-fn terminal_width(descriptor: libc::c_int) -> Option<usize> {
-    // SAFETY: a winsize is four integers, for which zeros are valid.
-    let mut size: libc::winsize = unsafe { std::mem::zeroed() };
-    // SAFETY: this request writes one winsize, and `size` is one that lives
-    // across the call.
-    let result = unsafe { libc::ioctl(descriptor, libc::TIOCGWINSZ, &mut size) };
-    (result == 0 && size.ws_col > 0).then_some(size.ws_col.into())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paint_ends_before_the_line_does_and_only_where_there_is_colour() {
+        let colour = Style { colour: true, ..Style::plain() };
+        assert_eq!(colour.paint(Paint::Faint, "a b\n"), "\x1b[2ma b\x1b[0m\n");
+        assert_eq!(colour.paint(Paint::Bad, "\n"), "\n");
+        assert_eq!(Style::plain().paint(Paint::Bad, "a"), "a");
+    }
 }

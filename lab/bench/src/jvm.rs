@@ -23,10 +23,9 @@ pub(super) fn long_adder(
         Err(error) => return skip(&format!("cannot make a folder for its source: {error}")),
     };
     // The launcher takes a program's source by its file name alone.
-    let path = folder.join("LongAdderBench.java");
+    let path = folder.path().join("LongAdderBench.java");
     if let Err(error) = std::fs::write(&path, SOURCE) {
-        let _ = std::fs::remove_dir_all(&folder);
-        return skip(&format!("cannot write its source to {}: {error}", folder.display()));
+        return skip(&format!("cannot write {}: {error}", path.display()));
     }
     let output = Command::new("java")
         .arg(&path)
@@ -34,7 +33,7 @@ pub(super) fn long_adder(
         .arg(options.round().as_millis().to_string())
         .stdin(Stdio::null())
         .output();
-    let _ = std::fs::remove_dir_all(&folder);
+    drop(folder);
     let output = match output {
         Ok(output) if output.status.success() => output,
         Ok(output) => {

@@ -37,7 +37,7 @@ use clap::{Args, Subcommand};
 use ledgerline_measure::machine;
 use ledgerline_terminal::output;
 use ledgerline_terminal::progress::Progress;
-use std::io::{IsTerminal, stdout};
+use ledgerline_terminal::style::Style;
 use std::process::ExitCode;
 
 /// What to measure, and how.
@@ -99,15 +99,8 @@ fn run(suite: &Suite, args: &SuiteArgs, sleepers: usize) -> Result<String, Strin
         report::json(&rows)
     } else {
         let machine = machine::describe(options.cpus.len());
-        Ok(report::table(&machine, &rows, suite.remark, wants_colour()))
+        Ok(report::table(&machine, &rows, suite.remark, Style::of_stdout()))
     }
-}
-
-/// Colour is for a terminal whose user did not decline it (no-color.org).
-fn wants_colour() -> bool {
-    stdout().is_terminal()
-        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-        && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
 fn print(text: &str) -> ExitCode {

@@ -1,6 +1,7 @@
 //! Rows as JSON lines, and as a table for people.
 
 use super::row::{Row, Rows};
+use ledgerline_terminal::style::{Paint, Style};
 
 /// From this part of the time on that others took, a reader should know.
 const BUSY: f64 = 0.05;
@@ -20,11 +21,8 @@ pub(super) fn table(
     machine: &str,
     rows: &[Row],
     remark: fn(&Row, Rows<'_>) -> String,
-    colour: bool,
+    style: Style,
 ) -> String {
-    let paint = |code: &str, text: String| {
-        if colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text }
-    };
     let first = rows.iter().map(|row| heading(row).len().max(row.case.len() + 2)).max();
     let first = first.unwrap_or(0);
     let mut text = format!("{machine}\n");
@@ -32,12 +30,13 @@ pub(super) fn table(
         let transfers = block.iter().any(|row| row.transfer_ns.is_some());
         text.push('\n');
         let mut line = |name: String, figure: &str, spread: &str, transfer: &str, remark: &str| {
-            let mut cells = format!("{name}  {}", paint("1", format!("{figure:>9}")));
+            let mut cells =
+                format!("{name}  {}", style.paint(Paint::Strong, &format!("{figure:>9}")));
             let mut rest = format!("  {spread:>20}");
             if transfers {
                 rest += &format!("  {transfer:>16}");
             }
-            cells += &paint("2", rest);
+            cells += &style.paint(Paint::Faint, &rest);
             if !remark.is_empty() {
                 cells += "  ";
                 cells += remark;
@@ -46,7 +45,7 @@ pub(super) fn table(
             text.push('\n');
         };
         line(
-            paint("1", format!("{:<first$}", heading(&block[0]))),
+            style.paint(Paint::Strong, &format!("{:<first$}", heading(&block[0]))),
             "ns/op",
             "fastest .. slowest",
             "line transfer",
@@ -140,7 +139,7 @@ mod tests {
                 }
                 _ => String::new(),
             },
-            false,
+            Style::plain(),
         );
         let expected = "\
 Some CPU, 2 CPUs, Linux 6.18, 2026-01-31
@@ -162,8 +161,9 @@ rseq, 4 threads, more than CPUs      ns/op    fastest .. slowest     line transf
 
     #[test]
     fn colour_changes_nothing_but_the_colour() {
-        let plain = table("m", &rows(), |_, _| "r".to_owned(), false);
-        let coloured = table("m", &rows(), |_, _| "r".to_owned(), true);
+        let plain = table("m", &rows(), |_, _| "r".to_owned(), Style::plain());
+        let coloured =
+            table("m", &rows(), |_, _| "r".to_owned(), Style { colour: true, ..Style::plain() });
         assert!(!plain.contains('\x1b') && coloured.contains('\x1b'));
         let mut stripped = String::new();
         let mut rest = coloured.as_str();

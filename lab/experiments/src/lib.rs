@@ -25,7 +25,7 @@ pub use self::options::{HELP, ReproduceArgs};
 use self::table::Table;
 use ledgerline_terminal::output;
 use ledgerline_terminal::progress::Progress;
-use ledgerline_terminal::style;
+use ledgerline_terminal::style::Style;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -46,8 +46,7 @@ fn run(args: &ReproduceArgs) -> Result<ExitCode, String> {
         let opened = std::fs::OpenOptions::new().create(true).append(true).open(file);
         opened.map_err(|error| unwritable(file, &error))?;
     }
-    let style = style::Style::of_stdout();
-    let style = text::Style::new(style.colour, style.width);
+    let style = Style::of_stdout();
     let mut status = ExitCode::SUCCESS;
     let mut tables: Vec<Table> = Vec::new();
     for document in args.documents() {

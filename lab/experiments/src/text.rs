@@ -4,49 +4,26 @@ use super::measured::{Figure, Measured};
 use super::plot;
 use super::table::{Line, Predicted, Scaling, Table, group, notes};
 use super::words::{figure, range, wrapped};
+use ledgerline_terminal::style::{Paint, Style};
 
 /// What the tables are made for.
 const WIDTH: usize = 100;
 
-/// How to print.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Style {
-    pub(super) colour: bool,
-    /// Columns of the terminal, for what can be narrower.
-    pub(super) width: usize,
+/// Columns to print in: those of the terminal, where it has fewer.
+fn width(style: Style) -> usize {
+    style.width.unwrap_or(WIDTH).clamp(40, WIDTH)
 }
-
-impl Style {
-    pub(super) fn new(colour: bool, width: Option<usize>) -> Style {
-        Style { colour, width: width.unwrap_or(WIDTH).clamp(40, WIDTH) }
-    }
-
-    fn paint(self, code: &str, text: &str) -> String {
-        if self.colour && !text.trim().is_empty() {
-            // The end of a line stays as it is.
-            let line = text.trim_end_matches('\n');
-            format!("\x1b[{code}m{line}\x1b[0m{}", &text[line.len()..])
-        } else {
-            text.to_owned()
-        }
-    }
-}
-
-const STRONG: &str = "1";
-const FAINT: &str = "2";
-const BAD: &str = "31";
-const GOOD: &str = "32";
 
 /// The whole text of an experiment, with a newline at its end.
 pub(super) fn table(table: &Table, style: Style) -> String {
     let document = table.document;
     let mut text = wrapped(
-        &format!("{}: ", style.paint(STRONG, document.name)),
+        &format!("{}: ", style.paint(Paint::Strong, document.name)),
         document.title,
         2,
-        style.width,
+        width(style),
     );
-    text += &style.paint(FAINT, &wrapped("  ", document.source, 2, style.width));
+    text += &style.paint(Paint::Faint, &wrapped("  ", document.source, 2, width(style)));
     if let Some(predicted) = &table.predicted {
         text.push('\n');
         text += &there(table, predicted, style);
@@ -123,14 +100,14 @@ fn there(table: &Table, predicted: &Predicted, style: Style) -> String {
             table.document.rows, table.unit, predicted.cpus, predicted.machine, predicted.points
         ),
         2,
-        style.width,
+        width(style),
     );
     text += &columns(&titles, &rows, |number, column, cell| match (number, column) {
-        (0, _) => style.paint(STRONG, cell),
-        (row, 2) if lines[row - 1].calibration => style.paint(FAINT, cell),
-        (row, 2 | 4) if lines[row - 1].missed() => style.paint(BAD, cell),
-        (row, 2) if lines[row - 1].published.is_some() => style.paint(GOOD, cell),
-        (_, 3 | 6) => style.paint(FAINT, cell),
+        (0, _) => style.paint(Paint::Strong, cell),
+        (row, 2) if lines[row - 1].calibration => style.paint(Paint::Faint, cell),
+        (row, 2 | 4) if lines[row - 1].missed() => style.paint(Paint::Bad, cell),
+        (row, 2) if lines[row - 1].published.is_some() => style.paint(Paint::Good, cell),
+        (_, 3 | 6) => style.paint(Paint::Faint, cell),
         _ => cell.to_owned(),
     });
     let mut legend = Vec::new();
@@ -141,14 +118,14 @@ fn there(table: &Table, predicted: &Predicted, style: Style) -> String {
         legend.push("! the published value lies outside");
     }
     if !legend.is_empty() {
-        text += &style.paint(FAINT, &wrapped("  ", &legend.join("; "), 2, style.width));
+        text += &style.paint(Paint::Faint, &wrapped("  ", &legend.join("; "), 2, width(style)));
     }
-    text += &wrapped("  calibrated on: ", &predicted.calibrated_on, 17, style.width);
+    text += &wrapped("  calibrated on: ", &predicted.calibrated_on, 17, width(style));
     for gap in predicted.under_determined {
-        text += &wrapped("  not given: ", gap, 13, style.width);
+        text += &wrapped("  not given: ", gap, 13, width(style));
     }
     for assumption in predicted.ours_assumes {
-        text += &wrapped("  ours: ", assumption, 8, style.width);
+        text += &wrapped("  ours: ", assumption, 8, width(style));
     }
     text
 }
@@ -158,7 +135,7 @@ fn here(table: &Table, style: Style) -> String {
     let lines: Vec<(&Line, &Measured)> =
         table.lines.iter().filter_map(|line| Some((line, line.measured.as_ref()?))).collect();
     match &table.measured {
-        Err(error) => return wrapped("\n  not measured here: ", error, 21, style.width),
+        Err(error) => return wrapped("\n  not measured here: ", error, 21, width(style)),
         Ok(_) if lines.is_empty() => return String::new(),
         Ok(_) => {}
     }
@@ -191,23 +168,23 @@ fn here(table: &Table, style: Style) -> String {
     let titles = [&*title, "before", "after", "ours", "transfer"];
     let mut text = "\n".to_owned();
     text += &columns(&titles, &rows, |number, column, cell| match (number, column) {
-        (0, _) => style.paint(STRONG, cell),
-        (_, 4) => style.paint(FAINT, cell),
+        (0, _) => style.paint(Paint::Strong, cell),
+        (_, 4) => style.paint(Paint::Faint, cell),
         _ => cell.to_owned(),
     });
     let transfers = lines.iter().any(|(_, measured)| measured.transfer_ns.is_some());
     if transfers {
         let says = "transfer: what moving a line between two CPUs took meanwhile";
-        text += &style.paint(FAINT, &wrapped("  ", says, 2, style.width));
+        text += &style.paint(Paint::Faint, &wrapped("  ", says, 2, width(style)));
     }
     for (line, measured) in &lines {
         if let (Some(published), None) = (line.published, line.predicted) {
             let says = format!("{}: {} {}", line.name, figure(published), measured.unit);
-            text += &wrapped("  published: ", &says, 13, style.width);
+            text += &wrapped("  published: ", &says, 13, width(style));
         }
     }
     for note in notes(&table.lines) {
-        text += &wrapped("  note: ", &note, 8, style.width);
+        text += &wrapped("  note: ", &note, 8, width(style));
     }
     text
 }
@@ -233,7 +210,7 @@ fn curve(scaling: &Scaling, style: Style) -> String {
             curve.operation, curve.document_cpus
         ),
         2,
-        style.width,
+        width(style),
     );
     let series = [
         plot::Series {
@@ -250,10 +227,10 @@ fn curve(scaling: &Scaling, style: Style) -> String {
         },
     ];
     if places.len() > 1 {
-        text += &plot::plot(&series, style.width, |mark, cell| match mark {
-            'b' => style.paint(BAD, cell),
-            'o' => style.paint(GOOD, cell),
-            _ => style.paint(STRONG, cell),
+        text += &plot::plot(&series, width(style), |mark, cell| match mark {
+            'b' => style.paint(Paint::Bad, cell),
+            'o' => style.paint(Paint::Good, cell),
+            _ => style.paint(Paint::Strong, cell),
         });
         text += &wrapped(
             "  ",
@@ -262,7 +239,7 @@ fn curve(scaling: &Scaling, style: Style) -> String {
                 curve.before, curve.after, curve.ours
             ),
             2,
-            style.width,
+            width(style),
         );
         text.push('\n');
     }
@@ -280,14 +257,14 @@ fn curve(scaling: &Scaling, style: Style) -> String {
         })
         .collect();
     text += &columns(&titles, &rows, |number, column, cell| match (number, column) {
-        (0, _) => style.paint(STRONG, cell),
-        (_, 2 | 4 | 6) => style.paint(FAINT, cell),
+        (0, _) => style.paint(Paint::Strong, cell),
+        (_, 2 | 4 | 6) => style.paint(Paint::Faint, cell),
         _ => cell.to_owned(),
     });
     if places.iter().any(|at| at.grown) {
         let grown =
             "+ grown by whole sockets, each one link from the others: no such machine exists";
-        text += &style.paint(FAINT, &wrapped("  ", grown, 2, style.width));
+        text += &style.paint(Paint::Faint, &wrapped("  ", grown, 2, width(style)));
     }
     text
 }

@@ -129,19 +129,19 @@ fn record(args: &RecordArgs) -> Result<u8, Failure> {
     let library = preload::find(&preload::RECORDER)?;
     let output = args.output.as_deref().map(|file| Target::check("--output", file)).transpose()?;
     let json = args.json.as_deref().map(|file| Target::check("--json", file)).transpose()?;
-    let folder = Folder::new().map_err(|error| {
+    let folder = folder::make("record").map_err(|error| {
         failure(format_args!(
             "no folder for counts: {error}; set TMPDIR to one that can be written"
         ))
     })?;
-    plan.write(&folder.0)
+    plan.write(folder.path())
         .map_err(|error| failure(format_args!("the plan cannot be written: {error}")))?;
 
     let signals = Signals::hold()
         .map_err(|error| Failure::internal(format!("signals cannot be held back: {error}")))?;
     let mut command = Command::new(&target.path);
     command.arg0(&args.command[0]).args(&args.command[1..]);
-    command.env(VARIABLE, &folder.0);
+    command.env(VARIABLE, folder.path());
     command.env("LD_PRELOAD", preload::joined(&library, std::env::var_os("LD_PRELOAD")));
     let session =
         Session::start(&mut command, signals).map_err(|error| target.start_failed(&error))?;
@@ -149,7 +149,7 @@ fn record(args: &RecordArgs) -> Result<u8, Failure> {
         .watch(Duration::from_millis(50), || {})
         .map_err(|error| Failure::internal(format!("waiting for the program failed: {error}")))?;
 
-    let recordings = read::read(&folder.0, &plan).map_err(failure)?;
+    let recordings = read::read(folder.path(), &plan).map_err(failure)?;
     let recorded = profile::profile(&plan, &recordings);
     let mut text = heading(args, &plan, ended.status, ended.wall, recordings.len());
     text.push_str(&report::text(&plan, &recordings, &recorded, &|at| program.function_at(at)));
@@ -236,20 +236,4 @@ fn nothing(plan: &Plan, recordings: &[read::Recording]) -> String {
             .to_owned()
     };
     format!("Nothing was recorded, and no profile is written; {advice}.\n")
-}
-
-/// A folder of our own, which goes with this value.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> std::io::Result<Folder> {
-        folder::make("record").map(Folder)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What cannot be removed is the system's to clear away.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

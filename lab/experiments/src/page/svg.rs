@@ -7,18 +7,7 @@ pub(super) const WIDTH: f64 = 760.0;
 
 /// Text between tags or in an attribute.
 pub(super) fn escaped(text: &str) -> String {
-    let mut safe = String::new();
-    for letter in text.chars() {
-        match letter {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            letter if letter.is_control() => safe.push(' '),
-            letter => safe.push(letter),
-        }
-    }
-    safe
+    html_escape::encode_double_quoted_attribute(text).replace(char::is_control, " ")
 }
 
 /// A sentence in which names stand between backticks.

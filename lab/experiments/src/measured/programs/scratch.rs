@@ -1,10 +1,9 @@
 //! A directory to work in, which goes away however this process ends.
 
-use ledgerline_terminal::folder;
-use std::fs;
-use std::io::{self, PipeWriter};
+use ledgerline_terminal::folder::{self, TempDir};
+use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// What removes the directory where this process could not: it waits until nobody holds the other end of its
@@ -13,51 +12,54 @@ const JANITOR: &str = r#"read -r done || { sleep 2; rm -rf -- "$1"; }"#;
 
 /// A directory that is removed with all that is in it.
 pub(super) struct Scratch {
-    path: PathBuf,
-    /// None where there is no shell.
-    janitor: Option<(PipeWriter, Child)>,
+    folder: TempDir,
+    /// None where there is no shell. (Dropped after the folder: told that it is gone.)
+    _janitor: Option<Janitor>,
 }
 
 impl Scratch {
     pub(super) fn new() -> io::Result<Scratch> {
-        let path = folder::make("reproduce")?;
-        let janitor = janitor(&path).ok();
-        Ok(Scratch { path, janitor })
+        let folder = folder::make("reproduce")?;
+        let janitor = Janitor::of(folder.path()).ok();
+        Ok(Scratch { folder, _janitor: janitor })
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.path
+        self.folder.path()
     }
 }
 
-fn janitor(path: &Path) -> io::Result<(PipeWriter, Child)> {
-    let (reader, writer) = io::pipe()?;
-    let child = Command::new("sh")
-        .args(["-c", JANITOR, "sh"])
-        .arg(path)
-        .stdin(reader)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        // What a terminal sends to this process is not for it.
-        .process_group(0)
-        .spawn()?;
-    Ok((writer, child))
+/// A shell that runs [`JANITOR`].
+struct Janitor(Child);
+
+impl Janitor {
+    fn of(path: &Path) -> io::Result<Janitor> {
+        let shell = Command::new("sh")
+            .args(["-c", JANITOR, "sh"])
+            .arg(path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            // What a terminal sends to this process is not for it.
+            .process_group(0)
+            .spawn()?;
+        Ok(Janitor(shell))
+    }
 }
 
-impl Drop for Scratch {
+impl Drop for Janitor {
     fn drop(&mut self) {
-        // What cannot be removed stays for the system's own cleaning.
-        let _ = fs::remove_dir_all(&self.path);
-        if let Some((writer, child)) = &mut self.janitor {
-            let _ = io::Write::write_all(writer, b"done\n");
-            let _ = child.wait();
+        if let Some(mut input) = self.0.stdin.take() {
+            let _ = input.write_all(b"done\n");
         }
+        let _ = self.0.wait();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::time::{Duration, Instant};
 
     #[test]
@@ -75,18 +77,17 @@ mod tests {
         let mut scratch = Scratch::new().unwrap();
         let path = scratch.path().to_owned();
         fs::write(path.join("file"), "text").unwrap();
-        let Some((writer, mut child)) = scratch.janitor.take() else {
+        let Some(mut janitor) = scratch._janitor.take() else {
             return eprintln!("skipped: there is no shell");
         };
         // As when the process is killed.
         std::mem::forget(scratch);
         assert!(path.exists());
-        drop(writer);
+        drop(janitor.0.stdin.take());
         let deadline = Instant::now() + Duration::from_secs(20);
         while path.exists() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(20));
         }
         assert!(!path.exists());
-        child.wait().unwrap();
     }
 }
