@@ -1,112 +1,72 @@
-//! The bodies of the suite `charge`: the public interface in bare loops. (Those with guards: `guards`.)
+//! The cases of the suite `charge`: the public interface in bare loops. (Those with guards: `guards`.)
 //!
-//! The amount goes through `black_box` once, before the loop; what keeps the operations in the loop
-//! is that they write memory that others can see. Loops over one thing do four operations a turn:
-//! enough that counting the turns does not weigh on the cheapest of them, and not so much code that
-//! fetching it weighs on the others (with eight it does). Walks over many groups do one a turn, with
-//! the handle loaded from memory; `pair_groups1` shows what that costs by itself.
+//! Walks over many groups do one operation a turn, with the handle loaded from memory; `pair_groups1` shows what
+//! that costs by itself.
 
 use super::guards;
-use super::peers::{Atomics, Locked};
+use super::loops::{UNROLLED, bare_add, four_times, refused};
+use super::peers::{Atomics, Locked, Peer};
+use super::rounds::{Made, Work};
 use ledgerline::percpu::Array;
 use ledgerline::{CreateError, Group, Ledger, Limit};
-use ledgerline_measure::harness::{Body, Case};
-use std::error::Error;
 use std::hint::black_box;
+
+/// The case about memory, which is not timed in rounds but as a whole.
+pub(super) const MILLION: &str = "create_million";
 
 /// What each operation moves.
 const UNITS: u64 = 64;
 /// A limit at every level, far above what is ever charged.
 const MAX: u64 = 1 << 40;
-/// Operations a turn of the loops.
-pub(super) const UNROLLED: u64 = 4;
+/// Makes a case for so many threads, which share its groups; they live in the ledger, which is new.
+pub(super) type Make = for<'l> fn(&'l Ledger, usize) -> Made<Work<'l>>;
 
-macro_rules! four_times {
-    ($operation:expr) => {{
-        $operation;
-        $operation;
-        $operation;
-        $operation;
-    }};
-}
-pub(super) use four_times;
-
-/// Cases that the harness times, in the order of the report.
-pub(super) const NAMES: [&str; 18] = [
-    "bare_add",
-    "pair_depth1",
-    "pair_depth3",
-    "pair_depth8",
-    "pair_groups1",
-    "pair_groups8",
-    "pair_groups1000",
-    "pair_groups10000",
-    "guard_depth1",
-    "guard_depth3",
-    "guard_depth8",
-    "guard_question",
-    "guard_vec",
-    "guard_split",
-    "guard_transfer",
-    "atomics_depth3",
-    "mutex_depth3",
-    "create_destroy",
-];
-
-/// Makes a case for so many threads, which share its groups; they live in `ledger`, which is new.
-pub(super) fn case<'l>(
-    name: &'static str,
-    ledger: &'l Ledger,
-    threads: usize,
-) -> Result<Case<'l>, Box<dyn Error>> {
-    let (granule, body): (u64, Body<'l>) = match name {
-        "bare_add" => {
+/// All cases, in the order of the report; nothing makes what is measured apart from the rounds.
+pub(super) const CASES: [(&str, Option<Make>); 19] = [
+    (
+        "bare_add",
+        Some(|_, _| {
             let array = Array::new(1)?;
-            (UNROLLED, Box::new(move |_, n| bare_add(&array, black_box(UNITS) as i64, n)))
-        }
-        "pair_depth1" => chain(ledger, 1, pair)?,
-        "pair_depth3" => chain(ledger, 3, pair)?,
-        "pair_depth8" => chain(ledger, 8, pair)?,
-        "guard_depth1" => chain(ledger, 1, guards::guard)?,
-        "guard_depth3" => chain(ledger, 3, guards::guard)?,
-        "guard_depth8" => chain(ledger, 8, guards::guard)?,
-        "guard_question" => chain(ledger, 3, guards::question)?,
-        "guard_vec" => chain(ledger, 3, guards::vec)?,
-        "guard_split" => chain(ledger, 3, guards::split)?,
-        "guard_transfer" => {
+            Ok((UNROLLED, Box::new(move |_, n| bare_add(&array, black_box(UNITS) as i64, n))))
+        }),
+    ),
+    ("pair_depth1", Some(|ledger, _| chain(ledger, 1, pair))),
+    ("pair_depth3", Some(|ledger, _| chain(ledger, 3, pair))),
+    ("pair_depth8", Some(|ledger, _| chain(ledger, 8, pair))),
+    ("pair_groups1", Some(|ledger, _| wide(ledger, 1))),
+    ("pair_groups8", Some(|ledger, _| wide(ledger, 8))),
+    ("pair_groups1000", Some(|ledger, _| wide(ledger, 1_000))),
+    ("pair_groups10000", Some(|ledger, _| wide(ledger, 10_000))),
+    ("guard_depth1", Some(|ledger, _| chain(ledger, 1, guards::guard))),
+    ("guard_depth3", Some(|ledger, _| chain(ledger, 3, guards::guard))),
+    ("guard_depth8", Some(|ledger, _| chain(ledger, 8, guards::guard))),
+    ("guard_question", Some(|ledger, _| chain(ledger, 3, guards::question))),
+    ("guard_vec", Some(|ledger, _| chain(ledger, 3, guards::vec))),
+    ("guard_split", Some(|ledger, _| chain(ledger, 3, guards::split))),
+    (
+        "guard_transfer",
+        Some(|ledger, _| {
             let tenant = level(ledger.root())?;
             let (from, to) = (level(tenant)?, level(tenant)?);
             let body = move |_, n| guards::transfer(from, to, black_box(UNITS), n);
-            (UNROLLED, Box::new(body))
-        }
-        "pair_groups1" => wide(ledger, 1)?,
-        "pair_groups8" => wide(ledger, 8)?,
-        "pair_groups1000" => wide(ledger, 1_000)?,
-        "pair_groups10000" => wide(ledger, 10_000)?,
-        "atomics_depth3" => {
-            let peer = Atomics::new(MAX);
-            (UNROLLED, Box::new(move |_, n| atomics(&peer, black_box(UNITS), n)))
-        }
-        "mutex_depth3" => {
-            let peer = Locked::new(MAX);
-            (UNROLLED, Box::new(move |_, n| locked(&peer, black_box(UNITS), n)))
-        }
-        "create_destroy" => {
+            Ok((UNROLLED, Box::new(body)))
+        }),
+    ),
+    ("atomics_depth3", Some(|_, _| shared(Atomics::new(MAX)))),
+    ("mutex_depth3", Some(|_, _| shared(Locked::new(MAX)))),
+    (
+        "create_destroy",
+        Some(|ledger, threads| {
             let root = ledger.root();
             let names: Vec<String> = (0..threads).map(|thread| format!("q{thread}")).collect();
-            (1, Box::new(move |thread, n| create_destroy(root, &names[thread], n)))
-        }
-        _ => unreachable!("{name} is in the table of cases"),
-    };
-    Ok(Case { name, granule, body })
-}
+            Ok((1, Box::new(move |thread, n| create_destroy(root, &names[thread], n))))
+        }),
+    ),
+    (MILLION, None),
+];
 
 /// One group with so many levels, the root included: a charge of `/a/b` passes three.
-fn chain<'l>(
-    ledger: &'l Ledger,
-    levels: usize,
-    work: fn(Group<'_>, u64, u64),
-) -> Result<(u64, Body<'l>), Box<dyn Error>> {
+fn chain<'l>(ledger: &'l Ledger, levels: usize, work: fn(Group<'_>, u64, u64)) -> Made<Work<'l>> {
     let mut group = ledger.root();
     group.set_max(Limit::units(MAX))?;
     for _ in 1..levels {
@@ -116,14 +76,14 @@ fn chain<'l>(
 }
 
 /// A group with a limit.
-fn level(parent: Group<'_>) -> Result<Group<'_>, Box<dyn Error>> {
+fn level(parent: Group<'_>) -> Made<Group<'_>> {
     let group = parent.create("level")?;
     group.set_max(Limit::units(MAX))?;
     Ok(group)
 }
 
 /// So many groups below the root, walked in an order that is random and always the same.
-fn wide(ledger: &Ledger, count: usize) -> Result<(u64, Body<'_>), Box<dyn Error>> {
+fn wide(ledger: &Ledger, count: usize) -> Made<Work<'_>> {
     /// Fewer handles are repeated up to this many, so that the walk's ends weigh alike.
     const WALK_LEAST: usize = 8;
     let mut groups = (0..count)
@@ -146,13 +106,6 @@ fn shuffle<T>(items: &mut [T]) {
         state ^= state >> 7;
         state ^= state << 17;
         items.swap(last, (state % (last as u64 + 1)) as usize);
-    }
-}
-
-#[inline(never)]
-fn bare_add(array: &Array, units: i64, n: u64) {
-    for _ in 0..n / UNROLLED {
-        four_times!(array.add(0, units));
     }
 }
 
@@ -180,20 +133,13 @@ fn pairs(groups: &[Group<'_>], units: u64, n: u64) {
     }
 }
 
-#[inline(never)]
-fn atomics(peer: &Atomics, units: u64, n: u64) {
-    for _ in 0..n / UNROLLED {
-        four_times!({
-            if !peer.try_charge(units) {
-                refused();
-            }
-            peer.uncharge(units);
-        });
-    }
+/// What threads share that have no per-CPU memory.
+fn shared<P: Peer + 'static>(peer: P) -> Made<Work<'static>> {
+    Ok((UNROLLED, Box::new(move |_, n| peer_pair(&peer, black_box(UNITS), n))))
 }
 
 #[inline(never)]
-fn locked(peer: &Locked, units: u64, n: u64) {
+fn peer_pair<P: Peer>(peer: &P, units: u64, n: u64) {
     for _ in 0..n / UNROLLED {
         four_times!({
             if !peer.try_charge(units) {
@@ -212,25 +158,20 @@ fn create_destroy(parent: Group<'_>, name: &str, n: u64) {
     }
 }
 
-#[cold]
-#[inline(never)]
-pub(super) fn refused() -> ! {
-    panic!("a charge far below the limit was refused");
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_case_leaves_nothing_charged() {
-        for name in NAMES {
+        for (name, make) in CASES {
+            let Some(make) = make else { continue };
             let ledger = Ledger::new().unwrap();
-            let case = case(name, &ledger, 2).unwrap();
+            let (granule, body) = make(&ledger, 2).unwrap();
             std::thread::scope(|scope| {
                 for thread in 0..2 {
-                    let case = &case;
-                    scope.spawn(move || (case.body)(thread, 2 * case.granule));
+                    let body = &body;
+                    scope.spawn(move || body(thread, 2 * granule));
                 }
             });
             assert_eq!(ledger.root().precise(), 0, "{name}");

@@ -1,7 +1,7 @@
 //! The bodies of the suite `charge` that hold their units by guards: the calls that README shows, with what
 //! programs do to a guard between charge and drop. The guard crosses a crate's border in each of them.
 
-use super::cases::{UNROLLED, four_times, refused};
+use super::loops::{UNROLLED, four_times, refused};
 use ledgerline::{Charge, Group};
 use std::error::Error;
 use std::hint::black_box;

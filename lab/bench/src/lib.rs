@@ -5,8 +5,10 @@
 //! | `options`  | what the user asked for                                                |
 //! | `suite`    | a suite as the command sees it: `charge`, `stat`, `read`, `numa`, `rss`|
 //! | `modes`    | one process a mode                                                     |
-//! | `rounds`   | a pass for each number of threads                                      |
-//! | `cases`    | the loops of `charge`, `guards` those that hold guards; `peers`, `jvm`: what they are compared with |
+//! | `rounds`   | the harness of all suites: a pass for each number of threads           |
+//! | `cases`    | the cases of `charge`; `guards`: their loops that hold guards          |
+//! | `loops`    | what loops of several suites have in common                            |
+//! | `peers`    | what is measured for comparison; `jvm`: in a Java virtual machine      |
 //! | `row`      | one figure; `report`: JSON lines and the table                         |
 //!
 //! What it measures with is in `ledgerline_measure`; older designs of counting pages are in
@@ -19,6 +21,7 @@ mod cases;
 mod charge;
 mod guards;
 mod jvm;
+mod loops;
 mod modes;
 mod numa;
 mod options;
@@ -32,6 +35,7 @@ mod stat;
 mod suite;
 
 use self::options::{Options, RssArgs, SuiteArgs, one_of};
+use self::rounds::Run;
 use self::suite::Suite;
 use clap::{Args, Subcommand};
 use ledgerline_measure::machine;
@@ -50,20 +54,27 @@ pub struct BenchArgs {
 #[derive(Subcommand, Debug)]
 enum Suites {
     /// Charging and uncharging: per-CPU updates, trees, many groups, and shared counters beside
-    #[command(after_help = charge::HELP, mut_arg("cases", one_of(charge::CHARGE.cases)))]
+    #[command(after_help = charge::CHARGE.help, mut_arg("cases", one_of(charge::CHARGE.cases)))]
     Charge(SuiteArgs),
     /// Counting: differences of each width, beside atomics, thread-locals and LongAdder
-    #[command(after_help = stat::HELP, mut_arg("cases", one_of(stat::STAT.cases)))]
+    #[command(after_help = stat::STAT.help, mut_arg("cases", one_of(stat::STAT.cases)))]
     Stat(SuiteArgs),
     /// Reading: by the number of CPUs, and by how much has changed
-    #[command(after_help = read::HELP, mut_arg("cases", one_of(read::READ.cases)))]
+    #[command(after_help = read::READ.help, mut_arg("cases", one_of(read::READ.cases)))]
     Read(SuiteArgs),
     /// NUMA statistics: a sweep of thresholds, beside what the kernel's commit reported
-    #[command(after_help = numa::HELP, mut_arg("cases", one_of(numa::NUMA.cases)))]
+    #[command(after_help = numa::NUMA.help, mut_arg("cases", one_of(numa::NUMA.cases)))]
     Numa(SuiteArgs),
     /// Resident pages: many threads counted four ways, beside what the kernel says
-    #[command(after_help = rss::HELP, mut_arg("cases", one_of(rss::RSS.cases)))]
+    #[command(after_help = rss::RSS.help, mut_arg("cases", one_of(rss::RSS.cases)))]
     Rss(RssArgs),
+}
+
+static SUITES: [&Suite; 5] = [&charge::CHARGE, &stat::STAT, &read::READ, &numa::NUMA, &rss::RSS];
+
+/// The names of a suite's cases, in the order of the report; none if there is no such suite.
+pub fn cases(suite: &str) -> &'static [&'static str] {
+    SUITES.iter().find(|found| found.name == suite).map_or(&[], |found| found.cases)
 }
 
 /// Runs the suite and prints its figures.
@@ -91,8 +102,8 @@ pub fn main(args: &BenchArgs) -> ExitCode {
 fn run(suite: &Suite, args: &SuiteArgs, sleepers: usize) -> Result<String, String> {
     let options = Options::of(args, sleepers, suite.cases)?;
     if args.in_this_process {
-        let rows = (suite.measure)(&options, &Progress::on_stderr())?;
-        return report::json(&rows);
+        let run = Run::new(suite.name, &options, Progress::on_stderr());
+        return report::json(&(suite.measure)(&run)?);
     }
     let rows = modes::measure(suite, args.mode, &options)?;
     if args.json {
@@ -113,4 +124,26 @@ fn print(text: &str) -> ExitCode {
 fn fail(error: &str) -> ExitCode {
     eprintln!("ledgerline: bench: {error}");
     ExitCode::FAILURE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_help_explains_every_case_and_no_other() {
+        for suite in SUITES {
+            let (cases, _) = suite.help.split_once("\n\n").expect("cases come first");
+            let explained = cases.lines().filter_map(|line| line.strip_prefix("  "));
+            let explained: Vec<&str> = explained
+                .filter_map(|line| line.split(' ').next().filter(|name| !name.is_empty()))
+                .collect();
+            assert!(explained.iter().all(|name| suite.cases.contains(name)), "{explained:?}");
+            match suite.name {
+                // The ends of the sweep say enough.
+                "numa" => assert_eq!(explained, ["threshold_32", "threshold_65533", "none"]),
+                _ => assert_eq!(explained, suite.cases, "in the same order"),
+            }
+        }
+    }
 }

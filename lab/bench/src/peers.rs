@@ -7,6 +7,14 @@ use std::sync::{Mutex, PoisonError};
 /// Levels of both peers, the root included.
 const LEVELS: usize = 3;
 
+/// A hierarchical counter that all threads share.
+pub(super) trait Peer: Sync + Send {
+    /// Adds at every level, or at none where one has too little room.
+    fn try_charge(&self, units: u64) -> bool;
+
+    fn uncharge(&self, units: u64);
+}
+
 /// A hierarchical counter of atomics: one a level, each alone on its cache lines.
 #[derive(Debug)]
 pub(super) struct Atomics {
@@ -18,10 +26,19 @@ impl Atomics {
         Atomics { levels: std::array::from_fn(|_| (Padded::default(), max)) }
     }
 
+    #[cold]
+    fn cancel(&self, last: usize, units: u64) {
+        for (usage, _) in &self.levels[..=last] {
+            usage.fetch_sub(units, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Peer for Atomics {
     /// Adds at every level from the leaf to the root; at the first that is too full, takes back
     /// what was added.
     #[inline(always)]
-    pub(super) fn try_charge(&self, units: u64) -> bool {
+    fn try_charge(&self, units: u64) -> bool {
         for (at, (usage, max)) in self.levels.iter().enumerate() {
             // Relaxed: each level's sum is all that matters, as in the kernel's counter.
             if usage.fetch_add(units, Ordering::Relaxed) + units > *max {
@@ -32,15 +49,8 @@ impl Atomics {
         true
     }
 
-    #[cold]
-    fn cancel(&self, last: usize, units: u64) {
-        for (usage, _) in &self.levels[..=last] {
-            usage.fetch_sub(units, Ordering::Relaxed);
-        }
-    }
-
     #[inline(always)]
-    pub(super) fn uncharge(&self, units: u64) {
+    fn uncharge(&self, units: u64) {
         for (usage, _) in &self.levels {
             usage.fetch_sub(units, Ordering::Relaxed);
         }
@@ -58,10 +68,11 @@ impl Locked {
     pub(super) fn new(max: u64) -> Locked {
         Locked { levels: Padded::default(), max: [max; LEVELS] }
     }
+}
 
-    /// Adds at every level if all allow it.
+impl Peer for Locked {
     #[inline(always)]
-    pub(super) fn try_charge(&self, units: u64) -> bool {
+    fn try_charge(&self, units: u64) -> bool {
         let mut levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
         if levels.iter().zip(&self.max).any(|(usage, max)| usage + units > *max) {
             return false;
@@ -73,7 +84,7 @@ impl Locked {
     }
 
     #[inline(always)]
-    pub(super) fn uncharge(&self, units: u64) {
+    fn uncharge(&self, units: u64) {
         let mut levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
         for usage in levels.iter_mut() {
             *usage -= units;

@@ -1,41 +1,65 @@
 //! The suite `read`: what readers pay, by the number of CPUs, and by how much has changed.
 
-use super::options::Options;
-use super::rounds;
+use super::rounds::{Made, Run, Work};
 use super::row::{Row, Rows, thousandths};
-use super::suite::Suite;
+use super::suite::{Suite, names, of};
 use ledgerline::stat::tree::{Shape, Sum};
-use ledgerline::stat::{Counters, Places};
+use ledgerline::stat::{Counters, PlaceId, Places};
 use ledgerline::{Group, Ledger};
-use ledgerline_measure::harness::{self, Body, Case, Measured, Plan};
-use ledgerline_terminal::progress::Progress;
-use std::error::Error;
 use std::hint::black_box;
 
-pub(super) static READ: Suite = Suite { name: "read", cases: &ALL, measure, remark };
+pub(super) static READ: Suite =
+    Suite { name: "read", help: HELP, cases: &names(&CASES), measure, remark };
 
+/// Numbers of simulated CPUs.
 const CPUS: [u32; 6] = [1, 2, 8, 64, 256, 1024];
 
-/// Cases as the harness knows them: a case of the suite, and its number of simulated CPUs.
-const SIMULATED: [(&str, &str); 2] =
-    [("precise_read", "precise_read_"), ("snapshot_read", "snapshot_read_")];
+/// What makes a case.
+#[derive(Clone, Copy)]
+enum Make {
+    /// For each number of simulated CPUs.
+    Simulated(fn(Counters<Item, i64>, PlaceId) -> Work<'static>),
+    /// Of a table with a column for each CPU of this machine.
+    Here,
+    Once(fn() -> Made<Work<'static>>),
+}
 
-/// The one whose table has a column for each CPU of this machine.
-const PRECISE_HERE: &str = "precise_read_here";
-
-const ALL: [&str; 9] = [
-    "precise_read",
-    PRECISE_HERE,
-    "snapshot_read",
-    "approximate_read",
-    "tree_approximate",
-    "tree_precise",
-    "group_stat_unchanged",
-    "group_stat_changed1",
-    "group_stat_changed_all",
+const CASES: [(&str, Make); 9] = [
+    ("precise_read", Make::Simulated(precise)),
+    ("precise_read_here", Make::Here),
+    (
+        "snapshot_read",
+        Make::Simulated(|counters, root| reading(move || counters.snapshot(root, Item::Read))),
+    ),
+    (
+        "approximate_read",
+        Make::Once(|| {
+            let places = Places::single("machine")?;
+            let (counters, root) = (Counters::<Item, i8>::new(&places)?, places.root());
+            counters.inc(root, Item::Read);
+            Ok(reading(move || counters.approximate(root, Item::Read)))
+        }),
+    ),
+    (
+        "tree_approximate",
+        Make::Once(|| {
+            let sum = sum()?;
+            Ok(reading(move || sum.approximate()))
+        }),
+    ),
+    (
+        "tree_precise",
+        Make::Once(|| {
+            let sum = sum()?;
+            Ok(reading(move || sum.precise()))
+        }),
+    ),
+    ("group_stat_unchanged", Make::Once(|| groups(0, 1))),
+    ("group_stat_changed1", Make::Once(|| groups(1, 1))),
+    ("group_stat_changed_all", Make::Once(|| groups(GROUPS, GROUPS as u64))),
 ];
 
-pub(super) const HELP: &str = "\
+const HELP: &str = "\
 Cases (figures are nanoseconds a reading):
   precise_read            one item of a table of counters, exactly: for tables of
                           1 to 1024 simulated CPUs, and ns for each of them
@@ -70,96 +94,64 @@ ledgerline::items! {
     }
 }
 
-fn measure(options: &Options, progress: &Progress) -> Result<Vec<Row>, String> {
-    let mut names: Vec<&'static str> = Vec::new();
-    for &case in &options.cases {
-        match SIMULATED.iter().find(|(name, _)| *name == case) {
-            Some((_, prefix)) => {
-                names.extend(CPUS.iter().map(|cpus| &*format!("{prefix}{cpus}").leak()));
-            }
-            None => names.push(case),
+fn measure(run: &Run<'_>) -> Result<Vec<Row>, String> {
+    // Each case, or each of its numbers of CPUs.
+    let mut each: Vec<(&'static str, Option<u32>)> = Vec::new();
+    for &case in &run.options.cases {
+        match of(&CASES, case) {
+            Some(Make::Simulated(_)) => each.extend(CPUS.map(|cpus| (case, Some(cpus)))),
+            _ => each.push((case, None)),
         }
     }
-    let options = Options { threads: vec![1], ..options.clone() };
-    let mut rows = rounds::measure(READ.name, &names, &options, progress, &timed)?;
-    for row in &mut rows {
-        let simulated = SIMULATED.iter().find_map(|(case, prefix)| {
-            row.case.strip_prefix(prefix).and_then(|cpus| cpus.parse().ok()).map(|n| (*case, n))
-        });
-        if row.case == PRECISE_HERE {
-            let cpus = here()?.cpus();
-            row.cpus = Some(cpus);
-            row.ns_per_cpu = Some(thousandths(row.ns_per_op / f64::from(cpus)));
-        }
-        if let Some((case, cpus)) = simulated {
-            row.case = case.to_owned();
-            row.cpus = Some(cpus);
-            row.ns_per_cpu = Some(thousandths(row.ns_per_op / f64::from(cpus)));
-        }
+    let names: Vec<&'static str> = each.iter().map(|&(case, _)| case).collect();
+    let mut rows = run.in_rounds(&[1], &names, |turn| turn.time(|at, _| work(each[at])))?;
+    for (row, (case, simulated)) in rows.iter_mut().zip(each) {
+        row.cpus = match of(&CASES, case) {
+            Some(Make::Here) => Some(here().map_err(|error| error.to_string())?.cpus()),
+            _ => simulated,
+        };
+        row.ns_per_cpu = row.cpus.map(|cpus| thousandths(row.ns_per_op / f64::from(cpus)));
     }
     Ok(rows)
 }
 
-fn timed(
-    names: &[&'static str],
-    plan: &Plan,
-    progress: &(dyn Fn(harness::Step) + Sync),
-) -> Result<Vec<Measured>, Box<dyn Error>> {
-    let cases = names.iter().map(|&name| case(name)).collect::<Result<Vec<_>, _>>()?;
-    Ok(harness::measure(&cases, plan, progress))
+fn work((case, cpus): (&str, Option<u32>)) -> Made<Work<'static>> {
+    match of(&CASES, case).expect("a case of the table") {
+        Make::Once(make) => make(),
+        Make::Here => {
+            let counters = here()?;
+            let root = counters.places().root();
+            counters.inc(root, Item::Read);
+            Ok(precise(counters, root))
+        }
+        Make::Simulated(make) => {
+            let places = Places::single("machine")?;
+            let counters = filled(&places, cpus.expect("each number of CPUs is a case"))?;
+            Ok(make(counters, places.root()))
+        }
+    }
 }
 
-fn case(name: &'static str) -> Result<Case<'static>, Box<dyn Error>> {
-    let places = Places::single("machine")?;
-    let root = places.root();
-    let cpus = |prefix| name.strip_prefix(prefix).and_then(|cpus: &str| cpus.parse::<u32>().ok());
-    let (granule, body): (u64, Body<'static>) = if let Some(cpus) = cpus(SIMULATED[0].1) {
-        let counters = filled(&places, cpus)?;
-        (1, Box::new(move |_, n| repeat(n, || counters.precise(root, Item::Read))))
-    } else if let Some(cpus) = cpus(SIMULATED[1].1) {
-        let counters = filled(&places, cpus)?;
-        (1, Box::new(move |_, n| repeat(n, || counters.snapshot(root, Item::Read))))
-    } else {
-        match name {
-            PRECISE_HERE => {
-                let counters = here()?;
-                let root = counters.places().root();
-                counters.inc(root, Item::Read);
-                (1, Box::new(move |_, n| repeat(n, || counters.precise(root, Item::Read))))
-            }
-            "approximate_read" => {
-                let counters = Counters::<Item, i8>::new(&places)?;
-                counters.inc(root, Item::Read);
-                (1, Box::new(move |_, n| repeat(n, || counters.approximate(root, Item::Read))))
-            }
-            "tree_approximate" | "tree_precise" => {
-                let sum = Sum::with_shape(Shape::new(256, 32)?);
-                for cpu in 0..256 {
-                    sum.add_on(cpu, 17 + i64::from(cpu));
-                }
-                if name == "tree_precise" {
-                    (1, Box::new(move |_, n| repeat(n, || sum.precise())))
-                } else {
-                    (1, Box::new(move |_, n| repeat(n, || sum.approximate())))
-                }
-            }
-            "group_stat_unchanged" => groups(0, 1)?,
-            "group_stat_changed1" => groups(1, 1)?,
-            "group_stat_changed_all" => groups(GROUPS, GROUPS as u64)?,
-            _ => unreachable!("{name} is in the table of cases"),
-        }
-    };
-    Ok(Case { name, granule, body })
+fn precise(counters: Counters<Item, i64>, root: PlaceId) -> Work<'static> {
+    reading(move || counters.precise(root, Item::Read))
+}
+
+/// A sum over 256 CPUs.
+fn sum() -> Made<Sum> {
+    let sum = Sum::with_shape(Shape::new(256, 32)?);
+    for cpu in 0..256 {
+        sum.add_on(cpu, 17 + i64::from(cpu));
+    }
+    Ok(sum)
 }
 
 /// A table for the CPUs of this machine.
-fn here() -> Result<Counters<Item, i64>, String> {
-    let made = Places::single("machine").map(|places| Counters::new(&places));
-    made.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+fn here() -> Made<Counters<Item, i64>> {
+    Ok(Counters::new(&Places::single("machine")?)?)
 }
 
 /// A table of simulated CPUs, each of which has counted something.
-fn filled(places: &Places, cpus: u32) -> Result<Counters<Item, i64>, Box<dyn Error>> {
+fn filled(places: &Places, cpus: u32) -> Made<Counters<Item, i64>> {
     let counters = Counters::builder(places).cpus(cpus).anonymous()?;
     for cpu in 0..cpus {
         counters.on(cpu).add(places.root(), Item::Read, 1 + i64::from(cpu));
@@ -168,16 +160,19 @@ fn filled(places: &Places, cpus: u32) -> Result<Counters<Item, i64>, Box<dyn Err
     Ok(counters)
 }
 
-#[inline(always)]
-fn repeat<T>(n: u64, read: impl Fn() -> T) {
-    for _ in 0..n {
-        black_box(read());
-    }
+/// Reads again and again.
+fn reading<T>(read: impl Fn() -> T + Sync + 'static) -> Work<'static> {
+    let body = move |_, n| {
+        for _ in 0..n {
+            black_box(read());
+        }
+    };
+    (1, Box::new(body))
 }
 
 /// Reads a group with many below it, of which so many change before each reading; a reading counts
 /// as `operations`.
-fn groups(changed: usize, operations: u64) -> Result<(u64, Body<'static>), Box<dyn Error>> {
+fn groups(changed: usize, operations: u64) -> Made<Work<'static>> {
     let ledger = Ledger::builder().items(&["rows"]).anonymous()?;
     let tenant = ledger.root().create("tenant")?.id();
     let mut below = Vec::new();
@@ -225,13 +220,6 @@ fn remark(row: &Row, rows: Rows<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_help_explains_every_case() {
-        for name in ALL {
-            assert!(HELP.contains(&format!("\n  {name} ")), "{name}");
-        }
-    }
 
     #[test]
     fn what_is_read_is_what_all_cpus_counted() {

@@ -1,52 +1,106 @@
-//! The passes of a suite whose cases are timed in rounds: one for each number of threads.
+//! The harness of all suites: a pass for each number of threads, in which the cases are timed in rounds.
 
 use super::options::Options;
 use super::row::{Pass, Row};
-use ledgerline_measure::harness::{Measured, Plan, Step};
+use ledgerline_measure::harness::{self, Body, Case, Measured, Plan, Step};
 use ledgerline_terminal::progress::Progress;
 use std::error::Error;
+use std::fmt::Display;
 
-/// Makes the named cases and times them as planned.
-pub(super) type Timed<'a> = dyn Fn(&[&'static str], &Plan, &(dyn Fn(Step) + Sync)) -> Result<Vec<Measured>, Box<dyn Error>>
-    + 'a;
+/// What was made to be timed, or why it could not be.
+pub(super) type Made<T> = Result<T, Box<dyn Error>>;
 
-/// Measures the named cases with each number of threads that was asked for.
-pub(super) fn measure(
-    suite: &str,
-    names: &[&'static str],
-    options: &Options,
-    progress: &Progress,
-    timed: &Timed<'_>,
-) -> Result<Vec<Row>, String> {
-    let mode = ledgerline::percpu::detect().to_string();
-    let mut rows = Vec::new();
-    for &threads in &options.threads {
-        if names.is_empty() {
-            break;
-        }
-        let plan = Plan {
-            threads,
-            runs: options.runs,
-            round: options.round(),
-            cpus: options.cpus.clone(),
-        };
-        let plural = if threads == 1 { "" } else { "s" };
-        let what = format!("{mode}, {threads} thread{plural}");
-        let measured = timed(names, &plan, &|step| progress.show(format_args!("{what}: {step}")))
-            .map_err(|error| format!("{what}: {error}"))?;
-        let pass = pass(suite, &mode, threads, plan.runs, options);
-        rows.extend(measured.iter().map(|measured| Row::new(pass, measured)));
-    }
-    Ok(rows)
+/// What a case times: operations are asked for in multiples of the first.
+pub(super) type Work<'a> = (u64, Body<'a>);
+
+/// A suite that is measured in this process, in its mode.
+pub(super) struct Run<'a> {
+    pub(super) options: &'a Options,
+    suite: &'static str,
+    mode: String,
+    progress: Progress,
 }
 
-/// What the rows of one pass have in common.
-pub(super) fn pass<'a>(
-    suite: &'a str,
-    mode: &'a str,
-    threads: usize,
-    runs: usize,
-    options: &Options,
-) -> Pass<'a> {
-    Pass { suite, mode, threads, runs, oversubscribed: threads > options.cpus.len() }
+/// One pass: so many threads time the cases.
+pub(super) struct Turn<'a> {
+    pub(super) plan: &'a Plan,
+    cases: &'a [&'static str],
+    progress: &'a (dyn Fn(Step) + Sync),
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn new(suite: &'static str, options: &'a Options, progress: Progress) -> Run<'a> {
+        let mode = ledgerline::percpu::detect().to_string();
+        Run { options, suite, mode, progress }
+    }
+
+    /// Says what is measured now.
+    pub(super) fn tell(&self, what: impl Display) {
+        self.progress.show(format_args!("{}, {what}", self.mode));
+    }
+
+    /// The chosen cases but one, which is not timed in rounds; and whether that one was chosen.
+    pub(super) fn apart(&self, case: &str) -> (Vec<&'static str>, bool) {
+        let chosen = &self.options.cases;
+        let others: Vec<_> = chosen.iter().copied().filter(|&name| name != case).collect();
+        let apart = others.len() < chosen.len();
+        (others, apart)
+    }
+
+    /// Times the cases with each of these numbers of threads.
+    pub(super) fn in_rounds(
+        &self,
+        threads: &[usize],
+        cases: &[&'static str],
+        time: impl Fn(&Turn<'_>) -> Made<Vec<Measured>>,
+    ) -> Result<Vec<Row>, String> {
+        let options = self.options;
+        let mut rows = Vec::new();
+        if cases.is_empty() {
+            return Ok(rows);
+        }
+        for &threads in threads {
+            let plan = Plan {
+                threads,
+                runs: options.runs,
+                round: options.round(),
+                cpus: options.cpus.clone(),
+            };
+            let plural = if threads == 1 { "" } else { "s" };
+            let what = format!("{threads} thread{plural}");
+            let progress = |step| self.tell(format_args!("{what}: {step}"));
+            let measured = time(&Turn { plan: &plan, cases, progress: &progress })
+                .map_err(|error| format!("{}, {what}: {error}", self.mode))?;
+            let pass = self.pass(threads, plan.runs);
+            rows.extend(measured.iter().map(|measured| Row::new(pass, measured)));
+        }
+        Ok(rows)
+    }
+
+    /// What the rows of one pass have in common.
+    pub(super) fn pass(&self, threads: usize, runs: usize) -> Pass<'_> {
+        let oversubscribed = threads > self.options.cpus.len();
+        Pass { suite: self.suite, mode: &self.mode, threads, runs, oversubscribed }
+    }
+}
+
+impl Turn<'_> {
+    /// Times all cases, each of which is made by its place among them and its name.
+    pub(super) fn time<'c>(
+        &self,
+        mut make: impl FnMut(usize, &'static str) -> Made<Work<'c>>,
+    ) -> Made<Vec<Measured>> {
+        let case = |(at, &name): (usize, &&'static str)| -> Made<Case<'c>> {
+            let (granule, body) = make(at, name)?;
+            Ok(Case { name, granule, body })
+        };
+        let cases = self.cases.iter().enumerate().map(case).collect::<Made<Vec<_>>>()?;
+        Ok(harness::measure(&cases, self.plan, self.progress))
+    }
+}
+
+/// Puts a row behind the other rows of as many threads, if there are any.
+pub(super) fn insert(rows: &mut Vec<Row>, row: Row) {
+    let last = rows.iter().rposition(|other| other.threads == row.threads);
+    rows.insert(last.map_or(rows.len(), |last| last + 1), row);
 }

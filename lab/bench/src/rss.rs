@@ -5,24 +5,22 @@
 //! against what the kernel says the process has.
 
 use super::options::Options;
-use super::rounds;
+use super::rounds::{Made, Run};
 use super::row::{Row, Rows, RssFigures, thousandths};
 use super::suite::Suite;
 use ledgerline::stat::rss::{Kind, SharedOwner, Table};
 use ledgerline_experiments::history::{Hierarchical, PerCpuBatch, PerTask, Task};
-use ledgerline_measure::harness::{self, Case, Measured, Plan};
-use ledgerline_terminal::progress::Progress;
-use std::error::Error;
+use ledgerline_measure::harness::Body;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-pub(super) static RSS: Suite = Suite { name: "rss", cases: &ALL, measure, remark };
+pub(super) static RSS: Suite = Suite { name: "rss", help: HELP, cases: &ALL, measure, remark };
 
 const ALL: [&str; 4] = ["per_task", "per_cpu_batch", "hierarchical", "ours"];
 
-pub(super) const HELP: &str = "\
+const HELP: &str = "\
 Cases (figures are nanoseconds an update, by as many threads as there are CPUs):
   per_task       before Linux 6.2: each task keeps up to 64 events to itself
   per_cpu_batch  Linux 6.2: a difference for each CPU, and a batch
@@ -53,7 +51,7 @@ struct Four<'t> {
 }
 
 impl<'t> Four<'t> {
-    fn new(table: &'t Table, cpus: usize) -> Result<Four<'t>, Box<dyn Error>> {
+    fn new(table: &'t Table, cpus: usize) -> Made<Four<'t>> {
         Ok(Four {
             per_task: PerTask::default(),
             per_cpu_batch: PerCpuBatch::new(cpus),
@@ -63,9 +61,15 @@ impl<'t> Four<'t> {
     }
 }
 
-fn measure(options: &Options, progress: &Progress) -> Result<Vec<Row>, String> {
-    let mut rows = rounds::measure(RSS.name, &options.cases, options, progress, &timed)?;
-    progress.show(format_args!("{} threads that touch 128 KiB and sleep", options.sleepers));
+fn measure(run: &Run<'_>) -> Result<Vec<Row>, String> {
+    let options = run.options;
+    // What an update costs.
+    let mut rows = run.in_rounds(&options.threads, &options.cases, |turn| {
+        let table = Table::new(2)?;
+        let four = Four::new(&table, possible_cpus())?;
+        turn.time(|_, name| Ok((1, body(name, &four))))
+    })?;
+    run.tell(format_args!("{} threads that touch 128 KiB and sleep", options.sleepers));
     let figures = sleep(options).map_err(|error| error.to_string())?;
     for row in &mut rows {
         row.rss = figures.iter().find(|(case, _)| *case == row.case).map(|(_, rss)| rss.clone());
@@ -73,20 +77,7 @@ fn measure(options: &Options, progress: &Progress) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// What an update costs.
-fn timed(
-    names: &[&'static str],
-    plan: &Plan,
-    progress: &(dyn Fn(harness::Step) + Sync),
-) -> Result<Vec<Measured>, Box<dyn Error>> {
-    let table = Table::new(2)?;
-    let four = Four::new(&table, possible_cpus())?;
-    let cases: Vec<Case<'_>> =
-        names.iter().map(|&name| Case { name, granule: 1, body: body(name, &four) }).collect();
-    Ok(harness::measure(&cases, plan, progress))
-}
-
-fn body<'a>(name: &str, four: &'a Four<'_>) -> harness::Body<'a> {
+fn body<'a>(name: &str, four: &'a Four<'_>) -> Body<'a> {
     match name {
         "per_task" => Box::new(|_, n| {
             let mut task = Task::default();
@@ -113,7 +104,7 @@ fn body<'a>(name: &str, four: &'a Four<'_>) -> harness::Body<'a> {
 }
 
 /// Runs the program, and tells what came of it for each design.
-fn sleep(options: &Options) -> Result<Vec<(&'static str, RssFigures)>, Box<dyn Error>> {
+fn sleep(options: &Options) -> Made<Vec<(&'static str, RssFigures)>> {
     let threads = options.sleepers;
     let table = Table::new(2)?;
     let four = Four::new(&table, possible_cpus())?;
@@ -336,13 +327,6 @@ fn remark(row: &Row, _: Rows<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_help_explains_every_case() {
-        for name in ALL {
-            assert!(HELP.contains(&format!("\n  {name} ")), "{name}");
-        }
-    }
 
     #[test]
     fn ours_shows_every_page_and_the_others_stay_within_their_bounds() {

@@ -1,37 +1,60 @@
 //! The suite `stat`: what counting costs, in each width, beside what else one might count with.
 
 use super::jvm;
-use super::options::Options;
-use super::rounds;
+use super::loops::{UNROLLED, bare_add, four_times};
+use super::rounds::{Made, Run, Work, insert};
 use super::row::{Row, Rows};
-use super::suite::Suite;
+use super::suite::{Suite, names, of};
 use ledgerline::percpu::Array;
-use ledgerline::stat::{Counters, PlaceId, Places};
-use ledgerline_measure::harness::{self, Body, Case, Measured, Plan};
+use ledgerline::stat::{Counters, PlaceId, Places, Width};
 use ledgerline_measure::padded::Padded;
-use ledgerline_terminal::progress::Progress;
 use std::cell::Cell;
-use std::error::Error;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-pub(super) static STAT: Suite = Suite { name: "stat", cases: &ALL, measure, remark };
+pub(super) static STAT: Suite =
+    Suite { name: "stat", help: HELP, cases: &names(&CASES), measure, remark };
 
 const LONG_ADDER: &str = "long_adder";
 
-const ALL: [&str; 9] = [
-    "bare_add",
-    "add_i64",
-    "add_u16",
-    "add_i8",
-    "inc_dec_i8",
-    "fetch_add_private",
-    "fetch_add_shared",
-    "thread_local",
-    LONG_ADDER,
+/// Makes a case for so many threads, which count in a zone.
+type Make = fn(&Places, PlaceId, usize) -> Made<Work<'static>>;
+
+/// Nothing makes what is measured apart from the rounds.
+const CASES: [(&str, Option<Make>); 9] = [
+    (
+        "bare_add",
+        Some(|_, _, _| {
+            let array = Array::new(1)?;
+            Ok((UNROLLED, Box::new(move |_, n| bare_add(&array, black_box(1), n))))
+        }),
+    ),
+    ("add_i64", Some(|places, zone, _| counting(places, zone, add::<i64>))),
+    ("add_u16", Some(|places, zone, _| counting(places, zone, add::<u16>))),
+    ("add_i8", Some(|places, zone, _| counting(places, zone, add::<i8>))),
+    ("inc_dec_i8", Some(|places, zone, _| counting(places, zone, inc_dec_i8))),
+    (
+        "fetch_add_private",
+        Some(|_, _, threads| {
+            let words: Vec<Padded<AtomicI64>> = (0..threads).map(|_| Padded::default()).collect();
+            Ok((UNROLLED, Box::new(move |thread, n| fetch_add(&words[thread], black_box(1), n))))
+        }),
+    ),
+    (
+        "fetch_add_shared",
+        Some(|_, _, _| {
+            let word = Padded::<AtomicI64>::default();
+            Ok((UNROLLED, Box::new(move |_, n| fetch_add(&word, black_box(1), n))))
+        }),
+    ),
+    (
+        "thread_local",
+        Some(|_, _, _| Ok((UNROLLED, Box::new(move |_, n| thread_local(black_box(1), n))))),
+    ),
+    (LONG_ADDER, None),
 ];
 
-pub(super) const HELP: &str = "\
+const HELP: &str = "\
 Cases (figures are nanoseconds an update and thread):
   bare_add            add to a per-CPU sum: the floor
   add_i64             count an event in a zone of a node of a machine, with
@@ -52,18 +75,6 @@ Examples:
   ledgerline bench stat --threads 1,2 --mode rseq --cases bare_add,add_i8
   ledgerline bench stat --json > figures.jsonl";
 
-/// Operations a turn of the loops: as in the suite `charge`.
-const UNROLLED: u64 = 4;
-
-macro_rules! four_times {
-    ($operation:expr) => {{
-        $operation;
-        $operation;
-        $operation;
-        $operation;
-    }};
-}
-
 ledgerline::items! {
     /// What is counted: as many as a line of differences holds, and one of them is used.
     enum Item {
@@ -74,107 +85,48 @@ ledgerline::items! {
     }
 }
 
-fn measure(options: &Options, progress: &Progress) -> Result<Vec<Row>, String> {
-    let in_rounds: Vec<&'static str> =
-        options.cases.iter().copied().filter(|&name| name != LONG_ADDER).collect();
-    let mut rows = rounds::measure(STAT.name, &in_rounds, options, progress, &timed)?;
-    if options.cases.contains(&LONG_ADDER) {
-        let mode = ledgerline::percpu::detect().to_string();
-        for &threads in &options.threads {
-            progress.show(format_args!("{mode}: {LONG_ADDER}, {threads} threads"));
-            let Some(measured) = jvm::long_adder(LONG_ADDER, threads, options)? else { break };
-            let pass = rounds::pass(STAT.name, &mode, threads, options.runs, options);
-            let row = Row::new(pass, &measured);
-            let at = rows
-                .iter()
-                .rposition(|row: &Row| row.threads == threads)
-                .map_or(rows.len(), |at| at + 1);
-            rows.insert(at, row);
+fn measure(run: &Run<'_>) -> Result<Vec<Row>, String> {
+    let (in_rounds, long_adder) = run.apart(LONG_ADDER);
+    let mut rows = run.in_rounds(&run.options.threads, &in_rounds, |turn| {
+        let mut tree = Places::builder("machine");
+        let node = tree.node("0")?;
+        let zone = tree.zone(node, "Normal")?;
+        let places = tree.build()?;
+        turn.time(|_, name| made(name)(&places, zone, turn.plan.threads))
+    })?;
+    if long_adder {
+        for &threads in &run.options.threads {
+            run.tell(format_args!("{threads} threads: {LONG_ADDER}"));
+            let Some(measured) = jvm::long_adder(LONG_ADDER, threads, run.options)? else { break };
+            insert(&mut rows, Row::new(run.pass(threads, run.options.runs), &measured));
         }
     }
     Ok(rows)
 }
 
-fn timed(
-    names: &[&'static str],
-    plan: &Plan,
-    progress: &(dyn Fn(harness::Step) + Sync),
-) -> Result<Vec<Measured>, Box<dyn Error>> {
-    let mut tree = Places::builder("machine");
-    let node = tree.node("0")?;
-    let zone = tree.zone(node, "Normal")?;
-    let places = tree.build()?;
-    let cases = names
-        .iter()
-        .map(|&name| case(name, &places, zone, plan.threads))
-        .collect::<Result<Vec<_>, _>>()?;
-    Ok(harness::measure(&cases, plan, progress))
+/// What makes a case that is timed in rounds.
+fn made(case: &str) -> Make {
+    of(&CASES, case).flatten().expect("options name cases of the table")
 }
 
-fn case(
-    name: &'static str,
+/// Counts in a table of the loop's width.
+fn counting<W: Width + 'static>(
     places: &Places,
     zone: PlaceId,
-    threads: usize,
-) -> Result<Case<'static>, Box<dyn Error>> {
-    let body: Body<'static> = match name {
-        "bare_add" => {
-            let array = Array::new(1)?;
-            Box::new(move |_, n| bare_add(&array, black_box(1), n))
-        }
-        "add_i64" => {
-            let counters = Counters::<Item, i64>::new(places)?;
-            Box::new(move |_, n| add_i64(&counters, zone, n))
-        }
-        "add_u16" => {
-            let counters = Counters::<Item, u16>::new(places)?;
-            Box::new(move |_, n| add_u16(&counters, zone, n))
-        }
-        "add_i8" => {
-            let counters = Counters::<Item, i8>::new(places)?;
-            Box::new(move |_, n| add_i8(&counters, zone, n))
-        }
-        "inc_dec_i8" => {
-            let counters = Counters::<Item, i8>::new(places)?;
-            Box::new(move |_, n| inc_dec_i8(&counters, zone, n))
-        }
-        "fetch_add_private" => {
-            let words: Vec<Padded<AtomicI64>> = (0..threads).map(|_| Padded::default()).collect();
-            Box::new(move |thread, n| fetch_add(&words[thread], black_box(1), n))
-        }
-        "fetch_add_shared" => {
-            let word = Padded::<AtomicI64>::default();
-            Box::new(move |_, n| fetch_add(&word, black_box(1), n))
-        }
-        "thread_local" => Box::new(move |_, n| thread_local(black_box(1), n)),
-        _ => unreachable!("{name} is in the table of cases"),
-    };
-    Ok(Case { name, granule: UNROLLED, body })
+    count: fn(&Counters<Item, W>, PlaceId, u64),
+) -> Made<Work<'static>> {
+    let counters = Counters::<Item, W>::new(places)?;
+    Ok((UNROLLED, Box::new(move |_, n| count(&counters, zone, n))))
 }
 
+/// Counts an event in each operation.
 #[inline(never)]
-fn bare_add(array: &Array, one: i64, n: u64) {
+fn add<W: Width>(counters: &Counters<Item, W>, zone: PlaceId, n: u64) {
+    let at = counters.at(zone);
     for _ in 0..n / UNROLLED {
-        four_times!(array.add(0, one));
+        four_times!(at.inc(Item::Used));
     }
 }
-
-/// A loop for each width: the table is generic, and what is inlined here is what a user's loop has.
-macro_rules! counting {
-    ($name:ident, $width:ty) => {
-        #[inline(never)]
-        fn $name(counters: &Counters<Item, $width>, zone: PlaceId, n: u64) {
-            let at = counters.at(zone);
-            for _ in 0..n / UNROLLED {
-                four_times!(at.inc(Item::Used));
-            }
-        }
-    };
-}
-
-counting!(add_i64, i64);
-counting!(add_u16, u16);
-counting!(add_i8, i8);
 
 #[inline(never)]
 fn inc_dec_i8(counters: &Counters<Item, i8>, zone: PlaceId, n: u64) {
@@ -225,22 +177,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_help_explains_every_case() {
-        for name in ALL {
-            assert!(HELP.contains(&format!("\n  {name} ")), "{name}");
-        }
-    }
-
-    #[test]
     fn every_width_counts_what_its_loop_says() {
         let places = Places::single("machine").unwrap();
         let wide = Counters::<Item, i64>::new(&places).unwrap();
         let narrow = Counters::<Item, i8>::new(&places).unwrap();
         let up = Counters::<Item, u16>::new(&places).unwrap();
         let root = places.root();
-        add_i64(&wide, root, 4000);
-        add_i8(&narrow, root, 4000);
-        add_u16(&up, root, 4000);
+        add(&wide, root, 4000);
+        add(&narrow, root, 4000);
+        add(&up, root, 4000);
         let counted = (
             wide.precise(root, Item::Used),
             narrow.precise(root, Item::Used),

@@ -1,15 +1,31 @@
 //! A suite of cases, as the command sees it.
 
-use super::options::Options;
+use super::rounds::Run;
 use super::row::{Row, Rows};
-use ledgerline_terminal::progress::Progress;
 
 /// A named set of cases with what it takes to measure and to explain them.
 pub(super) struct Suite {
     pub(super) name: &'static str,
+    pub(super) help: &'static str,
     pub(super) cases: &'static [&'static str],
     /// Measures the chosen cases in this process, in its mode.
-    pub(super) measure: fn(&Options, &Progress) -> Result<Vec<Row>, String>,
+    pub(super) measure: fn(&Run<'_>) -> Result<Vec<Row>, String>,
     /// What is worth saying beside a row, given the others.
     pub(super) remark: fn(&Row, Rows<'_>) -> String,
+}
+
+/// The names in a table of cases.
+pub(super) const fn names<T, const N: usize>(table: &[(&'static str, T); N]) -> [&'static str; N] {
+    let mut names = [""; N];
+    let mut at = 0;
+    while at < N {
+        names[at] = table[at].0;
+        at += 1;
+    }
+    names
+}
+
+/// What a table has for a case.
+pub(super) fn of<T: Copy>(table: &[(&'static str, T)], case: &str) -> Option<T> {
+    table.iter().find(|(name, _)| *name == case).map(|&(_, of)| of)
 }
