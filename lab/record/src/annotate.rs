@@ -1,9 +1,8 @@
 //! What a program says of its objects itself; `include/ledgerline_record.h` declares it.
 
-use crate::arena;
 use crate::format::header;
-use crate::objects::{self, Lock};
-use crate::start;
+use crate::lock::Lock;
+use crate::{arena, objects, plan};
 use std::ffi::{CStr, c_char, c_void};
 
 /// So many values of a type lie at an address, whatever was believed of the place before.
@@ -16,7 +15,7 @@ pub unsafe extern "C" fn ledgerline_record_array(
     count: usize,
     name: *const c_char,
 ) {
-    let Some(plan) = start::recording() else { return };
+    let Some(plan) = plan::recording() else { return };
     if start.is_null() || name.is_null() {
         return;
     }
@@ -51,7 +50,7 @@ pub unsafe extern "C" fn ledgerline_record_object(start: *const c_void, name: *c
 /// What lies in so many bytes is gone, or is used for something else now.
 #[unsafe(no_mangle)]
 pub extern "C" fn ledgerline_record_forget(start: *const c_void, size: usize) {
-    if let Some(plan) = start::recording()
+    if let Some(plan) = plan::recording()
         && let Some(end) = (start as usize).checked_add(size)
     {
         objects::remove(plan, start as usize, end, &Lock::take());

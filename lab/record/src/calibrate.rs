@@ -1,10 +1,10 @@
 //! What recording costs here, so that it can be taken off the time that a program took.
 
 use crate::format::{LOAD, NO_CELL, header};
-use crate::objects::{self, Lock};
+use crate::lock::Lock;
 use crate::plan::Plan;
 use crate::touch::touch;
-use crate::{arena, operation, thread};
+use crate::{arena, objects, operation, thread};
 use std::hint::black_box;
 use std::time::Instant;
 

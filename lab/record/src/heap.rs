@@ -1,10 +1,10 @@
 //! malloc and its family: the next allocator's, and a note of what may hold objects.
 
 use crate::format::{self, header};
+use crate::lock::Lock;
 use crate::next::{self, early};
-use crate::objects::{self, Lock};
-use crate::plan::{Block, Plan};
-use crate::{arena, shadow, start};
+use crate::plan::{self, Block, Plan};
+use crate::{arena, objects, shadow};
 use std::ffi::{c_int, c_void};
 
 /// Exports `name` as its body with the return address, which tells who asked, in the next free register.
@@ -39,7 +39,7 @@ export! {
 /// Notes a new block.
 #[inline(always)]
 fn born(block: *mut c_void, count: usize, size: usize, caller: usize) -> *mut c_void {
-    if let Some(plan) = start::recording()
+    if let Some(plan) = plan::recording()
         && plan.heap != format::heap::NONE
         && !block.is_null()
     {
@@ -75,7 +75,7 @@ fn note(plan: &Plan, block: usize, count: usize, size: usize, caller: usize) {
 /// Forgets what lies in a block that goes.
 #[inline(always)]
 fn dies(block: *mut c_void) {
-    if let Some(plan) = start::recording()
+    if let Some(plan) = plan::recording()
         && !block.is_null()
     {
         // SAFETY: the block is the next allocator's, since it is not an early one.

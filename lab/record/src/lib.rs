@@ -23,6 +23,8 @@
 //! | `arena`      | the mapped file; what a fork does with it                     |
 //! | `shadow`     | which object lies at an address                               |
 //! | `objects`    | objects as they come and go                                   |
+//! | `lock`       | who may change these                                          |
+//! | `local`      | the calling thread's own words                                |
 //! | `thread`     | the calling thread's counts                                   |
 //! | `operation`  | what was touched together                                     |
 //! | `touch`      | the way of an access                                          |
@@ -30,7 +32,7 @@
 //! | `atomics`    | the compiler's calls for atomic operations                    |
 //! | `heap`       | malloc and its family; `next`, the allocator behind           |
 //! | `wide`       | atomic numbers of 16 bytes                                    |
-//! | `locks`      | locks of the C library, which has no probes                   |
+//! | `pthread`    | locks of the C library, which has no probes                   |
 //! | `annotate`   | what a program says of its objects itself                     |
 //! | `start`      | the beginning of a process; `calibrate`, what recording costs |
 //! | `say`        | words to the user; the environment                            |
@@ -57,12 +59,14 @@ mod calibrate;
 #[allow(dead_code, reason = "the reading side uses the rest")]
 mod format;
 mod heap;
-mod locks;
+mod local;
+mod lock;
 mod next;
 mod objects;
 mod operation;
 mod plan;
 mod probes;
+mod pthread;
 mod say;
 mod shadow;
 mod start;

@@ -5,37 +5,10 @@
 
 use crate::arena;
 use crate::format::{self, FOLD_WORDS, OBJECT_WORDS, OBJECTS_AT, SITE_WORDS, header};
+use crate::lock::Lock;
 use crate::plan::Plan;
 use crate::shadow;
-use crate::thread::{self, Busy};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-static LOCKED: AtomicBool = AtomicBool::new(false);
-
-/// The right to change objects, shadow and arena (R3). The holder is busy: a signal handler that comes in
-/// between is not counted and cannot wait for it.
-pub(crate) struct Lock(#[allow(dead_code, reason = "released with the lock")] Option<Busy>);
-
-impl Lock {
-    pub(crate) fn take() -> Lock {
-        let busy = Busy::enter();
-        while LOCKED
-            .compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-        {
-            // Held for as long as it takes to note a block.
-            std::thread::yield_now();
-        }
-        Lock(busy)
-    }
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        // Release, partner of the Acquire in `take`.
-        LOCKED.store(false, Ordering::Release);
-    }
-}
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What is known of an object.
 #[derive(Clone, Copy)]
@@ -176,15 +149,5 @@ fn count_in(table: usize, rows: usize, words: usize, key: [u64; 2]) -> bool {
 pub(crate) fn forget_users() {
     for id in 1..arena::get(header::OBJECTS) {
         word(id as u32, USERS).store(0, Ordering::Relaxed);
-    }
-}
-
-/// Takes the lock for a fork, and gives it back on either side.
-pub(crate) fn lock_for_fork(hold: bool) {
-    if hold {
-        std::mem::forget(Lock::take());
-    } else {
-        LOCKED.store(false, Ordering::Release);
-        thread::not_busy();
     }
 }

@@ -7,9 +7,9 @@
 
 use crate::arena;
 use crate::format::{KINDS, REST, header, table, thread as block};
-use crate::plan::Plan;
-use crate::start::recording;
-use crate::thread::{self, Busy, Table, Words};
+use crate::local::Busy;
+use crate::plan::{Plan, recording};
+use crate::thread::{self, Table, Words};
 
 /// A function was entered: the one that an address lies in, with the stack there.
 #[inline(always)]

@@ -4,6 +4,7 @@ use crate::format::{self, Shape};
 use crate::say::Path;
 use std::ops::Range;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What is wanted of this process.
 pub(crate) struct Plan {
@@ -34,21 +35,30 @@ pub(crate) struct Type {
 
 static PLAN: OnceLock<Plan> = OnceLock::new();
 
-/// The plan, if there is one and this process holds the file that it is about.
+/// Whether this process is recorded.
+static RECORDING: AtomicBool = AtomicBool::new(false);
+
+/// The plan, while this process is recorded.
 #[inline(always)]
-pub(crate) fn plan() -> Option<&'static Plan> {
-    PLAN.get()
+pub(crate) fn recording() -> Option<&'static Plan> {
+    // Acquire, partner of the Release in `record`.
+    if RECORDING.load(Ordering::Acquire) { PLAN.get() } else { None }
 }
 
-/// Reads the plan in a folder. `Ok(false)` when this process has nothing to do with it.
-pub(crate) fn open(folder: &[u8]) -> Result<bool, &'static str> {
+/// From now on this process is recorded, or is not any more.
+pub(crate) fn record(whether: bool) {
+    RECORDING.store(whether, Ordering::Release);
+}
+
+/// Reads the plan in a folder; `None` when this process does not hold the file that it is about.
+pub(crate) fn open(folder: &[u8]) -> Result<Option<&'static Plan>, &'static str> {
     let words = map(folder)?;
     let mut words = Words(words);
     if words.next()? != format::PLAN_MAGIC || words.next()? != format::VERSION {
         return Err("the plan is of another version than this library; build both together");
     }
     let file = (words.next()?, words.next()?);
-    let Some(image) = image_of(file) else { return Ok(false) };
+    let Some(image) = image_of(file) else { return Ok(None) };
     let heap = words.next()?;
     let at = |address: u64| image.bias.wrapping_add(address as usize);
     let operations = words.list(|words| Ok(at(words.next()?)..at(words.next()?)))?;
@@ -73,7 +83,7 @@ pub(crate) fn open(folder: &[u8]) -> Result<bool, &'static str> {
         image: image.range,
         bias: image.bias,
     };
-    Ok(PLAN.set(plan).is_ok())
+    Ok(Some(PLAN.get_or_init(|| plan)))
 }
 
 /// How a block is to be taken.

@@ -1,18 +1,8 @@
 //! The beginning of a process, by start or by fork.
 
-use crate::plan::{self, Plan};
+use crate::lock::{Lock, hold_for_fork};
 use crate::say::{environment, say};
-use crate::{arena, calibrate, objects, thread};
-use std::sync::atomic::{AtomicBool, Ordering};
-
-static RECORDING: AtomicBool = AtomicBool::new(false);
-
-/// The plan, while this process is recorded.
-#[inline(always)]
-pub(crate) fn recording() -> Option<&'static Plan> {
-    // Acquire, partner of the Release in `start`.
-    if RECORDING.load(Ordering::Acquire) { plan::plan() } else { None }
-}
+use crate::{arena, calibrate, objects, plan, thread};
 
 /// Runs when the library is loaded.
 #[used]
@@ -29,10 +19,7 @@ extern "C" fn start() {
 }
 
 fn begin(folder: &[u8]) -> Result<(), &'static str> {
-    if !plan::open(folder)? {
-        return Ok(());
-    }
-    let Some(plan) = plan::plan() else { return Ok(()) };
+    let Some(plan) = plan::open(folder)? else { return Ok(()) };
     arena::create(folder)?;
     // SAFETY: the functions take nothing and live as long as the process.
     let hooked =
@@ -40,9 +27,9 @@ fn begin(folder: &[u8]) -> Result<(), &'static str> {
     if hooked != 0 {
         return Err("no memory at the start; nothing is recorded");
     }
-    RECORDING.store(true, Ordering::Release);
+    plan::record(true);
     calibrate::measure(plan);
-    let lock = objects::Lock::take();
+    let lock = Lock::take();
     for &(address, ty) in &plan.globals {
         objects::add(plan, address, ty, 1, &lock);
     }
@@ -51,25 +38,25 @@ fn begin(folder: &[u8]) -> Result<(), &'static str> {
 }
 
 extern "C" fn before_fork() {
-    objects::lock_for_fork(true);
+    hold_for_fork(true);
 }
 
 extern "C" fn in_parent() {
-    objects::lock_for_fork(false);
+    hold_for_fork(false);
 }
 
 /// The child has one thread, its own copy of objects and shadow, and its parent's file mapped.
 extern "C" fn in_child() {
     thread::forget();
-    if recording().is_some() {
+    if plan::recording().is_some() {
         let folder = environment(c"LEDGERLINE_RECORD").unwrap_or_default();
         match arena::leave_parent(folder) {
             Ok(()) => objects::forget_users(),
             Err(why) => {
-                RECORDING.store(false, Ordering::Release);
+                plan::record(false);
                 say(why);
             }
         }
     }
-    objects::lock_for_fork(false);
+    hold_for_fork(false);
 }

@@ -1,81 +1,12 @@
 //! The calling thread's counts.
 //!
-//! Two words of thread-local memory, declared in assembly so that they cost one instruction to find: where the
-//! thread's block lies, and whether the thread is busy. The block and its tables lie in the recording.
+//! A thread-local word says where the thread's block lies. The block and its tables lie in the recording.
 
 use crate::arena;
 use crate::format::{self, Shape, header, table, thread as block};
-use crate::objects::Lock;
+use crate::local::{self, BLOCK};
+use crate::lock::Lock;
 use crate::plan::{Plan, Type};
-use std::arch::{asm, global_asm};
-
-global_asm!(
-    ".pushsection .tbss, \"awT\", @nobits",
-    ".balign 8",
-    ".hidden ledgerline_record_words",
-    ".globl ledgerline_record_words",
-    ".type ledgerline_record_words, @tls_object",
-    ".size ledgerline_record_words, 16",
-    "ledgerline_record_words:",
-    ".zero 16",
-    ".popsection",
-);
-
-const BLOCK: usize = 0;
-const BUSY: usize = 8;
-
-#[inline(always)]
-fn get<const WORD: usize>() -> usize {
-    let value;
-    // SAFETY: reads one of the calling thread's own two words.
-    unsafe {
-        asm!(
-            "mov {value}, qword ptr [rip + ledgerline_record_words@GOTTPOFF]",
-            "mov {value}, qword ptr fs:[{value} + {word}]",
-            value = out(reg) value,
-            word = const WORD,
-            options(nostack, readonly, preserves_flags),
-        );
-    }
-    value
-}
-
-#[inline(always)]
-fn set<const WORD: usize>(value: usize) {
-    // SAFETY: writes one of the calling thread's own two words.
-    unsafe {
-        asm!(
-            "mov {at}, qword ptr [rip + ledgerline_record_words@GOTTPOFF]",
-            "mov qword ptr fs:[{at} + {word}], {value}",
-            at = out(reg) _,
-            word = const WORD,
-            value = in(reg) value,
-            options(nostack, preserves_flags),
-        );
-    }
-}
-
-/// While this lives, the thread's tables or the objects are being changed; accesses of a signal handler in
-/// between are turned away.
-pub(crate) struct Busy(());
-
-impl Busy {
-    /// `None` if the thread is at it already.
-    #[inline(always)]
-    pub(crate) fn enter() -> Option<Busy> {
-        (get::<BUSY>() == 0).then(|| {
-            set::<BUSY>(1);
-            Busy(())
-        })
-    }
-}
-
-impl Drop for Busy {
-    #[inline(always)]
-    fn drop(&mut self) {
-        set::<BUSY>(0);
-    }
-}
 
 /// Words in the recording that are the calling thread's alone: its block, a table, a row.
 #[derive(Clone, Copy)]
@@ -127,7 +58,7 @@ impl Words {
 /// The calling thread's block, if it has one.
 #[inline(always)]
 pub(crate) fn existing() -> Option<Words> {
-    let at = get::<BLOCK>();
+    let at = local::get::<BLOCK>();
     // (One is no address: a thread for which there was no room.)
     (at > 1).then_some(Words(at as *mut u64))
 }
@@ -140,7 +71,7 @@ pub(crate) fn own(plan: &Plan) -> Option<Words> {
 
 #[cold]
 fn make(plan: &Plan) -> Option<Words> {
-    if get::<BLOCK>() == 1 {
+    if local::get::<BLOCK>() == 1 {
         return None;
     }
     let lock = Lock::take();
@@ -149,7 +80,7 @@ fn make(plan: &Plan) -> Option<Words> {
     let offset = if number < format::MOST_THREADS { arena::allocate(words) } else { None };
     let Some(offset) = offset else {
         arena::add(header::THREADS_LOST, 1);
-        set::<BLOCK>(1);
+        local::set::<BLOCK>(1);
         return None;
     };
     let own = Words::at(offset);
@@ -164,7 +95,7 @@ fn make(plan: &Plan) -> Option<Words> {
     drop(lock);
     measure(own, block::FIRST);
     measure(own, block::LAST);
-    set::<BLOCK>(own.0 as usize);
+    local::set::<BLOCK>(own.0 as usize);
     Some(own)
 }
 
@@ -236,12 +167,7 @@ impl Table {
     }
 }
 
-/// After a fork, which the thread was busy for.
-pub(crate) fn not_busy() {
-    set::<BUSY>(0);
-}
-
 /// A child's thread starts anew.
 pub(crate) fn forget() {
-    set::<BLOCK>(0);
+    local::set::<BLOCK>(0);
 }

@@ -2,11 +2,12 @@
 
 use crate::arena;
 use crate::format::{KINDS, NO_CELL, OUTSIDE, header, thread as block};
+use crate::local::Busy;
 use crate::objects;
 use crate::operation;
+use crate::plan::recording;
 use crate::shadow;
-use crate::start::recording;
-use crate::thread::{self, Busy, Table};
+use crate::thread::{self, Table};
 
 /// An access to `size` bytes.
 #[inline(always)]
