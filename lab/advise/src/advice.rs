@@ -8,12 +8,12 @@ use ledgerline_coherence::experiments::Interval;
 use ledgerline_layout::Error;
 use ledgerline_layout::model::{TypeId, Types};
 
-use crate::cost::{self, Cost, Difference, PAIR, Place, Question};
+use crate::cost::{self, Cost, Difference, PAIR, Place, Question, RESOLVED};
 use crate::order::{Laid, Order, moved, sequence};
 use crate::pieces::{Freedom, Pieces};
 use crate::profile::TypeProfile;
 use crate::proxy::Proxy;
-use crate::reason;
+use crate::reason::{self, Group};
 use crate::search::{self, Problem};
 use crate::uses::Uses;
 
@@ -21,8 +21,6 @@ use crate::uses::Uses;
 const CANDIDATES: usize = 3;
 /// Times that moves without a gain are looked for.
 const ROUNDS: usize = 8;
-/// A gain below this share of the cost is below what a simulation resolves.
-pub(crate) const RESOLVED: f64 = 5e-4;
 
 /// What is wished of an order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -97,13 +95,6 @@ pub struct Move {
     pub gain: Option<Interval>,
 }
 
-/// Pieces of one [`Move`].
-pub(crate) struct Group {
-    pub pieces: Vec<usize>,
-    /// Whether they left today's order, or only begin a line where they did not.
-    pub moved: bool,
-}
-
 /// What a type costs, and a better order for it.
 ///
 /// Takes seconds: a search, and some ten simulations for each design point.
@@ -145,7 +136,7 @@ pub fn advise(
 }
 
 /// Whether something is cheaper for sure, and by enough to be told from noise.
-pub(crate) fn surely_cheaper(change: &Difference, today: &Cost) -> bool {
+fn surely_cheaper(change: &Difference, today: &Cost) -> bool {
     change.change.high < 0.0 && -change.change.median > RESOLVED * today.nanoseconds.median
 }
 
@@ -199,7 +190,7 @@ fn propose(
                 let told = gain.as_ref().filter(|(change, _)| change.is_sure());
                 let undone = told.map(|(_, undone)| (undone, problem.offsets(&undone.laid)));
                 let undone = undone.as_ref().map(|(undone, at)| (&undone.cost, &at[..]));
-                reason::of(advice, &problem, &group, (&best.cost, new), undone)
+                reason::of((uses, today), &problem, &group, (&best.cost, new), undone)
             },
             gain: gain.map(|(change, _)| change.change),
         })

@@ -93,6 +93,8 @@ pub struct Place {
 
 /// Bytes of a pair of lines.
 pub const PAIR: u64 = 128;
+/// A difference below this share of a cost is below what a simulation resolves.
+pub(crate) const RESOLVED: f64 = 5e-4;
 
 impl Place {
     /// Today's, of objects that begin a pair of lines.

@@ -44,6 +44,7 @@
 mod by_hand;
 mod c2c;
 mod fields;
+mod known;
 mod mem_report;
 mod net_cachelines;
 mod open;
@@ -58,7 +59,7 @@ use std::collections::BTreeMap;
 use ledgerline_layout::model::{TypeId, Types};
 
 pub use fields::{find, lines};
-pub use open::{Known, Object, Where};
+pub use known::{Known, Object, Where};
 
 /// What [`Role::name`] is where all CPUs do the same and nobody named it.
 pub const EVERYONE: &str = "all";

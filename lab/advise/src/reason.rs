@@ -2,16 +2,23 @@
 
 use std::collections::BTreeSet;
 
-use crate::advice::{Advice, Group, RESOLVED};
-use crate::cost::Cost;
+use crate::cost::{Cost, RESOLVED};
 use crate::search::Problem;
+use crate::uses::Uses;
 
 /// Names that are listed before the rest is counted.
 const NAMED: usize = 4;
 
+/// Pieces that leave today's order together.
+pub(crate) struct Group {
+    pub pieces: Vec<usize>,
+    /// Whether they left today's order, or only begin a line where they did not.
+    pub moved: bool,
+}
+
 /// `undone` is what taking the move back alone comes to: the cost, and where the spots are then.
 pub(crate) fn of(
-    advice: &Advice,
+    (uses, today): (&Uses, &Cost),
     problem: &Problem<'_>,
     group: &Group,
     new: (&Cost, &[u64]),
@@ -21,11 +28,12 @@ pub(crate) fn of(
         .filter(|&spot| group.pieces.contains(&problem.spots[spot].0))
         .collect();
     let (cost, new) = new;
-    Context { advice, problem, group, cost, new, undone, spots }.sentence()
+    Context { uses, today, problem, group, cost, new, undone, spots }.sentence()
 }
 
 struct Context<'a> {
-    advice: &'a Advice,
+    uses: &'a Uses,
+    today: &'a Cost,
     problem: &'a Problem<'a>,
     group: &'a Group,
     cost: &'a Cost,
@@ -38,7 +46,7 @@ struct Context<'a> {
 impl Context<'_> {
     /// Where a spot is today.
     fn was(&self, spot: usize) -> u64 {
-        self.advice.uses.spots[spot].offset
+        self.uses.spots[spot].offset
     }
 
     fn is(&self, spot: usize) -> u64 {
@@ -47,7 +55,7 @@ impl Context<'_> {
     }
 
     fn path(&self, spot: usize) -> String {
-        format!("`{}`", self.advice.uses.spots[spot].path)
+        format!("`{}`", self.uses.spots[spot].path)
     }
 
     fn paths(&self, spots: &BTreeSet<usize>) -> String {
@@ -85,7 +93,7 @@ impl Context<'_> {
     fn of_cold(&self) -> String {
         let first = self.group.pieces[0];
         let from = self.new[first];
-        let list = &self.advice.pieces.list;
+        let list = &self.problem.pieces.list;
         let touched = (0..list.len()).filter(|&piece| !self.problem.cold[piece]);
         let after = touched.filter(|&piece| self.new[piece] > from);
         let after = after.min_by_key(|&piece| self.new[piece]);
@@ -113,10 +121,10 @@ impl Context<'_> {
             (pair.waiting.median - now, pair)
         });
         let (spared, pair) = spared.max_by(|a, b| a.0.total_cmp(&b.0))?;
-        if spared < RESOLVED * self.advice.today.nanoseconds.median {
+        if spared < RESOLVED * self.today.nanoseconds.median {
             return None;
         }
-        let uses = &self.advice.uses;
+        let uses = self.uses;
         let number = |path: &str| uses.spots.iter().position(|spot| spot.path == path);
         let (writer, victim) = (number(&pair.writer)?, number(&pair.victim)?);
         let writes = often(uses.rates(writer).1);
@@ -139,7 +147,7 @@ impl Context<'_> {
     /// Who is on the group's lines now, was not, and is touched in the same phase; and which phase.
     fn gathered(&self) -> (BTreeSet<usize>, String) {
         let mut best: (BTreeSet<usize>, String) = Default::default();
-        for role in &self.advice.uses.roles {
+        for role in &self.uses.roles {
             for phase in &role.phases {
                 let touched: BTreeSet<usize> = phase.accesses.iter().map(|t| t.spot).collect();
                 let ours: Vec<usize> = touched.intersection(&self.spots).copied().collect();

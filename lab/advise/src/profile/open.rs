@@ -1,96 +1,15 @@
 //! Opening a profile, whatever wrote it: its content decides, not its name.
 
-use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
-use std::str::FromStr;
 
 use ledgerline_layout::Error;
-use ledgerline_layout::model::Types;
 
-use super::{Profile, by_hand, c2c, mem_report, net_cachelines, script};
+use super::{Known, Profile, by_hand, c2c, mem_report, net_cachelines, script};
 
 /// No profile is larger.
 const LARGEST: u64 = 256 << 20;
-
-/// What is known beside the file. Profiles that name fields need nothing; those that have addresses need the
-/// types, and which objects lie where.
-#[derive(Clone, Debug, Default)]
-pub struct Known<'t> {
-    /// The types of the program that was observed.
-    pub types: Option<&'t Types>,
-    /// Where objects of them were.
-    pub objects: Vec<Object>,
-}
-
-/// An object of a type, and where it was: `page_counter@0xffff888100a4c000`, or `tcp_hashinfo@tcp_hashinfo+0x40`.
-///
-/// ```
-/// use ledgerline_advise::profile::{Object, Where};
-/// let object: Object = "page_counter@0xffff888100a4c000".parse().unwrap();
-/// assert_eq!(object.at, Where::Address(0xffff_8881_00a4_c000));
-/// assert!("page_counter".parse::<Object>().is_err());
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Object {
-    /// The type's name.
-    pub ty: String,
-    /// Where it began.
-    pub at: Where,
-}
-
-/// Where an object began.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Where {
-    /// At an address.
-    Address(u64),
-    /// So many bytes after a symbol.
-    Symbol(String, u64),
-}
-
-impl FromStr for Object {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Object, String> {
-        let bad = || format!("{text:?} is no object: write TYPE@0xADDRESS or TYPE@SYMBOL+OFFSET");
-        // Types of C++ and Rust have no `@`; symbols may have one (`@plt`, `@@GLIBC`).
-        let (ty, at) = text.split_once('@').ok_or_else(bad)?;
-        if ty.is_empty() || at.is_empty() {
-            return Err(bad());
-        }
-        let at = match number(at) {
-            Some(address) => Where::Address(address),
-            None if at.starts_with(|first: char| first.is_ascii_digit()) => return Err(bad()),
-            None => match at.rsplit_once('+') {
-                Some((symbol, offset)) if !symbol.is_empty() => {
-                    Where::Symbol(symbol.to_owned(), number(offset).ok_or_else(bad)?)
-                }
-                _ => Where::Symbol(at.to_owned(), 0),
-            },
-        };
-        Ok(Object { ty: ty.to_owned(), at })
-    }
-}
-
-impl fmt::Display for Object {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.at {
-            Where::Address(address) => write!(f, "{}@{address:#x}", self.ty),
-            Where::Symbol(symbol, 0) => write!(f, "{}@{symbol}", self.ty),
-            Where::Symbol(symbol, offset) => write!(f, "{}@{symbol}+{offset:#x}", self.ty),
-        }
-    }
-}
-
-/// `0x40`, or 64.
-fn number(text: &str) -> Option<u64> {
-    match text.strip_prefix("0x") {
-        Some(digits) if !digits.starts_with('+') => u64::from_str_radix(digits, 16).ok(),
-        _ if text.starts_with(|first: char| first.is_ascii_digit()) => text.parse().ok(),
-        _ => None,
-    }
-}
 
 impl Profile {
     /// Reads a profile: TOML as people write it, a table of the kernel's `net_cachelines`, or the text of
