@@ -3,12 +3,14 @@
 //! | room      | what it holds                                             |
 //! |-----------|-----------------------------------------------------------|
 //! | `file`    | what `layout.toml` may say                                |
+//! | `broken`  | a rule that does not hold                                 |
 //! | `check`   | whether a record keeps its rules                          |
 //! | `groups`  | the kernel's markers of groups, and lines they need not cross |
 //! | `lock`    | today's layout as rules                                   |
 //! | `report`  | what is broken: text, JSON, SARIF                         |
 //! | `emit`    | the rules as assertions in Rust, C and the kernel's macros |
 
+mod broken;
 mod check;
 mod emit;
 mod file;
@@ -16,7 +18,8 @@ mod groups;
 mod lock;
 mod report;
 
-pub use check::{Broken, check};
+pub use broken::Broken;
+pub use check::check;
 pub use emit::{Language, emit};
 pub use file::{Apart, File, Mixed, TypeRules};
 pub use groups::{Group, crossing, groups};

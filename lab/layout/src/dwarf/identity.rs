@@ -18,11 +18,6 @@ const DEEPEST: u32 = 200;
 /// What a type has while its turn has not come, and while it is on the way.
 const UNSEEN: u64 = 0;
 
-/// The same for the same value in every run.
-pub(super) fn hash(value: &impl Hash) -> u64 {
-    FixedState::with_seed(0x6c65_6467_6572).hash_one(value)
-}
-
 /// Hashes of the types of some units.
 pub(super) struct Identities {
     /// Of all that is in it.

@@ -3,9 +3,15 @@
 //! Names are still bytes of the file, and references still offsets; [`Parsed::resolve`] turns these into
 //! indices. Units that refer to each other are joined first.
 
-use super::identity;
 use crate::model::{Kind, Role};
+use foldhash::fast::FixedState;
 use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash};
+
+/// The same for the same value in every run.
+fn hash(value: &impl Hash) -> u64 {
+    FixedState::with_seed(0x6c65_6467_6572).hash_one(value)
+}
 
 /// What an entry refers to: an offset in a section, or (once resolved, or made up by the reader) an index
 /// in [`Parsed::types`].
@@ -299,9 +305,9 @@ impl<'a> Parsed<'a> {
             }
             let Scope { parent, name, .. } = self.scopes[index];
             let parent = &self.scopes[parent as usize];
-            let (hash, depth) = (parent.hash, parent.depth);
+            let (above, depth) = (parent.hash, parent.depth);
             let this = &mut self.scopes[index];
-            this.hash = if name.is_empty() { hash } else { identity::hash(&(hash, name)) };
+            this.hash = if name.is_empty() { above } else { hash(&(above, name)) };
             this.depth = (depth + 1).min(DEEPEST_SCOPE);
         }
     }
@@ -312,9 +318,8 @@ impl<'a> Parsed<'a> {
         if !self.types.iter().any(declared) {
             return;
         }
-        let qualified = |ty: &ParsedType, scopes: &[Scope]| {
-            identity::hash(&(scopes[ty.scope as usize].hash, ty.name))
-        };
+        let qualified =
+            |ty: &ParsedType, scopes: &[Scope]| hash(&(scopes[ty.scope as usize].hash, ty.name));
         let mut definitions = HashMap::new();
         for (index, ty) in self.types.iter().enumerate() {
             if matches!(ty.shape, Shape::Record(_) | Shape::Enum) && !ty.name.is_empty() {

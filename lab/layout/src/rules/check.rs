@@ -1,31 +1,12 @@
 //! Whether a record keeps its rules.
 
+use super::broken::{Broken, declared};
 use super::{File, TypeRules, crossing};
 use crate::Error;
 use crate::leaf::{Expand, Leaf, find, leaves, record};
 use crate::lines::Lines;
 use crate::model::{TypeId, Types};
 use crate::pick::{near, pick};
-
-/// A rule that does not hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Broken {
-    /// The type.
-    pub ty: String,
-    /// The rule, as the file spells it.
-    pub rule: &'static str,
-    /// The fields that break it.
-    pub fields: Vec<String>,
-    /// In words.
-    pub message: String,
-    /// Where the type was declared: file and line.
-    pub declared: Option<(String, u32)>,
-}
-
-pub(super) fn declared(types: &Types, id: TypeId) -> Option<(String, u32)> {
-    let place = record(types, id)?.1.declared?;
-    Some((types.name(place.file).to_owned(), place.line))
-}
 
 /// The rules that the types of a file break, in the order of the rules.
 ///

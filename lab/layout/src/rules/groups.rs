@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::Broken;
+use super::broken::{Broken, declared};
 use crate::leaf::{Expand, Leaf, leaves};
 use crate::lines::Lines;
 use crate::model::{TypeId, Types};
@@ -67,7 +67,7 @@ pub fn crossing(types: &Types, name: &str, id: TypeId, lines: Lines) -> Vec<Brok
                 lines.size(),
                 size.div_ceil(lines.size()),
             ),
-            declared: super::check::declared(types, id),
+            declared: declared(types, id),
         })
     };
     groups(types, id).into_iter().filter_map(broken).collect()

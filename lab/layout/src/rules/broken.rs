@@ -1,0 +1,25 @@
+//! What a rule that does not hold is told by.
+
+use crate::leaf::record;
+use crate::model::{TypeId, Types};
+
+/// A rule that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// The type.
+    pub ty: String,
+    /// The rule, as the file spells it.
+    pub rule: &'static str,
+    /// The fields that break it.
+    pub fields: Vec<String>,
+    /// In words.
+    pub message: String,
+    /// Where the type was declared: file and line.
+    pub declared: Option<(String, u32)>,
+}
+
+/// Where a type was declared: file and line.
+pub(super) fn declared(types: &Types, id: TypeId) -> Option<(String, u32)> {
+    let place = record(types, id)?.1.declared?;
+    Some((types.name(place.file).to_owned(), place.line))
+}
