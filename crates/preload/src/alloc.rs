@@ -2,11 +2,13 @@
 
 use crate::library;
 use crate::next::{self, HOT, NEXT, WINDOW, early};
-use crate::process::{self, By};
-use crate::refuse::{self, set_errno};
+use crate::process;
+use crate::refuse;
+use crate::say::{errno, set_errno};
 use crate::shadow;
 use crate::thread::{self, Busy, Word};
 use ledgerline::Prepaid;
+use ledgerline_protocol::By;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering;
@@ -26,7 +28,7 @@ pub(crate) fn find_owner(caller: usize) -> u32 {
     }
     // The early blocks are nobody's, and all were handed out by now.
     early::used().into_iter().flatten().for_each(|place| shadow::claim(place.cast()));
-    let slot = match process::settings().by {
+    let slot = match process::by() {
         By::Process => process::OWN,
         By::Thread => process::named_slot(thread::name(&mut [0; 16])),
         By::Library => {
@@ -204,7 +206,7 @@ unsafe extern "C" fn free_otherwise(block: *mut c_void) {
         return;
     }
     // What the account asks of the kernel may fail; `free` leaves errno alone.
-    let errno = refuse::errno();
+    let errno = errno();
     // SAFETY: the block came from the next allocator.
     unsafe {
         let slot = shadow::owner(block);
@@ -342,7 +344,7 @@ pub(crate) unsafe extern "C" fn posix_memalign(
     caller: usize,
 ) -> c_int {
     // It reports errors by its result and leaves errno and `into` alone.
-    let errno = refuse::errno();
+    let errno = errno();
     let mut block = null_mut();
     if !NEXT.ready() {
         block = early::allocate(size, align.next_power_of_two()).cast();

@@ -109,7 +109,7 @@ unsafe extern "C" fn reallocarray_body(
         // SAFETY: handed on.
         Some(bytes) => unsafe { alloc::realloc(block, bytes, caller) },
         None => {
-            crate::refuse::set_errno(libc::ENOMEM);
+            crate::say::set_errno(libc::ENOMEM);
             std::ptr::null_mut()
         }
     }
@@ -152,7 +152,7 @@ macro_rules! export_new {
             thread::set(thread::Word::Caller, caller);
             if real == 0 {
                 // Nobody who calls an operator new runs without a library that has it.
-                crate::refuse::say(&[b"no ", NAME.to_bytes(), b" behind this library"]);
+                crate::say::say(&[b"no ", NAME.to_bytes(), b" behind this library"]);
                 // SAFETY: ends the process.
                 unsafe { libc::abort() };
             }
@@ -233,7 +233,7 @@ pub unsafe extern "C" fn prctl(
 ) -> c_int {
     static REAL: AtomicUsize = AtomicUsize::new(0);
     let Some(real) = real(&REAL, c"prctl") else {
-        crate::refuse::set_errno(libc::ENOSYS);
+        crate::say::set_errno(libc::ENOSYS);
         return -1;
     };
     // SAFETY: the C library's prctl, which takes up to four numbers or addresses; handed on.

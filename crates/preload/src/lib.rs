@@ -22,6 +22,8 @@
 //! | `thread`  | the calling thread's row                                   |
 //! | `library` | the calling library's row                                  |
 //! | `refuse`  | what happens at `max`                                      |
+//! | `say`     | words to the user, the environment, `errno`                |
+//! | `text`    | names and lines, made on the stack                         |
 //! | `exports` | the C symbols                                              |
 //!
 //! A child that shares its parent's memory (`vfork`, `posix_spawn`) must not allocate before it
@@ -34,5 +36,7 @@ mod library;
 mod next;
 mod process;
 mod refuse;
+mod say;
 mod shadow;
+mod text;
 mod thread;

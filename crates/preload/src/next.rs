@@ -164,7 +164,7 @@ impl Next {
             let address = find(name);
             if address == 0 || malloc == 0 {
                 // Without these there is no telling how large a block is: nothing works.
-                crate::refuse::say(&[b"the next allocator has no ", name.to_bytes()]);
+                crate::say::say(&[b"the next allocator has no ", name.to_bytes()]);
                 // SAFETY: ends the process.
                 unsafe { libc::abort() };
             }

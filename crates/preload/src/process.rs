@@ -6,29 +6,15 @@
 //! was forked (`fork`, a bare `clone`, inside somebody's atfork handler), and attaches as a process of
 //! its own. What it needs for that is outside of the wiped memory: the mapped ledger, the settings.
 
-use crate::refuse::{environment, say};
-use ledgerline::{Group, GroupId, Ledger, NAME_MAX, name};
+use crate::say::{environment, say};
+use crate::text::Text;
+use ledgerline::{Group, GroupId, Ledger, NAME_MAX};
+use ledgerline_protocol::{By, OnMax, Order, PERCPU};
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, OsStr};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-
-/// How rows are made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum By {
-    Thread,
-    Process,
-    Library,
-}
-
-/// What the environment asked for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
-    pub(crate) by: By,
-    /// End the process at `max` instead of failing the allocation.
-    pub(crate) kill: bool,
-}
 
 /// Rows of a ledger that is shared like this are never destroyed, so all are the first in theirs.
 const GENERATION: u16 = 1;
@@ -88,7 +74,7 @@ struct Inherited {
     /// 0: not looked at yet, 1: open, 2: there is none.
     opened: AtomicU32,
     ledger: UnsafeCell<MaybeUninit<Ledger>>,
-    settings: UnsafeCell<Settings>,
+    settings: UnsafeCell<(By, OnMax)>,
 }
 
 // SAFETY: the ledger and the settings are written once, by the one thread that moves `phase` from
@@ -98,7 +84,7 @@ unsafe impl Sync for Inherited {}
 static INHERITED: Inherited = Inherited {
     opened: AtomicU32::new(0),
     ledger: UnsafeCell::new(MaybeUninit::uninit()),
-    settings: UnsafeCell::new(Settings { by: By::Thread, kill: false }),
+    settings: UnsafeCell::new((By::Thread, OnMax::Enomem)),
 };
 
 /// The group of a slot; `None` if this process has none there: the slot of nobody, and each that a
@@ -112,10 +98,16 @@ pub(crate) fn group(slot: u32) -> Option<Group<'static>> {
     (row != 0).then(|| ledger.group(GroupId::from_parts(row & 0xf_ffff, GENERATION)))
 }
 
-/// What the environment asked for. Only after [`attached`] was true.
-pub(crate) fn settings() -> Settings {
+/// What rows stand for. Only after [`attached`] was true.
+pub(crate) fn by() -> By {
     // SAFETY: written once, before the process was attached.
-    unsafe { *INHERITED.settings.get() }
+    unsafe { (*INHERITED.settings.get()).0 }
+}
+
+/// What happens at the limit. Only after [`attached`] was true.
+pub(crate) fn on_max() -> OnMax {
+    // SAFETY: written once, before the process was attached.
+    unsafe { (*INHERITED.settings.get()).1 }
 }
 
 /// Whether this process is charged; attaches it on the first call. The caller is marked busy.
@@ -154,11 +146,9 @@ fn attach() -> bool {
     let ledger = unsafe { (*INHERITED.ledger.get()).assume_init_ref() };
     // SAFETY: getpid has no preconditions.
     let pid = unsafe { libc::getpid() } as u32;
-    let mut name = Text::new();
-    name.push(program_name());
-    name.shorten(NAME_MAX - 11);
-    name.push(b".");
-    name.push_number(pid);
+    let mut name = Text::<NAME_MAX>::name();
+    name.push(program_name()).shorten(NAME_MAX - 11);
+    name.push(b".").push_number(pid.into());
     let Ok(process) = ledger.attach_process(name.as_str(), pid) else {
         say(&[b"the ledger holds no more groups; this process is not accounted"]);
         return false;
@@ -172,23 +162,13 @@ fn attach() -> bool {
 
 /// Opens the ledger that the environment names; says why not, if it names one.
 fn open() -> bool {
-    let Some(path) = environment(c"LEDGERLINE_LEDGER") else { return false };
-    if environment(c"LEDGERLINE_PERCPU").is_none() {
-        // Without it the library would test restartable sequences with a thread of its own, which
-        // has no place in the first malloc of a program.
-        say(&[
-            b"LEDGERLINE_PERCPU is not set to rseq or fallback; start programs with ledgerline run",
-        ]);
+    let Some(order) = Order::read(environment) else { return false };
+    if environment(PERCPU).is_none() {
+        let why = b" is not set to rseq or fallback; start programs with ledgerline run";
+        say(&[PERCPU.to_bytes(), why]);
         return false;
     }
-    let settings = Settings {
-        by: match environment(c"LEDGERLINE_BY") {
-            Some(b"process") => By::Process,
-            Some(b"library") => By::Library,
-            _ => By::Thread,
-        },
-        kill: environment(c"LEDGERLINE_ON_MAX") == Some(b"kill"),
-    };
+    let path = order.ledger;
     let file = std::fs::OpenOptions::new().read(true).write(true).open(OsStr::from_bytes(path));
     let Ok(file) = file else {
         say(&[b"cannot open the ledger ", path, b"; this process is not accounted"]);
@@ -208,7 +188,7 @@ fn open() -> bool {
     }
     // SAFETY: only the attaching thread is here, and nobody reads before `opened` is 1.
     unsafe {
-        (*INHERITED.settings.get()) = settings;
+        (*INHERITED.settings.get()) = (order.by, order.on_max);
         (*INHERITED.ledger.get()).write(ledger);
     }
     true
@@ -217,7 +197,7 @@ fn open() -> bool {
 /// The slot of the row below this process's that bears a name; created when it is new. The process's
 /// own when there are too many, or no room in the ledger.
 pub(crate) fn named_slot(name: &[u8]) -> u32 {
-    let mut text = Text::new();
+    let mut text = Text::name();
     text.push(if name.is_empty() { b"(no name)" } else { name });
     while STATE.naming.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
         std::thread::yield_now();
@@ -227,8 +207,8 @@ pub(crate) fn named_slot(name: &[u8]) -> u32 {
     slot
 }
 
-fn find_or_create(text: &Text) -> Option<u32> {
-    let words = text.words();
+fn find_or_create(text: &Text<NAME_MAX>) -> Option<u32> {
+    let words = text.words::<{ NAME_MAX / 8 }>();
     for (slot, name) in STATE.names.iter().enumerate().skip(OWN as usize + 1) {
         let row = &STATE.rows[slot];
         if row.load(Ordering::Relaxed) == 0 {
@@ -260,106 +240,6 @@ pub(crate) fn program_name() -> &'static [u8] {
             b"program"
         } else {
             CStr::from_ptr(program_invocation_short_name).to_bytes()
-        }
-    }
-}
-
-/// A group's name in the making, on the stack. Threads, programs and libraries are called by any bytes: what a
-/// name may not hold becomes `_`, and what does not fit is left out, so that it is one whatever they are.
-struct Text {
-    bytes: [u8; NAME_MAX],
-    length: usize,
-}
-
-impl Text {
-    fn new() -> Text {
-        Text { bytes: [0; NAME_MAX], length: 0 }
-    }
-
-    fn push(&mut self, part: &[u8]) {
-        for chunk in part.utf8_chunks() {
-            let bad = if chunk.invalid().is_empty() { None } else { Some('_') };
-            for letter in chunk.valid().chars().chain(bad) {
-                let letter = if name::allows(letter) { letter } else { '_' };
-                let end = self.length + letter.len_utf8();
-                if end > NAME_MAX {
-                    return;
-                }
-                letter.encode_utf8(&mut self.bytes[self.length..end]);
-                self.length = end;
-            }
-        }
-    }
-
-    fn push_number(&mut self, number: u32) {
-        if number >= 10 {
-            self.push_number(number / 10);
-        }
-        self.push(&[b'0' + (number % 10) as u8]);
-    }
-
-    fn shorten(&mut self, length: usize) {
-        if self.length > length {
-            let length = self.as_str().floor_char_boundary(length);
-            self.bytes[length..].fill(0);
-            self.length = length;
-        }
-    }
-
-    fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.bytes[..self.length]).unwrap_or("_")
-    }
-
-    fn words(&self) -> [u64; NAME_MAX / 8] {
-        std::array::from_fn(|at| {
-            let mut word = [0; 8];
-            word.copy_from_slice(&self.bytes[at * 8..at * 8 + 8]);
-            u64::from_le_bytes(word)
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_is_cleaned_and_cut() {
-        let mut text = Text::new();
-        text.push(b"a/b\n\xffc");
-        text.push_number(40_321);
-        assert_eq!(text.as_str(), "a_b__c40321");
-        text.push(&[b'x'; 100]);
-        assert_eq!(text.as_str().len(), NAME_MAX);
-        text.shorten(3);
-        assert_eq!(text.as_str(), "a_b");
-    }
-
-    #[test]
-    fn whatever_bytes_a_thread_is_called_by_its_row_has_a_name() {
-        let ledger = Ledger::builder().capacity(100).anonymous().unwrap();
-        for (bytes, name) in [
-            (&b"gr\xc3\xb6\xc3\x9fe"[..], "gr\u{f6}\u{df}e"),
-            // Cut in the middle of a letter.
-            (b"gr\xc3\xb6\xc3", "gr\u{f6}_"),
-            (b"\xe2\x80\xaelive\x1b[2J\x7f\xc2\x9b/", "_live_[2J___"),
-            (b"\xff\xfe\xed\xa0\x80", "_____"),
-            ("\u{2028}\u{feff}\u{2066}".as_bytes(), "___"),
-        ] {
-            let mut text = Text::new();
-            text.push(bytes);
-            assert_eq!(text.as_str(), name, "{bytes:?}");
-            assert_eq!(ledger.root().create(text.as_str()).unwrap().name(), name);
-        }
-        for length in 0..4 {
-            let mut text = Text::new();
-            text.push(&b"xxx"[..length]);
-            text.push("\u{1f600}".repeat(20).as_bytes());
-            assert!(text.as_str().len() > NAME_MAX - 4);
-            ledger.root().create(text.as_str()).unwrap();
-            text.shorten(9);
-            assert!((6..=9).contains(&text.as_str().len()), "{:?}", text.as_str());
-            ledger.root().create(text.as_str()).unwrap();
         }
     }
 }

@@ -1,0 +1,77 @@
+//! Words to the user, the environment and `errno`, without allocating.
+
+use crate::text::Text;
+use std::ffi::CStr;
+
+/// Bytes of a whole line.
+const WHOLE: usize = 256;
+/// What stands before it.
+const BEFORE: &str = "ledgerline: ";
+/// Bytes that are left for what it says.
+const LINE: usize = WHOLE - BEFORE.len() - 1;
+
+/// Writes one line to standard error in one piece. (Paths come from the environment.)
+pub(crate) fn say(parts: &[&[u8]]) {
+    let mut line = Text::line();
+    for part in parts {
+        line.push(part);
+    }
+    write(&line);
+}
+
+/// As [`say`], for a line that is composed already.
+pub(crate) fn write(line: &Text<LINE>) {
+    let mut bytes = [0; WHOLE];
+    let length = compose(line, &mut bytes);
+    // SAFETY: writes from a buffer on the stack.
+    unsafe { libc::write(2, bytes.as_ptr().cast(), length) };
+}
+
+/// The whole line; its length.
+fn compose(line: &Text<LINE>, into: &mut [u8; WHOLE]) -> usize {
+    let mut length = 0;
+    for part in [BEFORE, line.as_str(), "\n"] {
+        into[length..length + part.len()].copy_from_slice(part.as_bytes());
+        length += part.len();
+    }
+    length
+}
+
+/// The calling thread's `errno`.
+pub(crate) fn errno() -> i32 {
+    // SAFETY: the C library returns the address of the calling thread's variable.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Sets the calling thread's `errno`.
+pub(crate) fn set_errno(value: i32) {
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = value };
+}
+
+/// A variable of the environment, read without allocating.
+pub(crate) fn environment(name: &CStr) -> Option<&'static [u8]> {
+    // SAFETY: the name is NUL-terminated; what is returned is a NUL-terminated string that lives as
+    // long as the program leaves its environment alone, and is looked at only during start-up.
+    unsafe {
+        let value = libc::getenv(name.as_ptr());
+        (!value.is_null()).then(|| CStr::from_ptr(value).to_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_ends_and_steers_no_terminal() {
+        let mut bytes = [0; WHOLE];
+        let path = b"/tmp/\x1b[2J\xff\xe2\x80\xae\xc3\xa4";
+        let length = compose(Text::line().push(b"cannot open ").push(path), &mut bytes);
+        assert_eq!(&bytes[..length], "ledgerline: cannot open /tmp/?[2J??\u{e4}\n".as_bytes());
+        let length = compose(Text::line().push("\u{e4}".repeat(300).as_bytes()), &mut bytes);
+        assert!(
+            length > 253 && std::str::from_utf8(&bytes[..length]).unwrap().ends_with("\u{e4}\n")
+        );
+    }
+}

@@ -1,0 +1,60 @@
+//! Which processes still hold memory.
+
+use std::io::Write;
+
+/// Whether a process still holds memory: it exists, and does not merely wait for its parent to collect its
+/// status. Allocates nothing.
+#[must_use]
+pub fn alive(process: u32) -> bool {
+    let Ok(number) = libc::pid_t::try_from(process) else { return false };
+    // SAFETY: signal 0 only asks. A process that may not be signalled exists, too.
+    let gone = unsafe { libc::kill(number, 0) } != 0
+        && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
+    !gone && !zombie(process)
+}
+
+/// Whether `/proc` shows a process as ended; `false` where it cannot be read.
+fn zombie(process: u32) -> bool {
+    let mut path = [0u8; 32];
+    let mut text = [0u8; 256];
+    if write!(&mut path[..], "/proc/{process}/stat\0").is_err() {
+        return false;
+    }
+    // SAFETY: opens a path that ends in zero and reads at most the buffer's length into it.
+    let length = unsafe {
+        let file = libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if file < 0 {
+            return false;
+        }
+        let length = libc::read(file, text.as_mut_ptr().cast(), text.len());
+        libc::close(file);
+        length.max(0) as usize
+    };
+    // "pid (name) S ...": the name may hold anything, so the last parenthesis counts.
+    let text = &text[..length];
+    let state = text.iter().rposition(|&byte| byte == b')').and_then(|at| text.get(at + 2));
+    matches!(state, Some(b'Z' | b'X' | b'x'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn this_process_is_alive_and_one_that_was_not_reaped_is_not() {
+        assert!(alive(std::process::id()));
+        assert!(!alive(u32::MAX));
+        let mut child = Command::new("true").spawn().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        // Nobody has waited for it, so it exists as a zombie.
+        while !zombie(child.id()) {
+            assert!(Instant::now() < deadline, "`true` does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(!alive(child.id()));
+        child.wait().unwrap();
+        assert!(!alive(child.id()));
+    }
+}

@@ -1,0 +1,152 @@
+//! What `ledgerline run` and the library that it preloads agree on.
+//!
+//! `run` makes a ledger in a file, writes an [`Order`] into the environment of the program, and preloads the
+//! library. The library reads the order in each process that the program becomes or starts, opens the ledger and
+//! charges every allocation to it. Both settle the rows of processes that have ended, so they must agree on
+//! which processes these are: [`alive`].
+//!
+//! | variable            | what it says                                  | where it is missing               |
+//! |---------------------|-----------------------------------------------|-----------------------------------|
+//! | `LEDGERLINE_LEDGER` | the path of the ledger's file                 | nothing is charged                |
+//! | `LEDGERLINE_BY`     | what a row stands for: [`By`]                 | [`By::Thread`]                    |
+//! | `LEDGERLINE_ON_MAX` | what happens at the root's limit: [`OnMax`]   | [`OnMax::Enomem`]                 |
+//! | `LEDGERLINE_PERCPU` | how cells are updated: `rseq` or `fallback`   | the library does not attach       |
+//!
+//! The ledger's own format is not part of this: `Ledger::open_in` refuses a ledger of another version.
+//!
+//! This is a crate, and not a file that both sides compile by `#[path]`, because a package holds no file of
+//! another package when it is published. It depends on libc alone and allocates nothing: the library calls it
+//! within malloc.
+
+mod alive;
+
+pub use alive::alive;
+
+use std::ffi::CStr;
+
+/// The variable that names the ledger's file.
+const LEDGER: &CStr = c"LEDGERLINE_LEDGER";
+/// The variable that says what a row stands for.
+const BY: &CStr = c"LEDGERLINE_BY";
+/// The variable that says what happens at the limit.
+const ON_MAX: &CStr = c"LEDGERLINE_ON_MAX";
+
+/// The variable that says how cells are updated, which `ledgerline` itself reads.
+///
+/// All processes of a ledger update it in one way. `run` sets the variable where the user did not. The library
+/// does not attach without it: `ledgerline` would test restartable sequences with a thread of its own, which
+/// has no place in the first malloc of a program.
+pub const PERCPU: &CStr = c"LEDGERLINE_PERCPU";
+
+/// What the ledger's file in memory is called, by which `ledgerline show --pid` finds it.
+pub const MEMORY_FILE: &CStr = c"ledgerline";
+
+/// What a row of the account stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// A thread; its row lies below its process's.
+    Thread,
+    /// A process.
+    Process,
+    /// A shared library that allocates; its row lies below its process's.
+    Library,
+}
+
+impl By {
+    /// All there are.
+    pub const ALL: [By; 3] = [By::Thread, By::Process, By::Library];
+
+    /// What it is called on the command line and in the environment.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            By::Thread => "thread",
+            By::Process => "process",
+            By::Library => "library",
+        }
+    }
+}
+
+/// What happens to an allocation that would go over the root's limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnMax {
+    /// It fails with `ENOMEM`.
+    Enomem,
+    /// The process that asked says why and ends itself by `SIGKILL`.
+    Kill,
+}
+
+impl OnMax {
+    /// All there are.
+    pub const ALL: [OnMax; 2] = [OnMax::Enomem, OnMax::Kill];
+
+    /// What it is called on the command line and in the environment.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            OnMax::Enomem => "enomem",
+            OnMax::Kill => "kill",
+        }
+    }
+}
+
+/// What `run` asks of the library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order<'a> {
+    /// The path of the ledger's file.
+    pub ledger: &'a [u8],
+    /// What a row stands for.
+    pub by: By,
+    /// What happens at the limit.
+    pub on_max: OnMax,
+}
+
+impl<'a> Order<'a> {
+    /// The variables that carry the order, and their values.
+    #[must_use]
+    pub fn write(&self) -> [(&'static CStr, &'a [u8]); 3] {
+        [
+            (LEDGER, self.ledger),
+            (BY, self.by.name().as_bytes()),
+            (ON_MAX, self.on_max.name().as_bytes()),
+        ]
+    }
+
+    /// The order in an environment, if there is one.
+    pub fn read(variable: impl Fn(&CStr) -> Option<&'a [u8]>) -> Option<Order<'a>> {
+        let ledger = variable(LEDGER)?;
+        let (by, on_max) = (variable(BY), variable(ON_MAX));
+        let by = By::ALL.into_iter().find(|one| by == Some(one.name().as_bytes()));
+        let on_max = OnMax::ALL.into_iter().find(|one| on_max == Some(one.name().as_bytes()));
+        Some(Order {
+            ledger,
+            by: by.unwrap_or(By::Thread),
+            on_max: on_max.unwrap_or(OnMax::Enomem),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        for by in By::ALL {
+            for on_max in OnMax::ALL {
+                let order = Order { ledger: b"/proc/7/fd/3", by, on_max };
+                let written = order.write();
+                let find = |name: &CStr| Some(written.iter().find(|(other, _)| *other == name)?.1);
+                assert_eq!(Order::read(find), Some(order));
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_ledger_nothing_is_asked_and_the_rest_has_defaults() {
+        assert_eq!(Order::read(|_| None), None);
+        let only = |name: &CStr| (name == LEDGER).then_some(&b"x"[..]);
+        let order = Order { ledger: b"x", by: By::Thread, on_max: OnMax::Enomem };
+        assert_eq!(Order::read(only), Some(order));
+    }
+}
