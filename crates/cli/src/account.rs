@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ledgerline::{GroupState, Snapshot};
 
-use crate::run::Status;
+use crate::launch::Status;
 
 /// Who held how much, and how the program ended.
 #[derive(Clone, Debug, PartialEq)]

@@ -145,7 +145,7 @@ pub fn pretty(document: &impl Serialize) -> String {
 mod tests {
     use super::*;
     use crate::account::tests::{account, golden, row};
-    use crate::run::Status;
+    use crate::launch::Status;
 
     #[test]
     fn a_document_is_as_it_was() {

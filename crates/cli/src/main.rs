@@ -9,6 +9,7 @@ mod account;
 #[path = "../../../tests/support/golden.rs"]
 mod golden;
 mod json;
+mod launch;
 mod layout;
 mod render;
 mod run;

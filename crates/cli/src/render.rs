@@ -8,7 +8,7 @@ use std::io::Write as _;
 use ledgerline::size;
 
 use crate::account::{Account, Row, State};
-use crate::run::Status;
+use crate::launch::Status;
 use ledgerline_terminal::output::printable;
 use ledgerline_terminal::style::{Paint, Style};
 use words::{bar, count, quoted, shortened, times, width};

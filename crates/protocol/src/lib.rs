@@ -22,7 +22,8 @@ mod alive;
 
 pub use alive::alive;
 
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
 
 /// The variable that names the ledger's file.
 const LEDGER: &CStr = c"LEDGERLINE_LEDGER";
@@ -39,7 +40,7 @@ const ON_MAX: &CStr = c"LEDGERLINE_ON_MAX";
 pub const PERCPU: &CStr = c"LEDGERLINE_PERCPU";
 
 /// What the ledger's file in memory is called, by which `ledgerline show --pid` finds it.
-pub const MEMORY_FILE: &CStr = c"ledgerline";
+pub const MEMORY_FILE: &str = "ledgerline";
 
 /// What a row of the account stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,12 +105,13 @@ pub struct Order<'a> {
 impl<'a> Order<'a> {
     /// The variables that carry the order, and their values.
     #[must_use]
-    pub fn write(&self) -> [(&'static CStr, &'a [u8]); 3] {
+    pub fn write(&self) -> [(&'static OsStr, &'a OsStr); 3] {
         [
             (LEDGER, self.ledger),
             (BY, self.by.name().as_bytes()),
             (ON_MAX, self.on_max.name().as_bytes()),
         ]
+        .map(|(name, value)| (OsStr::from_bytes(name.to_bytes()), OsStr::from_bytes(value)))
     }
 
     /// The order in an environment, if there is one.
@@ -136,7 +138,10 @@ mod tests {
             for on_max in OnMax::ALL {
                 let order = Order { ledger: b"/proc/7/fd/3", by, on_max };
                 let written = order.write();
-                let find = |name: &CStr| Some(written.iter().find(|(other, _)| *other == name)?.1);
+                let find = |name: &CStr| {
+                    let name = OsStr::from_bytes(name.to_bytes());
+                    Some(written.iter().find(|(other, _)| *other == name)?.1.as_bytes())
+                };
                 assert_eq!(Order::read(find), Some(order));
             }
         }

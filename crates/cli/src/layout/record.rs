@@ -1,11 +1,10 @@
 //! `ledgerline layout record`: runs a program that was compiled with probes, and says who touches which field.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::io::{Write, stderr};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -15,10 +14,7 @@ use ledgerline_recording::plan::{Heap, Plan, Request};
 use ledgerline_recording::program::Program;
 use ledgerline_recording::{VARIABLE, profile, read, report};
 
-use crate::run::failure::Failure;
-use crate::run::output::Target;
-use crate::run::supervise::{Session, Signals};
-use crate::run::{Status, preload, program};
+use crate::launch::{Failure, Launch, Signals, Status, Target, library, program};
 use ledgerline_terminal::folder;
 
 pub(super) const LONG_ABOUT: &str = "\
@@ -51,6 +47,9 @@ Examples:
   With clang, add to the first line: -mllvm -tsan-instrument-read-before-write
   gcc expands some calls of memcpy and memset, which are then not seen; to see them:
   -Dmemcpy=__tsan_memcpy -Dmemmove=__tsan_memmove -Dmemset=__tsan_memset";
+
+/// The exit code where the program succeeded and nothing was recorded.
+const NOTHING: u8 = 125;
 
 /// Which blocks of the heap are objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -121,12 +120,12 @@ fn record(args: &RecordArgs) -> Result<u8, Failure> {
     let file = args.of.clone().unwrap_or_else(|| target.path.clone());
     let program = Program::open(&file).map_err(failure)?;
     let plan = plan(args, &file, &program).map_err(|error| failure(error.in_file(&file)))?;
+    let launch = Launch::new(target, &args.command, &library::RECORDER)?;
     if args.of.is_some()
-        && let Some(spot) = target.blind_spot().filter(program::BlindSpot::breaks_preload)
+        && let Some(spot) = launch.blind.filter(|spot| spot.breaks_preload())
     {
-        return Err(failure(format_args!("{}: {spot}", target.path.display())));
+        return Err(failure(format_args!("{}: {spot}", launch.program.path.display())));
     }
-    let library = preload::find(&preload::RECORDER)?;
     let output = args.output.as_deref().map(|file| Target::check("--output", file)).transpose()?;
     let json = args.json.as_deref().map(|file| Target::check("--json", file)).transpose()?;
     let folder = folder::make("record").map_err(|error| {
@@ -137,17 +136,9 @@ fn record(args: &RecordArgs) -> Result<u8, Failure> {
     plan.write(folder.path())
         .map_err(|error| failure(format_args!("the plan cannot be written: {error}")))?;
 
-    let signals = Signals::hold()
-        .map_err(|error| Failure::internal(format!("signals cannot be held back: {error}")))?;
-    let mut command = Command::new(&target.path);
-    command.arg0(&args.command[0]).args(&args.command[1..]);
-    command.env(VARIABLE, folder.path());
-    command.env("LD_PRELOAD", preload::joined(&library, std::env::var_os("LD_PRELOAD")));
-    let session =
-        Session::start(&mut command, signals).map_err(|error| target.start_failed(&error))?;
-    let ended = session
-        .watch(Duration::from_millis(50), || {})
-        .map_err(|error| Failure::internal(format!("waiting for the program failed: {error}")))?;
+    let variables = [(OsStr::new(VARIABLE), folder.path().as_os_str())];
+    let session = launch.start(variables, Signals::hold()?)?;
+    let ended = session.watch(Duration::from_millis(50), || {})?;
 
     let recordings = read::read(folder.path(), &plan).map_err(failure)?;
     let recorded = profile::profile(&plan, &recordings);
@@ -158,7 +149,6 @@ fn record(args: &RecordArgs) -> Result<u8, Failure> {
     }
     // Where standard error is closed there is nobody to tell.
     let _ = stderr().lock().write_all(text.as_bytes());
-    let code = ended.status.code();
     let mut written = match &output {
         Some(output) if !recorded.types.is_empty() => {
             output.write(recorded.profile.to_toml().as_bytes())
@@ -170,16 +160,8 @@ fn record(args: &RecordArgs) -> Result<u8, Failure> {
         written = written.and(target.write(super::line_of(&value).as_bytes()));
     }
     drop(folder);
-    ended.release();
-    match written {
-        Err(failure) if code == 0 => Err(failure),
-        Err(failure) => {
-            failure.report();
-            Ok(code)
-        }
-        Ok(()) if code == 0 && recorded.types.is_empty() => Ok(125),
-        Ok(()) => Ok(code),
-    }
+    let code = ended.exit(written)?;
+    Ok(if code == 0 && recorded.types.is_empty() { NOTHING } else { code })
 }
 
 fn plan(args: &RecordArgs, file: &Path, program: &Program) -> Result<Plan, Error> {

@@ -5,28 +5,24 @@
 //! opens that file through `/proc` and charges every allocation; watch the
 //! processes until the program has ended; print the account.
 
-pub mod failure;
-pub mod output;
-pub mod preload;
-pub mod program;
-pub mod supervise;
-
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::os::fd::{AsRawFd, FromRawFd};
-use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use ledgerline::{Ledger, Limit};
+use ledgerline_protocol::{By, MEMORY_FILE, OnMax, Order, PERCPU, alive};
+use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::account::{Account, Ending, Mistakes};
+use crate::launch::{Failure, Launch, Signals, Target, library, program};
 use crate::render;
-use failure::Failure;
 use ledgerline_terminal::output::printable;
 use ledgerline_terminal::style::Style;
-pub use supervise::Status;
 
 /// What `ledgerline run --help` says first.
 pub const LONG_ABOUT: &str = "\
@@ -74,24 +70,34 @@ const IDLE: Duration = Duration::from_millis(50);
 /// living.
 const LIMITED: Duration = Duration::from_millis(5);
 
-/// What a row of the account stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum By {
-    /// A row for each thread, below its process
-    Thread,
-    /// A row for each process
-    Process,
-    /// A row for each shared library that allocates, below its process
-    Library,
+/// What `--by` takes.
+fn by() -> impl TypedValueParser<Value = By> {
+    one_of(By::ALL, By::name, |by| match by {
+        By::Thread => "A row for each thread, below its process",
+        By::Process => "A row for each process",
+        By::Library => "A row for each shared library that allocates, below its process",
+    })
 }
 
-/// What happens to an allocation that would go over the limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum OnMax {
-    /// The allocation fails with ENOMEM
-    Enomem,
-    /// The process that asked is killed
-    Kill,
+/// What `--on-max` takes.
+fn on_max() -> impl TypedValueParser<Value = OnMax> {
+    one_of(OnMax::ALL, OnMax::name, |on_max| match on_max {
+        OnMax::Enomem => "The allocation fails with ENOMEM",
+        OnMax::Kill => "The process that asked is killed",
+    })
+}
+
+/// An option that takes the name of one of `all`. (The preloaded library has these types, too, so they cannot derive
+/// what clap wants.)
+fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
+    all: [T; N],
+    name: fn(T) -> &'static str,
+    help: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    let values = all.map(|one| PossibleValue::new(name(one)).help(help(one)));
+    PossibleValuesParser::new(values).try_map(move |chosen| {
+        all.into_iter().find(|one| name(*one) == chosen).ok_or("not one of them")
+    })
 }
 
 /// The options of `ledgerline run`.
@@ -110,11 +116,11 @@ pub struct RunArgs {
     pub high: String,
 
     /// What each row of the account stands for
-    #[arg(long, value_enum, default_value_t = By::Thread, value_name = "WHAT")]
+    #[arg(long, value_parser = by(), default_value = By::Thread.name(), value_name = "WHAT")]
     by: By,
 
     /// What happens to an allocation that would go over --max
-    #[arg(long, value_enum, default_value_t = OnMax::Enomem, value_name = "ACTION")]
+    #[arg(long, value_parser = on_max(), default_value = OnMax::Enomem.name(), value_name = "ACTION")]
     on_max: OnMax,
 
     /// Also write the account to FILE as JSON; `-` is standard output
@@ -145,51 +151,35 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     // work is worth less than a message now.
     let max = limit("--max", &args.max)?;
     let high = limit("--high", &args.high)?;
-    let json =
-        args.json.as_deref().map(|file| output::Target::check("--json", file)).transpose()?;
-    let text =
-        args.account.as_deref().map(|file| output::Target::check("--account", file)).transpose()?;
+    let json = args.json.as_deref().map(|file| Target::check("--json", file)).transpose()?;
+    let text = args.account.as_deref().map(|file| Target::check("--account", file)).transpose()?;
     let program = program::find(&args.command[0])?;
-    let preload = preload::find(&preload::ACCOUNT)?;
+    let launch = Launch::new(program, &args.command, &library::ACCOUNT)?;
 
-    let signals = supervise::Signals::hold()
-        .map_err(|error| Failure::internal(format!("signals cannot be held back: {error}")))?;
+    let signals = Signals::hold()?;
     let file = memory_file()?;
     let ledger = new_ledger(&file, max, high)?;
-
-    let blind = program.blind_spot();
-    if let Some(spot) = &blind {
-        let path = program.path.display().to_string();
+    if let Some(spot) = launch.blind {
+        let path = launch.program.path.display().to_string();
         eprintln!("ledgerline: warning: {}: {spot}", printable(&path));
     }
 
-    let mut command = Command::new(&program.path);
-    command.arg0(&args.command[0]).args(&args.command[1..]);
     // The path leads through this process, which outlives the program: the
     // descriptor itself is closed on exec and need not survive in the child.
-    let ledger_path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
-    command
-        .env("LEDGERLINE_LEDGER", ledger_path)
-        .env("LEDGERLINE_BY", value_name(args.by))
-        .env("LEDGERLINE_ON_MAX", value_name(args.on_max));
-    if std::env::var_os("LEDGERLINE_PERCPU").is_none() {
-        // All processes of one ledger update it in one way.
-        command.env("LEDGERLINE_PERCPU", ledger.mode().to_string());
-    }
-    if !blind.as_ref().is_some_and(program::BlindSpot::breaks_preload) {
-        command.env("LD_PRELOAD", preload::joined(&preload, std::env::var_os("LD_PRELOAD")));
-    }
+    let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+    let order = Order { ledger: path.as_bytes(), by: args.by, on_max: args.on_max };
+    let mode = ledger.mode().to_string();
+    // All processes of one ledger update it in one way: the user's, or this one's.
+    let percpu = OsStr::from_bytes(PERCPU.to_bytes());
+    let percpu = std::env::var_os(percpu).is_none().then(|| (percpu, OsStr::new(&mode)));
+    let session = launch.start(order.write().into_iter().chain(percpu), signals)?;
 
-    let session = supervise::Session::start(&mut command, signals)
-        .map_err(|error| program.start_failed(&error))?;
     let main = session.main();
-    let ended = session
-        .watch(if max == Limit::MAX { IDLE } else { LIMITED }, || {
-            // What the program itself held when it ended is the point of the
-            // account, so its rows stay as they are.
-            ledger.settle_dead(&|pid| pid == main || supervise::is_alive(pid));
-        })
-        .map_err(|error| Failure::internal(format!("waiting for the program failed: {error}")))?;
+    let ended = session.watch(if max == Limit::MAX { IDLE } else { LIMITED }, || {
+        // What the program itself held when it ended is the point of the
+        // account, so its rows stay as they are.
+        ledger.settle_dead(&|pid| pid == main || alive(pid));
+    })?;
 
     let mistakes = ledger.mistakes();
     let account = Account::new(
@@ -198,17 +188,14 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
             command: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
             status: ended.status,
             wall: ended.wall,
-            mode: ledger.mode().to_string(),
+            mode,
             ledger_bytes: ledger.footprint().resident,
             mistakes: Mistakes { underflows: mistakes.underflows, strays: mistakes.strays },
-            running: &|pid| pid != main && supervise::is_alive(pid),
-            unseen: blind.map(|spot| spot.to_string()),
+            running: &|pid| pid != main && alive(pid),
+            unseen: launch.blind.map(|spot| spot.to_string()),
         },
     );
 
-    let code = ended.status.code();
-    // A failure to print must not hide the program's exit code when that is a
-    // failure itself, so it only replaces success.
     let mut written = match &text {
         Some(target) => target.write(render::text(&account, &Style::plain()).as_bytes()),
         None => {
@@ -219,37 +206,18 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     if let Some(target) = &json {
         written = written.and(target.write(crate::json::document(&account).as_bytes()));
     }
-    ended.release();
-    match written {
-        Ok(()) => Ok(code),
-        Err(failure) if code == 0 => Err(failure),
-        Err(failure) => {
-            failure.report();
-            Ok(code)
-        }
-    }
+    ended.exit(written)
 }
 
 fn limit(option: &str, text: &str) -> Result<Limit, Failure> {
     text.parse().map_err(|error| Failure::usage(format!("{option}: {error}")))
 }
 
-fn value_name(value: impl ValueEnum) -> String {
-    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
-}
-
 /// A file that exists only in memory and only while somebody has it open.
 fn memory_file() -> Result<File, Failure> {
-    // SAFETY: the name is a NUL-terminated constant; the call touches no other
-    // memory of ours.
-    let fd = unsafe { libc::memfd_create(c"ledgerline".as_ptr(), libc::MFD_CLOEXEC) };
-    if fd < 0 {
-        let error = std::io::Error::last_os_error();
-        return Err(Failure::internal(format!("no memory file for the ledger: {error}")));
-    }
-    // SAFETY: memfd_create has just returned this descriptor, so it is open
-    // and nobody else owns it.
-    Ok(unsafe { File::from_raw_fd(fd) })
+    memfd_create(MEMORY_FILE, MemfdFlags::CLOEXEC)
+        .map(File::from)
+        .map_err(|error| Failure::internal(format!("no memory file for the ledger: {error}")))
 }
 
 fn new_ledger(file: &File, max: Limit, high: Limit) -> Result<Ledger, Failure> {

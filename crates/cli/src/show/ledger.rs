@@ -3,8 +3,8 @@
 use super::{Format, not_of};
 use crate::account::{Account, Ending, Mistakes};
 use crate::json;
+use crate::launch::Status;
 use crate::render;
-use crate::run::Status;
 use ledgerline::stat::print::{Flat, Stat};
 use ledgerline::{Group, Ledger};
 use ledgerline_terminal::style::Style;

@@ -2,6 +2,7 @@
 
 use ledgerline::Ledger;
 use ledgerline::stat::{CountersFile, CountersSnapshot};
+use ledgerline_protocol::MEMORY_FILE;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -43,12 +44,11 @@ pub(super) fn of_run(pid: u32) -> Result<PathBuf, String> {
         std::io::ErrorKind::NotFound => format!("there is no process {pid}"),
         _ => format!("process {pid} cannot be looked into: {error}"),
     })?;
+    let name = format!("/memfd:{MEMORY_FILE} (deleted)");
     entries
         .flatten()
         .map(|entry| entry.path())
-        .find(|path| {
-            path.read_link().is_ok_and(|link| link.as_os_str() == "/memfd:ledgerline (deleted)")
-        })
+        .find(|path| path.read_link().is_ok_and(|link| link.as_os_str() == &*name))
         .ok_or_else(|| {
             format!("process {pid} has no ledger: give the ID of the `ledgerline run` itself")
         })

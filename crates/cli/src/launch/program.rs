@@ -1,12 +1,18 @@
 //! The program to run: where it lies, and whether a preload can see into it.
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::{File, Metadata};
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use object::elf::{self, FileHeader64};
+use object::read::elf::{FileHeader, ProgramHeader};
+use object::{Endianness, FileKind, ReadCache};
+use rustix::fs::{Access, AtFlags, CWD, Mode, accessat, getxattr};
+use rustix::process::{getegid, geteuid};
 
 use super::failure::Failure;
 
@@ -47,8 +53,8 @@ impl fmt::Display for BlindSpot {
 impl BlindSpot {
     /// Whether the program would fail to start with the preload in its
     /// environment. glibc's loader ignores what does not fit; musl's gives up.
-    pub fn breaks_preload(&self) -> bool {
-        *self == BlindSpot::OtherLibc
+    pub fn breaks_preload(self) -> bool {
+        self == BlindSpot::OtherLibc
     }
 }
 
@@ -105,10 +111,7 @@ fn check(path: PathBuf) -> Result<Program, Failure> {
 }
 
 fn executable(path: &Path) -> bool {
-    let Ok(name) = CString::new(path.as_os_str().as_bytes()) else { return false };
-    // SAFETY: `name` is a NUL-terminated string that lives across the call;
-    // the kernel only reads it.
-    unsafe { libc::faccessat(libc::AT_FDCWD, name.as_ptr(), libc::X_OK, libc::AT_EACCESS) == 0 }
+    accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS).is_ok()
 }
 
 impl Program {
@@ -116,10 +119,9 @@ impl Program {
     ///
     /// A file that cannot be read is taken to be an ordinary program.
     pub fn blind_spot(&self) -> Option<BlindSpot> {
-        let file = File::open(&self.path).ok()?;
-        let mut start = [0; 256];
-        let length = read_start(&file, &mut start).ok()?;
-        match interpreter(&start[..length]) {
+        let mut start = Vec::new();
+        File::open(&self.path).ok()?.take(256).read_to_end(&mut start).ok()?;
+        match interpreter(&start) {
             // Set-user-ID bits on a script are ignored; those of its
             // interpreter count.
             Some(interpreter) => inspect(&interpreter),
@@ -143,19 +145,19 @@ impl Program {
 fn inspect(path: &Path) -> Option<BlindSpot> {
     let file = File::open(path).ok()?;
     let metadata = file.metadata().ok()?;
-    // SAFETY: these calls take no arguments, touch no memory and cannot fail.
-    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
-    let capabilities = user != 0 && has_capabilities(path);
-    privileged(&metadata, user, group, capabilities).or_else(|| elf(&file).ok().flatten())
+    let (user, group) = (geteuid(), getegid());
+    let capabilities = !user.is_root() && has_capabilities(path);
+    privileged(&metadata, user.as_raw(), group.as_raw(), capabilities)
+        .or_else(|| inside(file).ok().flatten())
 }
 
 /// Privileges that the program would gain: the loader's secure mode. A
 /// set-user-ID program of one's own gains nothing, and is seen.
 fn privileged(metadata: &Metadata, user: u32, group: u32, capabilities: bool) -> Option<BlindSpot> {
-    let mode = metadata.mode();
-    if mode & libc::S_ISUID != 0 && metadata.uid() != user {
+    let mode = Mode::from_raw_mode(metadata.mode());
+    if mode.contains(Mode::SUID) && metadata.uid() != user {
         Some(BlindSpot::Privileged("the set-user-ID bit"))
-    } else if mode & libc::S_ISGID != 0 && mode & libc::S_IXGRP != 0 && metadata.gid() != group {
+    } else if mode.contains(Mode::SGID | Mode::XGRP) && metadata.gid() != group {
         Some(BlindSpot::Privileged("the set-group-ID bit"))
     } else if capabilities {
         Some(BlindSpot::Privileged("file capabilities"))
@@ -165,25 +167,8 @@ fn privileged(metadata: &Metadata, user: u32, group: u32, capabilities: bool) ->
 }
 
 fn has_capabilities(path: &Path) -> bool {
-    let Ok(name) = CString::new(path.as_os_str().as_bytes()) else { return false };
-    // SAFETY: both names are NUL-terminated strings that live across the call;
-    // a size of zero asks for the length alone, so nothing is written.
-    unsafe {
-        libc::getxattr(name.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) > 0
-    }
-}
-
-fn read_start(file: &File, buffer: &mut [u8]) -> std::io::Result<usize> {
-    let mut taken = file.take(buffer.len() as u64);
-    let mut length = 0;
-    loop {
-        match taken.read(&mut buffer[length..]) {
-            Ok(0) => return Ok(length),
-            Ok(more) => length += more,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
+    // No buffer asks for the length alone.
+    getxattr(path, c"security.capability", &mut [0u8; 0]).is_ok_and(|length| length > 0)
 }
 
 /// The interpreter that the first line of a script names.
@@ -193,71 +178,35 @@ fn interpreter(start: &[u8]) -> Option<PathBuf> {
     Some(PathBuf::from(OsString::from_vec(word.to_vec())))
 }
 
-// The few fields of an ELF file that matter here; the offsets of the 64-bit
-// class, which is the only one that is read further than its class byte.
-const CLASS: usize = 4;
-const CLASS_64: u8 = 2;
-const MACHINE: usize = 18;
-const PROGRAM_HEADERS: usize = 32;
-const PROGRAM_HEADER_SIZE: usize = 54;
-const PROGRAM_HEADER_COUNT: usize = 56;
-const HEADER_LENGTH: usize = 64;
-/// The type of the program header that names the dynamic loader.
-const INTERP: u32 = 3;
-
 #[cfg(target_arch = "x86_64")]
-const OUR_MACHINE: Option<u16> = Some(62);
+const OUR_MACHINE: Option<elf::Machine> = Some(elf::EM_X86_64);
 #[cfg(target_arch = "aarch64")]
-const OUR_MACHINE: Option<u16> = Some(183);
+const OUR_MACHINE: Option<elf::Machine> = Some(elf::EM_AARCH64);
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-const OUR_MACHINE: Option<u16> = None;
+const OUR_MACHINE: Option<elf::Machine> = None;
 
-/// What an ELF file says about itself. Anything that is not a well-formed ELF
-/// file is left to the kernel to judge.
-fn elf(file: &File) -> std::io::Result<Option<BlindSpot>> {
-    let mut header = [0; HEADER_LENGTH];
-    if read_exact_at(file, &mut header, 0).is_err() || !header.starts_with(b"\x7fELF") {
-        return Ok(None);
+/// What an ELF file says about itself. Anything that is not a well-formed ELF file is left to the kernel to judge.
+fn inside(file: File) -> object::Result<Option<BlindSpot>> {
+    let data = &ReadCache::new(file);
+    match FileKind::parse(data) {
+        Ok(FileKind::Elf64) if cfg!(target_pointer_width = "64") => {}
+        Ok(FileKind::Elf32) if cfg!(target_pointer_width = "32") => return Ok(None),
+        Ok(FileKind::Elf32 | FileKind::Elf64) => return Ok(Some(BlindSpot::OtherArchitecture)),
+        _ => return Ok(None),
     }
-    // Both architectures that are known here are little-endian; a big-endian
-    // file has its machine's bytes the other way round and so differs too.
-    let machine = u16::from_le_bytes([header[MACHINE], header[MACHINE + 1]]);
-    let ours_is_64 = cfg!(target_pointer_width = "64");
-    if (header[CLASS] == CLASS_64) != ours_is_64 || OUR_MACHINE.is_some_and(|ours| ours != machine)
-    {
+    let header = FileHeader64::<Endianness>::parse(data)?;
+    let endian = header.endian()?;
+    let Some(ours) = OUR_MACHINE else { return Ok(None) };
+    if header.e_machine(endian) != ours {
         return Ok(Some(BlindSpot::OtherArchitecture));
     }
-    if OUR_MACHINE.is_none() {
-        return Ok(None);
-    }
-    let table = u64_at(&header, PROGRAM_HEADERS);
-    let size = u64::from(u16::from_le_bytes([
-        header[PROGRAM_HEADER_SIZE],
-        header[PROGRAM_HEADER_SIZE + 1],
-    ]));
-    let count = u64::from(u16::from_le_bytes([
-        header[PROGRAM_HEADER_COUNT],
-        header[PROGRAM_HEADER_COUNT + 1],
-    ]));
-    for index in 0..count {
-        let mut entry = [0; 56];
-        read_exact_at(file, &mut entry, table.saturating_add(index * size))?;
-        if u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]) == INTERP {
-            let mut loader = vec![0; u64_at(&entry, 32).min(4096) as usize];
-            read_exact_at(file, &mut loader, u64_at(&entry, 8))?;
+    for segment in header.program_headers(endian, data)? {
+        if let Some(loader) = segment.interpreter(endian, data)? {
             let musl = loader.windows(7).any(|part| part == b"ld-musl");
             return Ok(musl.then_some(BlindSpot::OtherLibc));
         }
     }
     Ok(Some(BlindSpot::Static))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    bytes[at..at + 8].iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
-}
-
-fn read_exact_at(file: &File, buffer: &mut [u8], at: u64) -> std::io::Result<()> {
-    file.read_exact_at(buffer, at)
 }
 
 #[cfg(test)]

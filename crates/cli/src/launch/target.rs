@@ -1,9 +1,13 @@
 //! Files that are checked before the program starts and written after it.
 
 use std::ffi::OsStr;
+use std::fs::Permissions;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+
+use tempfile::{Builder, NamedTempFile};
 
 use super::failure::Failure;
 
@@ -54,25 +58,18 @@ impl Target {
                 let file = OpenOptions::new().append(true).open(name)?;
                 // The account goes where a symbolic link leads, not over it.
                 let path = name.canonicalize()?;
-                match Target::scratch(&path) {
-                    Ok(()) => Ok(Kind::Replace(path)),
+                match neighbour(&path) {
+                    Ok(_) => Ok(Kind::Replace(path)),
                     Err(_) => Ok(Kind::InPlace(file)),
                 }
             }
             Ok(_) => Ok(Kind::Stream(OpenOptions::new().write(true).open(name)?)),
             Err(_) if name.file_name().is_none() => Err(std::io::ErrorKind::InvalidInput.into()),
             Err(_) => {
-                Target::scratch(name)?;
+                neighbour(name)?;
                 Ok(Kind::Replace(name.to_owned()))
             }
         }
-    }
-
-    /// Creates and removes the neighbour that the account is written to first.
-    fn scratch(path: &Path) -> std::io::Result<()> {
-        let scratch = scratch_name(path);
-        OpenOptions::new().write(true).create_new(true).open(&scratch)?;
-        std::fs::remove_file(&scratch)
     }
 
     /// Writes all of `bytes`, or none where the file can be replaced.
@@ -92,10 +89,12 @@ impl Target {
     }
 }
 
-fn scratch_name(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.tmp", std::process::id()));
-    path.with_file_name(name)
+/// A file beside `path` that replaces it once it is written; it goes when it is dropped before.
+fn neighbour(path: &Path) -> std::io::Result<NamedTempFile> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    // As any new file: the umask takes its share.
+    let mode = Permissions::from_mode(0o666);
+    Builder::new().permissions(mode).tempfile_in(folder.unwrap_or(Path::new(".")))
 }
 
 fn write_all(mut file: &File, bytes: &[u8]) -> std::io::Result<()> {
@@ -103,19 +102,13 @@ fn write_all(mut file: &File, bytes: &[u8]) -> std::io::Result<()> {
 }
 
 fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let scratch = scratch_name(path);
-    let mut file = OpenOptions::new().write(true).create_new(true).open(&scratch)?;
-    let finished = file.write_all(bytes).and_then(|()| {
-        if let Ok(old) = path.metadata() {
-            file.set_permissions(old.permissions())?;
-        }
-        std::fs::rename(&scratch, path)
-    });
-    if finished.is_err() {
-        // The error that counts is the first one.
-        let _ = std::fs::remove_file(&scratch);
+    let mut file = neighbour(path)?;
+    file.write_all(bytes)?;
+    if let Ok(old) = path.metadata() {
+        file.as_file().set_permissions(old.permissions())?;
     }
-    finished
+    file.persist(path)?;
+    Ok(())
 }
 
 #[cfg(test)]

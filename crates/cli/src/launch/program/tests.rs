@@ -27,6 +27,15 @@ impl Drop for Directory {
     }
 }
 
+// The few fields of an ELF file of the 64-bit class that matter here.
+const MACHINE: usize = 18;
+const PROGRAM_HEADERS: usize = 32;
+const PROGRAM_HEADER_SIZE: usize = 54;
+const PROGRAM_HEADER_COUNT: usize = 56;
+const HEADER_LENGTH: usize = 64;
+/// The type of the program header that names the dynamic loader.
+const INTERP: u32 = 3;
+
 /// The start of an ELF file with one program header of the type `kind`, which
 /// names `loader`.
 fn elf_file(class: u8, machine: u16, kind: u32, loader: &[u8]) -> Vec<u8> {

@@ -1,0 +1,119 @@
+//! The program's life: start it, pass signals on, collect what has ended.
+
+use std::io;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::process::{
+    Pid, Signal, WaitOptions, WaitStatus, getpgid, getpgrp, getpid, kill_process,
+    set_child_subreaper, wait,
+};
+
+use super::failure::Failure;
+use super::signals::{Arrived, Signals};
+use super::status::Status;
+
+/// A program that runs.
+pub struct Session {
+    main: Pid,
+    started: Instant,
+    signals: Signals,
+}
+
+/// A program that has ended. Signals are still held back, so that what is to be said of it is not lost to an
+/// impatient Ctrl-C.
+pub struct Ended {
+    pub status: Status,
+    pub wall: Duration,
+    signals: Signals,
+}
+
+impl Session {
+    /// Starts the program, with this process as the one that inherits its orphans.
+    pub(super) fn start(command: &mut Command, signals: Signals) -> io::Result<Session> {
+        signals.leave_to(command)?;
+        // Where this fails, orphans go to init and are merely collected there.
+        let _ = set_child_subreaper(Some(getpid()));
+        let started = Instant::now();
+        // The handle is dropped on purpose: `watch` collects the status together with the orphans'.
+        let main = Pid::from_child(&command.spawn()?);
+        Ok(Session { main, started, signals })
+    }
+
+    /// The process id of the program.
+    pub fn main(&self) -> u32 {
+        self.main.as_raw_nonzero().get().cast_unsigned()
+    }
+
+    /// Waits for the end of the program. `tick` runs once in `period` meanwhile, and a last time right after the
+    /// end.
+    pub fn watch(self, period: Duration, tick: impl Fn()) -> Result<Ended, Failure> {
+        let mut last = Instant::now();
+        loop {
+            let collected = self.collect().map_err(|error| {
+                Failure::internal(format!("waiting for the program failed: {error}"))
+            })?;
+            if let Some(status) = collected {
+                let wall = self.started.elapsed();
+                tick();
+                return Ok(Ended { status, wall, signals: self.signals });
+            }
+            if last.elapsed() >= period {
+                tick();
+                last = Instant::now();
+            }
+            if let Some(signal) = self.signals.next(period) {
+                self.pass_on(&signal);
+            }
+        }
+    }
+
+    /// Collects every child that has ended; the program's status, if it is among them.
+    fn collect(&self) -> io::Result<Option<Status>> {
+        while let Some((child, status)) = rustix::io::retry_on_intr(|| wait(WaitOptions::NOHANG))? {
+            if child == self.main {
+                return Ok(Some(status_of(status)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn pass_on(&self, signal: &Arrived) {
+        // What the terminal sends goes to the whole foreground group, and so has reached the program already; a
+        // second Ctrl-C would often mean something else to it. What somebody sent to this process alone is passed
+        // on. (The program has not been waited for yet, so its process id is still its own.)
+        let same_group = || getpgid(Some(self.main)) == Ok(getpgrp());
+        if signal.number == libc::SIGCHLD || (signal.by_kernel && same_group()) {
+            return;
+        }
+        if let Some(signal) = Signal::from_named_raw(signal.number) {
+            // Where it fails the program has ended, and the signal has nobody to reach.
+            let _ = kill_process(self.main, signal);
+        }
+    }
+}
+
+fn status_of(status: WaitStatus) -> Status {
+    match status.terminating_signal() {
+        Some(signal) => Status::Killed(signal),
+        // Only the low eight bits of an exit code ever reach a parent.
+        None => Status::Exited(status.exit_status().unwrap_or_default() as u8),
+    }
+}
+
+impl Ended {
+    /// Lets signals act on this process again. Returns the program's exit code. That something could not be
+    /// written replaces success alone: it must not hide a failure of the program.
+    pub fn exit(self, written: Result<(), Failure>) -> Result<u8, Failure> {
+        drop(self.signals);
+        match (self.status.code(), written) {
+            (0, written) => written.map(|()| 0),
+            (code, written) => {
+                if let Err(failure) = written {
+                    failure.report();
+                }
+                Ok(code)
+            }
+        }
+    }
+}
