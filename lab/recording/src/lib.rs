@@ -7,7 +7,7 @@
 //!
 //! | room        | what it holds                                                    |
 //! |-------------|------------------------------------------------------------------|
-//! | `format`    | the plan and the recording, as the library knows them            |
+//! | `format`    | the plan and the recording: a link to the library's own file     |
 //! | [`program`] | what a file says: probes, functions; [`globals`] by their type   |
 //! | [`cells`]   | the fields of a type as the library counts them                  |
 //! | [`plan`]    | what is wanted                                                   |
@@ -18,7 +18,6 @@
 #![deny(unsafe_code)]
 
 pub mod cells;
-#[path = "../../record/src/format.rs"]
 #[allow(dead_code, reason = "the library uses the rest")]
 mod format;
 pub mod globals;
