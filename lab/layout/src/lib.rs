@@ -1,7 +1,7 @@
 //! Where the fields of types fall on cache lines.
 //!
-//! Readers (`dwarf`, `btf`) turn a file's debug information into [`model::Types`]; everything else
-//! (printing, rules, differences, advice) reads that model alone and does not know where it came from.
+//! The readers (`dwarf`, `btf`) turn a file's debug information into [`model::Types`]. Everything else
+//! (printing, rules, differences) reads that model alone and does not know where it came from.
 
 #![deny(unsafe_code)]
 
@@ -25,3 +25,7 @@ pub mod spell;
 
 pub use error::Error;
 pub use open::{Opened, Options, Prefer, Source, open, open_with};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
