@@ -1,42 +1,43 @@
-//! Programs as flat instructions: locks, sequence locks and swaps spelled out in loads, stores, atomics.
+//! Compiles programs into flat instructions: locks, sequence locks and compare-and-swaps become loads, stores and
+//! atomics.
 
 use crate::layout::{FieldId, Layout, ObjectId, Scope};
 use crate::program::{Lock, Program, Spread, Step, When};
 use std::collections::HashSet;
 use std::fmt;
 
-/// Registers of a CPU: one for locks, the others for nested sequence locks.
+/// How many registers a CPU has: one for locks, the others for nested sequence locks.
 pub(crate) const REGISTERS: usize = 8;
 const LOCKS: u8 = 0;
 
-/// A value an instruction uses.
+/// A value that an instruction uses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Operand {
     Constant(u64),
     Register(u8),
-    /// The slot's own value and one: what a counter becomes.
+    /// The slot's own value plus one: what a counter becomes.
     Incremented,
-    /// The CPU's number and one; zero is nobody.
+    /// The CPU's number plus one, since zero means nobody.
     Name,
 }
 
-/// What an access does with the value, once the line is there.
+/// What an access does with the value once the line has arrived.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Action {
     Nothing,
-    /// Load: keep it.
+    /// A load that keeps the value.
     Get(u8),
-    /// Load: go on only when it is this; wait for a write otherwise.
+    /// A load that lets the CPU go on when the value is this one, and otherwise waits for a write.
     AwaitEqual(Operand),
-    /// Load: go on only when it is not this.
+    /// A load that lets the CPU go on when the value is another than this one.
     AwaitOther(Operand),
-    /// Load: go on only when it is even, and keep it.
+    /// A load that lets the CPU go on when the value is even, and keeps it.
     AwaitEven(u8),
-    /// Store or atomic: put this, keep the old value.
+    /// A store or an atomic that puts this value and keeps the old one.
     Swap(Operand, u8),
-    /// Store: put this.
+    /// A store that puts this value.
     Put(Operand),
-    /// Atomic: put `new` if the value is `expected`; the register tells whether.
+    /// An atomic that puts `new` if the value is `expected`; the register tells whether it was.
     SwapIf {
         expected: Operand,
         new: Operand,
@@ -56,7 +57,7 @@ pub(crate) struct Access {
     pub field: FieldId,
     pub kind: Kind,
     pub action: Action,
-    /// The instance of the CPU that this register names, instead of the own.
+    /// The instance of the CPU that this register names, instead of the CPU's own.
     pub of: Option<u8>,
     /// A hit comes from the second cache.
     pub second_cache: bool,
@@ -140,7 +141,7 @@ pub(crate) fn compile(program: &Program, layout: &Layout) -> Result<Code, BadPro
 struct Compiler<'a> {
     layout: &'a Layout,
     outgrows: bool,
-    /// Lines that this operation has touched for certain, by where the code stands.
+    /// Lines that this operation has certainly touched when it gets to the current instruction.
     touched: HashSet<(ObjectId, u64, Option<u8>)>,
     depth: u8,
     code: Code,
@@ -217,7 +218,7 @@ impl Compiler<'_> {
         let before = self.touched.clone();
         let hole = self.hole();
         self.steps(steps)?;
-        // What may have been left out touched nothing for certain.
+        // These steps may be left out, so what they touch is not certain.
         self.touched = before;
         let otherwise = self.here();
         self.code.instructions[hole] = match when {
@@ -281,7 +282,7 @@ impl Compiler<'_> {
                 self.access(word, Kind::Store, Action::Put(Operand::Constant(0)))
             }
             Lock::Queue { tail, next, waiting } => {
-                // Nobody after: the queue becomes empty, unless somebody is just coming.
+                // Nobody comes after: the queue becomes empty, unless another CPU is just joining it.
                 self.access(next, WAIT, Action::Get(LOCKS))?;
                 const DONE: u8 = LOCKS + 1;
                 let (expected, new) = (Operand::Name, Operand::Constant(0));
@@ -294,7 +295,7 @@ impl Compiler<'_> {
                 self.access(next, WAIT, Action::AwaitOther(Operand::Constant(0)))?;
                 self.access(next, WAIT, Action::Get(LOCKS))?;
                 let to = self.here();
-                // Register LOCKS is not zero exactly when somebody is after.
+                // Register LOCKS is not zero exactly when another CPU comes after this one.
                 self.code.instructions[somebody] =
                     Instruction::JumpIfOther { one: LOCKS, other: ZERO, to };
                 let told = Action::Put(Operand::Constant(0));
@@ -320,7 +321,7 @@ impl Compiler<'_> {
     }
 
     fn read_sequence(&mut self, sequence: FieldId, steps: &[Step]) -> Done {
-        // Two registers a level, above those of locks and below the one that stays zero.
+        // Each level of nesting has two registers, above those of locks and below the one that stays zero.
         let first = 2 + 2 * self.depth;
         let now = first + 1;
         if now >= ZERO {

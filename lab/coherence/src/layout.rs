@@ -1,4 +1,4 @@
-//! Fields on lines: which data lie together, and how many of them there are.
+//! Which fields share a line, and how many instances of each object there are.
 //!
 //! ```
 //! use ledgerline_coherence::layout::{Layout, Scope};
@@ -36,16 +36,16 @@ impl FieldId {
     }
 }
 
-/// How many of an object there are, and whose each is.
+/// How many instances an object has, and which CPUs use each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// One, in the first socket's memory.
+    /// There is one instance, in the first socket's memory.
     Machine,
-    /// One a socket, in its memory; a CPU uses its socket's.
+    /// Each socket has an instance in its memory, which the socket's CPUs use.
     Socket,
-    /// One a CPU.
+    /// Each CPU has an instance.
     Cpu,
-    /// So many, dealt out to the CPUs in turn.
+    /// There are so many instances, and the CPUs take them in turn.
     Groups(usize),
 }
 
@@ -76,21 +76,21 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Nothing yet.
+    /// A layout without objects.
     #[must_use]
     pub fn new() -> Layout {
         Layout::default()
     }
 
-    /// An object that begins a pair of lines.
+    /// Adds an object that begins a pair of lines.
     pub fn object(&mut self, name: &str, scope: Scope) -> ObjectId {
         self.object_at(name, scope, 0)
     }
 
-    /// An object that begins `begins` bytes into a pair of lines.
+    /// Adds an object that begins `begins` bytes into a pair of lines.
     ///
     /// # Panics
-    /// From 128 bytes on, for a scope of no groups, or beyond 65 535 objects.
+    /// If `begins` is 128 or more, if the scope has no groups, or beyond 65 535 objects.
     pub fn object_at(&mut self, name: &str, scope: Scope, begins: u64) -> ObjectId {
         assert!(begins < PAIR, "an object begins within a pair of lines");
         assert!(scope != Scope::Groups(0), "an object of no groups does not exist");
@@ -98,7 +98,7 @@ impl Layout {
         ObjectId(u16::try_from(self.objects.len() - 1).expect("at most 65 535 objects"))
     }
 
-    /// A field of an object, `offset` bytes from the object's first.
+    /// Adds a field to an object, `offset` bytes from the object's first byte.
     ///
     /// # Panics
     /// Beyond 65 535 fields.
@@ -108,7 +108,7 @@ impl Layout {
         FieldId(u16::try_from(self.fields.len() - 1).expect("at most 65 535 fields"))
     }
 
-    /// A field's object and name, as `object.field`.
+    /// The names of a field's object and of the field, as `object.field`.
     #[must_use]
     pub fn name(&self, field: FieldId) -> String {
         let field = &self.fields[field.index()];
@@ -160,11 +160,11 @@ pub(crate) struct PlacedLine {
     pub neighbour: Option<u32>,
     /// Any field that lies on it, to name it by.
     pub field: FieldId,
-    /// Whose it is alone, as far as scopes tell.
+    /// The one CPU that uses it, where the scope has one instance a CPU.
     pub cpu: Option<u32>,
 }
 
-/// A layout spread out over a machine's CPUs: a line and a slot for a value for each field and CPU.
+/// A layout placed on a machine: for each field and CPU, the line and the slot that holds the value.
 #[derive(Clone, Debug)]
 pub(crate) struct Placement {
     pub lines: Vec<PlacedLine>,
@@ -195,7 +195,7 @@ impl Placement {
                 Scope::Cpu => cpu,
                 Scope::Groups(groups) => cpu % groups,
             };
-            // CPUs in order: an instance's first user names its home.
+            // The CPUs come in order, and the first that uses an instance decides its home.
             let mut placed: Vec<Option<(Vec<u32>, u32)>> = Vec::new();
             for cpu in 0..cpus {
                 let which = instance(cpu);
@@ -218,7 +218,7 @@ impl Placement {
         placement
     }
 
-    /// Makes one instance's lines and slots; the line of each member, and the first slot.
+    /// Makes the lines and slots of one instance; returns the line of each member, and the first slot.
     fn place(
         &mut self,
         layout: &Layout,

@@ -1,4 +1,4 @@
-//! What a CPU does over and over: compute, touch fields, take locks.
+//! Programs: what a CPU repeats. It computes, touches fields and takes locks.
 //!
 //! ```
 //! use ledgerline_coherence::layout::{Layout, Scope};
@@ -18,21 +18,21 @@
 
 use crate::layout::FieldId;
 
-/// How a stretch of computing varies from one time to the next.
+/// How the length of a computation varies from one time to the next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Spread {
-    /// It does not.
+    /// It does not vary.
     Fixed,
-    /// Evenly, by up to this share up and down.
+    /// It varies evenly, by up to this share up and down.
     Uniform(f64),
-    /// As waiting for a rare event does; for comparison with queueing formulas.
+    /// It varies exponentially, as the wait for a rare event does. This serves comparison with queueing formulas.
     Exponential,
 }
 
 /// One step of a program.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Computes, and touches nothing that is simulated.
+    /// Computes, and touches no simulated field.
     Compute {
         /// How long on average.
         cycles: f64,
@@ -41,45 +41,45 @@ pub enum Step {
     },
     /// Reads a field.
     Load {
-        /// Which.
+        /// The field that is read.
         field: FieldId,
-        /// Whether other work can go on while it waits.
+        /// Whether other work can go on while the load waits.
         overlapping: bool,
     },
-    /// Writes a field; the CPU goes on while the line comes.
+    /// Writes a field; the CPU goes on while the line is on its way.
     Store(FieldId),
-    /// Changes a field atomically; the CPU waits.
+    /// Changes a field atomically; the CPU waits for the line.
     Rmw(FieldId),
-    /// Now and then does some steps.
+    /// Does some steps now and then.
     Sometimes {
-        /// When.
+        /// When it does them.
         when: When,
-        /// What.
+        /// The steps that it does.
         steps: Vec<Step>,
     },
     /// Waits for a lock and takes it.
     Acquire(Lock),
-    /// Gives a lock back.
+    /// Releases a lock.
     Release(Lock),
-    /// Reads, adds one, and swaps if nobody came between; again until it succeeds.
+    /// Reads, adds one, and swaps if no other CPU wrote meanwhile; repeats until it succeeds.
     CompareSwap {
-        /// What.
+        /// The field that is changed.
         field: FieldId,
         /// Work between the load and the swap, in cycles.
         cycles: f64,
     },
-    /// A sequence lock's reader: does the steps again until no writer came between.
+    /// Reads under a sequence lock: repeats the steps until no writer came between.
     ReadSequence {
         /// The sequence number.
         sequence: FieldId,
-        /// What is read.
+        /// The steps that read.
         steps: Vec<Step>,
     },
-    /// A sequence lock's writer, who is alone (by some lock around it).
+    /// Writes under a sequence lock; a lock around it keeps other writers out.
     WriteSequence {
         /// The sequence number.
         sequence: FieldId,
-        /// What is written.
+        /// The steps that write.
         steps: Vec<Step>,
     },
 }
@@ -87,47 +87,47 @@ pub enum Step {
 /// When [`Step::Sometimes`] does its steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum When {
-    /// At random, with this probability.
+    /// It does them at random, with this probability.
     Chance(f64),
-    /// Every so many times, each CPU from a random start, as a batch counter does.
+    /// It does them once in so many times, as a counter with a batch does; each CPU starts at random.
     Every(u32),
 }
 
-/// A lock, by the fields that it consists of.
+/// A lock and the fields that it consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
-    /// Draw a number, wait until it is served: fair, and all who wait read one line.
+    /// Each CPU draws a number and waits until it is served. The lock is fair, and all waiting CPUs read one line.
     Ticket {
         /// The next number to draw.
         next: FieldId,
         /// The number whose turn it is.
         serving: FieldId,
     },
-    /// Read until it is free, then try: unfair.
+    /// Each CPU reads until the lock is free, and then tries to take it. The lock is unfair.
     TestAndSet {
         /// Zero when free.
         word: FieldId,
     },
-    /// Each waits on a line of its own, and is told by the one before (Mellor-Crummey and Scott).
+    /// Each CPU waits on a line of its own, and the one before it tells it (Mellor-Crummey and Scott).
     Queue {
-        /// The last in the queue; of scope [`crate::layout::Scope::Machine`], or one a lock.
+        /// The last CPU in the queue; of scope [`crate::layout::Scope::Machine`], or one for each lock.
         tail: FieldId,
-        /// Who comes after; of scope [`crate::layout::Scope::Cpu`].
+        /// The CPU that comes after; of scope [`crate::layout::Scope::Cpu`].
         next: FieldId,
         /// Not zero while this CPU waits; of scope [`crate::layout::Scope::Cpu`].
         waiting: FieldId,
     },
 }
 
-/// What a CPU repeats; one pass is an operation.
+/// What a CPU repeats; each pass is an operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
-    /// What people call it.
+    /// The name that errors use.
     pub name: String,
-    /// In order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
-    /// Whether an operation touches so much that its lines have left the first cache when the next one
-    /// comes: then the first touch of each line in an operation costs the second cache's latency.
+    /// Whether an operation touches so much that its lines have left the first cache when the next operation
+    /// begins. Then the first touch of each line in an operation costs the second cache's latency.
     pub outgrows_first_cache: bool,
 }
 
@@ -142,7 +142,7 @@ impl Program {
         }
     }
 
-    /// The same with an operation that outgrows the first cache.
+    /// The same program, with operations that outgrow the first cache.
     #[must_use]
     pub fn outgrowing_first_cache(mut self) -> Program {
         self.outgrows_first_cache = true;
@@ -151,13 +151,13 @@ impl Program {
 }
 
 impl Step {
-    /// Computes for so many cycles, within ten per cent: no real loop keeps perfect step with its neighbours.
+    /// Computes for so many cycles, give or take ten per cent, since no real loop keeps perfect step with another.
     #[must_use]
     pub fn compute(cycles: f64) -> Step {
         Step::Compute { cycles, spread: Spread::Uniform(0.1) }
     }
 
-    /// Loads what the next step depends on.
+    /// Loads a value that the next step depends on.
     #[must_use]
     pub fn load(field: FieldId) -> Step {
         Step::Load { field, overlapping: false }
@@ -181,7 +181,7 @@ impl Step {
         Step::Rmw(field)
     }
 
-    /// Does the steps every `times` times.
+    /// Does the steps once in `times` times.
     #[must_use]
     pub fn every(times: u32, steps: impl IntoIterator<Item = Step>) -> Step {
         Step::Sometimes { when: When::Every(times), steps: steps.into_iter().collect() }

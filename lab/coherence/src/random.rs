@@ -1,11 +1,11 @@
-//! A small generator of random numbers: the same seed, the same numbers, on every machine.
+//! A small generator of random numbers: a seed gives the same numbers on every machine.
 
 /// SplitMix64: one word of state, so that a thousand CPUs and lines each have their own.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// A stream of its own for each `which` of a seed.
+    /// The stream of a seed that belongs to `which`; each has its own.
     pub(crate) fn stream(seed: u64, which: u64) -> Random {
         let mut random = Random(seed ^ which.wrapping_mul(0xA24B_AED4_963E_E407));
         random.next();
@@ -20,7 +20,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Evenly from 0 to below 1.
+    /// A number from 0 to below 1, evenly distributed.
     pub(crate) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
@@ -30,7 +30,7 @@ impl Random {
         (self.next() >> 32) < probability
     }
 
-    /// Evenly from 0 to below `bound`, which is not zero.
+    /// A number from 0 to below `bound`, evenly distributed; `bound` is not zero.
     pub(crate) fn below(&mut self, bound: u32) -> u32 {
         (((self.next() >> 32) * u64::from(bound)) >> 32) as u32
     }

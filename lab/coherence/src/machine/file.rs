@@ -1,4 +1,4 @@
-//! Machine files: TOML, read strictly, with one line for whatever is wrong.
+//! Reads machine files: TOML, strictly, with an error of one line for each mistake.
 
 use super::{BUILT_IN, Latencies, Machine, Nuisance, Topology};
 use serde::Deserialize;
@@ -14,11 +14,11 @@ use toml::Spanned;
 pub struct Figure {
     /// In the unit its name states.
     pub value: f64,
-    /// Less is implausible; as uncertain as nobody says, where it is left out.
+    /// A lower value is implausible. Where it is left out, nobody has said how uncertain the figure is.
     pub low: Option<f64>,
-    /// More is implausible.
+    /// A higher value is implausible.
     pub high: Option<f64>,
-    /// Who measured it, or from what it is inferred.
+    /// Who measured it, or from what it was inferred.
     pub source: String,
 }
 
@@ -26,18 +26,18 @@ pub struct Figure {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Range {
-    /// Less is implausible.
+    /// A lower value is implausible.
     pub low: f64,
-    /// As likely too low as too high.
+    /// The best guess: it is as likely too low as too high.
     pub best: f64,
-    /// More is implausible.
+    /// A higher value is implausible.
     pub high: f64,
-    /// Why these.
+    /// Why these three are believed.
     pub source: String,
 }
 
 impl Range {
-    /// The value below which the share `quantile` of the belief lies: half of it lies below the best guess.
+    /// The value below which the share `quantile` of the belief lies. Half of the belief lies below the best guess.
     #[must_use]
     pub fn at(&self, quantile: f64) -> f64 {
         if quantile < 0.5 {
@@ -51,9 +51,9 @@ impl Range {
 /// A machine file that cannot be used; prints as `file:line: reason`, or `file: reason` where there is no text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadMachine {
-    /// As the caller named it.
+    /// The name that the caller gave.
     pub file: String,
-    /// Counted from one; zero where the file could not be read at all.
+    /// The line, counted from one; zero where the file could not be read at all.
     pub line: usize,
     /// What is wrong and what is expected, in one line.
     pub reason: String,
@@ -73,9 +73,9 @@ impl std::error::Error for BadMachine {}
 /// The source of a range that the file leaves out.
 pub(super) const NOT_SAID: &str = "not in the file";
 
-/// A machine file is a page of text; what is longer is something else.
+/// A machine file is a page of text, so a longer one is something else.
 const LONGEST: usize = 1 << 20;
-/// The most CPUs a file may describe: a typing mistake shall not take the memory of a house.
+/// The most CPUs that a file may describe, so that a typing mistake does not exhaust memory.
 const MOST_CPUS: usize = 8192;
 
 #[derive(Deserialize)]
@@ -117,7 +117,7 @@ struct Figures {
     memory_local: Spanned<Figure>,
     memory_remote: Option<Spanned<Figure>>,
     atomic: Spanned<Figure>,
-    /// As `atomic` where it is left out.
+    /// Equals `atomic` where it is left out.
     atomic_moved: Option<Spanned<Figure>>,
 }
 
@@ -138,7 +138,7 @@ struct Ranges {
     early_request: Option<Spanned<Range>>,
 }
 
-/// Where in the text, and why.
+/// Where in the text a mistake is, and what it is.
 type Complaint = (Span<usize>, String);
 
 /// Reads and parses a file.
@@ -146,7 +146,7 @@ pub(super) fn open(path: &str) -> Result<Machine, BadMachine> {
     let unread = |reason| BadMachine { file: path.to_owned(), line: 0, reason };
     let read = || -> Io<String> {
         let mut text = String::new();
-        // One byte beyond the longest, so that `parse` sees that it is too long.
+        // Reads one byte more than the longest file has, so that `parse` sees that it is too long.
         File::open(path)?.take(LONGEST as u64 + 1).read_to_string(&mut text)?;
         Ok(text)
     };
@@ -211,7 +211,7 @@ fn check(document: Document) -> Result<Machine, Complaint> {
 fn latencies(t: Figures, topology: Topology, at: &Span<usize>) -> Result<Latencies, Complaint> {
     const MOST: f64 = 1e6;
     let read = |name: &str, given: Spanned<Figure>| figure(name, given, 0.001, MOST);
-    // A distance that the topology has needs a figure; one that it has not may go without.
+    // A distance that occurs in the topology needs a figure; any other may go without.
     let needed =
         |name: &str, given: Option<Spanned<Figure>>, exists: bool, else_: &Figure| match given {
             Some(given) => read(name, given),
@@ -336,7 +336,7 @@ fn range(name: &str, given: Spanned<Range>, least: f64, most: f64) -> Result<Ran
     Ok(range)
 }
 
-/// A share that a file may leave out, and what it is then.
+/// A share that a file may leave out; `unsaid` is its value then.
 fn share(name: &str, given: Option<Spanned<Range>>, unsaid: f64) -> Result<Range, Complaint> {
     let source = || NOT_SAID.to_owned();
     match given {

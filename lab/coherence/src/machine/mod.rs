@@ -1,7 +1,7 @@
-//! Machines as data: topology, latencies with their sources, and what nobody published, as ranges.
+//! Machines as data: topology, latencies with their sources, and ranges for what nobody published.
 //!
-//! A [`Machine`] is what a file says. The simulator runs on [`Settings`], one choice out of the
-//! machine's ranges: [`Machine::best`], or the points of [`Machine::design`] that fill the ranges evenly.
+//! A [`Machine`] is what a file says. The simulator runs on [`Settings`], which is one choice out of the
+//! machine's ranges: [`Machine::best`], or one of the points of [`Machine::design`], which fill the ranges evenly.
 
 mod file;
 mod settings;
@@ -15,17 +15,17 @@ pub use topology::{Distance, Topology};
 /// A machine as its file describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
-    /// What people call it.
+    /// The machine's name.
     pub name: String,
-    /// Billions of cycles a second.
+    /// The clock, in billions of cycles a second.
     pub clock_ghz: Figure,
-    /// Where its CPUs sit.
+    /// Which sockets, complexes and cores its CPUs belong to.
     pub topology: Topology,
-    /// From where that is known.
+    /// The source of the topology.
     pub topology_source: String,
-    /// What a published source says, in nanoseconds.
+    /// Latencies that a published source states, in nanoseconds.
     pub latency: Latencies,
-    /// What no source says, each with its plausible range.
+    /// Figures that no source states, each with its plausible range.
     pub nuisance: Nuisance,
 }
 
@@ -56,19 +56,19 @@ pub struct Latencies {
     pub memory_local: Figure,
     /// From memory of another socket.
     pub memory_remote: Figure,
-    /// What an atomic read-modify-write takes beyond a load, once the line is there.
+    /// How much longer an atomic read-modify-write takes than a load, once the line has arrived.
     pub atomic: Figure,
-    /// What an atomic on a line that comes from another core takes beyond a load of it; as much as
-    /// `atomic` where a file does not say.
+    /// How much longer an atomic takes than a load where the line comes from another core. It equals `atomic` where a
+    /// file does not state it.
     pub atomic_moved: Figure,
 }
 
-/// What decides contended costs and stands in no table. See the crate's README for each.
+/// Figures that decide contended costs and stand in no published table. The crate's README explains each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Nuisance {
-    /// Share of a transfer's latency during which the line can serve nobody else, 0 to 1.
+    /// Share of a transfer's latency during which the line can serve no other CPU, 0 to 1.
     pub handover: Range,
-    /// What the transfers of the latency table are multiplied by: they come from sister parts.
+    /// Factor on all transfers of the latency table, since they were measured on sister parts.
     pub latency_scale: Range,
     /// Nanoseconds between two readers of a line that nobody owns.
     pub read_service_ns: Range,
@@ -80,23 +80,23 @@ pub struct Nuisance {
     pub overlap: Range,
     /// Stores that may wait for their lines before the CPU must.
     pub store_buffer: Range,
-    /// Share of a transfer's latency that passes before the request reaches the line, 0 to 1: so long its
-    /// holder goes on. Zero where a file does not say.
+    /// Share of a transfer's latency that passes before the request reaches the line, 0 to 1. Until then the CPU that
+    /// holds the line goes on using it. Zero where a file does not state it.
     pub request: Range,
-    /// Whether reading a line that another CPU has changed takes it away from there, for the reader to
-    /// write: 0 or 1, or the belief in it. Zero where a file does not say.
+    /// Whether reading a line that another CPU has changed takes it away from there, so that the reader may write it:
+    /// 0 or 1, or the belief in it. Zero where a file does not state it.
     pub migratory: Range,
-    /// Share by which an owner's stays differ, evenly to both sides, 0 to 1. Zero where a file does not say.
+    /// Share by which an owner's stays differ, evenly to both sides, 0 to 1. Zero where a file does not state it.
     pub keep_spread: Range,
-    /// Share of a stay for which a CPU keeps a line of which it had a copy, and waited for no data, 0 to 1. One
-    /// where a file does not say.
+    /// Share of a stay for which a CPU keeps a line of which it had a copy already, so that it waited for no data,
+    /// 0 to 1. One where a file does not state it.
     pub upgrade_keep: Range,
-    /// Whether an atomic asks for its line while earlier stores of its CPU are on their way, which it may not
-    /// overtake: 0 or 1, or the belief in it. Zero where a file does not say.
+    /// Whether an atomic requests its line while earlier stores of its CPU, which it may not overtake, are still on
+    /// their way: 0 or 1, or the belief in it. Zero where a file does not state it.
     pub early_request: Range,
 }
 
-/// The machine files that come with the crate: name and text.
+/// The machine files that come with the crate, each with its name and its text.
 pub const BUILT_IN: [(&str, &str); 6] = [
     ("haswell-ep-2699v3", include_str!("../../machines/haswell-ep-2699v3.toml")),
     ("broadwell-2x22", include_str!("../../machines/broadwell-2x22.toml")),
@@ -107,7 +107,7 @@ pub const BUILT_IN: [(&str, &str); 6] = [
 ];
 
 impl Machine {
-    /// A machine that comes with the crate, by the name it has in [`BUILT_IN`].
+    /// The machine that comes with the crate under a name of [`BUILT_IN`].
     ///
     /// ```
     /// use ledgerline_coherence::machine::Machine;
@@ -124,14 +124,14 @@ impl Machine {
     /// Reads a machine file; `name` is what an error calls it.
     ///
     /// # Errors
-    /// One line: file, line, what is wrong, what is expected.
+    /// An error of one line names the file, the line, what is wrong and what is expected.
     pub fn parse(name: &str, text: &str) -> Result<Machine, BadMachine> {
         file::parse(name, text)
     }
 
-    /// A machine by the name of a built-in one, or by the path of a machine file.
+    /// Opens the built-in machine of a name, or the machine file at a path.
     ///
-    /// A built-in name means the built-in machine; write `./name` for a file that is called the same.
+    /// A built-in name means the built-in machine; write `./name` for a file of the same name.
     ///
     /// ```
     /// use ledgerline_coherence::machine::Machine;
@@ -141,7 +141,7 @@ impl Machine {
     /// ```
     ///
     /// # Errors
-    /// One line: a file that cannot be read, or what [`Machine::parse`] complains about.
+    /// An error of one line: the file cannot be read, or [`Machine::parse`] refuses it.
     pub fn open(name_or_path: &str) -> Result<Machine, BadMachine> {
         match Machine::built_in(name_or_path) {
             Some(machine) => Ok(machine),
@@ -149,8 +149,8 @@ impl Machine {
         }
     }
 
-    /// The machine as a file that [`Machine::parse`] reads back: what the topology has no use for, and shares
-    /// that nobody stated, are left out.
+    /// The machine as a file that [`Machine::parse`] reads back. It leaves out distances that the topology does not
+    /// have, and shares that nobody stated.
     #[must_use]
     pub fn to_toml(&self) -> String {
         write::text(self)
@@ -162,7 +162,7 @@ impl Machine {
         1000.0 / self.clock_ghz.value
     }
 
-    /// The best guess at every range.
+    /// The settings with the best guess of every range.
     #[must_use]
     pub fn best(&self) -> Settings {
         Settings::of(self, |range| range.best)

@@ -1,15 +1,15 @@
-//! One choice out of a machine's ranges, in the simulator's units.
+//! Settings: one choice out of a machine's ranges, in the simulator's units.
 
 use super::{Distance, Machine, Range, Topology};
 
-/// What a simulation runs on: a machine with every range settled. Times are picoseconds.
+/// What a simulation runs on: a machine with one value chosen from every range. Times are picoseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Where the CPUs sit.
+    /// Which sockets, complexes and cores the CPUs belong to.
     pub topology: Topology,
-    /// One cycle.
+    /// The length of a cycle.
     pub cycle: u64,
-    /// Cycles a second, in billions, exactly.
+    /// Billions of cycles a second, exactly.
     pub clock_ghz: f64,
     /// A dependent load that hits the first cache.
     pub first_cache: u64,
@@ -19,11 +19,11 @@ pub struct Settings {
     pub transfer: [[u64; 2]; 5],
     /// A transfer between sockets whose line is homed at the reader.
     pub homed_at_reader: u64,
-    /// From memory: of the own socket, of another.
+    /// A load from memory of the CPU's own socket, and of another.
     pub memory: [u64; 2],
-    /// An atomic, beyond the load.
+    /// How much longer an atomic takes than a load.
     pub atomic: u64,
-    /// How much more where the line comes from another core.
+    /// How much longer still where the line comes from another core.
     pub moved: u64,
     /// See [`super::Nuisance::handover`].
     pub handover: f64,
@@ -52,7 +52,7 @@ pub struct Settings {
 impl Settings {
     pub(super) fn of(machine: &Machine, mut choose: impl FnMut(&Range) -> f64) -> Settings {
         let (latency, nuisance) = (&machine.latency, &machine.nuisance);
-        // In the order of the file, so that a design's dimensions stay each range's own.
+        // The order is that of the file, so that each range keeps its own dimension of a design.
         let handover = choose(&nuisance.handover);
         let read_service = picoseconds(choose(&nuisance.read_service_ns));
         let keep = picoseconds(choose(&nuisance.keep_ns));
@@ -99,7 +99,7 @@ impl Settings {
         }
     }
 
-    /// Brings a line from a CPU at a distance to a CPU of socket `reader`; `home` is the socket of its memory.
+    /// How long a line takes from a CPU at a distance to a CPU of socket `reader`; `home` is the socket of its memory.
     #[must_use]
     pub fn transfer(&self, distance: Distance, modified: bool, home: usize, reader: usize) -> u64 {
         if distance == Distance::Remote && home == reader {
@@ -109,7 +109,7 @@ impl Settings {
         }
     }
 
-    /// The part of a transfer's latency during which its line serves nobody else.
+    /// The part of a transfer's latency during which its line serves no other CPU.
     #[must_use]
     pub fn occupied(&self, latency: u64) -> u64 {
         (latency as f64 * self.handover).round() as u64
@@ -121,13 +121,13 @@ impl Settings {
         (latency as f64 * self.request).round() as u64
     }
 
-    /// Cycles of this clock in picoseconds.
+    /// Converts cycles of this clock into picoseconds.
     #[must_use]
     pub fn cycles(&self, cycles: f64) -> u64 {
         (cycles * 1000.0 / self.clock_ghz).round() as u64
     }
 
-    /// Picoseconds in cycles of this clock.
+    /// Converts picoseconds into cycles of this clock.
     #[must_use]
     pub fn in_cycles(&self, picoseconds: f64) -> f64 {
         picoseconds * self.clock_ghz / 1000.0

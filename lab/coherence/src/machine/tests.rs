@@ -79,7 +79,7 @@ fn what_is_written_is_read_back_the_same() {
     for (name, text) in BUILT_IN {
         let mut machine = Machine::parse(name, text).unwrap();
         let again = Machine::parse(name, &machine.to_toml()).unwrap();
-        // Distances that the topology has not stand for others, under which they are written.
+        // A distance that the topology does not have stands for another one, and is written as that.
         assert_eq!(again.to_toml(), machine.to_toml(), "{name}");
         assert_eq!(Machine::parse(name, &again.to_toml()).unwrap(), again, "{name}");
         machine.name = "quotes \" and \\ and\nlines\u{1}\u{7f}".to_owned();

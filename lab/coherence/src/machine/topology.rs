@@ -1,24 +1,24 @@
-//! Where CPUs sit, and how far apart.
+//! Topologies: which socket, complex and core a CPU belongs to, and how far apart two CPUs are.
 
 /// Sockets of complexes of cores of hardware threads.
 ///
-/// CPUs are numbered so that the first `n` of them use as many cores as there are: every core's first
-/// thread in order of sockets, then every core's second.
+/// CPUs are numbered so that the first `n` of them use as many cores as possible: first come the first threads of
+/// all cores, in order of sockets, then the second threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Topology {
-    /// How many sockets.
+    /// How many sockets there are.
     pub sockets: usize,
-    /// Groups of cores with a last cache of their own, a socket.
+    /// How many complexes a socket has: groups of cores that share a last cache.
     pub complexes_per_socket: usize,
-    /// Cores in such a group.
+    /// How many cores a complex has.
     pub cores_per_complex: usize,
-    /// Hardware threads of a core.
+    /// How many hardware threads a core has.
     pub threads_per_core: usize,
-    /// The most links between two sockets, 1 or 2: sockets whose numbers differ in two bits are two apart.
+    /// The most links between two sockets, 1 or 2: sockets whose numbers differ in two bits are two links apart.
     pub hops: usize,
 }
 
-/// How far two CPUs are apart.
+/// How far apart two CPUs are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Distance {
     /// Two threads of a core.
@@ -34,25 +34,25 @@ pub enum Distance {
 }
 
 impl Topology {
-    /// How many cores.
+    /// How many cores there are.
     #[must_use]
     pub fn cores(&self) -> usize {
         self.sockets * self.complexes_per_socket * self.cores_per_complex
     }
 
-    /// How many CPUs, that is, hardware threads.
+    /// How many CPUs there are; a CPU is a hardware thread.
     #[must_use]
     pub fn cpus(&self) -> usize {
         self.cores() * self.threads_per_core
     }
 
-    /// The core a CPU is a thread of.
+    /// The core that a CPU is a thread of.
     #[must_use]
     pub fn core(&self, cpu: usize) -> usize {
         cpu % self.cores()
     }
 
-    /// The complex of a CPU, counted over the machine.
+    /// The complex of a CPU, numbered over the whole machine.
     #[must_use]
     pub fn complex(&self, cpu: usize) -> usize {
         self.core(cpu) / self.cores_per_complex
@@ -64,7 +64,7 @@ impl Topology {
         self.complex(cpu) / self.complexes_per_socket
     }
 
-    /// How far two different CPUs are apart.
+    /// How far apart two different CPUs are.
     #[must_use]
     pub fn distance(&self, one: usize, other: usize) -> Distance {
         if self.core(one) == self.core(other) {
@@ -76,7 +76,7 @@ impl Topology {
         }
     }
 
-    /// How far two sockets are apart; a socket from itself is one [`Distance::Socket`].
+    /// How far apart two sockets are; a socket is one [`Distance::Socket`] from itself.
     #[must_use]
     pub fn socket_distance(&self, one: usize, other: usize) -> Distance {
         match (one ^ other).count_ones() {
@@ -86,7 +86,7 @@ impl Topology {
         }
     }
 
-    /// This machine grown by whole sockets until it has at least `cpus`; for what-if curves.
+    /// This topology grown by whole sockets until it has at least `cpus`. Curves beyond a real machine use it.
     #[must_use]
     pub fn grown_to(mut self, cpus: usize) -> Topology {
         self.sockets = self.sockets.max(cpus.div_ceil(self.cpus() / self.sockets));

@@ -1,4 +1,4 @@
-//! A machine as the text of its file.
+//! Writes a machine as the text of its file.
 
 use super::file::NOT_SAID;
 use super::{Figure, Machine, Range};
