@@ -1,6 +1,6 @@
-//! Prints how many accesses a second of CPU time are simulated: the thresholds of seed 003 on 88 and on 1 024 CPUs;
-//! and where CPUs touch nothing of their own: a line that all read beside a counter they add to now and then, both
-//! on one line, and the counter alone, where every access moves a line.
+//! Prints how many accesses are simulated in a second of CPU time. The cases are the thresholds of `numa-threshold`
+//! on 88 and on 1 024 CPUs, and three in which CPUs touch nothing of their own: a line that all read beside a counter
+//! that they add to now and then, both on one line, and the counter alone, where every access moves a line.
 
 use ledgerline_coherence::experiments::numa_threshold;
 use ledgerline_coherence::layout::{Layout, Scope};
@@ -9,7 +9,7 @@ use ledgerline_coherence::program::{Program, Step};
 use ledgerline_coherence::simulate::Setup;
 use std::time::Instant;
 
-/// Seconds that this thread ran, whoever else wants its CPU; of the clock on a kernel that does not tell.
+/// Seconds for which this thread ran, whatever else ran on its CPU; on a kernel that does not tell, the clock's.
 fn seconds(began: Instant) -> f64 {
     let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let ran = schedstat.split_ascii_whitespace().next().and_then(|field| field.parse::<f64>().ok());

@@ -1,9 +1,9 @@
-//! A large sweep with the analytic twin: how many operations a CPU has to batch before it adds them to a counter
-//! that all share, so that counting takes no more than a given share of their work, on 2 to 1 024 CPUs.
+//! A large sweep with the analytic model. It finds how many operations a CPU has to batch before it adds them to a
+//! counter that all share, so that counting takes no more than a given share of their work, on 2 to 1 024 CPUs.
 //!
-//! `cargo run --release --example sweep -- [MACHINE] [CYCLES] [PERCENT]`: the machine, what an operation computes
-//! (1 000 cycles or more), and the share. Each answer is simulated once, with the machine's best guesses, to see how
-//! far the twin is off.
+//! `cargo run --release --example sweep -- [MACHINE] [CYCLES] [PERCENT]` takes the machine, what an operation
+//! computes (1 000 cycles or more), and the share. Each answer is simulated once, with the machine's best guesses, to
+//! see how far off the model is.
 
 use ledgerline_coherence::analytic;
 use ledgerline_coherence::layout::{Layout, Scope};
@@ -21,15 +21,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let cycles: f64 = args.next().map_or(Ok(2_000.0), |cycles| cycles.parse())?;
     let percent: f64 = args.next().map_or(Ok(1.0), |percent| percent.parse())?;
     println!("{}: a counter, {cycles} cycles an operation, at most {percent} %", machine.name);
-    println!("{:>5} {:>17} {:>14} {:>14}", "CPUs", "batch (range)", "twin, ns", "simulated, ns");
-    let (mut answers, mut twin) = (0, Duration::ZERO);
+    println!("{:>5} {:>17} {:>14} {:>14}", "CPUs", "batch (range)", "model, ns", "simulated, ns");
+    let (mut answers, mut model) = (0, Duration::ZERO);
     for cpus in (1..=10).map(|power| 1 << power) {
         let most = cycles / machine.clock_ghz.value * (1.0 + percent / 100.0);
         let mut smallest = Vec::new();
         for settings in machine.design(POINTS) {
             let start = Instant::now();
             let (batch, asked) = smallest_batch(&settings, cycles, cpus, most)?;
-            twin += start.elapsed();
+            model += start.elapsed();
             answers += asked;
             smallest.push(batch);
         }
@@ -40,12 +40,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let range = format!("{batch} ({low} .. {high})");
         println!("{cpus:>5} {range:>17} {told:>14.1} {simulated:>14.1}");
     }
-    eprintln!("{answers} answers of the twin in {:.1} s", twin.as_secs_f64());
+    eprintln!("{answers} answers of the model in {:.1} s", model.as_secs_f64());
     Ok(())
 }
 
-/// The smallest batch, among powers of two, with which an operation takes at most so many nanoseconds; and how
-/// many were asked for.
+/// The smallest batch, among powers of two, with which an operation takes at most so many nanoseconds; and how many
+/// batches the model was asked for.
 fn smallest_batch(
     settings: &Settings,
     cycles: f64,
@@ -64,7 +64,7 @@ fn smallest_batch(
     Ok((batch, asked))
 }
 
-/// All CPUs compute, and add to one counter after each batch.
+/// The setup of CPUs that compute and add to one counter after each batch.
 fn setup(settings: &Settings, cycles: f64, batch: u32, cpus: usize) -> Setup {
     let mut settings = settings.clone();
     settings.topology = settings.topology.grown_to(cpus);

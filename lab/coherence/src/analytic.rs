@@ -1,7 +1,8 @@
-//! The analytic twin: a closed network of queues, one a line, solved by mean-value analysis.
+//! The analytic model: a closed network of queues, one for each line, solved by mean-value analysis.
 //!
-//! CPUs are the customers, computing is the thinking, a contended line is a server that serves in order of
-//! arrival. It takes microseconds where the simulation takes a fraction of a second, and knows averages alone.
+//! The CPUs are the customers, who think while they compute. A contended line is a server that serves them in order
+//! of arrival. The model takes microseconds where the simulation takes a fraction of a second, and knows averages
+//! alone.
 //!
 //! ```
 //! use ledgerline_coherence::analytic::{Station, solve};
@@ -25,37 +26,37 @@ pub struct Station {
     pub visits: f64,
     /// How long it serves, in nanoseconds.
     pub service: f64,
-    /// Variance of that over its square: 0 if it is always the same, 1 if it is exponential. The solution
-    /// is exact for 1; for others it corrects for the service that an arrival finds half done.
+    /// The variance of the service over its square: 0 if it is always the same, 1 if it is exponential. The solution
+    /// is exact for 1. For other values it corrects for the service that an arriving customer finds half done.
     pub variation: f64,
 }
 
-/// A network's averages.
+/// The averages of a network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Solution {
     /// How long a customer's cycle takes, in nanoseconds.
     pub cycle: f64,
-    /// Cycles of all customers a nanosecond.
+    /// How many cycles all customers together complete in a nanosecond.
     pub throughput: f64,
-    /// Customers at each station.
+    /// How many customers are at each station.
     pub queues: Vec<f64>,
 }
 
 /// Solves a closed network of `customers` who think for `think` nanoseconds in a cycle.
 ///
-/// Takes time in proportion to customers times stations.
+/// It takes time in proportion to customers times stations.
 #[must_use]
 pub fn solve(think: f64, stations: &[Station], customers: usize) -> Solution {
     solve_shared(think, stations, &vec![1.0; stations.len()], customers)
 }
 
-/// The same where only a share of the customers comes to a station, and as many such groups of customers are
-/// alike as make up the whole: one CPU's socket, and the others'.
+/// Solves a network where only a share of the customers comes to a station. The other customers form like groups
+/// with like stations: for a station of one socket's CPUs, the other sockets have theirs.
 fn solve_shared(think: f64, stations: &[Station], shares: &[f64], customers: usize) -> Solution {
     let mut solution =
         Solution { cycle: think, throughput: 0.0, queues: vec![0.0; stations.len()] };
     for population in 1..=customers {
-        // An arrival sees the network as it is with one customer less.
+        // An arriving customer sees the network as it is with one customer less.
         let mut waits: Vec<f64> = stations
             .iter()
             .zip(&solution.queues)
@@ -67,7 +68,7 @@ fn solve_shared(think: f64, stations: &[Station], shares: &[f64], customers: usi
                 station.visits * station.service * (1.0 + found.max(0.0))
             })
             .collect();
-        // The correction for steady service may promise more than the dearest server can do.
+        // The correction for steady service may promise more than the busiest server can do.
         let demand = |&(index, station): &(usize, &Station)| {
             shares[index] * station.visits * station.service
         };
@@ -86,23 +87,24 @@ fn solve_shared(think: f64, stations: &[Station], shares: &[f64], customers: usi
     solution
 }
 
-/// Nanoseconds an operation takes, where all CPUs run one program of computing, atomics and loads.
+/// Nanoseconds that an operation takes, where all CPUs run one program of computing, atomics and loads.
 ///
-/// It applies where CPUs compute for 1 000 cycles or more between atomics to lines that others use. A line that is
-/// also read may be busy for a fifth of the time, one of several, or one that some CPUs share, for three fifths, and
-/// those of other sockets and groups must be as many. There it agrees with the simulation within 5 %. In tighter
-/// loops all CPUs always wait, in an order that hardly changes, and averages are not what they pay.
+/// The model applies where CPUs compute for 1 000 cycles or more between atomics on lines that other CPUs use. A line
+/// that is also read may be busy for a fifth of the time. A line that is one of several, or that only some CPUs
+/// share, may be busy for three fifths. All sockets and all groups must have equally many CPUs. There the model
+/// agrees with the simulation within 5 %. In tighter loops all CPUs always wait, in an order that hardly changes, and
+/// do not pay the average.
 ///
 /// # Errors
-/// A setup that the simulation refuses; one to which it does not apply; one that needs what the twin does not
+/// If the simulation refuses the setup, if the model does not apply to it, or if it needs what the model does not
 /// know: stores, locks, several programs, loads that overlap with other work, lines whose neighbour is fetched with
 /// them.
 pub fn nanoseconds(setup: &Setup) -> Result<f64, Error> {
     let Operation { think, lines } = Operation::of(setup)?;
     let lines: Vec<Line> = lines.iter().map(|visited| Line::new(setup, visited)).collect();
     let shares: Vec<f64> = lines.iter().map(|line| line.share).collect();
-    // How often a CPU still has a line depends on how long the cycle is, and that on how often it has: so both
-    // are found in rounds, each half way from the last.
+    // How often a CPU still has a line depends on the length of the cycle, and the length of the cycle on how often it
+    // still has the line. So both are found in rounds, each of which goes half of the way.
     const ROUNDS: usize = 60;
     let mut busy = vec![0.5; lines.len()];
     let mut cycle = think;
@@ -111,7 +113,7 @@ pub fn nanoseconds(setup: &Setup) -> Result<f64, Error> {
         let mut stations = Vec::new();
         for (line, busy) in lines.iter().zip(&busy) {
             let (station, beside) = line.station(cycle / think, cycle, *busy);
-            // What the CPU waits for while the line already serves the next.
+            // The CPU waits for this while the line already serves the next one.
             thinks += beside;
             stations.push(station);
         }
@@ -122,8 +124,8 @@ pub fn nanoseconds(setup: &Setup) -> Result<f64, Error> {
         }
         cycle = f64::midpoint(cycle, solution.cycle);
     }
-    // Those who read a line come in a crowd when it was written, and a few who always queue, or hand each other
-    // over to the next queue, do so in an order that hardly changes: averages know neither.
+    // Readers of a line arrive all at once after it was written. And a few CPUs that always queue, or follow each other
+    // from one queue to the next, do so in an order that hardly changes. Averages know neither.
     let too_busy = |(line, busy): (&Line, &f64)| {
         *busy > READ && line.is_read() || *busy > SEVERAL && (lines.len() > 1 || line.share < 1.0)
     };
@@ -135,9 +137,9 @@ pub fn nanoseconds(setup: &Setup) -> Result<f64, Error> {
     Ok(cycle)
 }
 
-/// How busy a line that is read may be before its readers' crowds are more than averages can tell.
+/// How busy a line that is read may be, before its readers arrive in larger crowds than averages can describe.
 const READ: f64 = 0.2;
-/// The same for a line that is not read, if it is one of several, or not everybody's.
+/// How busy a line that is not read may be, if it is one of several or not all CPUs use it.
 const SEVERAL: f64 = 0.6;
 
 fn ns(picoseconds: u64) -> f64 {

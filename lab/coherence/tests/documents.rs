@@ -1,4 +1,4 @@
-//! The documents' tables, as far as the crate claims to reproduce them.
+//! The crate reproduces the documents' tables as far as it claims to.
 
 use ledgerline_coherence::experiments::{
     Experiment, memcg_layout, numa_threshold, page_counter_layout, page_counter_lockless,
@@ -48,7 +48,7 @@ fn the_page_counter_series_is_ranked_as_published_and_every_row_is_held_and_with
     for row in table.rows.iter().filter(|row| !row.calibration) {
         let published = row.published.unwrap();
         assert!(row.predicted.holds(published), "{row:?}");
-        // One time between readers, in nanoseconds, fitted on seed 003 alone.
+        // The time between readers is one figure in nanoseconds, fitted on `numa-threshold` alone.
         assert!((row.predicted.median / published - 1.0).abs() < 0.15, "{row:?}");
     }
 }
@@ -58,7 +58,7 @@ fn spinlocked_counters_stand_at_a_cliff_whose_range_holds_the_published_run() {
     let table = page_counter_lockless::predict(3).unwrap();
     let range = &table.rows[1];
     assert!(range.predicted.holds(range.published.unwrap()), "{:?}", range.predicted);
-    // From nothing to several times: that is why no point is claimed.
+    // The range goes from nothing to several times, so the crate claims no point.
     assert!(range.predicted.high > 2.0 * range.predicted.low);
 }
 

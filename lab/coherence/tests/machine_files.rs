@@ -1,4 +1,4 @@
-//! What a bad machine file is told: one line, with file, line and reason.
+//! A bad machine file is refused in one line, with file, line and reason.
 
 #[path = "../../../tests/support/golden.rs"]
 mod golden;
@@ -6,7 +6,7 @@ mod golden;
 use ledgerline_coherence::machine::{BUILT_IN, Machine};
 use std::fmt::Write as _;
 
-/// Name of the mistake, what it replaces in a good file, by what.
+/// Each mistake's name, the text that it replaces in a good file, and the replacement.
 const MISTAKES: &[(&str, &str, &str)] = &[
     ("not TOML", "[topology]", "[topology"),
     ("a word for a number", "sockets = 2", "sockets = two"),

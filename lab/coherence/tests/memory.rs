@@ -1,4 +1,4 @@
-//! What a simulation of a thousand CPUs holds in memory. Alone in its process, whose peak it reads.
+//! How much memory a simulation of a thousand CPUs takes. The test is alone in its process, whose peak it reads.
 
 use ledgerline_coherence::experiments::numa_threshold;
 use ledgerline_coherence::layout::{Layout, Scope};
@@ -6,7 +6,7 @@ use ledgerline_coherence::machine::Machine;
 use ledgerline_coherence::program::{Lock, Program, Step};
 use ledgerline_coherence::simulate::Setup;
 
-/// The most that this process has ever held, in MiB; none on a kernel that does not tell.
+/// The most that this process has ever held, in MiB; `None` on a kernel that does not tell.
 fn peak() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -1,4 +1,4 @@
-//! What is predicted of our own design, and on other numbers of CPUs.
+//! Predictions of our own design, and on other numbers of CPUs.
 
 use ledgerline_coherence::experiments::study::{MOST_CPUS, NAMES, Study};
 use ledgerline_coherence::experiments::{FITTED_ON, ours};
@@ -27,11 +27,11 @@ fn a_threshold_costs_ours_nothing_where_it_costs_the_document_twice_its_floor() 
     let table = study.table().unwrap();
     let ours = study.ours().unwrap();
     assert!(table.rows[0].predicted.median > 2.0 * 394.0);
-    // Within what a row repeats, of the floor of differences of a byte.
+    // It lies at the floor of differences of a byte, as near as a row repeats.
     assert!((ours[0].unwrap().median / 394.0 - 1.0).abs() < 0.02, "{:?}", ours[0]);
 }
 
-/// What is said of the walk in the README: with a loop that another CPU can fail it would be four times as
+/// Holds what the README says of the walk: with a loop that another CPU can make fail, it would cost four times as
 /// much at 72 CPUs.
 #[test]
 fn the_walk_of_ours_holds_where_every_cpu_of_two_sockets_walks_one_group() {
@@ -62,7 +62,8 @@ fn the_curve_goes_through_the_document_at_its_number_of_cpus() {
             "page-counter-layout" => {
                 (scale.before.median / scale.after.median, median("A+B+C") / median("three levels"))
             }
-            // Its points take visits in turn, the table takes all: what is fitted is the same.
+            // The curve's points take the numbers of visits in turn, the table takes all. What is fitted is the
+            // same.
             _ => (scale.after.median * 2.69, median("lockless")),
         };
         assert!((change / expected - 1.0).abs() < 0.05, "{name}: {change} {expected} {scale:?}");
@@ -74,7 +75,7 @@ fn the_curve_goes_through_the_document_at_its_number_of_cpus() {
 fn curves_are_the_same_every_time_and_grow_the_machine_by_whole_sockets() {
     let curve = || Study::fit("memcg-layout", 2, FITTED_ON).unwrap().at(100).unwrap();
     assert_eq!(curve(), curve());
-    // 36 CPUs a socket.
+    // A socket has 36 CPUs.
     assert_eq!((curve().sockets, curve().grown), (3, true));
 }
 

@@ -1,6 +1,6 @@
-//! Published cases caused by layout, none of which anything was tuned on: each gets the right sign.
+//! Published cases that layout caused. Nothing was tuned on any of them, and each gets the right sign.
 //!
-//! A case is data: fields of one object at offsets before and after, what a CPU does to them, how many CPUs.
+//! A case is data: the fields of one object with offsets before and after, what a CPU does to them, how many CPUs.
 
 use ledgerline_coherence::layout::{FieldId, Layout, Scope};
 use ledgerline_coherence::machine::Machine;
@@ -17,7 +17,7 @@ struct Case {
 }
 
 const CASES: &[Case] = &[
-    // Seed 000, one level: the counter that is written apart from the limits that are read.
+    // Linux 408587baee39, one level: the counter that is written moves away from the limits that are read.
     Case {
         name: "page_counter split",
         machine: "haswell-ep-2699v3",
@@ -28,7 +28,7 @@ const CASES: &[Case] = &[
             vec![Step::compute(4_000.0), Step::chance(0.5, charge), Step::load(f[1])]
         },
     },
-    // Linux 4df910620beb: pointers that are read beside the pair's other line, which is written.
+    // Linux 4df910620beb: pointers are read, and the other line of their pair is written.
     Case {
         name: "mem_cgroup, adjacent lines",
         machine: "four-socket-144",
@@ -39,8 +39,8 @@ const CASES: &[Case] = &[
             [Step::compute(4_000.0)].into_iter().chain(count).collect()
         },
     },
-    // Linux 374767adea42: a contended lock on the line of fields that are read without it (task_size, pgd)
-    // and written under it (map_count). Who waits queues up, as optimistic spinners of a rwsem do.
+    // Linux 374767adea42: a contended lock shares a line with fields that are read without it (task_size, pgd)
+    // and written under it (map_count). CPUs that wait queue up, as optimistic spinners of a rwsem do.
     Case {
         name: "mmap_lock isolated",
         machine: "four-socket-144",
@@ -60,8 +60,8 @@ const CASES: &[Case] = &[
             ]
         },
     },
-    // Linux 14006f1d8fa2: what one path reads, on fewer lines. Nobody else writes them; they have left the
-    // first cache by the time the next packet comes.
+    // Linux 14006f1d8fa2: what one path reads lies on fewer lines. No other CPU writes them, and they have left
+    // the first cache by the time the next packet comes.
     Case {
         name: "fields of a path gathered on fewer lines",
         machine: "skylake-sp-8180",
@@ -92,7 +92,7 @@ fn nanoseconds(case: &Case, better: bool, point: usize) -> f64 {
         .iter()
         .map(|&(name, worse, good)| layout.field(object, name, if better { good } else { worse }))
         .collect();
-    // Each CPU's node in the queue of a lock, after the case's own fields.
+    // Each CPU's node in the queue of a lock comes after the case's own fields.
     let node = layout.object("node", Scope::Cpu);
     fields.extend([layout.field(node, "next", 0), layout.field(node, "waiting", 8)]);
     let program = Program::new(case.name, (case.steps)(&fields)).outgrowing_first_cache();

@@ -1,11 +1,12 @@
-//! A contended line as a server: how often its CPUs miss it, and how long it serves each.
+//! A contended line as a server: how often CPUs miss it, and how long it serves each.
 
 use super::visits::{Visit, Visited};
 use super::{Station, ns};
 use crate::machine::Distance;
 use crate::simulate::Setup;
 
-/// A latency and the part of it during which the line serves nobody else; the square of that, for its variance.
+/// A latency, the part of it during which the line serves no other CPU, and the square of that part for its
+/// variance.
 #[derive(Clone, Copy, Debug, Default)]
 struct Price {
     latency: f64,
@@ -18,7 +19,7 @@ impl Price {
         Price { latency, service, square: service * service }
     }
 
-    /// One with a weight, and another with the rest.
+    /// This price with a weight, and another with the rest of the weight.
     fn or(self, share: f64, other: Price) -> Price {
         let mix = |one: f64, other: f64| share * one + (1.0 - share) * other;
         Price {
@@ -33,26 +34,26 @@ impl Price {
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     visits: Vec<Visit>,
-    /// How many CPUs visit it, and their share of all.
+    /// How many CPUs visit it; next, which share of all CPUs they are.
     cpus: f64,
     pub share: f64,
     first_cache: f64,
     sibling: f64,
-    /// Chance that the own core's other thread reads a line again before this one does.
+    /// The chance that the other thread of a CPU's core reads the line again before the CPU does.
     sibling_first: f64,
-    /// An atomic on a line that another wrote, and on one that many have read.
+    /// The price of an atomic on a line that another CPU wrote; next, on one that many have read.
     written: Price,
     shared: Price,
-    /// A load of a line that another wrote; of one that readers have, far and near.
+    /// The price of a load of a line that another CPU wrote; next, of one that readers have, far and near.
     fresh: Price,
     across: Price,
     near: Price,
-    /// Loads from across after each write, once the first is there.
+    /// How many loads come from other sockets after each write, beyond the first.
     crossings: f64,
 }
 
 impl Line {
-    /// Averages over all pairs of CPUs that may hand it to each other.
+    /// Averages over all pairs of CPUs between which the line may move.
     pub(super) fn new(setup: &Setup, visited: &Visited) -> Line {
         let settings = &setup.settings;
         let topology = &settings.topology;
@@ -114,13 +115,13 @@ impl Line {
         }
     }
 
-    /// Whether CPUs also load from it.
+    /// Whether CPUs also load from the line.
     pub(super) fn is_read(&self) -> bool {
         self.visits.iter().any(|visit| !visit.writes)
     }
 
-    /// The line as a server for operations that take `cycle` nanoseconds, `stretch` times what they compute; and
-    /// what a CPU pays beside its service, in an operation, beyond what hits would take.
+    /// The line as a server for operations that take `cycle` nanoseconds, which is `stretch` times what they compute.
+    /// Also returns what a CPU pays in an operation beside the service, beyond what hits would take.
     pub(super) fn station(&self, stretch: f64, cycle: f64, busy: f64) -> (Station, f64) {
         let atomics: f64 = self.visits.iter().map(Visit::atomics).sum();
         let others = (self.cpus - 1.0) * atomics / cycle;
@@ -130,15 +131,15 @@ impl Line {
             loads += visit.share * taken;
             spread += visit.share * gap * gap / cycle;
         }
-        // The own core's other thread may have brought it already.
+        // The other thread of the CPU's core may have brought the line already.
         let from_sibling = loads * self.sibling_first;
         let fetched = loads - from_sibling;
-        // A writer finds the line its own when nobody else came since it wrote last, and that takes an idle line:
-        // a busy one goes to whoever waits.
+        // A writer still owns the line when no other CPU came since it wrote last. That takes an idle line, since a
+        // busy one goes to a CPU that waits.
         let came = (self.cpus - 1.0) * (atomics + loads);
         let kept = atomics * (1.0 - busy) * atomics / (atomics + came);
         let missed = atomics - kept;
-        // Loads that a write causes; whether there was none before the next.
+        // How many loads a write causes; and the chance that none came before the next write.
         let burst = fetched / atomics;
         let alone = 1.0 / (1.0 + burst * (self.cpus - 1.0) / self.cpus);
         let atomic = self.written.or(alone, self.shared);
@@ -161,16 +162,17 @@ impl Line {
         (station, beside)
     }
 
-    /// How long one of `burst` readers waits for the others, who come at random within `spread` nanoseconds of a
-    /// write: what a queue takes that all find short of time, and where there is time enough, what chance makes of it.
+    /// How long one of `burst` readers waits for the others, which come at random within `spread` nanoseconds of a
+    /// write. Where the time is too short to serve them all, that is the length of the queue; where it is long enough,
+    /// it is what they queue by chance.
     fn crowd(&self, burst: f64, spread: f64) -> f64 {
         let service = self.near.service;
         let short = burst * service - spread;
         (short + (short * short + 4.0 * burst * service * service).sqrt()) / 4.0
     }
 
-    /// How likely another has written since this CPU's last visit before this one, if writes come at random; and
-    /// how long ago that visit was.
+    /// The chance that another CPU has written since this CPU's last visit before this one, if writes come at random;
+    /// and how long ago that visit was.
     fn taken(
         &self,
         index: usize,
@@ -188,7 +190,7 @@ impl Line {
             ago += still * last.share * gap;
             still *= 1.0 - last.share;
         }
-        // Longer ago than an operation: after two of them at the least.
+        // The visit was longer ago than an operation, so it was two operations ago at least.
         (taken + still * (1.0 - (-writes * 2.0 * cycle).exp()), ago + still * 2.0 * cycle)
     }
 }

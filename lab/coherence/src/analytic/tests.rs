@@ -6,7 +6,7 @@ use crate::random::Random;
 use crate::simulate::Setup;
 use proptest::prelude::*;
 
-/// The machine-repair formula: one exponential server, customers who think exponentially.
+/// The machine-repair formula, for one exponential server and customers who think exponentially.
 fn repair(think: f64, service: f64, customers: usize) -> f64 {
     let load = service / think;
     let (mut term, mut sum) = (1.0, 1.0);
@@ -38,7 +38,7 @@ proptest! {
             .map(|(visits, service, variation)| Station { visits, service, variation })
             .collect();
         let solution = solve(think, &stations, customers);
-        // Little's law for the thinkers, and everybody is somewhere.
+        // Little's law gives the customers that think, and every customer thinks or queues.
         let thinking = solution.throughput * think;
         let all = thinking + solution.queues.iter().sum::<f64>();
         prop_assert!((all / customers as f64 - 1.0).abs() < 1e-9);
@@ -75,10 +75,10 @@ fn it_agrees_with_the_simulation_within_five_per_cent() {
     assert!(worst.0 < 0.05, "{worst:?}");
 }
 
-/// A program's cost by the twin, over that by the simulation, less one; none where the twin does not apply.
+/// A program's cost by the model over its cost by the simulation, less one; `None` where the model does not apply.
 fn error(setup: &Setup) -> Option<f64> {
-    let twin = nanoseconds(setup).ok()?;
-    Some(twin / setup.run().unwrap().nanoseconds() - 1.0)
+    let model = nanoseconds(setup).ok()?;
+    Some(model / setup.run().unwrap().nanoseconds() - 1.0)
 }
 
 #[test]
@@ -165,15 +165,15 @@ fn what_it_does_not_know_it_refuses() {
     let (work, count) = (Step::compute(2_000.0), Step::rmw(limit));
     assert_eq!(
         refusal(vec![Step::store(limit)], 4),
-        "the analytic twin knows computing, atomics and loads; simulate the rest"
+        "the analytic model knows computing, atomics and loads; simulate the rest"
     );
     assert_eq!(
         refusal(vec![work.clone(), Step::load_overlapping(limit), count.clone()], 4),
-        "the analytic twin knows no overlapping loads; simulate them"
+        "the analytic model knows no overlapping loads; simulate them"
     );
     assert_eq!(
         refusal(vec![work.clone(), Step::load(beside), count.clone()], 4),
-        "the analytic twin fetches no neighbours of lines; simulate that"
+        "the analytic model fetches no neighbours of lines; simulate that"
     );
     assert_eq!(
         refusal(vec![Step::compute(900.0), count.clone()], 4),
@@ -203,7 +203,7 @@ fn what_nobody_takes_away_costs_what_it_computes() {
     assert!(error.abs() < 0.01, "{error}");
 }
 
-/// A program of computing, loads and atomics on one to four objects, drawn at random, on so many CPUs of a machine.
+/// A random program of computing, loads and atomics on one to four objects, on so many CPUs of a machine.
 fn drawn(random: &mut Random) -> Setup {
     let names = BUILT_IN.map(|(name, _)| name);
     let machine = Machine::built_in(names[random.below(names.len() as u32) as usize]).unwrap();

@@ -1,4 +1,4 @@
-//! What a program's operation does to each line, as straight-line code tells it.
+//! What a program's operation does to each line, read off straight-line code.
 
 use super::ns;
 use crate::code::{self, Access, Action, Instruction, Kind};
@@ -12,31 +12,31 @@ const LEAST_CYCLES: f64 = 1_000.0;
 /// One access of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Visit {
-    /// Computing before it, from the operation's start, in nanoseconds.
+    /// The computing from the operation's start up to the access, in nanoseconds.
     pub at: f64,
-    /// How often an operation gets here.
+    /// How often an operation gets to it.
     pub share: f64,
-    /// Atomic, or a load.
+    /// Whether it is an atomic; otherwise it is a load.
     pub writes: bool,
 }
 
-/// A line that several CPUs visit, as the first CPU sees it.
+/// A line that several CPUs visit, seen from the first CPU.
 #[derive(Clone, Debug)]
 pub(super) struct Visited {
     /// The socket of its memory.
     pub home: usize,
-    /// Who visits it.
+    /// The CPUs that visit it.
     pub cpus: Vec<usize>,
-    /// In the order of the program.
+    /// The accesses, in the order of the program.
     pub visits: Vec<Visit>,
 }
 
-/// An operation, taken apart.
+/// An operation taken apart into computing and visits to lines.
 #[derive(Clone, Debug)]
 pub(super) struct Operation {
-    /// Nanoseconds without any wait.
+    /// The nanoseconds that it takes without any wait.
     pub think: f64,
-    /// Where waiting may come from.
+    /// The lines that it may wait for.
     pub lines: Vec<Visited>,
 }
 
@@ -44,7 +44,7 @@ impl Operation {
     pub(super) fn of(setup: &Setup) -> Result<Operation, Error> {
         let refuse = |reason: &str| Err(Error::Setup(reason.to_owned()));
         let [program] = setup.programs.as_slice() else {
-            return refuse("the analytic twin takes one program");
+            return refuse("the analytic model takes one program");
         };
         let code = code::compile(program, &setup.layout).map_err(Error::Program)?;
         let settings = &setup.settings;
@@ -56,7 +56,7 @@ impl Operation {
         let placement = Placement::new(&setup.layout, &settings.topology, cpus);
         let mut think = 0.0;
         let mut visits: Vec<(usize, Access, Visit)> = Vec::new();
-        // Where conditional stretches end, and how often they are entered.
+        // Each conditional stretch with its end, and how often it is entered.
         let mut stretches: Vec<(u32, f64)> = Vec::new();
         for (pc, instruction) in code.instructions.iter().enumerate() {
             stretches.retain(|&(end, _)| pc < end as usize);
@@ -94,7 +94,7 @@ impl Operation {
                 Instruction::End => {}
                 _ => {
                     return refuse(
-                        "the analytic twin knows computing, atomics and loads; simulate the rest",
+                        "the analytic model knows computing, atomics and loads; simulate the rest",
                     );
                 }
             }
@@ -108,11 +108,11 @@ impl Operation {
                 visits.iter().filter(|(line, ..)| *line == number).collect();
             let shares = |cpu: &usize| placement.line(of[0].1.field, *cpu as u32) == number;
             let sharing: Vec<usize> = (0..cpus).filter(shares).collect();
-            // Nobody ever takes away what one CPU alone uses, or what all only read.
+            // No CPU ever takes away a line that one CPU alone uses, or that all CPUs only read.
             if sharing.len() < 2 || of.iter().all(|(_, _, visit)| !visit.writes) {
                 continue;
             }
-            // The CPUs of other sockets and groups must be as many, since these speak for them.
+            // These CPUs stand for those of other sockets and groups, so those must be as many.
             let sizes = sizes(&placement, of[0].1.field, cpus);
             let (least, most) = (sizes.iter().min(), sizes.iter().max());
             if least.zip(most).is_some_and(|(least, most)| 20 * (most - least) > *most) {
@@ -120,11 +120,11 @@ impl Operation {
             }
             let overlaps = |access: &Access| access.kind == (Kind::Load { overlapping: true });
             if settings.overlap > 0.0 && of.iter().any(|(_, access, _)| overlaps(access)) {
-                return refuse("the analytic twin knows no overlapping loads; simulate them");
+                return refuse("the analytic model knows no overlapping loads; simulate them");
             }
             let neighbour = placement.lines[number].neighbour.map(|line| line as usize);
             if settings.pair > 0.0 && visits.iter().any(|(line, ..)| Some(*line) == neighbour) {
-                return refuse("the analytic twin fetches no neighbours of lines; simulate that");
+                return refuse("the analytic model fetches no neighbours of lines; simulate that");
             }
             let home = placement.lines[number].home;
             let visits = of.iter().map(|(_, _, visit)| *visit).collect();
@@ -148,7 +148,7 @@ fn sizes(placement: &Placement, field: FieldId, cpus: usize) -> Vec<usize> {
 }
 
 impl Visit {
-    /// How often an operation writes here.
+    /// How often an operation writes to the line.
     pub(super) fn atomics(&self) -> f64 {
         if self.writes { self.share } else { 0.0 }
     }

@@ -1,11 +1,13 @@
-//! The same work for every design point, on as many cores as there are.
+//! Does the same work for every design point, on as many cores as the machine has.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What `work` makes of each item and its number, in the items' order; the first error, in that order too.
+/// Calls `work` with each item and its number, and returns the results in the items' order, or the first error in
+/// that order.
 ///
-/// Who does what is left to chance, what comes out is not: an item's work knows of no other item.
+/// Chance decides which thread does which item. It does not affect the results, since an item's work knows of no
+/// other item.
 pub(crate) fn each<T: Sync, U: Send, E: Send>(
     items: &[T],
     work: impl Fn(usize, &T) -> Result<U, E> + Sync,
@@ -20,7 +22,7 @@ pub(crate) fn each<T: Sync, U: Send, E: Send>(
         for _ in 0..threads {
             scope.spawn(|| {
                 loop {
-                    // Relaxed: the number alone says whose the item is.
+                    // Relaxed suffices: the number alone says which thread has the item.
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(item) = items.get(index) else { break };
                     *done[index].lock().expect("nobody panics holding it") =
@@ -46,7 +48,7 @@ mod tests {
         let items: Vec<u64> = (0..100).collect();
         let double = |index: usize, item: &u64| {
             assert_eq!(index as u64, *item);
-            // The early ones take longest.
+            // The early items take longest.
             std::thread::sleep(std::time::Duration::from_micros(100 - item));
             Ok::<u64, u64>(2 * item)
         };

@@ -1,9 +1,10 @@
-//! Seed 001: `struct mem_cgroup` before and after a commit that moved it by 32 bytes, and the repairs tried.
+//! The report against Linux commit e27be240df53, "mm: memcg: make sure memory.events is uptodate when waking
+//! pollers": `struct mem_cgroup` before and after its fields moved by 32 bytes, and the repairs tried.
 //!
-//! Structure, from the mail and Linux 4.16. All pages belong to the root group. A fault reads `stat_cpu` to
-//! count itself; mapping the page reads `moving_account`, `stat_cpu` and `move_lock_task`, and so does
-//! unmapping it. Each CPU's difference of mapped pages goes to `stat[13]` once in 33 changes, the one of
-//! faults to `events[PGFAULT]` once in 33. Offsets are those of the mail.
+//! The structure is that of the mail and Linux 4.16. All pages belong to the root group. A fault reads `stat_cpu`
+//! to count itself. Mapping the page reads `moving_account`, `stat_cpu` and `move_lock_task`, and so does unmapping
+//! it. Each CPU's difference of mapped pages goes to `stat[13]` once in 33 changes, and its difference of faults to
+//! `events[PGFAULT]` once in 33. Offsets are those of the mail.
 
 use super::{Experiment, Interval, Row, each, even, shared_points};
 use crate::layout::{Layout, Scope};
@@ -11,24 +12,24 @@ use crate::machine::{Machine, Settings};
 use crate::program::{Program, Step};
 use crate::simulate::{Error, Setup};
 
-/// Where the five fields lie that an operation touches, in bytes.
+/// The offsets in bytes of the five fields that an operation touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offsets {
-    /// Read by `lock_page_memcg`.
+    /// `lock_page_memcg` reads this.
     pub moving_account: u64,
-    /// Read by `unlock_page_memcg`.
+    /// `unlock_page_memcg` reads this.
     pub move_lock_task: u64,
-    /// Read whenever something is counted.
+    /// Everything that is counted reads this.
     pub stat_cpu: u64,
-    /// `stat[0]`; `stat[13]`, NR_FILE_MAPPED, is the first that is written.
+    /// `stat[0]`; the first element that is written is `stat[13]`, NR_FILE_MAPPED.
     pub stat: u64,
 }
 
-/// The layout before the commit: what the others are compared with.
+/// The layout before the commit, with which the others are compared.
 pub const GOOD: Offsets =
     Offsets { moving_account: 720, move_lock_task: 728, stat_cpu: 744, stat: 752 };
 
-/// The variants: name, offsets, published change of throughput in per cent.
+/// The variants, each with its name, its offsets and the published change of throughput in per cent.
 pub const VARIANTS: [(&str, Offsets, Option<f64>); 5] = [
     ("before", GOOD, Some(0.0)),
     (
@@ -36,9 +37,9 @@ pub const VARIANTS: [(&str, Offsets, Option<f64>); 5] = [
         Offsets { moving_account: 752, move_lock_task: 760, stat_cpu: 776, stat: 784 },
         Some(-27.2),
     ),
-    // The offsets of `before`, with the array behind the statistics: "the performance will restore".
+    // The array lies behind the statistics, so the offsets are those of `before`: "the performance will restore".
     ("memory_events moved", GOOD, None),
-    // Eight bytes more before `stat`: `stat[13]` leaves the pair of lines. "Restored a lot".
+    // Eight bytes more lie before `stat`, so `stat[13]` leaves the pair of lines: "restored a lot".
     (
         "moving_account beside stat_cpu",
         Offsets { move_lock_task: 760, moving_account: 776, stat_cpu: 784, stat: 792 },
@@ -53,13 +54,13 @@ pub const VARIANTS: [(&str, Offsets, Option<f64>); 5] = [
 
 /// The machine file.
 pub const MACHINE: &str = "haswell-ep-2699v3";
-/// The CPUs of the machine in the mail.
+/// How many CPUs the machine in the mail has.
 pub const CPUS: usize = 72;
 
-/// What an operation takes beside the fields, in nanoseconds: the mail has no absolute figure.
+/// What an operation takes beside the fields, in nanoseconds. It is a range, since the mail has no absolute figure.
 const BASE_NS: [f64; 2] = [1_000.0, 2_500.0];
 
-/// A fault and the unmapping of its page.
+/// The setup of a fault and the unmapping of its page.
 #[must_use]
 pub fn setup(settings: Settings, offsets: Offsets, base_ns: f64, cpus: usize) -> Setup {
     const BATCH: u32 = 33;
@@ -74,7 +75,7 @@ pub fn setup(settings: Settings, offsets: Offsets, base_ns: f64, cpus: usize) ->
     let count = |share| {
         [
             Step::compute(work * share),
-            // Compared and branched on: the core goes on meanwhile. What depends on `stat_cpu` waits.
+            // The core goes on while the value is compared and branched on. What depends on `stat_cpu` waits.
             Step::load_overlapping(moving_account),
             Step::load(stat_cpu),
             Step::every(BATCH, [Step::rmw(mapped)]),
@@ -88,9 +89,9 @@ pub fn setup(settings: Settings, offsets: Offsets, base_ns: f64, cpus: usize) ->
     Setup::uniform(settings, layout, program, cpus).during(30_000.0, 330_000.0)
 }
 
-/// Every variant's change of throughput against `before`, over so many design points.
+/// Predicts every variant's change of throughput against `before`, over so many design points.
 ///
-/// Nothing is calibrated on this document. Takes some 0.4 seconds a point.
+/// Nothing is calibrated on this document. The prediction takes some 0.4 seconds a point.
 ///
 /// # Errors
 /// None for a count of points that is not zero.
@@ -101,13 +102,13 @@ pub fn predict(points: usize) -> Result<Experiment, Error> {
 /// A design point with what is assumed of an operation.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// The machine, every range settled.
+    /// The machine, with one value chosen from every range.
     pub settings: Settings,
     /// What an operation takes beside the fields, in nanoseconds.
     pub base_ns: f64,
 }
 
-/// So many design points.
+/// Makes so many design points.
 ///
 /// # Errors
 /// None for a count that is not zero.
@@ -118,7 +119,7 @@ pub fn points(count: usize) -> Result<Vec<Point>, Error> {
     Ok(settings.map(|(index, settings)| Point { settings, base_ns: base(index) }).collect())
 }
 
-/// Every variant's change of throughput against `before`, over design points.
+/// Predicts every variant's change of throughput against `before`, over these design points.
 ///
 /// # Errors
 /// None for points from [`points`].

@@ -1,8 +1,8 @@
-//! The source documents' experiments: what was published, and what the simulator says.
+//! The source documents' experiments: what was published, and what the simulator predicts.
 //!
-//! Who reads and writes which line is fixed from the sources; what the sources do not give is calibrated on
-//! rows that say so, and everything else is predicted. A prediction is a median and a range over the
-//! points of [`crate::machine::Machine::design`], each calibrated for itself.
+//! The sources decide which CPU reads and writes which line. What the sources do not give is calibrated on rows that
+//! say so, and everything else is predicted. A prediction is a median and a range over the points of
+//! [`crate::machine::Machine::design`], each of which is calibrated by itself.
 
 mod each;
 pub mod memcg_layout;
@@ -16,22 +16,22 @@ pub(crate) use self::each::each;
 use crate::machine::{Machine, Settings};
 use crate::simulate::Error;
 
-/// What a set of simulations says: its median, smallest and largest.
+/// The median, the smallest and the largest result of several simulations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// In the middle.
+    /// The median.
     pub median: f64,
-    /// The least.
+    /// The smallest.
     pub low: f64,
-    /// The most.
+    /// The largest.
     pub high: f64,
 }
 
 impl Interval {
-    /// Of one value or more.
+    /// The interval of one value or more.
     ///
     /// # Panics
-    /// Of none.
+    /// If there is no value.
     #[must_use]
     pub fn of(mut values: Vec<f64>) -> Interval {
         values.sort_unstable_by(f64::total_cmp);
@@ -44,7 +44,7 @@ impl Interval {
         Interval { median, low: values[0], high: values[values.len() - 1] }
     }
 
-    /// Whether a value lies within.
+    /// Whether a value lies within the interval.
     #[must_use]
     pub fn holds(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
@@ -54,36 +54,36 @@ impl Interval {
 /// One variant of an experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// As the document calls it.
+    /// The name that the document gives it.
     pub name: String,
-    /// What the document says; none where it only says "restored".
+    /// What the document says; `None` where it only says "restored".
     pub published: Option<f64>,
-    /// What the simulator says.
+    /// What the simulator predicts.
     pub predicted: Interval,
-    /// Whether the prediction was calibrated on this row, and so says nothing.
+    /// Whether this row was calibrated on, so that its prediction says nothing.
     pub calibration: bool,
 }
 
 /// A document's experiment, predicted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Experiment {
-    /// What people call it.
+    /// The experiment's name.
     pub name: &'static str,
-    /// Of the published and predicted figures.
+    /// The unit of the published and the predicted figures.
     pub unit: &'static str,
-    /// The machine file it ran on.
+    /// The machine file that it was simulated on.
     pub machine: &'static str,
-    /// In the document's order.
+    /// The rows, in the document's order.
     pub rows: Vec<Row>,
-    /// What was fitted, and to what.
+    /// What was fitted, and on which row.
     pub calibrated_on: String,
-    /// What the document does not give, and what would pin it down.
+    /// What the document does not give, and what would decide it.
     pub under_determined: &'static [&'static str],
 }
 
-/// Finds where a rising function reaches `target`, between two arguments, to a thousandth of their distance.
+/// Finds the argument between two at which a rising function reaches `target`, to a thousandth of their distance.
 ///
-/// The nearer end where it never does.
+/// Where the function never reaches it, that is the nearer of the two.
 pub(crate) fn calibrate(
     mut low: f64,
     mut high: f64,
@@ -97,11 +97,11 @@ pub(crate) fn calibrate(
     Ok(f64::midpoint(low, high))
 }
 
-/// The row of seed 003 on which the time between two readers is fitted for every other document: the
-/// threshold that systems had.
+/// The row of `numa-threshold` (Linux commit 1d90ca897cb0) on which the time between two readers is fitted for every
+/// other document. It is the threshold that systems had.
 pub const FITTED_ON: u32 = 125;
 
-/// A machine's design points with the one fitted figure, in nanoseconds, that all documents share.
+/// A machine's design points with the one fitted figure that all documents share, in nanoseconds.
 pub(crate) fn shared_points(machine: &Machine, points: usize) -> Result<Vec<Settings>, Error> {
     let broadwell = Machine::built_in(numa_threshold::MACHINE).expect("it comes with the crate");
     let fitted = numa_threshold::fitted(&broadwell, FITTED_ON, points)?;
@@ -109,8 +109,8 @@ pub(crate) fn shared_points(machine: &Machine, points: usize) -> Result<Vec<Sett
     Ok(design.map(|(point, fit)| Settings { read_service: fit.read_service, ..point }).collect())
 }
 
-/// Numbers that fill 0 to 1 evenly, apart from those of the design.
+/// Numbers that fill 0 to 1 evenly, and are not those of the design.
 pub(crate) fn even(index: usize) -> f64 {
-    // The golden ratio's fraction: no two of them ever fall together.
+    // Multiples of the golden ratio's fraction never fall together.
     (index as f64 * 0.618_033_988_749_894_9 + 0.5).fract()
 }

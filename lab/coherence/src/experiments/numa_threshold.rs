@@ -1,10 +1,11 @@
-//! Seed 003: what an allocation costs by the threshold of the per-CPU NUMA counters.
+//! Linux commit 1d90ca897cb0, "mm: update NUMA counter threshold size", and the mail of its series: what an
+//! allocation costs, by the threshold of the per-CPU NUMA counters.
 //!
-//! Structure, from the mail and the tree it patches. An allocation reads its zone's free pages for the
-//! watermark check, and counts `numa_hit` and `numa_local` in its CPU's differences. Both overflow
-//! together, once in 1.5 thresholds and one, because an overflow leaves minus half a threshold behind;
-//! then it adds to each counter of the zone and of the whole machine. The free-page count lies on the line
-//! of the zone's NUMA counters, or beside it: each overflow takes that line from all who allocate there.
+//! The structure is that of the mail and of the tree that it patches. An allocation reads its zone's free pages for
+//! the watermark check, and counts `numa_hit` and `numa_local` in its CPU's differences. Both overstep together,
+//! once in 1.5 thresholds and one, because an overstep leaves minus half a threshold behind. Then the allocation
+//! adds to each counter of the zone and of the whole machine. The free-page count lies on the line of the zone's
+//! NUMA counters, or beside it, so each overstep takes that line from all CPUs that allocate there.
 
 use super::{Experiment, Interval, Row, calibrate, each};
 use crate::layout::{Layout, Scope};
@@ -12,14 +13,14 @@ use crate::machine::{Machine, Settings};
 use crate::program::{Program, Step};
 use crate::simulate::{Error, Setup};
 
-/// Cycles of the allocation alone: the row without statistics.
+/// Cycles of the allocation alone, which is the row without statistics.
 pub const BARE: f64 = 342.0;
-/// Cycles with differences of 8 or 16 bits with a sign, when nothing overflows.
+/// Cycles with signed differences of 8 or 16 bits, when nothing oversteps.
 pub const SIGNED: f64 = 394.0;
-/// Cycles with the differences that the series ends with, 16 bits without a sign.
+/// Cycles with the differences that the series ends with: unsigned ones of 16 bits.
 pub const UNSIGNED: f64 = 369.0;
 
-/// The ten rows: threshold (none: no statistics), floor of that variant, published cycles.
+/// The ten rows: the threshold (`None` where there are no statistics), the floor of that variant, published cycles.
 pub const ROWS: [(Option<u32>, f64, f64); 10] = [
     (Some(32), SIGNED, 799.0),
     (Some(64), SIGNED, 640.0),
@@ -35,10 +36,10 @@ pub const ROWS: [(Option<u32>, f64, f64); 10] = [
 
 /// The machine file.
 pub const MACHINE: &str = "broadwell-2x22";
-/// The CPUs of the machine in the mail.
+/// How many CPUs the machine in the mail has.
 pub const CPUS: usize = 88;
 
-/// An allocation and its freeing at a threshold, on CPUs that take `floor` cycles when nothing overflows.
+/// The setup of an allocation and its freeing at a threshold, which take `floor` cycles when nothing oversteps.
 #[must_use]
 pub fn setup(settings: Settings, threshold: u32, floor: f64, cpus: usize) -> Setup {
     let mut layout = Layout::new();
@@ -52,10 +53,10 @@ pub fn setup(settings: Settings, threshold: u32, floor: f64, cpus: usize) -> Set
     let own = layout.object("per_cpu_pageset", Scope::Cpu);
     let pages = layout.field(own, "count", 0);
     let differences = layout.field(own, "vm_numa_stat_diff", 64);
-    // What the accesses below cost when they hit is part of the floor.
+    // The floor includes what the accesses below cost when they hit.
     let first = settings.in_cycles(settings.first_cache as f64);
     let work = floor - 4.0 * first - 7.0;
-    // Both counters overflow in the same allocation: from minus half a threshold to one beyond it.
+    // Both counters overstep in the same allocation: they go from minus half a threshold to one beyond it.
     let period = threshold / 2 + threshold + 1;
     let program = Program::new(
         "allocate and free a page",
@@ -78,20 +79,20 @@ pub fn setup(settings: Settings, threshold: u32, floor: f64, cpus: usize) -> Set
             Step::store(pages),
         ],
     );
-    // A whole round of every CPU's counters, so that each overflows as often as it should; where a round
-    // is longer than that, overflows cost less than a cycle an operation anyway.
+    // The window holds a whole round of every CPU's counters, so that each oversteps as often as it should. Where
+    // a round is longer than that, oversteps cost less than a cycle an operation anyway.
     let round = f64::from(period) * floor / settings.clock_ghz;
     let length = if round < 1_500_000.0 { round.max(150_000.0) } else { 150_000.0 };
     Setup::uniform(settings, layout, program, cpus).during(0.25 * length, 1.25 * length)
 }
 
-/// Nanoseconds between two readers of a line, for each of a machine's design points: what makes the row
-/// of threshold `row` come out as published.
+/// Fits the nanoseconds between two readers of a line, for each of a machine's design points, so that the row of
+/// threshold `row` comes out as published.
 ///
-/// This is the one figure fitted here; the other documents' predictions take it over.
+/// This is the one figure that is fitted here; the other documents' predictions take it over.
 ///
 /// # Errors
-/// A threshold that the document does not have.
+/// If the document does not have the threshold.
 pub fn fitted(machine: &Machine, row: u32, points: usize) -> Result<Vec<Settings>, Error> {
     let (_, floor, published) = *ROWS
         .iter()
@@ -108,28 +109,28 @@ pub fn fitted(machine: &Machine, row: u32, points: usize) -> Result<Vec<Settings
     })
 }
 
-/// The ten rows, calibrated on the row of one threshold, over so many design points.
+/// Predicts the ten rows, calibrated on the row of one threshold, over so many design points.
 ///
-/// Takes some 0.3 seconds a point.
+/// It takes some 0.3 seconds a point.
 ///
 /// # Errors
-/// A threshold that the document does not have.
+/// If the document does not have the threshold.
 pub fn predict(row: u32, points: usize) -> Result<Experiment, Error> {
     let machine = Machine::built_in(MACHINE).expect("it comes with the crate");
     table(row, &fitted(&machine, row, points)?)
 }
 
-/// The ten rows on design points that were [`fitted`] on the row of one threshold.
+/// Predicts the ten rows on design points that were [`fitted`] on the row of one threshold.
 ///
 /// # Errors
-/// None for points that were.
+/// None for points that were fitted.
 pub fn table(row: u32, settings: &[Settings]) -> Result<Experiment, Error> {
     let rows = ROWS
         .iter()
         .map(|&(threshold, floor, published)| {
             let cycles = each(settings, |index, point| match threshold {
                 Some(threshold) => {
-                    // The floors are rows, too, and repeat no better than others.
+                    // The floors are rows as well, and repeat no better than the others.
                     let floor = floor * repeatability(3 * index + 1);
                     let outcome = setup(point.clone(), threshold, floor, CPUS).run()?;
                     Ok(outcome.cycles() * repeatability(3 * index + 2))
@@ -157,8 +158,9 @@ pub fn table(row: u32, settings: &[Settings]) -> Result<Experiment, Error> {
     })
 }
 
-/// No row was repeated in the mail. Rows that should be equal (20 000 and 30 000) differ by 0.3 %, neighbours
-/// in the table by what a smooth curve leaves within 1 %: half as much again is allowed to every figure.
+/// How far a published figure may be off. The mail repeats no row. Rows that should be equal (20 000 and 30 000)
+/// differ by 0.3 %, and neighbours in the table lie within 1 % of a smooth curve. So every figure is allowed half as
+/// much again.
 pub(super) fn repeatability(index: usize) -> f64 {
     1.0 + 0.015 * (2.0 * super::even(index) - 1.0)
 }

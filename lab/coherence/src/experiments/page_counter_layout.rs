@@ -1,15 +1,16 @@
-//! Seed 000: the six rows of the series on `struct page_counter`, charged by network traffic.
+//! Linux commit 408587baee39, "mm: page_counter: rearrange struct page_counter fields", and its series: six rows, in
+//! which network traffic charges page counters.
 //!
-//! Structure, from the patches and Linux 6.0. All traffic charges one group, three levels below the root.
-//! A CPU charges and uncharges from its stock; when that is empty or full it walks the levels: adds to
-//! `usage`, reads what protection needs, `watermark`, `max` and `parent`, and after a charge reads `usage`
-//! and `high` of every level once more, of memory and of swap. The top level has `min` and `low` set, and
-//! before patch A each walk exchanges `min_usage` and `low_usage` there although nothing changes. Patch B is
-//! the layout, patch C doubles the batch.
+//! The structure is that of the patches and Linux 6.0. All traffic charges one group, three levels below the root. A
+//! CPU charges and uncharges from its stock. When that is empty or full, the CPU walks the levels: it adds to
+//! `usage`, and reads what protection needs, `watermark`, `max` and `parent`; after a charge it reads `usage` and
+//! `high` of every level once more, of memory and of swap. The top level has `min` and `low` set, and before patch A
+//! each walk exchanges `min_usage` and `low_usage` there although nothing changes. Patch B is the layout, patch C
+//! doubles the batch.
 //!
-//! Who returns memory without a walk reads, too: each return asks whether the group or one above it is short
-//! of memory for sockets, and finds the ones above through `css.parent`. That lies 16 bytes before `usage`, on
-//! its line, until patch B begins a line with `usage`. Linux 6.0 returns the memory of each packet at once.
+//! A CPU that returns memory without a walk reads as well: each return asks whether the group or one above it is
+//! short of memory for sockets, and finds the groups above through `css.parent`. That lies 16 bytes before `usage`,
+//! on its line, until patch B begins a line with `usage`. Linux 6.0 returns the memory of each packet at once.
 
 use super::{Experiment, Interval, Row, calibrate, each, shared_points};
 use crate::layout::{FieldId, Layout, Scope};
@@ -17,18 +18,18 @@ use crate::machine::{Machine, Settings};
 use crate::program::{Program, Step};
 use crate::simulate::{Error, Setup};
 
-/// Which of the series' patches are in.
+/// Which of the series' patches are applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Patches {
-    /// No exchange when protection does not change.
+    /// Patch A: no exchange when protection does not change.
     pub a: bool,
-    /// The layout.
+    /// Patch B: the layout.
     pub b: bool,
-    /// A batch of 64 pages instead of 32.
+    /// Patch C: a batch of 64 pages instead of 32.
     pub c: bool,
 }
 
-/// The rows below the root: name, patches, published Mbit/s.
+/// The rows below the root, each with its name, its patches and the published Mbit/s.
 pub const ROWS: [(&str, Patches, f64); 5] = [
     ("three levels", Patches { a: false, b: false, c: false }, 10_482.7),
     ("A", Patches { a: true, b: false, c: false }, 14_542.5),
@@ -42,23 +43,24 @@ pub const ROOT: f64 = 21_694.8;
 
 /// The machine file.
 pub const MACHINE: &str = "haswell-ep-2699v3";
-/// The CPUs of the machine in the mail.
+/// How many CPUs the machine in the mail has.
 pub const CPUS: usize = 72;
 
-/// The share of walks that a doubled batch leaves: half on a CPU that only takes, or only returns, since no
-/// message needs more than a batch; less where both go through one stock and cancel each other; a little more
-/// since a full stock is returned whole, with what filled it.
+/// The share of walks that a doubled batch leaves. It is half on a CPU that only takes or only returns, since no
+/// message needs more than a batch. It is less where both go through one stock and cancel each other, and a little
+/// more since a full stock is returned whole, with what filled it.
 const REMAINING: [f64; 2] = [0.4, 0.55];
 
-/// How often a side of a message asks whether memory is short: once a packet that it frees, and a packet is a
-/// message where it is sent at once; two messages where they gather, and a second time where a window grows.
+/// How often a side of a message asks whether memory is short. It asks once for each packet that it frees. A packet
+/// is one message where it is sent at once, and two where messages gather; where a window grows, the side asks a
+/// second time.
 const CHECKS: [f64; 2] = [0.5, 1.5];
 
-/// Nanoseconds of charging and returning a message's pages from stock, which the root group spares itself: a
-/// few calls of some dozens of nanoseconds each, with interrupts off.
+/// Nanoseconds that charging and returning a message's pages from stock takes: a few calls of some dozens of
+/// nanoseconds each, with interrupts off. The root group spares itself that.
 const STOCK_NS: [f64; 2] = [50.0, 150.0];
 
-/// Nanoseconds for a message of 10 KiB at a rate, read as each instance's own.
+/// Nanoseconds that a message of 10 KiB takes at a rate, which is taken to be each instance's own.
 pub(super) fn message_ns(rate: f64) -> f64 {
     10_240.0 * 8.0 * 1000.0 / rate
 }
@@ -78,11 +80,11 @@ struct Counter {
     swap_high: FieldId,
 }
 
-/// Where a group's `css.parent` lies, from the third line of the group on: that begins a pair.
+/// The offset of a group's `css.parent` from the group's third line, which begins a pair.
 const CSS_PARENT: u64 = 64;
-/// Where its counter of memory begins: `css` takes 200 bytes and `id` 8.
+/// Where its counter of memory begins, since `css` takes 200 bytes and `id` 8.
 const PACKED: u64 = 80;
-/// Where it begins when it begins a line.
+/// Where that counter begins when it begins a line.
 const PADDED: u64 = 128;
 
 impl Counter {
@@ -103,7 +105,7 @@ impl Counter {
             low_usage: field("low_usage", 72, 96),
             watermark: field("watermark", 88, 112),
             parent: field("parent", 104, 160),
-            // The counter of swap follows at once: 112 bytes on, or 192.
+            // The counter of swap follows at once, 112 or 192 bytes on.
             swap_usage: field("swap.usage", 112, 192),
             swap_high: field("swap.high", 136, 336),
         }
@@ -114,7 +116,7 @@ impl Counter {
         let mut steps = vec![Step::rmw(self.usage), Step::load_overlapping(self.parent)];
         for (claim, protected) in [(self.min, self.min_usage), (self.low, self.low_usage)] {
             steps.push(Step::load_overlapping(claim));
-            // What is claimed is exchanged without a look; what is not, is looked at.
+            // A walk exchanges protection that is claimed without a look, and only looks at what is not claimed.
             let changes =
                 if exchange { Step::rmw(protected) } else { Step::load_overlapping(protected) };
             steps.push(changes);
@@ -130,26 +132,26 @@ impl Counter {
 /// A design point with what is fitted on the row without patches, and what is assumed.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// The machine, every range settled.
+    /// The machine, with one value chosen from every range.
     pub settings: Settings,
-    /// Walks of each kind for a message, with batches of 32 pages.
+    /// How many walks of each kind a message causes, with batches of 32 pages.
     pub walks: f64,
-    /// The share of them that a doubled batch leaves.
+    /// The share of these walks that a doubled batch leaves.
     pub remaining: f64,
-    /// How often a side asks, for a message, whether memory is short.
+    /// How often a side of a message asks whether memory is short.
     pub checks: f64,
     /// What charging a message from stock takes, in nanoseconds.
     pub stock_ns: f64,
 }
 
 impl Point {
-    /// A side of a message with some of the patches, on so many CPUs.
+    /// The setup of a side of a message with some of the patches, on so many CPUs.
     #[must_use]
     pub fn setup(&self, patches: Patches, cpus: usize) -> Setup {
         let mut layout = Layout::new();
         let levels = ["leaf", "middle", "top", "root"]
             .map(|level| Counter::new(&mut layout, level, patches.b));
-        // A message in quarters of its time, so that its walks may be more than one.
+        // A message is cut into quarters of its time, so that it may have more than one walk.
         let walks = if patches.c { self.walks * self.remaining } else { self.walks };
         let work = (message_ns(ROOT) + self.stock_ns) * self.settings.clock_ghz / 4.0;
         let short = || levels.iter().map(|level| Step::load(level.css_parent));
@@ -167,7 +169,7 @@ impl Point {
     }
 }
 
-/// From the group of the charge up to the root, and after a charge once more.
+/// The steps from the charged group up to the root, and after a charge those of the second look.
 fn walk(levels: &[Counter; 4], patches: Patches, charge: bool) -> Vec<Step> {
     let [below @ .., root] = levels;
     let mut steps = Vec::new();
@@ -186,9 +188,10 @@ fn walk(levels: &[Counter; 4], patches: Patches, charge: bool) -> Vec<Step> {
     steps
 }
 
-/// Each row's rate, walks a message calibrated on the row without patches, over so many design points.
+/// Predicts each row's rate over so many design points. How many walks a message causes is calibrated on the row
+/// without patches.
 ///
-/// Takes some 0.3 seconds a point.
+/// It takes some 0.3 seconds a point.
 ///
 /// # Errors
 /// None for a count of points that is not zero.
@@ -196,7 +199,7 @@ pub fn predict(points: usize) -> Result<Experiment, Error> {
     table(&self::points(points)?)
 }
 
-/// So many design points, each fitted on the row without patches.
+/// Makes so many design points, each fitted on the row without patches.
 ///
 /// # Errors
 /// None for a count that is not zero.
@@ -220,14 +223,14 @@ pub fn points(count: usize) -> Result<Vec<Point>, Error> {
     })
 }
 
-/// Numbers that fill a cube of 0 to 1 evenly, apart from those of the design.
+/// Points that fill a cube of 0 to 1 evenly, and are not those of the design.
 fn cube(index: usize) -> [f64; 3] {
-    // Powers of the number whose fourth power is itself and one: the golden ratio of three dimensions.
+    // This number's fourth power is itself plus one, so its powers serve as the golden ratio of three dimensions.
     const ROOT: f64 = 1.220_744_084_605_759_5;
     [1, 2, 3].map(|power| (0.5 + index as f64 / ROOT.powi(power)).fract())
 }
 
-/// Each row's rate on design points.
+/// Predicts each row's rate on these design points.
 ///
 /// # Errors
 /// None for points from [`points`].

@@ -1,10 +1,12 @@
-//! Seed 002: page counters without locks, against the spinlocked 64-bit counters before.
+//! Linux commit 3e32cb2e0a12, "mm: memcontrol: lockless page counters": page counters without locks, against the
+//! spinlocked 64-bit counters before.
 //!
-//! Structure, from the commit and Linux 3.18. Each CPU faults pages in a group of its own (288 groups on 144
-//! CPUs). Once in 32 faults its stock is filled from the counters: the group's own and the root's, which
-//! all share. Before, each counter was changed under its spinlock; after, by one atomic addition. How many
-//! such visits 32 faults cause (charge and uncharge, memory and memory with swap) is not given, and the
-//! lock's queue makes a cliff of it: so this is a range by that number, and no point.
+//! The structure is that of the commit and Linux 3.18. Each CPU faults pages in a group of its own (288 groups on
+//! 144 CPUs). Once in 32 faults it fills its stock from the counters: the group's own and the root's, which all CPUs
+//! share. Before the commit each counter was changed under its spinlock; after it, by one atomic addition. The
+//! document does not say how many such visits 32 faults cause (charge and uncharge, memory and memory with swap),
+//! and the cost rises steeply with that number, because of the lock's queue. So the prediction is a range over that
+//! number, and no point.
 
 use super::{Experiment, Interval, Row, calibrate, each, shared_points};
 use crate::layout::{Layout, Scope};
@@ -12,18 +14,18 @@ use crate::machine::{Machine, Settings};
 use crate::program::{Lock, Program, Step};
 use crate::simulate::{Error, Setup};
 
-/// Cycles a fault took with locks: cycles over page faults of the run.
+/// Cycles that a fault took with locks: the run's cycles over its page faults.
 pub const LOCKED: f64 = 50_134_994_088_218.0 / 1_843_305_768.0;
-/// Cycles a fault took without.
+/// Cycles that a fault took without locks.
 pub const LOCKLESS: f64 = 32_811_216_801_141.0 / 1_843_304_774.0;
 /// The machine file.
 pub const MACHINE: &str = "four-socket-144";
-/// The CPUs of the machine in the mail.
+/// How many CPUs the machine in the commit has.
 pub const CPUS: usize = 144;
 /// How many visits to the counters 32 faults may cause.
 pub const VISITS: [u32; 4] = [1, 2, 3, 4];
 
-/// A fault on CPUs that visit the counters `visits` times in 32 faults.
+/// The setup of a fault on CPUs that visit the counters `visits` times in 32 faults.
 #[must_use]
 pub fn setup(
     settings: Settings,
@@ -56,9 +58,10 @@ pub fn setup(
         .during(500_000.0, 3_000_000.0)
 }
 
-/// Cycles a fault with locks, for each number of visits; work calibrated on the row without locks.
+/// Predicts the cycles of a fault with locks, for each number of visits. Its other work is calibrated on the row
+/// without locks.
 ///
-/// Takes some seconds a point.
+/// It takes some seconds a point.
 ///
 /// # Errors
 /// None for a count of points that is not zero.
@@ -69,13 +72,13 @@ pub fn predict(points: usize) -> Result<Experiment, Error> {
 /// A design point with what is fitted on the row without locks.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// The machine, every range settled.
+    /// The machine, with one value chosen from every range.
     pub settings: Settings,
-    /// Cycles of a fault beside its visits, for each of [`VISITS`].
+    /// Cycles that a fault takes beside its visits, for each of [`VISITS`].
     pub work: [f64; VISITS.len()],
 }
 
-/// So many design points, each fitted on the row without locks.
+/// Makes so many design points, each fitted on the row without locks.
 ///
 /// # Errors
 /// None for a count that is not zero.
@@ -92,7 +95,7 @@ pub fn points(count: usize) -> Result<Vec<Point>, Error> {
     })
 }
 
-/// Cycles a fault with locks, for each number of visits, on design points.
+/// Predicts the cycles of a fault with locks, for each number of visits, on these design points.
 ///
 /// # Errors
 /// None for points from [`points`].

@@ -1,4 +1,5 @@
-//! A document's experiment with everything fitted: its table, our own design in it, other numbers of CPUs.
+//! A document's experiment with everything fitted. It gives the document's table, our own design in it, and other
+//! numbers of CPUs.
 //!
 //! ```
 //! use ledgerline_coherence::experiments::{FITTED_ON, study::Study};
@@ -23,7 +24,7 @@ use crate::simulate::{Error, Setup};
 pub const NAMES: [&str; 4] =
     ["page-counter-lockless", "numa-threshold", "memcg-layout", "page-counter-layout"];
 
-/// The most CPUs of a [`Study::at`].
+/// The most CPUs that [`Study::at`] takes.
 pub const MOST_CPUS: usize = 1024;
 
 /// An experiment whose design points are fitted.
@@ -38,7 +39,7 @@ enum Fitted {
     Layout(Vec<page_counter_layout::Point>),
 }
 
-/// Whose design an operation runs on.
+/// Which design an operation runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Design {
     Before,
@@ -46,46 +47,46 @@ enum Design {
     Ours,
 }
 
-/// What an operation costs a CPU when so many run it, in nanoseconds.
+/// What an operation costs a CPU when a number of CPUs run it, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
     /// How many CPUs run it.
     pub cpus: usize,
-    /// Sockets of the machine.
+    /// How many sockets the machine has.
     pub sockets: usize,
     /// Whether the document's machine had to be grown by whole sockets.
     pub grown: bool,
-    /// By the document's older design.
+    /// The cost by the document's older design.
     pub before: Interval,
-    /// By its newer one.
+    /// The cost by its newer design.
     pub after: Interval,
-    /// By ours.
+    /// The cost by our design.
     pub ours: Interval,
 }
 
-/// What a [`Study::at`] compares, in words.
+/// What [`Study::at`] compares, in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Curve {
-    /// What a CPU does over and over.
+    /// What a CPU repeats.
     pub operation: &'static str,
     /// The older design.
     pub before: &'static str,
     /// The newer design.
     pub after: &'static str,
-    /// Ours.
+    /// Our design.
     pub ours: &'static str,
-    /// The CPUs of the document's machine, on which the points were fitted.
+    /// How many CPUs the document's machine has, on which the points were fitted.
     pub document_cpus: usize,
 }
 
 impl Study {
-    /// Fits so many design points; `row` is the threshold of seed 003 that the one shared figure is fitted
-    /// on, and means something for `numa-threshold` alone (the others take [`super::FITTED_ON`]).
+    /// Fits so many design points. `row` is the threshold of `numa-threshold` on which the one shared figure is fitted;
+    /// the other experiments ignore it and take [`super::FITTED_ON`].
     ///
-    /// Takes some tenths of a second a point.
+    /// It takes some tenths of a second a point.
     ///
     /// # Errors
-    /// A name that is not in [`NAMES`], no points, a row that the document does not have.
+    /// If [`NAMES`] does not have the name, if `points` is zero, or if the document does not have the row.
     pub fn fit(name: &str, points: usize, row: u32) -> Result<Study, Error> {
         if points == 0 {
             return Err(Error::Setup("no design points; one is the least".to_owned()));
@@ -118,8 +119,8 @@ impl Study {
         }
     }
 
-    /// What our own design would do in each of the document's rows, in the document's unit; none for a row in
-    /// which nothing is counted.
+    /// What our own design would do in each of the document's rows, in the document's unit; `None` for a row in which
+    /// nothing is counted.
     ///
     /// # Errors
     /// None for a study that was fitted.
@@ -137,7 +138,7 @@ impl Study {
                         })
                     })
                     .collect::<Result<Vec<Vec<f64>>, Error>>()?;
-                // Two rows for all numbers of visits, and one for each.
+                // Two rows stand for all numbers of visits, and each number has one more.
                 let all = Some(Interval::of(cycles.concat()));
                 Ok([all, all]
                     .into_iter()
@@ -172,7 +173,7 @@ impl Study {
                     Ok(message_ns(1.0) / cost)
                 })?;
                 let mut rows = vec![Some(Interval::of(rates)); page_counter_layout::ROWS.len() + 1];
-                // In the root nothing is charged.
+                // The root is not charged.
                 rows[0] = None;
                 Ok(rows)
             }
@@ -225,18 +226,18 @@ impl Study {
         }
     }
 
-    /// An operation's cost on another number of CPUs, all else as fitted on the document's.
+    /// An operation's cost on another number of CPUs. All else is as fitted on the document's machine.
     ///
-    /// The first `cpus` CPUs of the document's machine run (every core's first thread before any second);
-    /// a machine that is too small is grown by whole sockets, each one link from every other unless its file
-    /// knows two. Where a document leaves open how often the counters are visited
+    /// The first `cpus` CPUs of the document's machine run, every core's first thread before any second. A machine
+    /// that is too small is grown by whole sockets; each is one link from every other unless the machine file has
+    /// sockets two links apart. Where a document leaves open how often the counters are visited
     /// (`page-counter-lockless`), the points take the possible numbers in turn.
     ///
-    /// Takes some tenths of a second a point, more the more CPUs wait for a lock.
+    /// It takes some tenths of a second a point, and longer the more CPUs wait for a lock.
     ///
     /// # Errors
-    /// No CPUs, or more than [`MOST_CPUS`]; so much contention that no operation ends within the window that
-    /// is simulated.
+    /// If `cpus` is zero or more than [`MOST_CPUS`], or if there is so much contention that no operation ends within
+    /// the simulated window.
     pub fn at(&self, cpus: usize) -> Result<Scale, Error> {
         if !(1..=MOST_CPUS).contains(&cpus) {
             return Err(Error::Setup(format!("{cpus} CPUs; from 1 to {MOST_CPUS} are simulated")));
@@ -261,7 +262,7 @@ impl Study {
         })
     }
 
-    /// Nanoseconds of an operation on one design point.
+    /// Nanoseconds that an operation takes on one design point.
     fn cost(&self, index: usize, design: Design, cpus: usize) -> Result<f64, Error> {
         let grown = |settings: &Settings| Settings {
             topology: settings.topology.grown_to(cpus),

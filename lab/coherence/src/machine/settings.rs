@@ -99,7 +99,7 @@ impl Settings {
         }
     }
 
-    /// How long a line takes from a CPU at a distance to a CPU of socket `reader`; `home` is the socket of its memory.
+    /// How long a line takes from a CPU at a distance to a CPU of socket `reader`; its memory is on socket `home`.
     #[must_use]
     pub fn transfer(&self, distance: Distance, modified: bool, home: usize, reader: usize) -> u64 {
         if distance == Distance::Remote && home == reader {

@@ -1,16 +1,16 @@
-//! Running ahead of simulated time through reads that hit, and the way back when a writer comes between.
+//! Runs a CPU ahead of simulated time through reads that hit, and takes it back when a writer comes between.
 //!
-//! A read that hits changes nothing that others can notice, so a CPU need not wait for its turn to do it. It
-//! only holds as long as nobody takes the line away before: so a CPU leaves a mark at the first such read of a
-//! run, and whoever takes a line sends those who read it later than that back to their marks. From there they
-//! run again, up to the moment at which the line was taken.
+//! A read that hits changes nothing that other CPUs can notice, so a CPU need not wait for its turn to do it. The
+//! read only holds if no other CPU takes the line away before it. So a CPU leaves a mark at the first such read of
+//! a run, and a CPU that takes a line sends the CPUs that read it later than that back to their marks. From there
+//! they run again, up to the moment at which the line was taken.
 
 use super::cpu::Cpu;
 
-/// The most reads of one run. Longer ones save no more, and are lost whole when a writer comes.
+/// The most reads of one run. Longer runs save no more time, and are lost whole when a writer comes.
 const MOST: u32 = 32;
 
-/// The most counters of a CPU that runs ahead: a mark holds them all.
+/// The most counters that a CPU may have to run ahead, since a mark holds them all.
 const MOST_COUNTERS: usize = 64;
 
 /// A CPU as it was at the first read of its run.
@@ -20,15 +20,15 @@ struct Mark {
     cpu: Cpu,
     /// When the last read of the run happens.
     last: u64,
-    /// Lines that the run reads, by their numbers modulo 64.
+    /// The lines that the run reads, as bits by their numbers modulo 64.
     lines: u64,
-    /// How many reads the next run may have; none where lines are taken as fast as they are read.
+    /// How many reads the next run may have; zero where lines are taken as fast as they are read.
     reach: u32,
-    /// How many it may have at the most.
+    /// The most that `reach` may become.
     most: u32,
 }
 
-/// Who has run ahead, and how far.
+/// Which CPUs have run ahead, and how far.
 #[derive(Debug)]
 pub(super) struct Ahead {
     marks: Vec<Mark>,
@@ -69,27 +69,27 @@ impl Ahead {
         mark.lines |= 1 << (line % 64);
     }
 
-    /// A run came to its end undisturbed: the next may be longer.
+    /// Notes that a run came to its end undisturbed, so that the next may be longer.
     #[inline]
     pub(super) fn reached(&mut self, index: usize) {
         let mark = &mut self.marks[index];
         mark.reach = (2 * mark.reach).min(mark.most);
     }
 
-    /// A read happened in its turn: the next may again be ahead of it.
+    /// Notes that a read happened in its turn, so that the next may again run ahead.
     #[inline]
     pub(super) fn hit(&mut self, index: usize) {
         let mark = &mut self.marks[index];
         mark.reach = mark.reach.max(1).min(mark.most);
     }
 
-    /// Those whose bits are set in a word of `copies`, and who run.
+    /// Of the CPUs in a word of `copies`, those that run ahead.
     #[inline]
     pub(super) fn running(&self, word: usize, copies: u64) -> u64 {
         self.running[word] & copies
     }
 
-    /// Whether a run has reads of a line that are not before `end`; forgets the run if it is over by then.
+    /// Whether a run has read a line at `end` or later. Forgets the run if it is over by then.
     #[inline]
     pub(super) fn reads_from(&mut self, index: usize, line: usize, end: u64) -> bool {
         let mark = &self.marks[index];
@@ -100,7 +100,7 @@ impl Ahead {
         mark.lines >> (line % 64) & 1 == 1
     }
 
-    /// Takes a CPU back to its mark, and says when that was.
+    /// Takes a CPU back to its mark, and returns the time of the mark.
     pub(super) fn back(&mut self, index: usize, cpu: &mut Cpu) -> u64 {
         let mark = &self.marks[index];
         cpu.follow(&mark.cpu);
@@ -108,7 +108,7 @@ impl Ahead {
         mark.clock
     }
 
-    /// Of a run that was taken back, `passed` reads happened.
+    /// Notes that `passed` reads of a run happened before it was taken back.
     pub(super) fn cut(&mut self, index: usize, passed: u32) {
         self.marks[index].reach = passed;
     }

@@ -1,6 +1,6 @@
-//! A CPU between two accesses that others could notice: computing, branching, its own lines.
+//! A CPU between two accesses that other CPUs could notice: it computes, branches and uses its own lines.
 //!
-//! Nobody can change what a CPU does here, so it runs ahead of simulated time, to its next shared access.
+//! No other CPU can change what it does here, so it runs ahead of simulated time, to its next shared access.
 
 use super::Prepared;
 use crate::code::{Access, Action, Code, Instruction, Kind, Operand, REGISTERS};
@@ -12,24 +12,24 @@ use crate::random::Random;
 /// What a CPU waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waiting {
-    /// Nothing: its next access is in the schedule.
+    /// It waits for nothing: its next access is in the schedule.
     No,
-    /// A line that it has asked for.
+    /// It waits for a line that it has requested.
     Line,
-    /// All its stores, before an atomic.
+    /// It waits for all its stores, before an atomic.
     Drain,
-    /// Room for another store.
+    /// It waits for room for another store.
     Room,
-    /// A write to the line that it reads over and over.
+    /// It waits for a write to the line that it reads over and over.
     Write,
 }
 
-/// An atomic's line that was asked for before the atomic's turn.
+/// An atomic's line that was requested before the atomic's turn.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Early {
-    /// It is still asked for.
+    /// The request is still under way.
     Asked,
-    /// It arrives at this time; `spoiler` had taken the copies away.
+    /// The line arrives at this time; a write to `spoiler` had taken the copies away.
     Granted { arrival: u64, spoiler: Option<FieldId> },
 }
 
@@ -42,7 +42,7 @@ pub(super) enum Op {
         accesses: u32,
         next: u32,
     },
-    /// Computing that varies evenly, in picoseconds.
+    /// A computation whose length varies evenly, in picoseconds.
     Evenly {
         mean: f64,
         share: f64,
@@ -53,7 +53,7 @@ pub(super) enum Op {
         otherwise: u32,
     },
     Access(Access),
-    /// A load without consequences, and how long it takes if the CPU has the line.
+    /// A load whose value nothing depends on, and how long it takes if the CPU has the line.
     Read {
         access: Access,
         hit: u64,
@@ -69,15 +69,15 @@ pub(super) struct Cpu {
     pub outstanding: u32,
     /// The slots they go to.
     pub stored: Vec<u32>,
-    /// Whether its prefetcher waits for a line.
+    /// Whether the CPU's prefetcher waits for a line.
     pub prefetching: bool,
-    /// What its next atomic has asked for while stores were on their way.
+    /// The line that its next atomic has requested while stores were on their way.
     pub early: Option<Early>,
-    /// When the last of the granted ones has arrived.
+    /// When the last of the granted stores has arrived.
     pub drained_at: u64,
     /// Accesses of the operation so far.
     pub accesses: u32,
-    /// Operations that ended in the window, and their accesses.
+    /// How many operations ended in the window; next, how many accesses they had.
     pub operations: u64,
     pub counted: u64,
     pub registers: [u64; REGISTERS],
@@ -107,7 +107,7 @@ impl Cpu {
         }
     }
 
-    /// Goes to where another stands in the program; what it waits for and has under way stays its own.
+    /// Goes to the place in the program where `other` stands. What this CPU waits for and has under way stays.
     #[inline]
     pub(super) fn follow(&mut self, other: &Cpu) {
         self.pc = other.pc;
@@ -118,7 +118,7 @@ impl Cpu {
         self.counters.copy_from_slice(&other.counters);
     }
 
-    /// How many occasions it counts.
+    /// How many counters of occasions it has.
     pub(super) fn counters(&self) -> usize {
         self.counters.len()
     }
@@ -141,13 +141,13 @@ impl Cpu {
         true
     }
 
-    /// A store to a slot has its line.
+    /// Notes that a store to a slot has got its line.
     pub(super) fn stored_no_more(&mut self, slot: u32) {
         let position = self.stored.iter().position(|&stored| stored == slot);
         self.stored.swap_remove(position.expect("a store that waits for its line is remembered"));
     }
 
-    /// What an operand stands for, when the slot holds `value`.
+    /// The value that an operand stands for when the slot holds `value`.
     pub(super) fn operand(&self, operand: Operand, cpu: usize, value: u64) -> u64 {
         match operand {
             Operand::Constant(constant) => constant,
@@ -157,7 +157,7 @@ impl Cpu {
         }
     }
 
-    /// Does what an access does with the value of its slot; false if it has to be done again.
+    /// Does what an access does with the value of its slot; false if the access has to be done again.
     pub(super) fn act(&mut self, action: Action, cpu: usize, value: &mut u64) -> bool {
         match action {
             Action::Nothing => {}
@@ -184,7 +184,7 @@ impl Cpu {
         true
     }
 
-    /// Runs the instruction at `pc`, which is no access; how long it takes, and whether an operation ended.
+    /// Runs the instruction at `pc`, which is no access. Returns how long it takes, and whether an operation ended.
     pub(super) fn step(&mut self, instruction: Instruction, settings: &Settings) -> (u64, bool) {
         let mut to = self.pc + 1;
         let mut time = 0;
@@ -224,7 +224,7 @@ impl Cpu {
     }
 }
 
-/// How long computing takes this time.
+/// How long a computation takes this time.
 pub(super) fn duration(
     cycles: f64,
     spread: Spread,
@@ -239,7 +239,7 @@ pub(super) fn duration(
     }
 }
 
-/// How long an owner stays with a line this time, of which it had a copy before or not.
+/// How long an owner keeps a line this time; `had_copy` says whether it had a copy before.
 pub(super) fn stay(settings: &Settings, had_copy: bool, random: &mut Random) -> u64 {
     let share = if had_copy { settings.upgrade_keep } else { 1.0 };
     let mean = settings.keep as f64 * share;
@@ -249,10 +249,10 @@ pub(super) fn stay(settings: &Settings, had_copy: bool, random: &mut Random) -> 
     }
 }
 
-/// A time that varies evenly about `mean`.
+/// Draws a time that varies evenly about `mean`.
 #[inline]
 fn evenly(mean: f64, share: f64, random: &mut Random) -> u64 {
-    // Half is added and the rest cut off: rounding proper is a call into the C library.
+    // Adds a half and cuts the rest off, since proper rounding is a call into the C library.
     (mean * (1.0 + share * (2.0 * random.unit() - 1.0)) + 0.5) as u64
 }
 
@@ -266,7 +266,7 @@ pub(super) fn hit_time(access: &Access, settings: &Settings) -> u64 {
     }
 }
 
-/// A program's operations, stretches of known length taken together.
+/// Translates a program for the engine, and joins neighbouring stretches of known length.
 pub(super) fn fuse(prepared: &Prepared<'_>, code: &Code) -> Vec<Op> {
     let settings = &prepared.setup.settings;
     let layout = &prepared.setup.layout;
@@ -280,7 +280,7 @@ pub(super) fn fuse(prepared: &Prepared<'_>, code: &Code) -> Vec<Op> {
             Instruction::Compute { cycles, spread: Spread::Fixed } => {
                 Some((settings.cycles(*cycles), 0))
             }
-            // An atomic drains the store buffer, which is no private matter.
+            // An atomic drains the store buffer, which other CPUs can notice.
             Instruction::Access(access)
                 if access.kind != Kind::Rmw
                     && access.action == Action::Nothing

@@ -1,4 +1,4 @@
-//! The simulation: one loop over the earliest event, a CPU's next shared access or a line's next hand-over.
+//! The simulation: one loop that takes the earliest event, a CPU's next shared access or a line's next transfer.
 
 mod early;
 mod grant;
@@ -36,7 +36,7 @@ pub(super) fn run(prepared: &Prepared<'_>) -> Result<Outcome, Error> {
     }
 }
 
-/// Who asks for a line, whose instance of it, for which instruction, and what for.
+/// A request before it is sent: the CPU that makes it, whose instance it means, for which instruction and purpose.
 struct Asked {
     cpu: u32,
     whose: u32,
@@ -52,16 +52,16 @@ struct Engine<'a> {
     ahead: Ahead,
     lines: Lines<'a>,
     values: Vec<u64>,
-    /// CPUs, and after them the lines that anybody shares.
+    /// The leaves are the CPUs, and after them the shared lines.
     schedule: Schedule,
-    /// The lines that anybody shares, and each line's place among them.
+    /// The lines that several CPUs use, and next each line's place among them.
     shared: Vec<u32>,
     places: Vec<u32>,
-    /// The line that is being handed over: it is scheduled when that is done.
+    /// The line whose transfer is being granted. It is scheduled again when that is done.
     granting: usize,
     tally: Tally,
     now: u64,
-    /// When a line was last handed over.
+    /// When a transfer was last granted.
     handed_over: u64,
 }
 
@@ -102,7 +102,7 @@ impl<'a> Engine<'a> {
         self.tally.outcome(self.prepared)
     }
 
-    /// Runs a CPU from `clock` on to its next access that others could notice, and schedules that.
+    /// Runs a CPU from `clock` on to its next access that other CPUs could notice, and schedules that access.
     fn advance(&mut self, index: usize, clock: u64) {
         let reach = self.ahead.reach(index);
         let (clock, reads) = self.run(index, clock, reach, u64::MAX);
@@ -113,8 +113,8 @@ impl<'a> Engine<'a> {
         self.schedule.set(index, clock);
     }
 
-    /// Runs a CPU from `clock` on, through at most `reach` reads that hit before `end`: to when, through how
-    /// many.
+    /// Runs a CPU from `clock` on, through at most `reach` reads that hit before `end`. Returns the time it got to,
+    /// and how many reads it passed.
     #[inline]
     fn run(&mut self, index: usize, mut clock: u64, reach: u32, end: u64) -> (u64, u32) {
         let ops = &self.programs[self.prepared.setup.cpus[index]];
@@ -169,7 +169,7 @@ impl<'a> Engine<'a> {
         (clock, reads)
     }
 
-    /// Sends those who have read a line later than it is taken, by `taker` at `time`, back to that moment.
+    /// Sends each CPU that has read a line after `time`, when `taker` takes it, back to that moment.
     fn catch_up(&mut self, line: usize, taker: u32, time: u64) {
         for word in 0..self.lines.words {
             let mut running = self.ahead.running(word, self.lines.bits(line)[word]);
@@ -179,7 +179,7 @@ impl<'a> Engine<'a> {
                 if index == taker as usize {
                     continue;
                 }
-                // Reads of this very moment come before a line's hand-over, and before those of higher numbers.
+                // A read at this very moment comes before a transfer of a line, and before a CPU of a higher number.
                 let first = index < taker as usize || self.handed_over == time;
                 let end = time + u64::from(first);
                 if self.ahead.reads_from(index, line, end) {
@@ -199,14 +199,14 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// The CPU whose instance an access of this CPU touches.
+    /// The CPU whose instance the access touches.
     fn whose(&self, index: usize, access: &Access) -> u32 {
         access
             .of
             .map_or(index as u32, |name| (self.cpus[index].registers[usize::from(name)] - 1) as u32)
     }
 
-    /// Goes past an access that is done.
+    /// Moves a CPU past an access that is done.
     fn done(&mut self, index: usize, clock: u64) {
         let cpu = &mut self.cpus[index];
         cpu.pc += 1;
@@ -219,7 +219,7 @@ impl<'a> Engine<'a> {
         self.schedule.set(index, NEVER);
     }
 
-    /// A CPU's next shared access is due.
+    /// Performs a CPU's next shared access, which is due.
     fn access(&mut self, index: usize, time: u64) {
         let access = self.decode(index, self.cpus[index].pc);
         let to_write = !matches!(access.kind, Kind::Load { .. });
@@ -289,7 +289,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Whether a load finds its value among the CPU's own stores that wait for their lines.
+    /// Whether a load finds its value in a store of its own CPU that waits for its line.
     fn forwards(&self, index: usize, access: &Access, whose: u32) -> bool {
         let stored = &self.cpus[index].stored;
         matches!(access.kind, Kind::Load { .. })
@@ -297,7 +297,7 @@ impl<'a> Engine<'a> {
             && stored.contains(&(self.prepared.placement.slot(access.field, whose) as u32))
     }
 
-    /// The line is there: does the access, or watches the line until somebody writes.
+    /// Does an access whose line is there, or watches the line until another CPU writes.
     fn complete(&mut self, index: usize, access: &Access, line: usize, time: u64, takes: u64) {
         let whose = self.whose(index, access);
         if self.act(index, access, whose) {

@@ -1,4 +1,4 @@
-//! The lines: who has a copy, who owns one, who waits for it.
+//! The lines: which CPUs have a copy of each, which one owns it, and which wait for it.
 
 use super::Prepared;
 use crate::layout::FieldId;
@@ -6,61 +6,61 @@ use crate::machine::{Distance, Settings};
 use crate::random::Random;
 use std::collections::VecDeque;
 
-/// Nobody, where a CPU could be named.
+/// Stands where a CPU could be named and there is none.
 const NOBODY: u32 = u32::MAX;
 
-/// Somebody waits for a line.
+/// The request of a CPU that waits for a line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub cpu: u32,
-    /// Whose instance of the field.
+    /// The CPU whose instance of the field is meant.
     pub whose: u32,
-    /// Since when.
+    /// When the CPU began to wait.
     pub at: u64,
     /// When the request has reached the line.
     pub ready: u64,
-    /// For which of its instructions; a prefetch is for the one whose line it is the neighbour of.
+    /// The instruction that the line is for. A prefetch names the instruction that touched the neighbouring line.
     pub pc: u32,
     pub purpose: Purpose,
 }
 
-/// What somebody wants a line for.
+/// What a CPU wants a line for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// An access that is done when the line comes.
+    /// An access, which is done when the line comes.
     Access,
-    /// An atomic that is done later: stores of its CPU are still on their way.
+    /// An atomic that is done later, since stores of its CPU are still on their way.
     Early,
-    /// Nothing yet: the prefetcher asks, on its own account.
+    /// Nothing yet: the CPU's prefetcher makes the request.
     Prefetch,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Line {
-    /// Who alone has it, [`NOBODY`] when it is shared or nowhere.
+    /// The one CPU that has it, or [`NOBODY`] when it is shared or in no cache.
     owner: u32,
     /// Whether the owner has changed it.
     dirty: bool,
-    /// How many CPUs have it.
+    /// How many CPUs have a copy.
     copies: u32,
-    /// From when on it can be handed over again.
+    /// When its next transfer may begin.
     pub free_at: u64,
     pub queue: VecDeque<Request>,
-    /// CPUs that read it over and over until somebody writes.
+    /// CPUs that read it over and over until another CPU writes.
     pub watchers: Vec<u32>,
-    /// Whose writing last took copies away.
+    /// The field whose write last took copies away.
     pub spoiler: Option<FieldId>,
     pub neighbour: Option<u32>,
     home: u32,
     pub random: Random,
 }
 
-/// All lines. A copy is a bit, so that taking away a thousand is a few words' work.
+/// All lines. A copy is a bit, so that a thousand of them are taken away in a few words.
 #[derive(Debug)]
 pub(super) struct Lines<'a> {
     settings: &'a Settings,
     pub lines: Vec<Line>,
-    /// `words` of bits a line.
+    /// Each line's copies, `words` words of bits.
     bits: Vec<u64>,
     pub words: usize,
     /// Bits of the CPUs of each complex and each socket.
@@ -104,7 +104,7 @@ impl<'a> Lines<'a> {
                 home: line.home as u32,
                 random: Random::stream(prepared.setup.seed, (1 << 32) + index as u64),
             });
-            // A CPU's own lines are there from the start.
+            // A CPU has its own lines from the start.
             if let Some(owner) = prepared.private[index] {
                 lines.own(index, owner, true);
             }
@@ -133,7 +133,8 @@ impl<'a> Lines<'a> {
         self.lines[line].dirty = true;
     }
 
-    /// Whether the core's other threads can serve a CPU: they have a copy, and nobody else if it is to write.
+    /// Whether the other threads of a CPU's core can serve it: they have a copy, and if it is to write, no other core
+    /// has one.
     pub(super) fn within_core(&self, line: usize, cpu: u32, to_write: bool) -> bool {
         let own = u32::from(self.has(line, cpu));
         let siblings = self.siblings(line, cpu);
@@ -148,7 +149,7 @@ impl<'a> Lines<'a> {
             as u32
     }
 
-    /// How long a line takes to come to a CPU, and for how much of that it serves nobody else.
+    /// How long a line takes to come to a CPU, and for how much of that time it serves no other CPU.
     pub(super) fn fetch(&self, line: usize, cpu: u32, to_write: bool) -> (u64, u64) {
         let Line { owner, dirty, copies, home, .. } = self.lines[line];
         let topology = &self.settings.topology;
@@ -176,7 +177,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Names each distance at which somebody else has a copy.
+    /// Calls `at` with each distance at which another CPU has a copy.
     fn each_distance(&self, line: usize, cpu: u32, mut at: impl FnMut(Distance)) {
         let topology = &self.settings.topology;
         let words = self.words;
@@ -214,7 +215,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Whether a CPU that reads a line takes it away from who changed it.
+    /// Whether a CPU that reads a line takes it away from the CPU that changed it.
     pub(super) fn migrates(&self, line: usize) -> bool {
         let Line { owner, dirty, .. } = self.lines[line];
         self.settings.migratory && dirty && owner != NOBODY
@@ -233,7 +234,7 @@ impl<'a> Lines<'a> {
         self.bits[line * self.words + cpu as usize / 64] |= 1 << (cpu % 64);
     }
 
-    /// Makes a CPU the only one that has it; how many others lost their copy.
+    /// Makes a CPU the only one that has a line; returns how many others lost their copy.
     pub(super) fn own(&mut self, line: usize, cpu: u32, dirty: bool) -> u64 {
         let had = self.has(line, cpu);
         self.bits[line * self.words..][..self.words].fill(0);

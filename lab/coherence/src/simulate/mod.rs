@@ -1,7 +1,7 @@
-//! Runs programs on a machine, event by event, and says what it cost and why.
+//! Runs programs on a machine, event by event, and says what they cost and why.
 //!
-//! Deterministic: the same [`Setup`] gives the same [`Outcome`], bit for bit. The rules are in the
-//! crate's README; `engine` is quick about them, `oracle` (in the tests) is plain, and they agree exactly.
+//! A simulation is deterministic: the same [`Setup`] gives the same [`Outcome`], bit for bit. The crate's README has
+//! the rules. `engine` implements them quickly, `oracle` (in the tests) plainly, and both agree exactly.
 
 mod ahead;
 mod cpu;
@@ -25,57 +25,57 @@ use std::fmt;
 /// The most CPUs a simulation may have.
 pub const MOST_CPUS: usize = 8192;
 
-/// The most fields a simulated layout may have: blame is kept for each pair.
+/// The most fields that a simulated layout may have, since blame is kept for each pair of fields.
 pub const MOST_FIELDS: usize = 4096;
 
 /// What to simulate: a machine, data, and what each CPU does with them.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// The machine, every range settled.
+    /// The machine, with one value chosen from every range.
     pub settings: Settings,
-    /// Where fields lie.
+    /// Which lines the fields lie on.
     pub layout: Layout,
-    /// What CPUs do.
+    /// The programs that CPUs run.
     pub programs: Vec<Program>,
-    /// For each CPU in use, which of the programs.
+    /// For each CPU in use, the index of its program.
     pub cpus: Vec<usize>,
-    /// Where in time it is looked at.
+    /// The stretch of simulated time that counts.
     pub window: Window,
-    /// Of everything random.
+    /// The seed of everything random.
     pub seed: u64,
 }
 
 /// The stretch of simulated time that counts, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Window {
-    /// Before this nothing counts: lines find their places.
+    /// The window begins here. Nothing counts before, while lines find their places.
     pub from_ns: f64,
-    /// Here the simulation ends.
+    /// The window and the simulation end here.
     pub to_ns: f64,
 }
 
 impl Setup {
-    /// `cpus` CPUs that all run one program, looked at for 20 microseconds after 5 to settle down.
+    /// A setup of `cpus` CPUs that all run one program. Its window is 20 microseconds long and begins after 5.
     #[must_use]
     pub fn uniform(settings: Settings, layout: Layout, program: Program, cpus: usize) -> Setup {
         let window = Window { from_ns: 5_000.0, to_ns: 25_000.0 };
         Setup { settings, layout, programs: vec![program], cpus: vec![0; cpus], window, seed: 1 }
     }
 
-    /// The same in another window.
+    /// The same setup with another window.
     #[must_use]
     pub fn during(mut self, from_ns: f64, to_ns: f64) -> Setup {
         self.window = Window { from_ns, to_ns };
         self
     }
 
-    /// Simulates it.
+    /// Simulates the setup.
     ///
-    /// Takes time in proportion to the accesses in the window (some 30 million a second) and memory in
-    /// proportion to the lines, times the CPUs, in bits.
+    /// It takes time in proportion to the accesses in the window (some 30 million a second), and memory in proportion
+    /// to the lines times the CPUs, a bit for each.
     ///
     /// # Errors
-    /// A setup that means nothing, or a program whose CPUs end up all waiting for each other.
+    /// When the setup makes no sense, or when all CPUs end up waiting for each other.
     pub fn run(&self) -> Result<Outcome, Error> {
         engine::run(&Prepared::new(self)?)
     }
@@ -84,13 +84,13 @@ impl Setup {
 /// Why a [`Setup`] cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// A program means nothing.
+    /// A program makes no sense.
     Program(BadProgram),
-    /// The rest of the setup means nothing: why.
+    /// The rest of the setup makes no sense, for this reason.
     Setup(String),
     /// From this simulated nanosecond on every CPU waits for another.
     Stuck {
-        /// Since the start.
+        /// The time since the start.
         nanosecond: u64,
     },
 }
@@ -116,7 +116,7 @@ pub(crate) struct Prepared<'a> {
     setup: &'a Setup,
     codes: Vec<Code>,
     placement: Placement,
-    /// Per line: the CPU that alone ever touches it or its neighbour.
+    /// For each line, the CPU that alone ever touches it or its neighbour.
     private: Vec<Option<u32>>,
     from: u64,
     to: u64,

@@ -1,6 +1,6 @@
-//! The same rules, as plainly as they can be put: every instruction is an event, every copy a state.
+//! The simulator's rules, written as plainly as possible: every instruction is an event, every copy a state.
 //!
-//! No stretch is taken together, nothing is private, no bits: it is slow, and the engine must equal it.
+//! It joins no stretches, treats no line as private and packs no bits. So it is slow, and the engine must equal it.
 
 mod grant;
 
@@ -25,7 +25,7 @@ struct Asked {
     cpu: usize,
     whose: u32,
     at: u64,
-    /// When it has come as far as the line.
+    /// When the request has reached the line.
     ready: u64,
     access: Access,
     purpose: Purpose,
@@ -70,7 +70,7 @@ pub(super) fn run(setup: &Setup) -> Result<Outcome, Error> {
     };
     let mut now = 0;
     loop {
-        // The earliest event, CPUs before lines, lower numbers first.
+        // Takes the earliest event; CPUs come before lines, lower numbers first.
         let cpu_events = oracle
             .clocks
             .iter()
@@ -83,7 +83,7 @@ pub(super) fn run(setup: &Setup) -> Result<Outcome, Error> {
         let Some((time, who)) = cpu_events.chain(line_events).min() else {
             return Err(Error::Stuck { nanosecond: now / 1000 });
         };
-        // A request that was made while its line was busy is granted when the line is free, not before now.
+        // A request that was made while its line was busy is granted when the line is free, and never before now.
         let time = time.max(now);
         if time >= prepared.to {
             return Ok(oracle.tally.outcome(&prepared));
@@ -97,7 +97,7 @@ struct Oracle<'a> {
     prepared: &'a Prepared<'a>,
     setup: &'a Setup,
     cpus: Vec<Cpu>,
-    /// When each CPU's next instruction is due; none while it waits.
+    /// When each CPU's next instruction is due; `None` while it waits.
     clocks: Vec<Option<u64>>,
     lines: Vec<Line>,
     /// The slots of each CPU's stores whose lines have not been granted.
@@ -139,7 +139,7 @@ impl Oracle<'_> {
         }
     }
 
-    /// Whether what a CPU has suffices for an access.
+    /// Whether the copy that a CPU has suffices for an access.
     fn suffices(&self, line: usize, cpu: usize, access: &Access) -> bool {
         match self.lines[line].copies[cpu] {
             Modified | Exclusive => true,
@@ -153,7 +153,7 @@ impl Oracle<'_> {
         (0..copies.len()).filter(|&cpu| cpu != but && copies[cpu] != Invalid).collect()
     }
 
-    /// Whether the threads of the own core suffice.
+    /// Whether the other threads of the CPU's core can serve the access.
     fn within_core(&self, line: usize, cpu: usize, access: &Access) -> bool {
         let topology = &self.setup.settings.topology;
         let holders = self.holders(line, cpu);
@@ -189,7 +189,7 @@ impl Oracle<'_> {
             }
             match self.cpus[cpu].early.take() {
                 Some(Early::Asked) => {
-                    // An access like any other from now on.
+                    // It is an access like any other from now on.
                     let asked = &mut self.lines[line].asked;
                     let early =
                         |asked: &&mut Asked| asked.cpu == cpu && asked.purpose == Purpose::Early;
@@ -214,7 +214,7 @@ impl Oracle<'_> {
         let slot = self.prepared.placement.slot(access.field, whose);
         let plain_load = !writes(&access) && access.action == Action::Nothing;
         if !self.suffices(line, cpu, &access) && plain_load && self.stores[cpu].contains(&slot) {
-            // Its own store has the value.
+            // A store of this CPU has the value.
             self.finish(cpu, time + hit_time(&access, settings));
         } else if self.suffices(line, cpu, &access) {
             if writes(&access) {
@@ -297,7 +297,7 @@ impl Oracle<'_> {
         self.cpus[cpu].act(access.action, cpu, &mut self.values[slot])
     }
 
-    /// Changes the copies as an access of a CPU demands.
+    /// Changes the copies as a CPU's access demands.
     fn move_line(&mut self, line: usize, cpu: usize, access: &Access, written: State, time: u64) {
         let others = self.holders(line, cpu);
         if writes(access) {
@@ -328,7 +328,7 @@ impl Oracle<'_> {
         }
     }
 
-    /// Whether whoever reads a line takes it away.
+    /// Whether a CPU that reads a line takes it away.
     fn migrates(&self, line: usize) -> bool {
         self.setup.settings.migratory && self.lines[line].copies.contains(&Modified)
     }
@@ -341,7 +341,7 @@ impl Oracle<'_> {
         }
     }
 
-    /// Latency, and for how long the line is busy for the transfer alone.
+    /// The latency of a transfer, and for how long the transfer alone keeps the line busy.
     fn price(&self, line: usize, cpu: usize, access: &Access) -> (u64, u64) {
         let settings = &self.setup.settings;
         let topology = &settings.topology;
@@ -369,7 +369,7 @@ impl Oracle<'_> {
         }
     }
 
-    /// For how long the line is busy beyond that.
+    /// For how long the line is busy beyond the transfer.
     fn stay(&mut self, line: usize, cpu: usize, access: &Access) -> u64 {
         let settings = &self.setup.settings;
         let mut busy = 0;

@@ -3,20 +3,20 @@
 use super::Prepared;
 use crate::layout::FieldId;
 
-/// What happened in the window. Sums are exact, in picoseconds, so outcomes can be compared bit for bit.
+/// What happened in the window. Sums are exact and in picoseconds, so that outcomes can be compared bit for bit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// CPUs that ran.
+    /// How many CPUs ran.
     pub cpus: usize,
-    /// Length of the window.
+    /// The length of the window.
     pub picoseconds: u64,
-    /// Operations that ended in it, of each program.
+    /// For each program, how many operations ended in the window.
     pub operations: Vec<u64>,
-    /// How many CPUs ran each program.
+    /// For each program, how many CPUs ran it.
     pub cpus_of: Vec<usize>,
     /// Loads, stores and atomics of those operations.
     pub accesses: u64,
-    /// Time that CPUs stood waiting for lines.
+    /// The time that CPUs stood waiting for lines.
     pub stalled: u64,
     /// Lines that moved, dearest first.
     pub lines: Vec<LineCost>,
@@ -25,7 +25,7 @@ pub struct Outcome {
     clock_ghz: f64,
 }
 
-/// A line's part in it.
+/// A line's part in the cost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LineCost {
     /// A field that lies on it.
@@ -36,29 +36,29 @@ pub struct LineCost {
     pub transfers: u64,
     /// Copies that writers took away.
     pub invalidations: u64,
-    /// From asking to having, summed over the transfers, stores included.
+    /// The time from request to arrival, summed over the transfers, stores included.
     pub waited: u64,
 }
 
-/// A pair of fields and what it cost: `writer` took the line (or its neighbour) from under `victim`.
+/// A pair of fields and its cost: a write to `writer` took the line (or its neighbour) away from `victim`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blame {
-    /// Whose write took the copies away.
+    /// The field whose write took the copies away.
     pub writer: FieldId,
-    /// Whose access had to wait.
+    /// The field whose access had to wait.
     pub victim: FieldId,
-    /// Time that CPUs stood waiting for it.
+    /// The time that CPUs stood waiting for it.
     pub stalled: u64,
 }
 
 impl Outcome {
-    /// Operations of all programs.
+    /// How many operations all programs did.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.operations.iter().sum()
     }
 
-    /// Millions of operations a second, all CPUs together.
+    /// Millions of operations a second, of all CPUs together.
     #[must_use]
     pub fn millions_per_second(&self) -> f64 {
         self.total() as f64 * 1e6 / self.picoseconds as f64
@@ -91,7 +91,7 @@ pub(super) struct Tally {
     pub operations: Vec<u64>,
     pub accesses: u64,
     pub stalled: u64,
-    /// Per line: transfers, invalidations, waited.
+    /// For each line: its transfers, its invalidations and the time waited.
     pub lines: Vec<[u64; 3]>,
     fields: usize,
     blame: Vec<u64>,

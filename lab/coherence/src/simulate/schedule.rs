@@ -1,9 +1,9 @@
-//! Who is next: a tree of the smallest times, one leaf for each CPU and each line.
+//! Finds the next event: a tree of the smallest times, with a leaf for each CPU and each line.
 
-/// The time of what will not happen unless something else does.
+/// The time of an event that only another event can cause.
 pub(super) const NEVER: u64 = u64::MAX;
 
-/// Times of events, one a leaf; the earliest is found by walking down, the lower leaf when two are equal.
+/// Times of events, one a leaf. A walk down finds the earliest, and the lower leaf when two are equal.
 #[derive(Clone, Debug)]
 pub(super) struct Schedule {
     /// Node 1 is the root; node `n` has children `2 n` and `2 n + 1`; the leaves are the second half.
@@ -26,7 +26,7 @@ impl Schedule {
             let least = self.times[node].min(self.times[node ^ 1]);
             node /= 2;
             if self.times[node] == least {
-                // Nothing above changes either.
+                // The nodes above do not change either.
                 return;
             }
             self.times[node] = least;

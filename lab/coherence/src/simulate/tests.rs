@@ -10,7 +10,7 @@ fn settings() -> Settings {
     Machine::built_in("haswell-ep-2699v3").unwrap().best()
 }
 
-/// Fields for random programs: shared beside shared, a pair, socket, group and CPU objects, lock nodes.
+/// Fields for random programs: on shared lines and pairs, in objects of sockets, groups and CPUs, and lock nodes.
 fn playground() -> (Layout, Vec<FieldId>, Vec<Lock>) {
     let mut layout = Layout::new();
     let shared = layout.object("shared", Scope::Machine);
@@ -63,7 +63,7 @@ fn step() -> impl Strategy<Value = Step> {
         let locked =
             (prop::sample::select(locks.clone()), steps.clone()).prop_map(|(lock, inside)| {
                 let mut steps = vec![Step::Acquire(lock)];
-                // A lock is not taken twice: what is inside keeps to plain steps.
+                // No lock is taken twice, so what is inside keeps to plain steps.
                 steps.extend(inside.into_iter().filter(plain));
                 steps.push(Step::Release(lock));
                 Step::Sometimes { when: When::Every(1), steps }
@@ -133,7 +133,7 @@ proptest! {
     fn the_engine_equals_the_plain_rules_bit_for_bit(setup in random_setup()) {
         let outcome = setup.run();
         prop_assert_eq!(&outcome, &oracle::run(&setup));
-        // Locks that are given back never leave everybody waiting.
+        // Locks that are released never leave all CPUs waiting.
         prop_assert!(outcome.is_ok());
     }
 
@@ -206,7 +206,7 @@ fn two_cpus_that_hammer_pass_the_line_to_and_fro() {
     let mut setup = counter(2, 0.0, 1);
     (setup.settings.keep, setup.settings.handover, setup.settings.atomic) = (0, 0.9, 0);
     let outcome = setup.run().unwrap();
-    // The part of a modified transfer within the socket that keeps the line busy, for each operation.
+    // For each operation, the part of a modified transfer within the socket that keeps the line busy.
     let apart = outcome.picoseconds as f64 / outcome.total() as f64;
     assert!((apart / 42_300.0 - 1.0).abs() < 0.01, "{apart}");
 }
@@ -246,7 +246,7 @@ fn a_wider_batch_never_costs_more() {
 
 #[test]
 fn time_is_conserved() {
-    // What CPUs do in the window is working and standing still, and nothing else.
+    // In the window CPUs work or stand still, and do nothing else.
     let mut setup = counter(36, 800.0, 1).during(50_000.0, 1_050_000.0);
     setup.programs[0].steps[0] = Step::Compute { cycles: 800.0, spread: Spread::Fixed };
     let outcome = setup.run().unwrap();
@@ -327,7 +327,7 @@ fn overlap_hides_its_share_of_a_readers_wait() {
     assert!((0.4..0.7).contains(&(half / whole)), "{half} of {whole}");
 }
 
-/// Each CPU takes a lock, adds to what it protects, gives it back.
+/// Each CPU takes a lock, adds to what the lock protects, and releases it.
 fn locked(lock: usize, cpus: usize) -> Outcome {
     let (layout, fields, locks) = playground();
     let lock = locks[lock];
@@ -350,7 +350,7 @@ fn a_lock_lets_in_one_at_a_time() {
             // The work under the lock alone, 90 cycles at the least, cannot overlap.
             let least = outcome.total() as f64 * 90.0 / 2.3 * 1000.0;
             assert!(least <= outcome.picoseconds as f64, "lock {lock}, {cpus} CPUs");
-            // A released test-and-set lock waits behind all who have just failed to take it: few get in.
+            // The release of a test-and-set lock waits behind all CPUs that have just failed to take it: few get in.
             assert!(outcome.total() > 2, "lock {lock}, {cpus} CPUs: {}", outcome.total());
         }
     }
@@ -382,7 +382,7 @@ fn a_sequence_reader_reads_again_when_a_writer_comes_between() {
     let (quiet, busy) = (run(0), run(1));
     let slower = busy.nanoseconds_of(0) / quiet.nanoseconds_of(0);
     assert!(slower > 1.1, "{slower}");
-    // Some passes take more accesses than the three of a reading that nobody disturbs.
+    // A reading that no writer disturbs takes three accesses; some of the others take more.
     assert_eq!(quiet.accesses, 3 * quiet.total());
     let undisturbed = 3 * busy.operations[0] + 3 * busy.operations[1];
     assert!(busy.accesses > undisturbed, "{} {undisturbed}", busy.accesses);

@@ -1,23 +1,23 @@
-//! Counting an event: in a group's statistics, and in the counters of a zone.
+//! How our design counts an event: in a group's statistics, and in the counters of a zone.
 //!
-//! A group's statistics are sums in the running CPU's cell, behind a tag that says whose they are; nothing
-//! is written that another CPU reads until somebody asks. A zone's counters are differences in the running
-//! CPU's block, with their threshold beside them; one that oversteps goes to the zone's total, which is
-//! kept in [`STRIPES`] parts on pairs of lines of their own, and to nothing else.
+//! A group's statistics are sums in the running CPU's cell, behind a tag that says which group they belong to.
+//! Counting writes nothing that another CPU reads before a reader asks. A zone's counters are differences in the
+//! running CPU's block, with their threshold beside them. A difference that oversteps goes to the zone's total and
+//! to nothing else; the total is kept in [`STRIPES`] stripes, each on a pair of lines of its own.
 
 use crate::layout::{FieldId, Layout, Scope};
 use crate::program::Step;
 
-/// In how many parts a total is kept: `STRIPES_MAX` of the library.
+/// How many stripes a total has: the library's `STRIPES_MAX`.
 pub const STRIPES: usize = 4;
 
-/// The largest threshold of a difference of a signed byte: `threshold::MOST` of the library.
+/// The largest threshold of a difference of a signed byte: the library's `threshold::MOST`.
 pub const MOST_OF_A_BYTE: u32 = 125;
 
 /// Bytes of a zone's block before its differences: the word with the threshold.
 pub const BLOCK_HEADER: u64 = 8;
 
-/// Places of `numa_hit` and `numa_local` among a zone's items.
+/// The positions of `numa_hit` and `numa_local` among a zone's items.
 pub const HIT_AND_LOCAL: [u64; 2] = [0, 4];
 
 /// A group's statistics in the running CPU's column.
@@ -32,13 +32,13 @@ impl Sums {
     pub fn new(layout: &mut Layout) -> Sums {
         let cell = layout.object("statistics", Scope::Cpu);
         let tag = layout.field(cell, "tag", 0);
-        // Where columns lie and how many items there are: written when the ledger is made.
+        // It says where columns lie and how many items there are. It is written when the ledger is made.
         let table = layout.object("table", Scope::Machine);
         let table = layout.field(table, "statistics", 0);
         Sums { tag, table }
     }
 
-    /// Adds to an item. The addition itself is part of the document's work, as its own per-CPU one is.
+    /// Adds to an item. The addition itself is part of the document's work, as the document's own per-CPU addition is.
     #[must_use]
     pub fn add(&self) -> [Step; 2] {
         [Step::load(self.table), Step::load(self.tag)]
@@ -62,7 +62,7 @@ impl Zone {
         let differences = [0, 1].map(|which| {
             layout.field(block, names[which], BLOCK_HEADER + width * HIT_AND_LOCAL[which])
         });
-        // A CPU's number chooses its stripe; all of them are dealt to CPUs in turn.
+        // A CPU's number chooses its stripe, so CPUs take the stripes in turn.
         let total = layout.object(&format!("totals of zone {socket}"), Scope::Groups(STRIPES));
         let totals =
             [0, 1].map(|which| layout.field(total, names[which], 8 * HIT_AND_LOCAL[which]));
@@ -73,7 +73,7 @@ impl Zone {
     #[must_use]
     pub fn count(&self, threshold: u32) -> [Step; 4] {
         let [hit, local] = self.differences;
-        // A byte that oversteps leaves minus half of the threshold behind, a word of 16 bits nothing.
+        // A byte that oversteps leaves minus half of the threshold behind, a word of 16 bits leaves nothing.
         let period = if self.bytes { threshold + threshold / 2 + 1 } else { threshold + 1 };
         [
             Step::load(hit),

@@ -1,10 +1,10 @@
 //! What this project's own design would do in the documents' experiments.
 //!
-//! The same work on the same machines with the same fitted figures; only who reads and writes which line is
-//! ours. Offsets are those of the library's types (a test of the command reads them from its debug
-//! information and compares), and the order of accesses is that of its sources. What is left out is what
-//! no other CPU sees, where the document's own figure has it already: taking a unit from a cell costs about
-//! what taking one from a stock costs.
+//! The work, the machines and the fitted figures are the documents'. Only the lines that are read and written are
+//! ours. Offsets are those of the library's types (a test of the command reads them from the library's debug
+//! information and compares), and the order of accesses is that of its sources. Work that no other CPU sees is left
+//! out where the document's own figure includes it: taking a unit from a cell costs about what taking one from a
+//! stock costs.
 //!
 //! | experiment | what ours does there |
 //! |---|---|
@@ -13,7 +13,8 @@
 //! | `memcg-layout` | an event is counted in the running CPU's cell, no line is shared ([`counters`]) |
 //! | `numa-threshold` | differences and thresholds as the row says, totals in four stripes ([`counters`]) |
 //!
-//! Nobody reads the counters meanwhile, here as there: a reader of ours adds CPUs up or collects cells.
+//! No reader reads the counters meanwhile, in the documents or here. A reader of ours would add CPUs up or collect
+//! cells.
 
 pub mod counters;
 pub mod walk;
@@ -25,7 +26,7 @@ use crate::machine::Settings;
 use crate::program::{Program, Step};
 use crate::simulate::Setup;
 
-/// What is assumed of ours in an experiment, beside what is fitted on the document; empty for a name that is
+/// What is assumed of our design in an experiment, beside what is fitted on the document; empty for a name that is
 /// not simulated.
 #[must_use]
 pub fn assumptions(experiment: &str) -> &'static [&'static str] {
@@ -57,12 +58,12 @@ pub fn assumptions(experiment: &str) -> &'static [&'static str] {
     }
 }
 
-/// Units that a walk moves by default, in pages of 4 KiB: `DEFAULT_BATCH` of the library. The documents
-/// that count walks had 32.
+/// How many pages of 4 KiB a walk moves by default: the library's `DEFAULT_BATCH`. The documents that count walks
+/// had 32.
 pub const BATCH_PAGES: u32 = 64;
 
-/// A fault on CPUs each in a group of its own below the root; `visits` as the document counts them, with
-/// batches of 32 pages, of which ours makes half as many.
+/// The setup of a fault on CPUs, each in a group of its own below the root. `visits` is counted as in the document,
+/// with batches of 32 pages; ours makes half as many visits.
 #[must_use]
 pub fn page_counter_lockless(
     settings: Settings,
@@ -74,14 +75,14 @@ pub fn page_counter_lockless(
     let levels = [("group", Scope::Groups(288)), ("root", Scope::Machine)];
     let tree = walk::Tree::new(&mut layout, &levels);
     let visits = f64::from(visits) * 32.0 / f64::from(BATCH_PAGES);
-    // The document does not say how many visits return units: half of them, as in a run that frees all.
+    // The document does not say how many visits return units. Half of them do here, as in a run that frees all.
     let visit = [Step::chance(0.5, tree.charge()), Step::chance(0.5, tree.uncharge())];
     let steps = [Step::compute(work_cycles), Step::chance(visits / 32.0, visit)];
     let window = page_counter_lockless::setup(settings.clone(), false, 1, work_cycles, cpus).window;
     Setup { window, ..Setup::uniform(settings, layout, Program::new("fault", steps), cpus) }
 }
 
-/// A side of a message, in a group three levels below the root, with as many walks as patch C leaves.
+/// The setup of a side of a message, in a group three levels below the root, with as many walks as patch C leaves.
 #[must_use]
 pub fn page_counter_layout(point: &page_counter_layout::Point, cpus: usize) -> Setup {
     let mut layout = Layout::new();
@@ -89,7 +90,7 @@ pub fn page_counter_layout(point: &page_counter_layout::Point, cpus: usize) -> S
     let tree = walk::Tree::new(&mut layout, &levels);
     let like = point.setup(page_counter_layout::Patches { a: true, b: true, c: true }, cpus);
     let chance = point.walks * point.remaining / 4.0;
-    // Cells are taken to cost what stocks do. Nobody asks whether sockets are short of memory.
+    // A cell is taken to cost what a stock does. Ours does not ask whether sockets are short of memory.
     let message = message_ns(page_counter_layout::ROOT) + point.stock_ns;
     let work = message * point.settings.clock_ghz / 4.0;
     let quarter = |_| {
@@ -105,7 +106,8 @@ pub fn page_counter_layout(point: &page_counter_layout::Point, cpus: usize) -> S
     Setup { window: like.window, ..setup }
 }
 
-/// A fault and the unmapping of its page, each counted in the group: three additions to its statistics.
+/// The setup of a fault and the unmapping of its page. Both are counted in the group: three additions to its
+/// statistics.
 #[must_use]
 pub fn memcg_layout(point: &memcg_layout::Point, cpus: usize) -> Setup {
     let memcg_layout::Point { settings, base_ns } = point;
@@ -119,7 +121,7 @@ pub fn memcg_layout(point: &memcg_layout::Point, cpus: usize) -> Setup {
     Setup { window: like.window, ..Setup::uniform(settings.clone(), layout, program, cpus) }
 }
 
-/// Cycles of an allocation that is counted with a threshold and oversteps never: the document's, for that width.
+/// Cycles of an allocation that is counted with a threshold and never oversteps: the document's, for that width.
 #[must_use]
 pub fn numa_floor(threshold: u32) -> f64 {
     if threshold <= counters::MOST_OF_A_BYTE {
@@ -129,8 +131,8 @@ pub fn numa_floor(threshold: u32) -> f64 {
     }
 }
 
-/// An allocation and its freeing, counted with the threshold of a row: in signed bytes up to the most that
-/// these hold, in unsigned 16 bits above. Without oversteps it takes `floor` cycles.
+/// The setup of an allocation and its freeing, counted with the threshold of a row: in signed bytes up to the most
+/// that these hold, and above in unsigned 16 bits. Without oversteps it takes `floor` cycles.
 #[must_use]
 pub fn numa_threshold(settings: Settings, threshold: u32, floor: f64, cpus: usize) -> Setup {
     let bytes = threshold <= counters::MOST_OF_A_BYTE;
@@ -140,7 +142,7 @@ pub fn numa_threshold(settings: Settings, threshold: u32, floor: f64, cpus: usiz
     let free = layout.field(zone, "nr_free_pages", 0);
     let own = layout.object("per_cpu_pageset", Scope::Cpu);
     let pages = layout.field(own, "count", 0);
-    // As in the document's program: what the accesses cost when they hit is part of the floor.
+    // As in the document's program, the floor includes what the accesses cost when they hit.
     let work = floor - 4.0 * settings.in_cycles(settings.first_cache as f64) - 7.0;
     let topology = settings.topology;
     let zones = (0..topology.sockets).map(|socket| {

@@ -12,16 +12,15 @@
 //!            in_hand += ; usage, reserved -= ; in_hand -= ; prepaid (what may lie idle); leave the gate
 //! ```
 //!
-//! Four additions a level for a charge and as many for an uncharge, on two lines of a pair; limits, parent
-//! and state lie on the next pair and are only read. No group here has a limit, so no level's usage is looked
-//! at before; what lies prepaid is on the line of what is in hand. The gate is a compare-and-swap on entering
-//! and two stores on leaving, on one of 64 pairs of lines; threads are dealt out to them evenly here, by a hash
-//! there.
+//! A charge makes four additions a level, on two lines of a pair, and so does an uncharge. Limits, parent and state
+//! lie on the next pair and are only read. No group here has a limit, so the walk looks at no level's usage before.
+//! `prepaid` shares a line with `in_hand`. The gate costs a compare-and-swap on entering and two stores on leaving,
+//! on one of 64 pairs of lines. Threads are spread evenly over these here; the library spreads them by a hash.
 
 use crate::layout::{FieldId, Layout, Scope};
 use crate::program::Step;
 
-/// Where a row's fields lie, in bytes: the library's `Row`, 256 bytes and as much aligned.
+/// The offsets in bytes of a row's fields: the library's `Row`, of 256 bytes and aligned to as many.
 pub const ROW: [(&str, u64); 11] = [
     ("counter.hot.reserved", 0),
     ("counter.hot.usage", 8),
@@ -36,17 +35,18 @@ pub const ROW: [(&str, u64); 11] = [
     ("columns", 184),
 ];
 
-/// Where a stripe of the gate has its slots, in bytes: the library's `Stripe`, a pair of lines.
+/// The offset in bytes of the slots in a stripe of the gate: the library's `Stripe`, a pair of lines.
 pub const STRIPE: [(&str, u64); 1] = [("slots", 0)];
 
-/// Where a slot says who is inside, and counts who was: the library's `Slot`.
+/// The offsets of the word of a slot that says which thread is inside, and of the count of visits: the library's
+/// `Slot`.
 pub const SLOT: [(&str, u64); 2] = [("who", 0), ("visits", 8)];
 
 /// How many stripes the gate has.
 pub const STRIPES: usize = 64;
 
-/// What a walk takes beside its accesses, in cycles: it copies the way to the root, chooses the cell's cap
-/// and passes some tests. A walk of two levels takes 0.1 µs alone, half of that in its atomics.
+/// Cycles that a walk takes beside its accesses: it copies the path to the root, chooses the cell's cap and passes
+/// some tests. A walk of two levels takes 0.1 µs alone, half of that in its atomics.
 const CYCLES: f64 = 150.0;
 
 struct Level {
@@ -89,7 +89,7 @@ impl Level {
 
 /// The rows from a group to the root, and the gate before them.
 pub struct Tree {
-    /// The group's row first.
+    /// The levels, the group's own first.
     levels: Vec<Level>,
     who: FieldId,
     visits: FieldId,
@@ -98,7 +98,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Lays out rows: their names and who shares them, the group's first, the root's last.
+    /// Lays out rows, given their names and scopes, the group's first and the root's last.
     #[must_use]
     pub fn new(layout: &mut Layout, levels: &[(&str, Scope)]) -> Tree {
         let stripe = layout.object("gate", Scope::Groups(STRIPES));
@@ -111,7 +111,7 @@ impl Tree {
         Tree { levels, who, visits, closed_by, cell }
     }
 
-    /// A charge that finds its cell empty.
+    /// The steps of a charge that finds its cell empty.
     #[must_use]
     pub fn charge(&self) -> Vec<Step> {
         let mut steps = self.enter();
@@ -135,7 +135,7 @@ impl Tree {
         steps
     }
 
-    /// An uncharge that finds its cell full.
+    /// The steps of an uncharge that finds its cell full.
     #[must_use]
     pub fn uncharge(&self) -> Vec<Step> {
         let mut steps = self.enter();
@@ -170,7 +170,7 @@ impl Tree {
         steps
     }
 
-    /// Notes units that are in hand, or no longer.
+    /// Notes units that are in flight, or no longer are.
     fn hand(&self, now: bool) -> Vec<Step> {
         let note = |level: &Level| Step::rmw(level.in_hand);
         if now {
@@ -180,7 +180,7 @@ impl Tree {
         }
     }
 
-    /// Puts away what is in hand.
+    /// Puts the units in flight into the cell.
     fn cell_and_hand(&self) -> Vec<Step> {
         let mut steps = vec![
             Step::load(self.cell),

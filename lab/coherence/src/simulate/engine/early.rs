@@ -1,4 +1,4 @@
-//! Atomics whose turn has not come: stores before them are on their way, and their lines are asked for meanwhile.
+//! Atomics whose turn has not come: earlier stores are on their way, and the atomics request their lines meanwhile.
 
 use super::{Asked, Engine};
 use crate::code::Access;
@@ -6,7 +6,7 @@ use crate::simulate::cpu::{Early, Waiting};
 use crate::simulate::lines::{Purpose, Request};
 
 impl Engine<'_> {
-    /// An atomic whose turn has not come asks for its line.
+    /// Requests the line of an atomic whose turn has not come.
     pub(super) fn ask_early(&mut self, line: usize, index: usize, whose: u32, time: u64) {
         let cpu = index as u32;
         if !self.settings.early_request
@@ -20,7 +20,7 @@ impl Engine<'_> {
         self.ask(line, Asked { cpu, whose, pc, purpose: Purpose::Early }, time);
     }
 
-    /// An atomic's turn has come, and it asked for its line before: whether it has to wait for that one still.
+    /// Whether an atomic whose turn has come still has to wait for the line that it requested before.
     pub(super) fn still_comes(
         &mut self,
         line: usize,
@@ -36,7 +36,7 @@ impl Engine<'_> {
                     request.cpu as usize == index && request.purpose == Purpose::Early
                 });
                 let request = asked.expect("what is asked for and not granted waits in the queue");
-                // It is since now that somebody waits for it.
+                // The CPU waits for it from now on.
                 (request.purpose, request.at) = (Purpose::Access, time);
                 self.wait(index, Waiting::Line);
                 true
@@ -54,7 +54,7 @@ impl Engine<'_> {
         }
     }
 
-    /// The line of an atomic whose turn has not come.
+    /// Takes in the line of an atomic whose turn has not come.
     pub(super) fn came_early(&mut self, line: usize, request: Request, time: u64) {
         let index = request.cpu as usize;
         let access = self.decode(index, request.pc);

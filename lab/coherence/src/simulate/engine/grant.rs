@@ -1,4 +1,4 @@
-//! How lines go from CPU to CPU: requests queue, the first gets the line, who watched it asks again.
+//! How lines go from CPU to CPU: requests queue, the first gets the line, and the CPUs that watched it ask again.
 
 use super::{Asked, Engine};
 use crate::code::{Access, Kind};
@@ -7,7 +7,7 @@ use crate::simulate::lines::{Purpose, Request};
 use crate::simulate::schedule::NEVER;
 
 impl Engine<'_> {
-    /// A request sets out for a line, and joins its queue.
+    /// Sends a request to a line, where it joins the queue.
     pub(super) fn ask(&mut self, line: usize, asked: Asked, time: u64) {
         let Asked { cpu, whose, pc, purpose } = asked;
         let mut ready = time;
@@ -27,7 +27,7 @@ impl Engine<'_> {
         state.queue.push_back(Request { cpu, whose, at: time, ready, pc, purpose });
     }
 
-    /// Changes who has a line as an access of `cpu` wants it, which writes at once or later.
+    /// Changes which CPUs have a line as an access of `cpu` demands, which writes at once or later.
     pub(super) fn hand_over(
         &mut self,
         line: usize,
@@ -43,7 +43,7 @@ impl Engine<'_> {
         }
     }
 
-    /// A CPU gets a line to read: a copy, or the line itself where changed lines migrate.
+    /// Gives a CPU a line to read: a copy, or the line itself where changed lines migrate.
     fn read(&mut self, line: usize, cpu: u32, time: u64) {
         if self.lines.migrates(line) {
             self.catch_up(line, cpu, time);
@@ -68,7 +68,7 @@ impl Engine<'_> {
         self.wake(line, time);
     }
 
-    /// Those who watched a line ask for it again.
+    /// Has the CPUs that watched a line request it again.
     fn wake(&mut self, line: usize, time: u64) {
         let watchers = std::mem::take(&mut self.lines.lines[line].watchers);
         for watcher in watchers {
@@ -80,7 +80,7 @@ impl Engine<'_> {
         }
     }
 
-    /// A line can be handed over, to whoever asked first.
+    /// Grants a line, which is free, to the CPU that asked first.
     pub(super) fn grant(&mut self, line: usize, time: u64) {
         let request =
             self.lines.lines[line].queue.pop_front().expect("a scheduled line is asked for");
@@ -97,7 +97,7 @@ impl Engine<'_> {
         self.schedule.set(self.cpus.len() + self.places[line] as usize, next);
     }
 
-    /// A line goes to who asked for it, `written` or to be written later: when it arrives.
+    /// Brings a line to the CPU that asked for it, `written` at once or later; returns when it arrives.
     pub(super) fn bring(
         &mut self,
         line: usize,
@@ -112,7 +112,7 @@ impl Engine<'_> {
         let within_core = !there && self.lines.within_core(line, cpu, to_write);
         let (latency, busy) = if there {
             if to_write && written {
-                // Its own earlier store brought it, and itself may be watching it since.
+                // An earlier store of this CPU brought it, and the CPU itself may be watching it since.
                 self.lines.mark_dirty(line);
                 self.wake(line, time);
             }
@@ -141,11 +141,11 @@ impl Engine<'_> {
         arrival
     }
 
-    /// How long a line stays with who gets it, beyond its way there.
+    /// How long a line stays with the CPU that gets it, beyond its way there.
     fn stay(&mut self, line: usize, cpu: u32, access: &Access) -> u64 {
         let to_write = !matches!(access.kind, Kind::Load { .. });
         let atomic = if access.kind == Kind::Rmw { self.settings.atomic } else { 0 };
-        // Its owner's from now on, though it came to be read.
+        // The reader owns the line from now on, though it only reads it.
         if to_write || self.lines.migrates(line) {
             let had_copy = self.lines.has(line, cpu);
             stay(self.settings, had_copy, &mut self.lines.lines[line].random) + atomic
@@ -154,7 +154,7 @@ impl Engine<'_> {
         }
     }
 
-    /// A line goes to an access that asked for it.
+    /// Does an access whose line is granted.
     fn granted(&mut self, line: usize, request: Request, time: u64) {
         let Request { cpu, whose, at, pc, .. } = request;
         let index = cpu as usize;
@@ -188,7 +188,7 @@ impl Engine<'_> {
         }
     }
 
-    /// A line that a store brings serves all stores of its CPU that wait for it.
+    /// Has a line that a store brings serve all stores of its CPU that wait for it.
     fn store_with_it(&mut self, line: usize, index: usize, arrival: u64, counts: bool) {
         let mut at = 0;
         while !self.cpus[index].stored.is_empty() && at < self.lines.lines[line].queue.len() {
@@ -212,7 +212,7 @@ impl Engine<'_> {
         }
     }
 
-    /// A store's line is on its way: the CPU goes on if that is what it waited for.
+    /// Notes that a store's line is on its way. The CPU goes on if it waited for that.
     fn store_arrives(&mut self, index: usize, arrival: u64) {
         let cpu = &mut self.cpus[index];
         cpu.outstanding -= 1;
@@ -226,7 +226,7 @@ impl Engine<'_> {
         self.schedule.set(index, resumes);
     }
 
-    /// The prefetcher asks for the other line of the pair, unless it waits for one already.
+    /// Has the prefetcher request the other line of the pair, unless it waits for one already.
     fn fetch_neighbour(&mut self, line: usize, cpu: u32, pc: u32, time: u64) {
         let Some(neighbour) = self.lines.lines[line].neighbour else { return };
         if self.lines.lines[line].random.unit() >= self.settings.pair
@@ -239,7 +239,7 @@ impl Engine<'_> {
         self.ask(neighbour as usize, request, time);
     }
 
-    /// A line goes to a prefetcher, in the state that the access beside it wanted.
+    /// Gives a line to a prefetcher, in the state that the access to its neighbour wanted.
     fn prefetched(&mut self, line: usize, request: Request, time: u64) {
         let Request { cpu, pc, .. } = request;
         self.cpus[cpu as usize].prefetching = false;

@@ -1,4 +1,4 @@
-//! What becomes of a request whose turn it is.
+//! Grants a request whose turn it is.
 
 use super::State::{Exclusive, Modified};
 use super::{Asked, Oracle, writes};
@@ -54,7 +54,7 @@ impl Oracle<'_> {
         match access.kind {
             Kind::Store => {
                 self.stored(cpu, access, whose, arrival);
-                // The line serves all stores of the CPU that wait for it.
+                // The line serves all stores of this CPU that wait for it.
                 let (with_it, asked) =
                     std::mem::take(&mut self.lines[line].asked).into_iter().partition(|asked| {
                         asked.cpu == cpu
@@ -95,7 +95,7 @@ impl Oracle<'_> {
         }
     }
 
-    /// A store leaves its CPU's buffer.
+    /// Removes a store from its CPU's buffer.
     fn stored(&mut self, cpu: usize, access: Access, whose: u32, arrival: u64) {
         let slot = self.prepared.placement.slot(access.field, whose);
         let first = self.stores[cpu].iter().position(|&stored| stored == slot).unwrap();
@@ -133,7 +133,7 @@ impl Oracle<'_> {
         if self.suffices(line, cpu, access) {
             return;
         }
-        // Nobody operates on it yet: it is busy for the transfer alone.
+        // No access uses it yet, so it is busy for the transfer alone.
         let read = Access { kind: Kind::Load { overlapping: false }, ..*access };
         let store = Access { kind: Kind::Store, ..*access };
         let busy = self.price(line, cpu, if writes(access) { &store } else { &read }).1;

@@ -1,8 +1,8 @@
-//! When a line comes to who asks for it, and how long it stays.
+//! When a line arrives at the CPU that requests it, and how long it stays there.
 
 use super::*;
 
-/// Stores to a field, adds to another, over and over, on each of two CPUs.
+/// Each of two CPUs stores to one field and adds to another, over and over.
 fn store_and_add(early_request: bool) -> Setup {
     let mut layout = Layout::new();
     let (one, other) =
@@ -17,17 +17,17 @@ fn store_and_add(early_request: bool) -> Setup {
 #[test]
 fn an_atomic_that_asks_early_hides_its_way_behind_the_stores_before_it() {
     let [late, early] = [false, true].map(|early| store_and_add(early).run().unwrap());
-    // Two ways one after the other, or both at once, beside the work and the atomic itself.
+    // Beside the work and the atomic itself, two transfers come one after the other, or both at once.
     let ways = |outcome: &Outcome| outcome.nanoseconds() - (4000.0 / 2.3 + 5.6);
     let ratio = ways(&late) / ways(&early);
     assert!((1.8..2.05).contains(&ratio), "{ratio}");
-    // What it waits for is the store, and the rest of its own way: no more than before.
+    // It waits for the store and the rest of its own transfer: no longer than before.
     assert!(early.stalled < late.stalled, "{} {}", early.stalled, late.stalled);
 }
 
 #[test]
 fn a_line_that_came_early_and_was_taken_again_is_asked_for_again() {
-    // Another adds to the same field all the time, and who stores has its stores arrive late.
+    // Another CPU adds to the same field all the time, and this CPU's stores arrive late.
     let mut setup = store_and_add(true);
     let added = match setup.programs[0].steps[2] {
         Step::Rmw(field) => field,
@@ -53,7 +53,7 @@ fn who_had_a_copy_keeps_the_line_for_its_share_of_a_stay() {
         setup.settings.upgrade_keep = upgrade_keep;
         setup.run().unwrap().nanoseconds()
     };
-    // Each hand-over goes by a store to a line of which the next in turn has a copy.
+    // Each release of the lock stores to a line of which the next CPU in turn has a copy.
     let (whole, half, none) = (cost(1.0), cost(0.5), cost(0.0));
     assert!(whole > half + 50.0 && half > none + 50.0, "{whole} {half} {none}");
 }
@@ -65,7 +65,7 @@ fn an_atomic_on_a_line_from_elsewhere_takes_what_the_machine_says_and_no_other_d
         setup.settings.moved = moved;
         setup.run().unwrap()
     });
-    // Nearly every atomic finds that the other has taken the line.
+    // Nearly every atomic finds that the other CPU has taken the line.
     let more = dearer.nanoseconds() - plain.nanoseconds();
     let taken = dearer.lines[0].transfers as f64 / dearer.total() as f64;
     assert!((more - 7.0 * taken).abs() < 1.0, "{more} for {taken}");
