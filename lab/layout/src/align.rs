@@ -1,23 +1,23 @@
-//! How types are aligned, where the file does not say.
+//! Infers how types are aligned where the file does not say.
 //!
-//! Rust says it of every type, GCC and Clang where an attribute asked for it, BTF never. The rest follows
-//! from the members by the rules of C: a record is aligned as its widest member is, unless an offset or
-//! the size shows that it was packed.
+//! Rust states the alignment of every type, GCC and Clang state it where an attribute asked for it, and BTF never
+//! states it. The rest follows from the members by the rules of C: a record is aligned as its widest member is,
+//! unless an offset or the size shows that it was packed.
 
 use crate::model::{Align, Kind, Member, Record, Role, Type, TypeId, Types};
 
-/// As many typedefs, qualifiers and dimensions as are followed to what they stand for.
+/// The longest chain of typedefs, qualifiers and dimensions that is followed.
 const LONGEST_CHAIN: usize = 200;
 
 /// Works out the alignment of every record that is not [`Align::Known`].
 ///
-/// What the record had as [`Align::Inferred`] before does not matter. A record that contains itself (a
-/// file that lies) counts as aligned to 1 where it meets itself. Costs one pass over all members.
+/// An earlier [`Align::Inferred`] of the record does not matter. A record that contains itself (a file that lies)
+/// counts as aligned to 1 where it meets itself. This costs one pass over all members.
 pub fn infer(types: &mut Types) {
     let records: Vec<TypeId> = types.records().map(|(id, _)| id).collect();
     let mut seen = Seen { met: vec![false; types.len()], path: Vec::new() };
     for &id in &records {
-        // Counts as 1 until its turn has come.
+        // The record counts as aligned to 1 until its turn comes.
         if let Type::Record(record) = types.get_mut(id)
             && let Align::Inferred(bytes) = &mut record.align
         {
@@ -29,9 +29,9 @@ pub fn infer(types: &mut Types) {
     }
 }
 
-/// The alignment of a type in bytes; `None` for what has none (void, a function, a declaration).
+/// The alignment of a type in bytes; `None` for a type that has none (void, a function, a declaration).
 ///
-/// Right once [`infer`] has run over `types`.
+/// It is right once [`infer`] has run over `types`.
 pub fn of(types: &Types, id: TypeId) -> Option<u64> {
     let mut least = 1;
     let mut id = id;
@@ -45,7 +45,7 @@ pub fn of(types: &Types, id: TypeId) -> Option<u64> {
             Type::Qualified { qualifier, to } => {
                 id = (*to)?;
                 if *qualifier == "_Atomic" {
-                    // One instruction must reach it: what fits one is aligned to its size.
+                    // One instruction must reach an atomic, so a type that fits into one is aligned to its size.
                     let size = types.size(id).unwrap_or(0);
                     if size.is_power_of_two() && size <= 16 {
                         least = size;
@@ -68,7 +68,8 @@ pub fn of(types: &Types, id: TypeId) -> Option<u64> {
     None
 }
 
-/// Of a number: its size, or what divides it (12 bytes on i386 are aligned to 4), as far as the machine goes.
+/// The alignment of a number: its size, or the largest power of two that divides it (12 bytes on i386 are aligned to
+/// 4), and at most what the machine allows.
 fn scalar(types: &Types, size: u64) -> u64 {
     power(size).min(types.widest_scalar_align)
 }
@@ -78,14 +79,14 @@ fn power(bytes: u64) -> u64 {
     if bytes == 0 { 1 } else { 1 << bytes.trailing_zeros() }
 }
 
-/// The records whose turn has come, and those on the way to one another.
+/// The records whose turn has come, and those that are being worked out.
 struct Seen {
     met: Vec<bool>,
     path: Vec<(TypeId, usize)>,
 }
 
 impl Seen {
-    /// Works out the records that `root` contains, then `root`. A loop, so that no file nests too deep.
+    /// Works out the records that `root` contains, then `root`. It is a loop, so that no file nests too deep for it.
     fn members_first(&mut self, types: &mut Types, root: TypeId) {
         self.enter(root);
         while let Some((id, next)) = self.path.last_mut() {
@@ -117,7 +118,7 @@ impl Seen {
     }
 }
 
-/// The record that a member of type `id` consists of, if it does.
+/// The record that a member of type `id` consists of, if it consists of one.
 fn contained(types: &Types, mut id: TypeId) -> Option<TypeId> {
     for _ in 0..LONGEST_CHAIN {
         id = match types.get(id) {
@@ -130,10 +131,10 @@ fn contained(types: &Types, mut id: TypeId) -> Option<TypeId> {
     None
 }
 
-/// From its members, whose own alignments are known.
+/// The alignment of a record from its members, whose own alignments are known.
 fn of_record(types: &Types, record: &Record) -> u64 {
-    // The widest member; the widest that lies where it would without packing; how far packing goes;
-    // what was asked for of a member.
+    // In order: the alignment of the widest member; of the widest member that lies where it would without packing;
+    // how far packing goes; what an attribute on a member asked for.
     let mut natural = 1;
     let mut placed = 1;
     let mut packed = u64::MAX;
@@ -159,8 +160,8 @@ fn of_record(types: &Types, record: &Record) -> u64 {
         }
     }
     let mut bytes = natural.min(packed);
-    // Padding behind the last member is less than the alignment: if there is more, one member alone was
-    // packed, and the record still ends where the others want it.
+    // Padding after the last member is less than the alignment. If there is more, one member alone was packed,
+    // and the record still ends where the others need it to.
     let padding = record.size.saturating_sub(end);
     if record.kind != Kind::Union && padding >= bytes && padding < placed {
         bytes = placed;
@@ -173,7 +174,7 @@ fn of_record(types: &Types, record: &Record) -> u64 {
 /// The largest power of two up to `bytes` that the member's place allows.
 fn permitted(types: &Types, member: &Member, bytes: u64) -> u64 {
     if let Some(bits) = member.bits {
-        // In its storage unit it tells nothing; across two, it was packed.
+        // A bitfield within its storage unit tells nothing. One across two units was packed.
         let unit = types.size(member.ty).unwrap_or(0).saturating_mul(8);
         if u64::from(bits.offset) + u64::from(bits.size) > unit {
             return 1;
@@ -182,7 +183,7 @@ fn permitted(types: &Types, member: &Member, bytes: u64) -> u64 {
     if member.offset == 0 { bytes } else { bytes.min(power(member.offset)) }
 }
 
-/// The first byte behind a member.
+/// The first byte after a member.
 fn end_of(types: &Types, member: &Member) -> u64 {
     let size = match member.bits {
         Some(bits) => (u64::from(bits.offset) + u64::from(bits.size)).div_ceil(8),
@@ -192,7 +193,7 @@ fn end_of(types: &Types, member: &Member) -> u64 {
 }
 
 impl Member {
-    /// Whether the offset is a fact.
+    /// Whether the offset is known for certain.
     fn place_known(&self) -> bool {
         self.role != Role::VirtualBase { known: false }
     }

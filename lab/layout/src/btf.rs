@@ -1,13 +1,13 @@
-//! Types from BTF, the compact debug information that Linux carries of itself (`/sys/kernel/btf/vmlinux`),
-//! of its modules and of BPF programs.
+//! Reads types from BTF, the compact debug information that Linux carries of itself (`/sys/kernel/btf/vmlinux`), of
+//! its modules and of BPF programs.
 //!
-//! A header, a list of types and a text of names. A type is three words (its name, its kind with the number of
-//! its parts, its size or the type that it refers to) and what its kind adds; types are numbered as they
-//! come, from 1, and 0 is void. The BTF of a module is *split*: it goes on where the kernel's ends, in types and
-//! in names, and means nothing without it.
+//! BTF has a header, a list of types and a text of names. A type is three words (its name, its kind with the number
+//! of its parts, its size or the type that it refers to) and what its kind adds. Types are numbered from 1 in their
+//! order, and 0 is void. The BTF of a module is *split*: its types and its names go on where the kernel's end, and it
+//! means nothing without the kernel's.
 //!
-//! BTF says neither alignments (they are [inferred](crate::align)), nor the size of a pointer, nor whether an
-//! array of no elements is `[]` or `[0]`: at the end of a structure and in a union it is taken for the first.
+//! BTF states neither alignments (they are [inferred](crate::align)), nor the size of a pointer, nor whether an array
+//! of no elements is `[]` or `[0]`. At the end of a structure and in a union such an array is taken to be `[]`.
 
 mod bits;
 mod convert;
@@ -22,16 +22,16 @@ use crate::model::Types;
 use convert::Reader;
 use section::Section;
 
-/// What BTF does not say of the machine that it is for.
+/// Facts about the machine that BTF is for, which BTF does not state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// In bytes.
+    /// The size of a pointer in bytes.
     pub pointer_size: u8,
-    /// In bytes; see [`Types::widest_scalar_align`].
+    /// The largest alignment of a number in bytes; see [`Types::widest_scalar_align`].
     pub widest_scalar_align: u64,
 }
 
-/// Whether `data` begins as BTF does, of either byte order.
+/// Whether `data` begins as BTF of either byte order does.
 pub fn is_btf(data: &[u8]) -> bool {
     section::order(data).is_some()
 }
@@ -41,24 +41,24 @@ pub fn is_split(data: &[u8]) -> bool {
     Section::parse(data).is_ok_and(|section| section.is_split())
 }
 
-/// The BTF within a kernel that has no sections any more: the largest there is, for the BPF programs that a kernel
-/// carries have theirs.
+/// Finds the BTF within a kernel that has lost its sections. It is the largest BTF there, since the BPF programs that
+/// a kernel carries have BTF as well.
 ///
-/// Looks at each aligned word of `data` once: 10 ms for 50 MB.
+/// This looks at each aligned word of `data` once: 10 ms for 50 MB.
 pub fn find(data: &[u8]) -> Option<&[u8]> {
     let starts = (0..data.len()).step_by(4).filter(|&at| section::order(&data[at..]).is_some());
     starts.filter_map(|at| section::extent(&data[at..])).max_by_key(|btf| btf.len())
 }
 
-/// Reads BTF that stands alone: a kernel's, a BPF program's, what `gcc -gbtf` writes.
+/// Reads BTF that stands alone: a kernel's, a BPF program's, or what `gcc -gbtf` writes.
 ///
 /// Without a `machine`, pointers are taken to be as large as `long`, or 8 bytes if there is no `long`.
 ///
-/// Costs one look at each type and each member: 10 ms for a kernel of 13 000 records. Memory is bounded by a small
-/// multiple of `data`.
+/// This costs one look at each type and each member: 10 ms for a kernel of 13 000 records. Memory is bounded by a
+/// small multiple of `data`.
 ///
 /// # Errors
-/// When it is not BTF, is cut off, or says what cannot be: which type, and why.
+/// If `data` is not BTF, is cut off, or says what cannot be true. The error names the type and the reason.
 pub fn read(data: &[u8], machine: Option<Machine>) -> Result<Types, Error> {
     let own = Section::parse(data)?;
     if own.is_split() {
@@ -70,13 +70,13 @@ pub fn read(data: &[u8], machine: Option<Machine>) -> Result<Types, Error> {
     Ok(finish(reader))
 }
 
-/// Reads the split BTF of a module, which builds on the `base` of its kernel (or on what the module carries as
+/// Reads the split BTF of a module, which builds on its kernel's BTF, the `base` (or on the module's own
 /// `.BTF.base`).
 ///
 /// The base's types count as [borrowed](Types::borrowed).
 ///
 /// # Errors
-/// As [`read`]; also when the two do not fit together.
+/// As for [`read`]; also if the two do not fit together.
 pub fn read_split(base: &[u8], data: &[u8], machine: Option<Machine>) -> Result<Types, Error> {
     let base = Section::parse(base).map_err(|error| error.within("the base"))?;
     let own = Section::parse(data)?;

@@ -1,4 +1,4 @@
-//! What changed between two builds of a record, in line-mates and not in offsets.
+//! Says what changed between two builds of a record: which fields share a line, rather than which offsets they have.
 
 mod cause;
 mod mates;
@@ -16,40 +16,40 @@ use crate::model::{TypeId, Types};
 /// The two builds of one record.
 #[derive(Clone, Copy, Debug)]
 pub struct Sides<'t> {
-    /// The types before, and the record.
+    /// The types of the old build, and the record.
     pub old: (&'t Types, TypeId),
-    /// The types after, and the record.
+    /// The types of the new build, and the record.
     pub new: (&'t Types, TypeId),
 }
 
 /// Size, lines and alignment of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// In bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// How many it touches.
+    /// How many lines it touches.
     pub lines: u64,
-    /// In bytes.
+    /// The alignment in bytes.
     pub align: u64,
 }
 
 /// What changed in a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// The record.
+    /// The record's name.
     pub name: String,
-    /// Before and after.
+    /// Its extent before and after.
     pub extent: (Extent, Extent),
-    /// What moved everything else, by place.
+    /// The changes that moved other fields, in the order of their places.
     pub causes: Vec<Cause>,
-    /// Who left whose line, and who came to share one.
+    /// Which fields left the lines of others, and which share one now.
     pub changes: Vec<Change>,
 }
 
-/// Compares two builds of a record, both bases taken to begin a line of `line` bytes; `None` when every field
-/// is where it was.
+/// Compares two builds of a record; `None` when every field is where it was. The base of either is taken to begin a
+/// line of `line` bytes.
 ///
-/// Costs time in proportion to the members and to the pairs of groups that share a line.
+/// This costs time in proportion to the members and to the pairs of groups that share a line.
 pub fn compare(name: &str, sides: Sides, line: u64) -> Option<Difference> {
     let lines = Lines::of(line);
     let (mut old, mut new) =

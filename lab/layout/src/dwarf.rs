@@ -1,8 +1,8 @@
-//! Types from DWARF: what compilers write beside the code when asked for debug information.
+//! Reads types from DWARF, which compilers write beside the code when asked for debug information.
 //!
-//! Versions 4 and 5 (and what of 2 and 3 has the same form), of C, C++ and Rust, in ELF files of either
-//! byte order: programs, libraries, object files, kernel modules; compressed sections; type units; split
-//! units (`.dwo`, `.dwp`); debug files beside stripped programs; and dwz's common files.
+//! The reader knows versions 4 and 5 (and what of 2 and 3 has the same form), of C, C++ and Rust, in ELF files of
+//! either byte order: programs, libraries, object files and kernel modules. It knows compressed sections, type units,
+//! split units (`.dwo`, `.dwp`), debug files beside stripped programs, and dwz's common files.
 //!
 //! ```text
 //! file ── separate ── sections ── unit ── entries ── parsed ── identity ── merge ── model
@@ -10,8 +10,8 @@
 //!         really is                         over it    types     are one     once
 //! ```
 //!
-//! Units are walked by several threads and merged in the order of the file, so the same file gives the same
-//! model in every run.
+//! Several threads walk the units, which are merged in the order of the file. So the same file gives the same model
+//! in every run.
 
 mod attributes;
 mod bits;
@@ -38,7 +38,7 @@ use gimli::{EndianSlice, RunTimeEndian};
 /// The bytes of a section.
 type Slice<'a> = EndianSlice<'a, RunTimeEndian>;
 
-/// That something of a section or unit cannot be read.
+/// The error that something of a section or unit cannot be read.
 fn broken(place: impl std::fmt::Display, error: gimli::Error) -> Error {
     Error::new(format!("{place} cannot be read ({error})")).advise("build or copy the file again")
 }

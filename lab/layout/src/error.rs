@@ -1,4 +1,4 @@
-//! Why a file could not be read, in one line.
+//! The error of this crate: why a file could not be read, in one line.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -22,30 +22,30 @@ pub struct Error {
 }
 
 impl Error {
-    /// With what is wrong, and where in the file; no full stop.
+    /// An error that says what is wrong, and where in the file. It has no full stop.
     pub fn new(what: impl Into<String>) -> Error {
         Error { file: None, what: what.into(), advice: None }
     }
 
-    /// With what to do about it. What was said before stays.
+    /// Adds what to do about it. Earlier advice stays.
     pub fn advise(mut self, advice: impl Into<String>) -> Error {
         self.advice.get_or_insert(advice.into());
         self
     }
 
-    /// With what part of the file it is about, before what was said.
+    /// Adds the part of the file that it is about, before what it says so far.
     pub fn within(mut self, part: impl fmt::Display) -> Error {
         self.what = format!("{part}: {}", self.what);
         self
     }
 
-    /// With the file it is about. The first that is named stays.
+    /// Adds the file that it is about. A file that was named earlier stays.
     pub fn in_file(mut self, file: &Path) -> Error {
         self.file.get_or_insert_with(|| file.to_path_buf());
         self
     }
 
-    /// The file it is about, if that was said.
+    /// The file that it is about, if one was named.
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
@@ -66,7 +66,8 @@ impl fmt::Display for Error {
     }
 }
 
-/// Names come from files that may lie: nothing in them breaks the line or steers a terminal.
+/// Writes a text in one line. Names come from files that may lie, so nothing in them may break the line or steer a
+/// terminal.
 fn one_line(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     for character in text.chars() {
         if character.is_control() {

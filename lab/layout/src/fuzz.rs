@@ -1,5 +1,5 @@
-//! What fuzzing calls: each reader with whatever bytes. None may panic, hang or take much more memory than it
-//! was given; whether the bytes can be read does not matter.
+//! The targets of fuzzing: each calls a reader with arbitrary bytes. No reader may panic, hang, or take much more
+//! memory than it was given. Whether the bytes can be read does not matter.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use crate::model::{Type, TypeId, Types};
 use crate::open::{self, Options, Prefer};
 use crate::{align, btf, dwarf};
 
-/// As much as may come out of what is compressed.
+/// How many bytes may come out of compressed data.
 const UNPACKED: usize = 4 << 20;
 
-/// BTF that stands alone; and split, where it begins a second time.
+/// Reads BTF that stands alone, and split BTF where it begins a second time.
 pub fn btf(data: &[u8]) {
     if let Ok(types) = btf::read(data, None) {
         visit(&types);
@@ -23,7 +23,7 @@ pub fn btf(data: &[u8]) {
     }
 }
 
-/// A file of any sort, a kernel image among them.
+/// Reads a file of any sort, also a kernel image.
 pub fn image(data: &[u8]) {
     let Ok(data) = open::unwrap(data.to_vec(), UNPACKED) else { return };
     let options = Options { prefer: Prefer::Btf, base: None };
@@ -32,7 +32,7 @@ pub fn image(data: &[u8]) {
     }
 }
 
-/// An ELF file with DWARF. No other file is opened, whatever it names.
+/// Reads an ELF file with DWARF. No other file is opened, whatever names it has.
 pub fn dwarf(data: &[u8]) {
     let options = dwarf::Options { path: None, debug_directories: Vec::new(), threads: 1 };
     if let Ok(types) = dwarf::read(data, &options) {
@@ -40,7 +40,7 @@ pub fn dwarf(data: &[u8]) {
     }
 }
 
-/// Asks of every type what printing asks, and checks what readers promise.
+/// Does with every type what printing does, and checks what readers promise.
 fn visit(types: &Types) {
     for id in (0..types.len() as u32).map(TypeId) {
         let _ = align::of(types, id);

@@ -1,4 +1,4 @@
-//! Kernel images: a small program that unpacks a kernel, with the kernel packed behind it.
+//! Finds the kernel in a kernel image: a small program that unpacks a kernel, with the packed kernel behind it.
 
 pub mod unpack;
 
@@ -12,19 +12,19 @@ const EXTRACT: &str =
 /// What the headers of a boot image say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Image<'a> {
-    /// What the image is called.
+    /// The name of the format.
     pub name: &'static str,
-    /// The kernel, packed as a rule.
+    /// The kernel, as a rule packed.
     pub payload: &'a [u8],
 }
 
-/// Finds the kernel in a boot image; `None` if `data` is none.
+/// Finds the kernel in a boot image; `None` if `data` is no boot image.
 ///
-/// Known are bzImage, what x86 boots, and the EFI images that unpack themselves (`vmlinuz.efi`), what arm64,
-/// riscv and loongarch boot.
+/// Two formats are known: bzImage, which x86 boots, and the EFI images that unpack themselves (`vmlinuz.efi`), which
+/// arm64, riscv and loongarch boot.
 ///
 /// # Errors
-/// When the headers point beyond the file, or are too old to point at all.
+/// If the headers point beyond the file, or are too old to point to the kernel.
 pub fn find(data: &[u8]) -> Result<Option<Image<'_>>, Error> {
     if data.get(0x202..0x206) == Some(b"HdrS") && data.get(0x1fe..0x200) == Some(&[0x55, 0xaa]) {
         return bz_image(data).map(Some);
@@ -36,7 +36,7 @@ pub fn find(data: &[u8]) -> Result<Option<Image<'_>>, Error> {
     Ok(None)
 }
 
-/// By the boot protocol of Linux on x86: the payload lies behind the sectors that set up.
+/// Follows the boot protocol of Linux on x86: the payload lies behind the sectors of the setup program.
 fn bz_image(data: &[u8]) -> Result<Image<'_>, Error> {
     let protocol = half(data, 0x206).unwrap_or(0);
     if protocol < 0x208 {
@@ -56,8 +56,8 @@ fn bz_image(data: &[u8]) -> Result<Image<'_>, Error> {
     Ok(Image { name: "bzImage", payload })
 }
 
-/// Whether `data` is a kernel as it lies in memory, without sections: what is packed in an EFI image, and `Image`
-/// of arm64, riscv and loongarch.
+/// Whether `data` is a kernel as it lies in memory, without sections. EFI images have such a kernel packed, and
+/// `Image` of arm64, riscv and loongarch is one.
 pub fn is_flat(data: &[u8]) -> bool {
     let magics: [&[u8; 4]; 3] = [b"ARM\x64", b"RSC\x05", &0x8182_23cdu32.to_le_bytes()];
     data.get(0x38..0x3c).is_some_and(|magic| magics.iter().any(|known| magic == *known))
@@ -84,12 +84,12 @@ fn half(data: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_le_bytes(data.get(at..at + 2)?.try_into().ok()?))
 }
 
-/// What lies in `data`, if it is a kernel image or packed: unpacked, one step.
+/// Unpacks `data` by one step; `None` if it is neither a kernel image nor packed.
 ///
 /// `limit` is how many bytes may come out.
 ///
 /// # Errors
-/// When it is damaged, packed in a way that is not known, or larger than `limit`.
+/// If `data` is damaged, is packed in a way that is not known, or unpacks to more than `limit`.
 pub fn open(data: &[u8], limit: usize) -> Result<Option<Vec<u8>>, Error> {
     let Some(image) = find(data)? else {
         return match Packing::of(data) {

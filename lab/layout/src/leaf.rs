@@ -1,31 +1,32 @@
-//! The fields of a record as a flat list, with the path that names each in the source.
+//! Flattens a record into a list of its fields, each with the path that names it in the source.
 
 use crate::model::{Kind, Member, Record, Role, Type, TypeId, Types};
 
-/// Records are opened so deep at most; a file that lies may nest one in itself.
+/// How deep records are opened, since a file that lies may nest one in itself.
 const DEEPEST: usize = 64;
-/// A list that is this long opens no more records.
+/// How long a list may be before it opens no more records.
 const MOST: usize = 1 << 16;
 
 /// Which records are opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expand {
-    /// Anonymous ones alone: what the record's own source names.
+    /// Only anonymous records are opened, so that the fields are those that the record's own source names.
     Anonymous,
-    /// All, down to numbers, pointers and arrays, and what does nothing but wrap one (`atomic_long_t`).
+    /// All records are opened, down to numbers, pointers and arrays, and to records that only wrap one of these
+    /// (`atomic_long_t`).
     All,
 }
 
 /// A field, and where it lies from the start of the record that was flattened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leaf {
-    /// Its name within the record: `memory.usage`.
+    /// Its path within the record, as in `memory.usage`.
     pub path: String,
-    /// Of what type.
+    /// Its type.
     pub ty: TypeId,
     /// Its first bit.
     pub start: u64,
-    /// How many bits; 0 for what has no size.
+    /// How many bits it has; 0 for a field without a size.
     pub bits: u64,
     /// Whether it is a bitfield.
     pub bitfield: bool,
@@ -37,12 +38,12 @@ impl Leaf {
         self.start / 8
     }
 
-    /// The bytes that it touches.
+    /// How many bytes it touches.
     pub fn size(&self) -> u64 {
         if self.bits == 0 { 0 } else { self.end().div_ceil(8) - self.offset() }
     }
 
-    /// The bit after its last.
+    /// The bit after its last one.
     pub fn end(&self) -> u64 {
         self.start.saturating_add(self.bits)
     }
@@ -54,7 +55,7 @@ pub fn start_of(member: &Member) -> u64 {
     member.offset.saturating_mul(8).saturating_add(within)
 }
 
-/// The bits of a member; 0 for what has no size.
+/// How many bits a member has; 0 for a member without a size.
 pub fn bits_of(types: &Types, member: &Member) -> u64 {
     match member.bits {
         Some(bits) => bits.size.into(),
@@ -62,7 +63,7 @@ pub fn bits_of(types: &Types, member: &Member) -> u64 {
     }
 }
 
-/// What a member is called where the source gives it no name of its own.
+/// The name of a member; one that the source gives no name is called by its role.
 pub fn name_of<'t>(types: &'t Types, member: &Member) -> &'t str {
     let name = types.name(member.name);
     if !name.is_empty() {
@@ -78,7 +79,7 @@ pub fn name_of<'t>(types: &'t Types, member: &Member) -> &'t str {
     }
 }
 
-/// The record that a type is, whatever its names.
+/// The record that a type is, seen through typedefs and qualifiers.
 pub fn record(types: &Types, ty: TypeId) -> Option<(TypeId, &Record)> {
     let id = types.resolve(ty);
     match types.get(id) {
@@ -87,7 +88,7 @@ pub fn record(types: &Types, ty: TypeId) -> Option<(TypeId, &Record)> {
     }
 }
 
-/// Whether a member is opened: it is a record with members, and anonymous or all are.
+/// The record of a member that is opened. That is a record with members, if it is anonymous or all are opened.
 pub fn opens<'t>(types: &'t Types, member: &Member, expand: Expand) -> Option<&'t Record> {
     let anonymous = name_of(types, member).is_empty();
     if member.bits.is_some() || (!anonymous && expand == Expand::Anonymous) {
@@ -98,7 +99,7 @@ pub fn opens<'t>(types: &'t Types, member: &Member, expand: Expand) -> Option<&'
     (!empty).then_some(record)
 }
 
-/// Whether a record is one number, pointer or array, however often wrapped.
+/// Whether a record is one number, pointer or array, however often it is wrapped.
 fn wraps_one(types: &Types, outer: &Record) -> bool {
     let mut inner = outer;
     for _ in 0..DEEPEST {
@@ -116,7 +117,7 @@ fn wraps_one(types: &Types, outer: &Record) -> bool {
 
 /// The fields of a record, in the order of its members.
 ///
-/// Arrays stay one field. Fields of a union overlap. Costs a pass over what is opened.
+/// An array stays one field. Fields of a union overlap. This costs a pass over the opened records.
 pub fn leaves(types: &Types, id: TypeId, expand: Expand) -> Vec<Leaf> {
     let mut list = Vec::new();
     if let Some((_, record)) = record(types, id) {
@@ -160,7 +161,7 @@ fn flatten(
     }
 }
 
-/// The field that a path names: `memory.usage`; anonymous records between need no step.
+/// The field that a path names, as in `memory.usage`. Anonymous records on the way need no step.
 pub fn find(types: &Types, id: TypeId, path: &str) -> Option<Leaf> {
     let (_, record) = record(types, id)?;
     let mut leaf = within(types, record, 0, path, DEEPEST, &mut { MOST })?;
@@ -168,7 +169,7 @@ pub fn find(types: &Types, id: TypeId, path: &str) -> Option<Leaf> {
     Some(leaf)
 }
 
-/// `looks` is how many members may still be looked at: what a file that lies says of itself has no end.
+/// `looks` is how many members may still be looked at, since the records of a file that lies may have no end.
 fn within(
     types: &Types,
     outer: &Record,

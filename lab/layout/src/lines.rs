@@ -1,8 +1,8 @@
-//! Which lines bytes fall on, what no field covers, and how that changes with the base's address.
+//! Says which lines bytes fall on, which bits no field covers, and how that changes with the base's address.
 
 use crate::leaf::Leaf;
 
-/// Lines of a size, and where among them a record begins.
+/// Lines of a size, and the place among them where a record begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lines {
     size: u64,
@@ -10,7 +10,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Lines of `size` bytes, the record beginning on one.
+    /// Lines of `size` bytes; the record begins one.
     ///
     /// # Panics
     /// If the size is no power of two.
@@ -19,34 +19,34 @@ impl Lines {
         Lines { size, shift: 0 }
     }
 
-    /// With the record beginning `shift` bytes into a line.
+    /// The same lines, with the record beginning `shift` bytes into one.
     pub fn shifted(self, shift: u64) -> Lines {
         Lines { shift: shift % self.size, ..self }
     }
 
-    /// Bytes of a line.
+    /// The bytes of a line.
     pub fn size(self) -> u64 {
         self.size
     }
 
-    /// Bytes of the first line that lie before the record.
+    /// How many bytes of the first line lie before the record.
     pub fn shift(self) -> u64 {
         self.shift
     }
 
-    /// The line of a byte, counted from the record's first.
+    /// The line of a byte, counted from the record's first line.
     pub fn line(self, offset: u64) -> u64 {
-        // In parts, so that no offset overflows.
+        // The sum is taken in parts, so that no offset overflows.
         offset / self.size + (offset % self.size + self.shift) / self.size
     }
 
-    /// The first and the last line of `size` bytes at `offset`; one line when there are none.
+    /// The first and the last line of `size` bytes at `offset`. No bytes count as lying on one line.
     pub fn range(self, offset: u64, size: u64) -> (u64, u64) {
         let last = offset.saturating_add(size.saturating_sub(1));
         (self.line(offset), self.line(last))
     }
 
-    /// How many lines `size` bytes at `offset` touch; none when there are no bytes.
+    /// How many lines `size` bytes at `offset` touch; zero when there are no bytes.
     pub fn count(self, offset: u64, size: u64) -> u64 {
         if size == 0 {
             return 0;
@@ -55,7 +55,7 @@ impl Lines {
         last - first + 1
     }
 
-    /// Whether bytes touch more lines than that many must.
+    /// Whether `size` bytes at `offset` touch more lines than so many bytes must.
     pub fn straddles(self, offset: u64, size: u64) -> bool {
         self.count(offset, size) > size.div_ceil(self.size)
     }
@@ -81,19 +81,19 @@ impl Lines {
     }
 }
 
-/// What one place of the base makes of a record.
+/// The effect of a place of the base on a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// The places, in bytes from a line's start, that come to this.
+    /// The places that have this effect, in bytes from a line's start.
     pub shifts: Vec<u64>,
     /// How many lines the record touches.
     pub lines: u64,
-    /// The fields that touch more lines than they must, as indices, at the first of the places.
+    /// The indices of the fields that touch more lines than they must, at the first of the places.
     pub straddling: Vec<usize>,
 }
 
-/// The best and the worst place of a record of `size` bytes whose base is a multiple of `align`: fewest and
-/// most lines, then fields that straddle.
+/// The best and the worst place of a record of `size` bytes whose base is a multiple of `align`. They have the fewest
+/// and the most lines; among equals, the fewest and the most fields that straddle.
 ///
 /// ```
 /// use ledgerline_layout::lines::{Lines, extremes};
@@ -123,19 +123,19 @@ pub fn extremes(lines: Lines, align: u64, size: u64, leaves: &[Leaf]) -> (Placem
     (best.unwrap_or_else(none), worst.unwrap_or_else(none))
 }
 
-/// Bits in a row that no field covers.
+/// Adjacent bits that no field covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// The first.
+    /// The first bit.
     pub start: u64,
-    /// How many.
+    /// How many bits there are.
     pub bits: u64,
 }
 
-/// What the fields of a record leave uncovered: the holes between them, and the padding after the last.
+/// The bits that the fields of a record do not cover: the holes between them, and the padding after the last.
 ///
-/// Fields are given by their first bit and their bits, in any order. They may overlap, as a union's do. A
-/// record without any field is all padding.
+/// A field is given by its first bit and its number of bits, in any order. Fields may overlap, as a union's do. A
+/// record without fields is all padding.
 pub fn gaps(
     spans: impl Iterator<Item = (u64, u64)>,
     size: u64,

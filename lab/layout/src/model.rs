@@ -1,7 +1,7 @@
-//! What every reader produces and everything else reads: the types of one file.
+//! The types of one file, which every reader produces and everything else reads.
 //!
-//! A table of types that refer to each other by index. Names are interned, because a kernel has a hundred
-//! thousand members and few thousand spellings.
+//! They are a table of types that refer to each other by index. Names are interned, because a kernel has a hundred
+//! thousand members and a few thousand spellings.
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
@@ -15,105 +15,105 @@ pub struct TypeId(pub u32);
 pub struct Name(pub u32);
 
 impl Name {
-    /// What an anonymous type or member is called: nothing.
+    /// The empty name of an anonymous type or member.
     pub const NONE: Name = Name(0);
 }
 
-/// The types of one file, and where they were read.
+/// The types of one file, with what is known of the machine that it is for.
 #[derive(Debug)]
 pub struct Types {
     types: Vec<Type>,
     spellings: Spellings,
-    /// Bytes of a pointer on the machine the file is for.
+    /// The size of a pointer in bytes, on the machine that the file is for.
     pub pointer_size: u8,
-    /// The largest alignment that a number has there, in bytes: 16, if the reader knows no better
-    /// (4 on i386, where eight bytes are aligned to four).
+    /// The largest alignment of a number on that machine, in bytes: 16 where the reader does not know (4 on i386,
+    /// where eight bytes are aligned to four).
     pub widest_scalar_align: u64,
-    /// How many of the types, the first ones, belong to another file that this one builds on (the kernel's,
-    /// for a module's BTF). They are referred to; [`Types::records`] leaves them out.
+    /// How many of the first types belong to another file that this one builds on (the kernel's, for a module's BTF).
+    /// Other types may refer to them; [`Types::records`] leaves them out.
     pub borrowed: u32,
 }
 
 /// One type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Type {
-    /// A structure, class, union or Rust enum: what has members.
+    /// A type with members: a structure, class, union or Rust enum.
     Record(Record),
     /// `count` elements in a row; `None` is a flexible array, which has no size.
     Array {
-        /// What is repeated.
+        /// The type that is repeated.
         element: TypeId,
-        /// How often.
+        /// How often it is repeated.
         count: Option<u64>,
     },
     /// A pointer or reference.
     Pointer {
-        /// To what; `None` is void.
+        /// The type that it points to; `None` is void.
         to: Option<TypeId>,
-        /// As Rust calls it (`&str`, `*const T`, `fn(u32)`); [`Name::NONE`] for other languages.
+        /// Rust's name for it (`&str`, `*const T`, `fn(u32)`); [`Name::NONE`] for other languages.
         name: Name,
     },
     /// A number, character or truth value.
     Base {
-        /// As the file calls it.
+        /// The file's name for it.
         name: Name,
-        /// In bytes.
+        /// Its size in bytes.
         size: u64,
     },
     /// An enumeration without payload (C, C++; a Rust enum with variant parts is a [`Record`]).
     Enum {
-        /// [`Name::NONE`] when anonymous.
+        /// Its name; [`Name::NONE`] when it is anonymous.
         name: Name,
-        /// In bytes.
+        /// Its size in bytes.
         size: u64,
     },
-    /// Another name.
+    /// Another name for a type.
     Typedef {
         /// The new name.
         name: Name,
-        /// `None` is void.
+        /// The type that it names; `None` is void.
         to: Option<TypeId>,
-        /// What `alignas` or an attribute on the typedef asked for.
+        /// The alignment that `alignas` or an attribute on the typedef asked for.
         align: Option<u64>,
     },
     /// `const`, `volatile`, `_Atomic`, `restrict`, a type tag.
     Qualified {
-        /// As C spells it.
+        /// C's spelling of it.
         qualifier: &'static str,
-        /// `None` is void.
+        /// The type that is qualified; `None` is void.
         to: Option<TypeId>,
     },
-    /// A function: only ever pointed to.
+    /// A function, to which other types only point.
     Function {
-        /// What it returns; `None` is void.
+        /// The type that it returns; `None` is void.
         result: Option<TypeId>,
-        /// What it is called with.
+        /// The types of its parameters.
         parameters: Box<[TypeId]>,
-        /// Whether more may follow.
+        /// Whether more parameters may follow.
         variadic: bool,
     },
-    /// Declared and never defined in this file.
+    /// A type that this file declares and never defines.
     Declaration {
-        /// `struct`, `union`, `class`, `enum`; empty for what has none.
+        /// `struct`, `union`, `class` or `enum`; empty for a type without a keyword.
         keyword: &'static str,
         /// Its name.
         name: Name,
     },
-    /// What the file refers to and the reader could not understand, with its size if that is known.
+    /// A type that the file refers to and the reader could not understand.
     Unknown {
-        /// In bytes.
+        /// Its size in bytes, if that is known.
         size: Option<u64>,
     },
 }
 
-/// What sort of [`Record`].
+/// The sort of a [`Record`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// `struct`
+    /// A `struct`.
     Struct,
-    /// `class`
+    /// A `class`.
     Class,
-    /// `union`
+    /// A `union`.
     Union,
     /// A Rust enum, which has variants.
     Enum,
@@ -121,18 +121,17 @@ pub enum Kind {
     Variant,
 }
 
-/// How sure an alignment is.
+/// An alignment, and whether it is certain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     /// The file says so (`DW_AT_alignment`, Rust).
     Known(u64),
-    /// Worked out from the alignment of the members, the largest of theirs: what was asked for with an
-    /// attribute may be more.
+    /// It was inferred as the largest alignment of the members. An attribute may have asked for more.
     Inferred(u64),
 }
 
 impl Align {
-    /// In bytes.
+    /// The alignment in bytes.
     pub fn bytes(self) -> u64 {
         match self {
             Align::Known(bytes) | Align::Inferred(bytes) => bytes,
@@ -143,16 +142,16 @@ impl Align {
 /// A type with members.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// With its namespaces and generic arguments (`alloc::vec::Vec<u8, alloc::alloc::Global>`);
-    /// [`Name::NONE`] when anonymous.
+    /// Its name with namespaces and generic arguments (`alloc::vec::Vec<u8, alloc::alloc::Global>`); [`Name::NONE`]
+    /// when it is anonymous.
     pub name: Name,
-    /// Which keyword.
+    /// Its sort.
     pub kind: Kind,
-    /// In bytes.
+    /// Its size in bytes.
     pub size: u64,
-    /// Of the base.
+    /// The alignment of its base.
     pub align: Align,
-    /// By offset; in a union by declaration.
+    /// Its members in the order of their offsets; those of a union in the order of declaration.
     pub members: Vec<Member>,
     /// Where it was declared, if the file says.
     pub declared: Option<Place>,
@@ -161,63 +160,63 @@ pub struct Record {
 /// A line of a source file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The file, as the compiler was told.
+    /// The file, as the compiler was given it.
     pub file: Name,
-    /// From 1.
+    /// The line, counted from 1.
     pub line: u32,
 }
 
 /// One member of a [`Record`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Member {
-    /// [`Name::NONE`] when anonymous.
+    /// Its name; [`Name::NONE`] when it is anonymous.
     pub name: Name,
-    /// Of what type.
+    /// Its type.
     pub ty: TypeId,
-    /// From the record's start, in bytes; for a bitfield, of the storage unit that it is declared in.
+    /// Its offset from the record's start in bytes; of a bitfield, the offset of the storage unit.
     pub offset: u64,
     /// Its bits, when it is a bitfield.
     pub bits: Option<Bits>,
-    /// What sort of member.
+    /// Its sort.
     pub role: Role,
-    /// What `alignas` or an attribute on the member asked for.
+    /// The alignment that `alignas` or an attribute on the member asked for.
     pub align: Option<u64>,
 }
 
 /// A bitfield's place within the storage unit at [`Member::offset`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bits {
-    /// From the unit's start in memory, so that `8 * Member::offset + offset` is where the field lies in the
-    /// record whatever the machine: from the least significant bit on a little-endian one, from the most
-    /// significant on a big-endian one. With the size it is more than the unit has where a packed record lets
-    /// the field cross into the next.
+    /// The first bit, counted from the unit's start in memory, so that `8 * Member::offset + offset` is where the
+    /// field lies in the record on every machine. That is from the least significant bit on a little-endian machine,
+    /// and from the most significant bit on a big-endian one. Offset and size together exceed the unit where a packed
+    /// record lets the field cross into the next unit.
     pub offset: u8,
-    /// How many; 0 is never recorded.
+    /// How many bits there are; 0 is never recorded.
     pub size: u8,
 }
 
-/// What sort of [`Member`].
+/// The sort of a [`Member`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// A field.
     Field,
     /// A base class.
     Base,
-    /// A virtual base class: the offset is the one in the complete object, if `known`.
+    /// A virtual base class. If `known`, the offset is the one in the complete object.
     VirtualBase {
         /// Whether the file gave a constant offset, or only one is possible.
         known: bool,
     },
     /// The table pointer of a class with virtual functions.
     VirtualTable,
-    /// What tells the variants of a Rust enum apart.
+    /// The field that tells the variants of a Rust enum apart.
     Discriminant,
     /// A variant of a Rust enum; its type is a record of [`Kind::Variant`].
     Variant,
 }
 
 impl Types {
-    /// No types yet.
+    /// A table without types.
     pub fn new(pointer_size: u8) -> Types {
         let mut types = Types {
             types: Vec::new(),
@@ -230,12 +229,12 @@ impl Types {
         types
     }
 
-    /// The number of a spelling.
+    /// The name with a spelling.
     pub fn intern(&mut self, spelling: &str) -> Name {
         self.spellings.intern(spelling)
     }
 
-    /// How a name is spelled; empty for [`Name::NONE`].
+    /// The spelling of a name; empty for [`Name::NONE`].
     pub fn name(&self, name: Name) -> &str {
         self.spellings.get(name)
     }
@@ -247,7 +246,7 @@ impl Types {
         id
     }
 
-    /// Replaces a type, for readers that meet a reference before what it refers to.
+    /// Replaces a type. Readers need it that meet a reference before the type that it refers to.
     pub fn set(&mut self, id: TypeId, ty: Type) {
         self.types[id.0 as usize] = ty;
     }
@@ -257,12 +256,12 @@ impl Types {
         &self.types[id.0 as usize]
     }
 
-    /// A type, to change.
+    /// A type that may be changed.
     pub fn get_mut(&mut self, id: TypeId) -> &mut Type {
         &mut self.types[id.0 as usize]
     }
 
-    /// How many types there are: every [`TypeId`] is less.
+    /// How many types there are; every [`TypeId`] is less.
     pub fn len(&self) -> usize {
         self.types.len()
     }
@@ -282,7 +281,7 @@ impl Types {
 
     /// A type without its typedefs and qualifiers.
     ///
-    /// A file that lies may have a circle of them: after a hundred steps the walk ends where it is.
+    /// A file that lies may have a circle of them, so after a hundred steps the walk ends where it is.
     pub fn resolve(&self, mut id: TypeId) -> TypeId {
         for _ in 0..100 {
             match self.get(id) {
@@ -295,12 +294,12 @@ impl Types {
         id
     }
 
-    /// The size in bytes; `None` for what has none (void, a function, a flexible array, a declaration) and
-    /// for an array that would not fit in 64 bits.
+    /// The size in bytes; `None` for a type that has none (void, a function, a flexible array, a declaration), and
+    /// for an array whose size does not fit in 64 bits.
     pub fn size(&self, id: TypeId) -> Option<u64> {
         let mut times = 1u64;
         let mut id = self.resolve(id);
-        // As deep as arrays of arrays may be; a file that lies may have a circle.
+        // The bound is how deep arrays of arrays may be, since a file that lies may have a circle.
         for _ in 0..100 {
             let size = match self.get(id) {
                 Type::Record(record) => record.size,
@@ -324,7 +323,7 @@ impl Types {
 #[derive(Debug, Default)]
 struct Spellings {
     text: String,
-    /// Where in `text` each ends; the next begins there.
+    /// Where in `text` each spelling ends and the next one begins.
     ends: Vec<usize>,
     names: HashTable<Name>,
     hasher: DefaultHashBuilder,

@@ -1,4 +1,4 @@
-//! Opening a file, whatever it is: its content decides, not its name.
+//! Opens a file of any known sort. Its content decides the sort, not its name.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,7 +14,7 @@ use crate::model::Types;
 
 /// How many bytes may come out of a compressed file or a kernel image.
 const LARGEST_UNPACKED: usize = 1 << 30;
-/// A file is packed at most so often: a boot image within a compressed file.
+/// How often a file may be packed, as a boot image within a compressed file is.
 const DEEPEST: usize = 3;
 
 /// How an ELF file begins.
@@ -23,19 +23,19 @@ const ELF: &[u8] = b"\x7fELF";
 /// Which debug information is read where a file has both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prefer {
-    /// DWARF: it says more (alignments, C++ and Rust).
+    /// DWARF, which says more (alignments, C++ and Rust).
     #[default]
     Dwarf,
-    /// BTF: it is read sooner.
+    /// BTF, which is read faster.
     Btf,
 }
 
-/// What [`open_with`] may be told.
+/// Options of [`open_with`].
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Which of two kinds of debug information.
+    /// Which debug information is read where a file has both.
     pub prefer: Prefer,
-    /// The kernel on whose BTF a module's builds: BTF, a kernel or an image of it.
+    /// The kernel whose BTF a module's builds on: BTF, a kernel, or an image of one.
     pub base: Option<PathBuf>,
 }
 
@@ -53,7 +53,7 @@ pub enum Source {
 pub struct Opened {
     /// The types.
     pub types: Types,
-    /// What they were read from.
+    /// The debug information that they were read from.
     pub source: Source,
 }
 
@@ -69,21 +69,21 @@ pub struct Opened {
 /// ```
 ///
 /// # Errors
-/// One line that names the file: when it cannot be read, holds no types, is damaged, or unpacks to more than
-/// 1 GiB.
+/// If the file cannot be read, has no types, is damaged, or unpacks to more than 1 GiB. The error is one line that
+/// names the file.
 pub fn open(path: &Path) -> Result<Opened, Error> {
     open_with(path, &Options::default())
 }
 
-/// As [`open`], and takes what `options` say.
+/// Does what [`open`] does, with options.
 ///
 /// # Errors
-/// As [`open`]; also when a module's BTF needs a base and none is named.
+/// As for [`open`]; also if a module's BTF needs a base and none is named.
 pub fn open_with(path: &Path, options: &Options) -> Result<Opened, Error> {
     content(path).and_then(|data| read(&data, path, options)).map_err(|error| error.in_file(path))
 }
 
-/// A whole file. Not mapped: files of the kernel cannot be, and others may shrink meanwhile.
+/// Reads a whole file. It is not mapped, since files of the kernel cannot be, and others may shrink meanwhile.
 fn read_file(path: &Path) -> Result<Vec<u8>, Error> {
     let cannot = |error: std::io::Error| Error::new(format!("cannot be read ({error})"));
     let mut file = File::open(path).map_err(cannot)?;
@@ -100,12 +100,12 @@ fn read_file(path: &Path) -> Result<Vec<u8>, Error> {
     Ok(data)
 }
 
-/// A file without what it is packed in.
+/// Reads a file and unpacks it.
 fn content(path: &Path) -> Result<Vec<u8>, Error> {
     unwrap(read_file(path)?, LARGEST_UNPACKED)
 }
 
-/// What lies within images and compressed data, of which no more than `limit` bytes may come out.
+/// Unpacks images and compressed data, as often as they are packed; no more than `limit` bytes may come out.
 pub(crate) fn unwrap(mut data: Vec<u8>, limit: usize) -> Result<Vec<u8>, Error> {
     for _ in 0..DEEPEST {
         if btf::is_btf(&data) || data.starts_with(ELF) {
@@ -119,7 +119,7 @@ pub(crate) fn unwrap(mut data: Vec<u8>, limit: usize) -> Result<Vec<u8>, Error> 
     Ok(data)
 }
 
-/// The types of what was read from `path` and unwrapped.
+/// Reads the types of `data`, which was read from `path` and unpacked.
 pub(crate) fn read(data: &[u8], path: &Path, options: &Options) -> Result<Opened, Error> {
     if btf::is_btf(data) {
         return read_btf(data, None, path, options);
@@ -148,15 +148,15 @@ fn read_elf(data: &[u8], path: &Path, options: &Options) -> Result<Opened, Error
     }
 }
 
-/// In the file, or in the one with its debug symbols.
+/// Reads the DWARF of the file, or of the file with its debug symbols.
 fn read_dwarf(data: &[u8], path: &Path) -> Result<Opened, Error> {
     let types = dwarf::read(data, &dwarf::Options::beside(path))?;
     Ok(Opened { types, source: Source::Dwarf })
 }
 
-/// What an ELF file says beside its BTF.
+/// What an ELF file has beside its BTF.
 struct Elf<'a> {
-    /// What a module carries of its kernel's types.
+    /// The part of its kernel's types that a module carries.
     base: Option<&'a [u8]>,
     machine: Machine,
 }
@@ -179,7 +179,7 @@ fn read_btf(
     Ok(Opened { types, source: Source::Btf })
 }
 
-/// What split BTF builds on: what was named, or `vmlinux` beside it, as in `/sys/kernel/btf`.
+/// The file that split BTF builds on: the one that was named, or `vmlinux` beside it, as in `/sys/kernel/btf`.
 fn base_of(path: &Path, options: &Options) -> Option<PathBuf> {
     options.base.clone().or_else(|| {
         let base = path.with_file_name("vmlinux");
@@ -219,7 +219,7 @@ fn section_data<'a>(section: &impl ObjectSection<'a>) -> Result<&'a [u8], Error>
     section.data().map_err(damaged)
 }
 
-/// What BTF does not say of the machine.
+/// The facts about the machine that BTF does not state.
 fn machine(elf: &object::File) -> Machine {
     Machine {
         pointer_size: if elf.is_64() { 8 } else { 4 },

@@ -1,4 +1,4 @@
-//! Finding types by name or pattern, and near names where there is none.
+//! Finds types by name or pattern, and near names where there is no such type.
 
 use std::collections::HashMap;
 
@@ -15,10 +15,10 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Reads a pattern; a leading `struct`, `union`, `class` or `enum` is left away.
+    /// Reads a pattern. A leading `struct`, `union`, `class` or `enum` is ignored.
     ///
     /// # Errors
-    /// When it is no pattern.
+    /// If the text is no pattern.
     pub fn new(text: &str) -> Result<Pattern, Error> {
         let bare = ["struct ", "union ", "class ", "enum "]
             .iter()
@@ -32,13 +32,14 @@ impl Pattern {
         Ok(Pattern { text: bare.to_owned(), glob })
     }
 
-    /// Whether a name is meant. A name is itself, whatever the pattern's marks would mean.
+    /// Whether the pattern means a name. A text always means the name that is equal to it, even if it has marks of
+    /// patterns.
     pub fn matches(&self, name: &str) -> bool {
         name == self.text || self.glob.as_ref().is_some_and(|glob| glob.is_match(name))
     }
 }
 
-/// The records that have a name of their own or by a typedef, with it, in the order of the file.
+/// The records that have a name, of their own or by a typedef, each with that name, in the order of the file.
 pub fn named(types: &Types) -> Vec<(&str, TypeId)> {
     let by_typedef: HashMap<TypeId, &str> = (0..types.len() as u32)
         .rev()
@@ -59,10 +60,10 @@ pub fn named(types: &Types) -> Vec<(&str, TypeId)> {
         .collect()
 }
 
-/// The records that patterns mean, in the order of the patterns, each once.
+/// The records that patterns mean, each once, in the order of the patterns.
 ///
 /// # Errors
-/// When a pattern means none; near names are said.
+/// If a pattern means no record. The error names near ones.
 pub fn pick<'t>(types: &'t Types, patterns: &[String]) -> Result<Vec<(&'t str, TypeId)>, Error> {
     let named = named(types);
     let mut picked = Vec::new();
@@ -89,7 +90,7 @@ pub fn pick<'t>(types: &'t Types, patterns: &[String]) -> Result<Vec<(&'t str, T
     Ok(picked)
 }
 
-/// Up to three names that resemble one, as a question.
+/// A question with up to three names that resemble `wanted`.
 pub fn near<'n>(wanted: &str, names: impl Iterator<Item = &'n str>) -> Option<String> {
     let mut close: Vec<(f64, &str)> = names
         .map(|name| (strsim::jaro_winkler(wanted, name), name))

@@ -1,4 +1,4 @@
-//! Rules about lines, and whether a file keeps them.
+//! Rules about lines, and the check whether a file keeps them.
 //!
 //! | room      | what it holds                                             |
 //! |-----------|-----------------------------------------------------------|

@@ -1,6 +1,6 @@
-//! Printing a record by lines: as text, as JSON, as a picture.
+//! Prints a record by lines: as text, as JSON, as a picture.
 //!
-//! Text and JSON write into one growing text, so that a kernel's ten thousand types cost a tenth of a second.
+//! Text and JSON append to one text, so that a kernel's ten thousand types cost a tenth of a second.
 
 mod accessed;
 mod json;
@@ -17,7 +17,7 @@ use crate::leaf::Expand;
 /// How records are printed.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
-    /// Bytes of a line: 64 or 128.
+    /// The bytes of a line: 64 or 128.
     pub line: u64,
     /// Which records are opened.
     pub expand: Expand,
@@ -25,7 +25,7 @@ pub struct Options<'a> {
     pub base: Option<u64>,
     /// Whether colours are written.
     pub colour: bool,
-    /// Who touches what how often: printed beside the fields of the types it knows.
+    /// Which CPUs touch which field how often. It is printed beside the fields of the types that it has.
     pub accessed: Option<&'a Accessed>,
 }
 

@@ -1,9 +1,9 @@
-//! Types put down by hand, for tests.
+//! Types written by hand, for tests.
 
 use crate::model::{Align, Kind, Member, Record, Role, Type, TypeId, Types};
 
-/// A record of eight-byte words (`name`), arrays of them (`name[4]`), gaps (`_` and bytes: `_24`), and what
-/// begins a line (`|name`).
+/// Makes a record of eight-byte words (`name`), arrays of them (`name[4]`), gaps (`_` and bytes: `_24`), and fields
+/// that begin a line (`|name`).
 pub(crate) fn words(types: &mut Types, name: &str, fields: &str) -> TypeId {
     let long = types.intern("long");
     let long = types.push(Type::Base { name: long, size: 8 });

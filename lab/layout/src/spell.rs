@@ -1,23 +1,23 @@
-//! How types are written.
+//! Writes types as their languages do.
 
 use std::fmt::{self, Write};
 
 use crate::leaf::keyword;
 use crate::model::{Type, TypeId, Types};
 
-/// As many pointers, arrays and qualifiers as are written.
+/// How many pointers, arrays and qualifiers are written.
 const DEEPEST: usize = 32;
 
-/// As many parameters of a function as are written: with functions among them at most [`NESTED`] deep, a
-/// file that lies cannot make a name grow without end.
+/// How many parameters of a function are written. Functions among them are written at most [`NESTED`] deep, so a file
+/// that lies cannot make a name grow without end.
 const PARAMETERS: usize = 24;
 
-/// As deep as functions among parameters are written with theirs.
+/// How deep functions among parameters are written with their own parameters.
 const NESTED: usize = 2;
 
 /// A type as its language writes it: `struct page_counter *`, `atomic_long_t[34]`, `Vec<u8>`.
 ///
-/// A name with `::` or generic arguments stands without its keyword. The size of a flexible array is left out.
+/// A name with `::` or generic arguments has no keyword before it. A flexible array has no size.
 pub fn spell(types: &Types, id: TypeId) -> impl fmt::Display {
     fmt::from_fn(move |f| write_type(f, types, Some(id), DEEPEST))
 }
@@ -103,8 +103,8 @@ pub(crate) fn write_type(
     }
 }
 
-/// A member, variable or typedef of a type as C declares it, without the semicolon:
-/// `int (*poll)(struct file *)`, `char name[16]`. An empty name gives what [`spell`] gives.
+/// A member, variable or typedef of a type as C declares it, without the semicolon: `int (*poll)(struct file *)`,
+/// `char name[16]`. With an empty name this equals [`spell`].
 pub fn declare(types: &Types, id: TypeId, name: &str) -> String {
     let (declarator, base) = declarator(types, id, name);
     let mut out = String::new();
@@ -119,8 +119,8 @@ pub fn declare(types: &Types, id: TypeId, name: &str) -> String {
     out
 }
 
-/// What C writes around a name, and the type that is written before it: a pointer to a function has its star
-/// within its parameters' reach.
+/// What C writes around a name, and the type that it writes before that. The star of a pointer to a function stands
+/// with the name, within the parentheses before the parameters.
 fn declarator(types: &Types, mut id: TypeId, name: &str) -> (String, TypeId) {
     let mut declarator = String::new();
     let _ = safe(&mut declarator, name);
@@ -137,7 +137,7 @@ fn declarator(types: &Types, mut id: TypeId, name: &str) -> (String, TypeId) {
                     declarator.insert_str(0, &format!("{qualifier}{space}"));
                     id = *to;
                 }
-                // Of a constant array of constant pointers only the pointers say so.
+                // Of a constant array of constant pointers only the pointers are written with the qualifier.
                 Type::Array { .. } | Type::Function { .. } => id = *to,
                 _ => break,
             },
@@ -157,8 +157,8 @@ fn declarator(types: &Types, mut id: TypeId, name: &str) -> (String, TypeId) {
     (declarator, id)
 }
 
-/// What stands around the name of a pointer to a function, or of an array of them, and the function; `None` for
-/// other types.
+/// What stands around the name of a pointer to a function, or of an array of such pointers, and the function; `None`
+/// for other types.
 fn to_function(types: &Types, id: TypeId) -> Option<(String, TypeId)> {
     if !matches!(types.get(id), Type::Pointer { .. } | Type::Qualified { .. } | Type::Array { .. })
     {
@@ -168,7 +168,7 @@ fn to_function(types: &Types, id: TypeId) -> Option<(String, TypeId)> {
     matches!(types.get(base), Type::Function { .. }).then_some((declarator, base))
 }
 
-/// `int (*)(struct file *, loff_t)`.
+/// Writes a function, as in `int (*)(struct file *, loff_t)`.
 fn write_function(
     out: &mut impl Write,
     types: &Types,
@@ -202,12 +202,12 @@ fn write_function(
     })
 }
 
-/// Whether it is a plain name, before which C has a keyword.
+/// Whether a name is plain, so that C writes a keyword before it.
 fn is_word(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$'))
 }
 
-/// A name without what could steer a terminal or break a line.
+/// Writes a name without characters that could steer a terminal or break a line.
 pub(crate) fn safe(out: &mut impl Write, name: &str) -> fmt::Result {
     if !name.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
         return out.write_str(name);

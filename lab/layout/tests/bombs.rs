@@ -1,4 +1,4 @@
-//! What comes out of compression is bounded, whatever goes in.
+//! However much compressed data would unpack to, what comes out is bounded.
 
 use std::io::Write;
 
@@ -38,7 +38,7 @@ fn more_than_the_limit_is_refused_and_exactly_the_limit_is_not() {
                     let said = error.to_string();
                     let name = packing.name();
                     let expected =
-                        format!("what {name} packed is more than {LIMIT} bytes, the limit");
+                        format!("its {name} data unpacks to more than {LIMIT} bytes, the limit");
                     assert!(said.starts_with(&expected), "{said}");
                 }
             }
@@ -46,7 +46,7 @@ fn more_than_the_limit_is_refused_and_exactly_the_limit_is_not() {
     }
 }
 
-/// Zeros, which pack best.
+/// Packed zeros, since these pack best.
 fn packed(program: &str, arguments: &[&str], size: usize) -> Vec<u8> {
     let mut child = std::process::Command::new(program)
         .args(arguments)
@@ -63,7 +63,7 @@ fn packed(program: &str, arguments: &[&str], size: usize) -> Vec<u8> {
 
 #[test]
 fn a_window_larger_than_is_allowed_is_refused_before_it_is_taken() {
-    // The header of a frame of zstd with a window of 2 GiB, of a file of lzma with a dictionary of nearly 4 GiB.
+    // The headers of a zstd frame with a window of 2 GiB, and of an lzma file with a dictionary of nearly 4 GiB.
     let zstd = [0x28, 0xb5, 0x2f, 0xfd, 0x00, 21 << 3, 1, 0, 0];
     let lzma =
         [[0x5d, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff], [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0]]

@@ -1,4 +1,4 @@
-//! What is written as BTF is what is read: every kind, both byte orders, and what the format allows beside.
+//! The reader reads what was written as BTF: every kind, both byte orders, and what else the format allows.
 
 mod support;
 
@@ -83,14 +83,14 @@ fn every_kind_is_read_in_both_byte_orders() {
             panic!("a pointer to a function")
         };
         assert!(matches!(types.get(*call), Type::Function { .. }));
-        // What a tag is put on stands in its place, before and behind a pointer.
+        // A tagged type stands in the place of its tag, before and behind a pointer.
         let Type::Pointer { to: Some(user), .. } = of("user") else {
             panic!("a pointer to a tagged int")
         };
         assert_eq!(types.get(*user), of("tagged"));
         let Type::Base { name, .. } = of("tagged") else { panic!("a tagged int") };
         assert_eq!(types.name(*name), "int");
-        // Qualifiers and typedefs, one on another.
+        // Qualifiers and typedefs stand one on another.
         let Type::Qualified { qualifier: "const", to: Some(inner) } = of("constant") else {
             panic!("const")
         };
@@ -104,7 +104,7 @@ fn every_kind_is_read_in_both_byte_orders() {
         };
         let Type::Pointer { to: Some(inner), .. } = types.get(*inner) else { panic!("pointer") };
         assert!(matches!(types.get(*inner), Type::Declaration { .. }));
-        // In a union an array without elements is without end too.
+        // In a union an array of no elements is flexible as well.
         let Type::Record(either) = of("") else { panic!("a union") };
         assert_eq!((either.kind, either.name), (Kind::Union, Name::NONE));
         assert_eq!(places(&types, either), ["number 0 8", "real 0 8", "bytes 0 -"]);
@@ -195,7 +195,7 @@ fn a_module_builds_on_the_types_and_names_of_its_kernel() {
     assert_eq!(device.align, Align::Inferred(8));
     let Type::Record(list) = types.get(device.members[0].ty) else { panic!("the kernel's list") };
     assert_eq!(types.name(list.name), "list_head");
-    // Alone it cannot be read, and the message says what is missing.
+    // A module alone cannot be read, and the message says what is missing.
     assert_eq!(
         refused(&module.bytes()),
         "its BTF is a module's, which builds on its kernel's; \
@@ -221,7 +221,7 @@ fn another_kernel_than_its_own_is_refused_as_a_base() {
 fn headers_may_grow_and_kinds_whose_extent_the_file_says_are_passed_over() {
     let mut w = one_of_each(Writer::new());
     let int = 1;
-    // A kind of the future: one word, then two bytes for each of two parts.
+    // A future kind has one word, then two bytes for each of two parts.
     let number = w.common("future", 99, true, 2, 0);
     w.word(7);
     w.word(7);
@@ -314,7 +314,7 @@ fn cut_off_anywhere_it_is_refused() {
 fn circles_end() {
     let mut w = Writer::new();
     let first = w.next;
-    // Each number is its own or the next one's target.
+    // Each type refers to itself or to the next one.
     w.plain(8, "a", first + 1);
     w.plain(8, "b", first);
     w.plain(10, "", first + 2);

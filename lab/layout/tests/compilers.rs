@@ -1,4 +1,4 @@
-//! BTF by compilers: what is read is what a program that was compiled from the same source says of itself.
+//! BTF written by compilers: the reader says what a program that was compiled from the same source says of itself.
 
 mod support;
 
@@ -11,7 +11,7 @@ use support::{folder, have};
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/places.c");
 
-/// Whether it succeeded, without a word.
+/// Whether the program succeeded; it prints nothing.
 fn run(program: &str, arguments: &[&str]) -> bool {
     Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
 }
@@ -76,7 +76,7 @@ fn compare(types: &Types, truth: &str, aligned: &[&str]) -> usize {
     truth.lines().count()
 }
 
-/// What an attribute on a member raised.
+/// Types whose alignment an attribute on a member raised.
 const ALIGNED: [&str; 2] = ["aligned", "all"];
 
 #[test]
@@ -106,12 +106,12 @@ fn btf_by_pahole_says_what_the_program_says_of_itself() {
     let encode = format!("--btf_encode_detached={}", detached.display());
     assert!(run("pahole", &[&encode, object.to_str().unwrap()]));
     assert!(compare(&types(&detached), &truth, &ALIGNED) > 60);
-    // And within the object, beside DWARF.
+    // The BTF may also lie within the object, beside DWARF.
     assert!(run("pahole", &["-J", object.to_str().unwrap()]));
     assert!(compare(&types(&object), &truth, &ALIGNED) > 60);
 }
 
-/// The compiler itself asserts what is expected here.
+/// The compiler itself checks the expected layout.
 const OF_I386: &str = "
 struct mixed { void *p; long long w; char c; double d; } mixed;
 _Static_assert(sizeof(struct mixed) == 24 && _Alignof(struct mixed) == 4, \"i386\");

@@ -1,4 +1,4 @@
-//! Types of programs compiled here are what the programs themselves say they are.
+//! Programs are compiled here, and their types are as the programs themselves say.
 
 mod support;
 
@@ -21,7 +21,7 @@ fn each(test: &str, compiler: &str, source: &str, flags: &[&[&str]], least: usiz
         }
         let program = folder.join(&name);
         let types = dwarf::open(&program).unwrap_or_else(|error| panic!("{flags:?}: {error}"));
-        // Where gcc writes `Holder<long int, 3>` clang writes `Holder<long, 3>`.
+        // gcc writes `Holder<long int, 3>` where clang writes `Holder<long, 3>`.
         let said = run(&program);
         let said = if compiler == "clang++" { said.replace("long int", "long") } else { said };
         let lines = check(&types, &said);
@@ -110,7 +110,7 @@ fn read(test: &str, source: &str, flags: &[&str]) -> Option<Types> {
     Some(dwarf::open(&folder.join(name)).unwrap_or_else(|error| panic!("{flags:?}: {error}")))
 }
 
-/// Every record of C as assertions that the compiler checks: of what it did with these flags.
+/// Every record of C as assertions, by which the compiler checks what it did with these flags.
 fn asserted(types: &Types) -> (String, usize) {
     let mut text = String::new();
     let mut count = 0;
@@ -139,7 +139,7 @@ fn asserted(types: &Types) -> (String, usize) {
 #[test]
 fn an_object_file_says_the_same_before_it_is_linked_on_64_and_on_32_bits() {
     let folder = folder("dwarf-object");
-    // The types alone: there may be no library of 32 bits to print with.
+    // Only the types are compiled, since there may be no 32-bit library to print with.
     let text = std::fs::read_to_string(fixture("types.c")).unwrap();
     let (text, _) = text.split_once("int main").unwrap();
     let text = text.replace("#include \"truth.h\"", "").replace("char d; __int128 d; ", "");
@@ -239,7 +239,7 @@ fn a_header_read_by_many_units_gives_each_type_once_and_definitions_that_differ_
         assert_eq!((count("node"), count("either"), count("later")), (1, 1, 1), "{flags:?}");
         assert_eq!(count("own"), 2, "{flags:?}");
         assert_eq!(record(&types, "wrapped").unwrap().size, 24);
-        // The one unit that defines it tells the nineteen that only declare it.
+        // One unit defines it, and the nineteen that only declare it get the definition.
         let node = record(&types, "node").unwrap();
         let Type::Pointer { to: Some(to), .. } = *types.get(node.members[1].ty) else {
             panic!("no pointer")
@@ -292,7 +292,7 @@ fn sections_compressed_in_any_way_are_read() {
 
 #[test]
 fn machines_of_either_byte_order_and_width_are_read() {
-    // No library is needed for them; the layout of repr(C) is known by hand.
+    // They need no library, and the layout of repr(C) is known.
     let source = r#"#![feature(no_core, lang_items)] #![no_core] #![crate_type = "lib"]
         #[lang = "pointee_sized"] trait PointeeSized {} #[lang = "meta_sized"] trait MetaSized: PointeeSized {}
         #[lang = "sized"] trait Sized: MetaSized {} #[lang = "copy"] trait Copy {} impl Copy for u32 {}
@@ -314,7 +314,7 @@ fn machines_of_either_byte_order_and_width_are_read() {
         let arguments =
             ["-Zunstable-options", "-g", "-Awarnings", "--edition=2024", "--emit=obj", "--target"];
         let arguments = [&arguments[..], &[machine, "machines.rs", "-o", "machine.o"]].concat();
-        // Without a library of its own a crate needs what stable compilers do not offer.
+        // A crate without any library needs features that stable compilers do not offer.
         let run = std::process::Command::new("rustc")
             .env("RUSTC_BOOTSTRAP", "1")
             .current_dir(&folder)
@@ -355,7 +355,7 @@ fn table_pointers_statics_and_virtual_bases_are_what_they_are() {
     assert_eq!(roles("Virtual"), [Role::VirtualTable, Role::Field]);
     assert_eq!(roles("Derived"), [Role::Base, Role::Field]);
     assert_eq!(roles("Static"), [Role::Field]);
-    // Where there is one place for it, it is known; what may share a place, or has others beside it, is not.
+    // A base with one possible place is known. One that may share a place, or has others beside it, is not.
     let known = Role::VirtualBase { known: true };
     let unknown = Role::VirtualBase { known: false };
     assert_eq!(roles("Left"), [Role::VirtualTable, Role::Field, known]);
@@ -401,12 +401,12 @@ fn what_has_no_size_in_rust_has_none_here() {
         return;
     }
     let types = dwarf::open(&folder.join("types")).unwrap();
-    // A slice at the end, of which the compiler describes one element.
+    // Of a slice at the end the compiler describes one element.
     let tail = record(&types, "types::Tail").unwrap().members.last().unwrap();
     assert!(matches!(types.get(tail.ty), Type::Array { count: None, .. }));
     let nested = record(&types, "types::Nested").unwrap().members.last().unwrap();
     assert!(matches!(types.get(nested.ty), Type::Record(_)), "its tail is the inner one's");
-    // A function by its own type, which the compiler describes as a pointer.
+    // The compiler describes a function by its own type as a pointer.
     let (_, calling) = types
         .records()
         .find(|(_, record)| types.name(record.name).starts_with("types::Calling<fn"))

@@ -1,4 +1,4 @@
-//! Files that ask for more than they are worth: each is read or refused, in little time and memory.
+//! Files that ask for too much: each is read or refused, in little time and memory.
 
 mod support;
 
@@ -7,7 +7,7 @@ use ledgerline_layout::model::{Type, TypeId, Types};
 use ledgerline_layout::{Error, align};
 use support::elf::elf;
 
-/// What an entry's first byte means: tag, whether it has children, attributes with their forms.
+/// An abbreviation: an entry's first byte, its tag, whether it has children, and its attributes with their forms.
 type Abbreviation = (u8, u8, bool, &'static [(u8, u8)]);
 
 const ABBREVIATIONS: &[Abbreviation] = &[
@@ -40,7 +40,7 @@ struct Liar {
 impl Liar {
     fn new() -> Liar {
         let mut liar = Liar { info: vec![0; 12], names: vec![0] };
-        // C++, so that names have scopes.
+        // The language is C++, so that names have scopes.
         liar.entry(UNIT, &[0x04]);
         liar
     }
@@ -100,7 +100,7 @@ fn abbreviations() -> Vec<u8> {
 fn read(file: &[u8]) -> Result<Types, Error> {
     let types = dwarf::read(file, &Options { threads: 1, ..Options::default() });
     if let Ok(types) = &types {
-        // What whoever prints them will ask.
+        // Do what printing them does.
         for id in (0..types.len() as u32).map(TypeId) {
             let _ = (types.size(id), align::of(types, id), types.resolve(id));
         }
@@ -114,7 +114,7 @@ fn refused(file: &[u8], expected: &str) {
     assert_eq!(error.lines().count(), 1);
 }
 
-/// Of the kernel: the most memory that this process ever had, in bytes.
+/// The most memory that this process ever had, in bytes, as the kernel says.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default();
@@ -181,17 +181,17 @@ fn namespaces_a_hundred_thousand_deep_need_no_stack() {
 fn chains_and_circles_of_types_end() {
     let mut liar = Liar::new();
     let name = liar.name("t");
-    // Each refers to the next, which is 9 bytes on, and the last to the first.
+    // Each entry refers to the next, which is 9 bytes on, and the last to the first.
     let first = liar.next();
     for index in 0..300_000u32 {
         let next = if index == 299_999 { first } else { liar.next() + 9 };
         liar.named(TYPEDEF, name, &next.to_le_bytes());
     }
-    // A record that consists of itself.
+    // This record consists of itself.
     let this = liar.named(STRUCTURE, name, &[8]);
     liar.named(MEMBER, name, &[&this.to_le_bytes()[..], &[0]].concat());
     liar.end();
-    // A definition of itself, and an array of itself.
+    // These are a definition of itself, and an array of itself.
     let this = liar.next();
     liar.entry(DEFINITION, &[&this.to_le_bytes()[..], &[8]].concat());
     liar.end();
@@ -240,7 +240,7 @@ fn sizes_beyond_any_memory_are_refused_and_arrays_beyond_it_have_none() {
 
 #[test]
 fn of_units_that_share_the_tail_of_one_table_none_reads_beyond_the_next_ones_start() {
-    // Each unit's table begins an abbreviation after the one before: each is as long as the rest of the section.
+    // Each unit's table begins one abbreviation after the one before, and is as long as the rest of the section.
     let code = |index: u32| [index as u8 | 0x80, (index >> 7) as u8 | 0x80, (index >> 14) as u8];
     let mut info = Vec::new();
     for index in 0..10_000u32 {
@@ -254,7 +254,7 @@ fn of_units_that_share_the_tail_of_one_table_none_reads_beyond_the_next_ones_sta
         .flat_map(|index| code(index + 1).into_iter().chain([0x11, 0, 0, 0]))
         .collect();
     let file = elf(62, &[(".debug_info", &info), (".debug_abbrev", &table)]);
-    // All of it ten thousand times would be more than the file may ask for.
+    // Ten thousand times the whole table would be more than the file may ask for.
     read(&file).unwrap();
 }
 
@@ -271,7 +271,7 @@ fn a_section_that_says_it_becomes_a_terabyte_is_refused() {
         return;
     }
     let mut file = std::fs::read(folder.join("a.o")).unwrap();
-    // The header of a compressed section: zlib, four bytes of nothing, then the size.
+    // The header of a compressed section names zlib, then has four unused bytes, then the size.
     let mut changed = 0;
     for at in 0..file.len() - 24 {
         if file[at..at + 8] == [1, 0, 0, 0, 0, 0, 0, 0] && file[at + 24..at + 25] == [0x78] {

@@ -1,4 +1,4 @@
-//! Debug information that is not in the program: debug files, split files, packages, dwz's common files.
+//! Reads debug information that is not in the program: debug files, split files, packages, dwz's common files.
 
 mod support;
 

@@ -1,7 +1,7 @@
 //! Whatever the bytes, no reader panics, hangs or takes memory without bound.
 //!
-//! Each target runs for a second, or for `LEDGERLINE_FUZZ_SECONDS`. What made one fail is written to a file, whose
-//! name is said.
+//! Each target runs for a second, or for `LEDGERLINE_FUZZ_SECONDS`. Bytes that make one fail are written to a file,
+//! and the test names it.
 
 mod support;
 
@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use support::btf::{Writer, one_of_each};
 use support::elf::{bz_image, efi_image, elf};
 
-/// A small generator of numbers: the same ones in each run, unless told otherwise.
+/// A small generator of numbers, which are the same in each run unless the test runs longer.
 struct Random(u64);
 
 impl Random {
@@ -30,7 +30,7 @@ impl Random {
     }
 }
 
-/// Words that tend to be where mistakes are.
+/// Words that tend to provoke mistakes.
 const TELLING: [u32; 12] = [
     0,
     1,
@@ -46,7 +46,7 @@ const TELLING: [u32; 12] = [
     0x0400_0001,
 ];
 
-/// Changes a few places of `data`; sometimes where it ends.
+/// Changes a few places of `data`, and sometimes its length.
 fn mutate(random: &mut Random, data: &mut Vec<u8>, other: &[u8]) {
     for _ in 0..1 + random.below(6) {
         if data.is_empty() {
@@ -73,7 +73,7 @@ fn mutate(random: &mut Random, data: &mut Vec<u8>, other: &[u8]) {
                 let word = if kind == 5 {
                     TELLING[random.below(TELLING.len())]
                 } else {
-                    // Near what was there: the number of another type, a place one bit on.
+                    // The new value is near the old one: the number of another type, a place one bit on.
                     let old = data
                         .get(at..at + 4)
                         .map_or(0, |word| u32::from_le_bytes(word.try_into().unwrap()));
@@ -165,7 +165,7 @@ fn no_image_makes_its_reader_panic() {
         lz4.write_all(&kernel).unwrap();
         seeds.push(lz4.finish().unwrap());
     }
-    // By the programs, since the crate of xz is built without its half that packs.
+    // The programs pack these, since the crate for xz is built without its encoder.
     for arguments in [["--x86", "--lzma2=dict=4KiB"], ["--format=lzma", "-6"]] {
         if support::have("xz") {
             let folder = support::folder("no_image");
@@ -221,7 +221,7 @@ fn dwarf_seeds() -> Vec<Vec<u8>> {
             seeds.push(std::fs::read(folder.join("seed.o")).unwrap());
         }
     }
-    // A split file is read as a file of its own.
+    // A split file is read like a file of its own.
     if support::compile::compile(
         "gcc",
         &folder,
@@ -276,7 +276,7 @@ proptest! {
         abbreviations in proptest::collection::vec(0u8..0x80, 0..200),
         names in proptest::collection::vec(any::<u8>(), 0..60),
     ) {
-        // A header that is right, so that what follows is looked at.
+        // The header is right, so that the reader looks at what follows.
         let mut unit = ((info.len() + 8) as u32).to_le_bytes().to_vec();
         unit.extend([5, 0, 1, 8, 0, 0, 0, 0]);
         unit.extend(&info);

@@ -1,4 +1,4 @@
-//! glibc's debug symbols (Debian's `libc6-dbg`), as pahole prints them and as we read them.
+//! Compares glibc's debug symbols (Debian's `libc6-dbg`) as pahole prints them with what the reader reads.
 
 mod support;
 
@@ -25,7 +25,7 @@ fn symbols() -> Vec<PathBuf> {
     files.into_iter().rev().map(|(_, path)| path).collect()
 }
 
-/// What differs, and how many structures were compared.
+/// The differences, and how many structures were compared.
 fn differences(file: &Path, types: &Types) -> (Vec<String>, usize) {
     let output = Command::new("pahole").arg(file).output().unwrap();
     let printed = parse(&String::from_utf8_lossy(&output.stdout));

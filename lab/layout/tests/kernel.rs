@@ -1,4 +1,4 @@
-//! The kernel that runs, as pahole prints it and as we read it.
+//! Compares the running kernel's types as pahole prints them with what the reader reads.
 
 mod support;
 
@@ -25,13 +25,13 @@ fn kernel_and_pahole(arguments: &[&str]) -> Option<(Types, String)> {
     }
     let opened = open(Path::new(KERNEL)).unwrap();
     assert_eq!(opened.source, Source::Btf);
-    // Of kinds that pahole 1.24 does not know (17 to 19) it complains on stderr; it has their sizes all the same.
+    // pahole 1.24 complains on stderr of kinds that it does not know (17 to 19), but it has their sizes.
     let output = Command::new("pahole").args(arguments).arg(KERNEL).output().unwrap();
     Some((opened.types, String::from_utf8_lossy(&output.stdout).into_owned()))
 }
 
-/// Sizes, members, offsets, bits, holes, padding and lines. There is no list of differences that are explained: none
-/// was found, of pahole's or ours (Linux 6.18, pahole 1.24).
+/// Compares sizes, members, offsets, bits, holes, padding and lines. There is no list of explained differences, since
+/// none was found on either side (Linux 6.18, pahole 1.24).
 #[test]
 fn every_structure_of_the_running_kernel_is_as_pahole_prints_it() {
     let Some((types, text)) = kernel_and_pahole(&[]) else { return };
@@ -52,7 +52,7 @@ fn every_structure_of_the_running_kernel_is_as_pahole_prints_it() {
     }
     assert!(printed.len() > 1000, "pahole printed {} types", printed.len());
     assert!(differences.is_empty(), "{} differ:\n{}", differences.len(), differences.join("\n"));
-    // And nothing was left out that has a name. (Of two types of one name and size pahole prints one.)
+    // And no type with a name was left out. (pahole prints one of two types with the same name and size.)
     let theirs: HashMap<&str, &Printed> =
         printed.iter().map(|printed| (printed.name.as_str(), printed)).collect();
     let left: Vec<_> =

@@ -1,4 +1,4 @@
-//! Whatever a file is, its types are found, or one line says why not.
+//! The types of a file of any sort are found, or one line says why not.
 
 mod support;
 
@@ -14,7 +14,7 @@ use support::{folder, have};
 
 const X86_64: u16 = 62;
 
-/// What packs, and how it is told to write as the kernel's build does.
+/// The programs that pack, and the arguments with which they write as the kernel's build does.
 const PACKERS: [(&str, &[&str]); 7] = [
     ("gzip", &["-9", "-n", "-c"]),
     ("xz", &["--check=crc32", "--x86", "--lzma2=dict=32MiB", "-c"]),
@@ -41,7 +41,7 @@ fn packed(program: &str, arguments: &[&str], data: &[u8]) -> Vec<u8> {
     output.stdout
 }
 
-/// BTF of one of each kind, as a kernel has it: in an ELF file, behind so many bytes of code.
+/// BTF with a type of each kind, in an ELF file behind so many bytes of code, as a kernel has it.
 fn kernel(code: u32) -> Vec<u8> {
     let code: Vec<u8> = (0..code).map(|at| (at >> 12) as u8 ^ (at % 251) as u8).collect();
     elf(X86_64, &[(".text", &code), (".BTF", &one_of_each(Writer::new()).bytes())])
@@ -53,7 +53,7 @@ fn written(folder: &Path, name: &str, data: &[u8]) -> PathBuf {
     path
 }
 
-/// The names of the records with a name.
+/// The names of the records that have one.
 fn records(path: &Path, options: &Options) -> Vec<String> {
     let opened = open_with(path, options).unwrap();
     assert_eq!(opened.source, Source::Btf);
@@ -78,7 +78,7 @@ fn btf_is_found_by_content_in_whatever_it_is_packed() {
     let raw = one_of_each(Writer::new()).bytes();
     assert_eq!(records(&written(&folder, "raw", &raw), &Options::default()), ALL);
     let small = kernel(1 << 18);
-    // More than a block of lz4.
+    // This is more than a block of lz4.
     let large = kernel(9 << 20);
     assert_eq!(records(&written(&folder, "elf", &small), &Options::default()), ALL);
     let image = written(&folder, "unpacked", &bz_image(4, &small));
@@ -91,7 +91,7 @@ fn btf_is_found_by_content_in_whatever_it_is_packed() {
         let mut payload = packed(program, arguments, kernel);
         let file = written(&folder, &format!("packed{index}"), &payload);
         assert_eq!(records(&file, &Options::default()), ALL, "{program} {arguments:?}");
-        // The kernel's build puts the size behind what it packs, except by gzip, which does so itself.
+        // The kernel's build puts the size behind the packed data, except with gzip, which does so itself.
         if program != "gzip" {
             payload.extend((kernel.len() as u32).to_le_bytes());
         }
@@ -118,7 +118,7 @@ fn a_kernel_without_sections_is_searched_for_its_btf() {
     let mut kernel = vec![0; 0x1000];
     kernel[0x38..0x3c].copy_from_slice(b"ARM\x64");
     assert_eq!(refused(&written(&folder, "none", &kernel)), "is a kernel without BTF");
-    // That of a program for BPF, the kernel's own, and a few words that begin like one.
+    // There are the BTF of a BPF program, the kernel's own, and a few words that begin like BTF.
     for bytes in
         [small.bytes(), one_of_each(Writer::new()).bytes(), vec![0x9f, 0xeb, 1, 0, 24, 0, 0, 0]]
     {
@@ -137,23 +137,23 @@ fn a_module_finds_its_base_within_it_beside_it_or_where_it_is_told() {
     let mut module = Writer::split(&base);
     module.structure("device", 24, &[("list", 5, 0), ("id", 1, 128)]);
     let (base, module) = (base.bytes(), module.bytes());
-    // Told.
+    // The base is named.
     let kernel = written(&folder, "kernel", &bz_image(4, &elf(X86_64, &[(".BTF", &base)])));
     let object = written(&folder, "module.ko", &elf(X86_64, &[(".BTF", &module)]));
     let told = Options { base: Some(kernel), ..Options::default() };
     assert_eq!(records(&object, &told), ["device"]);
     assert!(refused(&object).contains("name the kernel's as its base"));
-    // Within.
+    // The base is within the file.
     let object =
         written(&folder, "own.ko", &elf(X86_64, &[(".BTF", &module), (".BTF.base", &base)]));
     assert_eq!(records(&object, &Options::default()), ["device"]);
-    // Beside, as in /sys/kernel/btf.
+    // The base is beside the file, as in /sys/kernel/btf.
     let beside = folder.join("beside");
     fs::create_dir(&beside).unwrap();
     written(&beside, "vmlinux", &base);
     let raw = written(&beside, "module", &module);
     assert_eq!(records(&raw, &Options::default()), ["device"]);
-    // A base that is none is named as such.
+    // An error names a base that has no BTF.
     let text = written(&folder, "text", b"text");
     let wrong = Options { base: Some(text.clone()), ..Options::default() };
     let error = open_with(&raw, &wrong).unwrap_err();
@@ -183,8 +183,8 @@ fn what_cannot_be_read_is_said_in_one_line() {
         ("text", b"hello", &none),
         ("elf", b"\x7fELF", "is a damaged ELF file ("),
         ("bzip2", b"BZh91AY", "is packed with bzip2, which is not read; unpack it with bzip2"),
-        ("gzip", &gzip, "what gzip packed cannot be unpacked: "),
-        ("xz", b"\xfd7zXZ\0\0\0\0\0\0\0\0\0", "what xz packed cannot be unpacked: "),
+        ("gzip", &gzip, "its gzip data cannot be unpacked: "),
+        ("xz", b"\xfd7zXZ\0\0\0\0\0\0\0\0\0", "its xz data cannot be unpacked: "),
         ("old", &old, "is a kernel image of boot protocol 2.07, which does not say where"),
         ("cut", &cut, "the kernel image is cut off: 1048576 bytes are less than it says; copy it"),
         ("lzo", &lzo, "the kernel in this bzImage: is packed with lzop, which is not read; unpack"),

@@ -37,6 +37,6 @@ pub fn record(types: &mut Types, name: &str, fields: &str) -> TypeId {
     }))
 }
 
-/// Seed 000's counter before the change.
+/// The page counter before Linux commit 408587baee39.
 pub const COUNTER: &str = "usage min low high max emin min_usage children_min_usage elow low_usage \
                            children_low_usage watermark failcnt parent";

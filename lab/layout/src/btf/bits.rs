@@ -1,7 +1,7 @@
-//! Where bitfields lie.
+//! Finds where bitfields lie.
 //!
-//! BTF says the first bit of each from the start of the record, in memory order. The storage unit is the type
-//! that the field is declared with, at a multiple of its size, as compilers place it.
+//! BTF states the first bit of each from the start of the record, in memory order. The storage unit has the type that
+//! the field is declared with, and lies at a multiple of that type's size, as compilers place it.
 
 use std::collections::HashMap;
 
@@ -12,17 +12,17 @@ use crate::model::{Bits, Type, TypeId, Types};
 /// The largest type that a bitfield may be declared with, in bytes.
 const LARGEST_UNIT: u64 = 16;
 
-/// A number that does not fill its bytes: a member of it is a bitfield.
+/// A number that does not fill its bytes; a member of such a type is a bitfield.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Narrow {
     /// Where its bits begin within its bytes.
     offset: u32,
-    /// How many they are.
+    /// How many bits it has.
     width: u8,
 }
 
 impl Narrow {
-    /// What an integer's encoding says, if it is narrow.
+    /// Reads an integer's encoding; `None` if the integer fills its bytes.
     pub(super) fn of(size: u32, encoding: u32) -> Option<Narrow> {
         let (offset, width) = (encoding >> 16 & 0xff, encoding as u8);
         let fills = offset == 0 && u64::from(width) == 8 * u64::from(size);
@@ -34,16 +34,16 @@ impl Narrow {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field {
     pub(super) record: TypeId,
-    /// Which member of it.
+    /// The index of the member in that record.
     pub(super) member: usize,
     /// Its first bit.
     pub(super) start: u32,
-    /// How many bits; 0 if only its type can tell.
+    /// How many bits it has; 0 if only its type can tell.
     pub(super) width: u8,
 }
 
 impl Field {
-    /// Says in the model where the field lies, now that all types are known.
+    /// Enters the place of the field in the model, now that all types are known.
     pub(super) fn place(
         self,
         types: &mut Types,

@@ -1,7 +1,8 @@
-//! From the types of a section to the model's.
+//! Converts the types of a section into the model's.
 //!
-//! Twice through the list: types refer to later ones, so they are numbered first. What has neither size nor
-//! members (functions, variables, tags, which are two thirds of a kernel's types) gets no place in the model.
+//! The reader goes through the list twice: types refer to later ones, so it numbers them first. Types that have
+//! neither size nor members (functions, variables, tags, which are two thirds of a kernel's) get no place in the
+//! model.
 
 use std::collections::HashMap;
 
@@ -14,21 +15,21 @@ use super::section::Section;
 use crate::error::Error;
 use crate::model::{Align, Kind, Member, Name, Record, Role, Type, TypeId, Types};
 
-/// Void, where a type cannot be left out.
+/// Stands for void where a type cannot be left out.
 const VOID: TypeId = TypeId(0);
-/// What is no type (a variable, say), and what has a kind that nobody knows yet.
+/// Stands for what is no type (a variable, say), and for kinds that this reader does not know.
 const OTHER: TypeId = TypeId(1);
 
-/// The types that were read, and what the file calls them.
+/// The types that have been read, and the numbers that the file gives them.
 pub(super) struct Reader {
     types: Types,
-    /// By number.
+    /// The type of each number.
     ids: Vec<TypeId>,
-    /// Numbers that do not fill their bytes: how bitfields were told before members had widths.
+    /// Numbers that do not fill their bytes. Bitfields were described by them before members had widths.
     narrow: HashMap<TypeId, Narrow>,
-    /// Members whose place depends on the size of their type.
+    /// The members whose place depends on the size of their type.
     fields: Vec<Field>,
-    /// Whether the size of a pointer is known, or left to be told by that of `long`.
+    /// Whether the size of a pointer is known; otherwise the size of `long` tells it.
     machine_known: bool,
 }
 
@@ -49,7 +50,7 @@ impl Reader {
         }
     }
 
-    /// Reads all types of a section that follows on its base.
+    /// Reads all types of a section, which continues its base if it has one.
     pub(super) fn add(&mut self, own: &Section, base: Option<&Section>) -> Result<(), Error> {
         let first = self.number();
         let start = self.types.len();
@@ -72,7 +73,7 @@ impl Reader {
         fit::fit(&mut self.types, start..end)
     }
 
-    /// All types that were read so far belong to another file.
+    /// Notes that all types read so far belong to another file.
     pub(super) fn borrow_all(&mut self) {
         self.types.borrowed = self.number_of_types();
     }
@@ -90,7 +91,7 @@ impl Reader {
         self.types.len() as u32
     }
 
-    /// Says which number will be which type.
+    /// Decides which number will be which type.
     fn give_numbers(&mut self, section: &Section, first: u32) -> Result<(), Error> {
         let mut next = self.number_of_types();
         let mut tags = Vec::new();
@@ -117,13 +118,13 @@ impl Reader {
         self.see_through(&tags)
     }
 
-    /// A tag of a type says nothing about its layout: who refers to it refers to what it is put on.
+    /// Takes tags of types out. A tag says nothing about layout, so a reference to it means the type that is tagged.
     fn see_through(&mut self, tags: &[(u32, u32)]) -> Result<(), Error> {
         let mut targets: HashMap<u32, u32> = tags.iter().copied().collect();
         let mut path = Vec::new();
         for &(tag, _) in tags {
             let mut number = tag;
-            // Each tag is taken out once, so that neither long chains nor circles cost more.
+            // Each tag is taken out once, so neither long chains nor circles cost more.
             while let Some(target) = targets.remove(&number) {
                 path.push(number);
                 number = target;
@@ -146,7 +147,7 @@ impl Reader {
         })
     }
 
-    /// The type of a number, unless it is void.
+    /// The type of a number; `None` for void.
     fn to(&self, number: u32) -> Result<Option<TypeId>, Error> {
         Ok(Some(self.id(number)?).filter(|&id| id != VOID))
     }
@@ -196,7 +197,7 @@ impl Reader {
         Ok(())
     }
 
-    /// A last parameter of no type says that more may follow.
+    /// Converts a function. A last parameter without a type says that more may follow.
     fn function(&self, section: &Section, entry: Entry) -> Result<Type, Error> {
         let numbers = entry.rest.chunks_exact(8).map(|part| section.word(part, 4));
         let mut parameters =
@@ -209,7 +210,7 @@ impl Reader {
         Ok(Type::Function { result, parameters: parameters.into(), variadic })
     }
 
-    /// BTF does not say it, but on Linux pointers are as large as `long`.
+    /// Learns the size of a pointer from `long`. BTF does not state it, but on Linux the two are equal.
     fn learn_pointer_size(&mut self, name: Name, size: u64) {
         let is_long = matches!(
             self.types.name(name),
@@ -232,7 +233,7 @@ impl Reader {
         places.extend(
             entry.rest.chunks_exact(12).map(|part| [0, 4, 8].map(|at| section.word(part, at))),
         );
-        // With the flag, the upper eight bits are the width of a bitfield, or 0.
+        // With the flag set, the upper eight bits are the width of a bitfield, or 0.
         let split =
             |place: u32| if entry.flag { (place & 0xff_ffff, place >> 24) } else { (place, 0) };
         let start = |place: &[u32; 3]| split(place[2]).0;
@@ -265,7 +266,7 @@ impl Reader {
     }
 }
 
-/// Whether types of this kind have a place of their own in the model.
+/// Whether types of this kind get a place in the model.
 fn is_converted(kind: u8) -> bool {
     matches!(
         kind,

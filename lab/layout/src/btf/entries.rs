@@ -1,4 +1,4 @@
-//! The list of types, one by one, each within the file.
+//! Goes through the list of types one by one, and makes sure that each lies within the file.
 
 use super::section::{Extent, Section};
 use crate::error::Error;
@@ -26,7 +26,8 @@ pub(super) mod kind {
     pub(in crate::btf) const ENUM64: u8 = 19;
 }
 
-/// The words that every type begins with: name, kind and number of parts, size or referred type.
+/// The bytes of the three words that every type begins with: its name, its kind and number of parts, its size or the
+/// type that it refers to.
 const COMMON: usize = 12;
 
 /// One type as it stands in the file.
@@ -35,17 +36,17 @@ pub(super) struct Entry<'a> {
     /// Its number.
     pub(super) number: u32,
     pub(super) kind: u8,
-    /// What this says depends on the kind.
+    /// A flag whose meaning depends on the kind.
     pub(super) flag: bool,
-    /// Where its name lies in the text of names.
+    /// The place of its name in the text of names.
     pub(super) name: u32,
-    /// In bytes, or the number of a type, as the kind has it.
+    /// A size in bytes or the number of a type, depending on the kind.
     pub(super) size_or_type: u32,
-    /// What the kind adds: as many bytes as it must be.
+    /// The bytes that the kind adds; there are as many as there must be.
     pub(super) rest: &'a [u8],
 }
 
-/// Goes through the types of a section in their order.
+/// An iterator over the types of a section, in their order.
 pub(super) struct Entries<'a, 's> {
     section: &'s Section<'a>,
     left: &'a [u8],
@@ -53,7 +54,7 @@ pub(super) struct Entries<'a, 's> {
 }
 
 impl<'a, 's> Entries<'a, 's> {
-    /// The types, the first of which is number `first`.
+    /// Iterates over the types, of which the first has number `first`.
     pub(super) fn new(section: &'s Section<'a>, first: u32) -> Entries<'a, 's> {
         Entries { section, left: section.types, number: first }
     }
@@ -64,7 +65,7 @@ impl<'a, 's> Entries<'a, 's> {
             || Error::new(format!("its BTF is cut off in type {number}")).advise("copy it again");
         let (common, behind) = self.left.split_first_chunk::<COMMON>().ok_or_else(cut_off)?;
         let [name, info, size_or_type] = [0, 4, 8].map(|at| self.section.word(common, at));
-        // Kinds had five bits and the number of parts sixteen, until Linux gave both what lay unused between.
+        // Kinds had five bits and the number of parts sixteen, until Linux gave both the unused bits between them.
         let kind = (info >> 24 & 0x7f) as u8;
         let parts = (info & 0xff_ffff) as usize;
         let Some(extent) = extent(kind).or_else(|| self.section.layout(kind)) else {
@@ -73,7 +74,7 @@ impl<'a, 's> Entries<'a, 's> {
             ))
             .advise("if a newer kernel wrote it, a newer version of this program may know it"));
         };
-        // Fits: 2^24 parts of 255 bytes at most.
+        // This fits: there are at most 2^24 parts of 255 bytes.
         let length = extent.once + extent.each * parts;
         let (rest, left) = behind.split_at_checked(length).ok_or_else(cut_off)?;
         (self.left, self.number) = (left, number + 1);
@@ -96,7 +97,7 @@ impl<'a> Iterator for Entries<'a, '_> {
     }
 }
 
-/// What follows a type of a kind that this reader knows.
+/// How much follows a type of a kind that this reader knows.
 fn extent(kind: u8) -> Option<Extent> {
     let (once, each) = match kind {
         kind::INT | kind::VAR | kind::DECL_TAG => (4, 0),

@@ -1,4 +1,4 @@
-//! Members within their records: arrays without end, and lies.
+//! Makes sure that members lie within their records, and finds flexible arrays.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -6,8 +6,8 @@ use std::ops::Range;
 use crate::error::Error;
 use crate::model::{Kind, Member, Record, Type, TypeId, Types};
 
-/// Makes arrays of no elements flexible where such may stand, and makes sure that every member of the records in
-/// `ids` ends where its record does at the latest.
+/// Makes arrays of no elements flexible where flexible arrays may stand, and makes sure that no member of the records
+/// in `ids` ends after its record.
 pub(super) fn fit(types: &mut Types, ids: Range<usize>) -> Result<(), Error> {
     let mut flexible = HashMap::new();
     for id in ids {
@@ -34,7 +34,7 @@ pub(super) fn fit(types: &mut Types, ids: Range<usize>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The type of an array is shared by members at the end of a record and others, so there are two then.
+/// Adds a flexible copy of an array type, since members at the end of a record and others may share the type.
 fn make_flexible(
     types: &mut Types,
     flexible: &mut HashMap<TypeId, TypeId>,
@@ -51,7 +51,7 @@ fn make_flexible(
     }
 }
 
-/// The first bit behind a member; no more than its start, if its type has no size.
+/// The first bit after a member, or its start if its type has no size.
 fn end(types: &Types, member: &Member) -> u64 {
     let start = 8 * member.offset;
     match member.bits {
@@ -60,7 +60,7 @@ fn end(types: &Types, member: &Member) -> u64 {
     }
 }
 
-/// A record, in an error.
+/// A record as errors name it.
 pub(super) fn described(types: &Types, record: &Record) -> String {
     let keyword = if record.kind == Kind::Union { "union" } else { "struct" };
     match types.name(record.name) {

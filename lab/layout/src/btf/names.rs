@@ -1,4 +1,4 @@
-//! The text of names, each found by where it begins and ended by a zero byte.
+//! The text of names. A name is found by the place where it begins, and a zero byte ends it.
 
 use std::ffi::CStr;
 
@@ -6,17 +6,17 @@ use super::section::Section;
 use crate::error::Error;
 use crate::model::{Name, Types};
 
-/// As often as a byte of the text may belong to a name. Writers share no endings, so once is usual; a text that
-/// is all one long ending would otherwise make as many long names as there are types.
+/// How many names a byte of the text may belong to. Writers share no endings, so one is usual. A text that is all one
+/// long ending would otherwise make as many long names as there are types.
 const LONGEST_OVERLAP: usize = 8;
 
 /// The names of a section and of what it builds on.
 pub(super) struct Names<'a> {
     base: &'a [u8],
     own: &'a [u8],
-    /// What was interned for the name that begins there, plus one; 0 if nothing was.
+    /// For each place, what was interned for the name that begins there, plus one; 0 if nothing was.
     met: Vec<u32>,
-    /// How many bytes of names may yet be met.
+    /// How many more bytes of names may be met.
     left: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The header, and where the types and the names lie.
+//! Reads the header, which says where the types and the names lie.
 
 use crate::error::Error;
 
@@ -9,23 +9,23 @@ pub(super) enum Order {
     Big,
 }
 
-/// What the first two bytes are, read as a number in the file's byte order.
+/// The first two bytes, read as a number in the file's byte order.
 const MAGIC: u16 = 0xeb9f;
 /// The bytes of the header that every version has.
 const HEADER: usize = 24;
-/// With the place of the kinds' layouts.
+/// The bytes of a header that also has the place of the kinds' layouts.
 const HEADER_WITH_LAYOUTS: usize = 32;
 
 /// How much follows the three words of a type of some kind, as the file itself says.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
-    /// Once, in bytes.
+    /// The bytes that follow once.
     pub(super) once: usize,
-    /// For each part, in bytes.
+    /// The bytes that follow for each part.
     pub(super) each: usize,
 }
 
-/// BTF whose parts lie within it.
+/// BTF whose header has been checked: its parts lie within it.
 #[derive(Debug)]
 pub(super) struct Section<'a> {
     order: Order,
@@ -44,7 +44,7 @@ pub(super) fn order(data: &[u8]) -> Option<Order> {
     }
 }
 
-/// The bytes that BTF takes at the start of `data`, if it stands alone and is laid out as a kernel's.
+/// The bytes that BTF takes at the start of `data`, if it stands alone and is laid out as a kernel's is.
 pub(super) fn extent(data: &[u8]) -> Option<&[u8]> {
     let section = Section::parse(data).ok()?;
     let [header, types_start, types, names_start, names] =
@@ -100,7 +100,7 @@ impl<'a> Section<'a> {
         self.order.word(bytes, at)
     }
 
-    /// What the file says of a kind, if it does.
+    /// How much follows a type of a kind, if the file says it.
     pub(super) fn layout(&self, kind: u8) -> Option<Extent> {
         let &[once, each, ..] = self.layouts.chunks_exact(4).nth(usize::from(kind))? else {
             return None;
@@ -108,7 +108,7 @@ impl<'a> Section<'a> {
         Some(Extent { once: once.into(), each: each.into() })
     }
 
-    /// The names of BTF that stands alone begin with the empty one; those of split BTF go on with others.
+    /// Whether it is split: the names of BTF that stands alone begin with the empty one, those of split BTF do not.
     pub(super) fn is_split(&self) -> bool {
         self.names.first().map_or(!self.types.is_empty(), |&byte| byte != 0)
     }

@@ -1,4 +1,4 @@
-//! What moved everything else.
+//! Finds the changes that moved the other fields.
 
 use super::Sides;
 use crate::leaf::Leaf;
@@ -7,38 +7,38 @@ use crate::spell::spell;
 /// What happened to a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// It is new: bytes.
+    /// It is new, and has so many bytes.
     Inserted(u64),
-    /// It is gone: bytes.
+    /// It is gone, and had so many bytes.
     Removed(u64),
-    /// Another size: bytes before and after.
+    /// It has another size: the bytes before and after.
     Resized(u64, u64),
-    /// Another name: the new one.
+    /// It has another name: the new one.
     Renamed(String),
-    /// It stands elsewhere among the others: offsets before and after.
+    /// It stands elsewhere among the others: the offsets before and after.
     Reordered(u64, u64),
-    /// It begins so many bytes later (or earlier) than what is before it would let it.
+    /// It begins so many bytes later (or earlier) than the field before it would require.
     Aligned(i64),
-    /// The alignment of the record: before and after.
+    /// The record has another alignment: before and after.
     Realigned(u64, u64),
 }
 
-/// Something that moved fields, or named one anew.
+/// A change that moved fields, or renamed one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
     /// The field; empty for the record itself.
     pub field: String,
     /// Its type.
     pub ty: String,
-    /// Where it is, in the build that has it.
+    /// Its offset, in the build that has it.
     pub offset: u64,
     /// What happened.
     pub what: What,
-    /// How many fields lie elsewhere after it, up to the next cause.
+    /// How many fields after it lie elsewhere, up to the next cause.
     pub moved: usize,
 }
 
-/// The causes, by place in the new build (what is gone: where it would be).
+/// The causes in the order of their places in the new build; a field that is gone counts at the place it would have.
 pub(super) fn causes(
     sides: Sides,
     old: &[Leaf],
@@ -61,7 +61,7 @@ pub(super) fn causes(
         let (field, ty) = (leaf.path.clone(), spell(types, leaf.ty).to_string());
         causes.push(Cause { field, ty, offset: leaf.offset(), what, moved: 0 });
     };
-    // How much later than before the last field that was kept ends.
+    // How much later than before the last kept field ends.
     let (mut shift, mut from) = (0i64, 0);
     for (index, leaf) in new.iter().enumerate() {
         let Some(before) = of_new[index] else {
@@ -85,7 +85,7 @@ pub(super) fn causes(
         }
         from = before + 1;
         let delta = (leaf.start / 8) as i64 - (was.start / 8) as i64;
-        // A neighbour that came, went or was put elsewhere says enough.
+        // A neighbour that came, went or was put elsewhere explains it.
         let reasons = causes.len() > explained
             || index > 0 && of_new[index - 1].is_none_or(|other| !kept[other])
             || before > 0 && of_old[before - 1].is_none_or(|_| !kept[before - 1]);
@@ -110,9 +110,9 @@ pub(super) fn causes(
     causes
 }
 
-/// Which old fields stand in the same order as before: a longest rising run of their new places.
+/// Which old fields stand in the same order as before: a longest rising subsequence of their new places.
 fn kept_in_order(pairs: &[(usize, usize)], fields: usize) -> Vec<bool> {
-    // The pair that a run of each length ends with, and what each pair follows.
+    // The pair that a subsequence of each length ends with, and the pair that each pair follows.
     let mut ends: Vec<usize> = Vec::new();
     let mut follows = vec![None; pairs.len()];
     for (index, &(_, place)) in pairs.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Who shares a line with whom, before and after.
+//! Finds which fields share a line with which others, before and after.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,20 +7,21 @@ use crate::leaf::Leaf;
 use crate::lines::Lines;
 use crate::model::{Type, TypeId, Types};
 
-/// Fields that share a line with others: an array by the elements that do.
+/// Fields that share a line with others. Of an array, the elements that do are named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mates(pub Vec<String>);
 
-/// Fields that lay on the same lines and still do, with those that they parted from and those that they met.
+/// Fields that lay on the same lines in the old build and still do, with the fields whose line they left and those
+/// that they share one with now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The fields.
     pub fields: Vec<String>,
-    /// Groups of fields whose line they left.
+    /// The groups of fields whose line they left.
     pub left: Vec<Mates>,
-    /// Groups of fields with which they share a line now.
+    /// The groups of fields with which they share a line now.
     pub joined: Vec<Mates>,
-    /// The first line of theirs, before and after.
+    /// Their first line, before and after.
     pub lines: (u64, u64),
 }
 
@@ -45,7 +46,7 @@ impl Block {
     }
 }
 
-/// The changes, of few fields first: whoever left a crowd is named before the crowd.
+/// The changes, those of few fields first: a field that left many others is named before the others.
 pub(super) fn changes(
     sides: Sides,
     lines: Lines,
@@ -71,7 +72,7 @@ pub(super) fn changes(
     let mut open: Vec<Vec<usize>> = (0..blocks.len()).map(|_| Vec::new()).collect();
     for (index, other) in neighbours(&blocks) {
         let (one, two) = (&blocks[index], &blocks[other]);
-        // What is new with what is new: nobody's line changed.
+        // If both are new, no old field's line changed.
         let known = one.old.is_some() || two.old.is_some();
         if known && one.met(two) != one.meets(two) {
             open[index].push(other);
@@ -101,7 +102,7 @@ pub(super) fn changes(
                 left.push(naming.before(&blocks[other], block.old));
             }
         }
-        // An array that stays beside them, with other elements.
+        // An array may stay beside them with other elements.
         for other in spread.iter().filter(|other| block.met(other) && block.meets(other)) {
             let (was, now) = (naming.before(other, block.old), naming.now(other, block.new));
             if now.0.len() == 1 && now != was && now.0[0].ends_with(']') {
@@ -153,7 +154,7 @@ impl Naming<'_> {
         Mates(block.fields.iter().map(name).collect())
     }
 
-    /// A field's name; of an array that goes on to other lines, the elements that touch these.
+    /// A field's name; for an array that continues on other lines, the elements that touch these lines.
     fn part(&self, types: &Types, leaf: &Leaf, (first, last): (u64, u64)) -> String {
         let range = self.lines.leaf(leaf);
         let Some(element) = element(types, leaf.ty) else { return leaf.path.clone() };
@@ -168,7 +169,7 @@ impl Naming<'_> {
     }
 }
 
-/// Bytes of an array's element.
+/// The bytes of an array's element.
 fn element(types: &Types, ty: TypeId) -> Option<u64> {
     match types.get(types.resolve(ty)) {
         Type::Array { element, .. } => types.size(*element),

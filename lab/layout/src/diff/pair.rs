@@ -1,4 +1,4 @@
-//! Which field of the new build is which of the old one.
+//! Pairs the fields of the new build with those of the old one.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,16 +7,16 @@ use crate::leaf::{self, Expand, Leaf};
 use crate::model::{TypeId, Types};
 use crate::spell::spell;
 
-/// As many records within each other as are opened to find a field again.
+/// How many levels of nested records are opened to find a field again.
 const NESTED: usize = 4;
 
-/// Pairs of fields (old, new), by their indices, in the order of the old build.
+/// Pairs of fields (old, new) by their indices, in the order of the old build.
 ///
-/// First those with one path; then those that are in another record now (or no longer in one), known by
-/// name and type; then those that were renamed: of one type and size, and at one place or between the same
-/// neighbours. A record in which fields were put is opened for it, in `old` or in `new`.
+/// Fields with the same path are paired first. Then come fields that are in another record now, or no longer in one;
+/// they have the same name and type. Then come renamed fields; they have the same type and size, and lie at the same
+/// place or between the same neighbours. A record into which fields were put is opened, in `old` or in `new`.
 pub(super) fn pair(sides: Sides, old: &mut Vec<Leaf>, new: &mut Vec<Leaf>) -> Vec<(usize, usize)> {
-    // A level of nesting at a time.
+    // Each round opens one level of nesting.
     for _ in 0..NESTED {
         if !open_for(sides.new.0, new, sides.old.0, old) {
             break;
@@ -34,12 +34,12 @@ pub(super) fn pair(sides: Sides, old: &mut Vec<Leaf>, new: &mut Vec<Leaf>) -> Ve
         by_path.entry(&leaf.path).or_default().push(index);
     }
     for (index, leaf) in old.iter().enumerate() {
-        // Nameless fields have one path between them.
+        // Nameless fields all have the same path.
         if let Some(other) = by_path.get_mut(leaf.path.as_str()).and_then(Vec::pop) {
             (of_old[index], of_new[other]) = (Some(other), Some(index));
         }
     }
-    // Elsewhere, under its own name.
+    // The field may be elsewhere, under its own name.
     let mut last: HashMap<(String, String), Vec<usize>> = HashMap::new();
     for (index, leaf) in new.iter().enumerate().filter(|&(index, _)| of_new[index].is_none()) {
         last.entry(identity(sides.new.0, leaf)).or_default().push(index);
@@ -73,7 +73,7 @@ fn renamed(
                 && spell(sides.old.0, old[index].ty).to_string()
                     == spell(sides.new.0, new[other].ty).to_string()
         };
-        // Behind the field that it was behind, and before the one that it was before.
+        // It stands after the field that it stood after, and before the one that it stood before.
         let after = match index.checked_sub(1) {
             None => Some(0),
             Some(before) => of_old[before].map(|other| other + 1),
@@ -90,7 +90,7 @@ fn renamed(
     }
 }
 
-/// The last step of a path, and the type.
+/// The last step of a field's path, and its type.
 fn identity(types: &Types, leaf: &Leaf) -> (String, String) {
     let step = leaf.path.rsplit('.').next().unwrap_or_default();
     (step.to_owned(), spell(types, leaf.ty).to_string())
@@ -105,8 +105,8 @@ fn holds(types: &Types, of: TypeId, alone: &HashSet<(String, String)>, depth: us
     })
 }
 
-/// Opens the records of `leaves` that the other build has not and that hold a field which it has outside, by one
-/// level; whether there were any.
+/// Opens, by one level, the records of `leaves` that the other build does not have and that hold a field which the
+/// other build has outside. Returns whether there were any.
 fn open_for(types: &Types, leaves: &mut Vec<Leaf>, others: &Types, other: &[Leaf]) -> bool {
     let here: HashMap<&str, TypeId> =
         other.iter().map(|leaf| (leaf.path.as_str(), leaf.ty)).collect();

@@ -1,4 +1,4 @@
-//! A difference in words, and as JSON.
+//! Prints a difference in words and as JSON.
 
 use std::fmt::{self, Write};
 
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{Cause, Change, Difference, Mates, What};
 
-/// Names before a list is cut; JSON has all.
+/// How many names a list may have before it is cut; JSON has all.
 const MOST: usize = 8;
 
 fn names(names: &[String]) -> String {
@@ -82,7 +82,7 @@ impl fmt::Display for Change {
 }
 
 impl Difference {
-    /// The record's name, and its size, lines and alignment before and after.
+    /// The first line: the record's name, and its size, lines and alignment before and after.
     pub fn head(&self) -> String {
         let (old, new) = self.extent;
         let arrow = |old: u64, new: u64| {
@@ -98,7 +98,7 @@ impl Difference {
     }
 }
 
-/// Appends a difference: the record, the causes, and who left whose line.
+/// Appends a difference: the record, the causes, and which fields left which line.
 pub fn text(difference: &Difference, out: &mut String) {
     let mut line = |text: String| {
         out.push_str(&text);

@@ -96,7 +96,7 @@ fn members_are_followed_into_records_within_records_and_out_again() {
         text(&difference, &mut said);
         let touched =
             said.lines().filter(|line| line.contains("inserted") || line.contains("removed"));
-        // `seen` alone came and went.
+        // Only `seen` came and went.
         assert!(touched.clone().all(|line| line.contains("seen")), "{said}");
         assert_eq!(touched.count(), 1, "{said}");
         assert!(said.contains("inner.inner.max` "), "{said}");

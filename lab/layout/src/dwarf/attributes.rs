@@ -1,4 +1,4 @@
-//! What one entry says: the attributes that layouts depend on.
+//! Reads the attributes of an entry that layouts depend on.
 
 use super::Slice;
 use super::parsed::{RawBits, Reference};
@@ -6,10 +6,10 @@ use super::unit::Unit;
 use crate::Error;
 use gimli::{Abbreviation, Attribute, AttributeValue, EntriesRaw, Expression, Operation};
 
-/// Larger than any memory: a size or offset beyond it is a lie, and below it bits can be counted.
+/// More bytes than any memory has. A larger size or offset is a lie; below this, bits can be counted.
 const BEYOND: u64 = 1 << 56;
 
-/// The attributes of an entry; what it does not say is left out.
+/// The attributes of an entry, as far as it has them.
 #[derive(Debug)]
 pub(super) struct Attributes<'a> {
     pub name: &'a [u8],
@@ -41,11 +41,11 @@ pub(super) struct Attributes<'a> {
 /// Where a member begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Location {
-    /// The entry does not say: at the start.
+    /// The entry does not say, so the member begins at the record's start.
     Missing,
-    /// In bytes.
+    /// The offset in bytes.
     At(u64),
-    /// Found out when the program runs.
+    /// The program finds out when it runs.
     Computed,
 }
 
@@ -54,7 +54,7 @@ pub(super) enum Location {
 pub(super) enum Bound {
     Missing,
     Is(i128),
-    /// Found out when the program runs.
+    /// The program finds it out when it runs.
     Computed,
 }
 
@@ -109,7 +109,7 @@ impl<'a> Attributes<'a> {
                 unit.at.place()
             ))
             .advise("build or copy the file again")),
-            // Found out when the program runs.
+            // The program finds it out when it runs.
             None => Ok(None),
         };
         match attribute.name() {
@@ -160,7 +160,7 @@ impl<'a> Attributes<'a> {
         Ok(())
     }
 
-    /// Where a member's bits are, if it is a bitfield.
+    /// Where a member's bits lie, if it is a bitfield.
     pub(super) fn bits(&self) -> RawBits {
         match (self.bit_size, self.bits_from_start, self.bits_from_top) {
             (None | Some(0), ..) => RawBits::None,
@@ -168,7 +168,7 @@ impl<'a> Attributes<'a> {
             (Some(size), None, Some(skipped)) => {
                 RawBits::FromTop { skipped, size, storage: self.size.unwrap_or(0) }
             }
-            // Without either they begin where the member does.
+            // Without either, the bits begin where the member does.
             (Some(size), None, None) => {
                 let Location::At(bytes) = self.location else {
                     return RawBits::FromStart { first: 0, size };
@@ -178,7 +178,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// The size in bytes, also where the entry gives bits.
+    /// The size in bytes, even where the entry gives it in bits.
     pub(super) fn bytes(&self) -> Option<u64> {
         self.size.or(self.bit_size.map(|bits| bits.div_ceil(8)))
     }
@@ -200,8 +200,7 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// A bound is a number, or found out when the program runs. An upper bound of -1 (of `int a[0]`) is written
-/// as the largest number of its width, too.
+/// Reads a bound. An upper bound of -1 (of `int a[0]`) may also be written as the largest number of its width.
 fn bound(attribute: &Attribute<Slice<'_>>) -> Bound {
     let is_upper = attribute.name() == gimli::DW_AT_upper_bound;
     match attribute.raw_value() {
@@ -217,7 +216,7 @@ fn bound(attribute: &Attribute<Slice<'_>>) -> Bound {
     }
 }
 
-/// An offset that is written as a computation on the record's address: DWARF 2 writes all of them so.
+/// Evaluates an offset that is written as a computation on the record's address, as DWARF 2 writes all offsets.
 fn evaluate(unit: &Unit<'_, '_>, expression: Option<Expression<Slice<'_>>>) -> Location {
     let Some(expression) = expression else { return Location::Computed };
     let mut operations = expression.operations(unit.at.header.encoding());

@@ -1,9 +1,9 @@
-//! Where a bitfield is, from the two ways in which DWARF says it.
+//! Finds where a bitfield lies, from either of the two ways in which DWARF describes it.
 
 use super::parsed::RawBits;
 use crate::model::Bits;
 
-/// The record that a bitfield is in, and the number it is declared as; in bytes.
+/// The sizes in bytes of the record that a bitfield is in and of the type that it is declared with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Within {
     pub record: u64,
@@ -13,11 +13,11 @@ pub(super) struct Within {
 
 /// The offset of the storage unit in bytes, and the bits in it.
 ///
-/// The unit is the one that a compiler would load: of the declared type's size, at a multiple of it. A
-/// packed record may have a field across two of them, or end before the unit does; then the unit begins with
-/// the first byte that has a bit of the field.
+/// The unit is the one that a compiler would load: it has the declared type's size and lies at a multiple of it. A
+/// packed record may have a field across two units, or end before the unit does. Then the unit begins with the first
+/// byte that has a bit of the field.
 ///
-/// `None` for what cannot be: no bits, more than the model counts, or a place before the record.
+/// `None` if the field cannot exist: it has no bits, or more than the model counts, or lies before the record.
 pub(super) fn place(raw: RawBits, offset: u64, within: Within) -> Option<(u64, Bits)> {
     let (first, size) = match raw {
         RawBits::None => return None,
@@ -25,7 +25,7 @@ pub(super) fn place(raw: RawBits, offset: u64, within: Within) -> Option<(u64, B
         RawBits::FromTop { skipped, size, storage } => {
             let storage = if storage == 0 { within.declared } else { storage };
             let skipped = i128::from(skipped);
-            // Counted from the top of the unit, which is its first byte on a big-endian machine alone.
+            // Bits are counted from the top of the unit, which is its first byte only on a big-endian machine.
             let inside = if within.big_endian {
                 skipped
             } else {
@@ -66,11 +66,11 @@ mod tests {
         assert_eq!(at(from_start(0, 3), 0, INT), (0, 0, 3));
         assert_eq!(at(from_start(35, 5), 0, INT), (4, 3, 5));
         assert_eq!(at(from_start(31, 1), 0, INT), (0, 31, 1));
-        // Packed: across two units.
+        // This field is packed and lies across two units.
         assert_eq!(at(from_start(20, 20), 0, INT), (2, 4, 20));
-        // Packed: the record ends before the unit.
+        // This record is packed and ends before the unit.
         assert_eq!(at(from_start(8, 4), 0, Within { record: 2, ..INT }), (1, 0, 4));
-        // A whole unit of 64 bits that begins at bit 7.
+        // This field is a whole unit of 64 bits and begins at bit 7.
         let long = Within { declared: 8, ..INT };
         assert_eq!(at(from_start(7, 64), 0, long), (0, 7, 64));
     }
@@ -82,9 +82,9 @@ mod tests {
         assert_eq!(at(from_top(29, 3), 0, INT), (0, 0, 3));
         assert_eq!(at(from_top(24, 5), 0, INT), (0, 3, 5));
         assert_eq!(at(from_top(0, 32), 4, INT), (4, 0, 32));
-        // Packed: the unit that the compiler counts from begins before the field's first bit's unit.
+        // This field is packed: the compiler counts from a unit that begins before the unit of the first bit.
         assert_eq!(at(from_top(-8, 20), 0, INT), (2, 4, 20));
-        // Without a storage size, the type's counts.
+        // Without a storage size, the type's size counts.
         let unsaid = RawBits::FromTop { skipped: 24, size: 5, storage: 0 };
         assert_eq!(at(unsaid, 0, INT), (0, 3, 5));
     }
@@ -110,7 +110,7 @@ mod tests {
     }
 
     proptest! {
-        /// Both ways of saying it, on both machines, mean the bits they were made from.
+        /// Both descriptions, on machines of both byte orders, mean the bits that they were made from.
         #[test]
         fn a_place_said_in_any_way_is_the_place(
             first in 0u64..500, size in 1u64..=64, power in 0u32..4, big_endian: bool,

@@ -1,8 +1,8 @@
-//! How much work a file may ask for.
+//! Bounds the work that a file may ask for.
 //!
-//! Every entry costs a byte at least, so what is read in one pass is bounded by the file's size. What
-//! entries refer to (names, tables of abbreviations and of files) may be referred to by all of them: a
-//! small file could ask for the same long name a million times. Real files use a few times their size.
+//! Every entry has a byte at least, so the file's size bounds what is read in one pass. But all entries may refer to
+//! the same names and to the same tables of abbreviations and files: a small file could ask for one long name a
+//! million times. Real files ask for a few times their size.
 
 use crate::Error;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(super) struct Budget(AtomicU64);
 
 impl Budget {
-    /// For a file of so many bytes.
+    /// The budget of a file of so many bytes.
     pub(super) fn of(bytes: u64) -> Budget {
         Budget(AtomicU64::new(bytes.saturating_mul(64).saturating_add(64 << 20)))
     }
 
-    /// Takes from it.
+    /// Takes bytes from the budget.
     pub(super) fn spend(&self, bytes: u64) -> Result<(), Error> {
-        // Relaxed: it is a sum, and orders nothing.
+        // Relaxed suffices: it is a sum, and orders nothing.
         let spent = self
             .0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes));

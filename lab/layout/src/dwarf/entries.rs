@@ -1,8 +1,8 @@
-//! The walk over a unit's entries: one pass, no recursion.
+//! Walks over a unit's entries in one pass, without recursion.
 //!
-//! Entries form a tree; what is above the current one is a stack of [`Frame`]s. Types may be anywhere in it,
-//! in namespaces, classes and functions, so nothing is left out; but of what is not a type only the length
-//! is looked at.
+//! Entries form a tree, and a stack of [`Frame`]s holds those above the current one. Types may be anywhere in the
+//! tree, in namespaces, classes and functions, so the walk leaves no entry out. Of entries that are no types it looks
+//! at the length alone.
 
 use super::Slice;
 use super::attributes::{Attributes, Bound, Location};
@@ -18,10 +18,10 @@ enum Owner {
     Nothing,
     /// Members, bases and variants of this type.
     Record(u32),
-    /// What tells its variants apart, and the variants.
+    /// The field that tells its variants apart, and the variants.
     VariantPart(u32),
     Variant(u32),
-    /// Dimensions; those so far begin here in the walk's list.
+    /// Dimensions of this array; the second number is where they begin in the walk's list.
     Array(u32, usize),
     /// Parameters of this type of function.
     Function(u32),
@@ -32,11 +32,11 @@ enum Owner {
 struct Frame {
     owner: Owner,
     scope: u32,
-    /// The function that is the innermost scope, until a type within asks for its name.
+    /// The function that is the innermost scope, until a type within it asks for its name.
     function: Option<UnitOffset>,
 }
 
-/// The types of a unit, and where the rest of it is, if this is just its skeleton.
+/// Reads the types of a unit; also says where the rest of the unit is, if this is only its skeleton.
 pub(super) fn walk<'a>(
     at: UnitAt<'_, 'a>,
     universe: &Universe<'_, 'a>,
@@ -80,7 +80,7 @@ pub(super) fn walk<'a>(
     Ok((parsed, None))
 }
 
-/// In C a structure is known by its name, wherever it is declared.
+/// Whether the language is C, where a structure is known by its name, wherever it is declared.
 fn is_c(language: u16) -> bool {
     let languages = [
         gimli::DW_LANG_C89,
@@ -91,7 +91,7 @@ fn is_c(language: u16) -> bool {
         gimli::DW_LANG_ObjC,
         gimli::DW_LANG_Mips_Assembler,
     ];
-    // C23 has no name there yet.
+    // gimli has no name for C23 yet.
     language == 0x3e || languages.iter().any(|known| known.0 == language)
 }
 
@@ -108,7 +108,7 @@ fn is_c_plus_plus(language: u16) -> bool {
     language == 0x3a || languages.iter().any(|known| known.0 == language)
 }
 
-/// Whose arrays begin at 1 if nothing is said.
+/// Whether arrays of the language begin at 1 if the file does not say.
 fn is_from_one(language: u16) -> bool {
     let languages = [
         gimli::DW_LANG_Ada83,
@@ -133,11 +133,11 @@ struct Walk<'u, 'a> {
     unit: &'u Unit<'u, 'a>,
     parsed: Parsed<'a>,
     frames: Vec<Frame>,
-    /// Of the arrays whose dimensions are being read.
+    /// The dimensions read so far, of the arrays whose dimensions are being read.
     dimensions: Vec<(Option<u64>, Option<u64>)>,
-    /// Whether names are those of namespaces and classes, too.
+    /// Whether a type's name includes its namespaces and classes.
     qualify: bool,
-    /// Whether functions are.
+    /// Whether it includes its functions.
     functions: bool,
     /// Whether variants are Rust's.
     rust: bool,
@@ -218,7 +218,7 @@ impl<'a> Walk<'_, 'a> {
         }
     }
 
-    /// Remembers what lies in other units.
+    /// Remembers a reference to another unit.
     fn refers(&mut self, to: Reference) {
         if to != Reference::NONE && !self.unit.at.contains(to) {
             self.parsed.outward.push(to);
@@ -236,7 +236,7 @@ impl<'a> Walk<'_, 'a> {
             Owner::Variant(record) => (record, Role::Field),
             _ => return,
         };
-        // One for the whole class, and outside of its objects.
+        // A static member is one for the whole class, and lies outside of its objects.
         let placed = says.location != Location::Missing || says.bits() != RawBits::None;
         if says.external || says.declaration || (says.constant && !placed) {
             return;
@@ -285,7 +285,7 @@ impl<'a> Walk<'_, 'a> {
         self.dimensions.push((count, stride));
     }
 
-    /// An array of several dimensions is an array of arrays.
+    /// Completes an array; one of several dimensions becomes an array of arrays.
     fn array(&mut self, array: u32, start: usize) {
         let mut outer = array as usize;
         for (index, (dimension, stride)) in self.dimensions.drain(start..).enumerate() {
@@ -379,7 +379,7 @@ impl<'a> Walk<'_, 'a> {
     /// The scope of a type below `frame`, with the function that it is local to.
     fn scope_of(&mut self, frame: &mut Frame) -> u32 {
         if let Some(function) = frame.function.take() {
-            // Seldom: so the name is read only now.
+            // This is rare, so the name is read only now.
             if let Ok(mut entries) = self.unit.entries(Some(function))
                 && let Ok(Some(abbreviation)) = entries.read_abbreviation()
                 && let Ok(says) = Attributes::read(self.unit, &mut entries, abbreviation)
@@ -392,10 +392,10 @@ impl<'a> Walk<'_, 'a> {
     }
 }
 
-/// Of which only those of types of functions matter.
+/// The tag of parameters, of which only those of types of functions matter.
 const FORMAL_PARAMETER: DwTag = gimli::DW_TAG_formal_parameter;
 
-/// Whether an entry's attributes matter.
+/// Whether the attributes of an entry with this tag matter.
 fn concerns(tag: DwTag) -> bool {
     matches!(
         tag,

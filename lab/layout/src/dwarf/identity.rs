@@ -1,33 +1,33 @@
-//! Which types of different units are one.
+//! Finds out which types of different units are one type.
 //!
-//! A header's structures are in every unit that includes it. Two are one when they say the same: name,
-//! kind, size, line of the source, and members, with what lies in them by value compared all the way down.
-//! What they merely point to is compared by name, so that a list's node may point to itself, and a unit
-//! that only declares what another defines still agrees with it.
+//! A header's structures are in every unit that includes it. Two types are one when they have the same name, kind,
+//! size, line of the source and members; types that members hold by value are compared all the way down. Types that
+//! members only point to are compared by name, so that a list's node may point to itself, and a unit that only
+//! declares a type agrees with one that defines it.
 //!
-//! Compared are hashes of 64 bits: among a million types two that differ are taken for one with a chance
-//! of one in thirty million.
+//! Hashes of 64 bits are compared. The chance that two different types among a million are taken for one is one in
+//! thirty million.
 
 use super::parsed::{Parsed, ParsedType, Reference, Shape};
 use foldhash::fast::FixedState;
 use std::hash::{BuildHasher, Hash, Hasher};
 
-/// As deep as types are compared by value.
+/// How deep types are compared by value.
 const DEEPEST: u32 = 200;
 
-/// What a type has while its turn has not come, and while it is on the way.
+/// The hash of a type that has not been worked out yet.
 const UNSEEN: u64 = 0;
 
 /// Hashes of the types of some units.
 pub(super) struct Identities {
-    /// Of all that is in it.
+    /// For each type, the hash of all that is in it.
     pub full: Vec<u64>,
-    /// Of its name, with its scopes.
+    /// For each type, the hash of its name with its scopes.
     pub named: Vec<u64>,
 }
 
 impl Identities {
-    /// Works out all of them. `parsed` must be resolved. One pass over types and members.
+    /// Works out all hashes in one pass over types and members. `parsed` must be resolved.
     pub(super) fn of(parsed: &Parsed<'_>) -> Identities {
         let count = parsed.types.len();
         let mut work = Work {
@@ -48,13 +48,13 @@ struct Work<'p, 'a> {
 }
 
 impl Work<'_, '_> {
-    /// By name alone.
+    /// The hash of a type's name alone.
     fn named(&mut self, index: u32, depth: u32) -> u64 {
         let slot = index as usize;
         if self.ids.named[slot] != UNSEEN {
             return self.ids.named[slot];
         }
-        // Where a circle comes back to it, and where it is too deep.
+        // This counts where a circle comes back to the type, and where it lies too deep.
         self.ids.named[slot] = 1;
         if depth >= DEEPEST {
             return 1;
@@ -64,7 +64,7 @@ impl Work<'_, '_> {
         let scope = parsed.scopes[ty.scope as usize].hash;
         let mut state = FixedState::with_seed(1).build_hasher();
         match ty.shape {
-            // Whether defined here or only declared.
+            // It counts the same whether it is defined here or only declared.
             Shape::Record(_) | Shape::Enum | Shape::Declaration(_) if !ty.name.is_empty() => {
                 (scope, ty.name).hash(&mut state);
             }
@@ -82,7 +82,7 @@ impl Work<'_, '_> {
         self.ids.named[slot]
     }
 
-    /// With all that is in it by value.
+    /// The hash of a type with all that it holds by value.
     fn full(&mut self, index: u32, depth: u32) -> u64 {
         let slot = index as usize;
         if self.ids.full[slot] != UNSEEN {
@@ -125,7 +125,7 @@ impl Work<'_, '_> {
         self.ids.full[slot]
     }
 
-    /// What a function is called with: nothing of it lies anywhere, so names are enough.
+    /// Hashes the parameters of a function. They lie in no record, so their names suffice.
     fn parameters(&mut self, ty: &ParsedType<'_>, depth: u32, state: &mut impl Hasher) {
         let Shape::Function { variadic } = ty.shape else { return };
         variadic.hash(state);
@@ -137,7 +137,7 @@ impl Work<'_, '_> {
         }
     }
 
-    /// What the entry itself says.
+    /// Hashes what the entry itself says.
     fn plain(&self, ty: &ParsedType<'_>, state: &mut impl Hasher) {
         let scope = self.parsed.scopes[ty.scope as usize].hash;
         std::mem::discriminant(&ty.shape).hash(state);
@@ -148,7 +148,7 @@ impl Work<'_, '_> {
             }
             Shape::Qualified(qualifier) => qualifier.hash(state),
             Shape::Record(kind) => {
-                // One header has several paths to it, depending on where the compiler ran.
+                // A header has several paths, depending on where the compiler ran.
                 let file = self.parsed.files[ty.place.0 as usize].name;
                 let file = file.rsplit(|&byte| byte == b'/').next().unwrap_or(file);
                 (kind as u8, file, ty.place.1).hash(state);

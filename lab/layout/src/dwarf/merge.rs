@@ -1,4 +1,4 @@
-//! From the types of units to the model: each type once.
+//! Merges the types of units into the model, each type once.
 
 use super::bits::{self, Within};
 use super::budget::Budget;
@@ -37,10 +37,10 @@ pub(super) struct Merger<'b> {
     budget: &'b Budget,
     big_endian: bool,
     known: ByHash<TypeId>,
-    /// By name: what is declared, and what is defined.
+    /// The declared types by name; next, the defined ones.
     declared: ByHash<TypeId>,
     defined: ByHash<TypeId>,
-    /// What waits until all sizes are known.
+    /// Bitfields, and next what else waits until all sizes are known.
     bitfields: Vec<(TypeId, usize, RawBits)>,
     strides: Vec<(TypeId, u64)>,
     vectors: Vec<TypeId>,
@@ -48,7 +48,7 @@ pub(super) struct Merger<'b> {
 }
 
 impl<'b> Merger<'b> {
-    /// For a machine.
+    /// An empty model of a machine's types.
     pub(super) fn new(
         pointer_size: u8,
         widest_scalar_align: u64,
@@ -71,7 +71,7 @@ impl<'b> Merger<'b> {
         }
     }
 
-    /// Adds what is new in some units. `parsed` must be resolved.
+    /// Adds the types of some units that are new. `parsed` must be resolved.
     pub(super) fn add(
         &mut self,
         parsed: &Parsed<'_>,
@@ -90,12 +90,11 @@ impl<'b> Merger<'b> {
         new.into_iter().try_for_each(|index| unit.make(index))
     }
 
-    /// The number of a type, and whether it is new. A definition takes the place of a declaration of the same
-    /// name.
+    /// The number of a type, and whether it is new. A definition takes the place of a declaration of the same name.
     fn id(&mut self, ty: &ParsedType<'_>, full: u64, named: u64) -> (TypeId, bool) {
         let placeholder = Type::Unknown { size: None };
         match ty.shape {
-            // Nothing refers to it any more.
+            // No type refers to it any more.
             Shape::Alias => return (TypeId(0), false),
             Shape::Declaration(_) if !ty.name.is_empty() => {
                 if let Some(&id) = self.defined.get(&named) {
@@ -124,7 +123,7 @@ impl<'b> Merger<'b> {
         (id, true)
     }
 
-    /// The model, with what had to wait for all sizes.
+    /// Completes the model with what had to wait for all sizes.
     pub(super) fn finish(mut self) -> Types {
         self.place_strides();
         self.align_vectors();
@@ -136,7 +135,7 @@ impl<'b> Merger<'b> {
         self.types
     }
 
-    /// An array whose elements lie further apart than they are long.
+    /// Gives arrays whose elements lie further apart than they are long their sizes.
     fn place_strides(&mut self) {
         for &(id, stride) in &self.strides {
             let Type::Array { element, count } = *self.types.get(id) else { continue };
@@ -148,7 +147,7 @@ impl<'b> Merger<'b> {
                     let element = self.types.push(Type::Unknown { size: Some(stride / 8) });
                     Type::Array { element, count }
                 }
-                // Elements of some bits each: nothing in the model says so, but the size is known.
+                // Each element has some bits. The model cannot say so, but the size is known.
                 Some(count) => {
                     Type::Unknown { size: count.checked_mul(stride).map(|bits| bits.div_ceil(8)) }
                 }
@@ -158,7 +157,7 @@ impl<'b> Merger<'b> {
         }
     }
 
-    /// A vector is aligned to its size, which its elements are not.
+    /// Aligns vectors to their size; their elements are aligned to less.
     fn align_vectors(&mut self) {
         for &id in &self.vectors {
             let Type::Typedef { to: Some(array), .. } = *self.types.get(id) else { continue };
@@ -186,7 +185,7 @@ impl<'b> Merger<'b> {
                 members[index].bits = Some(bits);
             }
         }
-        // Only now is it known what comes first.
+        // Only now is the order of a record's members known.
         for of_one in self.bitfields.chunk_by(|one, next| one.0 == next.0) {
             sort(self.types.get_mut(of_one[0].0));
         }
@@ -204,7 +203,7 @@ fn sort(ty: &mut Type) {
     }
 }
 
-/// The types of some units on their way into the model.
+/// The types of some units, while they are added to the model.
 struct Unit<'m, 'b, 'p, 'a> {
     merger: &'m mut Merger<'b>,
     parsed: &'p Parsed<'a>,
@@ -243,7 +242,7 @@ impl Unit<'_, '_, '_, '_> {
                 Type::Typedef { name, to: Some(pair), align: None }
             }
             Shape::Pointer | Shape::MemberFunctionPointer => match ty.size {
-                // Of another address space.
+                // The pointer belongs to another address space.
                 Some(size) if size != pointer_size => {
                     Type::Base { name: self.merger.types.intern("pointer"), size }
                 }
@@ -262,7 +261,7 @@ impl Unit<'_, '_, '_, '_> {
                 }
             }
             Shape::Complex => {
-                // Two numbers in a row, aligned as one of them is.
+                // A complex number is two numbers in a row, aligned as one of them is.
                 let name = self.name(ty)?;
                 let types = &mut self.merger.types;
                 let part =
@@ -303,8 +302,8 @@ impl Unit<'_, '_, '_, '_> {
         let mut has_bits = false;
         for (index, member) in from.iter().enumerate() {
             let ty = match member.to.get().map(|to| &parsed.types[to as usize]) {
-                // Rust says of a function that is known by its type that it is a pointer; but it has no
-                // size, as its alignment tells.
+                // Rust describes a function that is known by its type as a pointer, but it has no size, as its
+                // alignment tells.
                 Some(of) if member.rust_align == 1 && of.shape == Shape::Pointer => {
                     let name = self.name(of)?;
                     self.merger.types.push(Type::Base { name, size: 0 })
@@ -363,7 +362,7 @@ impl Unit<'_, '_, '_, '_> {
         Some(Place { file, line })
     }
 
-    /// A type's name, with those of the scopes it is in.
+    /// A type's name, with the names of the scopes that it is in.
     fn name(&mut self, ty: &ParsedType<'_>) -> Result<Name, Error> {
         if ty.name.is_empty() {
             return Ok(Name::NONE);
@@ -388,7 +387,7 @@ impl Unit<'_, '_, '_, '_> {
         Ok(self.merger.types.intern(&spelling))
     }
 
-    /// Something must be said of a member or element without a type.
+    /// The type of a member or element; one that has none gets an unknown type.
     fn or_unknown(&mut self, id: Option<TypeId>) -> TypeId {
         id.unwrap_or_else(|| self.merger.types.push(Type::Unknown { size: None }))
     }

@@ -1,4 +1,4 @@
-//! A package of split units (`.dwp`): all the `.dwo` files of a program in one, with an index.
+//! Reads a package of split units (`.dwp`): all the `.dwo` files of a program in one, with an index.
 
 use super::sections;
 use super::unit::Contribution;
@@ -21,7 +21,7 @@ impl<'a> Package<'a> {
         let endian =
             if file.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
         let load = |id: SectionId| match id.dwo_name() {
-            // All of them: a unit has a part of each that the index has a column for.
+            // All of them are taken: a unit has a part of each section that the index has a column for.
             Some(name) => sections::section(file, name).map_err(Failed::Refused),
             None => Ok(Cow::Borrowed(&[][..])),
         };
@@ -32,7 +32,7 @@ impl<'a> Package<'a> {
         Ok(Package { sections, endian })
     }
 
-    /// What each unit has of the sections.
+    /// The parts of the sections that each unit has.
     pub(super) fn units(&self) -> Result<Vec<Contribution<'_>>, Error> {
         let failed = |error| broken("its index", error);
         let empty = Slice::new(&[], self.endian);
@@ -61,13 +61,13 @@ fn contribution<'a>(
             _ => {}
         }
     }
-    // Nothing of the program itself is needed for types.
+    // Types need nothing of the program itself.
     let parent = Dwarf::load(|_| Ok::<_, gimli::Error>(package.empty))?;
     let dwarf = package.sections(index.sections(row)?, &parent)?;
     Ok(Contribution { dwarf, starts })
 }
 
-/// Why a section could not be had.
+/// Why a section could not be loaded.
 enum Failed {
     Refused(Error),
     Broken(gimli::Error),

@@ -1,7 +1,7 @@
-//! The types of one unit as its entries say them, before they are told apart from other units' types.
+//! The types of one unit as its entries describe them, before they are compared with other units' types.
 //!
-//! Names are still bytes of the file, and references still offsets; [`Parsed::resolve`] turns these into
-//! indices. Units that refer to each other are joined first.
+//! Names are still bytes of the file, and references are still offsets, which [`Parsed::resolve`] turns into indices.
+//! Units that refer to each other are joined before that.
 
 use crate::model::{Kind, Role};
 use foldhash::fast::FixedState;
@@ -19,18 +19,18 @@ fn hash(value: &impl Hash) -> u64 {
 pub(super) struct Reference(u64);
 
 impl Reference {
-    /// To nothing, which is void.
+    /// A reference to nothing, which is void.
     pub(super) const NONE: Reference = Reference(u64::MAX);
     const INDEX: u64 = 1 << 63;
     const SPACE: u32 = 56;
 
-    /// To the entry at `offset` of a section; `space` tells sections apart.
+    /// A reference to the entry at `offset` of a section; `space` tells sections apart.
     pub(super) fn entry(space: u8, offset: usize) -> Reference {
         debug_assert!(space < 128);
         Reference(u64::from(space) << Self::SPACE | offset as u64 & ((1 << Self::SPACE) - 1))
     }
 
-    /// To `types[index]`.
+    /// A reference to `types[index]`.
     pub(super) fn index(index: u32) -> Reference {
         Reference(Self::INDEX | u64::from(index))
     }
@@ -40,7 +40,7 @@ impl Reference {
         (self != Self::NONE && self.0 & Self::INDEX != 0).then_some(self.0 as u32)
     }
 
-    /// Whether it is an offset, and must be looked up.
+    /// Whether it is an offset, which must be looked up.
     pub(super) fn is_entry(self) -> bool {
         self.0 & Self::INDEX == 0
     }
@@ -72,10 +72,10 @@ pub(super) enum Shape {
     Function {
         variadic: bool,
     },
-    /// By which keyword.
+    /// A declaration, with its keyword.
     Declaration(&'static str),
     Unknown,
-    /// Stands for what it refers to: a type unit's type, or a declaration defined in the same unit.
+    /// An entry that stands for another: a type unit's type, or the definition in the same unit of what it declares.
     Alias,
 }
 
@@ -84,15 +84,15 @@ pub(super) enum Shape {
 pub(super) struct ParsedType<'a> {
     pub shape: Shape,
     pub name: &'a [u8],
-    /// Index in [`Parsed::scopes`].
+    /// Its index in [`Parsed::scopes`].
     pub scope: u32,
-    /// Index in [`Parsed::files`], and line; zero when the file does not say.
+    /// Its index in [`Parsed::files`], and its line; zero when the file does not say.
     pub place: (u32, u32),
-    /// In bytes, if the file says.
+    /// Its size in bytes, if the file says.
     pub size: Option<u64>,
-    /// In bytes; zero when the file does not say.
+    /// Its alignment in bytes; zero when the file does not say.
     pub align: u64,
-    /// What it points to, repeats, qualifies or renames; an enumeration's number.
+    /// The type that it points to, repeats, qualifies or renames; of an enumeration, the type of its numbers.
     pub to: Reference,
     /// The declaration that this is the definition of.
     pub specification: Reference,
@@ -100,15 +100,15 @@ pub(super) struct ParsedType<'a> {
     pub members: (u32, u32),
 }
 
-/// Where the bits of a bitfield lie, as the file says it.
+/// Where the bits of a bitfield lie, in the file's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum RawBits {
-    /// Not a bitfield.
+    /// The member is no bitfield.
     None,
-    /// DWARF 4 and 5: from the record's start, in the order of memory.
+    /// DWARF 4 and 5 count from the record's start, in the order of memory.
     FromStart { first: u64, size: u64 },
-    /// DWARF 2 and 3: from the most significant bit of a storage unit at the member's offset. The unit has
-    /// the member's type where `storage` is zero.
+    /// DWARF 2 and 3 count from the most significant bit of a storage unit at the member's offset. The unit has the
+    /// member's type where `storage` is zero.
     FromTop { skipped: i64, size: u64, storage: u64 },
 }
 
@@ -121,35 +121,35 @@ pub(super) struct ParsedMember<'a> {
     pub to: Reference,
     pub offset: u64,
     pub bits: RawBits,
-    /// What was asked for, in bytes; zero when the file does not say.
+    /// The alignment that the source asked for, in bytes; zero when the file does not say.
     pub align: u64,
-    /// Rust says it of every member, asked for or not; zero for other languages.
+    /// The alignment that Rust states of every member, asked for or not; zero for other languages.
     pub rust_align: u64,
 }
 
-/// A namespace, class or function that names are inside of.
+/// A namespace, class or function in which names are declared.
 #[derive(Clone, Debug)]
 pub(super) struct Scope<'a> {
     pub parent: u32,
     pub name: &'a [u8],
     /// The declaration whose name and scope count, where a class is defined elsewhere.
     pub specification: Reference,
-    /// Of the path from the outermost; filled in by [`Parsed::resolve`].
+    /// The hash of the path from the outermost scope; [`Parsed::resolve`] fills it in.
     pub hash: u64,
     depth: u32,
 }
 
-/// A source file: its directory as the compiler was told, and its name.
+/// A source file: its directory as the compiler was given it, and its name.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct File<'a> {
     pub directory: &'a [u8],
     pub name: &'a [u8],
 }
 
-/// As deep as scopes are told apart.
+/// How deep scopes are told apart.
 const DEEPEST_SCOPE: u32 = 100;
 
-/// As many aliases as are followed to a type.
+/// How many aliases are followed to a type.
 const LONGEST_ALIAS: usize = 8;
 
 /// The types of a unit, or of units that refer to each other.
@@ -157,13 +157,13 @@ const LONGEST_ALIAS: usize = 8;
 pub(super) struct Parsed<'a> {
     pub types: Vec<ParsedType<'a>>,
     pub members: Vec<ParsedMember<'a>>,
-    /// The first is the outermost; parents come before what is inside.
+    /// The scopes. The first is the outermost, and parents come before the scopes inside of them.
     pub scopes: Vec<Scope<'a>>,
-    /// The first is none.
+    /// The source files. The first stands for none.
     pub files: Vec<File<'a>>,
-    /// Where each entry became which type, in the order of the file.
+    /// The entries and the types that they became, in the order of the file.
     pub entries: Vec<(Reference, u32)>,
-    /// What is referred to in other units.
+    /// The references to other units.
     pub outward: Vec<Reference>,
 }
 
@@ -181,7 +181,7 @@ impl<'a> Parsed<'a> {
         }
     }
 
-    /// Adds a scope; beyond a hundred within each other they are not told apart.
+    /// Adds a scope. Scopes nested deeper than a hundred are not told apart.
     pub(super) fn scope(&mut self, parent: u32, name: &'a [u8], specification: Reference) -> u32 {
         let depth = self.scopes[parent as usize].depth + 1;
         if depth > DEEPEST_SCOPE {
@@ -223,7 +223,7 @@ impl<'a> Parsed<'a> {
             member
         }));
         self.scopes.extend(other.scopes.into_iter().enumerate().map(|(index, mut scope)| {
-            // Their outermost scope is inside of nothing here, too.
+            // Their outermost scope has no parent here either.
             scope.parent = if index == 0 { 0 } else { scope.parent + scopes };
             scope
         }));
@@ -232,10 +232,10 @@ impl<'a> Parsed<'a> {
         self.outward.extend(other.outward);
     }
 
-    /// Replaces offsets by indices, gives definitions the names of their declarations, and lets
-    /// declarations stand for their definitions.
+    /// Replaces offsets by indices, gives definitions the names of their declarations, and lets declarations stand
+    /// for their definitions.
     ///
-    /// What is referred to and not there becomes [`Shape::Unknown`].
+    /// A type that is referred to and is not there becomes [`Shape::Unknown`].
     pub(super) fn resolve(&mut self) {
         if !self.entries.is_sorted() {
             self.entries.sort_unstable();
@@ -277,7 +277,8 @@ impl<'a> Parsed<'a> {
         self.tell_variants();
     }
 
-    /// A class defined outside of the namespace it was declared in has neither name nor scope of its own.
+    /// Gives names and scopes to classes that are defined outside of the namespace that declares them, and so have
+    /// neither of their own.
     fn name_definitions(&mut self) {
         for index in 0..self.types.len() {
             let Some(declaration) = self.types[index].specification.get() else { continue };
@@ -298,7 +299,7 @@ impl<'a> Parsed<'a> {
                 if this.name.is_empty() {
                     this.name = name;
                 }
-                // Only what stands before it has its hash already; and a circle is cut.
+                // Only scopes that stand before this one have their hashes already; this also cuts circles.
                 if (scope as usize) < index {
                     this.parent = scope;
                 }
@@ -349,14 +350,14 @@ impl<'a> Parsed<'a> {
                     None => return,
                 }
             }
-            // A circle: an alias that is still one stands for nothing known.
+            // An alias that is still an alias is part of a circle, and stands for no known type.
             *reference = Reference::index(aliases.len() as u32 - 1);
         };
         self.types.iter_mut().for_each(|ty| follow(&mut ty.to));
         self.members.iter_mut().for_each(|member| follow(&mut member.to));
     }
 
-    /// A variant's record is known by who has it.
+    /// Tells the records of variants apart by the enums that they belong to.
     fn tell_variants(&mut self) {
         for member in &self.members {
             if member.role == Role::Variant

@@ -1,4 +1,4 @@
-//! From a file's bytes to its types: which sections, which units, on how many threads.
+//! Reads a file's bytes into types: chooses the sections, the units and how many threads walk them.
 
 use super::merge::Merger;
 use super::package::Package;
@@ -15,14 +15,14 @@ use std::{fs, thread};
 /// How many bytes of debug information pay for a thread.
 const WORTH_A_THREAD: u64 = 1 << 20;
 
-/// How to find what is not in the file itself.
+/// How to find debug information that is not in the file itself.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where the file is: its debug, split and package files are looked for beside it. Errors name it.
+    /// Where the file is. Its debug, split and package files are looked for beside it, and errors name it.
     pub path: Option<PathBuf>,
     /// Where the system keeps debug files.
     pub debug_directories: Vec<PathBuf>,
-    /// How many threads walk the units, at most; 0 for as many as there are processors.
+    /// The most threads that walk the units; 0 for as many as there are processors.
     pub threads: usize,
 }
 
@@ -34,13 +34,13 @@ impl Default for Options {
 }
 
 impl Options {
-    /// For a file at `path`.
+    /// The options for a file at `path`.
     pub fn beside(path: impl Into<PathBuf>) -> Options {
         Options { path: Some(path.into()), ..Options::default() }
     }
 }
 
-/// The types of the ELF file at `path`, or of the debug file that belongs to it.
+/// Reads the types of the ELF file at `path`, or of the debug file that belongs to it.
 ///
 /// ```no_run
 /// let types = ledgerline_layout::dwarf::open("/usr/bin/ls".as_ref())?;
@@ -52,7 +52,7 @@ impl Options {
 ///
 /// # Errors
 ///
-/// As of [`read`]; and if the file cannot be read.
+/// As for [`read`]; also if the file cannot be read.
 pub fn open(path: &Path) -> Result<Types, Error> {
     let bytes = fs::read(path).map_err(|error| {
         Error::new(format!("cannot be read ({error})"))
@@ -62,16 +62,16 @@ pub fn open(path: &Path) -> Result<Types, Error> {
     read(&bytes, &Options::beside(path))
 }
 
-/// The types of an ELF file.
+/// Reads the types of an ELF file.
 ///
-/// A file without debug information of its own is looked up by its build's number and its debug link
-/// ([`Options::debug_directories`]). Takes about a second for 100 MB of debug information, on a thread for each
-/// processor, and memory for each type once.
+/// If the file has no debug information of its own, its build's number and its debug link lead to the file that has
+/// it ([`Options::debug_directories`]). Reading takes about a second for 100 MB of debug information, on a thread for
+/// each processor, and memory for each type once.
 ///
 /// # Errors
 ///
-/// One line that names the file ([`Options::path`]), for a file that is no ELF file, has no debug information,
-/// ends too early, or lies.
+/// If the file is no ELF file, has no debug information, ends too early, or lies. The error is one line that names
+/// the file ([`Options::path`]).
 pub fn read(file: &[u8], options: &Options) -> Result<Types, Error> {
     read_nameless(file, options).map_err(|error| match &options.path {
         Some(path) => error.in_file(path),
@@ -79,7 +79,7 @@ pub fn read(file: &[u8], options: &Options) -> Result<Types, Error> {
     })
 }
 
-/// Whether an ELF file has DWARF in itself (rather than in a file beside it).
+/// Whether an ELF file itself has DWARF (rather than a file beside it).
 pub fn present(file: &[u8]) -> bool {
     sections::parse(file).is_ok_and(|file| {
         [".debug_info", ".debug_info.dwo"].iter().any(|name| sections::has(&file, name))
@@ -94,7 +94,7 @@ fn read_nameless(bytes: &[u8], options: &Options) -> Result<Types, Error> {
     if sections::has(&file, ".debug_cu_index") {
         let budget = Budget::of(bytes.len() as u64);
         let widest = sections::widest_scalar_align(&file);
-        // Units of split files say what an address has; so far it is what the machine has.
+        // Units of split files state the size of an address; until then it is the machine's.
         let pointer_size = if file.is_64() { 8 } else { 4 };
         let merger = Merger::new(pointer_size, widest, !file.is_little_endian(), &budget);
         return read_package(bytes, merger, options);

@@ -1,4 +1,4 @@
-//! The debug sections of one ELF file: decompressed, relocated, and joined where there are several.
+//! The debug sections of one ELF file, decompressed, relocated, and joined where there are several.
 
 use super::Slice;
 use crate::Error;
@@ -9,11 +9,11 @@ use object::{
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// As much larger as a section may become that is stored compressed: zlib cannot do more, and debug
-/// information becomes three to six times as large.
+/// How many times larger a compressed section may become. zlib cannot do more, and debug information becomes three to
+/// six times as large.
 const MOST_EXPANSION: u64 = 1100;
 
-/// What the reader looks at; the rest stays as it is in the file.
+/// The sections that the reader looks at; the others stay as they are in the file.
 const WANTED: [SectionId; 7] = [
     SectionId::DebugAbbrev,
     SectionId::DebugInfo,
@@ -24,12 +24,12 @@ const WANTED: [SectionId; 7] = [
     SectionId::DebugTypes,
 ];
 
-/// Where a file's sections are named.
+/// Which names a file's sections have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Names {
-    /// `.debug_info`
+    /// Names such as `.debug_info`.
     Plain,
-    /// `.debug_info.dwo`
+    /// Names such as `.debug_info.dwo`.
     Split,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Sections<'a> {
 }
 
 impl<'a> Sections<'a> {
-    /// Takes what the reader needs out of `file`.
+    /// Loads the sections that the reader needs.
     pub(super) fn load(file: &object::File<'a>, names: Names) -> Result<Sections<'a>, Error> {
         let endian =
             if file.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
@@ -60,7 +60,7 @@ impl<'a> Sections<'a> {
         Ok(Sections { sections, endian, names })
     }
 
-    /// How many bytes there are, decompressed.
+    /// How many bytes the sections have, decompressed.
     pub(super) fn size(&self) -> u64 {
         let mut size = 0;
         self.sections.borrow(|bytes| size += bytes.len() as u64);
@@ -90,7 +90,7 @@ pub(super) fn has(file: &object::File<'_>, name: &str) -> bool {
     })
 }
 
-/// `.debug_info` is `.zdebug_info` where an old linker compressed it.
+/// Whether a section has this name; an old linker that compresses `.debug_info` calls it `.zdebug_info`.
 fn is_named(found: object::Result<&[u8]>, name: &str) -> bool {
     let Ok(found) = found else { return false };
     found == name.as_bytes() || found.strip_prefix(b".z") == Some(&name.as_bytes()[1..])
@@ -98,8 +98,7 @@ fn is_named(found: object::Result<&[u8]>, name: &str) -> bool {
 
 struct Loader<'f, 'a> {
     file: &'f object::File<'a>,
-    /// Where a section begins among those of its name: an object file has a `.debug_info` for each type
-    /// unit.
+    /// Where a section begins among those of its name, since an object file has a `.debug_info` for each type unit.
     joined: HashMap<object::SectionIndex, u64>,
 }
 
@@ -147,7 +146,7 @@ impl<'f, 'a> Loader<'f, 'a> {
         Ok(contents)
     }
 
-    /// Decompressed and relocated.
+    /// A section's contents, decompressed and relocated.
     fn contents(&self, section: &object::Section<'a, 'f>) -> Result<Cow<'a, [u8]>, String> {
         let stored = section.compressed_data().map_err(|_| "lies beyond the end of the file")?;
         let most = (stored.data.len() as u64).saturating_mul(MOST_EXPANSION).saturating_add(4096);
@@ -166,8 +165,8 @@ impl<'f, 'a> Loader<'f, 'a> {
         Ok(contents)
     }
 
-    /// Puts the offsets of strings and tables where the linker would. What a debug section does not use
-    /// (calls, offsets into tables of addresses) is left.
+    /// Puts the offsets of strings and tables where the linker would. It leaves relocations that a debug section does
+    /// not use (calls, offsets into tables of addresses).
     fn relocate(&self, section: &object::Section<'a, 'f>, contents: &mut Cow<'a, [u8]>) {
         let little = self.file.is_little_endian();
         for (offset, relocation) in section.relocations() {
@@ -230,7 +229,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<object::File<'_>, Error> {
     })
 }
 
-/// The build's own number, by which its separate files are found.
+/// The build's own number, by which its debug file is found.
 pub(super) fn build_id<'a>(file: &object::File<'a>) -> Option<&'a [u8]> {
     file.build_id().ok().flatten().filter(|id| id.len() > 1)
 }

@@ -1,4 +1,4 @@
-//! Where debug information lies when it is not in the program itself.
+//! Finds debug information that is not in the program itself.
 
 use super::sections::{build_id, has, parse};
 use super::unit::Split;
@@ -9,17 +9,18 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The name that a build's number gives a file below a debug directory.
+/// The path below a debug directory that a build's number gives.
 fn by_build_id(directory: &Path, id: &[u8]) -> PathBuf {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let (first, rest) = id.split_at(1);
     directory.join(".build-id").join(hex(first)).join(hex(rest) + ".debug")
 }
 
-/// The bytes of the debug file that belongs to a stripped program, and its path.
+/// The bytes of the debug file that belongs to a stripped program, and the file's path.
 ///
-/// By the build's number below each debug directory; else by the name in `.gnu_debuglink`, beside the
-/// program, in `.debug` beside it, and below each debug directory. One of another build is passed over.
+/// The file is looked for by the build's number below each debug directory. Then it is looked for by the name in
+/// `.gnu_debuglink`: beside the program, in `.debug` beside it, and below each debug directory. A file of another
+/// build is passed over.
 pub(super) fn debug_file(
     file: &object::File<'_>,
     path: Option<&Path>,
@@ -32,7 +33,7 @@ pub(super) fn debug_file(
     }
     if let Ok(Some((link, _))) = file.gnu_debuglink() {
         let link = Path::new(OsStr::from_bytes(link));
-        // A name, not a path.
+        // The link is used as a name and not as a path.
         if let (Some(name), Some(beside)) = (link.file_name(), path.and_then(Path::parent)) {
             candidates.push(beside.join(name));
             candidates.push(beside.join(".debug").join(name));
@@ -63,7 +64,7 @@ fn same_file(one: &Path, other: &Path) -> bool {
     fs::canonicalize(one).ok().is_some_and(|one| fs::canonicalize(other).ok() == Some(one))
 }
 
-/// The bytes of dwz's file that `file` has part of its debug information in, if it has.
+/// The bytes of dwz's file that has part of the debug information of `file`, if there is one.
 pub(super) fn supplement(
     file: &object::File<'_>,
     path: Option<&Path>,
@@ -94,14 +95,14 @@ pub(super) fn supplement(
     Err(Error::new(missing).advise("install all of the package's debug symbols"))
 }
 
-/// A file's bytes, if it is one: names come from files that may lie, and a device has no end.
+/// The bytes of a regular file. Names come from files that may lie, and a device has no end.
 fn read_regular(path: &Path) -> Option<Vec<u8>> {
     fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
     fs::read(path).ok()
 }
 
-/// The bytes of a unit's split file: at its path, as the compiler wrote it, or beside the program. It is not
-/// looked for if it is not said where the program is.
+/// The bytes of a unit's split file. It lies at the path that the compiler wrote, or beside the program. It is not
+/// looked for if the place of the program is not known.
 pub(super) fn split_file(split: Split<'_>, path: Option<&Path>) -> Result<Vec<u8>, Error> {
     let name = Path::new(OsStr::from_bytes(split.name));
     let written = Path::new(OsStr::from_bytes(split.directory)).join(name);

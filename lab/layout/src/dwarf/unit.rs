@@ -1,4 +1,4 @@
-//! A unit: where it is, how its strings are found, and which files it names.
+//! Units: where each lies, how its strings are found, and which files it names.
 
 use super::budget::Budget;
 use super::parsed::{File, Reference};
@@ -12,27 +12,27 @@ use gimli::{
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// A set of sections whose units refer to each other by offset, and what is needed to read them.
+/// A set of sections whose units may refer to each other by offset, and what is needed to read them.
 pub(super) struct Universe<'d, 'a> {
-    /// dwz's file of what several programs have in common.
+    /// dwz's file with what several programs have in common.
     pub supplement: Option<&'d Dwarf<Slice<'a>>>,
-    /// In the order of their references.
+    /// The units, in the order of their references.
     pub units: Vec<UnitAt<'d, 'a>>,
     /// The type that each type unit is for.
     pub signatures: HashMap<u64, Reference>,
     pub budget: &'d Budget,
-    /// Where tables of abbreviations begin, with the sections they are in; sorted.
+    /// Where tables of abbreviations begin, with the sections that they are in; sorted.
     tables: Vec<(usize, usize)>,
 }
 
-/// What one unit of a package has of its sections.
+/// The parts that one unit of a package has of the package's sections.
 pub(super) struct Contribution<'a> {
     pub dwarf: Dwarf<Slice<'a>>,
-    /// Where its part of `.debug_info` and of `.debug_types` begins.
+    /// Where its parts of `.debug_info` and of `.debug_types` begin.
     pub starts: [usize; 2],
 }
 
-/// A unit's header and where it is.
+/// A unit's header, and where the unit lies.
 #[derive(Clone, Copy)]
 pub(super) struct UnitAt<'d, 'a> {
     pub header: UnitHeader<Slice<'a>>,
@@ -42,7 +42,7 @@ pub(super) struct UnitAt<'d, 'a> {
     pub end: usize,
 }
 
-/// The sections that references tell apart.
+/// The number of `.debug_info` in references, which tell sections apart.
 pub(super) const INFO: u8 = 0;
 pub(super) const TYPES: u8 = 1;
 pub(super) const SUPPLEMENT: u8 = 2;
@@ -53,19 +53,19 @@ impl UnitAt<'_, '_> {
         Reference::entry(self.space, self.start.saturating_add(offset.0))
     }
 
-    /// Whether the reference is to an entry of this unit.
+    /// Whether a reference is to an entry of this unit.
     pub(super) fn contains(&self, reference: Reference) -> bool {
         (Reference::entry(self.space, self.start)..Reference::entry(self.space, self.end))
             .contains(&reference)
     }
 
-    /// Its table of abbreviations: the section, and where in it.
+    /// The section of its table of abbreviations, and the table's place there.
     fn table(&self) -> (usize, usize) {
         let section = self.dwarf.debug_abbrev.reader().slice().as_ptr() as usize;
         (section, self.header.debug_abbrev_offset().0)
     }
 
-    /// For an error.
+    /// The unit's place, as errors name it.
     pub(super) fn place(&self) -> String {
         let section = match self.space {
             TYPES => SectionId::DebugTypes,
@@ -124,7 +124,7 @@ impl<'d, 'a> Universe<'d, 'a> {
         self
     }
 
-    /// Lists the units of sections that begin at `starts` of the real ones.
+    /// Lists the units of sections that begin at `starts` in the package's sections.
     fn list(&mut self, dwarf: &'d Dwarf<Slice<'a>>, starts: [usize; 2]) -> Result<(), Error> {
         let mut units = dwarf.units();
         while let Some(header) = next(SectionId::DebugInfo, || units.next())? {
@@ -156,8 +156,8 @@ impl<'d, 'a> Universe<'d, 'a> {
         self.tables.push(unit.table());
     }
 
-    /// A unit's abbreviations. Each table ends before the next begins, so a file that lets all its units
-    /// share the tail of one costs no more than it has bytes.
+    /// Parses a unit's abbreviations. Each table ends before the next begins, so a file that lets all its units share
+    /// the tail of one table costs no more than it has bytes.
     fn abbreviations(&self, unit: &UnitAt<'_, '_>) -> Result<Abbreviations, Error> {
         let (section, start) = unit.table();
         let next = self.tables.partition_point(|&table| table <= (section, start));
@@ -176,7 +176,7 @@ impl<'d, 'a> Universe<'d, 'a> {
         parse(end).or_else(|_| parse(bytes.len()))
     }
 
-    /// The unit that an entry is in.
+    /// The index of the unit that an entry is in.
     pub(super) fn unit_of(&self, reference: Reference) -> Option<usize> {
         let after = self
             .units
@@ -192,7 +192,7 @@ fn next<T>(
     next().map_err(|error| broken(section.name(), error))
 }
 
-/// What was last parsed: neighbours share a table of abbreviations.
+/// The abbreviations that were parsed last, since neighbouring units share a table.
 #[derive(Default)]
 pub(super) struct Tables {
     last: Option<((usize, usize), Rc<Abbreviations>)>,
@@ -216,7 +216,7 @@ impl Tables {
     }
 }
 
-/// A unit with what its root entry says.
+/// A unit, with what its root entry says.
 pub(super) struct Unit<'d, 'a> {
     pub at: UnitAt<'d, 'a>,
     pub universe: &'d Universe<'d, 'a>,
@@ -227,7 +227,7 @@ pub(super) struct Unit<'d, 'a> {
     lines: Option<DebugLineOffset>,
 }
 
-/// Where the rest of a unit is.
+/// Where the rest of a skeleton unit is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Split<'a> {
     pub id: Option<DwoId>,
@@ -292,7 +292,7 @@ impl<'d, 'a> Unit<'d, 'a> {
                 _ => {}
             }
         }
-        // Strings only now, when it is known where they begin.
+        // Strings are read only now, when it is known where they begin.
         if let Some(name) = split.and_then(|value| self.string(value))
             && self.at.dwarf.file_type != DwarfFileType::Dwo
         {
@@ -300,13 +300,13 @@ impl<'d, 'a> Unit<'d, 'a> {
             self.split = Some(Split { id, name, directory });
         }
         if self.lines.is_none() && self.at.dwarf.file_type == DwarfFileType::Dwo {
-            // There is one table in a split file, if any.
+            // A split file has one table at most.
             self.lines = Some(DebugLineOffset(0));
         }
         Ok(())
     }
 
-    /// The entries from `offset` on, or all.
+    /// The entries from `offset` on, or all entries.
     pub(super) fn entries<'u>(
         &'u self,
         offset: Option<UnitOffset>,
@@ -314,7 +314,7 @@ impl<'d, 'a> Unit<'d, 'a> {
         self.at.header.entries_raw(&self.abbreviations, offset).map_err(|error| self.broken(error))
     }
 
-    /// What an attribute spells; nothing if that cannot be found.
+    /// The string of an attribute; `None` if it cannot be found.
     pub(super) fn string(&self, value: AttributeValue<Slice<'a>>) -> Option<&'a [u8]> {
         let dwarf = self.at.dwarf;
         let found = match value {
@@ -343,7 +343,7 @@ impl<'d, 'a> Unit<'d, 'a> {
             }
             AttributeValue::DebugInfoRefSup(offset) => Reference::entry(SUPPLEMENT, offset.0),
             AttributeValue::DebugTypesRef(signature) => {
-                // What has no type unit here is nowhere.
+                // A signature without a type unit here leads nowhere.
                 let found = self.universe.signatures.get(&signature.0);
                 found.copied().unwrap_or(Reference::entry(u8::MAX >> 1, 0))
             }
@@ -351,8 +351,8 @@ impl<'d, 'a> Unit<'d, 'a> {
         }
     }
 
-    /// The files that its lines are from: the first is none. Without a table, or with one that cannot be
-    /// read, there is just that.
+    /// The files that its lines are from; the first stands for none. Without a table, or with one that cannot be
+    /// read, there is only that one.
     pub(super) fn files(&self) -> Result<Vec<File<'a>>, Error> {
         let mut files = vec![File::default()];
         let Some(offset) = self.lines else { return Ok(files) };
@@ -375,7 +375,7 @@ impl<'d, 'a> Unit<'d, 'a> {
         Ok(files)
     }
 
-    /// The index in [`Unit::files`] of a file that an attribute names.
+    /// The index in [`Unit::files`] of the file that an attribute names.
     ///
     /// DWARF 5 counts from 0, older versions from 1.
     pub(super) fn file_index(&self, named: u64) -> u32 {
@@ -383,7 +383,7 @@ impl<'d, 'a> Unit<'d, 'a> {
         u32::try_from(index).unwrap_or(0)
     }
 
-    /// That something in this unit cannot be read.
+    /// The error that something in this unit cannot be read.
     pub(super) fn broken(&self, error: gimli::Error) -> Error {
         broken(self.at.place(), error)
     }

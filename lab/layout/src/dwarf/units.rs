@@ -1,7 +1,8 @@
-//! All units of a file into one model: walked on several threads, merged in the order of the file.
+//! Merges all units of a file into one model. Several threads walk the units, which are merged in the order of the
+//! file.
 //!
-//! Most units refer to themselves alone: they are merged when their turn comes, and forgotten. Units that
-//! refer to others (after link-time optimization, dwz, or with type units) are kept, joined, and merged last.
+//! Most units refer to themselves alone. They are merged when their turn comes, and forgotten. Units that refer to
+//! others (after link-time optimization, dwz, or with type units) are kept, joined, and merged last.
 
 use super::entries::walk;
 use super::identity::Identities;
@@ -18,29 +19,29 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
-/// How many walked units may wait for one before them.
+/// How many walked units may wait for one that comes before them.
 const MOST_WAITING: usize = 32;
 
 /// The split files of a program's units, each read when its unit's turn comes.
 pub(super) struct Splits<'p> {
     path: Option<&'p Path>,
-    /// Whether a package has them all.
+    /// Whether a package has all of them.
     packaged: bool,
     bytes: Vec<OnceLock<Vec<u8>>>,
 }
 
 impl<'p> Splits<'p> {
-    /// For a program at `path` of so many units.
+    /// The split files of a program at `path` with so many units.
     pub(super) fn new(path: Option<&'p Path>, packaged: bool, units: usize) -> Splits<'p> {
         let bytes = std::iter::repeat_with(OnceLock::new).take(units).collect();
         Splits { path, packaged, bytes }
     }
 }
 
-/// A unit's types and how they compare.
+/// A unit's types, and the hashes by which they are compared.
 type Walked<'a> = (Parsed<'a>, Identities);
 
-/// What has been walked and not merged.
+/// The units that have been walked and not yet merged.
 struct Progress<'b, 'a> {
     merger: Merger<'b>,
     /// The unit whose turn it is.
@@ -111,7 +112,7 @@ impl<'s, 'a: 's, 'f: 's, 'b> Shared<'s, '_, 'a, 'f, '_, 'b> {
     fn work(&self) {
         let mut tables = Tables::default();
         loop {
-            // Relaxed: each number is taken once, and what the threads share is behind the lock.
+            // Relaxed suffices: each number is taken once, and what the threads share is behind the lock.
             let index = self.taken.fetch_add(1, Ordering::Relaxed);
             if index >= self.universe.units.len() {
                 return;
@@ -126,7 +127,7 @@ impl<'s, 'a: 's, 'f: 's, 'b> Shared<'s, '_, 'a, 'f, '_, 'b> {
     fn walk(&self, index: usize, tables: &mut Tables) -> Result<Parsed<'s>, Error> {
         let unit = self.universe.units[index];
         if unit.space == SUPPLEMENT {
-            // Of many programs: only what this one refers to counts.
+            // The units of dwz's file belong to many programs; only those that this program refers to count.
             return Ok(Parsed::new());
         }
         let (parsed, split) = walk(unit, self.universe, tables)?;
@@ -138,7 +139,7 @@ impl<'s, 'a: 's, 'f: 's, 'b> Shared<'s, '_, 'a, 'f, '_, 'b> {
         }
     }
 
-    /// All units of a split file as one.
+    /// Walks all units of a split file, and joins them.
     fn walk_split(
         &self,
         index: usize,
@@ -166,14 +167,14 @@ impl<'s, 'a: 's, 'f: 's, 'b> Shared<'s, '_, 'a, 'f, '_, 'b> {
         for &unit in &universe.units {
             joined.append(walk(unit, &universe, &mut tables)?.0);
         }
-        // Its own are all that there are.
+        // The units refer to each other alone, so no reference leads outward.
         joined.outward.clear();
         Ok(joined)
     }
 
-    /// Hands in what a unit has, and merges it if it is its turn. Whether to go on.
+    /// Hands in a unit's types, and merges them if it is the unit's turn. Returns whether to go on.
     fn deliver(&self, index: usize, outcome: Result<Parsed<'s>, Error>) -> bool {
-        // What can be done before the lock is.
+        // This is done before the lock is taken, since it can be.
         let walked = outcome.map(|mut parsed| {
             let identities = parsed.outward.is_empty().then(|| {
                 parsed.resolve();
@@ -194,7 +195,7 @@ impl<'s, 'a: 's, 'f: 's, 'b> Shared<'s, '_, 'a, 'f, '_, 'b> {
         }
         progress.advance();
         self.moved.notify_all();
-        // Who has the unit whose turn it is does not wait, so somebody always goes on.
+        // The thread that has the unit whose turn it is does not wait, so one thread always goes on.
         while progress.waiting.len() >= MOST_WAITING && progress.failed.is_none() {
             progress = self.moved.wait(progress).unwrap_or_else(PoisonError::into_inner);
         }
@@ -220,7 +221,7 @@ impl Progress<'_, '_> {
         }
     }
 
-    /// Of two failures the one that comes first in the file is told.
+    /// Keeps a failure. Of two, the one that comes first in the file stays.
     fn fail(&mut self, index: usize, error: Error) {
         if self.failed.as_ref().is_none_or(|&(first, _)| index < first) {
             self.failed = Some((index, error));
@@ -228,7 +229,7 @@ impl Progress<'_, '_> {
     }
 }
 
-/// Joins units that refer to others with those others.
+/// Joins units that refer to others with those.
 fn link<'s, 'a: 's>(
     universe: &Universe<'_, 'a>,
     mut linked: BTreeMap<usize, Parsed<'s>>,

@@ -1,11 +1,11 @@
-//! Rust's types without a size: structures that end in a slice or a string.
+//! Finds Rust's types without a size: structures that end in a slice or a string.
 //!
-//! The compiler describes such a tail as one element of it. That there may be any number is known from
-//! whoever points there: a reference to it has a length beside the address, and the structure's own name.
+//! The compiler describes such a tail as one element. Pointers to the structure tell that there may be any number of
+//! elements: such a reference has a length beside the address, and its name has the structure's own name in it.
 
 use crate::model::{Kind, Record, Role, Type, TypeId, Types};
 
-/// What stands before a type's name in the name of what points to it.
+/// What stands before a type's name in the name of a pointer to it.
 const POINTERS: [&str; 4] = ["&mut ", "&", "*const ", "*mut "];
 
 /// Makes such tails flexible arrays.
@@ -20,7 +20,7 @@ pub(super) fn open(types: &mut Types) {
             let Type::Record(record) = types.get(id) else { return None };
             let last = record.members.len().checked_sub(1)?;
             let tail = &record.members[last];
-            // A structure that has none itself has its own tail.
+            // A tail that is itself a structure without a size has a tail of its own.
             let nested = found.binary_search(&tail.ty).is_ok();
             (tail.role == Role::Field && !nested).then_some((id, last, tail.ty))
         })
@@ -33,7 +33,7 @@ pub(super) fn open(types: &mut Types) {
     }
 }
 
-/// What a reference with a length points to, if that is a structure: `&[T]` points to a `T`, which has a
+/// The structure that a reference with a length points to, if it points to one: `&[T]` points to a `T`, which has a
 /// size, and `&S` to an `S`, which has none.
 fn without_size(types: &Types, reference: &Record) -> Option<TypeId> {
     let [first, second] = &reference.members[..] else { return None };

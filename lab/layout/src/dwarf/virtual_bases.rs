@@ -1,18 +1,17 @@
-//! Where a virtual base is in a complete object.
+//! Finds where a virtual base lies in a complete object.
 //!
-//! Compilers write how a program finds it: through the object's table. In an object that is nothing more
-//! than its class the place is fixed by the C++ ABI of Itanium, which every compiler here follows: behind all
-//! that is not virtual, aligned. Where there is one virtual base, that place can be worked out and is
-//! certain if the class then ends where the file says; where there are several, their order is not in the
-//! model, and they stay unknown.
+//! Compilers write how a program finds it: through the object's table. In an object of exactly this class, the C++
+//! ABI of Itanium fixes the place, and every compiler here follows it: the base lies behind all that is not virtual,
+//! aligned. Where there is one virtual base, that place can be worked out, and is certain if the class then ends
+//! where the file says. Where there are several, their order is not in the model, and they stay unknown.
 
 use crate::align;
 use crate::model::{Member, Record, Role, Type, TypeId, Types};
 
-/// As deep as bases are followed.
+/// How deep bases are followed.
 const DEEPEST: u32 = 50;
 
-/// Finds a place for the virtual bases of `classes`. Alignments must be worked out already.
+/// Finds the places of the virtual bases of `classes`. Alignments must be known already.
 pub(super) fn place(types: &mut Types, classes: &[TypeId]) {
     for &class in classes {
         let Type::Record(record) = types.get(class) else { continue };
@@ -25,7 +24,7 @@ pub(super) fn place(types: &mut Types, classes: &[TypeId]) {
     }
 }
 
-/// Which member the virtual base is, and the one offset that agrees with the class's size.
+/// The index of the virtual base among the members, and the one offset that agrees with the class's size.
 fn only_place(types: &Types, class: &Record) -> Option<(usize, u64)> {
     let mut all = Vec::new();
     virtual_bases(types, class, &mut all, 0)?;
@@ -38,7 +37,7 @@ fn only_place(types: &Types, class: &Record) -> Option<(usize, u64)> {
     record.members.iter().find(|member| member.role == Role::Field)?;
     let align = align::of(types, base)?;
     let mut found = None;
-    // Padding at the end of a base is used again, or not if it is as simple as a structure of C.
+    // Padding at the end of a base is used again, unless the base is as simple as a structure of C.
     for end in [end(types, class, false, 0)?, end(types, class, true, 0)?] {
         let offset = end.checked_next_multiple_of(align)?;
         let fits = [self::end(types, record, false, 0)?, record.size].into_iter().any(|size| {
@@ -56,7 +55,7 @@ fn only_place(types: &Types, class: &Record) -> Option<(usize, u64)> {
     found.map(|offset| (index, offset))
 }
 
-/// All that a class has, also through its bases.
+/// Collects all virtual bases of a class, also those of its bases.
 fn virtual_bases(types: &Types, class: &Record, all: &mut Vec<TypeId>, depth: u32) -> Option<()> {
     if depth > DEEPEST || all.len() > 1 {
         return None;
@@ -76,7 +75,8 @@ fn virtual_bases(types: &Types, class: &Record, all: &mut Vec<TypeId>, depth: u3
     Some(())
 }
 
-/// Where what is not virtual ends; with the padding of its bases, if they have it to themselves.
+/// Where the part of a class that is not virtual ends. `padded` says whether its bases keep their padding to
+/// themselves.
 fn end(types: &Types, class: &Record, padded: bool, depth: u32) -> Option<u64> {
     if depth > DEEPEST {
         return None;
@@ -103,7 +103,7 @@ fn end(types: &Types, class: &Record, padded: bool, depth: u32) -> Option<u64> {
     Some(last)
 }
 
-/// Whether a member of the class begins there.
+/// Whether a member of the class begins in a range.
 fn begins_within(class: &Record, start: u64, end: u64) -> bool {
     class.members.iter().any(|member| match member.role {
         Role::VirtualBase { .. } => false,

@@ -1,4 +1,4 @@
-//! Unpacking, within bounds: whatever a file says, no more memory is taken than was allowed.
+//! Unpacks within bounds: whatever a file says, no more memory is taken than was allowed.
 
 use std::io::{self, Read};
 
@@ -6,9 +6,9 @@ use crate::error::Error;
 
 /// How many bytes the dictionary of xz or the window of zstd may take. The kernel's own are 128 MiB at most.
 const LARGEST_WINDOW: usize = 160 << 20;
-/// As much as a block of the older lz4 format unpacks to.
+/// The most that a block of the older lz4 format unpacks to.
 const LZ4_BLOCK: usize = 8 << 20;
-/// As much as such a block may be packed: text that cannot be made smaller grows by a 255th.
+/// The most bytes of such a block when it is packed: data that cannot be made smaller grows by a 255th.
 const LZ4_PACKED: usize = LZ4_BLOCK + LZ4_BLOCK / 255 + 16;
 
 const GZIP: &[u8] = &[0x1f, 0x8b];
@@ -31,14 +31,14 @@ pub enum Packing {
     Zstd,
     /// By lz4, as frames.
     Lz4,
-    /// By `lz4 -l`, blocks without an end, as kernels are.
+    /// By `lz4 -l`, as blocks without an end mark. Kernels are packed so.
     Lz4Old,
-    /// In a way that is recognised and not read.
+    /// By a program whose format is recognised and not read.
     Other(&'static str),
 }
 
 impl Packing {
-    /// By how `data` begins.
+    /// Recognises the packing by the first bytes of `data`.
     pub fn of(data: &[u8]) -> Option<Packing> {
         let packings: [(&[u8], Packing); 8] = [
             (GZIP, Packing::Gzip),
@@ -53,7 +53,7 @@ impl Packing {
         packings.into_iter().find(|(start, _)| data.starts_with(start)).map(|(_, packing)| packing)
     }
 
-    /// What the program that packs this way is called.
+    /// The name of the program that packs this way.
     pub fn name(self) -> &'static str {
         match self {
             Packing::Gzip => "gzip",
@@ -65,12 +65,12 @@ impl Packing {
         }
     }
 
-    /// Unpacks `data`; what lies behind the end of what was packed is left alone.
+    /// Unpacks `data`, and ignores what lies behind the end of the packed data.
     ///
-    /// Memory: `limit` bytes, twice that for a moment, and 160 MiB for what unpacking must remember.
+    /// This takes `limit` bytes of memory, twice that for a moment, and 160 MiB for what unpacking must remember.
     ///
     /// # Errors
-    /// When it is damaged or cut off, or more than `limit` bytes come out.
+    /// If the data is damaged or cut off, or if more than `limit` bytes come out.
     pub fn unpack(self, data: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
         let window = (LARGEST_WINDOW >> 10) as u32;
         let unpacked = match self {
@@ -88,12 +88,12 @@ impl Packing {
         };
         let name = self.name();
         let unpacked = unpacked.map_err(|error| {
-            Error::new(format!("what {name} packed cannot be unpacked: {error}"))
+            Error::new(format!("its {name} data cannot be unpacked: {error}"))
                 .advise(format!("`{name} -t` tells whether it is whole"))
         })?;
         if unpacked.len() > limit {
             return Err(Error::new(format!(
-                "what {name} packed is more than {limit} bytes, the limit"
+                "its {name} data unpacks to more than {limit} bytes, the limit"
             ))
             .advise(format!("if that is meant, unpack it with {name} and name the result")));
         }
@@ -101,14 +101,14 @@ impl Packing {
     }
 }
 
-/// All that comes out, or one byte more than the limit.
+/// Reads all that comes out, but no more than one byte beyond the limit.
 fn bounded(reader: impl Read, limit: usize) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
     reader.take(limit as u64 + 1).read_to_end(&mut out)?;
     Ok(out)
 }
 
-/// One frame after the other.
+/// Unpacks one frame after the other.
 fn zstd(mut data: &[u8], limit: usize) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
     while out.len() <= limit && data.starts_with(ZSTD) {
@@ -122,8 +122,8 @@ fn zstd(mut data: &[u8], limit: usize) -> io::Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Blocks, each behind its length, until the data ends. A kernel's are followed by how much they unpack to, which
-/// looks like the length of one more block.
+/// Unpacks blocks, each behind its length, until the data ends. After a kernel's blocks comes the size that they
+/// unpack to, which looks like the length of one more block.
 fn lz4_old(data: &[u8], limit: usize) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
     let mut rest = &data[LZ4_OLD.len()..];

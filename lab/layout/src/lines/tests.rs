@@ -1,4 +1,4 @@
-//! Lines and gaps against a map that paints every bit.
+//! Holds lines and gaps against a map that paints every bit.
 
 use super::*;
 use crate::model::TypeId;
@@ -25,7 +25,7 @@ fn records() -> impl Strategy<Value = (u64, Vec<Leaf>)> {
 
 proptest! {
     #[test]
-    fn lines_and_line_mates_are_those_of_painted_bytes((_, leaves) in records(), shift in 0u64..128) {
+    fn lines_and_fields_that_share_one_are_those_of_painted_bytes((_, leaves) in records(), shift in 0u64..128) {
         for size in [64, 128] {
             let lines = Lines::of(size).shifted(shift);
             for one in &leaves {

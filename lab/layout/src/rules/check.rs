@@ -1,4 +1,4 @@
-//! Whether a record keeps its rules.
+//! Checks whether a record keeps its rules.
 
 use super::broken::{Broken, declared};
 use super::{File, TypeRules, crossing};
@@ -13,7 +13,7 @@ use crate::pick::{near, pick};
 /// The base is taken to begin a line, unless a rule names the `base` that is known.
 ///
 /// # Errors
-/// When a rule names a type or a field that is not there; near names are said.
+/// If a rule names a type or a field that is not there. The error names near ones.
 pub fn check(
     types: &Types,
     rules: &File,
@@ -71,7 +71,7 @@ impl One<'_> {
             }
         }
         for one in &self.all(&rules.alone)? {
-            // Not what it is within, nor what is within it.
+            // The fields that contain it, and the fields within it, are left out.
             let others: Vec<Leaf> = (self.leaves.iter())
                 .filter(|leaf| leaf.end() <= one.start || leaf.start >= one.end())
                 .cloned()
@@ -156,7 +156,7 @@ impl One<'_> {
         Ok(())
     }
 
-    /// Lines of a size in every place that the base may have.
+    /// Lines of a size, for every place that the base may have.
     fn placed(&self, size: u64) -> impl Iterator<Item = Lines> + use<> {
         Lines::of(size).placements(self.step)
     }
@@ -192,7 +192,7 @@ fn place(leaf: &Leaf) -> String {
     format!("{} ({} bytes at {})", leaf.path, leaf.size(), leaf.offset())
 }
 
-/// The place of the base, where it is not a line's start.
+/// Says the place of the base, where it is not a line's start.
 fn at(lines: Lines) -> String {
     match lines.shift() {
         0 => String::new(),

@@ -1,4 +1,4 @@
-//! The rules as assertions that a compiler checks.
+//! Writes the rules as assertions that a compiler checks.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -9,25 +9,25 @@ use crate::leaf::{Expand, Leaf, find, leaves, record};
 use crate::model::{TypeId, Types};
 use crate::pick::pick;
 
-/// In which language assertions are written.
+/// The language in which assertions are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
     /// `const _: () = assert!(...)` with `offset_of!`.
     Rust,
     /// `_Static_assert` with `offsetof`, since C11.
     C,
-    /// The kernel's macros for the groups that its markers name.
+    /// The kernel's macros, for the groups that its markers name.
     Kernel,
 }
 
-/// The rules as assertions, for the file that has the types in scope.
+/// The rules as assertions, for a source file that has the types in scope.
 ///
-/// Rules that need no fields, and those about fields; `base`, `no_straddle` of all fields, and `alone` say
-/// what only a look at the whole type tells, and are left to `check`. Sizes of fields are those of today. A
-/// bitfield has no offset in either language, so a rule with one is left out.
+/// Rules about the whole type and rules about fields become assertions. `base`, `no_straddle` of all fields and
+/// `alone` need a look at the whole type, and are left to `check`. Sizes of fields are those of today. A bitfield has
+/// no offset in either language, so a rule with a bitfield is left out.
 ///
 /// # Errors
-/// As [`check`](super::check()).
+/// As for [`check`](super::check()).
 pub fn emit(
     types: &Types,
     rules: &File,
@@ -177,7 +177,7 @@ impl One<'_> {
     }
 
     fn offset(&self, leaf: &Leaf) -> String {
-        // A tuple's fields have numbers in the source.
+        // The fields of a tuple have numbers in the source.
         let path = leaf.path.replace(".__", ".");
         let path =
             path.strip_prefix("__").filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));

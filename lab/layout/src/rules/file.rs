@@ -1,4 +1,4 @@
-//! What `layout.toml` may say.
+//! The contents of a `layout.toml`.
 
 use std::path::Path;
 
@@ -22,10 +22,10 @@ fn yes() -> bool {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct File {
-    /// Bytes of a line: 64 or 128.
+    /// The bytes of a line: 64 or 128.
     #[serde(default = "line")]
     pub line: u64,
-    /// Whether the kernel's markers of groups are heeded in the types that are named.
+    /// Whether the kernel's markers of groups are followed in the types that are named.
     #[serde(default = "yes")]
     pub groups: bool,
     /// The rules.
@@ -39,25 +39,25 @@ pub struct File {
 pub struct TypeRules {
     /// A name or a pattern.
     pub name: String,
-    /// The configurations in which these hold; none: in all.
+    /// The configurations in which the rules hold; they hold in all if it is empty.
     pub when: Vec<String>,
-    /// The base is a multiple of this and no more is known: the rules hold in every such place.
+    /// The base is a multiple of this, and no more is known of it; the rules hold in every such place.
     pub base: Option<u64>,
-    /// Fields of which each list lies on one line.
+    /// Lists of fields; the fields of a list lie on one line.
     pub together: Vec<Vec<String>>,
     /// Fields that share no line.
     pub apart: Vec<Apart>,
-    /// Lines that the record touches at most.
+    /// The most lines that the record may touch.
     pub max_lines: Option<u64>,
-    /// Fields that touch no more lines than they must; `*` is all.
+    /// Fields that touch no more lines than they must; `*` means all fields.
     pub no_straddle: Vec<String>,
     /// Fields that begin a line.
     pub starts_line: Vec<String>,
-    /// Bytes of the record at most.
+    /// The most bytes that the record may have.
     pub size_max: Option<u64>,
     /// Fields that share their lines with no other.
     pub alone: Vec<String>,
-    /// What many write, and what is hardly ever written: on lines of their own.
+    /// Fields that many CPUs write, and fields that are hardly ever written; they share no line.
     pub no_rmw_with_read_mostly: Option<Mixed>,
 }
 
@@ -79,9 +79,9 @@ pub struct Apart {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mixed {
-    /// Read, modified and written by many.
+    /// Fields that many CPUs read, modify and write.
     pub rmw: Vec<String>,
-    /// Read by many and hardly ever written.
+    /// Fields that many CPUs read and hardly any writes.
     pub read_mostly: Vec<String>,
 }
 
@@ -89,7 +89,7 @@ impl File {
     /// Reads a file.
     ///
     /// # Errors
-    /// One line: the file, the place, what is wrong.
+    /// An error of one line names the file, the place and what is wrong.
     pub fn read(path: &Path) -> Result<File, Error> {
         let cannot =
             |error: std::io::Error| Error::new(format!("it cannot be read: {error}")).in_file(path);
@@ -104,7 +104,7 @@ impl File {
     /// Reads the text of a file.
     ///
     /// # Errors
-    /// As [`File::read`], without the file.
+    /// As for [`File::read`], but the error does not name a file.
     pub fn parse(text: &str) -> Result<File, Error> {
         let file: File = toml::from_str(text).map_err(|error| {
             let line = error.span().map(|span| {
@@ -144,7 +144,7 @@ impl File {
     /// The rules that hold in a configuration.
     ///
     /// # Errors
-    /// When no rule mentions the configuration.
+    /// If no rule mentions the configuration.
     pub fn of(&self, configuration: Option<&str>) -> Result<Vec<&TypeRules>, Error> {
         let mut named = self.types.iter().flat_map(|rules| rules.when.iter().map(String::as_str));
         if let Some(wanted) = configuration

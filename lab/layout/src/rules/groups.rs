@@ -1,4 +1,4 @@
-//! Groups that the kernel marks with members of no size: `__cacheline_group_begin__NAME` and `..._end__NAME`.
+//! Finds groups that the kernel marks with members of no size: `__cacheline_group_begin__NAME` and `..._end__NAME`.
 
 use std::collections::HashMap;
 
@@ -13,15 +13,15 @@ const END: &str = "__cacheline_group_end__";
 /// A marked group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// What the markers call it.
+    /// The name that the markers give it.
     pub name: String,
-    /// The byte that it begins with, and the one after its last.
+    /// Its first byte, and the byte after its last.
     pub bytes: (u64, u64),
     /// Its fields.
     pub members: Vec<Leaf>,
 }
 
-/// The groups of a record, in its order. One whose end is missing is left out.
+/// The groups of a record, in the record's order. A group whose end marker is missing is left out.
 pub fn groups(types: &Types, id: TypeId) -> Vec<Group> {
     let all = leaves(types, id, Expand::Anonymous);
     let step = |leaf: &'_ Leaf, mark| {
@@ -49,9 +49,9 @@ pub fn groups(types: &Types, id: TypeId) -> Vec<Group> {
     groups
 }
 
-/// The groups that touch more lines than they would from a line's start.
+/// The groups that touch more lines than they would if they began a line.
 ///
-/// The kernel's own assertions compare offsets within a group, and do not see this.
+/// The kernel's own assertions compare offsets within a group and do not see this.
 pub fn crossing(types: &Types, name: &str, id: TypeId, lines: Lines) -> Vec<Broken> {
     let broken = |group: Group| {
         let (begin, end) = group.bytes;

@@ -1,4 +1,4 @@
-//! Today's layout as rules.
+//! Writes today's layout as rules.
 
 use std::fmt::Write;
 
@@ -6,10 +6,10 @@ use crate::leaf::{Expand, Leaf, find, leaves, record};
 use crate::lines::Lines;
 use crate::model::{TypeId, Types};
 
-/// The text of a file of rules that the types keep now and break when line-mates change: what shares a line
-/// stays together, one field of each line stays apart from those of the others, and no line is added.
+/// The text of a file of rules that the types keep now and break when other fields share a line: the fields of a line
+/// stay together, one field of each line stays apart from those of the others, and no line is added.
 ///
-/// Fields on several lines (long arrays, nested records) are held by the number of lines alone.
+/// For fields on several lines (long arrays, nested records) only the number of lines is held.
 pub fn lock(types: &Types, picked: &[(&str, TypeId)], line: u64) -> String {
     let mut out = format!("line = {line}\n");
     let lines = Lines::of(line);
@@ -20,7 +20,7 @@ pub fn lock(types: &Types, picked: &[(&str, TypeId)], line: u64) -> String {
         known.sort_by_key(|leaf| leaf.start);
         for leaf in known.into_iter().filter(|leaf| leaf.bits > 0) {
             let (first, last) = lines.leaf(&leaf);
-            // A path that names another field first cannot be a rule.
+            // A path that finds another field first cannot be a rule.
             let named = find(types, id, &leaf.path).is_some_and(|found| found.start == leaf.start);
             if first != last || !named || leaf.path.is_empty() {
                 continue;
@@ -51,7 +51,7 @@ fn array(names: &[String]) -> String {
     format!("[{}]", names.join(", "))
 }
 
-/// As TOML quotes a text: JSON's escapes are among its own.
+/// A text quoted for TOML, whose escapes include JSON's.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -1,10 +1,10 @@
-//! What is broken, for people and for machines.
+//! Prints the rules that are broken, for people and for machines.
 
 use serde_json::{Value, json};
 
 use super::Broken;
 
-/// The rules, and what each asks for.
+/// Each rule, and what it asks for.
 const RULES: [(&str, &str); 9] = [
     ("together", "Fields that are used together lie on one line"),
     ("apart", "Fields that different CPUs write share no line"),
@@ -17,7 +17,7 @@ const RULES: [(&str, &str); 9] = [
     ("group", "A marked group crosses no line that it need not cross"),
 ];
 
-/// A line for each.
+/// Prints a line for each broken rule.
 pub fn text(broken: &[Broken]) -> String {
     let line = |broken: &Broken| {
         let place = match &broken.declared {
@@ -29,7 +29,7 @@ pub fn text(broken: &[Broken]) -> String {
     broken.iter().map(line).collect()
 }
 
-/// One object: `holds`, and `broken` with a type, a rule, fields and a message each.
+/// An object with `holds`, and with `broken`: a type, a rule, fields and a message each.
 pub fn json(broken: &[Broken]) -> Value {
     let list: Vec<Value> = broken
         .iter()
@@ -45,7 +45,7 @@ pub fn json(broken: &[Broken]) -> Value {
     json!({ "holds": broken.is_empty(), "broken": list })
 }
 
-/// A SARIF 2.1.0 log. Where the file does not say who declared a type, `checked` stands for the place.
+/// A SARIF 2.1.0 log. Where the file does not say where a type was declared, `checked` stands for the place.
 pub fn sarif(broken: &[Broken], checked: &str) -> Value {
     let rules: Vec<Value> = RULES
         .iter()
@@ -87,7 +87,7 @@ pub fn sarif(broken: &[Broken], checked: &str) -> Value {
     })
 }
 
-/// A path as a URI reference: what is not unreserved is escaped.
+/// A path as a URI reference. All characters that are not unreserved are escaped.
 fn uri(path: &str) -> String {
     let escape = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' | b'~' | b'+' => {

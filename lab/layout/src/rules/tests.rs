@@ -36,7 +36,7 @@ fn each_rule_holds_where_it_should_and_breaks_where_it_should() {
         ),
     ];
     for (rule, good, bad, name) in lists {
-        // 128 bytes apart is known where the base is.
+        // A distance of 128 bytes is known only where the base is.
         let rule = if rule.contains("128") { format!("base = 128\n{rule}") } else { rule.into() };
         holds(good, &rule);
         assert_eq!(broken(bad, &rule), [name], "{bad}: {rule}");
@@ -96,7 +96,7 @@ fn what_the_rules_name_and_the_file_has_not_is_said_with_near_names() {
 }
 
 #[test]
-fn a_lock_passes_today_and_fails_when_line_mates_change() {
+fn a_lock_passes_today_and_fails_when_other_fields_share_a_line() {
     let today = "a b c[4] |d e |f g[20] h";
     let mut types = Types::new(8);
     let id = words(&mut types, "t", today);

@@ -1,56 +1,57 @@
-//! Who touches which bits of a type how often, for printing beside its fields.
+//! Which CPUs touch which bits of a type how often, to be printed beside the type's fields.
 
 use std::collections::HashMap;
 
 use crate::model::TypeId;
 
-/// What touches some bits of a type.
+/// An access to some bits of a type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Access {
-    /// The first bit, from the start of the type.
+    /// The first bit, counted from the start of the type.
     pub start: u64,
-    /// How many.
+    /// How many bits there are.
     pub bits: u64,
-    /// Who: a part of the CPUs; empty where all do the same.
+    /// The role of the CPUs that do it; empty where all CPUs do the same.
     pub who: String,
-    /// How often an operation of theirs reads.
+    /// How often an operation of theirs reads the bits.
     pub reads: f64,
-    /// How often it writes.
+    /// How often it writes them.
     pub writes: f64,
-    /// Which part of all CPUs they are, from 0 to 1.
+    /// The share of all CPUs that have the role, from 0 to 1.
     pub share: f64,
 }
 
-/// What touches the fields of types.
+/// The accesses to the fields of types.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Accessed {
     types: HashMap<TypeId, Touched>,
 }
 
-/// What touches the fields of one type.
+/// The accesses to the fields of one type.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Touched {
-    /// By first bit.
+    /// The accesses, in the order of their first bits.
     accesses: Vec<Access>,
-    /// The most bits that one has.
+    /// The most bits that one of them has.
     longest: u64,
-    /// The most that one field is touched, reading and writing, averaged over all CPUs.
+    /// How often the hottest field is read and written, averaged over all CPUs.
     most: f64,
 }
 
-/// How a field is touched.
+/// How often a field is touched.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Rates<'a> {
-    /// An operation, averaged over all CPUs.
+    /// Reads in an operation, averaged over all CPUs.
     pub reads: f64,
-    /// As `reads`.
+    /// Writes in an operation, averaged over all CPUs.
     pub writes: f64,
-    /// Who reads and writes how often, an operation of theirs; where they are told apart.
+    /// For each role, its name and how often an operation of its CPUs reads and writes; empty where roles are not
+    /// told apart.
     pub by: Vec<(&'a str, f64, f64)>,
 }
 
 impl Accessed {
-    /// Adds what touches a record.
+    /// Adds the accesses to a record.
     pub fn add(&mut self, id: TypeId, accesses: Vec<Access>) {
         let touched = self.types.entry(id).or_default();
         touched.accesses.extend(accesses);
@@ -69,7 +70,7 @@ impl Accessed {
 }
 
 impl Touched {
-    /// Those that share a bit with some bits, by first bit.
+    /// The accesses that share a bit with some bits, in the order of their first bits.
     fn within(&self, start: u64, bits: u64) -> impl Iterator<Item = &Access> {
         let from = start.saturating_sub(self.longest);
         let first = self.accesses.partition_point(|access| access.start < from);
@@ -80,7 +81,7 @@ impl Touched {
             .filter(move |access| access.start.saturating_add(access.bits) > start)
     }
 
-    /// What touches some bits.
+    /// How often some bits are touched.
     pub fn of(&self, start: u64, bits: u64) -> Rates<'_> {
         let mut rates = Rates::default();
         for access in self.within(start, bits) {
@@ -105,7 +106,7 @@ impl Touched {
         if self.most > 0.0 { ((rates.reads + rates.writes) / self.most).min(1.0) } else { 0.0 }
     }
 
-    /// The first and the last bit of each.
+    /// The first and the last bit of each access.
     pub fn spans(&self) -> impl Iterator<Item = (u64, u64)> {
         let touched = |access: &&Access| access.bits > 0;
         self.accesses
@@ -116,12 +117,12 @@ impl Touched {
 }
 
 impl Rates<'_> {
-    /// Whether nothing touches the field.
+    /// Whether no access touches the field.
     pub fn none(&self) -> bool {
         self.reads == 0.0 && self.writes == 0.0
     }
 
-    /// Who does what, in a few letters: `rx r, tx rw`.
+    /// What each role does, in a few letters: `rx r, tx rw`.
     pub fn who(&self) -> String {
         let does = |&(who, reads, writes): &(&str, f64, f64)| {
             let (read, written) = (reads > 0.0, writes > 0.0);
@@ -138,7 +139,7 @@ impl Rates<'_> {
     }
 }
 
-/// A rate in few digits: `1`, `0.0156`, `12.5`, `1.56e-7`; `-` for none.
+/// A rate in a few digits: `1`, `0.0156`, `12.5`, `1.56e-7`; `-` for zero.
 pub(super) fn rate(rate: f64) -> String {
     if rate == 0.0 {
         return "-".to_owned();
@@ -146,7 +147,7 @@ pub(super) fn rate(rate: f64) -> String {
     if !(1e-4..1e6).contains(&rate) {
         return format!("{rate:.2e}");
     }
-    // Three digits that count, and no zeros after them.
+    // Three significant digits, and no zeros after them.
     let digits = (2 - rate.log10().floor() as i64).max(0) as usize;
     let text = format!("{rate:.digits$}");
     if text.contains('.') {

@@ -1,4 +1,4 @@
-//! A record as one JSON object.
+//! Prints a record as one JSON object.
 
 use serde::Serialize;
 
@@ -51,7 +51,7 @@ struct Field {
     rates: Option<Rates>,
 }
 
-/// An operation, averaged over all CPUs, and by who they are.
+/// Accesses in an operation, averaged over all CPUs, and for each role.
 #[derive(Serialize)]
 struct Rates {
     reads: f64,
@@ -98,10 +98,10 @@ fn place(placement: Placement, leaves: &[Leaf]) -> Place {
 
 /// Appends a record as one line of JSON.
 ///
-/// `holes` are what no member covers before the last one; of a hole that is not whole bytes `bit_offset` and
-/// `bit_size` say the rest. `line` counts from 0. With [`Options::accessed`] members of a type that it knows
-/// have `reads` and `writes` an operation, 0 for what nothing touches, and `by` where CPUs are told apart.
-/// Types that are no records are left out.
+/// `holes` are the bytes before the last member that no member covers. A hole that is not whole bytes also has
+/// `bit_offset` and `bit_size`. `line` counts from 0. With [`Options::accessed`], members of a type that it has get
+/// the `reads` and `writes` of an operation, 0 for a member that nothing touches, and `by` where roles are told
+/// apart. Types that are no records are left out.
 pub fn json(types: &Types, name: &str, id: TypeId, options: &Options<'_>, out: &mut Vec<u8>) {
     let Some((id, record)) = leaf::record(types, id) else { return };
     let leaves = leaves(types, id, options.expand);

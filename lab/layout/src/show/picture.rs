@@ -1,4 +1,4 @@
-//! Records as a picture: a row a line, a block a field. SVG, or a page of HTML with it inside.
+//! Draws records: a row for each line, a block for each field. The picture is an SVG, or a page of HTML with one.
 
 use std::fmt::Write;
 
@@ -9,11 +9,11 @@ use crate::lines::Lines;
 use crate::model::{TypeId, Types};
 use crate::spell::spell;
 
-/// Width of a line, in pixels.
+/// The width of a line in pixels.
 const WIDTH: u64 = 1024;
 const HEIGHT: u64 = 34;
 const MARGIN: u64 = 48;
-/// Lines of a record that are drawn; what is beyond is said in words.
+/// How many lines of a record are drawn; words say how many there are beyond.
 const MOST: u64 = 512;
 
 const STYLE: &str = "\
@@ -31,11 +31,11 @@ svg { background: #181a1b; } text { fill: #eee; } .faint { fill: #999; }
 </style>
 ";
 
-/// The records one under the other as one SVG document, which needs nothing else.
+/// Draws the records one under the other, as one SVG document that needs nothing else.
 ///
-/// A field on several lines has a block on each. Blocks that overlap (a union's) share the height. A block's
-/// title names the field, its type and its bytes. With [`Options::accessed`] fields that are touched are tinted,
-/// the more the hotter, red what is written and yellow what is only read, and titles say how often.
+/// A field on several lines has a block on each. Blocks that overlap (a union's) share the height. A block's title
+/// names the field, its type and its bytes. With [`Options::accessed`], touched fields are tinted, more strongly the
+/// hotter they are: red if they are written, yellow if they are only read. Their titles say how often.
 pub fn svg(types: &Types, picked: &[(&str, TypeId)], options: &Options<'_>) -> String {
     let mut body = String::new();
     let mut top = 8;
@@ -54,7 +54,7 @@ pub fn svg(types: &Types, picked: &[(&str, TypeId)], options: &Options<'_>) -> S
     )
 }
 
-/// [`svg`] within a page.
+/// Draws what [`svg`] draws, within a page.
 pub fn html(types: &Types, picked: &[(&str, TypeId)], options: &Options<'_>) -> String {
     let picture = svg(types, picked, options);
     format!(
@@ -72,7 +72,7 @@ struct Picture<'a> {
 }
 
 impl Picture<'_> {
-    /// Draws the record from `top`; where the next may begin.
+    /// Draws the record from `top`; returns where the next may begin.
     fn draw(&self, size: u64, top: u64, out: &mut String) -> u64 {
         let count = self.lines.count(0, size);
         let drawn = count.min(MOST);
@@ -97,7 +97,7 @@ impl Picture<'_> {
                 line * self.lines.size(),
             );
         }
-        // How many blocks that overlap lie one over the other, and which of them each is.
+        // How many overlapping blocks lie one over the other, and the place of each among them.
         let mut order: Vec<&Leaf> = self.leaves.iter().filter(|leaf| leaf.bits > 0).collect();
         order.sort_by_key(|leaf| leaf.start);
         let mut left = &order[..];
@@ -154,11 +154,11 @@ impl Picture<'_> {
                     out,
                     "<rect class=\"{}\" {place} fill-opacity=\"{:.2}\"/>",
                     if rates.writes > 0.0 { "hot" } else { "warm" },
-                    // Rates differ by orders; what is touched at all is seen.
+                    // Rates differ by orders of magnitude, and a field that is touched at all must be visible.
                     0.1 + 0.7 * heat.sqrt(),
                 );
             }
-            // A name that has room; a character takes about six pixels.
+            // The name is drawn if it has room; a character takes about six pixels.
             let room = (width / 6.2) as usize;
             if line == from && of == 1 && leaf.path.chars().count() < room {
                 let _ =
@@ -168,7 +168,7 @@ impl Picture<'_> {
     }
 }
 
-/// How a field is touched, behind its title.
+/// What a block's title says of accesses.
 fn said(rates: &Rates<'_>) -> String {
     if rates.none() {
         return ", not touched".to_owned();

@@ -4,7 +4,8 @@ mod golden;
 use super::*;
 use crate::model::{Align, Bits, Kind, Member, Name, Record, Role, Type, TypeId, Types};
 
-/// One of everything: a bitfield, holes, an anonymous union, a nested record, an array over lines, padding.
+/// A record with one of everything: a bitfield, holes, an anonymous union, a nested record, an array over lines,
+/// padding.
 fn everything() -> (Types, TypeId) {
     let mut types = Types::new(8);
     let base = |types: &mut Types, name: &str, size| {
@@ -51,7 +52,7 @@ fn everything() -> (Types, TypeId) {
     (types, id)
 }
 
-/// `odd` is written by some, a part of `many` is read by all, and one bitfield.
+/// Some CPUs write `odd`; all CPUs read a part of `many`, and one bitfield.
 fn accessed(id: TypeId) -> Accessed {
     let access = |start, bits, who: &str, reads, writes, share| Access {
         start,
@@ -92,7 +93,7 @@ fn text_and_json_say_who_touches_what_how_often() {
     assert_eq!(member("odd")["writes"], 0.5);
     assert_eq!(member("odd")["by"][0]["who"], "tx>");
     assert_eq!(member("many")["reads"], 1.0 / 64.0);
-    // Of a type that nobody spoke of nothing is said.
+    // Nothing is printed of a type without accesses.
     let mut plain = String::new();
     let other = Accessed::default();
     let options = Options { accessed: Some(&other), ..options };

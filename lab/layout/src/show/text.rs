@@ -1,4 +1,4 @@
-//! A record as text: a row a member, a rule a line, holes in words.
+//! Prints a record as text: a row for each member, a rule where a line begins, holes in words.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
@@ -11,9 +11,9 @@ use crate::model::{Align, Record, TypeId, Types};
 use crate::spell::{safe, write_type};
 
 const DEEPEST: usize = 64;
-/// Rows after which no more records are opened.
+/// After how many rows no more records are opened.
 const MOST: usize = 1 << 16;
-/// Names are aligned up to this many characters.
+/// Up to how many characters names are aligned.
 const WIDEST: usize = 32;
 
 const FAINT: &str = "\x1b[2m";
@@ -29,7 +29,7 @@ struct Row<'t> {
     bits: u64,
     bitfield: bool,
     depth: usize,
-    /// What it opens.
+    /// The record that it opens.
     opened: Option<&'t Record>,
 }
 
@@ -38,7 +38,7 @@ pub fn text(types: &Types, name: &str, id: TypeId, options: &Options<'_>, out: &
     let Some((id, record)) = leaf::record(types, id) else { return };
     let touched = options.accessed.and_then(|accessed| accessed.of(id));
     let page = Page { types, options, lines: Lines::of(options.line), touched };
-    // A text takes whatever is written.
+    // Writing to a text cannot fail.
     let _ = page.record(name, id, record, out);
 }
 
@@ -143,7 +143,7 @@ impl<'t> Page<'t> {
         number(out, bytes, 7)?;
         let rates = self.touched.map(|touched| touched.of(row.start, row.bits));
         match &rates {
-            // What it opens has the rates.
+            // The record that it opens has the rates.
             Some(_) if row.opened.is_some() => out.push_str("                "),
             Some(rates) => write!(out, "{:>8}{:>8}", rate(rates.reads), rate(rates.writes))?,
             None => {}
@@ -249,7 +249,7 @@ impl<'t> Page<'t> {
         })
     }
 
-    /// The best and worst placement, if they are asked for.
+    /// Prints the best and the worst placement, if they are asked for.
     fn bases(&self, out: &mut String, id: TypeId, record: &Record) -> fmt::Result {
         let Some(align) = self.options.base else { return Ok(()) };
         let leaves = leaf::leaves(self.types, id, self.options.expand);
@@ -291,7 +291,7 @@ impl<'t> Page<'t> {
     }
 }
 
-/// Places of a base, the first eight of them.
+/// The first eight places of a base, in words.
 fn plural_shifts(shifts: &[u64]) -> String {
     let mut text: Vec<String> = shifts.iter().take(8).map(u64::to_string).collect();
     if shifts.len() > 8 {
@@ -312,7 +312,7 @@ fn amount(out: &mut String, bits: u64) -> fmt::Result {
     }
 }
 
-/// A number to the right of `width` columns: what `{:>width$}` writes, in a fraction of the time.
+/// Writes a number to the right of `width` columns, as `{:>width$}` does, in a fraction of the time.
 fn number(out: &mut String, mut value: u64, width: usize) -> fmt::Result {
     let mut digits = [b' '; 20];
     let mut at = digits.len();

@@ -1,4 +1,4 @@
-//! A writer of BTF, by the kernel's documentation of the format: what is put in is what must be read.
+//! Writes BTF by the kernel's documentation of the format, so that tests know what must be read.
 
 /// Puts BTF together, type by type.
 #[derive(Clone)]
@@ -6,12 +6,12 @@ pub struct Writer {
     pub big: bool,
     pub types: Vec<u8>,
     pub names: Vec<u8>,
-    /// Where the own names begin in the text of names.
+    /// Where this part's own names begin in the text of names.
     pub names_start: u32,
     pub next: u32,
 }
 
-/// `(name, type, place)`.
+/// A member: `(name, type, place)`.
 pub type Member<'a> = (&'a str, u32, u32);
 
 pub const SIGNED: u32 = 1 << 24;
@@ -25,7 +25,7 @@ impl Writer {
         Writer { big: true, ..Writer::new() }
     }
 
-    /// Goes on where `base` ends.
+    /// A writer that goes on where `base` ends.
     pub fn split(base: &Writer) -> Writer {
         let names_start = base.names.len() as u32;
         Writer { big: base.big, types: Vec::new(), names: Vec::new(), names_start, next: base.next }
@@ -45,7 +45,7 @@ impl Writer {
         self.types.extend(bytes);
     }
 
-    /// The three words that every type begins with; the number of the type.
+    /// Writes the three words that every type begins with; returns the number of the type.
     pub fn common(&mut self, name: &str, kind: u32, flag: bool, parts: usize, third: u32) -> u32 {
         let name = self.name(name);
         self.word(name);
@@ -88,12 +88,12 @@ impl Writer {
         number
     }
 
-    /// Places are bits from the start.
+    /// Writes a structure. Places are bits from the start.
     pub fn structure(&mut self, name: &str, size: u32, members: &[Member]) -> u32 {
         self.record(4, name, size, false, members)
     }
 
-    /// Places are widths and bits from the start: [`field`].
+    /// Writes a structure with bitfields. Places are widths and bits from the start, as [`field`] makes them.
     pub fn structure_of_fields(&mut self, name: &str, size: u32, members: &[Member]) -> u32 {
         self.record(4, name, size, true, members)
     }
@@ -123,7 +123,7 @@ impl Writer {
         number
     }
 
-    /// Of a kind that adds nothing: 7 to 12, 16, 18.
+    /// Writes a type of a kind that adds nothing: 7 to 12, 16, 18.
     pub fn plain(&mut self, kind: u32, name: &str, third: u32) -> u32 {
         self.common(name, kind, false, 0, third)
     }
@@ -162,7 +162,7 @@ impl Writer {
         self.bytes_with(&[], 24)
     }
 
-    /// With the layouts of kinds (bytes once, bytes for each part) and a header that is longer than need be.
+    /// The bytes, with the layouts of kinds (bytes once, bytes for each part) and a header that is longer than it must be.
     pub fn bytes_with(&self, layouts: &[(u8, u8)], header: usize) -> Vec<u8> {
         let (types, names) = (self.types.len() as u32, self.names.len() as u32);
         let short =
@@ -181,12 +181,12 @@ impl Writer {
     }
 }
 
-/// Where a bitfield begins, and how wide it is.
+/// The place of a bitfield: where it begins, and how wide it is.
 pub fn field(start: u32, width: u32) -> u32 {
     width << 24 | start
 }
 
-/// One of everything, with bitfields of both encodings.
+/// Writes one of everything, with bitfields of both encodings.
 pub fn one_of_each(mut writer: Writer) -> Writer {
     let w = &mut writer;
     let int = w.int("int", 4);

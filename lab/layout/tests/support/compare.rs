@@ -1,4 +1,4 @@
-//! A record of ours beside what pahole prints of it: size, lines, padding, and each member's place, bits, hole before
+//! Compares a record with what pahole prints of it: size, lines, padding, and each member's place, bits, hole before
 //! it and line, down into members whose type has no name.
 
 use ledgerline_layout::model::{Kind, Member, Name, Record, Type, TypeId, Types};
@@ -7,11 +7,11 @@ use super::pahole::{Place, Printed, Row};
 
 const LINE: u64 = 64;
 
-/// How they differ, a line each.
+/// The differences, each in a line.
 pub fn compare(types: &Types, record: &Record, theirs: &Printed) -> Vec<String> {
     let mut differ = Differ { types, line: 0, found: Vec::new() };
     let mut say = |what: &str, ours: u64, theirs: u64| {
-        // Pahole sums up structures alone.
+        // pahole prints a summary for structures alone.
         if record.kind != Kind::Union && ours != theirs {
             differ.found.push(format!("{what} is {ours}, pahole: {theirs}"));
         }
@@ -41,7 +41,7 @@ impl Differ<'_> {
         let line = self.line;
         for row in rows {
             if record.kind == Kind::Union {
-                // What one member says of lines holds neither for the next nor behind the union.
+                // What pahole says of lines in one member holds neither for the next member nor behind the union.
                 self.line = line;
             }
             match row {
@@ -104,7 +104,7 @@ impl Differ<'_> {
         if let Row::Group { rows, .. } = row
             && let Some(inner) = inner(self.types, member.ty)
         {
-            // Behind a pointer lies another object.
+            // A pointer points to another object.
             if text.starts_with("} *") {
                 let before = std::mem::take(&mut self.line);
                 self.rows(inner, 0, rows);
@@ -133,7 +133,7 @@ fn start(member: &Member) -> u64 {
     8 * member.offset + member.bits.map_or(0, |bits| bits.offset.into())
 }
 
-/// The first bit behind it.
+/// The first bit after it.
 fn end(types: &Types, member: &Member) -> u64 {
     match member.bits {
         Some(bits) => start(member) + u64::from(bits.size),

@@ -1,4 +1,4 @@
-//! Programs compiled for a test, and what they say of their own types.
+//! Compiles programs for a test, and compares types with what the programs say of their own.
 
 use ledgerline_layout::model::{Member, Name, Record, Role, Type, TypeId, Types};
 use std::path::Path;
@@ -8,8 +8,8 @@ pub fn fixture(name: &str) -> String {
     format!("{}/tests/fixtures/dwarf/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Runs a compiler; `None`, and a line that says why, if it is not there, cannot do what it is asked, or
-/// crashes (as some versions of dwp do).
+/// Runs a compiler. If it is not there, lacks what is asked, or crashes (as some versions of dwp do), prints a line
+/// that says so and returns `None`.
 pub fn compile(compiler: &str, folder: &Path, arguments: &[&str]) -> Option<()> {
     let run = Command::new(compiler).current_dir(folder).args(arguments).output();
     match run {
@@ -18,7 +18,7 @@ pub fn compile(compiler: &str, folder: &Path, arguments: &[&str]) -> Option<()> 
         Ok(output) if !output.status.success() => {
             let said = String::from_utf8_lossy(&output.stderr);
             let reason = said.lines().find(|line| line.contains("error")).unwrap_or("no reason");
-            // What a compiler does not know is skipped; what it refuses is a fault of the fixture.
+            // An option that a compiler does not know is skipped; a source that it refuses is a fault of the fixture.
             let lacks = [
                 "unrecognized",
                 "unknown",
@@ -38,14 +38,14 @@ pub fn compile(compiler: &str, folder: &Path, arguments: &[&str]) -> Option<()> 
     None
 }
 
-/// What the program prints.
+/// Runs the program and returns what it prints.
 pub fn run(program: &Path) -> String {
     let output = Command::new(program).output().expect("the fixture runs");
     assert!(output.status.success(), "{} fails", program.display());
     String::from_utf8(output.stdout).expect("it prints text")
 }
 
-/// The record of this name, or that a typedef of this name stands for.
+/// The record of this name, or the record that a typedef of this name stands for.
 pub fn record<'t>(types: &'t Types, name: &str) -> Option<&'t Record> {
     let direct = types.records().find(|(_, record)| types.name(record.name) == name);
     let through = || {
@@ -62,7 +62,7 @@ pub fn record<'t>(types: &'t Types, name: &str) -> Option<&'t Record> {
     direct.map(|(_, record)| record).or_else(through)
 }
 
-/// A member by name, also inside of anonymous ones, and where it is.
+/// A member by name, also within anonymous members, and its offset.
 pub fn member<'t>(types: &'t Types, record: &'t Record, name: &str) -> Option<(&'t Member, u64)> {
     for member in &record.members {
         if types.name(member.name) == name && member.role == Role::Field {
@@ -78,7 +78,7 @@ pub fn member<'t>(types: &'t Types, record: &'t Record, name: &str) -> Option<(&
     None
 }
 
-/// Compares the types with what the program said; how many lines it was.
+/// Compares the types with what the program said; returns how many lines that was.
 pub fn check(types: &Types, truth: &str) -> usize {
     for line in truth.lines() {
         check_line(types, line).unwrap_or_else(|wrong| panic!("{line:?}: {wrong}"));
@@ -87,7 +87,7 @@ pub fn check(types: &Types, truth: &str) -> usize {
 }
 
 fn check_line(types: &Types, line: &str) -> Result<(), String> {
-    // Names of C++ and Rust have spaces: the numbers are at the end.
+    // Names of C++ and Rust have spaces, so the numbers are at the end.
     let (what, rest) = line.split_once(' ').ok_or("a line of one word")?;
     let fields = |count| {
         let mut fields: Vec<&str> = rest.rsplitn(count, ' ').collect();
@@ -155,7 +155,7 @@ fn check_line(types: &Types, line: &str) -> Result<(), String> {
     }
 }
 
-/// Where a virtual base is in the complete object, if it is known.
+/// The offset of a virtual base in the complete object, if it is known.
 fn virtual_base(types: &Types, record: &Record, base: &str) -> Option<u64> {
     record.members.iter().find_map(|member| {
         let Type::Record(of) = types.get(types.resolve(member.ty)) else { return None };

@@ -1,4 +1,4 @@
-//! ELF files with nothing but sections.
+//! Makes ELF files that have only sections.
 
 /// A 64-bit little-endian ELF file, for x86-64 or `machine`.
 pub fn elf(machine: u16, sections: &[(&str, &[u8])]) -> Vec<u8> {
@@ -37,7 +37,7 @@ pub fn elf(machine: u16, sections: &[(&str, &[u8])]) -> Vec<u8> {
     file
 }
 
-/// What x86 boots: a sector and `setup` more (0 means 4), then some code, then the payload.
+/// An image as x86 boots it: a sector and `setup` more (0 means 4), then some code, then the payload.
 pub fn bz_image(setup: u8, payload: &[u8]) -> Vec<u8> {
     let sectors = if setup == 0 { 4 } else { usize::from(setup) };
     let mut image = vec![0u8; (sectors + 1) * 512 + 100];
@@ -52,7 +52,7 @@ pub fn bz_image(setup: u8, payload: &[u8]) -> Vec<u8> {
     image
 }
 
-/// What arm64 boots by EFI.
+/// An image as arm64 boots it by EFI.
 pub fn efi_image(payload: &[u8]) -> Vec<u8> {
     let mut image = b"MZ\0\0zimg".to_vec();
     image.extend(64u32.to_le_bytes());

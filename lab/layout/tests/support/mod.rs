@@ -1,4 +1,4 @@
-//! What the tests of reading share.
+//! Helpers that the tests of reading share.
 #![allow(dead_code, unused_imports, reason = "each test uses some of it")]
 
 pub mod btf;

@@ -1,4 +1,4 @@
-//! What pahole prints, as rows.
+//! Parses what pahole prints into rows.
 
 /// A type that was printed.
 #[derive(Debug)]
@@ -9,11 +9,11 @@ pub struct Printed {
     /// Lines of 64 bytes.
     pub lines: u64,
     pub members: u64,
-    /// Bits behind the last member.
+    /// Bits after the last member.
     pub padding: u64,
 }
 
-/// What stands between the braces.
+/// A row between the braces.
 #[derive(Debug)]
 pub enum Row {
     Member {
@@ -23,21 +23,21 @@ pub enum Row {
     },
     /// A member of a type without a name, whose members are printed in it.
     Group {
-        /// What stands behind the closing brace.
+        /// The text after the closing brace.
         text: String,
         rows: Vec<Row>,
         place: Place,
     },
     /// Bits that nobody uses, before the next member.
     Hole(u64),
-    /// The next member is the first to begin in this line, so many bytes behind its start.
+    /// The next member is the first to begin in this line, so many bytes after its start.
     Line { line: u64, ago: u64 },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     pub offset: u64,
-    /// Of a bitfield, within its unit.
+    /// The first bit of a bitfield within its unit.
     pub bit: Option<u64>,
     pub size: u64,
 }
@@ -72,7 +72,7 @@ struct Sums {
     bit_padding: u64,
 }
 
-/// Up to the closing brace, which is returned too.
+/// The rows up to the closing brace, whose line is returned as well.
 fn rows<'a>(lines: &mut impl Iterator<Item = &'a str>, sums: &mut Sums) -> (Vec<Row>, &'a str) {
     let mut found = Vec::new();
     while let Some(line) = lines.next() {
@@ -108,7 +108,7 @@ fn rows<'a>(lines: &mut impl Iterator<Item = &'a str>, sums: &mut Sums) -> (Vec<
     (found, "")
 }
 
-/// `type name; /* offset size */`, or `/* offset:bit size */`.
+/// Parses `type name; /* offset size */`, or `/* offset:bit size */`.
 fn declaration(line: &str) -> Option<(String, Place)> {
     let (text, comment) = line.rsplit_once("/*")?;
     let numbers = numbers(comment);

@@ -1,5 +1,6 @@
-//! The two regressions that this crate is for: structures compiled from what their reports say, before and
-//! after.
+//! The two source documents about layouts: their structures, compiled before and after. They are Linux commit
+//! 408587baee39, "mm: page_counter: rearrange struct page_counter fields", and the report against e27be240df53,
+//! "mm: memcg: make sure memory.events is uptodate when waking pollers".
 
 #[path = "../../../tests/support/compile.rs"]
 mod compile;
@@ -45,7 +46,7 @@ fn of_the_counter_usage_leaves_the_limits_and_parent_joins_them() {
     assert!(line("  `usage` left the line of").contains("`min, low, high, max`"), "{said}");
     let parent = line("  `parent` left");
     assert!(parent.contains("now shares one with `min, low, high, max`"), "{said}");
-    golden::same("seed-000.diff", &said);
+    golden::same("page-counter-layout.diff", &said);
 }
 
 #[test]
@@ -64,7 +65,10 @@ fn the_rule_of_the_counter_is_broken_before_and_holds_after() {
         assert!(place.as_str().unwrap().ends_with("tests/fixtures/page_counter.c"), "{place}");
         *place = "page_counter.c".into();
     }
-    golden::same("seed-000.sarif", &format!("{}\n", serde_json::to_string_pretty(&sarif).unwrap()));
+    golden::same(
+        "page-counter-layout.sarif",
+        &format!("{}\n", serde_json::to_string_pretty(&sarif).unwrap()),
+    );
 }
 
 #[test]
@@ -79,7 +83,7 @@ fn of_the_group_stat_cpu_parts_from_moving_account_and_memory_events_is_why() {
         who.contains("stat_cpu") && whom.contains("moving_account")
     });
     assert!(parted.is_some_and(|line| line.contains("stat[0..5]")), "{said}");
-    golden::same("seed-001.diff", &said);
+    golden::same("memcg-layout.diff", &said);
 }
 
 #[test]
@@ -89,8 +93,8 @@ fn assertions_compile_where_the_rules_hold_and_fail_where_they_are_broken() {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/page_counter.c");
     let text = rules::emit(&new, &rules, None, Language::C).unwrap();
-    golden::same("seed-000.c", &text);
-    let source = directory.join("seeds-assertions.c");
+    golden::same("page-counter-layout.c", &text);
+    let source = directory.join("documents-assertions.c");
     std::fs::write(&source, format!("#include {fixture:?}\n{text}")).unwrap();
     compile::types(&source, &["-DAFTER"]);
     let before = Command::new("cc").args(["-fsyntax-only"]).arg(&source).output().unwrap();
@@ -98,7 +102,7 @@ fn assertions_compile_where_the_rules_hold_and_fail_where_they_are_broken() {
     assert!(!before.status.success() && said.contains("usage apart from min"), "{said}");
 
     let text = rules::emit(&new, &rules, None, Language::Rust).unwrap();
-    golden::same("seed-000.rs", &text);
+    golden::same("page-counter-layout.rs", &text);
     let layout = |after: bool| {
         let limits = "min: u64, low: u64, high: u64, max: u64,";
         let pad = if after { "pad: [u64; 7]," } else { limits };
@@ -109,7 +113,7 @@ fn assertions_compile_where_the_rules_hold_and_fail_where_they_are_broken() {
         )
     };
     for after in [true, false] {
-        let source = directory.join(format!("seeds-assertions-{after}.rs"));
+        let source = directory.join(format!("documents-assertions-{after}.rs"));
         std::fs::write(&source, layout(after)).unwrap();
         let mut compiler = Command::new(std::env::var_os("RUSTC").unwrap_or("rustc".into()));
         compiler.args(["--edition", "2021", "--crate-type", "lib", "--emit", "metadata"]);
