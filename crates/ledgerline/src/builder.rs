@@ -1,7 +1,7 @@
 //! Making ledgers: in memory, in a file, or from a file that another process made.
 
+use crate::control::audit::wrong::WrongUncharge;
 use crate::control::audit::{Audit, OnWrong};
-use crate::control::audit_report::WrongUncharge;
 use crate::control::throttle::THROTTLE_TIME;
 use crate::control::victim::VICTIM_TIME;
 use crate::control::{self, LONGEST, Times};

@@ -113,9 +113,9 @@ pub use builder::LedgerBuilder;
 #[cfg(not(loom))]
 pub use charge::Charge;
 #[cfg(not(loom))]
-pub use control::audit_report::{
-    AUDIT_REPORTS_MAX, AuditReport, Outstanding, SiteCount, WrongUncharge,
-};
+pub use control::audit::report::AuditReport;
+#[cfg(not(loom))]
+pub use control::audit::wrong::{AUDIT_REPORTS_MAX, Outstanding, SiteCount, WrongUncharge};
 #[cfg(not(loom))]
 pub use control::events::{Changed, Events, WATCHES_MAX, Watch};
 #[cfg(not(loom))]

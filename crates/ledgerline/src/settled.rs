@@ -1,6 +1,6 @@
 //! What was found when a group was destroyed, in a sentence.
 
-use crate::control::audit_report::Outstanding;
+use crate::control::audit::wrong::Outstanding;
 use crate::group::Group;
 use crate::report::estimate::Estimate;
 use crate::report::leak::Leak;

@@ -23,26 +23,25 @@
 //! from within, and what it charges and uncharges then is not followed ([`Audit::enter`]); so both
 //! or neither are. What a caller gets ([`WrongUncharge`]) is allocated before the lock is taken.
 
-use crate::control::audit_report::{AUDIT_REPORTS_MAX, Line, WrongUncharge};
+mod account;
+mod followed;
+pub(crate) mod report;
+pub(crate) mod wrong;
+
 use crate::gate::lock::{self, Gated};
 use crate::ledger::Ledger;
 use crate::sync::Ordering;
-use crate::table::follow;
 use crate::table::id::GroupId;
 use crate::table::path::RowPath;
-use std::collections::hash_map::DefaultHasher;
-use std::collections::{BTreeMap, HashMap};
+use followed::Followed;
 use std::fmt;
-use std::hash::BuildHasherDefault;
 use std::panic::Location;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
+use wrong::WrongUncharge;
 
 /// A line of the program.
 pub(crate) type Site = &'static Location<'static>;
-
-/// Fewest sizes, or groups, before those out of use are forgotten.
-const SWEEP_LEAST: usize = 64;
 
 /// Who charges or uncharges.
 #[derive(Clone, Copy, Debug)]
@@ -78,166 +77,6 @@ pub(crate) struct Audit {
     /// The thread that holds it; zero if none does.
     holder: AtomicUsize,
     on_wrong: Option<OnWrong>,
-}
-
-/// What is held, by group.
-#[derive(Debug, Default)]
-pub(crate) struct Followed {
-    accounts: HashMap<u64, Account, BuildHasherDefault<DefaultHasher>>,
-    sweep_at: usize,
-    /// Wrong uncharges, each group, size and line once, the first first.
-    pub(crate) wrong: Vec<WrongUncharge>,
-    /// How many more there were than these have room for.
-    pub(crate) left_out: u64,
-}
-
-/// What one group holds.
-#[derive(Debug, Default)]
-pub(crate) struct Account {
-    /// Of the group when it was first charged: it may be gone when it is asked for.
-    pub(crate) path: String,
-    pub(crate) charges: u64,
-    pub(crate) units: u64,
-    pub(crate) sizes: BTreeMap<u64, Size>,
-    sweep_at: usize,
-    used: bool,
-}
-
-/// What a group holds of one size.
-#[derive(Debug, Default)]
-pub(crate) struct Size {
-    pub(crate) tallies: Vec<Tally>,
-    used: bool,
-}
-
-/// What one line did to one size.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Tally {
-    pub(crate) site: Site,
-    pub(crate) guard: bool,
-    /// Charges made here and not returned yet.
-    pub(crate) held: u64,
-    /// Charges made here, and charges returned here.
-    pub(crate) charged: u64,
-    pub(crate) returned: u64,
-}
-
-impl Size {
-    pub(crate) fn is_held(&self) -> bool {
-        self.tallies.iter().any(|tally| tally.held > 0)
-    }
-
-    fn tally(&mut self, site: Site, guard: bool) -> &mut Tally {
-        self.used = true;
-        let same = |tally: &Tally| {
-            tally.guard == guard && (std::ptr::eq(tally.site, site) || tally.site == site)
-        };
-        let at = self.tallies.iter().position(same).unwrap_or_else(|| {
-            self.tallies.push(Tally { site, guard, held: 0, charged: 0, returned: 0 });
-            self.tallies.len() - 1
-        });
-        &mut self.tallies[at]
-    }
-}
-
-/// Whether a sweep is due where so many are known, and when the next one is.
-fn due(known: usize, sweep_at: usize) -> bool {
-    known >= sweep_at.max(SWEEP_LEAST)
-}
-
-impl Account {
-    fn add(&mut self, units: u64, site: Site, guard: bool) {
-        if due(self.sizes.len(), self.sweep_at) {
-            self.sizes.retain(|_, size| std::mem::take(&mut size.used) || size.is_held());
-            self.sweep_at = self.sizes.len() * 2;
-        }
-        self.used = true;
-        self.charges += 1;
-        self.units = self.units.saturating_add(units);
-        let tally = self.sizes.entry(units).or_default().tally(site, guard);
-        tally.held += 1;
-        tally.charged += 1;
-    }
-
-    /// Takes one charge of a size out; who made it.
-    fn take(&mut self, units: u64, guard: bool) -> Option<Site> {
-        let size = self.sizes.get_mut(&units)?;
-        let held = |tally: &&mut Tally| tally.guard == guard && tally.held > 0;
-        let tally = size.tallies.iter_mut().find(held)?;
-        tally.held -= 1;
-        size.used = true;
-        self.used = true;
-        self.charges -= 1;
-        self.units = self.units.saturating_sub(units);
-        Some(tally.site)
-    }
-}
-
-impl Followed {
-    fn add(&mut self, ledger: &Ledger, id: GroupId, units: u64, site: Site, guard: bool) {
-        if due(self.accounts.len(), self.sweep_at) {
-            self.accounts
-                .retain(|_, account| std::mem::take(&mut account.used) || account.charges > 0);
-            self.sweep_at = self.accounts.len() * 2;
-        }
-        let new = || Account { path: follow::path_of(ledger.table(), id), ..Account::default() };
-        self.accounts.entry(id.raw()).or_insert_with(new).add(units, site, guard);
-    }
-
-    fn take(&mut self, id: GroupId, units: u64, guard: bool) -> Option<Site> {
-        self.accounts.get_mut(&id.raw())?.take(units, guard)
-    }
-
-    pub(crate) fn account(&self, id: GroupId) -> Option<&Account> {
-        self.accounts.get(&id.raw())
-    }
-
-    /// Notes a wrong uncharge, or that there was one more like one before.
-    fn note(&mut self, ledger: &Ledger, id: GroupId, units: u64, site: Site) {
-        let at = self.wrong.iter().position(|wrong| wrong.is(id, units, site));
-        let at = match at {
-            Some(at) => at,
-            None if self.wrong.len() < AUDIT_REPORTS_MAX => {
-                self.wrong.push(WrongUncharge::blank(site));
-                self.wrong.len() - 1
-            }
-            None => {
-                self.left_out += 1;
-                return;
-            }
-        };
-        let mut wrong = std::mem::replace(&mut self.wrong[at], WrongUncharge::blank(site));
-        wrong.times += 1;
-        wrong.describe(ledger, self, id, units);
-        self.wrong[at] = wrong;
-    }
-
-    /// What is held, by group and line; of one group alone if it is named.
-    pub(crate) fn lines(&self, only: Option<GroupId>) -> Vec<Line> {
-        let mut lines = Vec::new();
-        for (&id, account) in &self.accounts {
-            if account.charges == 0 || only.is_some_and(|only| only.raw() != id) {
-                continue;
-            }
-            let mut by_site = BTreeMap::<(Site, bool), (u64, u64)>::new();
-            for (&units, size) in &account.sizes {
-                for tally in size.tallies.iter().filter(|tally| tally.held > 0) {
-                    let sum = by_site.entry((tally.site, tally.guard)).or_default();
-                    sum.0 += tally.held;
-                    sum.1 = sum.1.saturating_add(tally.held.saturating_mul(units));
-                }
-            }
-            let group = GroupId::from_raw(id);
-            lines.extend(by_site.into_iter().map(|((site, guard), (charges, units))| Line {
-                group,
-                site,
-                guard,
-                charges,
-                units,
-            }));
-        }
-        lines
-    }
 }
 
 /// What is followed, held by this thread.
@@ -337,7 +176,7 @@ impl Audit {
                 wrong.times = 1;
                 match followed.wrong.iter().find(|wrong| wrong.is(id, units, site)) {
                     Some(known) => wrong.copy(known),
-                    None => wrong.describe(ledger, &followed, id, units),
+                    None => wrong.describe(ledger, followed.account(id), id, units),
                 }
             }
             act(&wrong);

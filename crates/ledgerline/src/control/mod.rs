@@ -6,7 +6,6 @@
 pub(crate) mod alarm;
 pub(crate) mod attempt;
 pub(crate) mod audit;
-pub(crate) mod audit_report;
 pub(crate) mod events;
 pub(crate) mod mode;
 pub(crate) mod protection;

@@ -16,20 +16,11 @@
 //! as well, and a mistake touches that only when it has succeeded: so too little of *that* is the proof.
 //! (A charge that is granted in that moment may fail to raise the watermark; none is ever raised too far.)
 
-use super::PageCounter;
 use super::life::CLOSED;
 use super::limit::UNENFORCED;
 use super::reserve::AHEAD_MAX;
+use super::{PageCounter, Underflow, at_least_zero};
 use crate::sync::{Ordering, PATIENCE, wait_a_turn};
-
-/// An uncharge of more than the counter holds; nothing was changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Underflow;
-
-/// A word of `usage` as a number.
-pub(super) const fn at_least_zero(word: u64) -> u64 {
-    if word >> 63 == 0 { word } else { 0 }
-}
 
 impl PageCounter {
     /// Units granted, idle stock included.

@@ -11,9 +11,8 @@
 //! that, or that had to be drained for what is used, halves the caps of all cells that are opened later: its
 //! *thrift*. It doubles them again when an eighth of what is allowed has sufficed for a while.
 
-use super::grant::at_least_zero;
 use super::life::CLOSED;
-use super::{COUNTER_MAX, PageCounter};
+use super::{COUNTER_MAX, PageCounter, at_least_zero};
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// Units that come and go. The bits above them count, modulo 4096, how often some went: if that has not

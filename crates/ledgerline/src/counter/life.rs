@@ -15,8 +15,7 @@
 //! to and subtracted from, so the next group's is exact; and if the addition kept somebody's claim from
 //! succeeding, the word is `CLOSED` alone after it was taken back, and the claim is with who did that.
 
-use super::grant::at_least_zero;
-use super::{PageCounter, Underflow};
+use super::{PageCounter, Underflow, at_least_zero};
 use crate::sync::Ordering;
 
 /// In `reserved`: the row takes no more charges; it is freed when its last unit is returned.

@@ -36,7 +36,6 @@ mod limit;
 mod reserve;
 mod watermark;
 
-pub(crate) use grant::Underflow;
 pub(crate) use idle::Tally;
 #[cfg(not(loom))]
 pub(crate) use idle::Unallowed;
@@ -171,3 +170,12 @@ const _: () = {
     assert!(offset_of!(PageCounter, limits) == 128);
     assert!(size_of::<Hot>() == 64 && size_of::<Track>() == 64);
 };
+
+/// An uncharge of more than the counter holds; nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Underflow;
+
+/// A word of `usage` as a number.
+const fn at_least_zero(word: u64) -> u64 {
+    if word >> 63 == 0 { word } else { 0 }
+}

@@ -2,19 +2,13 @@
 
 use super::probe;
 use super::registration::Registration;
-use super::word::{self, Cell};
+use super::word::{self, Cell, STRIDE_SHIFT};
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 use super::{
     registration::{COMPACT, CPU},
     rseq,
 };
 use std::sync::atomic::Ordering;
-
-/// Columns lie 2^25 bytes apart: room for a Mi cells of 16 bytes and as many counts. A constant, so
-/// that finding a column is a shift; it costs address space alone.
-pub(crate) const STRIDE_SHIFT: u32 = 25;
-/// See [`STRIDE_SHIFT`].
-pub(crate) const STRIDE: usize = 1 << STRIDE_SHIFT;
 
 /// Where a table's cells lie, for all columns; the slow paths' view.
 ///

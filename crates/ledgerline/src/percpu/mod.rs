@@ -47,8 +47,7 @@ mod words;
 pub use array::Array;
 #[cfg(not(loom))]
 pub(crate) use columns::{
-    Columns, STRIDE, possible_cpus, put_fast, put_first, stripe, take_fast, take_first,
-    thread_pointer,
+    Columns, possible_cpus, put_fast, put_first, stripe, take_fast, take_first, thread_pointer,
 };
 #[cfg(not(loom))]
 pub(crate) use node::running_node;
@@ -57,7 +56,13 @@ pub(crate) use probe::fast_area;
 #[cfg(not(loom))]
 pub(crate) use tagged::Tagged;
 #[cfg(not(loom))]
+pub(crate) use word::STRIDE;
+#[cfg(not(loom))]
 pub(crate) use words::Words;
+
+/// In a marked word, bit 0 says that whoever reads the row knows of this column; the value is in
+/// the 63 bits above.
+const MARK: u64 = 1;
 
 /// How this process updates its per-CPU memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -36,8 +36,7 @@
 //! Each has one store that others can see, the last instruction of its section: either the kernel
 //! aborts before it and nothing happened, or it happened.
 
-use super::columns::STRIDE_SHIFT;
-use super::word::{self, Cell, TEST};
+use super::word::{self, Cell, STRIDE_SHIFT, TEST};
 use std::arch::asm;
 
 /// How the sections for first groups test a sum, shifted down by this much so that the constants fit

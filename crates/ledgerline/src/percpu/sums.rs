@@ -14,8 +14,8 @@
 //!
 //! As in `rseq.rs` each has one store that others can see, its last instruction (P1).
 
+use super::MARK;
 use super::rseq::{abort_count, point, section};
-use super::words::MARK;
 use std::arch::asm;
 
 /// Adds `n` to the running CPU's instance of the word at `base`. Returns the sum and how far behind

@@ -25,6 +25,12 @@
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
+/// Columns lie 2^25 bytes apart: room for a Mi cells of 16 bytes and as many counts. A constant, so
+/// that finding a column is a shift; it costs address space alone.
+pub(crate) const STRIDE_SHIFT: u32 = 25;
+/// See [`STRIDE_SHIFT`].
+pub(crate) const STRIDE: usize = 1 << STRIDE_SHIFT;
+
 /// Most units that a cell can hold, and that one fast charge can move.
 pub(crate) const STOCK_MAX: u64 = (1 << 31) - 1;
 const STOCK: u64 = STOCK_MAX;

@@ -1,5 +1,6 @@
 //! Words by column: one interface over the sections of `sums.rs` and atomics.
 
+use super::MARK;
 use super::columns::{possible_cpus, stripe};
 use super::{probe, registration::Registration};
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
@@ -8,10 +9,6 @@ use super::{
     rseq, sums,
 };
 use crate::sync::{AtomicU64, Ordering};
-
-/// In a marked word, bit 0 says that whoever reads the row knows of this column; the value is in
-/// the 63 bits above.
-pub(crate) const MARK: u64 = 1;
 
 /// Columns of signed 64-bit words, a constant distance apart, one for each CPU.
 #[derive(Clone, Copy, Debug)]

@@ -143,6 +143,21 @@ impl<I: Item, W: Width> CountersBuilder<I, W> {
     }
 }
 
+impl<I: Item, W: Width> Counters<I, W> {
+    /// Makes a table in memory with all defaults.
+    ///
+    /// # Errors
+    /// As [`CountersBuilder::anonymous`].
+    pub fn new(places: &Places) -> io::Result<Self> {
+        Self::builder(places).anonymous()
+    }
+
+    /// Makes a table with a choice.
+    pub fn builder(places: &Places) -> CountersBuilder<I, W> {
+        CountersBuilder::new(places)
+    }
+}
+
 /// Bytes of memory of this machine.
 fn memory() -> u64 {
     // SAFETY: sysconf takes a constant and has no preconditions.

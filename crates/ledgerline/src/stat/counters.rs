@@ -1,6 +1,5 @@
 //! The table of counters and the ways to update it.
 
-use super::builder::CountersBuilder;
 use super::items::Item;
 use super::layout::View;
 use super::places::{PlaceId, Places};
@@ -14,7 +13,6 @@ use crate::percpu::{
     rseq,
 };
 use crate::region::Region;
-use std::io;
 use std::marker::PhantomData;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
@@ -113,19 +111,6 @@ pub(super) fn limits<'v>(block: *const u8) -> &'v AtomicU16 {
 }
 
 impl<I: Item, W: Width> Counters<I, W> {
-    /// Makes a table in memory with all defaults.
-    ///
-    /// # Errors
-    /// As [`CountersBuilder::anonymous`].
-    pub fn new(places: &Places) -> io::Result<Self> {
-        Self::builder(places).anonymous()
-    }
-
-    /// Makes a table with a choice.
-    pub fn builder(places: &Places) -> CountersBuilder<I, W> {
-        CountersBuilder::new(places)
-    }
-
     /// The places.
     pub fn places(&self) -> &Places {
         &self.shared.places

@@ -4,7 +4,6 @@ use super::counters::Counters;
 use super::items::Item;
 use super::layout::View;
 use super::places::PlaceId;
-use super::snapshot::CountersSnapshot;
 use super::width::{Width, sealed::Difference};
 use crate::sync::{Ordering, PATIENCE, fence, wait_a_turn};
 
@@ -81,11 +80,6 @@ impl<I: Item, W: Width> Counters<I, W> {
             below_zero: header.below_zero.load(Ordering::Relaxed),
             saturated: header.saturated.load(Ordering::Relaxed),
         }
-    }
-
-    /// The whole table as owned data, each number as [`snapshot`](Self::snapshot) gives it.
-    pub fn table(&self) -> CountersSnapshot {
-        CountersSnapshot::of(self)
     }
 
     pub(super) fn bound(&self, place: usize) -> u64 {

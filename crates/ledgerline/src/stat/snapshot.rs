@@ -128,3 +128,10 @@ impl CountersSnapshot {
         CountersSnapshot { width, cpus, items, places: places.collect(), steady }
     }
 }
+
+impl<I: Item, W: Width> Counters<I, W> {
+    /// The whole table as owned data, each number as [`snapshot`](Self::snapshot) gives it.
+    pub fn table(&self) -> CountersSnapshot {
+        CountersSnapshot::of(self)
+    }
+}

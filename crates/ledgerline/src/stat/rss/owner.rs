@@ -1,7 +1,7 @@
 //! The handles: an owner with one thread, and one with many.
 
 use super::row::MOVE_MAX;
-use super::table::{OwnerId, Table, slot};
+use super::table::{Full, OwnerId, Table, slot};
 use super::{Kind, Pages};
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -54,11 +54,18 @@ impl Registered<'_> {
     }
 }
 
-impl<'t> Owner<'t> {
-    pub(super) fn new(table: &'t Table, id: OwnerId) -> Owner<'t> {
-        Owner { row: Registered { table, id }, single: PhantomData }
+impl Table {
+    /// Registers an owner with one thread; it has no pages. Costs some tens of nanoseconds.
+    ///
+    /// # Errors
+    /// [`Full`].
+    pub fn register(&self) -> Result<Owner<'_>, Full> {
+        let row = Registered { table: self, id: self.take()? };
+        Ok(Owner { row, single: PhantomData })
     }
+}
 
+impl<'t> Owner<'t> {
     /// Adds `n` pages of a kind, or takes them away: one plain instruction on x86-64, a relaxed atomic
     /// elsewhere. Async-signal-safe. More than 2^46 pages at once are clamped to that, and counted.
     #[inline]

@@ -1,7 +1,7 @@
 //! The table of owners: one sparse region with their rows, their masks and the columns of cells.
 
 use super::row::{MOVE_MAX, Row};
-use super::{Kind, Owner, Pages};
+use super::{Kind, Pages};
 use crate::percpu::{Words, possible_cpus};
 use crate::region::Region;
 use crate::region::free_list::FreeList;
@@ -127,11 +127,8 @@ impl Table {
         })
     }
 
-    /// Registers an owner with one thread; it has no pages. Costs some tens of nanoseconds.
-    ///
-    /// # Errors
-    /// [`Full`].
-    pub fn register(&self) -> Result<Owner<'_>, Full> {
+    /// Takes a row for an owner.
+    pub(super) fn take(&self) -> Result<OwnerId, Full> {
         let full = Full { capacity: self.capacity };
         let row = match self.header().free.pop(|row| self.checked(row).map(|row| &row.next)) {
             Some(row) => row,
@@ -145,7 +142,7 @@ impl Table {
         };
         let generation = self.row(row).generation.load(Ordering::Relaxed).wrapping_add(1);
         self.row(row).open(generation);
-        Ok(Owner::new(self, OwnerId { row, generation }))
+        Ok(OwnerId { row, generation })
     }
 
     /// What an owner has, from whichever thread: exact when its writers are still, otherwise off by

@@ -1,0 +1,96 @@
+//! What all groups hold, and which uncharges were wrong.
+
+use super::Site;
+use super::account::{Account, due};
+use super::wrong::{AUDIT_REPORTS_MAX, Line, WrongUncharge};
+use crate::ledger::Ledger;
+use crate::table::follow;
+use crate::table::id::GroupId;
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasherDefault;
+
+/// What is held, by group.
+#[derive(Debug, Default)]
+pub(crate) struct Followed {
+    pub(super) accounts: HashMap<u64, Account, BuildHasherDefault<DefaultHasher>>,
+    sweep_at: usize,
+    /// Wrong uncharges, each group, size and line once, the first first.
+    pub(crate) wrong: Vec<WrongUncharge>,
+    /// How many more there were than these have room for.
+    pub(crate) left_out: u64,
+}
+
+impl Followed {
+    pub(super) fn add(
+        &mut self,
+        ledger: &Ledger,
+        id: GroupId,
+        units: u64,
+        site: Site,
+        guard: bool,
+    ) {
+        if due(self.accounts.len(), self.sweep_at) {
+            self.accounts
+                .retain(|_, account| std::mem::take(&mut account.used) || account.charges > 0);
+            self.sweep_at = self.accounts.len() * 2;
+        }
+        let new = || Account { path: follow::path_of(ledger.table(), id), ..Account::default() };
+        self.accounts.entry(id.raw()).or_insert_with(new).add(units, site, guard);
+    }
+
+    pub(super) fn take(&mut self, id: GroupId, units: u64, guard: bool) -> Option<Site> {
+        self.accounts.get_mut(&id.raw())?.take(units, guard)
+    }
+
+    pub(crate) fn account(&self, id: GroupId) -> Option<&Account> {
+        self.accounts.get(&id.raw())
+    }
+
+    /// Notes a wrong uncharge, or that there was one more like one before.
+    pub(super) fn note(&mut self, ledger: &Ledger, id: GroupId, units: u64, site: Site) {
+        let at = self.wrong.iter().position(|wrong| wrong.is(id, units, site));
+        let at = match at {
+            Some(at) => at,
+            None if self.wrong.len() < AUDIT_REPORTS_MAX => {
+                self.wrong.push(WrongUncharge::blank(site));
+                self.wrong.len() - 1
+            }
+            None => {
+                self.left_out += 1;
+                return;
+            }
+        };
+        let mut wrong = std::mem::replace(&mut self.wrong[at], WrongUncharge::blank(site));
+        wrong.times += 1;
+        wrong.describe(ledger, self.account(id), id, units);
+        self.wrong[at] = wrong;
+    }
+
+    /// What is held, by group and line; of one group alone if it is named.
+    pub(crate) fn lines(&self, only: Option<GroupId>) -> Vec<Line> {
+        let mut lines = Vec::new();
+        for (&id, account) in &self.accounts {
+            if account.charges == 0 || only.is_some_and(|only| only.raw() != id) {
+                continue;
+            }
+            let mut by_site = BTreeMap::<(Site, bool), (u64, u64)>::new();
+            for (&units, size) in &account.sizes {
+                for tally in size.tallies.iter().filter(|tally| tally.held > 0) {
+                    let sum = by_site.entry((tally.site, tally.guard)).or_default();
+                    sum.0 += tally.held;
+                    sum.1 = sum.1.saturating_add(tally.held.saturating_mul(units));
+                }
+            }
+            let group = GroupId::from_raw(id);
+            lines.extend(by_site.into_iter().map(|((site, guard), (charges, units))| Line {
+                group,
+                site,
+                guard,
+                charges,
+                units,
+            }));
+        }
+        lines
+    }
+}

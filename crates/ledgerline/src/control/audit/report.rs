@@ -1,0 +1,98 @@
+//! What an audit tells: the wrong uncharges, and what is outstanding.
+
+use super::wrong::{Line, Outstanding, WrongUncharge};
+use crate::ledger::Ledger;
+use crate::table::follow;
+use crate::table::id::GroupId;
+use std::fmt::{self, Write};
+use std::panic::Location;
+
+/// What the audit of a ledger found: made by [`Ledger::audit_report`]. Its `Display` has a sentence a line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AuditReport {
+    /// The wrong uncharges, in the order in which each came first; at most [`AUDIT_REPORTS_MAX`].
+    pub wrong: Vec<WrongUncharge>,
+    /// Wrong uncharges beyond those.
+    pub left_out: u64,
+}
+
+impl fmt::Display for AuditReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, wrong) in self.wrong.iter().enumerate() {
+            if index > 0 {
+                f.write_char('\n')?;
+            }
+            write!(f, "{wrong}")?;
+        }
+        if self.left_out > 0 {
+            write!(f, "\nand {} more that there was no room to name", self.left_out)?;
+        }
+        Ok(())
+    }
+}
+
+impl Ledger {
+    /// The wrong uncharges that the [audit](crate::LedgerBuilder::audit) found so far; nothing in a ledger
+    /// that is not audited. Not async-signal-safe.
+    pub fn audit_report(&self) -> AuditReport {
+        let mut report = AuditReport::default();
+        let Some(audit) = self.audit() else { return report };
+        // One at a time, each allocated before the lock is taken (audit.rs, A1).
+        loop {
+            let mut wrong = WrongUncharge::blank(Location::caller());
+            let Some(followed) = audit.enter() else { return report };
+            report.left_out = followed.left_out;
+            let Some(next) = followed.wrong.get(report.wrong.len()) else { return report };
+            wrong.copy(next);
+            drop(followed);
+            report.wrong.push(wrong);
+        }
+    }
+
+    /// What is charged and not returned, by group and by the line that charged it, the most units first:
+    /// who leaks, or merely who holds. Of an [audited](crate::LedgerBuilder::audit) ledger; of any other
+    /// nothing is known. Not async-signal-safe.
+    ///
+    /// ```
+    /// # use ledgerline::Ledger;
+    /// let ledger = Ledger::builder().audit(true).anonymous()?;
+    /// let query = ledger.root().create("q1")?;
+    /// let buffers = [query.try_charge(100)?, query.try_charge(200)?];
+    /// let held = ledger.outstanding();
+    /// assert_eq!((held.len(), held[0].charges, held[1].charges), (2, 1, 1));
+    /// assert_eq!((&*held[0].path, held[0].units, held[0].site.file()), ("/q1", 200, file!()));
+    /// # drop(buffers);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn outstanding(&self) -> Vec<Outstanding> {
+        self.outstanding_in(None)
+    }
+
+    pub(crate) fn outstanding_in(&self, only: Option<GroupId>) -> Vec<Outstanding> {
+        let Some(audit) = self.audit() else { return Vec::new() };
+        let mut copies: Vec<Line> = Vec::new();
+        loop {
+            let Some(followed) = audit.enter() else { return Vec::new() };
+            let lines = followed.lines(only);
+            if lines.len() <= copies.capacity() {
+                copies.extend_from_slice(&lines);
+                break;
+            }
+            let more = lines.len() * 2;
+            drop(lines);
+            drop(followed);
+            copies.reserve(more);
+        }
+        let mut held: Vec<Outstanding> = copies
+            .into_iter()
+            .map(|Line { group, site, guard, charges, units }| {
+                // (A group that holds something keeps its row.)
+                let path = follow::path_of(self.table(), group);
+                Outstanding { group, path, site, guard, charges, units }
+            })
+            .collect();
+        held.sort_by(|a, b| b.units.cmp(&a.units).then_with(|| a.path.cmp(&b.path)));
+        held
+    }
+}
