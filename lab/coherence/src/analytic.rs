@@ -50,8 +50,8 @@ pub fn solve(think: f64, stations: &[Station], customers: usize) -> Solution {
     solve_shared(think, stations, &vec![1.0; stations.len()], customers)
 }
 
-/// Solves a network where only a share of the customers comes to a station. The other customers form like groups
-/// with like stations: for a station of one socket's CPUs, the other sockets have theirs.
+/// Solves a network where only a share of the customers comes to a station. The other customers form equal groups,
+/// each with an equal station: a line of one socket's CPUs has its like on every other socket.
 fn solve_shared(think: f64, stations: &[Station], shares: &[f64], customers: usize) -> Solution {
     let mut solution =
         Solution { cycle: think, throughput: 0.0, queues: vec![0.0; stations.len()] };

@@ -29,7 +29,7 @@ pub(crate) enum Action {
     Get(u8),
     /// A load that lets the CPU go on when the value is this one, and otherwise waits for a write.
     AwaitEqual(Operand),
-    /// A load that lets the CPU go on when the value is another than this one.
+    /// A load that lets the CPU go on when the value differs from this one, and otherwise waits for a write.
     AwaitOther(Operand),
     /// A load that lets the CPU go on when the value is even, and keeps it.
     AwaitEven(u8),
