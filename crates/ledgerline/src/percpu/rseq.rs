@@ -435,55 +435,6 @@ pub(crate) unsafe fn compare_store<const INDEX: isize>(
     true
 }
 
-/// Stays inside a section until the kernel aborts it or `turns` turns have passed; tells whether
-/// it was aborted. The self-test at start rests on this.
-///
-/// # Safety
-/// `area` is the calling thread's registration.
-pub(crate) unsafe fn spin_until_aborted(
-    area: isize,
-    entered: &std::sync::atomic::AtomicBool,
-    turns: u64,
-) -> bool {
-    let aborted: u64;
-    // SAFETY: the section stores to `entered` alone, an atomic that outlives it; its abort
-    // address behind the signature leads to the one instruction that tells the abort.
-    unsafe {
-        asm!(
-            ".pushsection __rseq_cs, \"aw\"",
-            ".balign 32",
-            "4:",
-            ".long 0, 0",
-            ".quad 2f, 3f - 2f, 5f",
-            ".popsection",
-            ".pushsection .text.rseq_abort, \"ax\"",
-            ".byte 0x0f, 0xb9, 0x3d",
-            ".long 0x53053053",
-            "5:",
-            "mov {aborted:e}, 1",
-            "jmp 7f",
-            ".popsection",
-            "lea {aborted}, [rip + 4b]",
-            "mov fs:[{area}], {aborted}",
-            "2:",
-            "mov byte ptr [{entered}], 1",
-            "8:",
-            "pause",
-            "dec {turns}",
-            "jnz 8b",
-            "3:",
-            "xor {aborted:e}, {aborted:e}",
-            "7:",
-            aborted = out(reg) aborted,
-            area = in(reg) area,
-            entered = in(reg) entered,
-            turns = inout(reg) turns => _,
-            options(nostack),
-        );
-    }
-    aborted != 0
-}
-
 /// The running thread's column index: right when read, perhaps no longer when used.
 ///
 /// # Safety

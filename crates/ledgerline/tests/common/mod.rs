@@ -10,7 +10,7 @@ pub mod control;
 pub mod tasks;
 
 use ledgerline::percpu::{self, Mode};
-use ledgerline::{Group, Limit};
+use ledgerline::{Group, Ledger, Limit, Mistakes};
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -224,4 +224,15 @@ pub fn wait(child: i32) -> i32 {
     let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!(waited, child);
     if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { -libc::WTERMSIG(status) }
+}
+
+/// A ledger that is audited.
+pub fn audited() -> Ledger {
+    Ledger::builder().capacity(64).audit(true).anonymous().unwrap()
+}
+
+/// Underflows, strays, and what the audit found.
+pub fn mistakes(ledger: &Ledger) -> [u64; 3] {
+    let Mistakes { underflows, strays, audited, .. } = ledger.mistakes();
+    [underflows, strays, audited]
 }
