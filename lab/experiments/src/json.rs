@@ -1,75 +1,45 @@
 //! One JSON object a line.
 
-use super::measured::Figure;
 use super::table::{Line, Scaling, Table};
 use ledgerline_coherence::experiments::Interval;
-use serde::Serialize;
+use ledgerline_coherence::experiments::study::Scale;
+use serde::{Serialize, Serializer};
+use serde_json::Value;
 
-/// A row of a table. What was not published, predicted or measured is null.
-#[derive(Serialize)]
-struct Row<'t> {
-    experiment: &'t str,
-    row: &'t str,
-    /// Of `published`, `predicted` and `predicted_ours`.
-    unit: Option<&'t str>,
-    published: Option<f64>,
-    predicted: Option<f64>,
-    low: Option<f64>,
-    high: Option<f64>,
-    calibration: bool,
-    predicted_ours: Option<f64>,
-    predicted_ours_low: Option<f64>,
-    predicted_ours_high: Option<f64>,
-    measured_unit: Option<&'t str>,
-    measured_before: Option<f64>,
-    measured_before_low: Option<f64>,
-    measured_before_high: Option<f64>,
-    measured_after: Option<f64>,
-    measured_after_low: Option<f64>,
-    measured_after_high: Option<f64>,
-    measured_ours: Option<f64>,
-    measured_ours_low: Option<f64>,
-    measured_ours_high: Option<f64>,
-    transfer_ns: Option<f64>,
-    note: Option<&'t str>,
+/// An object whose keys stand in the order in which they were put.
+#[derive(Default)]
+struct Object(Vec<(String, Value)>);
+
+impl Object {
+    fn put(&mut self, key: &str, value: impl Into<Value>) {
+        self.0.push((key.to_owned(), value.into()));
+    }
+
+    /// A median under `key`, and under the other two the ends of its interval.
+    fn interval(&mut self, key: &str, [low, high]: [&str; 2], interval: Option<Interval>) {
+        self.put(key, interval.map(|interval| rounded(interval.median)));
+        self.put(low, interval.map(|interval| rounded(interval.low)));
+        self.put(high, interval.map(|interval| rounded(interval.high)));
+    }
 }
 
-/// A design on a number of CPUs.
-#[derive(Serialize)]
-struct Place<'t> {
-    experiment: &'t str,
-    /// `before`, `after` or `ours`.
-    row: &'static str,
-    design: &'t str,
-    cpus: usize,
-    unit: &'static str,
-    predicted: f64,
-    low: f64,
-    high: f64,
-    /// Of all CPUs together.
-    operations_per_second: f64,
-    machine: &'t str,
-    sockets: usize,
-    grown: bool,
-    method: &'static str,
+impl Serialize for Object {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
+    }
 }
 
 /// The table's rows, or its curve's.
 pub(super) fn lines(table: &Table, curves_alone: bool) -> Result<String, String> {
-    let mut text = String::new();
-    let mut push = |line: serde_json::Result<String>| -> Result<(), String> {
-        text += &line.map_err(|error| error.to_string())?;
-        text.push('\n');
-        Ok(())
+    let objects: Vec<Object> = match (&table.scaling, curves_alone) {
+        (_, false) => table.lines.iter().map(|line| row(table, line)).collect(),
+        (Some(scaling), true) => places(table.document.name, scaling),
+        (None, true) => Vec::new(),
     };
-    if !curves_alone {
-        for line in &table.lines {
-            push(serde_json::to_string(&row(table, line)))?;
-        }
-    } else if let Some(scaling) = &table.scaling {
-        for place in places(table.document.name, scaling) {
-            push(serde_json::to_string(&place))?;
-        }
+    let mut text = String::new();
+    for object in objects {
+        text += &serde_json::to_string(&object).map_err(|error| error.to_string())?;
+        text.push('\n');
     }
     Ok(text)
 }
@@ -81,70 +51,53 @@ fn rounded(value: f64) -> f64 {
     if rounded == 0.0 { 0.0 } else { rounded }
 }
 
-fn row<'t>(table: &'t Table, line: &'t Line) -> Row<'t> {
-    let of = |interval: Option<Interval>, part: fn(Interval) -> f64| {
-        interval.map(|interval| rounded(part(interval)))
-    };
+/// A row of a table. What was not published, predicted or measured is null.
+fn row(table: &Table, line: &Line) -> Object {
     let measured = line.measured.as_ref();
-    let of_figure = |figure: Option<Figure>, part: fn(Figure) -> f64| {
-        figure.map(|figure| rounded(part(figure)))
+    let measured_unit = measured.map(|measured| measured.unit);
+    // Of what was published and predicted.
+    let unit = match line.predicted {
+        Some(_) => Some(table.unit),
+        None => line.published.and(measured_unit),
     };
-    let before = measured.and_then(|measured| measured.before);
-    let after = measured.and_then(|measured| measured.after);
-    let ours = measured.and_then(|measured| measured.ours);
-    Row {
-        experiment: table.document.name,
-        row: &line.name,
-        unit: if line.predicted.is_some() {
-            Some(table.unit)
-        } else {
-            line.published.and(measured.map(|measured| measured.unit))
-        },
-        published: line.published.map(rounded),
-        predicted: of(line.predicted, |interval| interval.median),
-        low: of(line.predicted, |interval| interval.low),
-        high: of(line.predicted, |interval| interval.high),
-        calibration: line.calibration,
-        predicted_ours: of(line.ours, |interval| interval.median),
-        predicted_ours_low: of(line.ours, |interval| interval.low),
-        predicted_ours_high: of(line.ours, |interval| interval.high),
-        measured_unit: measured.map(|measured| measured.unit),
-        measured_before: of_figure(before, |figure| figure.median),
-        measured_before_low: of_figure(before, |figure| figure.low),
-        measured_before_high: of_figure(before, |figure| figure.high),
-        measured_after: of_figure(after, |figure| figure.median),
-        measured_after_low: of_figure(after, |figure| figure.low),
-        measured_after_high: of_figure(after, |figure| figure.high),
-        measured_ours: of_figure(ours, |figure| figure.median),
-        measured_ours_low: of_figure(ours, |figure| figure.low),
-        measured_ours_high: of_figure(ours, |figure| figure.high),
-        transfer_ns: measured.and_then(|measured| measured.transfer_ns).map(rounded),
-        note: measured.and_then(|measured| measured.note.as_deref()),
+    let mut object = Object::default();
+    object.put("experiment", table.document.name);
+    object.put("row", line.name.as_str());
+    object.put("unit", unit);
+    object.put("published", line.published.map(rounded));
+    object.interval("predicted", ["low", "high"], line.predicted);
+    object.put("calibration", line.calibration);
+    let ends = ["predicted_ours_low", "predicted_ours_high"];
+    object.interval("predicted_ours", ends, line.ours);
+    object.put("measured_unit", measured_unit);
+    for (design, figure) in measured.cloned().unwrap_or_default().designs() {
+        let ends = ["low", "high"].map(|end| format!("measured_{design}_{end}"));
+        object.interval(&format!("measured_{design}"), [&ends[0], &ends[1]], figure);
     }
+    object.put("transfer_ns", measured.and_then(|measured| measured.transfer_ns).map(rounded));
+    object.put("note", measured.and_then(|measured| measured.note.as_deref()));
+    object
 }
 
-fn places<'t>(name: &'t str, scaling: &'t Scaling) -> impl Iterator<Item = Place<'t>> {
-    let curve = &scaling.curve;
-    scaling.places.iter().flat_map(move |scale| {
-        let designs = [
-            ("before", curve.before, scale.before),
-            ("after", curve.after, scale.after),
-            ("ours", curve.ours, scale.ours),
-        ];
-        designs.map(|(row, design, cost)| Place {
-            experiment: name,
-            row,
-            design,
-            cpus: scale.cpus,
-            unit: "ns",
-            predicted: rounded(cost.median),
-            low: rounded(cost.low),
-            high: rounded(cost.high),
-            operations_per_second: (scale.cpus as f64 * 1e9 / cost.median).round(),
-            machine: scaling.machine,
-            sockets: scale.sockets,
-            grown: scale.grown,
-            method: "simulation",
-        })
-    })
+/// Each design on each number of CPUs.
+fn places(name: &str, scaling: &Scaling) -> Vec<Object> {
+    let place = |row: &str, design: &str, at: &Scale, cost: Interval| {
+        let mut object = Object::default();
+        object.put("experiment", name);
+        object.put("row", row);
+        object.put("design", design);
+        object.put("cpus", at.cpus);
+        object.put("unit", "ns");
+        object.interval("predicted", ["low", "high"], Some(cost));
+        // Of all CPUs together.
+        object.put("operations_per_second", (at.cpus as f64 * 1e9 / cost.median).round());
+        object.put("machine", scaling.machine);
+        object.put("sockets", at.sockets);
+        object.put("grown", at.grown);
+        object.put("method", "simulation");
+        object
+    };
+    let designs = scaling.designs();
+    let at = |at| designs.map(|(row, design, cost)| place(row, design, at, cost(at)));
+    scaling.places.iter().flat_map(at).collect()
 }

@@ -2,6 +2,7 @@
 //!
 //! | room        | what it holds                                                                |
 //! |-------------|------------------------------------------------------------------------------|
+//! | `row`       | one variant, measured                                                        |
 //! | `variants`  | timing an experiment's variants side by side, and what may be read from it   |
 //! | `lockless`  | seed 002: spinlocked counters against atomic ones                            |
 //! | `layout`    | seed 000: the page counter's series                                          |
@@ -20,55 +21,14 @@ mod lockless;
 mod memcg;
 mod programs;
 mod replay;
+mod row;
 mod rss;
 mod script;
 mod threshold;
 mod trace;
 mod variants;
 
-use ledgerline_measure::stats;
-
-/// A measured figure: the median of the rounds or passes, and the quarters' ends: half of them lie between.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Figure {
-    pub(super) median: f64,
-    pub(super) low: f64,
-    pub(super) high: f64,
-}
-
-impl Figure {
-    /// Of so many rounds or passes, which are not none.
-    fn of(values: &[f64]) -> Figure {
-        let [low, median, high] = [0.25, 0.5, 0.75].map(|share| stats::quantile(values, share));
-        Figure { median, low, high }
-    }
-}
-
-/// One variant of an experiment, measured here.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Measured {
-    /// As `ledgerline_coherence::experiments` names it.
-    pub(super) row: String,
-    /// Of the three figures.
-    pub(super) unit: &'static str,
-    /// The variant that the document starts from.
-    pub(super) before: Option<Figure>,
-    /// This row's variant.
-    pub(super) after: Option<Figure>,
-    /// The same job, done by this library.
-    pub(super) ours: Option<Figure>,
-    /// What moving a cache line between two CPUs took meanwhile; none where none was made to move.
-    pub(super) transfer_ns: Option<f64>,
-    /// What a reader must know to judge the figures.
-    pub(super) note: Option<String>,
-}
-
-/// How to measure.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Request {
-    /// Short rounds: whether it works, not how fast.
-    pub(super) quick: bool,
-}
+pub(super) use self::row::{Measured, Request};
 
 /// Measures an experiment, and tells `progress` where it stands.
 ///
@@ -92,7 +52,9 @@ pub(super) fn measure(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ledgerline_coherence::experiments::{memcg_layout, numa_threshold, page_counter_layout};
+    use ledgerline_coherence::experiments::{
+        Interval, memcg_layout, numa_threshold, page_counter_layout,
+    };
 
     /// Measures in short rounds, and checks that figures are figures.
     fn rows(experiment: &str) -> Vec<Measured> {
@@ -101,7 +63,7 @@ mod tests {
         assert!(steps > 0, "whoever waits is told nothing");
         for row in &rows {
             for figure in [row.before, row.after, row.ours].into_iter().flatten() {
-                let Figure { median, low, high } = figure;
+                let Interval { median, low, high } = figure;
                 assert!(low.is_finite() && low <= median && median <= high, "{row:?}");
             }
             assert!(row.before.or(row.after).or(row.ours).is_some(), "{row:?}");
@@ -158,7 +120,7 @@ mod tests {
             }
             assert_eq!(mine.len(), 9, "{mine:?}");
             for row in mine {
-                let Some(Figure { median, low, high }) = row.ours else { continue };
+                let Some(Interval { median, low, high }) = row.ours else { continue };
                 assert!(low <= median && median <= high);
                 // Ours is exact, whatever was recorded.
                 assert!(!row.row.contains("error") || high == 0.0, "{row:?}");

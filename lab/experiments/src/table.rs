@@ -34,7 +34,7 @@ pub(super) struct Predicted {
 }
 
 /// A row of a document, or one that was measured alone.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Line {
     pub(super) name: String,
     pub(super) published: Option<f64>,
@@ -52,6 +52,21 @@ pub(super) struct Scaling {
     pub(super) machine: &'static str,
     pub(super) points: usize,
     pub(super) places: Vec<Scale>,
+}
+
+/// `before`, `after` or `ours`, what the document calls that design, and its cost at a number of CPUs.
+pub(super) type Design = (&'static str, &'static str, fn(&Scale) -> Interval);
+
+impl Scaling {
+    /// The three designs.
+    pub(super) fn designs(&self) -> [Design; 3] {
+        let Curve { before, after, ours, .. } = self.curve;
+        [
+            ("before", before, |at| at.before),
+            ("after", after, |at| at.after),
+            ("ours", ours, |at| at.ours),
+        ]
+    }
 }
 
 impl Line {
@@ -175,14 +190,8 @@ fn join(lines: &mut Vec<Line>, rows: Vec<Measured>) {
         if let Some(line) = lines.iter_mut().find(free) {
             line.measured = Some(row);
         } else {
-            lines.push(Line {
-                name: row.row.clone(),
-                published: None,
-                predicted: None,
-                calibration: false,
-                ours: None,
-                measured: Some(row),
-            });
+            let name = row.row.clone();
+            lines.push(Line { name, measured: Some(row), ..Line::default() });
         }
     }
 }
@@ -233,15 +242,7 @@ mod tests {
     use super::*;
 
     fn measured(row: &str) -> Measured {
-        Measured {
-            row: row.to_owned(),
-            unit: "ns",
-            before: None,
-            after: None,
-            ours: None,
-            transfer_ns: None,
-            note: None,
-        }
+        Measured { row: row.to_owned(), unit: "ns", ..Measured::default() }
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Tables for people, in 100 columns.
 
-use super::measured::{Figure, Measured};
+use super::measured::Measured;
 use super::plot;
 use super::table::{Line, Predicted, Scaling, Table, group, notes};
 use super::words::{figure, range, wrapped};
+use ledgerline_coherence::experiments::Interval;
 use ledgerline_terminal::style::{Paint, Style};
 
 /// What the tables are made for.
@@ -77,20 +78,16 @@ fn there(table: &Table, predicted: &Predicted, style: Style) -> String {
     let rows: Vec<Vec<String>> = lines
         .iter()
         .map(|line| {
-            let interval =
-                |interval: Option<_>,
-                 part: fn(ledgerline_coherence::experiments::Interval) -> String| {
-                    interval.map_or("-".to_owned(), part)
-                };
-            vec![
-                line.name.clone(),
-                line.published.map_or("-".to_owned(), figure),
-                interval(line.predicted, |interval| figure(interval.median)),
-                interval(line.predicted, |interval| range(interval.low, interval.high)),
-                mark(line).to_owned(),
-                interval(line.ours, |interval| figure(interval.median)),
-                interval(line.ours, |interval| range(interval.low, interval.high)),
-            ]
+            let cells = |interval: Option<Interval>| match interval {
+                Some(Interval { median, low, high }) => [figure(median), range(low, high)],
+                None => ["-", "-"].map(str::to_owned),
+            };
+            let published = line.published.map_or("-".to_owned(), figure);
+            let mut row = vec![line.name.clone(), published];
+            row.extend(cells(line.predicted));
+            row.push(mark(line).to_owned());
+            row.extend(cells(line.ours));
+            row
         })
         .collect();
     let mut text = wrapped(
@@ -144,7 +141,7 @@ fn here(table: &Table, style: Style) -> String {
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut open = None;
     for (line, measured) in &lines {
-        let Measured { before, after, ours, unit, transfer_ns, .. } = measured;
+        let Measured { unit, transfer_ns, .. } = measured;
         let (of, row) = group(&line.name);
         if of != open
             && let Some(of) = of
@@ -156,10 +153,11 @@ fn here(table: &Table, style: Style) -> String {
         // (A row that counts "updates" need not say so twice.)
         let said = one_unit || row.starts_with(unit);
         let unit = if said { String::new() } else { format!(", {unit}") };
-        let figures = [before, after, ours].map(|figure| figure.map_or("-".to_owned(), spread));
-        let transfer = transfer_ns.map_or("-".to_owned(), |ns| format!("{} ns", figure(ns)));
-        let [before, after, ours] = figures;
-        rows.push(vec![format!("{indent}{row}{unit}"), before, after, ours, transfer]);
+        let mut cells = vec![format!("{indent}{row}{unit}")];
+        let figures = measured.designs().into_iter();
+        cells.extend(figures.map(|(_, figure)| figure.map_or("-".to_owned(), spread)));
+        cells.push(transfer_ns.map_or("-".to_owned(), |ns| format!("{} ns", figure(ns))));
+        rows.push(cells);
     }
     let title = format!(
         "measured here{}",
@@ -190,8 +188,8 @@ fn here(table: &Table, style: Style) -> String {
 }
 
 /// A median, and by how much of it the rounds lie apart at most.
-fn spread(figures: Figure) -> String {
-    let Figure { median, low, high } = figures;
+fn spread(figures: Interval) -> String {
+    let Interval { median, low, high } = figures;
     let apart = (median - low).max(high - median);
     if apart <= 0.0 || median == 0.0 {
         return figure(median);
@@ -212,20 +210,11 @@ fn curve(scaling: &Scaling, style: Style) -> String {
         2,
         width(style),
     );
-    let series = [
-        plot::Series {
-            mark: 'b',
-            values: places.iter().map(|at| (at.cpus, at.before.median)).collect(),
-        },
-        plot::Series {
-            mark: 'a',
-            values: places.iter().map(|at| (at.cpus, at.after.median)).collect(),
-        },
-        plot::Series {
-            mark: 'o',
-            values: places.iter().map(|at| (at.cpus, at.ours.median)).collect(),
-        },
-    ];
+    let designs = scaling.designs();
+    let series = designs.map(|(name, _, cost)| plot::Series {
+        mark: name.chars().next().expect("a name has letters"),
+        values: places.iter().map(|at| (at.cpus, cost(at).median)).collect(),
+    });
     if places.len() > 1 {
         text += &plot::plot(&series, width(style), |mark, cell| match mark {
             'b' => style.paint(Paint::Bad, cell),
@@ -249,8 +238,8 @@ fn curve(scaling: &Scaling, style: Style) -> String {
         .iter()
         .map(|at| {
             let mut row = vec![at.cpus.to_string()];
-            for cost in [at.before, at.after, at.ours] {
-                row.extend([figure(cost.median), range(cost.low, cost.high)]);
+            for Interval { median, low, high } in designs.map(|(.., cost)| cost(at)) {
+                row.extend([figure(median), range(low, high)]);
             }
             row.push(format!("{}{}", at.sockets, if at.grown { "+" } else { "" }));
             row

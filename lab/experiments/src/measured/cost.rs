@@ -1,8 +1,8 @@
 //! What an update costs each design, with a trace's own pattern of CPUs, address spaces and tasks: each thread
 //! goes round what one CPU did in the last pass.
 
-use super::Request;
 use super::replay::{ByBatch, Ours, follow_by_cpu, follow_by_task};
+use super::row::Request;
 use super::script::{Script, Step};
 use super::variants::{self, Timed};
 use crate::history::{PerCpuCache, PerTask, Task};

@@ -5,8 +5,9 @@
 //! plays both ends in turns: it sends many messages, then receives as many, so that the stock empties and fills
 //! as it does where sender and receiver run on different CPUs.
 
+use super::row::{Measured, Request};
 use super::variants::{self, cannot, row};
-use super::{Measured, Request};
+
 use crate::history::{Charged, Layout, Packed, Propagate, Split, Stock};
 use ledgerline::{Ledger, Limit};
 use ledgerline_measure::harness::{Body, Case};

@@ -5,8 +5,9 @@
 //! Ours charges every page to its group and returns 32 at a time. Its groups hold a process's worth of pages
 //! beside those, since an idle stock of ours is at most a sixteenth of what its group holds.
 
+use super::row::{Measured, Request};
 use super::variants::{self, Timed, cannot, row};
-use super::{Measured, Request};
+
 use crate::history::{PageCounters, ResCounters};
 use ledgerline::{Group, Ledger, Limit};
 use ledgerline_coherence::experiments::page_counter_lockless::VISITS;

@@ -1,8 +1,9 @@
 //! Seed 001: the accounting of a fault and of unmapping its page, with the group's fields in each of the
 //! mail's layouts, and ours.
 
+use super::row::{Measured, Request};
 use super::variants::{self, cannot, row};
-use super::{Measured, Request};
+
 use crate::history::MemCgroup;
 use ledgerline::stat::{Counters, Places};
 use ledgerline_coherence::experiments::memcg_layout::{Offsets, VARIANTS};

@@ -6,10 +6,11 @@
 use super::cost::{self, Costs};
 use super::programs::{PROGRAMS, Program, Size};
 use super::replay::{ByBatch, ByCpu, ByTask, Ours, Outcome, replay};
+use super::row::{Measured, Request, quartiles};
 use super::script::Script;
 use super::trace::Trace;
 use super::variants;
-use super::{Figure, Measured, Request};
+use ledgerline_coherence::experiments::Interval;
 
 /// What the rows of the batches are called besides.
 const BATCHES: &str = "batches of 6.2";
@@ -37,15 +38,7 @@ pub(super) fn measure(
 
 /// A row that only says why there is none.
 fn empty(name: &str, why: String) -> Measured {
-    Measured {
-        row: name.to_owned(),
-        unit: "",
-        before: None,
-        after: None,
-        ours: None,
-        transfer_ns: None,
-        note: Some(why),
-    }
+    Measured { row: name.to_owned(), note: Some(why), ..Measured::default() }
 }
 
 fn follow(
@@ -78,8 +71,8 @@ fn follow(
                 before,
                 after,
                 ours,
-                transfer_ns: None,
                 note,
+                ..Measured::default()
             });
         };
         let about = if kind.is_empty() { Some(about(trace, &script)) } else { None };
@@ -113,29 +106,24 @@ fn cost_row(name: &str, kind: &str, costs: &Costs) -> Measured {
 fn as_published(name: &str, by_cpu: &[Outcome]) -> Measured {
     let missed: u64 = by_cpu.iter().map(|pass| pass.fast_missed).sum();
     let updates: u64 = by_cpu.iter().map(|pass| pass.fast).sum();
-    let after = if missed == 0 {
-        None
-    } else {
-        figure(by_cpu, |pass| pass.fast as f64 / pass.fast_missed.max(1) as f64)
-    };
+    let rate = |pass: &Outcome| pass.fast as f64 / pass.fast_missed.max(1) as f64;
+    let after = if missed == 0 { None } else { figure(by_cpu, rate) };
     let note = if missed == 0 { format!("no miss in {updates} updates; ") } else { String::new() };
     Measured {
         row: called(name, "updates a miss, as the document counts", ""),
         unit: "updates",
-        before: None,
         after,
-        ours: None,
-        transfer_ns: None,
         note: Some(format!(
             "{note}of updates by faults; flushes at a turn to another address space are not counted"
         )),
+        ..Measured::default()
     }
 }
 
 /// What the passes came to.
-fn figure(passes: &[Outcome], value: fn(&Outcome) -> f64) -> Option<Figure> {
+fn figure(passes: &[Outcome], value: fn(&Outcome) -> f64) -> Option<Interval> {
     let values: Vec<f64> = passes.iter().filter(|pass| pass.updates > 0).map(value).collect();
-    (!values.is_empty()).then(|| Figure::of(&values))
+    (!values.is_empty()).then(|| quartiles(&values))
 }
 
 /// What was recorded, and what could not be.

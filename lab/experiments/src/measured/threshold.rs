@@ -1,7 +1,8 @@
 //! Seed 003: what an allocation counts, by the threshold of the per-CPU differences, and ours.
 
+use super::row::{Measured, Request};
 use super::variants::{self, Timed, cannot, row};
-use super::{Measured, Request};
+
 use crate::history::{BareZone, Difference, Zone};
 use ledgerline::stat::numa::{Numa, NumaItem};
 use ledgerline::stat::{Counters, Places};

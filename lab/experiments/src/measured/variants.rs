@@ -1,6 +1,7 @@
 //! An experiment's variants, timed side by side in the same rounds on all CPUs.
 
-use super::{Figure, Measured, Request};
+use super::row::{Measured, Request, quartiles};
+use ledgerline_coherence::experiments::Interval;
 use ledgerline_measure::harness::{self, Case, Plan, Rounds, Step, Transfer};
 use ledgerline_measure::machine;
 use std::error::Error;
@@ -30,8 +31,8 @@ pub(super) struct Timed {
 }
 
 impl Timed {
-    pub(super) fn figure(&self) -> Figure {
-        Figure::of(&self.rounds)
+    pub(super) fn figure(&self) -> Interval {
+        quartiles(&self.rounds)
     }
 
     /// Several variants as one.

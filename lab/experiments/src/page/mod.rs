@@ -17,7 +17,7 @@ mod tables;
 use self::dots::{Dot, Row};
 use self::lines::{Around, Ground, Place, Series};
 use self::svg::{Shape, escaped, prose};
-use super::measured::{Figure, Measured};
+use super::measured::Measured;
 use super::table::{Line, Predicted, Scaling, Table, notes};
 use super::words::{figure, range};
 use ledgerline_coherence::experiments::Interval;
@@ -195,25 +195,16 @@ fn thresholds(table: &Table) -> String {
     let published = |line: &Line| {
         line.published.map(|value| Interval { median: value, low: value, high: value })
     };
+    let series = |class: &'static str, shape, of: &dyn Fn(&Line) -> Option<Interval>| Series {
+        class,
+        name: class.to_owned(),
+        shape,
+        places: places(of),
+    };
     let series = [
-        Series {
-            class: "ours",
-            name: "ours".to_owned(),
-            shape: Shape::Dot,
-            places: places(&|line| line.ours),
-        },
-        Series {
-            class: "predicted",
-            name: "predicted".to_owned(),
-            shape: Shape::Dot,
-            places: places(&|line| line.predicted),
-        },
-        Series {
-            class: "published",
-            name: "published".to_owned(),
-            shape: Shape::Diamond,
-            places: places(&published),
-        },
+        series("ours", Shape::Dot, &|line| line.ours),
+        series("predicted", Shape::Dot, &|line| line.predicted),
+        series("published", Shape::Diamond, &published),
     ];
     let calibrated = table.lines.iter().find(|line| line.calibration).and_then(at);
     lines::plot(
@@ -239,21 +230,17 @@ fn scaling(out: &mut String, scaling: &Scaling) {
         escaped(curve.operation),
         curve.document_cpus
     );
-    let designs = [("before", curve.before), ("after", curve.after), ("ours", curve.ours)];
-    *out += &legend(&designs.map(|(class, says)| (class, Shape::Dot, says)));
-    let series = designs.map(|(class, name)| Series {
+    let designs = scaling.designs();
+    *out += &legend(&designs.map(|(class, says, _)| (class, Shape::Dot, says)));
+    let series = designs.map(|(class, name, cost)| Series {
         class,
         name: name.to_owned(),
         shape: Shape::Dot,
         places: places
             .iter()
             .map(|at| {
-                let cost = match class {
-                    "before" => at.before,
-                    "after" => at.after,
-                    _ => at.ours,
-                };
-                Place { x: at.cpus as f64, value: cost.median, low: cost.low, high: cost.high }
+                let Interval { median, low, high } = cost(at);
+                Place { x: at.cpus as f64, value: median, low, high }
             })
             .collect(),
     });
@@ -311,13 +298,9 @@ fn measured(out: &mut String, table: &Table) {
 }
 
 fn measured_row(line: &Line, measured: &Measured) -> Row {
-    let designs = [
-        ("before", -0.9, measured.before),
-        ("after", 0.0, measured.after),
-        ("ours", 0.9, measured.ours),
-    ];
-    let dots = designs.into_iter().filter_map(|(class, lane, figures)| {
-        let Figure { median, low, high } = figures?;
+    let designs = measured.designs().into_iter().zip([-0.9, 0.0, 0.9]);
+    let dots = designs.filter_map(|((class, figures), lane)| {
+        let Interval { median, low, high } = figures?;
         let says = format!(
             "{}, {class}: {} {} ({})",
             line.name,

@@ -1,6 +1,6 @@
 //! The tables of a page.
 
-use super::super::measured::{Figure, Measured};
+use super::super::measured::Measured;
 use super::super::table::{Line, Scaling, Table};
 use super::super::words::{figure, range};
 use super::svg::escaped;
@@ -40,26 +40,24 @@ pub(super) fn predicted(table: &Table) -> String {
 
 /// What this machine says.
 pub(super) fn measured(lines: &[(&Line, &Measured)]) -> String {
-    let cell = |figures: Option<Figure>| {
-        figures.map_or("<td>-</td><td></td>".to_owned(), |Figure { median, low, high }| {
-            // A count that was made once has no spread.
-            let range = if low < high { range(low, high) } else { String::new() };
-            format!("<td>{}</td><td class=\"range\">{range}</td>", figure(median))
-        })
-    };
     let mut out = "<div class=\"wide\"><table><thead><tr><th>here</th><th>before</th><th></th><th>after</th>\
                    <th></th><th>ours</th><th></th><th>unit</th><th>line transfer</th></tr></thead><tbody>\n"
         .to_owned();
     for (line, measured) in lines {
+        let cells = measured.designs().map(|(_, found)| match found {
+            // A count that was made once has no spread.
+            Some(Interval { median, low, high }) if low >= high => {
+                format!("<td>{}</td><td></td>", figure(median))
+            }
+            _ => interval(found),
+        });
         let transfer =
             measured.transfer_ns.map_or("-".to_owned(), |ns| format!("{} ns", figure(ns)));
         let _ = writeln!(
             out,
-            "<tr><td>{}</td>{}{}{}<td>{}</td><td>{transfer}</td></tr>",
+            "<tr><td>{}</td>{}<td>{}</td><td>{transfer}</td></tr>",
             escaped(&line.name),
-            cell(measured.before),
-            cell(measured.after),
-            cell(measured.ours),
+            cells.concat(),
             escaped(measured.unit),
         );
     }
