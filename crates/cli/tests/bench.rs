@@ -186,10 +186,10 @@ fn the_sweep_of_thresholds_stands_beside_the_source_documents_columns() {
     let row = of(&rows, "threshold_125")[0];
     let number = |row: &Value, key: &str| row[key].as_u64();
     assert_eq!(number(row, "threshold"), Some(125));
-    assert_eq!(number(row, "seed_cycles"), Some(537));
-    assert_eq!(number(row, "seed_allocations"), Some(358_906_028));
+    assert_eq!(number(row, "published_cycles"), Some(537));
+    assert_eq!(number(row, "published_allocations"), Some(358_906_028));
     let none = of(&rows, "none")[0];
-    assert_eq!((number(none, "threshold"), number(none, "seed_cycles")), (None, Some(342)));
+    assert_eq!((number(none, "threshold"), number(none, "published_cycles")), (None, Some(342)));
 }
 
 #[test]

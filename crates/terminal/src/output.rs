@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Write, stdout};
+use std::process::ExitCode;
 
 /// Writes all of it. `false` if nobody reads any more: whoever read so far, a pager that was left or `head`, has
 /// seen enough, and that is no error.
@@ -15,6 +16,24 @@ pub fn print(text: &[u8]) -> io::Result<bool> {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// Prints what a subcommand found; the exit status is 0, or 1 where something kept it from being found or
+/// written.
+pub fn finish(subcommand: &str, found: Result<String, String>) -> ExitCode {
+    let written = found.and_then(|text| {
+        print(text.as_bytes()).map_err(|error| format!("cannot write the figures: {error}"))
+    });
+    match written {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => fail(subcommand, &error, 1),
+    }
+}
+
+/// Says why a subcommand failed, in one line; returns the exit status.
+pub fn fail(subcommand: &str, error: &str, status: u8) -> ExitCode {
+    eprintln!("ledgerline: {subcommand}: {error}");
+    ExitCode::from(status)
 }
 
 /// Whether a letter is shown by a terminal as itself, and steers nothing: what the name of a group may hold,

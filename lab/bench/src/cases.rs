@@ -9,6 +9,7 @@ use super::peers::{Atomics, Locked, Peer};
 use super::rounds::{Made, Work};
 use ledgerline::percpu::Array;
 use ledgerline::{CreateError, Group, Ledger, Limit};
+use ledgerline_measure::shuffle::shuffle;
 use std::hint::black_box;
 
 /// The case about memory, which is not timed in rounds but as a whole.
@@ -97,18 +98,6 @@ fn wide(ledger: &Ledger, count: usize) -> Made<Work<'_>> {
     Ok((walk.len() as u64, Box::new(move |_, n| pairs(&walk, black_box(UNITS), n))))
 }
 
-/// Fisher and Yates' shuffle with a fixed seed.
-fn shuffle<T>(items: &mut [T]) {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    for last in (1..items.len()).rev() {
-        // Xorshift; its bias against a small modulus is of no account here.
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        items.swap(last, (state % (last as u64 + 1)) as usize);
-    }
-}
-
 #[inline(always)]
 fn charge_uncharge(group: Group<'_>, units: u64) {
     if group.try_charge_units(units).is_err() {
@@ -181,20 +170,5 @@ mod tests {
                 assert_eq!(ledger.snapshot().groups.len(), 1, "only the root is left");
             }
         }
-    }
-
-    #[test]
-    fn a_shuffle_keeps_the_items_and_moves_them_the_same_way_each_time() {
-        let shuffled = || {
-            let mut items: Vec<u32> = (0..1000).collect();
-            shuffle(&mut items);
-            items
-        };
-        let mut items = shuffled();
-        assert_eq!(items, shuffled());
-        let followed = items.windows(2).filter(|pair| pair[1] == pair[0] + 1).count();
-        assert!(followed < 20, "{followed} neighbours stayed together");
-        items.sort_unstable();
-        assert!(items.into_iter().eq(0..1000));
     }
 }

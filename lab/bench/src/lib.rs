@@ -1,6 +1,6 @@
 //! `ledgerline bench`: what the library costs on this machine.
 //!
-//! | room       | what it holds                                                          |
+//! | module     | what it holds                                                          |
 //! |------------|------------------------------------------------------------------------|
 //! | `options`  | what the user asked for                                                |
 //! | `suite`    | a suite as the command sees it: `charge`, `stat`, `read`, `numa`, `rss`|
@@ -93,10 +93,7 @@ pub fn main(args: &BenchArgs) -> ExitCode {
     {
         return status;
     }
-    match run(suite, args, sleepers) {
-        Ok(text) => print(&text),
-        Err(error) => fail(&error),
-    }
+    output::finish("bench", run(suite, args, sleepers))
 }
 
 fn run(suite: &Suite, args: &SuiteArgs, sleepers: usize) -> Result<String, String> {
@@ -112,18 +109,6 @@ fn run(suite: &Suite, args: &SuiteArgs, sleepers: usize) -> Result<String, Strin
         let machine = machine::describe(options.cpus.len());
         Ok(report::table(&machine, &rows, suite.remark, Style::of_stdout()))
     }
-}
-
-fn print(text: &str) -> ExitCode {
-    match output::print(text.as_bytes()) {
-        Ok(_) => ExitCode::SUCCESS,
-        Err(error) => fail(&format!("cannot write the figures: {error}")),
-    }
-}
-
-fn fail(error: &str) -> ExitCode {
-    eprintln!("ledgerline: bench: {error}");
-    ExitCode::FAILURE
 }
 
 #[cfg(test)]

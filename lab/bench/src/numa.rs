@@ -1,4 +1,5 @@
-//! The suite `numa`: seed 003's sweep of thresholds, measured here beside what it reported.
+//! The suite `numa`: the thresholds that "mm: Update NUMA counter threshold size" (2017) swept, measured here
+//! beside what it reported.
 
 use super::loops::UNROLLED;
 use super::rounds::{Made, Run, Work};
@@ -54,8 +55,8 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>, String> {
     for row in &mut rows {
         if let Some((threshold, cycles, allocations)) = of(&SWEEP, &row.case) {
             row.threshold = threshold;
-            row.seed_cycles = Some(cycles);
-            row.seed_allocations = Some(allocations);
+            row.published_cycles = Some(cycles);
+            row.published_allocations = Some(allocations);
         }
     }
     Ok(rows)
@@ -106,10 +107,10 @@ fn remark(row: &Row, rows: Rows<'_>) -> String {
     if let Some(ratio) = ratio.filter(|_| row.threshold.is_some_and(|threshold| threshold != 125)) {
         remarks.push(format!("{ratio:.2}x threshold 125"));
     }
-    if let (Some(cycles), Some(allocations)) = (row.seed_cycles, row.seed_allocations) {
+    if let (Some(cycles), Some(allocations)) = (row.published_cycles, row.published_allocations) {
         let (.., (_, none, _)) = SWEEP[SWEEP.len() - 1];
         remarks.push(format!(
-            "seed: {cycles} cycles (+{}), {:.1} M allocations",
+            "published: {cycles} cycles (+{}), {:.1} M allocations",
             cycles - none,
             allocations as f64 / 1e6
         ));
@@ -122,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_seeds_percentages_follow_from_its_columns() {
+    fn the_published_percentages_follow_from_its_columns() {
         let change = |at: usize, column: fn(&Threshold) -> u64| {
             let (here, default) = (column(&SWEEP[at].1) as f64, column(&SWEEP[2].1) as f64);
             ((here / default - 1.0) * 1000.0).round() / 10.0

@@ -4,7 +4,7 @@ use ledgerline_measure::harness::Measured;
 use serde::{Deserialize, Serialize};
 
 /// One figure. As JSON it is one line, with these names in this order.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Row {
     pub(super) suite: String,
     pub(super) case: String,
@@ -46,10 +46,10 @@ pub(super) struct Row {
     pub(super) threshold: Option<u32>,
     /// What the source document reported for the same threshold: cycles an allocation.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) seed_cycles: Option<u64>,
+    pub(super) published_cycles: Option<u64>,
     /// And allocations of all its threads.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) seed_allocations: Option<u64>,
+    pub(super) published_allocations: Option<u64>,
     /// For a way to count resident pages.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub(super) rss: Option<RssFigures>,
@@ -109,16 +109,7 @@ impl Row {
             transfer_ns: transfer.map(|t| thousandths(t.median)),
             transfer_ns_before: transfer.map(|t| thousandths(t.before)),
             transfer_ns_after: transfer.map(|t| thousandths(t.after)),
-            times_units: None,
-            cpus: None,
-            ns_per_cpu: None,
-            threshold: None,
-            seed_cycles: None,
-            seed_allocations: None,
-            rss: None,
-            groups: None,
-            seconds: None,
-            resident_bytes: None,
+            ..Row::default()
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The suite `rss`: seed 004's program, counted four ways side by side.
+//! The suite `rss`: the program of "Replace per-task RSS cache with per-CPU RSS cache" (RFC, 2022), counted four
+//! ways side by side.
 //!
 //! Many threads each touch 128 KiB and sleep. Every page is counted by each design in turn, so all of
 //! them see the same faults from the same CPUs; what each shows is held against what was counted, and

@@ -1,6 +1,6 @@
 //! `ledgerline reproduce`: the five documents' experiments.
 //!
-//! | room       | what it holds                                                        |
+//! | module     | what it holds                                                        |
 //! |------------|----------------------------------------------------------------------|
 //! | `options`  | what the user asked for                                              |
 //! | `document` | the five documents                                                   |
@@ -32,11 +32,11 @@ use std::process::ExitCode;
 /// Reproduces what was asked for and prints it.
 pub fn main(args: &ReproduceArgs) -> ExitCode {
     if let Err(error) = args.check() {
-        return fail(&error, 2);
+        return output::fail("reproduce", &error, 2);
     }
     match run(args) {
         Ok(status) => status,
-        Err(error) => fail(&error, 1),
+        Err(error) => output::fail("reproduce", &error, 1),
     }
 }
 
@@ -54,7 +54,7 @@ fn run(args: &ReproduceArgs) -> Result<ExitCode, String> {
         let table = table::table(document, args, &progress)?;
         drop(progress);
         if let Err(error) = &table.measured {
-            fail(&format!("{}: not measured: {error}", document.name), 1);
+            output::fail("reproduce", &format!("{}: not measured: {error}", document.name), 1);
             status = ExitCode::FAILURE;
         }
         // Each as soon as it is there, but for the page, which is one file.
@@ -92,9 +92,4 @@ fn print(text: &str) -> Result<(), String> {
         Ok(false) => std::process::exit(0),
         Err(error) => Err(format!("cannot write to standard output: {error}")),
     }
-}
-
-fn fail(error: &str, status: u8) -> ExitCode {
-    eprintln!("ledgerline: reproduce: {error}");
-    ExitCode::from(status)
 }

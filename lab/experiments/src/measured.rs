@@ -1,16 +1,19 @@
 //! What is measured here for real: the documents' older and newer designs, and ours.
 //!
-//! | room        | what it holds                                                                |
+//! | module      | what it holds                                                                |
 //! |-------------|------------------------------------------------------------------------------|
 //! | `row`       | one variant, measured                                                        |
 //! | `variants`  | timing an experiment's variants side by side, and what may be read from it   |
-//! | `lockless`  | seed 002: spinlocked counters against atomic ones                            |
-//! | `layout`    | seed 000: the page counter's series                                          |
-//! | `memcg`     | seed 001: `struct mem_cgroup` in five layouts                                |
-//! | `threshold` | seed 003: the sweep of thresholds                                            |
-//! | `rss`       | seed 004: real programs, recorded                                            |
-//! | `programs`  | the programs; `trace`: what the kernel tells of them; `script`: what it means|
-//! | `replay`    | what each design makes of a script; `cost`: how long it takes                |
+//! | `lockless`  | "mm: memcontrol: lockless page counters"                                     |
+//! | `layout`    | "memcg: optimize charge codepath"                                            |
+//! | `memcg`     | `struct mem_cgroup` in five layouts (2018)                                   |
+//! | `threshold` | thresholds of NUMA statistics                                                |
+//! | `rss`       | resident pages of real programs                                              |
+//! | `programs`  | the programs                                                                 |
+//! | `trace`     | what the kernel tells of them                                                |
+//! | `script`    | what that means                                                              |
+//! | `replay`    | what each design makes of a script                                           |
+//! | `cost`      | how long it takes                                                            |
 //!
 //! The designs are in `crate::history`. An operation is the accounting alone, without the fault, message or
 //! allocation that it accounts for: on few CPUs its differences would drown in those.

@@ -5,6 +5,7 @@
 //! | `harness`   | rounds of timed work on pinned threads; knows nothing of ledgers |
 //! | `size`      | how much work fills a round                                      |
 //! | `barrier`   | threads start together                                           |
+//! | `shuffle`   | an order that no prefetcher can learn                            |
 //! | `transfer`  | what moving a cache line costs                                   |
 //! | `stats`     | medians                                                          |
 //! | `machine`   | CPUs, affinity, names                                            |
@@ -16,6 +17,7 @@ pub mod calibrate;
 pub mod harness;
 pub mod machine;
 pub mod padded;
+pub mod shuffle;
 mod size;
 pub mod stats;
 mod transfer;

@@ -1,7 +1,7 @@
 //! The hierarchical counter proposed for Linux in 2025: the bits of a CPU's count from the batch
 //! upwards are carried into a tree, whose top is the approximate sum.
 
-use super::running;
+use super::word::running;
 use ledgerline_measure::padded::Padded;
 use std::sync::atomic::{AtomicI64, Ordering};
 

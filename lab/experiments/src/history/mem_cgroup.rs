@@ -1,6 +1,7 @@
-//! Linux 4.16: a group's statistics, with its fields at the offsets of a layout of seed 001.
+//! Linux 4.16: a group's statistics. Their fields stand where a layout of the report against e27be240df53 puts
+//! them.
 
-use super::Own;
+use super::word::Own;
 use ledgerline_coherence::experiments::memcg_layout::Offsets;
 use ledgerline_measure::padded::Padded;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -1,6 +1,6 @@
 //! Older designs of counting and limiting, as honest stand-ins: their rules, on this machine's CPUs.
 //!
-//! | room                  | what it stands for                                                      |
+//! | module                | what it stands for                                                      |
 //! |-----------------------|-------------------------------------------------------------------------|
 //! | `res_counter`         | to Linux 3.18: 64-bit counters of bytes in a tree, each under a spinlock|
 //! | `page_counter`        | from 3.19: the same tree with one atomic addition a level               |
@@ -30,6 +30,7 @@ mod per_cpu_cache;
 mod per_task;
 mod res_counter;
 mod stock;
+mod word;
 mod zone;
 
 pub use hierarchical::Hierarchical;
@@ -42,33 +43,3 @@ pub use per_task::{PerTask, Task};
 pub use res_counter::ResCounters;
 pub use stock::Stock;
 pub use zone::{BareZone, Difference, Zone};
-
-use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
-
-/// The CPU that the calling thread runs on, below `cpus`.
-fn running(cpus: usize) -> usize {
-    // SAFETY: sched_getcpu has no preconditions.
-    usize::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0) % cpus
-}
-
-/// A word that one thread writes: what the kernel does to a CPU's own word with preemption disabled.
-trait Own<T> {
-    /// Adds, and returns the sum. Not atomic: an addition of another thread may be lost.
-    fn own_add(&self, n: T) -> T;
-}
-
-macro_rules! own {
-    ($atomic:ty, $value:ty) => {
-        impl Own<$value> for $atomic {
-            #[inline(always)]
-            fn own_add(&self, n: $value) -> $value {
-                let sum = self.load(Ordering::Relaxed) + n;
-                self.store(sum, Ordering::Relaxed);
-                sum
-            }
-        }
-    };
-}
-
-own!(AtomicI32, i32);
-own!(AtomicI64, i64);

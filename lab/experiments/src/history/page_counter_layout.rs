@@ -1,4 +1,4 @@
-//! Linux 6.0 and 6.1: page counters with protection, before and after the series of seed 000.
+//! Linux 6.0 and 6.1: page counters with protection, before and after "memcg: optimize charge codepath".
 //!
 //! The same walk over two orders of the fields: [`Packed`] as in 6.0, and [`Split`] as in 6.1, where what
 //! is written with every charge, now and then, and hardly ever has lines of its own.

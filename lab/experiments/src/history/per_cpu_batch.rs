@@ -1,7 +1,7 @@
 //! Linux 6.2: a difference for each CPU, which goes to the shared counter, behind a lock, when it
 //! reaches the batch (`percpu_counter`).
 
-use super::{Own, running};
+use super::word::{Own, running};
 use ledgerline_measure::padded::Padded;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};

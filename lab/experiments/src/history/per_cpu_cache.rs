@@ -1,7 +1,8 @@
-//! Proposed in 2022 (seed 004): each CPU caches the counts of the address space that it runs, and flushes
-//! them when it turns to another. A reader adds up the caches that hold the address space.
+//! "Replace per-task RSS cache with per-CPU RSS cache" (RFC, 2022): each CPU caches the counts of the address
+//! space that it runs, and flushes them when it turns to another. A reader adds up the caches that hold the
+//! address space.
 
-use super::Own;
+use super::word::Own;
 use ledgerline_measure::padded::Padded;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 

@@ -1,7 +1,7 @@
 //! Linux 4.13 and 4.14: a zone's NUMA counters with a difference for each CPU, which goes to the zone's and
-//! the machine's totals when it passes a threshold (seed 003).
+//! the machine's totals when it passes a threshold ("Separate NUMA statistics from zone statistics").
 
-use super::Own;
+use super::word::Own;
 use ledgerline_measure::padded::Padded;
 use std::sync::atomic::{AtomicI8, AtomicI16, AtomicI64, AtomicU16, Ordering};
 

@@ -1,4 +1,5 @@
-//! Seed 000: the accounting of a message, on page counters with and without the series' patches, and ours.
+//! "memcg: optimize charge codepath" (2022): how long the accounting of a message takes on page counters without
+//! the series' patches, with them, and on ours.
 //!
 //! A message of 10 KiB takes three pages from the CPU's stock; whoever receives it puts them into the stock
 //! of his, and asks each group up to the root whether it is short of memory, as Linux 6.0 does. Each thread
@@ -7,7 +8,6 @@
 
 use super::row::{Measured, Request};
 use super::variants::{self, cannot, row};
-
 use crate::history::{Charged, Layout, Packed, Propagate, Split, Stock};
 use ledgerline::{Ledger, Limit};
 use ledgerline_measure::harness::{Body, Case};

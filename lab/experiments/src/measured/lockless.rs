@@ -1,4 +1,5 @@
-//! Seed 002: the accounting of a page fault, on spinlocked 64-bit counters, on page counters, and ours.
+//! Linux 3e32cb2e0a12, "mm: memcontrol: lockless page counters": how long the accounting of a page fault takes on
+//! spinlocked 64-bit counters, on page counters, and on ours.
 //!
 //! Each thread faults pages in a group of its own below the root, takes them from its stock, and visits the
 //! counters a few times in 32 faults: every other visit charges 32 pages, the ones between return them.
@@ -7,7 +8,6 @@
 
 use super::row::{Measured, Request};
 use super::variants::{self, Timed, cannot, row};
-
 use crate::history::{PageCounters, ResCounters};
 use ledgerline::{Group, Ledger, Limit};
 use ledgerline_coherence::experiments::page_counter_lockless::VISITS;

@@ -1,9 +1,8 @@
-//! Seed 001: the accounting of a fault and of unmapping its page, with the group's fields in each of the
-//! mail's layouts, and ours.
+//! The report against Linux e27be240df53 (2018): how long it takes to account for a fault and for unmapping its
+//! page, with the group's fields in each of the mail's layouts, and on ours.
 
 use super::row::{Measured, Request};
 use super::variants::{self, cannot, row};
-
 use crate::history::MemCgroup;
 use ledgerline::stat::{Counters, Places};
 use ledgerline_coherence::experiments::memcg_layout::{Offsets, VARIANTS};

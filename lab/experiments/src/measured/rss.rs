@@ -1,4 +1,5 @@
-//! Seed 004: how resident pages were counted, on programs that run here. Nothing is simulated.
+//! "Replace per-task RSS cache with per-CPU RSS cache" (RFC, 2022): programs that run here show how resident pages
+//! were counted. Nothing is simulated.
 //!
 //! Before: each task keeps what it counted for 64 events (to Linux 6.1). After: each CPU caches the address
 //! space that it runs (the document), and in rows of their own the per-CPU batches that Linux took instead.

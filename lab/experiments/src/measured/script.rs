@@ -259,11 +259,11 @@ pub(super) mod tests {
     use super::*;
 
     /// An event of thread `tid` of a process of the same number.
-    pub(in super::super) fn event(time: u64, cpu: u32, tid: u32, what: What) -> Event {
+    pub(crate) fn event(time: u64, cpu: u32, tid: u32, what: What) -> Event {
         Event { time, cpu, pid: tid, tid, what }
     }
 
-    pub(in super::super) fn pages(space: u32, own: bool, pages: i64) -> What {
+    pub(crate) fn pages(space: u32, own: bool, pages: i64) -> What {
         What::Pages { space, kind: ANON, own, pages }
     }
 

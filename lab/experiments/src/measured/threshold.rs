@@ -1,8 +1,8 @@
-//! Seed 003: what an allocation counts, by the threshold of the per-CPU differences, and ours.
+//! "Separate NUMA statistics from zone statistics" (2017): how long it takes to count an allocation, by the
+//! threshold of the per-CPU differences, and on ours.
 
 use super::row::{Measured, Request};
 use super::variants::{self, Timed, cannot, row};
-
 use crate::history::{BareZone, Difference, Zone};
 use ledgerline::stat::numa::{Numa, NumaItem};
 use ledgerline::stat::{Counters, Places};

@@ -1,7 +1,8 @@
 //! What programs do to their resident pages, as the kernel tells it while they run.
 //!
-//! | room         | what it holds                                                   |
+//! | module       | what it holds                                                   |
 //! |--------------|-----------------------------------------------------------------|
+//! | `event`      | something that happened                                         |
 //! | `open`       | asks the kernel for records about this thread and its children  |
 //! | `ring`       | the memory through which they come                              |
 //! | `record`     | their format                                                    |
@@ -13,6 +14,7 @@
 //! none of which is a fault. From Linux 6.16 on a recording of a task ends before its address space does, so
 //! what an exit takes away is not told.
 
+mod event;
 mod open;
 mod record;
 mod ring;
@@ -26,36 +28,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+pub(super) use self::event::{Event, What};
+
 /// Events that are kept, at most; 40 bytes each.
 const MOST: usize = 2_000_000;
 /// How often the kernel's memory is emptied.
 const PAUSE: Duration = Duration::from_millis(5);
-
-/// Something that happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Event {
-    /// Nanoseconds of the monotonic clock.
-    pub(super) time: u64,
-    pub(super) cpu: u32,
-    pub(super) pid: u32,
-    pub(super) tid: u32,
-    pub(super) what: What,
-}
-
-/// What happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
-    /// The thread goes on running on the CPU.
-    On,
-    /// A page fault.
-    Fault,
-    /// A count of an address space has changed to so many pages. `own`: it is the thread's own.
-    Pages { space: u32, kind: u8, own: bool, pages: i64 },
-    /// The process starts another program.
-    Exec,
-    /// The thread ends.
-    Exit,
-}
 
 /// What was recorded, by time.
 #[derive(Clone, Debug, Default)]

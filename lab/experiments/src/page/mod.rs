@@ -1,6 +1,6 @@
 //! One self-contained page: no scripts, no fonts, nothing from elsewhere.
 //!
-//! | room       | what it holds                                             |
+//! | module     | what it holds                                             |
 //! |------------|-----------------------------------------------------------|
 //! | `svg`      | what plots are drawn with                                 |
 //! | `dots`     | rows of dots with whiskers                                |

@@ -1,9 +1,10 @@
 //! What a load takes from each cache and from memory: a walk along a chain of lines, each of which says
 //! where the next one is.
 
-use super::rounds::Spread;
+use super::spread::Spread;
 use super::team::timed;
 use crate::machine::pin;
+use crate::shuffle::shuffled;
 
 /// Words of a line.
 const LINE: usize = 8;
@@ -12,20 +13,6 @@ const STEPS: usize = 2_000;
 const WALKS: usize = 60;
 /// Steps that bring the lines before.
 const COLD: usize = 50_000;
-
-/// Numbers below `count` in an order that no prefetcher can learn; the same every time.
-pub(super) fn shuffled(count: usize) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..count).collect();
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    for index in (1..count).rev() {
-        // Marsaglia's xorshift: quite random enough for this.
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        order.swap(index, (state % (index as u64 + 1)) as usize);
-    }
-    order
-}
 
 /// Nanoseconds of a load that needs the one before, over `bytes` of data, on one CPU: over a few walks;
 /// none if all were disturbed, or there is not that much memory.
@@ -72,19 +59,5 @@ fn huge(chain: &Vec<usize>) {
         unsafe {
             libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_shuffle_keeps_every_number_and_changes_most_places() {
-        let mut order = shuffled(1000);
-        let moved = order.iter().enumerate().filter(|&(index, &at)| index != at).count();
-        assert!(moved > 900);
-        order.sort_unstable();
-        assert!(order.into_iter().eq(0..1000));
     }
 }

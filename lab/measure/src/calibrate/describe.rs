@@ -2,7 +2,8 @@
 
 use super::modes::Mode;
 use super::probe::Found;
-use super::rounds::{Pair, Spread};
+use super::rounds::Pair;
+use super::spread::Spread;
 use super::topology::Places;
 use ledgerline_coherence::machine::{Distance, Figure, Latencies, Machine, Nuisance, Range};
 

@@ -1,7 +1,7 @@
 //! `ledgerline calibrate`: what this machine's lines, atomics and locks take, as a machine file; and, if
 //! asked, simulations held against real runs.
 //!
-//! | room         | what it holds                                                      |
+//! | module       | what it holds                                                      |
 //! |--------------|--------------------------------------------------------------------|
 //! | `options`    | what the user asked for                                            |
 //! | `team`       | threads on CPUs, in blocks; who was disturbed                      |
@@ -9,6 +9,7 @@
 //! | `probe`      | the measurements of a pair of CPUs; `queue_lock`, `chase`: for them |
 //! | `request`    | how long a request is on its way, by a race of a load and a store  |
 //! | `rounds`     | measurements over some seconds                                     |
+//! | `spread`     | a figure over rounds                                               |
 //! | `modes`      | whether the machine changed in between                             |
 //! | `topology`   | what the kernel says of where CPUs sit                             |
 //! | `describe`   | a machine file of it all, and what it does not say                 |
@@ -31,6 +32,7 @@ mod queue_lock;
 mod report;
 mod request;
 mod rounds;
+mod spread;
 mod team;
 mod topology;
 mod validate;
@@ -45,7 +47,7 @@ use self::rounds::{LEAST_ROUNDS, Pair};
 use self::topology::Places;
 use crate::machine;
 use ledgerline_coherence::machine::Machine;
-use ledgerline_terminal::output::print;
+use ledgerline_terminal::output;
 use ledgerline_terminal::progress::Progress;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -59,22 +61,10 @@ const MATRIX: usize = 64;
 /// Measures, writes and prints. The exit status is 0; 1 when something could not be measured or written; 2
 /// for a bad command line.
 pub fn main(args: &CalibrateArgs) -> ExitCode {
-    let cpus = match args.cpus() {
-        Ok(cpus) => cpus,
-        Err(error) => return fail(&error, 2),
-    };
-    match calibrate(args, &cpus) {
-        Ok(text) => match print(text.as_bytes()) {
-            Ok(_) => ExitCode::SUCCESS,
-            Err(error) => fail(&format!("cannot write the figures: {error}"), 1),
-        },
-        Err(error) => fail(&error, 1),
+    match args.cpus() {
+        Ok(cpus) => output::finish("calibrate", calibrate(args, &cpus)),
+        Err(error) => output::fail("calibrate", &error, 2),
     }
-}
-
-fn fail(error: &str, status: u8) -> ExitCode {
-    eprintln!("ledgerline: calibrate: {error}");
-    ExitCode::from(status)
 }
 
 fn calibrate(args: &CalibrateArgs, cpus: &[usize]) -> Result<String, String> {

@@ -1,13 +1,13 @@
 //! The single measurements: what two CPUs do to each other, figure by figure, within a few milliseconds, so
 //! that one state of the machine answers for all of them.
 
-use super::chase::shuffled;
 use super::patterns::Pattern;
 use super::queue_lock::QueueLock;
 use super::request::{Agreement, request};
 use super::team::{Block, Seat, Team};
 use super::work::{add_chain, time_stamp, work};
 use super::world::{Field, Memory, Real, World};
+use crate::shuffle::shuffled;
 use crate::stats::median;
 use crate::transfer::Line;
 

@@ -2,7 +2,8 @@
 
 use super::describe::Described;
 use super::modes::Mode;
-use super::rounds::{Pair, Spread};
+use super::rounds::Pair;
+use super::spread::Spread;
 use super::validate::{Row, SCORED, score};
 use ledgerline_coherence::machine::{Figure, Range};
 use serde::Serialize;

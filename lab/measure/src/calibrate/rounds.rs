@@ -3,8 +3,8 @@
 
 use super::modes::{Mode, modes};
 use super::probe::{Found, visit};
+use super::spread::Spread;
 use super::topology::Places;
-use crate::stats::median;
 use ledgerline_coherence::machine::Distance;
 use ledgerline_terminal::progress::Progress;
 use std::thread::sleep;
@@ -15,31 +15,6 @@ pub(super) const LEAST_ROUNDS: usize = 3;
 
 /// Between two rounds, so that they are not all of one moment.
 const PAUSE: Duration = Duration::from_millis(120);
-
-/// A figure over the rounds: the median, and between which values all but the outer tenths lie.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Spread {
-    pub(super) value: f64,
-    pub(super) low: f64,
-    pub(super) high: f64,
-}
-
-impl Spread {
-    /// None of numbers only that are none.
-    pub(super) fn of(values: impl Iterator<Item = f64>) -> Option<Spread> {
-        let mut sorted: Vec<f64> = values.filter(|value| value.is_finite()).collect();
-        sorted.sort_unstable_by(f64::total_cmp);
-        let last = sorted.len().checked_sub(1)?;
-        let outer = last / 10;
-        Some(Spread { value: median(&sorted), low: sorted[outer], high: sorted[last - outer] })
-    }
-
-    /// What is less than `least` is that much.
-    pub(super) fn at_least(self, least: f64) -> Spread {
-        let Spread { value, low, high } = self;
-        Spread { value: value.max(least), low: low.max(least), high: high.max(least) }
-    }
-}
 
 /// All visits to a pair of CPUs that are `distance` apart.
 #[derive(Clone, Debug)]
@@ -133,13 +108,5 @@ mod tests {
         let found: Vec<_> = pairs.iter().map(|pair| (pair.cpus, pair.distance)).collect();
         let (near, sibling) = (([0, 2], Distance::Near), ([0, 1], Distance::Sibling));
         assert_eq!(found, [near, sibling, ([0, 4], Distance::Socket)]);
-    }
-
-    #[test]
-    fn a_spread_leaves_the_outer_tenths_out() {
-        let spread = Spread::of((0..=20).map(f64::from).chain([f64::NAN])).unwrap();
-        assert_eq!(spread, Spread { value: 10.0, low: 2.0, high: 18.0 });
-        assert_eq!(Spread::of([7.0].into_iter()).unwrap().low, 7.0);
-        assert_eq!(Spread::of([f64::NAN].into_iter()), None);
     }
 }

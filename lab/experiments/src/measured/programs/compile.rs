@@ -1,7 +1,8 @@
 //! A compile: `make -j` over C files that are written for it.
 
 use super::super::trace::{Recorder, Trace};
-use super::{Running, Scratch, Size};
+use super::running::{Running, Size};
+use super::scratch::Scratch;
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;

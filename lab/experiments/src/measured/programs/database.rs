@@ -1,7 +1,9 @@
 //! A database: PostgreSQL's pgbench against a server of its own, on a socket in its directory.
 
 use super::super::trace::{Recorder, Trace};
-use super::{PATIENCE, Running, Scratch, Size, User, give};
+use super::running::{PATIENCE, Running, Size};
+use super::scratch::Scratch;
+use super::user::{User, give};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};

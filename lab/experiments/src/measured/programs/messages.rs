@@ -2,7 +2,7 @@
 //! `hackbench` does it.
 
 use super::super::trace::{Recorder, Trace};
-use super::Size;
+use super::running::Size;
 use std::io;
 use std::time::{Duration, Instant};
 

@@ -1,13 +1,22 @@
 //! A program that was started: waited for, listened to, and never left behind.
 
-use super::{PATIENCE, User};
+use super::user::User;
 use std::fs::File;
 use std::io::{self, Read, Seek};
-use std::os::fd::FromRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+/// Longest that one program may take.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How much a program is to do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    pub(crate) passes: usize,
+    pub(crate) quick: bool,
+}
 
 /// A program in a process group of its own, which ends with this value.
 pub(super) struct Running {
@@ -23,7 +32,7 @@ impl Running {
             .file_name()
             .map_or_else(|| "it".to_owned(), |name| name.to_string_lossy().into_owned());
         let complaints =
-            scratch_file().map_err(|error| format!("no file for messages: {error}"))?;
+            tempfile::tempfile().map_err(|error| format!("no file for messages: {error}"))?;
         let stderr = complaints.try_clone().map_err(|error| error.to_string())?;
         if let Some(user) = user {
             command.uid(user.id).gid(user.group);
@@ -111,17 +120,6 @@ fn end_with(parent: u32) -> io::Result<()> {
     } else {
         Err(io::ErrorKind::Other.into())
     }
-}
-
-/// A file in memory.
-fn scratch_file() -> io::Result<File> {
-    // SAFETY: the name lives here.
-    let file = unsafe { libc::memfd_create(c"complaints".as_ptr(), libc::MFD_CLOEXEC) };
-    if file < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a new descriptor that nobody else owns.
-    Ok(unsafe { File::from_raw_fd(file) })
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@
 //! any other   header | ...   | pid tid | time | cpu - | event
 //! ```
 
+use super::event::{Event, What};
 use super::tracepoint::Fields;
-use super::{Event, What};
 use perf_event_open_sys::bindings::{
     PERF_RECORD_COMM, PERF_RECORD_EXIT, PERF_RECORD_LOST, PERF_RECORD_MISC_COMM_EXEC,
     PERF_RECORD_MISC_SWITCH_OUT, PERF_RECORD_SAMPLE, PERF_RECORD_SWITCH, PERF_SAMPLE_CPU,

@@ -1,0 +1,41 @@
+//! A figure over several rounds.
+
+use crate::stats::median;
+
+/// A figure over the rounds: the median, and between which values all but the outer tenths lie.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Spread {
+    pub(super) value: f64,
+    pub(super) low: f64,
+    pub(super) high: f64,
+}
+
+impl Spread {
+    /// None of numbers only that are none.
+    pub(super) fn of(values: impl Iterator<Item = f64>) -> Option<Spread> {
+        let mut sorted: Vec<f64> = values.filter(|value| value.is_finite()).collect();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let last = sorted.len().checked_sub(1)?;
+        let outer = last / 10;
+        Some(Spread { value: median(&sorted), low: sorted[outer], high: sorted[last - outer] })
+    }
+
+    /// What is less than `least` is that much.
+    pub(super) fn at_least(self, least: f64) -> Spread {
+        let Spread { value, low, high } = self;
+        Spread { value: value.max(least), low: low.max(least), high: high.max(least) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spread_leaves_the_outer_tenths_out() {
+        let spread = Spread::of((0..=20).map(f64::from).chain([f64::NAN])).unwrap();
+        assert_eq!(spread, Spread { value: 10.0, low: 2.0, high: 18.0 });
+        assert_eq!(Spread::of([7.0].into_iter()).unwrap().low, 7.0);
+        assert_eq!(Spread::of([f64::NAN].into_iter()), None);
+    }
+}
