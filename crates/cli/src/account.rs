@@ -146,8 +146,8 @@ impl Account {
             .collect()
     }
 
-    /// The rows that say something new: without the only row below a process
-    /// (its one thread, say) where that has the same numbers.
+    /// The rows that say something new. The only row below a process (its one
+    /// thread, say) is left out where it has the same numbers.
     pub fn distinct(&self) -> Vec<Row> {
         let same = |row: &Row, above: &Row| {
             (row.current, row.peak, row.charges, row.refused, row.at_exit)

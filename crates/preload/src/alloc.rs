@@ -81,7 +81,7 @@ unsafe fn prepaid(cell: usize) -> Prepaid<'static> {
 /// `block` is null or fresh from the next allocator.
 pub(crate) unsafe extern "C" fn adopt(block: *mut c_void, caller: usize) -> *mut c_void {
     if block.is_null() {
-        // Nobody took note of the operator new that asked.
+        // operator new may have noted its caller, which nobody uses now.
         thread::set(Word::Caller, 0);
         return block;
     }
@@ -146,8 +146,8 @@ fn fail() -> *mut c_void {
     null_mut()
 }
 
-/// What to ask the next allocator for: two blocks are a window apart at least. glibc sees to that
-/// itself. (For malloc, `Next` does this.)
+/// The size to ask the next allocator for, so that two blocks are a window apart at least. glibc sees to
+/// that itself. (For malloc, `Next` does this.)
 fn spaced(size: usize) -> usize {
     if NEXT.headers() { size } else { size.max(WINDOW) }
 }
@@ -195,7 +195,7 @@ unsafe extern "C" fn free_shared(block: *mut c_void) {
     }
 }
 
-/// [`free`] of a block that this process is not charged for, or when the cell has no room.
+/// [`free`] of a block for which this process is not charged, or into a cell that has no room.
 ///
 /// # Safety
 /// As [`free`], and not null.

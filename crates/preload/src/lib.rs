@@ -13,7 +13,7 @@
 //!             next.free(p)
 //! ```
 //!
-//! | room      | what it holds                                              |
+//! | module    | what it holds                                              |
 //! |-----------|------------------------------------------------------------|
 //! | `alloc`   | the bodies of malloc and its family                        |
 //! | `next`    | the allocator behind this one; memory before it is found   |

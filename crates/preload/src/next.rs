@@ -35,8 +35,8 @@ pub(crate) static NEXT: Next = Next {
 /// asked for no less.
 pub(crate) const WINDOW: usize = 32;
 
-/// What malloc and free read besides the block, the thread's words and the cell: all on one line,
-/// which is written at the start alone.
+/// Everything that malloc and free read besides the block, the thread's words and the cell. It lies on one
+/// line, which is written at the start alone.
 #[repr(C, align(64))]
 pub(crate) struct Hot {
     /// The next `malloc`, or who stands for it. The first field: `exports` calls it.
@@ -65,7 +65,7 @@ unsafe extern "C" fn first_malloc(size: usize) -> *mut c_void {
     early::allocate(size, 1).cast()
 }
 
-/// Stands before a next `malloc` whose blocks may lie closer than a window of shadow.
+/// Stands in front of a next `malloc` whose blocks may lie closer than a window of shadow.
 unsafe extern "C" fn spaced_malloc(size: usize) -> *mut c_void {
     let real = REAL_MALLOC.load(Ordering::Relaxed);
     // SAFETY: `resolve` stored the next malloc there before it put this function in its place.

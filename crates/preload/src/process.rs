@@ -128,7 +128,7 @@ pub(crate) fn attached() -> bool {
                     STATE.phase.store(outcome, Ordering::Release);
                 }
             }
-            // Another thread is at it; it is busy, so it does not wait for us.
+            // Another thread attaches. It is busy, so it does not wait for this one.
             _ => std::thread::yield_now(),
         }
     }
@@ -194,8 +194,8 @@ fn open() -> bool {
     true
 }
 
-/// The slot of the row below this process's that bears a name; created when it is new. The process's
-/// own when there are too many, or no room in the ledger.
+/// The slot of the row with this name below the process's own; creates the row when the name is new. Where
+/// there are too many names, or no room in the ledger, it is the process's own slot.
 pub(crate) fn named_slot(name: &[u8]) -> u32 {
     let mut text = Text::name();
     text.push(if name.is_empty() { b"(no name)" } else { name });

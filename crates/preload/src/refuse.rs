@@ -6,12 +6,12 @@ use crate::text::Text;
 use ledgerline::{Group, Refusal};
 use ledgerline_protocol::{OnMax, alive};
 
-/// After a refusal: settles the rows of dead processes and, if there is room then, charges.
+/// Settles the rows of dead processes after a refusal, and charges if there is room then.
 #[cold]
 #[inline(never)]
 pub(crate) fn try_again(group: Group<'_>, mut refusal: Refusal) -> bool {
     group.ledger().settle_dead(&alive);
-    // Whether by this process or another. (Looked at first, since a refusal counts.)
+    // This process or another may have made room. (The usage is looked at first, since a second refusal would count.)
     let usage = group.ledger().group(refusal.group).approximate().value;
     if usage.saturating_add(refusal.requested) <= refusal.limit {
         match group.try_charge_units(refusal.requested) {

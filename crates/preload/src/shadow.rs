@@ -60,8 +60,8 @@ fn span(block: *const c_void) -> usize {
 /// The cell of the one owner in a block's span, if it is more than [`SHARED`].
 ///
 /// Acquire, partner of the Release in `decide`. A thread that still reads the cell when the span has
-/// become shared has a block of the first owner in its hands: another's it would have got from a
-/// thread, and the entry with it.
+/// become shared holds a block of the first owner: a block of another owner would have come to it from
+/// a thread, and the entry with it.
 #[inline(always)]
 pub(crate) fn sole(block: *const c_void) -> usize {
     STATE.sole[span(block)].load(Ordering::Acquire)
@@ -81,8 +81,8 @@ pub(crate) fn owner(block: *const c_void) -> u32 {
     first ^ byte(block).map_or(0, |byte| u32::from(byte.load(Ordering::Relaxed)))
 }
 
-/// Notes the owner of a new block and returns it: not the wanted one, but the span's first, when
-/// there is no memory for a byte.
+/// Notes the owner of a new block and returns it. Where there is no memory for a byte, that is the
+/// span's first owner, not the wanted one.
 #[inline(always)]
 pub(crate) fn assign(block: *const c_void, slot: u32) -> u32 {
     let Some(first) = first(block).or_else(|| decide(block, slot)) else { return 0 };
@@ -99,7 +99,7 @@ pub(crate) fn assign(block: *const c_void, slot: u32) -> u32 {
     slot
 }
 
-/// Takes the owner off a block: before it is freed, since the next thread may get it at once.
+/// Forgets a block's owner. This comes before the block is freed, since the next thread may get it at once.
 #[inline(always)]
 pub(crate) fn clear(block: *const c_void) {
     if let Some(byte) = byte(block)
@@ -109,14 +109,14 @@ pub(crate) fn clear(block: *const c_void) {
     }
 }
 
-/// Keeps a span from having a first owner: something there is nobody's.
+/// Keeps a span from having a first owner, since something in it has no owner.
 pub(crate) fn claim(address: *const c_void) {
     CLAIMED[span(address)].store(true, Ordering::Relaxed);
 }
 
-/// Makes an owner the first in a block's span, or nobody where an ancestor had blocks; returns whom
-/// it is now. Nobody alone decides nothing: what this library allocates while it attaches lies where
-/// the program's blocks will lie, and stays for good.
+/// Makes an owner the first in a block's span, or nobody where an ancestor had blocks. Returns the first
+/// owner as it is now. A block without an owner decides nothing: what this library allocates while it
+/// attaches lies where the program's blocks will lie, and stays for good.
 #[cold]
 #[inline(never)]
 fn decide(block: *const c_void, slot: u32) -> Option<u32> {

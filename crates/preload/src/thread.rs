@@ -130,8 +130,8 @@ mod words {
 /// Where the words lie, seen from any thread: for [`cell`].
 pub(crate) use words::place;
 
-/// [`Word::Cell`] of the calling thread, for whoever keeps the [`place`]. At place zero lies what is
-/// no cell.
+/// [`Word::Cell`] of the calling thread, for a caller that keeps the [`place`]. What lies at place zero
+/// is no cell.
 pub(crate) use words::cell;
 
 pub(crate) use words::{get, set};
@@ -142,11 +142,11 @@ pub(crate) fn forget_slot() {
     set(Word::Cell, NO_CELL);
 }
 
-/// While this lives, the thread's allocations are its own affair: not charged.
+/// While this lives, the thread's allocations are not charged.
 pub(crate) struct Busy(());
 
 impl Busy {
-    /// `None` if the thread is at it already.
+    /// `None` if the thread is busy already.
     pub(crate) fn enter() -> Option<Busy> {
         (get(Word::Busy) == 0).then(|| {
             set(Word::Busy, 1);
@@ -161,8 +161,8 @@ impl Drop for Busy {
     }
 }
 
-/// The calling thread's name as the kernel has it: any bytes, and cut after the fifteenth, in the middle of a
-/// letter if it comes to that.
+/// The calling thread's name as the kernel has it. It may be any bytes, and is cut after the fifteenth, even in
+/// the middle of a letter.
 pub(crate) fn name(into: &mut [u8; 16]) -> &[u8] {
     // SAFETY: the kernel writes at most 16 bytes, a zero among them. (The system call itself: `prctl`
     // is one of our own symbols.)

@@ -14,16 +14,16 @@ use super::profile::{MachineArgs, ProfileArgs, knows};
 use ledgerline_terminal::style::Style;
 
 pub(super) const LONG_ABOUT: &str = "\
-Say what the layout of a type costs under a profile, line by line, and who makes whom wait; and propose a \
-better order, each move with its reason and its gain.
+Say what the layout of a type costs under a profile, line by line, and which field makes which other wait. \
+Propose a better order, with the reason and the gain of each move.
 
 Costs are predicted by simulation for a machine and a number of CPUs, as a median and a range over what \
-nobody knows about the machine. Something is proposed only where it is cheaper over the whole range; \
-otherwise it says to keep today's order. It never packs for the sake of size.
+nobody knows about the machine. An order is proposed only where it is cheaper over the whole range; \
+otherwise the advice is to keep today's. Nothing is packed for the sake of size.
 
-Members that are records move as wholes, bitfields with those of their unit; base classes and tables of \
-virtual functions stay, a record that begins the type too, and an array without a length comes last. For \
-Rust the order is of use to repr(C) types.
+Members that are records move as wholes, and bitfields move with those of their unit. Base classes, tables of \
+virtual functions and a record that begins the type stay where they are, and an array without a length comes \
+last. In Rust an order is of use to repr(C) types alone.
 
 The exit status is 0 whether something is proposed or not (`proposed` in the JSON tells), 2 when a file \
 cannot be read or names what is not there.";
@@ -48,7 +48,7 @@ A profile says who touches which field how often:
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct AdviseArgs {
-    /// What holds the type
+    /// The file that holds the type
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
@@ -82,7 +82,7 @@ pub struct AdviseArgs {
     #[arg(long, value_name = "64|128", default_value = "64", value_parser = super::line_size())]
     line: u64,
 
-    /// One JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }

@@ -10,7 +10,7 @@ use ledgerline_layout::rules::{self, Broken, File, Language};
 
 pub(super) const LONG_ABOUT: &str = "\
 Check the rules of a layout.toml: which fields lie together on a line and which apart, how many lines and \
-bytes a type has, what straddles. The kernel's __cacheline_group markers are heeded, too: a group must not \
+bytes a type has, what straddles. The kernel's __cacheline_group markers are rules, too: a group must not \
 cross a line that it need not cross. Without --rules all groups of all types are checked.
 
 The exit status is 0 when all holds, 1 when a rule is broken, 2 when a file cannot be read or names what \
@@ -54,7 +54,7 @@ enum Emit {
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct CheckArgs {
-    /// What holds the types
+    /// The file that holds the types
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
@@ -66,7 +66,7 @@ pub struct CheckArgs {
     #[arg(long, value_name = "TYPE", num_args = 1..)]
     init: Vec<String>,
 
-    /// The configuration whose rules hold beside those of all
+    /// The configuration whose rules hold besides those of every configuration
     #[arg(long, value_name = "NAME", requires = "rules")]
     config: Option<String>,
 

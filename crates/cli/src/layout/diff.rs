@@ -17,14 +17,14 @@ use serde_json::json;
 use super::profile::{MachineArgs, ProfileArgs, knows};
 
 pub(super) const LONG_ABOUT: &str = "\
-Say what changed between two builds in line-mates, not in offsets: first the members that moved everything \
-else (inserted, removed, grown, put elsewhere), then who left whose line and who shares one now. Renamed \
-members and those that were put into another record are followed.
+Say what changed between two builds: which fields share a line, not at which offsets they lie. The members \
+that moved everything else come first (inserted, removed, grown, put elsewhere), then the fields that left each \
+other's line and those that share one now. Members that were renamed or put into another record are followed.
 
-With --profile, which is one of OLD where it has addresses, the types that it knows come first, dearest \
-first, each with what an operation cost before and what it costs after, by simulation for a machine and a number \
-of CPUs; and so do the changes within a type, with the fields that make others wait. Figures are medians and \
-ranges over what nobody knows about the machine.
+With --profile, the types that the profile knows come first, the dearest at the top, each with what an operation \
+cost before and what it costs after, by simulation for a machine and a number of CPUs. The changes within a type \
+are in the same order, with the fields that make others wait. Figures are medians, with ranges over what nobody \
+knows about the machine. A profile with addresses must be one of OLD.
 
 Without TYPE all types of both are compared, and those printed that changed. The exit status is 0 when \
 nothing changed, 1 when something did, 2 when a file cannot be read.";
@@ -61,7 +61,7 @@ pub struct DiffArgs {
     #[command(flatten)]
     machine: MachineArgs,
 
-    /// One JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -82,7 +82,7 @@ pub(super) fn text(args: &DiffArgs) -> Result<(Vec<u8>, bool), Error> {
     let (old, new) = (super::types(&args.old)?, super::types(&args.new)?);
     let before = chosen(old, args, &args.old)?;
     let after = chosen(new, args, &args.new)?;
-    // Types of one name: the first of one build beside the first of the other, and so on.
+    // Of types with one name, the first of one build stands beside the first of the other, and so on.
     let mut waiting: HashMap<&str, Vec<TypeId>> = HashMap::new();
     for &(name, id) in before.iter().rev() {
         waiting.entry(name).or_default().push(id);
@@ -150,7 +150,7 @@ impl<'a> Costs<'a> {
 /// A difference, and what it costs if the profile knows the type.
 type Told = (Difference, Option<Priced>);
 
-/// Those that cost something first, dearest first.
+/// Puts those that cost something first, the dearest at the top.
 fn priced(
     changed: Vec<(Sides<'_>, Difference)>,
     costs: Option<&Costs<'_>>,

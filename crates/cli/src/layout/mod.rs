@@ -1,11 +1,11 @@
 //! `ledgerline layout`: where the fields of types fall on cache lines, what changed, rules that keep it, and who
 //! touches which field.
 //!
-//! | room      | what it holds                                           |
+//! | module    | what it holds                                           |
 //! |-----------|---------------------------------------------------------|
 //! | `show`    | types by lines: text, JSON, pictures                    |
 //! | `check`   | rules: whether they hold, today's layout as rules       |
-//! | `diff`    | what changed in line-mates between two builds           |
+//! | `diff`    | which fields share a line in one build alone            |
 //! | `advise`  | what a layout costs under a profile, and a better order |
 //! | `profile` | who touches which field how often: as TOML; the options |
 //! | `record`  | who touches which field how often, of a run             |
@@ -41,7 +41,7 @@ pub enum LayoutCommand {
     /// Print a profile as TOML, whatever wrote it
     #[command(long_about = profile::LONG_ABOUT)]
     Profile(profile::PrintArgs),
-    /// Say what changed in line-mates between two builds
+    /// Say which fields came onto a line together, or left one, between two builds
     #[command(long_about = diff::LONG_ABOUT)]
     Diff(diff::DiffArgs),
     /// Run a program and count who reads and writes which field
@@ -76,13 +76,13 @@ fn fail(name: &str, error: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// The types of a file, for as long as the program runs: a hundred thousand names need not be freed one by
+/// Reads the types of a file. They live as long as the program: it need not free a hundred thousand names one by
 /// one before it ends.
 fn types(path: &Path) -> Result<&'static Types, Error> {
     Ok(&Box::leak(Box::new(open(path)?)).types)
 }
 
-/// What an option takes that asks for the bytes of a line: 64, or 128 for pairs.
+/// The values of an option that asks for the bytes of a line: 64, or 128 for pairs.
 fn line_size() -> impl TypedValueParser<Value = u64> {
     PossibleValuesParser::new(["64", "128"]).map(|size| if size == "128" { 128 } else { 64 })
 }

@@ -1,4 +1,5 @@
-//! What `ledgerline layout` is told of the use of types: a profile, and for which machine a cost is predicted.
+//! `ledgerline layout profile`, and the options that say how types are used: a profile, and the machine for which
+//! costs are predicted.
 
 use std::path::{Path, PathBuf};
 
@@ -10,11 +11,11 @@ use ledgerline_layout::Error;
 use ledgerline_layout::model::Types;
 
 pub(super) const LONG_ABOUT: &str = "\
-Print a profile as TOML, whatever wrote it: to look at, and to put right what its writer could not know.
+Print a profile as TOML, whatever wrote it, so that you can look at it and correct what its writer could not know.
 
-A sampler sees neither operations nor what they take beside these accesses; a table of the kernel says neither \
-how often, nor how many objects there are. `work_ns` is 1000 in their profiles, rates are relative to the field \
-that is touched most, or 1, and objects of a table are one that all CPUs share.";
+A sampler sees neither operations nor what else they do besides these accesses. A table of the kernel says neither \
+how often a field is touched nor how many objects there are. So in their profiles `work_ns` is 1000, rates are \
+relative to the field that is touched most, or 1, and a table's type has one object that all CPUs share.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,7 +26,7 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct PrintArgs {
-    /// What holds the types
+    /// The file that holds the types
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
@@ -43,15 +44,15 @@ pub(super) fn text(args: &PrintArgs) -> Result<Vec<u8>, Error> {
 
 /// What a profile may be.
 const FORMATS: &str = "\
-Who reads and writes which field how often: TOML that people write or `layout record` does, tables of the \
-kernel's Documentation/networking/net_cachelines, or the text of `perf c2c report --stdio`, `perf mem report \
---stdio`, `perf mem -D report` or `perf script -F comm,tid,cpu,time,period,event,addr,data_src`. Those of perf \
+A file that says who reads and writes which field how often: TOML that people or `layout record` write, tables of \
+the kernel's Documentation/networking/net_cachelines, or the text of `perf c2c report --stdio`, `perf mem report \
+--stdio`, `perf mem -D report` or `perf script -F comm,tid,cpu,time,period,event,addr,data_src`. The texts of perf \
 have addresses: say with --object where objects were.";
 
-/// Which profile.
+/// The options that name a profile.
 #[derive(Args, Debug, Default)]
 pub struct ProfileArgs {
-    /// Who reads and writes which field how often
+    /// A file that says who reads and writes which field how often
     #[arg(long, value_name = "FILE", long_help = FORMATS)]
     pub(super) profile: Option<PathBuf>,
 
@@ -69,7 +70,7 @@ impl ProfileArgs {
     }
 }
 
-/// For which machine costs are predicted.
+/// The options that choose the machine for which costs are predicted.
 #[derive(Args, Debug, Default)]
 pub struct MachineArgs {
     /// A built-in machine or a machine file [default: the profile's, or else haswell-ep-2699v3]
@@ -80,7 +81,7 @@ pub struct MachineArgs {
     #[arg(long, value_name = "N", requires = "profile")]
     cpus: Option<usize>,
 
-    /// Machines that are simulated, within what is known of this one
+    /// How many machines are simulated, within what is known of this one
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
     points: u16,
 
@@ -90,7 +91,7 @@ pub struct MachineArgs {
 }
 
 impl MachineArgs {
-    /// The machine, which has the CPUs that are asked for.
+    /// The machine. It has as many CPUs as are asked for.
     pub(super) fn machine(&self, profile: &Profile) -> Result<Machine, Error> {
         let name = self.machine.as_deref().or(profile.machine.as_deref());
         let machine = Machine::open(name.unwrap_or(BUILT_IN[0].0))
@@ -103,7 +104,7 @@ impl MachineArgs {
         Ok(machine)
     }
 
-    /// The question of what a layout costs on it.
+    /// The question what a layout costs on that machine.
     pub(super) fn question<'m>(&self, profile: &Profile, machine: &'m Machine) -> Question<'m> {
         let cpus = self.cpus.or(profile.cpus).unwrap_or(machine.topology.cpus());
         Question { machine, cpus, points: self.points.into() }

@@ -21,18 +21,18 @@ pub(super) const LONG_ABOUT: &str = "\
 Run a program and count who reads and writes which field, how often, and which fields together.
 
 The program is compiled with the probes that gcc and clang put in for their thread sanitizer, and linked with \
-libledgerline_record.so instead of the sanitizer. Threads run in parallel and atomic operations are told from plain \
-ones; what was not compiled with probes (the C library but for its locks, assembly) is not seen, nor is what lies on \
-the stack.
+libledgerline_record.so instead of the sanitizer. Threads run in parallel, and atomic operations are told from plain \
+ones. The recorder sees neither code that was compiled without probes (the C library but for its locks, assembly) nor \
+what lies on the stack.
 
 An object is a global variable of a wanted type, a block of the heap of its size, or what the program says is one \
-(lab/record/include/ledgerline_record.h). With --operation, counts are per call of that function, and fields \
-that are touched in the same calls are told to be; give it where advice is to follow. Calls that were inlined are \
-not seen: __attribute__((noinline)).
+(lab/record/include/ledgerline_record.h). With --operation, counts are per call of that function, and the profile \
+says which fields the same calls touch: give it if you want advice. The recorder does not see calls that were inlined; \
+__attribute__((noinline)) keeps them.
 
 The counts are printed on standard error when the program has ended; -o writes them as a profile for \
 `layout show`, `layout diff` and `layout advise`. Times are estimates: what the probes cost was measured and is taken \
-off; the optimizations that they keep the compiler from are not. The exit code is the program's own, or 128 plus the \
+off, but not the optimizations that they keep the compiler from. The exit code is the program's own, or 128 plus the \
 signal that killed it; 125 when recording failed.";
 
 const EXAMPLES: &str = "\
@@ -115,7 +115,7 @@ fn failure(error: impl Display) -> Failure {
 }
 
 fn record(args: &RecordArgs) -> Result<u8, Failure> {
-    // What can be wrong is found before the program starts.
+    // Everything that can be wrong is found before the program starts.
     let target = program::find(&args.command[0])?;
     let file = args.of.clone().unwrap_or_else(|| target.path.clone());
     let program = Program::open(&file).map_err(failure)?;
@@ -197,7 +197,7 @@ fn heading(
     format!("ledgerline: {name}: {ending}, {:.3} s{processes}; {per}\n", wall.as_secs_f64())
 }
 
-/// Why nothing may have been found.
+/// The reason why nothing may have been found.
 fn nothing(plan: &Plan, recordings: &[read::Recording]) -> String {
     let touched = recordings
         .iter()

@@ -21,9 +21,9 @@ FILE is a program, a library or an object with DWARF or BTF, a kernel or an imag
 /sys/kernel/btf/vmlinux. TYPE is a name or a pattern (page_counter, 'mem_cgroup*', 'ledgerline::*'). A \
 hole is what no printed member covers.
 
-With --profile the fields that it knows have columns of how often an operation reads and writes them \
-(an atomic counts as a write), averaged over all CPUs, and who does; pictures are tinted, red what is written \
-and yellow what is only read.";
+With --profile, the fields that the profile knows have columns that say how often an operation reads and writes \
+them (an atomic counts as a write), averaged over all CPUs, and which role does. Pictures are tinted: red where a \
+field is written, yellow where it is only read.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -52,7 +52,7 @@ enum Width {
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ShowArgs {
-    /// What holds the types
+    /// The file that holds the types
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
@@ -72,14 +72,14 @@ pub struct ShowArgs {
     #[arg(long, value_enum, value_name = "64|128|both", default_value = "64")]
     lines: Width,
 
-    /// What is known of the base: say which places are best and worst [default: it begins a line]
+    /// What is known of a type's address; say which places are best and worst [default: it begins a line]
     #[arg(long, value_name = "align=N", value_parser = base)]
     base: Option<u64>,
 
     #[command(flatten)]
     profile: ProfileArgs,
 
-    /// One JSON object a type and line
+    /// Print one JSON object for each type and size of line
     #[arg(long)]
     json: bool,
 
@@ -92,7 +92,7 @@ pub struct ShowArgs {
     html: Option<PathBuf>,
 }
 
-/// What `--base` is given: `align=8`, or 8.
+/// The value of `--base`: `align=8`, or 8.
 pub(super) fn base(text: &str) -> Result<u64, String> {
     let number = text.strip_prefix("align=").unwrap_or(text);
     match number.parse::<u64>() {

@@ -6,8 +6,8 @@ use crate::account::tests::{account, golden, row};
 
 const UNICODE: Style = Style { unicode: true, colour: false, width: Some(100) };
 
-/// A program with threads, a child that ended with something in hand, and a
-/// limit that refused.
+/// A program with threads, a child that ended while it held memory, and a limit
+/// that refused.
 fn family() -> Account {
     let mut family = account(vec![
         row("/", 41 << 20, 64 << 20),

@@ -40,9 +40,9 @@ coincide, so shares may add up to more than 100 %), the number of charges, how m
 and which limit refused them. Rows of processes that ended before the program did also show what \
 they held then (at exit).
 
-What cannot be seen: memory that a program maps itself rather than asking malloc for it, and \
+The account does not see memory that a program maps itself rather than asking malloc for it, nor \
 programs that the loader preloads nothing into (statically linked, set-user-ID, or of another \
-architecture). A warning says so before the program starts.";
+architecture). A warning says so before such a program starts.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -63,11 +63,11 @@ exited (the process ended before the program did) or running (it still ran after
 numbers of bytes; `max` and `high` are a number, or the string \"max\" where there is no limit, as \
 in a cgroup's memory.max.";
 
-/// How often processes that have ended are looked for: those that are not our
-/// children end without telling us.
+/// How often the command looks for processes that have ended: those that are not
+/// its children end without telling it.
 const IDLE: Duration = Duration::from_millis(50);
-/// The same under a limit, where what the dead held stands in the way of the
-/// living.
+/// The same under a limit, where memory of ended processes stands in the way of
+/// those that run.
 const LIMITED: Duration = Duration::from_millis(5);
 
 /// What `--by` takes.

@@ -1,6 +1,6 @@
 //! `ledgerline show`: what a ledger or a table of counters says, in the kernel's own formats.
 //!
-//! | room       | what it holds                                             |
+//! | module     | what it holds                                             |
 //! |------------|-----------------------------------------------------------|
 //! | `source`   | finding and opening what is to be shown                   |
 //! | `ledger`   | groups: the tree, `memory.stat`, `memory.events`          |
@@ -24,12 +24,12 @@ Print what a ledger, or a table of counters, says now.
 
 FILE is one that a program shares: a ledger made with LedgerBuilder::create_in, or a table made \
 with CountersBuilder::create_in. --pid shows the ledger of a `ledgerline run` that is still \
-running. Nothing is changed by looking.
+running. Looking changes nothing.
 
-Of a ledger: tree (the account, as `run` prints it), memory.stat and memory.events of the root or of \
-the group at --at, subtree included, in cgroup v2's format. Of counters: vmstat, zoneinfo (the \
-first FILE's zones; the others add the NUMA items and those of the nodes) and numastat of the \
-nodes or of the place at --at, in /proc's and /sys's formats.";
+A ledger has the formats tree (the account, as `run` prints it), memory.stat and memory.events. The \
+last two are cgroup v2's, of the root or of the group at --at, subtree included. Counters have the \
+formats of /proc and /sys: vmstat; zoneinfo (the zones of the first FILE; the others add the NUMA \
+items and those of the nodes); and numastat, of the nodes or of the place at --at.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -74,11 +74,11 @@ pub struct ShowArgs {
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Format>,
 
-    /// Which group (like /acme/q1) or place (like 0/Normal)
+    /// The group (like /acme/q1) or the place (like 0/Normal) to print
     #[arg(long, value_name = "PATH")]
     at: Option<String>,
 
-    /// Print all there is as JSON
+    /// Print everything as JSON
     #[arg(long, conflicts_with_all = ["format", "at"])]
     json: bool,
 }
@@ -123,7 +123,7 @@ fn text(args: &ShowArgs) -> Result<String, String> {
     counters::text(&tables, args.format, args.at.as_deref(), args.json)
 }
 
-/// A format that is not of what was opened.
+/// The error for a format that what was opened does not have.
 fn not_of(format: Format, what: &str, formats: &[Format]) -> String {
     let name = |format: &Format| {
         format.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
