@@ -5,7 +5,7 @@ use crate::lock::Lock;
 use crate::{arena, objects, plan};
 use std::ffi::{CStr, c_char, c_void};
 
-/// So many values of a type lie at an address, whatever was believed of the place before.
+/// Notes that `count` values of a type lie at an address, whatever was noted of the place before.
 ///
 /// # Safety
 /// The name ends in zero; the address is not looked at.
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn ledgerline_record_array(
     objects::add(plan, start as usize, ty, count, &lock);
 }
 
-/// A value of a type lies at an address.
+/// Notes that a value of a type lies at an address.
 ///
 /// # Safety
 /// As [`ledgerline_record_array`].
@@ -47,7 +47,7 @@ pub unsafe extern "C" fn ledgerline_record_object(start: *const c_void, name: *c
     unsafe { ledgerline_record_array(start, 1, name) }
 }
 
-/// What lies in so many bytes is gone, or is used for something else now.
+/// Forgets what lies in `size` bytes: it is gone, or used for something else now.
 #[unsafe(no_mangle)]
 pub extern "C" fn ledgerline_record_forget(start: *const c_void, size: usize) {
     if let Some(plan) = plan::recording()

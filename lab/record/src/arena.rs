@@ -1,16 +1,16 @@
-//! The recording: a file that is mapped, so that what was counted outlives the process however it ends.
+//! The recording: a mapped file, so that the counts outlive the process however it ends.
 //!
-//! The address space for all of it is taken at once; the file grows as memory is handed out, and the room is
-//! asked of the file system first, so that a full disk loses counts and does not kill the program.
+//! The address space for all of it is taken at once. The file grows as memory is handed out. The library asks the
+//! file system for the room first, so that a full disk loses counts and does not kill the program.
 
 use crate::format::{self, header};
 use crate::say::Path;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 const BYTES: usize = format::ARENA_AT + format::ARENA_BYTES;
-/// The file grows by so much.
+/// Bytes by which the file grows.
 const STEP: usize = 1 << 20;
-/// As the start has it: header, sites and folds.
+/// Bytes that are there from the start: header, sites and folds.
 const HEAD: usize = format::OBJECTS_AT;
 
 static BASE: AtomicPtr<u64> = AtomicPtr::new(std::ptr::null_mut());
@@ -22,7 +22,7 @@ static OBJECT_ROOM: AtomicUsize = AtomicUsize::new(format::OBJECTS_AT);
 /// The file's path, which a process keeps instead of a descriptor that the program might close.
 static mut PATH: Path = Path::new();
 
-/// The recording's word at an offset in bytes. Only when recording.
+/// The recording's word at an offset in bytes. There is one only while the process is recorded.
 #[inline(always)]
 pub(crate) fn at(offset: usize) -> *mut u64 {
     BASE.load(Ordering::Relaxed).wrapping_byte_add(offset)
@@ -34,12 +34,12 @@ fn header_word(word: usize) -> &'static AtomicU64 {
     unsafe { AtomicU64::from_ptr(at(8 * word)) }
 }
 
-/// Adds to a word of the header, as all threads may; what it was before.
+/// Adds to a word of the header, as all threads may. Returns what it was before.
 pub(crate) fn add(word: usize, number: u64) -> u64 {
     header_word(word).fetch_add(number, Ordering::Relaxed)
 }
 
-/// Sets a word of the header. Under the lock, or before anything is counted.
+/// Sets a word of the header. The caller holds the lock, or nothing is counted yet.
 pub(crate) fn set(word: usize, number: u64) {
     header_word(word).store(number, Ordering::Relaxed);
 }
@@ -49,7 +49,7 @@ pub(crate) fn get(word: usize) -> u64 {
     header_word(word).load(Ordering::Relaxed)
 }
 
-/// Makes this process's file in a folder and maps it. Before anything is counted, or in a child that has one
+/// Makes this process's file in a folder and maps it. Nothing is counted yet, or this is a child that has one
 /// thread.
 pub(crate) fn create(folder: &[u8]) -> Result<(), &'static str> {
     const CANNOT: &str = "no file for what is counted; nothing is recorded";
@@ -105,7 +105,7 @@ pub(crate) fn create(folder: &[u8]) -> Result<(), &'static str> {
     Err(CANNOT)
 }
 
-/// Zeroed words; their offset in bytes. `None` when there is no room. Under the lock.
+/// Hands out zeroed words. Returns their offset in bytes, or `None` when there is no room. The caller holds the lock.
 pub(crate) fn allocate(words: usize) -> Option<usize> {
     let (start, bytes) = (USED.load(Ordering::Relaxed), words * 8);
     let end = start + bytes.next_multiple_of(64);
@@ -121,7 +121,7 @@ pub(crate) fn allocate(words: usize) -> Option<usize> {
     Some(start)
 }
 
-/// Whether the file has room for an object's words, which end at an offset. Under the lock.
+/// Makes sure that the file has room for an object's words, which end at an offset. The caller holds the lock.
 pub(crate) fn room_for_object(end: usize) -> bool {
     let room = OBJECT_ROOM.load(Ordering::Relaxed);
     if end > room {
@@ -162,7 +162,7 @@ fn grow(from: usize, to: usize) -> bool {
     }
 }
 
-/// Takes the objects along into a file of the child's own, with nobody as their users yet.
+/// Copies the objects into a file of the child's own, where nobody has used them yet.
 pub(crate) fn leave_parent(folder: &[u8]) -> Result<(), &'static str> {
     const CANNOT: &str = "a forked child has no room for its objects; it is not recorded";
     let [objects, free] = [header::OBJECTS, header::FREE].map(get);

@@ -1,7 +1,7 @@
-//! The compiler's calls for atomic operations: each is done, at least as strongly ordered as asked, and counted.
+//! The compiler's calls for atomic operations. Each is done, at least as strongly ordered as asked, and counted.
 //!
-//! An atomic load counts as a read and an atomic store as a write; what reads and writes in one counts as
-//! atomic, also a compare-and-swap that fails: it takes the line all the same.
+//! An atomic load counts as a read, an atomic store as a write. An operation that reads and writes in one counts as
+//! atomic; so does a compare-and-swap that fails, since it takes the line all the same.
 
 use crate::format::{ATOMIC, LOAD, STORE};
 use crate::touch::touch;
@@ -16,7 +16,7 @@ fn strongest(order: c_int) -> bool {
     order & 0xff == SEQUENTIAL
 }
 
-// Loads acquire and stores release at least; what does both is sequential, which costs nothing more here.
+// Loads acquire and stores release at least. Operations that do both are sequential, which costs nothing more here.
 
 /// Exports the operations on one size.
 macro_rules! export {
@@ -59,7 +59,7 @@ macro_rules! export {
         }
 
         $(
-            /// An atomic change; the value before.
+            /// An atomic change. Returns the value before.
             ///
             /// # Safety
             /// The address is an atomic variable's.
@@ -71,7 +71,7 @@ macro_rules! export {
             }
         )*
 
-        /// A compare-and-swap; whether it was done.
+        /// A compare-and-swap. Returns whether it was done.
         ///
         /// # Safety
         /// The first address is an atomic variable's, the second a variable's.
@@ -94,7 +94,7 @@ macro_rules! export {
             }
         }
 
-        /// The same; it never fails without reason.
+        /// As the strong one: it never fails without reason.
         ///
         /// # Safety
         /// The first address is an atomic variable's, the second a variable's.
@@ -110,7 +110,7 @@ macro_rules! export {
             unsafe { $strong(at, expected, new, success, failure) }
         }
 
-        /// A compare-and-swap; the value before.
+        /// A compare-and-swap. Returns the value before.
         ///
         /// # Safety
         /// The address is an atomic variable's.
@@ -192,6 +192,6 @@ pub extern "C" fn __tsan_atomic_thread_fence(order: c_int) {
     }
 }
 
-/// A fence between a thread and its own signal handlers: the call is one.
+/// A fence between a thread and its own signal handlers: the call itself is one.
 #[unsafe(no_mangle)]
 pub extern "C" fn __tsan_atomic_signal_fence(_order: c_int) {}

@@ -24,8 +24,8 @@ fn fastest(mut call: impl FnMut()) -> u64 {
     best
 }
 
-/// Measures a probe that finds nothing, one that counts and an operation, on an object of its own that is
-/// forgotten again. Takes less than a millisecond. Before anything else is counted.
+/// Measures a probe that finds nothing, one that counts, and an operation, on an object of its own, which it
+/// forgets again. Takes less than a millisecond. Nothing else is counted yet.
 pub(crate) fn measure(plan: &Plan) {
     let Some((index, ty)) =
         plan.types.iter().enumerate().find(|(_, ty)| ty.map.iter().any(|&cell| cell != NO_CELL))
@@ -66,7 +66,7 @@ pub(crate) fn measure(plan: &Plan) {
     let empty = fastest(|| operation(&|| ()));
     let counted = fastest(|| operation(&field));
     arena::set(header::COUNT_PS, counted.saturating_sub(empty + nothing));
-    // The two calls are probes like others, and counted as such.
+    // The two calls are probes like others, and are counted as such.
     arena::set(header::OPERATION_PS, empty.saturating_sub(2 * nothing));
     objects::forget_users();
     objects::remove(plan, start, start + ty.size, &Lock::take());

@@ -1,5 +1,5 @@
-//! The plan and the recording: words of 64 bits in this machine's order, as the library and the reader of its
-//! files both know them.
+//! The plan and the recording: words of 64 bits in this machine's order. The library in the program and the reader
+//! of its files (`lab/recording`) both compile this file.
 //!
 //! ```text
 //! plan:       MAGIC VERSION device inode heap
@@ -15,12 +15,12 @@
 pub(crate) const PLAN_MAGIC: u64 = u64::from_le_bytes(*b"ledgrPLN");
 /// How a recording begins.
 pub(crate) const RECORDING_MAGIC: u64 = u64::from_le_bytes(*b"ledgrREC");
-/// Both sides have the same, or the plan is refused.
+/// The version of both. The library refuses a plan of another one.
 pub(crate) const VERSION: u64 = 1;
 
 /// The name of the plan within the recording's folder.
 pub(crate) const PLAN: &str = "plan";
-/// Recordings are called this and the process id, and a number where that was taken.
+/// A recording is called this and the process id, with a number behind it where that name was taken.
 pub(crate) const RECORDING: &str = "process-";
 /// The variable that names the folder.
 pub(crate) const VARIABLE: &str = "LEDGERLINE_RECORD";
@@ -37,7 +37,7 @@ pub(crate) mod heap {
 
 /// Stands for the type of a size that several wanted types have.
 pub(crate) const AMBIGUOUS: u64 = u64::MAX;
-/// A byte that belongs to no field.
+/// The cell of a byte that belongs to no field.
 pub(crate) const NO_CELL: u16 = u16::MAX;
 
 /// The ways of touching.
@@ -60,7 +60,7 @@ pub(crate) mod header {
     pub(crate) const MAGIC: usize = 0;
     pub(crate) const VERSION: usize = 1;
     pub(crate) const PROCESS: usize = 2;
-    /// Objects that have been: ids below this are or were in use.
+    /// One more than the objects there have been: ids below this are or were in use.
     pub(crate) const OBJECTS: usize = 3;
     /// Objects that were not noted: there was no room.
     pub(crate) const OBJECTS_LOST: usize = 4;

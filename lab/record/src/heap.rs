@@ -1,4 +1,4 @@
-//! malloc and its family: the next allocator's, and a note of what may hold objects.
+//! malloc and its family. Each calls the next allocator's function and notes a block that may hold objects.
 
 use crate::format::{self, header};
 use crate::lock::Lock;
@@ -72,7 +72,7 @@ fn note(plan: &Plan, block: usize, count: usize, size: usize, caller: usize) {
     }
 }
 
-/// Forgets what lies in a block that goes.
+/// Forgets what lies in a block that is about to go.
 #[inline(always)]
 fn dies(block: *mut c_void) {
     if let Some(plan) = plan::recording()
@@ -141,8 +141,8 @@ unsafe fn resize(block: *mut c_void, count: usize, size: usize, caller: usize) -
             return new;
         }
     }
-    // Before, since afterwards another thread may have the place. (A block that stays as it is, because there is
-    // no memory, is forgotten: rare enough.)
+    // This comes first, since afterwards another thread may have the place. (A block that stays as it is, because
+    // there is no memory, is forgotten: that is rare enough.)
     dies(block);
     // SAFETY: handed on (R5).
     born(unsafe { next::realloc(block, bytes) }, count, size, caller)

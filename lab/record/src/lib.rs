@@ -13,10 +13,10 @@
 //! ```
 //!
 //! `ledgerline layout record` writes a *plan* (which types, sizes, globals and functions) and names it in the
-//! environment. What is counted lies in a file that is mapped, one a process, so nothing is lost however the
-//! program ends. Without a plan nothing is counted, and atomic operations are still done.
+//! environment. The counts lie in a mapped file, one for each process, so nothing is lost however the program ends.
+//! Without a plan the library counts nothing, and still does the atomic operations.
 //!
-//! | room         | what it holds                                                 |
+//! | module       | what it holds                                                 |
 //! |--------------|---------------------------------------------------------------|
 //! | `format`     | the plan and the recording, as both sides know them           |
 //! | `plan`       | what is wanted                                                |
@@ -26,8 +26,8 @@
 //! | `lock`       | who may change these                                          |
 //! | `local`      | the calling thread's own words                                |
 //! | `thread`     | the calling thread's counts                                   |
-//! | `operation`  | what was touched together                                     |
-//! | `touch`      | the way of an access                                          |
+//! | `operation`  | which fields one operation touched                            |
+//! | `touch`      | what happens at an access                                     |
 //! | `probes`     | the compiler's calls for plain accesses and functions         |
 //! | `atomics`    | the compiler's calls for atomic operations                    |
 //! | `heap`       | malloc and its family; `next`, the allocator behind           |
@@ -43,7 +43,7 @@
 //!   handed out lies in what the file has.
 //! * **R2** A thread's block and tables are written by that thread alone; a signal handler that comes in
 //!   between finds it busy and is turned away.
-//! * **R3** Objects and shadow change under one lock; who reads them without it gets a number that is checked
+//! * **R3** Objects and shadow change under one lock. A reader without the lock gets a number that is checked
 //!   before it is used.
 //! * **R4** The plan is written once, before anything is counted.
 //! * **R5** Whoever calls a probe or a C function passes what its declaration says.

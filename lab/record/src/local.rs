@@ -53,12 +53,12 @@ pub(crate) fn set<const WORD: usize>(value: usize) {
     }
 }
 
-/// While this lives, the thread's tables or the objects are being changed; accesses of a signal handler in
-/// between are turned away.
+/// While this lives, the thread changes its tables or the objects. An access of a signal handler that comes in between
+/// is turned away.
 pub(crate) struct Busy(());
 
 impl Busy {
-    /// `None` if the thread is at it already.
+    /// `None` if the thread is busy already.
     #[inline(always)]
     pub(crate) fn enter() -> Option<Busy> {
         (get::<BUSY>() == 0).then(|| {

@@ -1,7 +1,7 @@
 //! Objects as they come and go.
 //!
-//! An object is one value of a wanted type; an array is as many. Numbers are used again when an object is gone;
-//! who had used it is then added to a table of the dead, by type and set of users.
+//! An object is one value of a wanted type; an array is as many as it has elements. A number is used again when its
+//! object is gone. Its users are then added to the table of folds, by type and set of users.
 
 use crate::arena;
 use crate::format::{self, FOLD_WORDS, OBJECT_WORDS, OBJECTS_AT, SITE_WORDS, header};
@@ -29,7 +29,7 @@ const START: usize = 0;
 const TYPE: usize = 1;
 const USERS: usize = 2;
 
-/// The object of a number; `None` if it went meanwhile.
+/// The object of a number; `None` if it is gone by now.
 #[inline(always)]
 pub(crate) fn get(id: u32) -> Option<Object> {
     let ty = (word(id, TYPE).load(Ordering::Relaxed) as usize).checked_sub(1)?;
@@ -49,7 +49,7 @@ impl Object {
     }
 }
 
-/// Notes values of a type in a row. What lies there already stays, and is counted.
+/// Notes `count` values of a type, one behind the other. An object that lies there already stays, and is counted.
 pub(crate) fn add(plan: &Plan, start: usize, ty: usize, count: usize, _: &Lock) {
     let size = plan.types[ty].size;
     for at in (0..count).map(|index| start + index * size) {
@@ -106,7 +106,7 @@ fn free_number(id: u32) {
     arena::set(header::FREE, id.into());
 }
 
-/// Adds an object that is gone to the table of the dead.
+/// Adds an object that is gone to the table of folds.
 fn fold(object: Object) {
     let users = word(object.id, USERS).load(Ordering::Relaxed);
     if users == 0 {

@@ -1,9 +1,9 @@
-//! What was touched together.
+//! What one operation touches together.
 //!
-//! An operation begins where the function that was named is entered and ends where it returns. What it touches
-//! of a type is gathered in the thread's table; at its end, the counts are added to the row of operations that
-//! touched the same fields. So the recording says not only how often fields are touched but which of them in
-//! one go.
+//! An operation begins where the function that was named is entered, and ends where it returns. The thread's table
+//! gathers what the operation touches of a type. At the end of the operation, the counts are added to the row of
+//! operations that touched the same fields. So the recording says not only how often fields are touched but also
+//! which of them one operation touches.
 
 use crate::arena;
 use crate::format::{KINDS, REST, header, table, thread as block};
@@ -98,7 +98,7 @@ fn end(plan: &Plan, own: Words) {
     }
 }
 
-/// Adds what an operation did to the row of its like.
+/// Adds what an operation did to the row of those that touched the same cells.
 fn gather(table: Table) {
     let (words, shape) = (table.words, table.shape);
     let touched = words.get(table::TOUCHED) as usize;
@@ -123,8 +123,8 @@ fn gather(table: Table) {
     words.set(table::TOUCHED, 0);
 }
 
-/// The row of operations that touched the same cells; a new one for the first of its kind, the last one where
-/// there are too many kinds.
+/// The row of operations that touched the same cells: a new row for the first of them, the last row where there are
+/// too many combinations.
 fn row_of(table: Table, touched: usize) -> Option<Words> {
     let (words, shape) = (table.words, table.shape);
     let same = |row: Words| {

@@ -45,7 +45,7 @@ extern "C" fn in_parent() {
     hold_for_fork(false);
 }
 
-/// The child has one thread, its own copy of objects and shadow, and its parent's file mapped.
+/// The child has one thread, its own copy of objects and shadow, and a mapping of its parent's file.
 extern "C" fn in_child() {
     thread::forget();
     if plan::recording().is_some() {

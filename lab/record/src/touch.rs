@@ -1,4 +1,4 @@
-//! The way of an access.
+//! What happens at an access: the library finds the object, and counts the field.
 
 use crate::arena;
 use crate::format::{KINDS, NO_CELL, OUTSIDE, header, thread as block};
@@ -45,8 +45,8 @@ fn count(address: usize, size: usize, kind: usize, id: u32) {
     }
 }
 
-/// Counts what an access touches of one object; says how many of the bytes lie in it, or 0 when the object is
-/// not there any more.
+/// Counts what an access touches of one object. Returns how many of the bytes lie in the object, or 0 when it is
+/// gone by now.
 #[inline(always)]
 fn count_one(address: usize, size: usize, kind: usize, id: u32) -> usize {
     let Some(plan) = recording() else { return 0 };

@@ -5,7 +5,7 @@
 //! profile ← phases, roles ← counts by thread ← recordings, one a process ─┘
 //! ```
 //!
-//! | room        | what it holds                                                    |
+//! | module      | what it holds                                                    |
 //! |-------------|------------------------------------------------------------------|
 //! | `format`    | the plan and the recording: a link to the library's own file     |
 //! | [`program`] | what a file says: probes, functions; [`globals`] by their type   |

@@ -1,4 +1,4 @@
-//! What is wanted of a run, as the library in the program reads it.
+//! What a run is to record, as the library in the program reads it.
 
 use crate::cells::Cells;
 use crate::format::{self, AMBIGUOUS};

@@ -1,9 +1,9 @@
-//! Threads as roles, operations as phases: what was counted as a [`Profile`].
+//! Makes a [`Profile`] of what was counted: threads become roles, operations become phases.
 //!
-//! Threads that touch the same fields in the same ways play one role; what one does in less than a thousandth of
-//! its operations does not tell it from others. Operations that touched the same fields are a phase. Where no
-//! function was named, each access is an operation, and each field a phase of its own, since nothing is known
-//! of what happens together.
+//! Threads that touch the same fields in the same ways play one role. What a thread does in less than a thousandth of
+//! its operations does not set it apart. Operations that touched the same fields are a phase. Where no function was
+//! named, each access is an operation, and each field is a phase of its own, since nothing is known of what happens
+//! together.
 
 use crate::format::KINDS;
 use crate::plan::Plan;
@@ -11,12 +11,12 @@ use crate::read::{Measured, Recording, Row, RowKind, Thread, Used};
 use ledgerline_advise::profile::{Access, Instances, Kind, Phase, Profile, Role, TypeProfile};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What an operation does more rarely tells no roles apart.
+/// A share of operations: what a thread does more rarely does not set it apart.
 const RARE: f64 = 1e-3;
 /// Without named operations, a thread with a smaller part of the busiest one's accesses is left out: it set the
 /// objects up.
 const IDLE: f64 = 0.01;
-/// A role has so many phases at most; the rarest are put together.
+/// The most phases of a role; the rarest are put together.
 const MOST_PHASES: usize = 8;
 /// Fewer operations than this are too few to say how long one takes.
 const TIMED: u64 = 16;
@@ -218,7 +218,7 @@ fn role(
     (role, RoleBasis { threads: group.len(), operations, measured_ns })
 }
 
-/// What an operation takes without what recording it took, and with that, in nanoseconds.
+/// The time of an operation in nanoseconds: without what recording took, and with that.
 fn work(group: &[Part<'_>]) -> (f64, Option<f64>) {
     let (mut all, mut own, mut operations) = (0.0, 0.0, 0u64);
     for Part { recording, thread, .. } in group {
@@ -305,9 +305,9 @@ fn accesses_of(path: String, counts: Counts, times: u64) -> Vec<Access> {
 
 /// How the threads that play a role share objects.
 ///
-/// One object that several use is shared. Objects that one thread uses each are a CPU's own. Where several
-/// objects are each used by several threads, the threads are taken to fall into as many groups as those are
-/// smaller than all. One thread alone says nothing of sharing: its objects are dealt out.
+/// One object that several threads use is shared. Objects of which each has one user are a CPU's own. Where several
+/// objects have several users each, the threads are taken to fall into groups with an object each: as many groups as
+/// there are threads for each user of an object. One thread alone says nothing of sharing: its objects are dealt out.
 fn instances(
     recordings: &[Recording],
     ty: usize,

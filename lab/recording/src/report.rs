@@ -13,8 +13,8 @@ const MOST_SITES: usize = 4;
 /// Names longer than this are printed without their generic arguments.
 const LONGEST: usize = 40;
 
-/// A table for each type: what an operation reads and writes, of which fields, by how many threads; then what is
-/// to be known before it is believed. `function_at` names the function at an address of the program's file.
+/// A table for each type says how often an operation reads and writes which fields, and how many threads do. Then come
+/// the reasons to doubt it. `function_at` names the function at an address of the program's file.
 #[must_use]
 pub fn text(
     plan: &Plan,
