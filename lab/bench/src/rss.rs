@@ -12,7 +12,9 @@ use super::suite::Suite;
 use ledgerline::stat::rss::{Kind, SharedOwner, Table};
 use ledgerline_experiments::history::{Hierarchical, PerCpuBatch, PerTask, Task};
 use ledgerline_measure::harness::Body;
+use memmap2::{Advice, MmapMut, MmapOptions};
 use std::hint::black_box;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -109,36 +111,36 @@ fn sleep(options: &Options) -> Made<Vec<(&'static str, RssFigures)>> {
     let threads = options.sleepers;
     let table = Table::new(2)?;
     let four = Four::new(&table, possible_cpus())?;
-    let memory = Mapping::new(threads * TOUCHED)?;
+    let mut memory = untouched(threads * TOUCHED)?;
     let counted = AtomicU64::new(0);
     // Writes of lines that other CPUs write, by design.
     let writes: [AtomicU64; 3] = Default::default();
     let stage = Stage::default();
-    let act = |number: usize| {
+    let act = |mine: &mut [u8]| {
         if !stage.arrive(threads, Phase::Touch) {
             return;
         }
         let mut task = Task::default();
-        let mut mine = [0; 3];
-        for page in 0..TOUCHED / PAGE {
-            memory.touch(number * TOUCHED + page * PAGE);
-            mine[0] += four.per_task.add(&mut task, 1);
-            mine[1] += four.per_cpu_batch.add(1);
-            mine[2] += four.hierarchical.add(1);
+        let mut written = [0; 3];
+        for page in mine.chunks_mut(PAGE) {
+            *black_box(&mut page[0]) = 1;
+            written[0] += four.per_task.add(&mut task, 1);
+            written[1] += four.per_cpu_batch.add(1);
+            written[2] += four.hierarchical.add(1);
             four.ours.add(Kind::Anon, 1);
         }
         counted.fetch_add((TOUCHED / PAGE) as u64, Ordering::Relaxed);
-        for (all, mine) in writes.iter().zip(mine) {
-            all.fetch_add(mine, Ordering::Relaxed);
+        for (all, written) in writes.iter().zip(written) {
+            all.fetch_add(written, Ordering::Relaxed);
         }
         // What the task still keeps is lost to readers as long as it sleeps.
         stage.arrive(2 * threads, Phase::End);
     };
     let figures = std::thread::scope(|scope| {
         let act = &act;
-        for number in 0..threads {
+        for (number, mine) in memory.chunks_mut(TOUCHED).enumerate() {
             let builder = std::thread::Builder::new().stack_size(STACK);
-            if let Err(error) = builder.spawn_scoped(scope, move || act(number)) {
+            if let Err(error) = builder.spawn_scoped(scope, move || act(mine)) {
                 stage.enter(Phase::End);
                 return Err(format!(
                     "only {number} of {threads} threads could be started ({error}): raise the \
@@ -237,46 +239,11 @@ impl Stage {
 }
 
 /// Memory that is resident where it was touched, page by page.
-struct Mapping {
-    base: *mut u8,
-    size: usize,
-}
-
-// SAFETY: each byte is written by one thread, and read by none.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    fn new(size: usize) -> std::io::Result<Mapping> {
-        // SAFETY: a new mapping at an address of the kernel's choice, and advice about it.
-        unsafe {
-            let base = libc::mmap(
-                std::ptr::null_mut(),
-                size,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            );
-            if base == libc::MAP_FAILED {
-                return Err(std::io::Error::last_os_error());
-            }
-            libc::madvise(base, size, libc::MADV_NOHUGEPAGE);
-            Ok(Mapping { base: base.cast(), size })
-        }
-    }
-
-    fn touch(&self, offset: usize) {
-        assert!(offset < self.size);
-        // SAFETY: inside the mapping.
-        unsafe { self.base.add(offset).write_volatile(1) };
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: our own mapping, which nobody uses any more.
-        unsafe { libc::munmap(self.base.cast(), self.size) };
-    }
+fn untouched(size: usize) -> io::Result<MmapMut> {
+    let memory = MmapOptions::new().len(size).no_reserve_swap().map_anon()?;
+    // A kernel without huge pages refuses, and has none.
+    let _ = memory.advise(Advice::NoHugePage);
+    Ok(memory)
 }
 
 /// Pages that this process has, by the kernel's own exact count.

@@ -84,9 +84,7 @@ impl Waits {
 pub fn resident_bytes() -> Option<u64> {
     let statm = fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
-    // SAFETY: sysconf takes a constant and has no preconditions.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    pages.checked_mul(u64::try_from(page).ok()?)
+    pages.checked_mul(rustix::param::page_size() as u64)
 }
 
 /// One line that says what was measured on: processor, CPUs in use, kernel, date.

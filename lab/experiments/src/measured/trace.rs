@@ -123,9 +123,7 @@ fn keep(trace: &mut Trace, bytes: &[u8], format: &Format) {
 
 /// Nanoseconds of the clock that the kernel stamps records with.
 fn now() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes `time`, which lives here.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 

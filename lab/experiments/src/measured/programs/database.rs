@@ -4,6 +4,7 @@ use super::super::trace::{Recorder, Trace};
 use super::running::{PATIENCE, Running, Size};
 use super::scratch::Scratch;
 use super::user::{User, give};
+use rustix::process::Signal;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -108,7 +109,7 @@ impl Server<'_> {
 
     /// Asks for an immediate end; what does not obey is killed with the value.
     fn stop(&self, mut postgres: Running) {
-        postgres.signal(libc::SIGQUIT);
+        postgres.signal(Signal::QUIT);
         let deadline = Instant::now() + Duration::from_secs(3);
         while postgres.lives() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(2));

@@ -1,6 +1,7 @@
 //! A program that was started: waited for, listened to, and never left behind.
 
 use super::user::User;
+use rustix::process::{Pid, Signal, kill_process_group, set_parent_process_death_signal};
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::unix::process::CommandExt;
@@ -92,17 +93,16 @@ impl Running {
         }
     }
 
-    pub(super) fn signal(&self, signal: libc::c_int) {
-        let Ok(group) = libc::pid_t::try_from(self.child.id()) else { return };
-        // SAFETY: the group is our child's, and the child has not been waited for: its number is its own.
-        unsafe { libc::kill(-group, signal) };
+    /// The group is our child's, and the child has not been waited for: its number is its own.
+    pub(super) fn signal(&self, signal: Signal) {
+        let _ = kill_process_group(Pid::from_child(&self.child), signal);
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         if self.lives() {
-            self.signal(libc::SIGKILL);
+            self.signal(Signal::KILL);
             let _ = self.child.wait();
         }
     }
@@ -110,10 +110,8 @@ impl Drop for Running {
 
 /// Lets the calling process end when the one that started it does, in whatever way.
 fn end_with(parent: u32) -> io::Result<()> {
-    // One that a server may catch, to leave nothing in the kernel either. SAFETY: a constant and a signal.
-    if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    // One that a server may catch, to leave nothing in the kernel either.
+    set_parent_process_death_signal(Some(Signal::TERM))?;
     // It may have ended before it was asked.
     if std::os::unix::process::parent_id() == parent {
         Ok(())

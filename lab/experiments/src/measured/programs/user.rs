@@ -13,8 +13,7 @@ pub(super) struct User {
 impl User {
     /// None where this process is not root's; an error where there is nobody else.
     pub(super) fn other_than_root() -> Result<Option<User>, String> {
-        // SAFETY: it has no preconditions.
-        if unsafe { libc::geteuid() } != 0 {
+        if !rustix::process::geteuid().is_root() {
             return Ok(None);
         }
         let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();

@@ -11,6 +11,7 @@ use perf_event_open_sys::bindings::{
     PERF_TYPE_TRACEPOINT, perf_event_attr,
 };
 use perf_event_open_sys::{ioctls, perf_event_open};
+use rustix::param::page_size;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -88,9 +89,7 @@ fn open_scope(cpus: &[usize], scope: Scope) -> io::Result<(Opened, Vec<Ring>, Fo
         Scope::All(_, fields) => Some(fields),
         _ => None,
     };
-    // SAFETY: sysconf takes a constant and has no preconditions.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    Ok((opened, rings, Format { fields, changes, page: page.max(1) }))
+    Ok((opened, rings, Format { fields, changes, page: page_size() as i64 }))
 }
 
 /// Every fault, and with them who runs, starts a program, and ends.

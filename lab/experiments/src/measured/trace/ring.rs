@@ -1,48 +1,32 @@
 //! The memory through which the kernel hands over its records: a page that says where they begin and end,
 //! and a ring of bytes.
 
+use memmap2::{MmapOptions, MmapRaw};
 use perf_event_open_sys::bindings::perf_event_mmap_page;
+use rustix::param::page_size;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A mapped ring, of which this is the only reader.
 pub(super) struct Ring {
-    base: *mut u8,
+    map: MmapRaw,
     page: usize,
     /// A power of two.
     size: usize,
 }
 
-// SAFETY: the mapping belongs to no thread; the kernel writes it, and only `drain`, which takes the ring
-// by a unique reference, reads it.
-unsafe impl Send for Ring {}
-
 impl Ring {
     /// Maps so many bytes, which are a power of two of pages.
     pub(super) fn map(event: BorrowedFd<'_>, size: usize) -> io::Result<Ring> {
-        // SAFETY: sysconf takes a constant and has no preconditions.
-        let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
-        // SAFETY: a new mapping at an address of the kernel's choice.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                page + size,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                event.as_raw_fd(),
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Ring { base: base.cast(), page, size })
+        let page = page_size();
+        let map = MmapOptions::new().len(page + size).map_raw(event.as_raw_fd())?;
+        Ok(Ring { map, page, size })
     }
 
     /// Appends all records that are complete, and gives their room back.
     pub(super) fn drain(&mut self, into: &mut Vec<u8>) {
-        let control: *mut perf_event_mmap_page = self.base.cast();
+        let control: *mut perf_event_mmap_page = self.map.as_mut_ptr().cast();
         // SAFETY: both words lie, aligned, in the mapped control page, which outlives these references; the
         // kernel accesses them as single words.
         let (head, tail) = unsafe {
@@ -60,7 +44,7 @@ impl Ring {
         // SAFETY: `from + first` and `length - first` are at most the ring's size, which is mapped behind
         // the control page; the kernel does not write there before the tail has passed.
         let (upper, lower) = unsafe {
-            let data = self.base.add(self.page);
+            let data = self.map.as_ptr().add(self.page);
             (
                 std::slice::from_raw_parts(data.add(from), first),
                 std::slice::from_raw_parts(data, length - first),
@@ -70,12 +54,5 @@ impl Ring {
         into.extend_from_slice(lower);
         // Release: the bytes were read before the kernel may write them again.
         tail.store(end, Ordering::Release);
-    }
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        // SAFETY: our own mapping, which nobody uses any more.
-        unsafe { libc::munmap(self.base.cast(), self.page + self.size) };
     }
 }
