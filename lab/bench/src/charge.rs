@@ -1,4 +1,5 @@
-//! The suite `charge`: what an update costs, on which tree, beside what else one might use.
+//! The suite `charge` measures what an update costs on trees of several depths and widths, and what its alternatives
+//! cost.
 
 use super::cases::{CASES, MILLION, Make};
 use super::guards;
@@ -118,7 +119,7 @@ fn times_units(row: &Row, rows: Rows<'_>) -> Option<f64> {
     Some(row.ns_per_op / rows.beside(row, guards::beside(&row.case)?)?)
 }
 
-/// How a figure stands to those that it should be judged by.
+/// Compares a figure with those that it should be judged by.
 fn remark(row: &Row, rows: Rows<'_>) -> String {
     let of = |case: &str| rows.beside(row, case).map(|other| row.ns_per_op / other);
     let mut remarks = Vec::new();

@@ -1,13 +1,13 @@
-//! The bodies of the suite `charge` that hold their units by guards: the calls that README shows, with what
-//! programs do to a guard between charge and drop. The guard crosses a crate's border in each of them.
+//! The loops of the suite `charge` that hold their units by guards. They make the calls that README shows, and do
+//! what programs do to a guard between charge and drop. The guard crosses a crate's border in each of them.
 
 use super::loops::{UNROLLED, four_times, refused};
 use ledgerline::{Charge, Group};
 use std::error::Error;
 use std::hint::black_box;
 
-/// What a guarded case is to be judged by: the same units at the same depth, charged and uncharged
-/// without a guard.
+/// The case that a guarded one is to be judged by: it charges and uncharges the same units at the same depth without
+/// a guard.
 pub(super) fn beside(case: &str) -> Option<&'static str> {
     match case {
         "guard_depth1" => Some("pair_depth1"),

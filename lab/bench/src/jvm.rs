@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 const SOURCE: &str = include_str!("LongAdderBench.java");
 
-/// Increments of a `LongAdder`; `None`, with a word to the user, where no JVM can run it.
+/// Times increments of a `LongAdder`. `None`, with a word to the user, where no JVM can run it.
 pub(super) fn long_adder(
     name: &'static str,
     threads: usize,

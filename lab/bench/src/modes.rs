@@ -1,4 +1,4 @@
-//! One process a mode: a process finds its mode once and keeps it.
+//! Measures each mode in a process of its own, since a process finds its mode once and keeps it.
 
 use super::options::{Modes, Options};
 use super::row::Row;
@@ -67,7 +67,7 @@ fn in_mode(suite: &Suite, options: &Options, mode: Mode) -> Result<Option<Vec<Ro
         .map(Some)
 }
 
-/// In the process that was started for one mode: whether it has that mode.
+/// Checks, in a process that was started for one mode, whether it has that mode.
 pub(super) fn check_own(wanted: Modes) -> Result<(), ExitCode> {
     let own = match ledgerline::percpu::detect() {
         Mode::Rseq => Modes::Rseq,

@@ -100,7 +100,7 @@ fn nothing(n: u64) {
     }
 }
 
-/// What the statistics add to nothing here, and what they added to an allocation there.
+/// Says how much longer a count takes than at threshold 125, and what the commit reported.
 fn remark(row: &Row, rows: Rows<'_>) -> String {
     let mut remarks = Vec::new();
     let ratio = rows.beside(row, "threshold_125").map(|other| row.ns_per_op / other);

@@ -1,4 +1,4 @@
-//! The suite `read`: what readers pay, by the number of CPUs, and by how much has changed.
+//! The suite `read` measures what readers pay, by the number of CPUs and by how much has changed.
 
 use super::rounds::{Made, Run, Work};
 use super::row::{Row, Rows, thousandths};
@@ -170,8 +170,8 @@ fn reading<T>(read: impl Fn() -> T + Sync + 'static) -> Work<'static> {
     (1, Box::new(body))
 }
 
-/// Reads a group with many below it, of which so many change before each reading; a reading counts
-/// as `operations`.
+/// Reads a group with many below it. `changed` of those change before each reading, and a reading counts as
+/// `operations`.
 fn groups(changed: usize, operations: u64) -> Made<Work<'static>> {
     let ledger = Ledger::builder().items(&["rows"]).anonymous()?;
     let tenant = ledger.root().create("tenant")?.id();

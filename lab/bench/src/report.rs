@@ -3,7 +3,7 @@
 use super::row::{Row, Rows};
 use ledgerline_terminal::style::{Paint, Style};
 
-/// From this part of the time on that others took, a reader should know.
+/// If other programs took this part of the time or more, the table says so.
 const BUSY: f64 = 0.05;
 
 /// One JSON object a line.
@@ -82,7 +82,7 @@ fn heading(row: &Row) -> String {
     format!("{}, {} thread{plural}{more}", row.mode, row.threads)
 }
 
-/// As many decimals as a figure deserves.
+/// A figure with as many decimals as it deserves.
 fn figure(ns: f64) -> String {
     let decimals = if ns < 99.995 { 2 } else { usize::from(ns < 999.95) };
     format!("{ns:.decimals$}")

@@ -19,16 +19,16 @@ pub(super) struct Row {
     pub(super) min: f64,
     pub(super) max: f64,
     pub(super) runs: usize,
-    /// The part of the time for which the threads waited while others had their CPUs. Not in the
-    /// figures above, unless oversubscribed; a large part makes them noisy all the same.
+    /// The part of the time for which the threads waited while others had their CPUs. The figures above do not
+    /// contain it, unless oversubscribed; a large part makes them noisy all the same.
     pub(super) waited: f64,
     /// What moving a cache line between the first two CPUs took: median over all rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) transfer_ns: Option<f64>,
-    /// Of those measured before the case's rounds.
+    /// The median of those measured before the case's rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) transfer_ns_before: Option<f64>,
-    /// Of those measured after the case's rounds.
+    /// The median of those measured after the case's rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) transfer_ns_after: Option<f64>,
     /// For a charge held by a guard: how many times as long it takes as the same units without, at the

@@ -1,9 +1,9 @@
 //! The suite `rss`: the program of "Replace per-task RSS cache with per-CPU RSS cache" (RFC, 2022), counted four
 //! ways side by side.
 //!
-//! Many threads each touch 128 KiB and sleep. Every page is counted by each design in turn, so all of
-//! them see the same faults from the same CPUs; what each shows is held against what was counted, and
-//! against what the kernel says the process has.
+//! Many threads each touch 128 KiB and sleep. Each design counts every page, so all of them see the same faults from
+//! the same CPUs. What a design shows is compared with what was counted, and with what the kernel says the process
+//! has.
 
 use super::options::Options;
 use super::rounds::{Made, Run};
@@ -106,7 +106,7 @@ fn body<'a>(name: &str, four: &'a Four<'_>) -> Body<'a> {
     }
 }
 
-/// Runs the program, and tells what came of it for each design.
+/// Runs the program, and tells what each design showed.
 fn sleep(options: &Options) -> Made<Vec<(&'static str, RssFigures)>> {
     let threads = options.sleepers;
     let table = Table::new(2)?;
@@ -133,7 +133,7 @@ fn sleep(options: &Options) -> Made<Vec<(&'static str, RssFigures)>> {
         for (all, written) in writes.iter().zip(written) {
             all.fetch_add(written, Ordering::Relaxed);
         }
-        // What the task still keeps is lost to readers as long as it sleeps.
+        // As long as the task sleeps, readers miss what it still keeps.
         stage.arrive(2 * threads, Phase::End);
     };
     let figures = std::thread::scope(|scope| {
@@ -211,8 +211,8 @@ impl Stage {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A sleeper has come so far, and waits for a phase; `false` if it is to end before that. Who
-    /// makes the number complete wakes the director.
+    /// A sleeper says that it has come so far, and waits for a phase. `false` if it is to end before that. The
+    /// sleeper that makes the number complete wakes the director.
     fn arrive(&self, complete: usize, wanted: Phase) -> bool {
         let mut state = self.lock();
         state.1 += 1;

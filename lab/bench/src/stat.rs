@@ -1,4 +1,4 @@
-//! The suite `stat`: what counting costs, in each width, beside what else one might count with.
+//! The suite `stat` measures what counting costs in each width, and what its alternatives cost.
 
 use super::jvm;
 use super::loops::{UNROLLED, bare_add, four_times};
@@ -158,7 +158,7 @@ fn thread_local(one: i64, n: u64) {
     }
 }
 
-/// How a figure stands to those that it should be judged by.
+/// Compares a figure with those that it should be judged by.
 fn remark(row: &Row, rows: Rows<'_>) -> String {
     let mut remarks = Vec::new();
     for other in ["bare_add", "fetch_add_private"] {

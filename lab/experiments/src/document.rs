@@ -65,7 +65,7 @@ impl Document {
         DOCUMENTS.iter().find(|document| document.name == name)
     }
 
-    /// Whether anything is predicted for it. (For 004 no trace of context switches is given.)
+    /// Whether anything is predicted for it. (`rss-cache` is not: the document gives no trace of context switches.)
     pub(super) fn is_simulated(&self) -> bool {
         study::NAMES.contains(&self.name)
     }

@@ -1,10 +1,12 @@
-//! `ledgerline reproduce`: the five documents' experiments.
+//! `ledgerline reproduce`: the experiments of the five documents that this project starts from, as published, as
+//! predicted by simulation, and as measured here.
 //!
 //! | module     | what it holds                                                        |
 //! |------------|----------------------------------------------------------------------|
 //! | `options`  | what the user asked for                                              |
 //! | `document` | the five documents                                                   |
-//! | `table`    | an experiment with all that was found: gathers it                    |
+//! | `table`    | gathers all that was found about an experiment                       |
+//! | `history`  | the older designs                                                    |
 //! | `measured` | what is measured here for real: the documents' designs, and ours     |
 //! | `text`     | tables for people; `plot`: curves of letters; `words`: numbers       |
 //! | `json`     | one object a line                                                    |
@@ -57,7 +59,7 @@ fn run(args: &ReproduceArgs) -> Result<ExitCode, String> {
             output::fail("reproduce", &format!("{}: not measured: {error}", document.name), 1);
             status = ExitCode::FAILURE;
         }
-        // Each as soon as it is there, but for the page, which is one file.
+        // Each is printed as soon as it is there; the page alone is one file.
         if args.json {
             print(&json::lines(&table, args.curves_alone())?)?;
         } else if args.html.is_none() {

@@ -1,4 +1,4 @@
-//! Rounds of timed work on pinned threads. Knows nothing of what it times.
+//! Rounds of timed work on pinned threads. This module knows nothing of what it times.
 //!
 //! ```text
 //! calibrate every case                      how many operations are a chunk
@@ -9,9 +9,9 @@
 //!         transfer
 //! ```
 //!
-//! A thread is timed on its own, from the common start to the chunk in which the first thread
-//! finished: until then all of them compete, and none runs on alone. Time for which the kernel let
-//! other programs run on the thread's CPU is not counted, but told.
+//! Each thread is timed from the common start to the end of the chunk in which the first thread
+//! finished. So all threads compete all the time, and none runs on alone. The time for which the kernel
+//! let other programs run on the thread's CPU is reported and not counted.
 
 use super::barrier::Barrier;
 use super::machine::{self, Waits};
@@ -31,14 +31,14 @@ const CALIBRATION_TRIES: usize = 5;
 /// Operations of a chunk, at most: a body that does nothing would never fill a round.
 const CHUNK_MOST: u64 = 1 << 32;
 
-/// A body of work: does `n` operations as thread number `t`, for `(t, n)`.
+/// A body of work: called with `(t, n)`, it does `n` operations as thread number `t`.
 pub type Body<'a> = Box<dyn Fn(usize, u64) + Sync + 'a>;
 
 /// Something to be timed.
 pub struct Case<'a> {
     /// What the report calls it.
     pub name: &'static str,
-    /// Operations are asked for in multiples of this.
+    /// The harness asks for operations in multiples of this.
     pub granule: u64,
     /// What is timed.
     pub body: Body<'a>,
@@ -53,18 +53,18 @@ pub struct Plan {
     pub runs: usize,
     /// About how long a case runs in a round.
     pub round: Duration,
-    /// Thread `i` runs on CPU `i`, and from the start again when they are used up.
+    /// Thread `i` runs on the `i`-th of these. Where there are more threads than CPUs, it starts over.
     pub cpus: Vec<usize>,
 }
 
 /// Nanoseconds that a line took from the first CPU to the second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Transfer {
-    /// Over all rounds, before and after them.
+    /// The median of all games, before and after the rounds.
     pub median: f64,
-    /// Before the rounds of the case.
+    /// The median of those that were played before a round.
     pub before: f64,
-    /// After them.
+    /// The median of those that were played after one.
     pub after: f64,
 }
 
@@ -75,14 +75,14 @@ pub struct Measured {
     pub name: &'static str,
     /// Nanoseconds an operation and thread.
     pub ns_per_op: Summary,
-    /// With at least two threads on at least two CPUs.
+    /// Present where at least two threads ran on at least two CPUs.
     pub transfer: Option<Transfer>,
     /// The part of the time for which the threads waited while others had their CPUs. It is not in
     /// `ns_per_op`, unless there were more threads than CPUs.
     pub waited: f64,
 }
 
-/// Where a measurement stands, for whoever waits.
+/// Says where a measurement stands.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     /// The case that is timed.
@@ -129,7 +129,7 @@ pub fn measure(cases: &[Case<'_>], plan: &Plan, progress: &(dyn Fn(Step) + Sync)
     rounds(cases, plan, progress).into_iter().map(measured).collect()
 }
 
-/// Times all cases: round `i` of one case and of another come right after each other.
+/// Times all cases. Round `i` of one case comes right after round `i` of the case before.
 ///
 /// # Panics
 /// If a body panics, or a thread cannot be started.

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Words of a CPU mask: room for 8 192 CPUs, as many as Linux supports.
 const MASK_WORDS: usize = 128;
 
-/// The CPUs that this process may use, cores before their further hardware threads: the first `n`
-/// of the list are `n` cores as long as there are that many.
+/// The CPUs that this process may use. Cores come before their further hardware threads: the first `n`
+/// of the list are `n` cores, as long as there are that many.
 pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     let mut mask = [0u64; MASK_WORDS];
     // SAFETY: the kernel writes at most `size_of_val(&mask)` bytes into `mask`, which lives here.
@@ -62,13 +62,13 @@ pub struct Waits {
 }
 
 impl Waits {
-    /// Of the calling thread, whoever asks later.
+    /// Watches the calling thread, whichever thread asks later.
     pub fn of_this_thread() -> Waits {
         // The name is resolved here, and then means this thread for good.
         Waits { schedstat: File::open("/proc/thread-self/schedstat").ok() }
     }
 
-    /// In the thread's life so far; always zero on a kernel that does not tell.
+    /// How long the thread has waited in its life so far; always zero on a kernel that does not tell.
     pub fn so_far(&self) -> Duration {
         let mut text = [0u8; 64];
         let waited = self.schedstat.as_ref().and_then(|file| {

@@ -12,7 +12,7 @@ pub(crate) struct Size {
 }
 
 impl Size {
-    /// For a round of about so many operations, in multiples of the granule.
+    /// The work that fills a round of about so many operations, in multiples of the granule.
     pub(crate) fn of(operations: f64, granule: u64) -> Size {
         let chunk = ((operations / CHUNKS as f64) as u64).max(1).next_multiple_of(granule);
         Size { chunk, chunks: ((operations / chunk as f64) as u64).clamp(1, CHUNKS) }

@@ -32,7 +32,7 @@ impl Summary {
     }
 }
 
-/// The middle value; between two, their mean.
+/// The middle value, or the mean of the two middle ones.
 ///
 /// # Panics
 /// If there is no value.
@@ -44,7 +44,7 @@ pub fn median(values: &[f64]) -> f64 {
     if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
 }
 
-/// The value below which a share of them lies, from 0 to 1; between two, in proportion.
+/// The value below which a share of the values lies, from 0 to 1; interpolated between two neighbours.
 ///
 /// # Panics
 /// If there is no value.

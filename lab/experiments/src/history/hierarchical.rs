@@ -37,7 +37,7 @@ impl Hierarchical {
         }
     }
 
-    /// Counts; how many writes of a shared line that took.
+    /// Counts, and returns how many writes of a shared line that took.
     #[inline(always)]
     pub fn add(&self, pages: i64) -> u64 {
         self.add_on(running(self.levels[0].len()), pages)

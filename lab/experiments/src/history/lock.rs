@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Turns for which a waiter spins before it lets others have its CPU. The kernel need not: whoever holds
-/// a spinlock there is running.
+/// Turns for which a waiter spins before it lets others have its CPU. The kernel need not do that, since the holder of
+/// a spinlock runs there.
 const SPINS: u32 = 1 << 12;
 
 /// A lock of two half-words beside each other.

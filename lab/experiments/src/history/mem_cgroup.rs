@@ -86,7 +86,7 @@ impl MemCgroup {
         }
     }
 
-    /// Through the pointer in the structure, which is zero here: whoever counts must wait for that word.
+    /// Goes through the pointer in the structure, which is zero here: the counting CPU must wait for that word.
     #[inline(always)]
     fn statistics_of(&self, cpu: usize) -> &PerCpu {
         &self.cpus[cpu + self.words.0[self.stat_cpu].load(Ordering::Relaxed) as usize]

@@ -1,4 +1,4 @@
-//! Older designs of counting and limiting, as honest stand-ins: their rules, on this machine's CPUs.
+//! Older designs of counting and limiting. Each follows its own rules, on this machine's CPUs.
 //!
 //! | module                | what it stands for                                                      |
 //! |-----------------------|-------------------------------------------------------------------------|
@@ -13,10 +13,10 @@
 //! | `per_cpu_batch`       | from 6.2: a difference for each CPU, and a batch                        |
 //! | `hierarchical`        | proposed in 2025: bits above the batch are carried into a tree          |
 //!
-//! What each *shows*, and which lines it reads and writes, is as it was. What the kernel does with
-//! preemption disabled on a CPU's own words is done here in one of two ways: plain loads and stores, where
-//! each thread has a CPU number to itself (the argument `cpu`), or atomics on the running CPU's word, which
-//! cost somewhat more than they did there.
+//! Each shows what it showed, and reads and writes the lines that it did. The kernel disables preemption to change a
+//! CPU's own words. Here such a change is made in one of two ways. Where each thread has a CPU number to itself (the
+//! argument `cpu`), it is plain loads and stores. Elsewhere it is atomics on the running CPU's word, which cost
+//! somewhat more than the kernel's way did.
 
 mod hierarchical;
 mod lock;

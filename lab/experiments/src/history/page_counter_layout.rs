@@ -1,7 +1,7 @@
 //! Linux 6.0 and 6.1: page counters with protection, before and after "memcg: optimize charge codepath".
 //!
-//! The same walk over two orders of the fields: [`Packed`] as in 6.0, and [`Split`] as in 6.1, where what
-//! is written with every charge, now and then, and hardly ever has lines of its own.
+//! The same walk passes over two orders of the fields. [`Packed`] has them as 6.0 did. [`Split`] has them as 6.1 did:
+//! what every charge writes, what is written now and then, and what hardly ever is, have lines of their own.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -154,7 +154,7 @@ impl<L: Layout> Charged<L> {
         Charged { levels, propagate }
     }
 
-    /// Charges all levels, or none; then looks whether one is above its `high`, as who charges must.
+    /// Charges all levels, or none. Then it looks whether one is above its `high`, as a charge must.
     #[inline(always)]
     pub fn try_charge(&self, pages: i64) -> bool {
         let mut at = self.levels.len();
@@ -183,8 +183,8 @@ impl<L: Layout> Charged<L> {
         true
     }
 
-    /// Whether the group, or one above it, is short of memory for sockets: asked whenever some is returned. None
-    /// is; what it costs is finding the groups.
+    /// Whether the group, or one above it, is short of memory for sockets. Whoever returns memory asks. No group is
+    /// short of it here; what costs is to find the groups.
     #[inline(always)]
     pub fn short_of_memory(&self) -> bool {
         self.any(|_| false)

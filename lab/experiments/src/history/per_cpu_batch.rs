@@ -26,7 +26,7 @@ impl PerCpuBatch {
         }
     }
 
-    /// Counts; how many writes of a shared line that took.
+    /// Counts, and returns how many writes of a shared line that took.
     #[inline(always)]
     pub fn add(&self, pages: i32) -> u64 {
         self.add_on(running(self.cpus.len()), pages)

@@ -33,7 +33,7 @@ impl PerCpuCache {
         }
     }
 
-    /// The CPU turns to an address space; how many writes of a shared line that took.
+    /// Turns the CPU to an address space, and returns how many writes of a shared line that took.
     #[inline(always)]
     pub fn run(&self, cpu: usize, space: usize) -> u64 {
         let cache = &self.cpus[cpu];

@@ -28,7 +28,7 @@ impl PerTask {
     /// the last ones away.
     pub const EVENTS_KEPT: i64 = EVENTS as i64 + 2;
 
-    /// A fault with an anonymous page; how many writes of a shared line that took.
+    /// Counts a fault with an anonymous page, and returns how many writes of a shared line that took.
     #[inline(always)]
     pub fn add(&self, task: &mut Task, pages: i32) -> u64 {
         // At the start of a fault, before its page is counted.
@@ -37,7 +37,7 @@ impl PerTask {
         writes
     }
 
-    /// A fault begins: what the task keeps may be due. How many writes of a shared line that took.
+    /// Begins a fault, at which what the task keeps may be due. Returns how many writes of a shared line that took.
     #[inline(always)]
     pub fn fault(&self, task: &mut Task) -> u64 {
         // Compared, then raised.
@@ -52,8 +52,8 @@ impl PerTask {
         task.pages[kind] += pages;
     }
 
-    /// Gives away all that the task keeps; how many writes of a shared line that took. Also when it ends,
-    /// starts another program, or unmaps pages.
+    /// Gives away all that the task keeps, and returns how many writes of a shared line that took. A task does so when
+    /// it ends, starts another program, or unmaps pages, too.
     #[inline(always)]
     pub fn give(&self, task: &mut Task) -> u64 {
         let mut writes = 0;
@@ -68,7 +68,7 @@ impl PerTask {
         writes
     }
 
-    /// Pages that are not counted by the task that owns them, or many at a time: straight to the counter.
+    /// Counts pages straight in the shared counter: many at a time, or by another task than their owner.
     #[inline(always)]
     pub fn count_shared(&self, kind: usize, pages: i64) {
         self.totals[kind].fetch_add(pages, Ordering::Relaxed);

@@ -126,7 +126,7 @@ impl<D: Difference> Zone<D> {
         zone
     }
 
-    /// What an allocation and its freeing do besides finding a page: on `cpu`, which is one thread's.
+    /// Does what an allocation and its freeing do besides finding a page, on `cpu`, which one thread has to itself.
     #[inline(always)]
     pub fn allocate_and_free(&self, cpu: usize) -> bool {
         let mine = &self.cpus[cpu];

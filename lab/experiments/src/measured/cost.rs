@@ -1,5 +1,5 @@
-//! What an update costs each design, with a trace's own pattern of CPUs, address spaces and tasks: each thread
-//! goes round what one CPU did in the last pass.
+//! Measures what an update costs each design, with a trace's own pattern of CPUs, address spaces and tasks. Each
+//! thread repeats what one CPU did in the last pass.
 
 use super::replay::{ByBatch, Ours, follow_by_cpu, follow_by_task};
 use super::row::Request;

@@ -1,10 +1,10 @@
 //! "memcg: optimize charge codepath" (2022): how long the accounting of a message takes on page counters without
 //! the series' patches, with them, and on ours.
 //!
-//! A message of 10 KiB takes three pages from the CPU's stock; whoever receives it puts them into the stock
-//! of his, and asks each group up to the root whether it is short of memory, as Linux 6.0 does. Each thread
-//! plays both ends in turns: it sends many messages, then receives as many, so that the stock empties and fills
-//! as it does where sender and receiver run on different CPUs.
+//! A message of 10 KiB takes three pages from the sending CPU's stock. The receiver puts them into the stock of its
+//! own CPU, and asks each group up to the root whether it is short of memory, as Linux 6.0 does. Each thread plays
+//! both ends in turns: it sends many messages, then receives as many. So the stock empties and fills as it does where
+//! sender and receiver run on different CPUs.
 
 use super::row::{Measured, Request};
 use super::variants::{self, cannot, row};

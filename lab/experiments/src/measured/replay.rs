@@ -1,5 +1,5 @@
-//! A script gone through by each design: how often it writes a line that other CPUs write, and how far what it
-//! shows is from the truth.
+//! Each design goes through a script. That tells how often it writes a line that other CPUs write, and how far what
+//! it shows is from the truth.
 
 use super::script::{Script, Step, Way};
 use crate::history::{PerCpuBatch, PerCpuCache, PerTask, Task};
@@ -119,7 +119,7 @@ impl Design for ByTask {
     }
 }
 
-/// What a task does; how many shared words that wrote.
+/// Does what a task does, and returns how many shared words that wrote.
 #[inline(always)]
 pub(super) fn follow_by_task(spaces: &[PerTask], tasks: &mut [Task], step: Step) -> u64 {
     match step {
@@ -158,7 +158,7 @@ impl Design for ByCpu {
     }
 }
 
-/// What a CPU does; how many shared words that wrote.
+/// Does what a CPU does, and returns how many shared words that wrote.
 #[inline(always)]
 pub(super) fn follow_by_cpu(cache: &PerCpuCache, cpu: usize, step: Step) -> u64 {
     match step {
@@ -180,7 +180,7 @@ impl ByBatch {
         ByBatch((0..script.spaces).map(counters).collect())
     }
 
-    /// What a CPU that one thread has to itself does; how many shared words that wrote.
+    /// Does what a CPU does that one thread has to itself, and returns how many shared words that wrote.
     #[inline(always)]
     pub(super) fn follow_alone(&self, cpu: usize, step: Step) -> u64 {
         match step {

@@ -13,7 +13,7 @@ pub(super) const WORK: [usize; 8] = [0, 25, 50, 100, 200, 400, 700, 1000];
 /// How long a block takes, in nanoseconds, or about: short enough that most are not interrupted.
 const BLOCK: f64 = 60_000.0;
 
-/// Pairs of lines from those of one pass to those of the next.
+/// How many pairs of lines further on the next pass begins.
 const PASS: usize = 5;
 
 /// Hundreds of additions between a game and a block.
@@ -42,7 +42,7 @@ impl Run {
     }
 }
 
-/// So many blocks of a pattern with so much work of each CPU's own, on other lines in each pass.
+/// Runs `blocks` blocks of a pattern in which each CPU does `work` cycles of its own. Each pass uses other lines.
 ///
 /// # Errors
 /// A CPU that cannot be used.

@@ -14,8 +14,8 @@ const WALKS: usize = 60;
 /// Steps that bring the lines before.
 const COLD: usize = 50_000;
 
-/// Nanoseconds of a load that needs the one before, over `bytes` of data, on one CPU: over a few walks;
-/// none if all were disturbed, or there is not that much memory.
+/// Measures over a few walks how many nanoseconds one CPU takes for a load that needs the one before, in `bytes` of
+/// data. `None` if every walk was disturbed, or there is not that much memory.
 pub(super) fn chase(cpu: usize, bytes: usize) -> Option<Spread> {
     let walk = move || {
         pin(cpu).ok()?;
@@ -47,8 +47,8 @@ pub(super) fn chase(cpu: usize, bytes: usize) -> Option<Spread> {
     std::thread::spawn(walk).join().ok()?
 }
 
-/// Asks for large pages before the small ones come, so that the walk is not one through page tables; without
-/// them it is slower.
+/// Asks for large pages before the small ones come, so that the walk does not spend its time in page tables.
+/// Without large pages it is slower.
 fn huge(chain: &Vec<usize>) {
     const PAGE: usize = 1 << 12;
     let start = chain.as_ptr().addr();

@@ -1,4 +1,4 @@
-//! From figures to a machine file: what each figure of the model comes from, and what is not known here.
+//! Makes a machine file of figures. It says where each figure of the model comes from, and what is not known here.
 
 use super::modes::Mode;
 use super::probe::Found;
@@ -37,7 +37,7 @@ impl Subject<'_> {
     /// The machine as it was in `mode` of the first pair. Other pairs count in their own most frequent mode.
     ///
     /// # Errors
-    /// A figure that no undisturbed visit of the mode gave.
+    /// No undisturbed visit of the mode gave one of the figures.
     pub(super) fn in_mode(&self, mode: &Mode) -> Result<Described, String> {
         let mut refusals = Vec::new();
         let first = &self.pairs[0];
@@ -94,7 +94,7 @@ impl Subject<'_> {
         let spread = get(&|found| found.spread, "how much stays differ")?;
         let early = get(&|found| belief(found.early), "atomics behind stores")?;
 
-        // Where lines migrate, who has one clean is known; elsewhere it is the shared line that tells.
+        // Where lines migrate, it is known which CPU has a clean line. Elsewhere the shared line tells.
         let migrates = returned.value > 0.5;
         let clean = |found: &Found| if migrates { found.returned } else { found.upgrade };
         let of_clean = if migrates {
@@ -114,7 +114,7 @@ impl Subject<'_> {
             Some(bounded(spread, measured(&format!("CPUs {one} and {other}, {how}"))))
         };
         let (changed, shared) = (figure(modified, of_changed), figure(unchanged, of_clean));
-        // A distance that the topology has not stands for the nearest that was measured, and is not written.
+        // Where the topology lacks a distance, the nearest that was measured stands in, and is not written.
         let at = |distance: Distance, dirty: bool| {
             by_distance(distance, dirty)
                 .unwrap_or_else(|| if dirty { changed.clone() } else { shared.clone() })
@@ -260,7 +260,7 @@ impl Subject<'_> {
     }
 }
 
-/// One if a share is more than a half, zero if it is less, and nothing of what was not measured.
+/// One if a share is more than a half, and zero if it is less. What was not measured stays not a number.
 fn belief(share: f64) -> f64 {
     if share.is_nan() { share } else { f64::from(share > 0.5) }
 }

@@ -1,5 +1,5 @@
-//! `ledgerline calibrate`: what this machine's lines, atomics and locks take, as a machine file; and, if
-//! asked, simulations held against real runs.
+//! `ledgerline calibrate` measures what this machine's lines, atomics and locks take, and writes a machine file.
+//! If asked, it compares simulations with real runs.
 //!
 //! | module       | what it holds                                                      |
 //! |--------------|--------------------------------------------------------------------|
@@ -148,14 +148,15 @@ fn multiplication_cycles(pair: &Pair, described: &Described) -> f64 {
     cycles.map_or(f64::NAN, |cycles| cycles.value)
 }
 
-/// Beyond every first cache and within most second ones; beyond every last one.
+/// Walks data that is larger than every first cache and fits most second ones, and data larger than every last
+/// cache.
 fn caches(cpu: usize, quick: bool, progress: &Progress) -> Caches {
     progress.show("loads from the second cache and from memory");
     let memory = if quick { None } else { chase::chase(cpu, 256 << 20) };
     Caches { second: chase::chase(cpu, 512 << 10), memory }
 }
 
-/// A transfer between every two CPUs.
+/// Measures a transfer between every two CPUs.
 fn matrix(cpus: &[usize], progress: &Progress) -> Result<Vec<(usize, usize, f64)>, String> {
     let mut matrix = Vec::new();
     if (3..=MATRIX).contains(&cpus.len()) {
@@ -171,7 +172,8 @@ fn matrix(cpus: &[usize], progress: &Progress) -> Result<Vec<(usize, usize, f64)
     Ok(matrix)
 }
 
-/// Where a mode's file goes: the first where it was asked for, others beside it, by their transfers.
+/// Where a mode's file goes: the first mode's where the user asked for it, others beside that, named by their
+/// transfers.
 fn path_of(path: &Path, index: usize, described: &Described) -> PathBuf {
     if index == 0 {
         return path.to_owned();

@@ -1,4 +1,4 @@
-//! Whether a series of measurements is of one machine, or of one that changed in between.
+//! Tells whether the machine changed during a series of measurements.
 //!
 //! A virtual machine's CPUs move about on the host's: what a transfer takes then changes at once, by
 //! severalfold, and stays so for seconds to minutes. That is two modes. A clock that warms up drifts; that is
@@ -22,7 +22,7 @@ pub(super) struct Mode {
 }
 
 impl Mode {
-    /// Whether a measurement is of this mode: it lies within, or no further off than its bounds differ.
+    /// Whether a measurement belongs to this mode: it lies within its bounds, or no further off than they differ.
     pub(super) fn holds(&self, value: f64) -> bool {
         let slack = GAP.sqrt();
         self.low / slack <= value && value <= self.high * slack

@@ -40,7 +40,8 @@ impl Pattern {
         }
     }
 
-    /// Whether the model claims to know it: that a processor waits for several lines at once it does not.
+    /// Whether the model claims to know the pattern. It does not know that a processor waits for several lines at
+    /// once.
     pub(super) fn claimed(self) -> bool {
         self != Pattern::OverlappedTicketLock
     }

@@ -1,5 +1,5 @@
-//! The single measurements: what two CPUs do to each other, figure by figure, within a few milliseconds, so
-//! that one state of the machine answers for all of them.
+//! The single measurements of what two CPUs do to each other. All figures are taken within a few milliseconds, so
+//! that the machine is in one state for all of them.
 
 use super::patterns::Pattern;
 use super::queue_lock::QueueLock;
@@ -23,7 +23,7 @@ const VISITS: usize = 1 << 14;
 /// Times that each of these is done.
 const TIMES: usize = 7;
 
-/// What was found, in nanoseconds where nothing else is said; not a number where every try was disturbed.
+/// What was found. Figures are nanoseconds unless said otherwise, and not a number where every try was disturbed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     /// A transfer by ping-pong, before all else and after.
@@ -281,8 +281,8 @@ fn fought_for() -> impl Iterator<Item = Field> {
     (0..WALKS).map(|walk| Field::first_of(walk * LINES / WALKS))
 }
 
-/// All add to one line, then to the next; a CPU sees in what it added to whether another came between. How many
-/// operations each of its visits had.
+/// All CPUs add to one line, then to the next. From the value that it adds to, a CPU sees whether another came
+/// between. Returns how many operations each of its visits had.
 fn contended(seat: &Seat<'_>, memory: &Memory) -> Vec<(Block, Vec<u32>)> {
     let mut real = Real::<0, true>::new(memory, seat.index);
     fought_for()

@@ -1,5 +1,5 @@
-//! How long a request for a line is on its way to who has it: so long before a store may a load be sent, and
-//! see the store's value all the same.
+//! How long a request for a line is on its way to the CPU that has it. A load may be sent that long before a store
+//! and see the store's value all the same.
 //!
 //! ```text
 //! one CPU owns a line; both wait for the same moment by their clocks
@@ -57,8 +57,9 @@ fn multiply(mut zero: usize, times: usize) -> usize {
     zero
 }
 
-/// By how many multiplications a load by this seat may come before the other's store and see it, on average;
-/// not a number where the sweep did not begin with all and end with none. It is wider where a transfer takes longer.
+/// By how many multiplications, on average, this seat's load may come before the other's store and still see it. Not
+/// a number where the sweep did not begin with all loads and end with none. Where a transfer takes longer, the sweep is
+/// wider.
 pub(super) fn request(
     seat: &Seat<'_>,
     memory: &Memory,

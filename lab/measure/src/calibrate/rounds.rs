@@ -1,5 +1,5 @@
-//! Measuring in rounds, over some seconds, so that a machine that changes is seen to change; and what each
-//! of its modes comes to.
+//! Measures in rounds, over some seconds, so that a machine that changes is seen to change; and says what each of
+//! its modes comes to.
 
 use super::modes::{Mode, modes};
 use super::probe::{Found, visit};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Rounds of a mode without which it gets no machine file.
 pub(super) const LEAST_ROUNDS: usize = 3;
 
-/// Between two rounds, so that they are not all of one moment.
+/// Waits so long between two rounds, so that they are not all of one moment.
 const PAUSE: Duration = Duration::from_millis(120);
 
 /// All visits to a pair of CPUs that are `distance` apart.
@@ -63,9 +63,9 @@ pub(super) fn pairs(cpus: &[usize], places: &Places) -> Vec<Pair> {
     pairs
 }
 
-/// Visits every pair `rounds` times, or fewer, but three, where that takes longer than `patience`: who
-/// shares the CPUs with others gets fewer rounds. Where the machine changed so often that no mode has enough of
-/// them, it goes on as long as `patience` lasts.
+/// Visits every pair `rounds` times. Where that takes longer than `patience`, because other programs share the CPUs,
+/// it visits each pair fewer times, but at least three. Where the machine changed so often that no mode has enough
+/// visits, it goes on as long as `patience` lasts.
 ///
 /// # Errors
 /// A CPU that cannot be used.

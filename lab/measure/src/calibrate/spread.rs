@@ -2,7 +2,7 @@
 
 use crate::stats::median;
 
-/// A figure over the rounds: the median, and between which values all but the outer tenths lie.
+/// A figure over the rounds: the median, and the values between which all but the outer tenths lie.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Spread {
     pub(super) value: f64,
@@ -11,7 +11,7 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// None of numbers only that are none.
+    /// `None` where no value is a number.
     pub(super) fn of(values: impl Iterator<Item = f64>) -> Option<Spread> {
         let mut sorted: Vec<f64> = values.filter(|value| value.is_finite()).collect();
         sorted.sort_unstable_by(f64::total_cmp);
@@ -20,7 +20,7 @@ impl Spread {
         Some(Spread { value: median(&sorted), low: sorted[outer], high: sorted[last - outer] })
     }
 
-    /// What is less than `least` is that much.
+    /// The same spread with `least` in place of whatever is less.
     pub(super) fn at_least(self, least: f64) -> Spread {
         let Spread { value, low, high } = self;
         Spread { value: value.max(least), low: low.max(least), high: high.max(least) }

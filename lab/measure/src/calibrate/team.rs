@@ -1,4 +1,5 @@
-//! Threads, each tied to a CPU, that do the same at the same time, in blocks; and who was disturbed.
+//! Threads, each tied to a CPU, that do the same work at the same time, in blocks. A block says whether its thread was
+//! disturbed.
 
 use crate::barrier::Barrier;
 use crate::machine::pin;
@@ -45,7 +46,7 @@ impl Team {
         Team { cpus: cpus.to_vec() }
     }
 
-    /// Does `play` on each CPU at the same time; what it returns, in the order of the CPUs.
+    /// Does `play` on each CPU at the same time. Returns what it returned, in the order of the CPUs.
     ///
     /// # Errors
     /// A CPU that this process may not use.
@@ -82,7 +83,7 @@ impl Seat<'_> {
     }
 
     /// Does `operation` over and over, together with the team, until the first of the team has done it
-    /// `quota` times: so all the time all are at it.
+    /// `quota` times. So the whole team works all the time.
     #[inline(always)]
     pub(super) fn together(&self, quota: u64, mut operation: impl FnMut()) -> Block {
         if self.index == 0 {

@@ -1,4 +1,4 @@
-//! Real runs held against predictions: the same patterns, the machine as it was measured in the same seconds.
+//! Compares real runs with predictions of the same patterns, for the machine as it was measured in the same seconds.
 
 use super::bracket::{Run, WORK, runs};
 use super::describe::Described;
@@ -62,7 +62,7 @@ pub(super) fn counts(cpus: usize) -> Vec<usize> {
     counts
 }
 
-/// Runs every case in so many passes, and measures the pairs between them; fewer passes where they take
+/// Runs every case in `passes` passes, and measures the pairs between them. It does fewer passes where they take
 /// longer than `patience`.
 ///
 /// # Errors
@@ -100,8 +100,8 @@ pub(super) fn collect(
     Ok(cases)
 }
 
-/// The rows of one mode: cases of which enough runs were in it from before to after, each predicted with the
-/// mode's machine and the transfer that was measured around its own runs.
+/// The rows of one mode. A case has a row if enough of its runs were in the mode from beginning to end. It is
+/// predicted with the mode's machine, and with the transfer that was measured around its own runs.
 ///
 /// # Errors
 /// What the simulation refuses.

@@ -12,7 +12,7 @@ pub(super) const fn multiplications(cycles: usize) -> usize {
     cycles.div_ceil(MULTIPLICATION)
 }
 
-/// Zero, which the compiler does not know, and the processor not before `token` is there: a cycle later.
+/// A zero that the compiler does not know. The processor knows it a cycle after `token` is there.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(super) fn zero_after(token: u64) -> usize {
@@ -24,8 +24,8 @@ pub(super) fn zero_after(token: u64) -> usize {
     zero as usize
 }
 
-/// Works for `N` multiplications that cannot begin before `zero` is there. Returns zero, which the compiler
-/// does not know, and the processor not before the end.
+/// Works for `N` multiplications, which cannot begin before `zero` is there. Returns a zero that the compiler does not
+/// know; the processor knows it at the end.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(super) fn work<const N: usize>(zero: usize) -> usize {

@@ -1,7 +1,7 @@
 //! One description of what a CPU does to shared data, for two worlds: real memory, and the simulation.
 //!
-//! A pattern is a function over a [`World`]. In [`Real`] it runs; in [`Told`] it is written down as the
-//! steps of a simulated program. So the two cannot drift apart.
+//! A pattern is a function over a [`World`]. [`Real`] runs it; [`Told`] writes it down as the steps of a simulated
+//! program. So the two cannot drift apart.
 
 use super::work::{work, zero_after};
 use ledgerline_coherence::layout::{FieldId, Layout, ObjectId, PAIR, Scope};

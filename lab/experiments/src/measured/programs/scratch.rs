@@ -6,8 +6,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// What removes the directory where this process could not: it waits until nobody holds the other end of its
-/// input, and for a moment more, in which the programs that work there end.
+/// Removes the directory where this process could not. The shell waits until nobody holds the other end of its input,
+/// and a moment longer, in which the programs that work there end.
 const JANITOR: &str = r#"read -r done || { sleep 2; rm -rf -- "$1"; }"#;
 
 /// A directory that is removed with all that is in it.

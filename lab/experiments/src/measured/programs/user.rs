@@ -3,7 +3,7 @@
 use std::os::unix::fs::chown;
 use std::path::Path;
 
-/// Whom to run programs as that refuse to run as root.
+/// The user that runs programs which refuse to run as root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct User {
     pub(super) id: u32,
