@@ -1,8 +1,8 @@
 //! A better order for a type, with the reason and the gain of each move; or that today's is good.
 //!
-//! The search goes by a quick estimate; what it finds is simulated beside today's layout, design point by
-//! design point. Proposed is only what is cheaper at every one of them, and every move that gains nothing
-//! by itself is taken back.
+//! The search uses a quick estimate. What it finds is simulated beside today's layout, at each design point. An
+//! order is proposed only if it is cheaper at every one of them, and each move that gains nothing by itself is taken
+//! back.
 
 use ledgerline_coherence::experiments::Interval;
 use ledgerline_layout::Error;
@@ -17,19 +17,19 @@ use crate::reason::{self, Group};
 use crate::search::{self, Problem};
 use crate::uses::Uses;
 
-/// Orders that are simulated.
+/// How many orders are simulated.
 const CANDIDATES: usize = 3;
-/// Times that moves without a gain are looked for.
+/// How often moves without a gain are looked for.
 const ROUNDS: usize = 8;
 
-/// What is wished of an order.
+/// What the user wishes of an order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wishes {
     /// What may not move, and what may be taken apart.
     pub freedom: Freedom,
     /// Bytes that the type may have; if not said, today's size in whole lines and one pair of lines.
     pub size_max: Option<u64>,
-    /// What all addresses of objects are multiples of; if not said, they are taken to begin a pair of lines.
+    /// All addresses of objects are multiples of this; if not said, objects are taken to begin a pair of lines.
     pub base: Option<u64>,
 }
 
@@ -46,13 +46,13 @@ pub struct Advice {
     pub size_max: u64,
     /// Where its fields are.
     pub place: Place,
-    /// Whether the place of objects is assumed, not said.
+    /// Whether the place of objects is assumed, because nobody said it.
     pub assumed: bool,
     /// What that costs.
     pub today: Cost,
     /// What is better, if anything is.
     pub proposal: Option<Proposal>,
-    /// The best that was found and is not surely better: its gain.
+    /// The gain of the best order that was found, where that is not surely better.
     pub unsure: Option<Difference>,
 }
 
@@ -63,7 +63,7 @@ pub struct Proposal {
     pub order: Vec<usize>,
     /// Each piece's new offset, by its index.
     pub offsets: Vec<u64>,
-    /// What must be asked of the compiler: that pieces begin lines (64) or pairs (128); 1 is nothing.
+    /// What the compiler must be told of each piece: that it begins a line (64) or a pair (128); 1 is nothing.
     pub begins: Vec<u64>,
     /// Its size in bytes.
     pub size: u64,
@@ -75,7 +75,7 @@ pub struct Proposal {
     pub cost: Cost,
     /// What it changes.
     pub change: Difference,
-    /// Who moves, and why.
+    /// Which fields move, and why.
     pub moves: Vec<Move>,
 }
 
@@ -90,8 +90,8 @@ pub struct Move {
     pub begins: Option<u64>,
     /// One sentence.
     pub reason: String,
-    /// Nanoseconds an operation that this move brings: what taking it back alone would cost. None where
-    /// nobody touches what moves.
+    /// Nanoseconds an operation that this move brings: what taking it back alone would cost. `None` where nobody
+    /// touches what moves.
     pub gain: Option<Interval>,
 }
 
@@ -100,8 +100,8 @@ pub struct Move {
 /// Takes seconds: a search, and some ten simulations for each design point.
 ///
 /// # Errors
-/// A type without an order (a union); a profile that names what is not there, or too much; a wish that
-/// cannot be had.
+/// When the type has no order (a union), when the profile names what is not there, or too much, and when a wish
+/// cannot be granted.
 pub fn advise(
     types: &Types,
     id: TypeId,
@@ -159,7 +159,7 @@ fn propose(
             break;
         }
     }
-    // By the price they come; a simulation that is sure of it puts a later one first.
+    // They come by their price. A later one goes first where the simulation is sure that it is cheaper.
     let sooner = |best: Tried, next: Tried| {
         let change = cost::difference(&best.cost, &next.cost);
         if surely_cheaper(&change, today) { next } else { best }
@@ -186,7 +186,7 @@ fn propose(
             offsets: (pieces.list[group.pieces[0]].offset, new[group.pieces[0]]),
             begins: Some(best.order.begins[group.pieces[0]]).filter(|&begins| begins > 1),
             reason: {
-                // What is too little to tell has no cause.
+                // A gain that is too small to tell has no cause.
                 let told = gain.as_ref().filter(|(change, _)| change.is_sure());
                 let undone = told.map(|(_, undone)| (undone, problem.offsets(&undone.laid)));
                 let undone = undone.as_ref().map(|(undone, at)| (&undone.cost, &at[..]));
@@ -221,12 +221,12 @@ impl Tried {
         let laid = problem.lay(&order);
         let place = Place { offsets: problem.offsets(&laid), base: problem.base_of(&laid) };
         let cost = cost::of(question, uses, &place)?;
-        // As it came out: what filled holes is declared there.
+        // The order as it came out: pieces that filled holes are declared there.
         let order = Order { sequence: sequence(problem.pieces, &laid), fill: false, ..order };
         Ok(Tried { order, laid, cost })
     }
 
-    /// What moves together, by the new order.
+    /// Pieces that move together, by the new order.
     fn groups(&self, problem: &Problem<'_>) -> Vec<Group> {
         let today = Order::today(problem.pieces);
         let weight = |piece: usize| if problem.cold[piece] { 1.01 } else { 1.0 };
@@ -274,8 +274,8 @@ impl Tried {
         order
     }
 
-    /// The order without a move that gains nothing by itself: the estimate finds it no dearer, and the
-    /// simulation is not sure that it is.
+    /// The order without a move that gains nothing by itself: the estimate finds that no dearer, and the simulation is
+    /// not sure that it is.
     fn idle(
         &self,
         problem: &Problem<'_>,
@@ -298,7 +298,7 @@ impl Tried {
         Ok(None)
     }
 
-    /// What each group's move brings, and the order without it; none for what nobody touches.
+    /// What each group's move brings, and the order without it; `None` for a group that nobody touches.
     fn gains(
         &self,
         problem: &Problem<'_>,

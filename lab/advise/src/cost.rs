@@ -1,9 +1,9 @@
 //! What a layout costs the program that uses it, by simulation.
 //!
-//! A type's fields at offsets, the [`Uses`] of a profile, a machine and a number of CPUs come to
-//! nanoseconds an operation: all of it, what CPUs wait for by field and by line, and which field's writing
-//! makes which field's access wait. Every figure is a median with a range over the machine's design points
-//! (what no source says of a machine, filled evenly). The same question has the same answer, bit for bit.
+//! From a type's fields at offsets, the [`Uses`] of a profile, a machine and a number of CPUs it predicts nanoseconds
+//! an operation: the whole, the waiting by field and by line, and which field's writing makes which field's access
+//! wait. Every figure is a median with a range over the machine's design points (they fill evenly what no source says
+//! of the machine). The same question has the same answer, bit for bit.
 //!
 //! ```
 //! use ledgerline_advise::cost::{self, Place, Question};
@@ -50,14 +50,14 @@ use ledgerline_layout::Error;
 
 use crate::uses::Uses;
 
-/// What is asked: on which machine, how many CPUs, how surely.
+/// A question: which machine, how many CPUs, how many design points.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'m> {
     /// The machine, with its ranges.
     pub machine: &'m Machine,
     /// CPUs that take part.
     pub cpus: usize,
-    /// Design points: each is one simulation, of some hundredth of a second.
+    /// Design points. Each is one simulation, which takes some hundredth of a second.
     pub points: usize,
 }
 
@@ -65,7 +65,7 @@ impl Question<'_> {
     /// Whether it has an answer.
     ///
     /// # Errors
-    /// No point, or more CPUs than the machine has.
+    /// When no point is asked for, or more CPUs than the machine has.
     pub fn check(&self) -> Result<(), Error> {
         if self.points == 0 {
             let error = Error::new("a cost of no design point is asked for");
@@ -86,8 +86,8 @@ impl Question<'_> {
 pub struct Place {
     /// Of each spot of the [`Uses`], from the start of the type.
     pub offsets: Vec<u64>,
-    /// Objects begin at multiples of this, a power of two. From 128 on they begin a pair of lines; below,
-    /// the design points take the places that are left in turn.
+    /// Objects begin at multiples of this, a power of two. From 128 on they begin a pair of lines. Below, the design
+    /// points take the possible places in turn.
     pub base: u64,
 }
 
@@ -115,15 +115,15 @@ impl Place {
 /// What a layout costs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cost {
-    /// An operation of a CPU, the average over the CPUs.
+    /// The time of an operation, averaged over the CPUs.
     pub nanoseconds: Interval,
-    /// Of that, waiting for lines that others hold.
+    /// The part of it that is waiting for lines that others hold.
     pub waiting: Interval,
     /// By spot, in the order of the [`Uses`].
     pub fields: Vec<FieldCost>,
     /// Lines that a spot lies on, counted from the start of the type as if it began a line.
     pub lines: Vec<LineCost>,
-    /// Who makes whom wait, dearest first.
+    /// Which field makes which other wait, the dearest pair first.
     pub pairs: Vec<PairCost>,
     /// The same, point by point.
     pub points: Vec<Point>,
@@ -136,8 +136,8 @@ pub struct FieldCost {
     pub path: String,
     /// Waiting because others wrote its line or the line's neighbour, in nanoseconds an operation.
     pub waiting: Interval,
-    /// Its line's way back from the second cache, in nanoseconds an operation: the operation's other work has
-    /// filled the first. From the last cache, where a CPU has more objects than its second cache holds.
+    /// What it costs to fetch its line from the second cache, in nanoseconds an operation, since the operation's other
+    /// work has filled the first; from the last cache, where a CPU has more objects than its second cache holds.
     pub fetching: f64,
 }
 
@@ -157,9 +157,9 @@ pub struct LineCost {
 /// A pair of fields that share a line or a pair of lines, and what it costs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PairCost {
-    /// Whose writing takes the line away.
+    /// The field whose writing takes the line away.
     pub writer: String,
-    /// Whose access waits for it.
+    /// The field whose access waits for the line.
     pub victim: String,
     /// How long, in nanoseconds an operation.
     pub waiting: Interval,
@@ -174,7 +174,7 @@ pub struct Point {
     pub waiting: f64,
     /// Waiting, by writer and victim.
     pub pairs: BTreeMap<(usize, usize), f64>,
-    /// Transfers of each spot's line an operation, told to the first spot of the line.
+    /// Transfers of each spot's line an operation, put down to the first spot of the line.
     pub transfers: BTreeMap<usize, f64>,
     /// Fetching, by spot.
     pub fetching: Vec<f64>,
@@ -182,7 +182,7 @@ pub struct Point {
 
 /// What a layout costs.
 ///
-/// Takes some hundredth of a second a point and CPU core; points run at once on the cores there are.
+/// Takes some hundredth of a second for each point. Points run at once on the cores there are.
 ///
 /// # Errors
 /// As [`Question::check`].
@@ -272,17 +272,17 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Whether the sign is sure: the range leaves zero out.
+    /// Whether the sign is sure, since the range does not contain zero.
     #[must_use]
     pub fn is_sure(&self) -> bool {
         !self.change.holds(0.0)
     }
 }
 
-/// What `new` costs beyond `old`: of each design point the difference, so that what is unknown about the
+/// What `new` costs beyond `old`. The difference is taken at each design point, so that what is unknown about the
 /// machine, and common to both, does not blur it.
 ///
-/// Both are answers to one question.
+/// Both must be answers to one question.
 ///
 /// # Panics
 /// When they are of different numbers of points.

@@ -1,4 +1,4 @@
-//! A profile's accesses as the printer of layouts takes them.
+//! Hands a profile's accesses to the printer of layouts.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use ledgerline_layout::show::Access;
 use crate::profile::{TypeProfile, find};
 use crate::uses::Uses;
 
-/// Which bits of a type are touched how often by whom. CPUs are told apart where the profile has several roles.
+/// How often which role touches which bits of a type. Roles are told apart where the profile has several.
 ///
 /// # Errors
-/// When the profile names a field that the type has not, with the names that resemble it.
+/// When the profile names a field that the type does not have; the error has the names that resemble it.
 pub fn accesses(types: &Types, id: TypeId, profile: &TypeProfile) -> Result<Vec<Access>, Error> {
     let mut accesses = Vec::new();
     for role in &profile.roles {

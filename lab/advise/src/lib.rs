@@ -1,7 +1,7 @@
 //! What a type's layout costs the program that uses it, and what order would cost less.
 //!
-//! A [`profile`] says who reads and writes which field how often. Types come from `ledgerline_layout`,
-//! the price of moving lines from `ledgerline_coherence`; here the three meet.
+//! A [`profile`] says who reads and writes which field how often. `ledgerline_layout` knows the types, and
+//! `ledgerline_coherence` the price of moving lines. This crate brings the three together.
 
 #![deny(unsafe_code)]
 

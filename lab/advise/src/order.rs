@@ -5,12 +5,12 @@ use crate::pieces::{Held, Piece, Pieces};
 /// Bytes of a hole that is worth filling.
 const HOLE: u64 = 8;
 
-/// What is declared in which order, and what begins a line.
+/// The order in which pieces are declared, and which of them begin a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Order {
     /// The pieces that are free, as they are declared.
     pub sequence: Vec<usize>,
-    /// For each piece what its offset must be a multiple of beyond its own alignment: 64, 128, or 1.
+    /// For each piece, what its offset must be a multiple of besides its own alignment: 64, 128, or 1.
     pub begins: Vec<u64>,
     /// Whether untouched pieces are taken forward to fill holes.
     pub fill: bool,
@@ -28,7 +28,7 @@ pub(crate) struct Laid {
 }
 
 impl Order {
-    /// Today's: as pieces lie, with what a compiler must have been told to put them there.
+    /// Today's order: the pieces as they lie, with what a compiler must have been told to put them there.
     pub(crate) fn today(pieces: &Pieces) -> Order {
         let list = &pieces.list;
         let sequence = (0..list.len()).filter(|&index| list[index].held.is_none()).collect();
@@ -64,7 +64,7 @@ impl Order {
             let wanted = piece.align.max(self.begins[index]);
             laid.align = laid.align.max(wanted);
             let mut at = cursor.next_multiple_of(wanted);
-            // Behind whatever is held there.
+            // It goes behind whatever is held there.
             let mut from = next;
             while let Some(held) = held.get(from)
                 && held.offset < at + piece.size
@@ -119,7 +119,7 @@ impl Order {
         offsets: &mut [u64],
     ) {
         loop {
-            // Between what is held within the hole, too.
+            // Also between pieces that are held within the hole.
             let until = |at: u64| {
                 let next = held.iter().find(|held| held.end() > at);
                 next.map_or(end, |held| held.offset.min(end))
@@ -129,7 +129,7 @@ impl Order {
                 let free = !placed[index] && cold[index] && self.begins[index] <= 1;
                 free && at + list[index].size <= until(cursor)
             });
-            // The first of the largest: the fewest pieces move.
+            // The first of the largest, so that the fewest pieces move.
             let largest = fits.min_by_key(|&index| std::cmp::Reverse(list[index].size));
             match largest {
                 Some(index) => {
@@ -158,7 +158,7 @@ pub(crate) fn sequence(pieces: &Pieces, laid: &Laid) -> Vec<usize> {
     order
 }
 
-/// Which pieces left today's order: the fewest, by weight, that the others keep it without.
+/// The pieces that left today's order: the fewest, by weight, without which the others keep it.
 pub(crate) fn moved(sequence: &[usize], weight: impl Fn(usize) -> f64) -> Vec<usize> {
     // Pieces are numbered by today's order: the heaviest rising subsequence stays.
     let mut best: Vec<(f64, Option<usize>)> = Vec::with_capacity(sequence.len());

@@ -1,4 +1,4 @@
-//! The members of a record as what an order consists of: pieces that move, and pieces that stay.
+//! The pieces of a record that an order consists of: those that move, and those that stay.
 
 use ledgerline_layout::Error;
 use ledgerline_layout::align;
@@ -7,10 +7,10 @@ use ledgerline_layout::model::{Kind, Member, Record, Role, Type, TypeId, Types};
 
 use crate::uses;
 
-/// Records of more members are not ordered.
+/// Records with more members are not ordered.
 const MOST_PIECES: usize = 2000;
 
-/// Nor larger ones, in bytes.
+/// Records with more bytes are not ordered.
 const LARGEST: u64 = 1 << 30;
 
 /// Members that lie together whatever the order.
@@ -31,7 +31,7 @@ pub struct Piece {
 /// A declaration in a [`Piece`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Its name; with the member that was opened for it, if one was: `memory.usage`.
+    /// Its name, behind that of the member that was opened for it, if one was: `memory.usage`.
     pub name: String,
     /// Its type.
     pub ty: TypeId,
@@ -54,7 +54,7 @@ pub enum Held {
     Last,
 }
 
-/// The pieces of a record by today's offsets, and what of the record is in none of them.
+/// The pieces of a record by today's offsets, and what belongs to none of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pieces {
     /// By offset.
@@ -79,7 +79,7 @@ pub struct Freedom {
 }
 
 impl Piece {
-    /// What people call it: by its first field.
+    /// What people call it: the name of its first field.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.fields[0].name
@@ -96,7 +96,7 @@ impl Pieces {
     /// Takes a record apart.
     ///
     /// # Errors
-    /// What has no order: a union, a Rust enum; a field to pin or a member to open that is not there.
+    /// When the record has no order (a union, a Rust enum), or lacks a field to pin or a member to open.
     pub fn of(types: &Types, id: TypeId, name: &str, freedom: &Freedom) -> Result<Pieces, Error> {
         let Some((id, record)) = leaf::record(types, id) else {
             return Err(Error::new(format!("{name} has no members to order")));
@@ -244,8 +244,8 @@ impl Taken<'_> {
     }
 }
 
-/// Bits whose unit began in a byte of the member before: that member comes along, so that the piece begins
-/// as its unit does.
+/// Bits may have their unit begin in a byte of the member before. That member comes along, so that the piece begins
+/// where its unit does.
 fn align_starts(list: &mut Vec<Piece>) {
     let mut index = 1;
     while index < list.len() {

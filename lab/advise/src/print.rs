@@ -47,7 +47,7 @@ fn range(interval: &Interval) -> String {
     if low == high { median } else { format!("{median} ({low} .. {high})") }
 }
 
-/// The same of what was lost as of what is gained.
+/// The range of what is gained: that of a loss, with the sign turned.
 fn negated(interval: &Interval) -> Interval {
     Interval { median: -interval.median, low: -interval.high, high: -interval.low }
 }

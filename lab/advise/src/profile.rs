@@ -17,9 +17,9 @@
 //!
 //! Addresses become fields by the objects in [`Known`]. Where operations are not known, one is what lies between
 //! two accesses of the busiest CPU to the field that it touches most: that field is touched once, others in
-//! proportion. In a table each field is touched once. What an operation takes beside, nobody there knows: it is
-//! taken to be 1000 ns. So such a profile says who shares what with whom, and what is hot beside what;
-//! nanoseconds follow once somebody has put it right ([`Profile::to_toml`] writes it down for that).
+//! proportion. In a table each field is touched once. None of these formats knows the other work of an operation, so
+//! that is taken to be 1000 ns. Such a profile says which CPUs share which fields, and which hot fields lie side by
+//! side. It says nanoseconds once somebody has corrected it ([`Profile::to_toml`] writes it down for that).
 //!
 //! ```
 //! use ledgerline_advise::profile::{Access, Instances, Kind, Phase, Role, TypeProfile};
@@ -66,7 +66,7 @@ pub const EVERYONE: &str = "all";
 /// What [`Phase::name`] is for what happens in every operation.
 pub const ALWAYS: &str = "always";
 
-/// What an operation is taken to cost beside its accesses where nobody knows, in nanoseconds.
+/// The time that an operation is taken to need besides its accesses where nobody knows, in nanoseconds.
 const WORK_NS: f64 = 1000.0;
 
 /// What was seen, or is believed, of a program's accesses.
@@ -74,9 +74,9 @@ const WORK_NS: f64 = 1000.0;
 pub struct Profile {
     /// Where it comes from, as an error or a report names it: a file.
     pub source: String,
-    /// The machine file or built-in machine it was taken on, where it says.
+    /// The machine file or built-in machine on which it was taken, where it says so.
     pub machine: Option<String>,
-    /// How many CPUs took part, where it says.
+    /// How many CPUs took part, where it says so.
     pub cpus: Option<usize>,
     /// The types it knows, in its own order.
     pub types: Vec<TypeProfile>,
@@ -84,14 +84,14 @@ pub struct Profile {
     pub lines: BTreeMap<String, usize>,
 }
 
-/// What it says of one type.
+/// What a profile says of one type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TypeProfile {
     /// As the type is spelt in debug information.
     pub name: String,
     /// How many objects of it there are.
     pub instances: Instances,
-    /// Who uses them; shares add up to one.
+    /// The roles that use them; their shares add up to one.
     pub roles: Vec<Role>,
 }
 
@@ -114,7 +114,7 @@ pub struct Role<A = Access> {
     pub name: String,
     /// Which part of the CPUs, from 0 to 1.
     pub share: f64,
-    /// What an operation takes beside these accesses, in nanoseconds.
+    /// The time of an operation besides these accesses, in nanoseconds.
     pub work_ns: f64,
     /// What it touches.
     pub phases: Vec<Phase<A>>,
@@ -187,7 +187,7 @@ impl TypeProfile {
 }
 
 impl Profile {
-    /// The line that names the first field of `of` that the type has not, if the source has lines.
+    /// The line that names the first field of `of` that the type does not have, if the source has lines.
     #[must_use]
     pub fn line_of_unknown(&self, types: &Types, id: TypeId, of: &TypeProfile) -> Option<usize> {
         let phases = of.roles.iter().flat_map(|role| &role.phases);
@@ -198,8 +198,8 @@ impl Profile {
 
     /// The profile as TOML, which [`Profile::open`] and [`Profile::parse`] read.
     ///
-    /// Accesses of one field in one phase are put together at its first; where from ([`Profile::source`]) is
-    /// not written.
+    /// All accesses of a phase to one field are written in the place of the first. Where the profile came from
+    /// ([`Profile::source`]) is not written.
     #[must_use]
     pub fn to_toml(&self) -> String {
         write::toml(self)

@@ -1,8 +1,8 @@
 //! A quick estimate of a layout's cost, for the search to try thousands by.
 //!
-//! Averages in place of events: a CPU that comes back to a line has lost it if another wrote it since, with
-//! the probability that rates give; a line that many want has a queue; the neighbour line of a pair comes
-//! and goes with it. What the search finds by it is simulated before anybody is told.
+//! It works with averages in place of events. A CPU that comes back to a line has lost it if another wrote it since;
+//! the rates give the probability. A line that many CPUs want has a queue. The neighbour in a pair comes and goes with
+//! the line. What the search finds by this estimate is simulated before it is proposed.
 //!
 //! ```text
 //! visits     of a line, by a CPU of a role, a nanosecond:       those of its phases that touch it
@@ -28,12 +28,12 @@ const STORE_WAITS: f64 = 0.15;
 /// No queue is busier.
 const BUSIEST: f64 = 0.95;
 
-/// What is estimated from.
+/// What the estimate rests on.
 pub(crate) struct Proxy<'u> {
     spots: &'u [Spot],
     visits: Vec<Visit>,
     roles: Vec<RoleLoad>,
-    /// CPUs that share an instance, and what part of all they are.
+    /// How many CPUs share an instance, and which part of all CPUs they are.
     sharing: f64,
     part: f64,
     transfer: f64,
@@ -154,8 +154,8 @@ impl<'u> Proxy<'u> {
         self.cost_and_touching(offsets, begins).0
     }
 
-    /// The cost; and what lines that are touched could cost where nothing hides it, for an order that costs
-    /// no more but touches fewer.
+    /// The cost, and what the touched lines could cost where nothing hides it: so an order that costs no more but
+    /// touches fewer lines is preferred.
     pub(crate) fn cost_and_touching(&self, offsets: &[u64], begins: &[u64]) -> (f64, f64) {
         let (mut cost, mut touching) = (0.0, 0.0);
         for &begins in begins {

@@ -1,9 +1,10 @@
-//! What the difference of two builds costs: which changes in line-mates, and which pairs of fields.
+//! What the difference of two builds costs, by the changes in which fields share a line, and by pairs of fields.
 //!
-//! Both builds answer one [`Question`]; the difference is taken design point by design point, so that what is
-//! unknown of the machine, and common to both, does not blur it. What fields wait for each other changes from
-//! build to build; each pair's change is told to the change in line-mates that parted them or brought them
-//! together, else to the one that moved who waits, else to the one that moved who writes.
+//! Both builds answer one [`Question`]. The difference is taken at each design point, so that what is unknown of the
+//! machine, and common to both, does not blur it. How long fields wait for each other changes from build to build. A
+//! pair's change is put down to the change that parted the two fields or brought them onto one line; where there is
+//! none, to the change that moved the field that waits; where there is none, to the change that moved the field that is
+//! written.
 
 mod print;
 
@@ -29,13 +30,13 @@ pub struct Priced {
     pub after: Interval,
     /// After less before.
     pub difference: cost::Difference,
-    /// Of each of [`Difference::changes`] what it did to the waiting, in nanoseconds an operation.
+    /// For each of [`Difference::changes`], what it did to the waiting, in nanoseconds an operation.
     pub changes: Vec<Share>,
-    /// What no change in line-mates explains: fields that met as neighbours of a pair of lines, mostly.
+    /// Waiting that no such change explains: mostly of fields that became neighbours in a pair of lines.
     pub rest: Share,
-    /// Fields of the profile that the build before has not, whose accesses are left out of its cost.
+    /// Fields of the profile that the build before does not have; their accesses are left out of its cost.
     pub not_before: Vec<String>,
-    /// Fields that the build after has not.
+    /// Fields that the build after does not have.
     pub not_after: Vec<String>,
 }
 
@@ -44,16 +45,16 @@ pub struct Priced {
 pub struct Share {
     /// In nanoseconds an operation: above zero it became dearer.
     pub change: Interval,
-    /// Who makes whom wait more, or less, the largest change first.
+    /// Which field makes which other wait more, or less, the largest change first.
     pub culprits: Vec<Culprit>,
 }
 
 /// A pair of fields.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Culprit {
-    /// Whose writing takes the line away.
+    /// The field whose writing takes the line away.
     pub writer: String,
-    /// Whose access waits.
+    /// The field whose access waits.
     pub victim: String,
     /// How they lie in the build in which it waits longer.
     pub near: Near,
@@ -64,7 +65,7 @@ pub struct Culprit {
 /// How two fields lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Near {
-    /// They are one.
+    /// They are one field.
     Itself,
     /// On one line.
     Line,
@@ -142,7 +143,7 @@ struct Side {
     uses: Uses,
     /// What the profile calls each spot.
     names: Vec<String>,
-    /// What the profile names and this build has not.
+    /// Fields that the profile names and this build does not have.
     unknown: Vec<String>,
 }
 
@@ -235,7 +236,7 @@ fn share(pairs: Vec<Pair>, points: usize) -> Share {
     Share { change, culprits }
 }
 
-/// Which change in line-mates a pair's waiting is told to.
+/// The change that a pair's waiting is put down to.
 fn explains(changes: &[Change], pair: &Pair, renamed: &Renames) -> Option<usize> {
     let now = |name: &str| translated(name, renamed).unwrap_or_else(|| name.to_owned());
     let (writer, victim) = (now(&pair.writer), now(&pair.victim));

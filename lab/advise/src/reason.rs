@@ -16,7 +16,7 @@ pub(crate) struct Group {
     pub moved: bool,
 }
 
-/// `undone` is what taking the move back alone comes to: the cost, and where the spots are then.
+/// The reason for a move. `undone` is what taking the move back alone comes to: the cost, and where the spots are then.
 pub(crate) fn of(
     (uses, today): (&Uses, &Cost),
     problem: &Problem<'_>,
@@ -144,7 +144,7 @@ impl Context<'_> {
         ))
     }
 
-    /// Who is on the group's lines now, was not, and is touched in the same phase; and which phase.
+    /// The spots that came onto the group's lines and are touched in the same phase, and that phase.
     fn gathered(&self) -> (BTreeSet<usize>, String) {
         let mut best: (BTreeSet<usize>, String) = Default::default();
         for role in &self.uses.roles {

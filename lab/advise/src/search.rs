@@ -1,11 +1,11 @@
 //! The search for a better order.
 //!
-//! What is touched alike (in the same phases, read or written) is an atom. Atoms are put into groups, each of
-//! which begins a pair of lines: every way to do so where there are few atoms, otherwise by merging the two
-//! groups that gain most by it, again and again. From the best of these, and from today's order, single
-//! pieces and runs are moved and lines begun as long as that helps. An order costs what the proxy says, and
-//! a little for each member that leaves today's order, for each byte that the type grows and for each line
-//! that an operation touches.
+//! Pieces that are touched alike (in the same phases, read or written) are an atom. Atoms are put into groups, each of
+//! which begins a pair of lines: in every possible way where there are few atoms, otherwise by merging the two groups
+//! that gain most by it, again and again. Starting from the best of these, and from today's order, the search moves
+//! single pieces and runs and begins lines as long as that helps. An order costs what the proxy says, and a little for
+//! each member that leaves today's order, for each byte that the type grows and for each line that an operation
+//! touches.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -15,7 +15,7 @@ use crate::pieces::{Held, Pieces};
 use crate::proxy::Proxy;
 use crate::uses::Uses;
 
-/// So many atoms are grouped in every way (877 of them).
+/// The most atoms that are grouped in every way (877 of them).
 const EXACT: usize = 7;
 /// Groupings from which the local search starts.
 const STARTS: usize = 4;
@@ -25,14 +25,14 @@ const OF_A_MOVE: f64 = 5e-5;
 const OF_A_LINE: f64 = 2.5e-5;
 /// What 64 more bytes must gain.
 const OF_GROWTH: f64 = 5e-5;
-/// Touches that a search may look at: a second or two.
+/// Touches that a search may look at, which take a second or two.
 const EFFORT: usize = 10_000_000;
-/// Times that the best order is shaken.
+/// How often the search leaves the best order by random moves.
 const SHAKES: usize = 100;
 /// Places, besides those next to what is touched, where a piece is tried.
 const PLACES: usize = 32;
 
-/// What is searched.
+/// What the search is about.
 pub(crate) struct Problem<'a> {
     pub pieces: &'a Pieces,
     pub proxy: &'a Proxy<'a>,
@@ -82,12 +82,12 @@ impl<'a> Problem<'a> {
         self.spots.iter().map(|&(piece, within)| laid.offsets[piece] + within).collect()
     }
 
-    /// What objects' addresses are multiples of: as today, or what the record now asks for.
+    /// Objects' addresses are multiples of this: as today, or as the record now asks for.
     pub(crate) fn base_of(&self, laid: &Laid) -> u64 {
         if laid.align > self.pieces.align { self.base.max(laid.align) } else { self.base }
     }
 
-    /// Nanoseconds an operation, by the proxy, with what counts beside.
+    /// The price: nanoseconds an operation by the proxy, and the small costs beside.
     pub(crate) fn price(&self, order: &Order) -> f64 {
         let laid = self.lay(order);
         if laid.size > self.most {
@@ -139,7 +139,7 @@ fn atoms(pieces: &Pieces, uses: &Uses, spots: &[(usize, u64)]) -> Vec<Vec<usize>
         }
         mark.sort_unstable();
         mark.dedup();
-        // What fills lines of its own is never one with others.
+        // A piece that fills lines of its own never joins others.
         let wide = pieces.list[piece].size > 64;
         match atoms.iter_mut().find(|(known, _)| !wide && *known == mark) {
             Some((_, list)) => list.push(piece),
@@ -150,7 +150,7 @@ fn atoms(pieces: &Pieces, uses: &Uses, spots: &[(usize, u64)]) -> Vec<Vec<usize>
     atoms.into_iter().map(|(_, list)| list).collect()
 }
 
-/// The best orders there are to be found, by the price, best first; today's is among what they improve.
+/// The best orders that the search finds, the lowest price first. Today's is among those that it starts from.
 pub(crate) fn best(problem: &Problem<'_>) -> Vec<Order> {
     let today = Order::today(problem.pieces);
     let mut starts: Vec<(f64, Order)> = groupings(problem)
@@ -260,15 +260,15 @@ fn arranged(problem: &Problem<'_>, groups: &[Vec<usize>], front: bool) -> Order 
     order
 }
 
-/// Out of the valley that the best order lies in: some moves that nobody asked for, improved, and kept if
-/// that led further down.
+/// Leaves the local minimum in which the best order lies: makes some random moves, improves the result, and keeps it if
+/// it is cheaper.
 fn shaken(
     problem: &Problem<'_>,
     mut order: Order,
     mut price: f64,
     left: &mut usize,
 ) -> (f64, Order) {
-    // Always the same throws: the answer to a question does not change.
+    // The random numbers are always the same, so the answer to a question does not change.
     let mut state = 0u64;
     let mut throw = |sides: usize| {
         const FACTOR: u64 = 6_364_136_223_846_793_005;
@@ -317,14 +317,14 @@ fn improve(
                 }
             }
         }
-        // What falls less is not worth another round.
+        // A smaller gain is not worth another round.
         if price > before - problem.today * 1e-6 || !price.is_finite() {
             return (price, order);
         }
     }
 }
 
-/// What is moved as one: each touched piece, and each run of them.
+/// Blocks that are moved as one: each touched piece, and each run of them.
 fn blocks(problem: &Problem<'_>, order: &Order) -> Vec<Vec<usize>> {
     let mut blocks = Vec::new();
     let mut run: Vec<usize> = Vec::new();
@@ -359,7 +359,7 @@ fn neighbours(problem: &Problem<'_>, order: &Order, block: &[usize]) -> Vec<Orde
             places.extend([at, at + 1]);
         }
     }
-    // Home: behind what it comes after today.
+    // Back home: behind the piece that it follows today.
     let home = rest.iter().rposition(|&index| index < block[0]).map_or(0, |at| at + 1);
     places.push(home);
     let step = (rest.len() / PLACES).max(1);
@@ -394,7 +394,7 @@ fn neighbours(problem: &Problem<'_>, order: &Order, block: &[usize]) -> Vec<Orde
             next.push(wish);
         }
     }
-    // Where it is, with other lines begun.
+    // In its place, with other lines begun.
     let at = order.sequence.iter().rposition(|index| block.contains(index)).unwrap_or(0);
     let follower = order.sequence.get(at + 1).copied();
     // An array without a length stays last, and may begin a line there.

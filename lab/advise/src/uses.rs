@@ -1,4 +1,4 @@
-//! A profile's accesses, found in a type: which bytes, how, by whom.
+//! Finds a profile's accesses in a type: which bytes are touched, how, and by which role.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use ledgerline_layout::pick::near;
 
 use crate::profile::{self, Instances, Kind, Phase, Role, TypeProfile};
 
-/// The most fields of one type whose accesses are told apart: who makes whom wait is kept for each pair.
+/// The most fields of one type whose accesses are told apart: there is a figure for each pair of them.
 pub const MOST_SPOTS: usize = 1000;
 
 /// A field that is touched.
@@ -21,10 +21,10 @@ pub struct Spot {
     pub offset: u64,
     /// Bytes that it touches; 0 for an array without a length.
     pub size: u64,
-    /// Whether an access goes to some part of it: an array or a record that is named as a whole.
+    /// Whether each access goes to some part of it, since it is an array or a record that is named as a whole.
     pub divided: bool,
-    /// Whether a load is waited for: what it reads is a pointer, which is followed. Other loads overlap
-    /// with what comes next.
+    /// Whether a CPU waits for a load, since it reads a pointer, which is followed. Other loads overlap with what comes
+    /// next.
     pub awaited: bool,
 }
 
@@ -50,7 +50,7 @@ pub struct Uses {
     pub spots: Vec<Spot>,
     /// Who touches it.
     pub roles: Vec<Role<Touch>>,
-    /// Fields of the profile that the type has not; their accesses are left out. Always empty after
+    /// Fields of the profile that the type does not have; their accesses are left out. Always empty after
     /// [`Uses::resolve`].
     pub unknown: Vec<String>,
 }
@@ -59,8 +59,8 @@ impl Uses {
     /// Finds the fields of a profile in a type.
     ///
     /// # Errors
-    /// When it names a field that the type has not, with the names that resemble it; and when it says
-    /// nothing of the type, or of more than [`MOST_SPOTS`] fields.
+    /// When the profile names a field that the type does not have (the error has the names that resemble it), says
+    /// nothing of the type, or names more than [`MOST_SPOTS`] fields.
     pub fn resolve(types: &Types, id: TypeId, profile: &TypeProfile) -> Result<Uses, Error> {
         let uses = Uses::resolve_known(types, id, profile)?;
         let Some(name) = uses.unknown.first() else { return Ok(uses) };
@@ -68,10 +68,10 @@ impl Uses {
         Err(with_fields(error, types, id, name))
     }
 
-    /// The same for one of two builds: what the type has not is listed in [`Uses::unknown`] and left out.
+    /// The same for one of two builds: fields that the type does not have are listed in [`Uses::unknown`] and left out.
     ///
     /// # Errors
-    /// When the profile says of no access to the type, or of more than [`MOST_SPOTS`] fields.
+    /// When the profile names no access to the type, or more than [`MOST_SPOTS`] fields.
     pub fn resolve_known(types: &Types, id: TypeId, profile: &TypeProfile) -> Result<Uses, Error> {
         let mut numbers: HashMap<&str, Option<usize>> = HashMap::new();
         let mut uses = Uses {
@@ -113,7 +113,7 @@ impl Uses {
             return Err(error.advise(format!("keep the {MOST_SPOTS} that matter most")));
         }
         if uses.unknown.is_empty() && uses.roles.iter().all(|role| role.phases.is_empty()) {
-            let error = Error::new(format!("the profile says of no access to {}", uses.name));
+            let error = Error::new(format!("the profile names no access to {}", uses.name));
             return Err(
                 error.advise("give each field that is touched its loads, stores or atomics")
             );

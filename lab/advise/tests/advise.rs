@@ -19,7 +19,8 @@ use ledgerline_layout::pick::pick;
 
 const POINTS: usize = 6;
 
-fn seed(name: &str, options: &[&str]) -> Option<Types> {
+/// The types of a source document.
+fn documented(name: &str, options: &[&str]) -> Option<Types> {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../layout/tests/fixtures");
     compile::types(&fixtures.join(format!("{name}.c")), options)
 }
@@ -84,7 +85,7 @@ const LIMITS: [&str; 5] = ["min", "low", "high", "max", "parent"];
 
 #[test]
 fn the_counter_gets_usage_alone_and_the_limits_beside_parent() {
-    let Some(types) = seed("page_counter", &[]) else { return };
+    let Some(types) = documented("page_counter", &[]) else { return };
     let advice = advised(&types, "page_counter", &Wishes::default());
     sound(&advice);
     assert_eq!(&*advice.today.pairs[0].writer, "usage");
@@ -98,7 +99,7 @@ fn the_counter_gets_usage_alone_and_the_limits_beside_parent() {
 
 #[test]
 fn of_the_group_what_is_read_stays_together_and_away_from_what_is_written() {
-    let Some(types) = seed("mem_cgroup", &["-DAFTER"]) else { return };
+    let Some(types) = documented("mem_cgroup", &["-DAFTER"]) else { return };
     let advice = advised(&types, "mem_cgroup", &Wishes::default());
     sound(&advice);
     let read = ["moving_account", "move_lock_task", "stat_cpu"];
@@ -113,7 +114,7 @@ fn of_the_group_what_is_read_stays_together_and_away_from_what_is_written() {
 
 #[test]
 fn of_the_good_group_nothing_that_was_together_is_parted() {
-    let Some(types) = seed("mem_cgroup", &[]) else { return };
+    let Some(types) = documented("mem_cgroup", &[]) else { return };
     let advice = advised(&types, "mem_cgroup", &Wishes::default());
     sound(&advice);
     let read = ["moving_account", "move_lock_task", "stat_cpu"];
@@ -154,7 +155,7 @@ fn what_a_path_reads_is_gathered_on_fewer_lines() {
 
 #[test]
 fn pins_and_the_size_are_heeded_and_what_cannot_be_is_said() {
-    let Some(types) = seed("page_counter", &[]) else { return };
+    let Some(types) = documented("page_counter", &[]) else { return };
     let pinned = |names: &[&str]| Freedom {
         pinned: names.iter().map(|&name| name.to_owned()).collect(),
         ..Freedom::default()
@@ -189,7 +190,7 @@ fn pins_and_the_size_are_heeded_and_what_cannot_be_is_said() {
 
 #[test]
 fn a_base_that_is_hardly_known_is_paid_for_by_every_place() {
-    let Some(types) = seed("page_counter", &[]) else { return };
+    let Some(types) = documented("page_counter", &[]) else { return };
     let wishes = Wishes { base: Some(8), ..Wishes::default() };
     let advice = advised(&types, "page_counter", &wishes);
     sound(&advice);
@@ -202,7 +203,7 @@ fn a_base_that_is_hardly_known_is_paid_for_by_every_place() {
 
 #[test]
 fn the_same_question_has_the_same_answer() {
-    let Some(types) = seed("page_counter", &[]) else { return };
+    let Some(types) = documented("page_counter", &[]) else { return };
     let text = || {
         let advice = advised(&types, "page_counter", &Wishes::default());
         let machine = Machine::built_in("haswell-ep-2699v3").unwrap();
@@ -241,10 +242,10 @@ fn the_sketches_compile_to_what_is_proposed() {
         typedef struct { unsigned int lock; } spinlock_t;
         struct cgroup_file { void *kn; unsigned long notified_at; };
         struct css { void *cgroup; char above[120]; };";
-    let Some(counter) = seed("page_counter", &[]) else { return };
+    let Some(counter) = documented("page_counter", &[]) else { return };
     let advice = advised(&counter, "page_counter", &Wishes::default());
     compiles(&counter, "page_counter", ATOMIC, &advice);
-    let group = seed("mem_cgroup", &["-DAFTER"]).unwrap();
+    let group = documented("mem_cgroup", &["-DAFTER"]).unwrap();
     compiles(&group, "mem_cgroup", ATOMIC, &advised(&group, "mem_cgroup", &Wishes::default()));
     let types = published().unwrap();
     for (name, profile) in
@@ -275,7 +276,7 @@ fn masked(text: &str) -> String {
 
 #[test]
 fn the_text_has_its_form() {
-    let Some(types) = seed("page_counter", &[]) else { return };
+    let Some(types) = documented("page_counter", &[]) else { return };
     let advice = advised(&types, "page_counter", &Wishes::default());
     let machine = Machine::built_in("haswell-ep-2699v3").unwrap();
     let question = Question { machine: &machine, cpus: 72, points: POINTS };

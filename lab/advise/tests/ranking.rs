@@ -23,7 +23,8 @@ fn builds(source: &Path) -> Option<[Types; 2]> {
     Some([compile::types(source, &[])?, compile::types(source, &["-DAFTER"])?])
 }
 
-fn seed(name: &str) -> Option<[Types; 2]> {
+/// The two builds of a structure that a source document is about.
+fn documented(name: &str) -> Option<[Types; 2]> {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../layout/tests/fixtures");
     builds(&fixtures.join(format!("{name}.c")))
 }
@@ -108,7 +109,7 @@ fn golden_json(name: &str, value: &serde_json::Value) {
 
 #[test]
 fn of_the_group_the_parting_of_stat_cpu_is_the_loss_and_the_written_neighbour_the_culprit() {
-    let Some(types) = seed("mem_cgroup") else { return };
+    let Some(types) = documented("mem_cgroup") else { return };
     let told = told(&types, "mem_cgroup", &profile("mem_cgroup")).unwrap();
     // Published: 27.2 % less.
     let throughput = told.priced.difference.throughput;
@@ -128,13 +129,13 @@ fn of_the_group_the_parting_of_stat_cpu_is_the_loss_and_the_written_neighbour_th
     assert!(first["fields"].as_array().unwrap().iter().any(|field| field == "stat_cpu"));
     assert_eq!(first["predicted"]["culprits"][0]["writer"], "stat[13]");
     assert_eq!(told.json["predicted"]["sure"], true);
-    golden("seed-001.ranked", &told.text);
-    golden_json("seed-001.ranked.json", &told.json);
+    golden("memcg-layout.ranked", &told.text);
+    golden_json("memcg-layout.ranked.json", &told.json);
 }
 
 #[test]
 fn of_the_counter_usage_leaving_the_limits_is_the_gain() {
-    let Some(types) = seed("page_counter") else { return };
+    let Some(types) = documented("page_counter") else { return };
     let told = told(&types, "page_counter", &profile("page_counter")).unwrap();
     // Published: 18.4 % more.
     let throughput = told.priced.difference.throughput;
@@ -144,7 +145,7 @@ fn of_the_counter_usage_leaving_the_limits_is_the_gain() {
     assert!(share.change.high < 0.0, "{}", told.text);
     assert!(share.culprits.iter().any(|culprit| culprit.writer == "usage"), "{}", told.text);
     assert_eq!(told.json["changes"][0]["fields"][0], "usage");
-    golden("seed-000.ranked", &told.text);
+    golden("page-counter-layout.ranked", &told.text);
 }
 
 /// Two builds from text.
@@ -177,7 +178,9 @@ fn renamed_fields_are_followed_and_what_one_build_lacks_is_said() {
     let extra = by_hand("hot = { atomic = 1 }, extra = { load = 1 }");
     let told_extra = told(&types, "t", &extra).unwrap();
     assert_eq!(told_extra.priced.not_before, ["extra"]);
-    assert!(told_extra.text.contains("without what the build before has not: `extra`"));
+    assert!(
+        told_extra.text.contains("without fields that the build before does not have: `extra`")
+    );
     let error = told(&types, "t", &by_hand("raed = { load = 1 }")).err().unwrap();
     assert!(
         error.contains("t has no field \"raed\" in either build; did you mean `read`?"),
@@ -194,5 +197,9 @@ fn what_changes_nothing_that_is_touched_costs_nothing() {
     let change = told.priced.difference.change;
     assert_eq!((change.low, change.high), (0.0, 0.0), "{}", told.text);
     assert!(!told.priced.difference.is_sure());
-    assert!(told.text.contains("all share lines with whom they did"), "{}", told.text);
+    assert!(
+        told.text.contains("every field shares lines with the same fields as before"),
+        "{}",
+        told.text
+    );
 }

@@ -1,4 +1,4 @@
-//! The simulations behind a cost, one a design point.
+//! The simulations behind a cost, one for each design point.
 
 use std::num::NonZero;
 
@@ -64,7 +64,7 @@ pub(super) fn deal(roles: &[Role<Touch>], cpus: usize) -> Vec<usize> {
         counts[next] += 1;
         dealt.push(next);
     }
-    // Who is rare takes part all the same, where there are CPUs enough.
+    // A rare role takes part all the same, where there are CPUs enough.
     for role in 0..roles.len() {
         if counts[role] == 0 && roles[role].share > 0.0 {
             let most = (0..roles.len()).max_by_key(|&other| counts[other]).unwrap_or(role);
@@ -117,7 +117,7 @@ fn simulate(
     Ok(point)
 }
 
-/// Long enough to see what is rare, short enough to be waited for.
+/// The time to simulate: long enough to see what is rare, and no longer than a user will wait.
 fn window(uses: &Uses, running: &[Running], dealt: &[usize]) -> Window {
     let mut length = 100_000f64;
     let mut rate = 0.0;
@@ -126,7 +126,7 @@ fn window(uses: &Uses, running: &[Running], dealt: &[usize]) -> Window {
         if cpus == 0.0 {
             continue;
         }
-        // What the accesses take is not known yet: as if each took a little.
+        // The time of the accesses is not known yet, so each is taken to need a little.
         let pass = uses.roles[role].work_ns / running.passes + 5.0 + 5.0 * running.accesses;
         length = length.max(LEAST_OPERATIONS * pass);
         length = length.max(RARE_SEEN / running.rarest.max(1e-9) * pass / cpus);

@@ -1,4 +1,4 @@
-//! Uses of a type as a simulator's fields and programs.
+//! Turns the uses of a type into fields and programs of the simulator.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ const OUTGROWS_NS: f64 = 250.0;
 /// Bytes of a second cache: the smallest of the machines that come with the simulator.
 const SECOND_CACHE: f64 = 262_144.0;
 
-/// What a role's CPUs run.
+/// The program that a role's CPUs run.
 pub(super) struct Running {
     pub program: Program,
     /// Passes of the program that make an operation.
@@ -159,8 +159,8 @@ fn repeat(
 pub(crate) struct Fetch {
     /// From the second cache, beyond the first, for an access that is waited for. Simulations have it.
     pub second: f64,
-    /// From the last cache, beyond the second, where a CPU has more objects than its second cache holds.
-    /// Simulations know no capacity: it is added to what they say.
+    /// From the last cache, beyond the second, where a CPU has more objects than its second cache holds. Simulations
+    /// know no capacity, so this is added to what they say.
     pub last: f64,
     /// The share of that which other work hides, where a load overlaps.
     pub overlap: f64,

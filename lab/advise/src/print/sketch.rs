@@ -1,4 +1,4 @@
-//! The proposed order as a declaration, to be copied with an eye on it.
+//! The proposed order as a declaration, to copy and to check.
 
 use std::fmt::Write;
 

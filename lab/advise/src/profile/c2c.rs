@@ -1,11 +1,11 @@
 //! `perf c2c report --stdio`: its table of lines by offset, the *Shared Cache Line Distribution Pareto*.
 //!
-//! Of each place in a line and instruction it has the share of the line's loads that hit a line modified
-//! elsewhere, the shares of its stores, how many samples it had, and how many CPUs, or which with
-//! `--node-info`. So stores are the shares times the line's stores, and loads the rest of the samples. Where
-//! CPUs have no numbers, the first so many are taken.
+//! For each place in a line and each instruction, the table has the share of the line's loads that hit a line modified
+//! elsewhere, the shares of its stores, the number of samples, and the number of CPUs (with `--node-info` which CPUs).
+//! So the stores are the shares times the line's stores, and the loads are the rest of the samples. Where the table
+//! only says how many CPUs there were, the first so many are taken.
 //!
-//! Columns differ from version to version (`Peer`, `N/A`, `Any Lvl`, none of them); they are told by the header.
+//! Columns differ from version to version (`Peer`, `N/A`, `Any Lvl`, none of them). The header tells which there are.
 
 use ledgerline_layout::Error;
 
@@ -16,7 +16,7 @@ use super::{Kind, Known, Profile};
 pub(super) const TITLE: &str = "Shared Cache Line Distribution Pareto";
 /// No machine has more; a report that says so lies.
 const MOST_CPUS: u64 = 1 << 13;
-/// CPUs of all rows together; a report has some thousand rows.
+/// The most CPUs of all rows together; a report has some thousand rows.
 const MOST_SHARES: usize = 1 << 24;
 
 /// Where in a row which figure stands.

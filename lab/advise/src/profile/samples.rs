@@ -1,11 +1,13 @@
-//! From samples of accesses to a profile.
+//! Makes a profile of samples of accesses.
 //!
 //! A sampler sees one access in many and knows no operations. So an operation here is what lies between two
-//! accesses of the busiest CPU to the field that it touches most: that field is touched once, all others in
-//! proportion, by CPU. CPUs that were seen writing are one role, those that only read another. What an
-//! operation takes beside is taken to be [`WORK_NS`]. So who shares what with whom is as observed; ratios
-//! between fields are, as far as the sampler is fair (loads are often sampled only above a latency, and stores
-//! with another period); nanoseconds are not, before somebody puts `work_ns` and the rates right.
+//! accesses of the busiest CPU to the field that it touches most: that field is touched once, and all others in
+//! proportion, by CPU. CPUs that were seen writing play one role, those that only read another. The other work of an
+//! operation is taken to be [`WORK_NS`].
+//!
+//! Which CPUs share which fields is therefore as observed. So are ratios between fields, as far as the sampler is fair
+//! (loads are often sampled only above a latency, and stores with another period). Nanoseconds are not, until somebody
+//! corrects `work_ns` and the rates.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -39,7 +41,7 @@ struct Target<'t> {
     bytes: Bytes<'t>,
 }
 
-/// What was seen of one type: in which object, by whom, of which field, how, how often.
+/// The samples of one type: how often who touched which field of which object in which way.
 type Seen = BTreeMap<(usize, Who, String, Kind), f64>;
 
 /// Collects samples.
@@ -58,7 +60,7 @@ impl<'t> Samples<'t> {
     /// For the objects that are known.
     ///
     /// # Errors
-    /// When there are none, or one of a type that does not exist.
+    /// When there are no objects, or one is of a type that does not exist.
     pub fn of(known: &'t Known<'t>) -> Result<Samples<'t>, Error> {
         let Some(types) = known.types.filter(|_| !known.objects.is_empty()) else {
             return Err(Error::new("it has addresses and does not say of what")
@@ -92,7 +94,7 @@ impl<'t> Samples<'t> {
         Ok(Samples { targets, by_address, by_symbol, seen, outside: 0, inside: 0 })
     }
 
-    /// Takes a sample that stands for so many accesses.
+    /// Takes a sample that stands for `times` accesses.
     pub fn add(&mut self, place: Place<'_>, kind: Kind, who: Who, times: f64) {
         let Some((index, offset)) = self.hit(place) else {
             self.outside += 1;
@@ -176,8 +178,8 @@ fn of_type(name: &str, seen: &Seen) -> TypeProfile {
     TypeProfile { name: name.to_owned(), instances: instances(seen), roles }
 }
 
-/// One a CPU where each object was seen with one CPU, several that CPUs share where each CPU was seen with one
-/// object; else as if all were one.
+/// One object for each CPU, where each object was seen with one CPU. Several objects that CPUs share, where each CPU
+/// was seen with one object. Otherwise all are taken for one object.
 fn instances(seen: &Seen) -> Instances {
     let pairs: BTreeSet<(usize, Who)> =
         seen.keys().map(|&(object, who, _, _)| (object, who)).collect();

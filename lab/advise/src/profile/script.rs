@@ -4,9 +4,10 @@
 //! netperf 4711 [003] 12.345678: 1009 cpu/mem-loads,ldlat=30/P: ffff888100a4c000 68100142 |OP LOAD|LVL L1 hit|LCK No|BLK N/A ...
 //! ```
 //!
-//! An address is needed (`-F +addr`), and whether it is a load or a store: from the decoded source
-//! (`-F +data_src`, `|OP STORE|`; locked ones are atomics), else from the event's name. The CPU tells who, or
-//! the thread where there is no CPU; the period, where it is printed, tells for how many events a sample stands.
+//! A sample needs an address (`-F +addr`). Whether it is a load or a store is told by the decoded source
+//! (`-F +data_src`, `|OP STORE|`; locked ones are atomics), or else by the event's name. The CPU says who made the
+//! access, or the thread where there is no CPU. The period, where it is printed, says for how many events a sample
+//! stands.
 
 use ledgerline_layout::Error;
 
@@ -31,7 +32,7 @@ pub(super) fn is(line: &str) -> bool {
         || parts(line).is_some_and(|parts| parts.cpu.is_some() || parts.thread.is_some())
 }
 
-/// A line taken apart.
+/// The parts of a line.
 #[derive(Debug, PartialEq)]
 struct Parts<'a> {
     cpu: Option<u64>,

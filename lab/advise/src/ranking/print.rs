@@ -37,7 +37,7 @@ pub fn text(difference: &Difference, priced: &Priced, question: &Question<'_>, o
     for (names, build) in [(&priced.not_before, "before"), (&priced.not_after, "after")] {
         if !names.is_empty() {
             let names = names.join(", ");
-            line(format!("    without what the build {build} has not: `{names}`"));
+            line(format!("    without fields that the build {build} does not have: `{names}`"));
         }
     }
     for cause in &difference.causes {
@@ -53,11 +53,11 @@ pub fn text(difference: &Difference, priced: &Priced, question: &Question<'_>, o
         culprits(share, &mut line);
     }
     if difference.changes.is_empty() {
-        line("  all share lines with whom they did".to_owned());
+        line("  every field shares lines with the same fields as before".to_owned());
     }
     if !priced.rest.culprits.is_empty() {
         line(format!(
-            "  {} ns between fields whose line-mates are the same",
+            "  {} ns between fields that share lines with the same fields as before",
             signed(&priced.rest.change)
         ));
         culprits(&priced.rest, &mut line);

@@ -112,7 +112,7 @@ pub fn text(difference: &Difference, out: &mut String) {
         line(format!("  {each}"));
     }
     if difference.changes.is_empty() {
-        line("  all share lines with whom they did".to_owned());
+        line("  every field shares lines with the same fields as before".to_owned());
     }
 }
 
