@@ -168,8 +168,8 @@ impl Account {
             .collect()
     }
 
-    /// The rows to show where only `most` fit: those with the largest peaks,
-    /// and always the way to the root from each. In the order of the tree, with
+    /// The rows to show where only `most` fit: those with the largest peaks, and
+    /// the way from each to the root. They stand in the order of the tree, with
     /// the children of one parent sorted by peak.
     pub fn largest(&self, most: usize) -> Vec<usize> {
         let parents = self.parents();

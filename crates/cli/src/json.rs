@@ -121,8 +121,8 @@ pub fn groups(account: &Account) -> String {
     })
 }
 
-/// A document as text, with a newline at its end. What would steer a terminal, which JSON need not escape, is
-/// escaped all the same.
+/// A document as text, with a newline at its end. Letters that would steer a terminal are escaped, also those that JSON
+/// need not escape.
 pub fn pretty(document: &impl Serialize) -> String {
     let text = serde_json::to_string_pretty(document)
         .expect("strings, numbers and lists of them always make a document");

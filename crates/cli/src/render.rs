@@ -53,7 +53,7 @@ pub fn text(account: &Account, style: &Style) -> String {
     out
 }
 
-/// The groups alone, of a ledger whose program goes on, and the last words about the ledger.
+/// The groups of a ledger whose program goes on, and the line about the ledger itself.
 pub fn groups(account: &Account, style: &Style) -> String {
     let mut out = String::new();
     table(&mut out, &Account { rows: account.distinct(), ..account.clone() }, style);
@@ -228,7 +228,7 @@ fn note(row: &Row) -> Option<(Paint, String)> {
     };
     let mut notes = Vec::new();
     let mut paint = Paint::Faint;
-    // Of the events, those that the program felt; the rest let it go over.
+    // The program felt only those events that were refusals. The other charges went over the limit.
     let refused = row.max_events.min(row.refused);
     if refused > 0 {
         paint = Paint::Bad;

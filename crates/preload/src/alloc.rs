@@ -34,7 +34,7 @@ pub(crate) fn find_owner(caller: usize) -> u32 {
         By::Library => {
             let through_new = thread::get(Word::Caller);
             thread::set(Word::Caller, 0);
-            // Not kept in the thread's word: the next caller may be another.
+            // The slot is not kept in the thread's word: the next caller may be another library.
             return library::slot(if through_new != 0 { through_new } else { caller });
         }
     };
@@ -205,7 +205,7 @@ unsafe extern "C" fn free_otherwise(block: *mut c_void) {
     if early::owns(block.cast()) || !NEXT.ready() {
         return;
     }
-    // What the account asks of the kernel may fail; `free` leaves errno alone.
+    // System calls for the account may fail, and `free` must leave errno alone.
     let errno = errno();
     // SAFETY: the block came from the next allocator.
     unsafe {
@@ -254,7 +254,7 @@ pub(crate) unsafe extern "C" fn realloc(
             free(block);
             return null_mut();
         }
-        // No allocator has so much: not a question of limits, nor a reason to be killed.
+        // No allocator has so much. This is no question of limits, and no reason to kill.
         if size > isize::MAX as usize {
             return fail();
         }
@@ -297,7 +297,7 @@ pub(crate) unsafe extern "C" fn realloc(
 fn correct(slot: u32, charged: usize, units: usize) {
     let Some(group) = process::group(slot) else { return };
     if units > charged {
-        // The rest of a page at most, and the block is there already: it is charged in any case.
+        // This is the rest of a page at most, and the block is there already: it is charged in any case.
         let _ = group.charge_units((units - charged) as u64);
         group.uncharge_units(0);
     } else if units < charged {

@@ -1,5 +1,5 @@
-//! The C symbols. Each hands its body one argument more: the address that it returns to, which is
-//! the caller that `--by library` charges.
+//! The C symbols. Each hands its body one more argument: the address that it returns to. That is the
+//! caller which `--by library` charges.
 
 use crate::{alloc, next, thread};
 use std::ffi::{c_char, c_int, c_ulong, c_void};
@@ -145,7 +145,7 @@ macro_rules! export_new {
                     Ok(name) => name,
                     Err(_) => panic!(),
                 };
-            // What the look-up allocates is the linker's own.
+            // The linker allocates during the look-up for itself.
             let caller = thread::get(thread::Word::Caller);
             thread::set(thread::Word::Caller, 0);
             let real = next::find_for(NAME, caller);
@@ -174,7 +174,7 @@ macro_rules! export_new {
         pub unsafe extern "C" fn $name() {
             std::arch::naked_asm!(
                 "mov rax, qword ptr [rip + ledgerline_thread_words@GOTTPOFF]",
-                // One operator new calls another (that of arrays the plain one): the first counts.
+                // One operator new calls another (that of arrays calls the plain one): the first one counts.
                 "cmp qword ptr fs:[rax + {caller}], 0",
                 "jne 2f",
                 "mov r11, [rsp]",

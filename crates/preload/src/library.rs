@@ -13,7 +13,7 @@ const SLOT_BITS: u32 = 8;
 
 /// The slot of whoever contains this address.
 pub(crate) fn slot(caller: usize) -> u32 {
-    // A page of code belongs to one object. Mixed, so that objects of equal layout do not collide.
+    // A page of code belongs to one object. Its number is mixed, so that objects of equal layout do not collide.
     let page = caller >> 12;
     let entry = &STATE.pages[(page ^ page >> 12) % STATE.pages.len()];
     let known = entry.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The allocator behind this one, and a little memory for before it is found.
+//! The allocator behind this one, and a little memory to hand out before that is found.
 //!
 //! The functions are looked up once with `dlsym(RTLD_NEXT)`, so that a program which brings another
 //! allocator as a shared library keeps it. `dlsym` may itself allocate, and so may whoever runs
@@ -39,7 +39,7 @@ pub(crate) const WINDOW: usize = 32;
 /// line, which is written at the start alone.
 #[repr(C, align(64))]
 pub(crate) struct Hot {
-    /// The next `malloc`, or who stands for it. The first field: `exports` calls it.
+    /// The next `malloc`, or a function in its place. It must be the first field: `exports` calls it.
     malloc: AtomicPtr<()>,
     /// The next `free`; zero before it is found.
     free: AtomicUsize,
@@ -215,8 +215,8 @@ impl Next {
         self.headers.load(Ordering::Acquire)
     }
 
-    /// What a block takes: by glibc's header where there is one, otherwise by call (which costs a
-    /// nanosecond or two, twice a block).
+    /// The bytes that a block takes. glibc's header tells them where there is one; otherwise a call does,
+    /// which costs a nanosecond or two, twice a block.
     ///
     /// # Safety
     /// `block` is the next allocator's or an early one, and [`Next::ready`] returned true.
@@ -226,8 +226,8 @@ impl Next {
         unsafe { if self.headers() { chunk_size(block) } else { self.usable(block) } }
     }
 
-    /// Whether the header of a block tells its size: tried on blocks of several sizes, none of them so
-    /// large that glibc maps it by itself (freeing such a block moves the limit for the whole program).
+    /// Whether the header of a block tells its size. This tries blocks of several sizes, none of them so
+    /// large that glibc maps it by itself (freeing such a block moves that limit for the whole program).
     fn headers_tell(&self) -> bool {
         [1, 24, 25, 40, 100, 1000, 5000, 70_000].iter().all(|&size| {
             // SAFETY: the functions were found; each block is freed.
@@ -255,7 +255,7 @@ pub(crate) unsafe fn chunk_size(block: *mut c_void) -> usize {
     unsafe { block.cast::<usize>().sub(1).read() & !7 }
 }
 
-/// Memory for before the next allocator is known. `dlsym` asks for some hundred bytes at most.
+/// Memory to hand out before the next allocator is known. `dlsym` asks for some hundred bytes at most.
 pub(crate) mod early {
     use std::cell::UnsafeCell;
     use std::sync::atomic::{AtomicUsize, Ordering};

@@ -22,9 +22,9 @@ const GENERATION: u16 = 1;
 /// Zero in a new process, also in a forked one.
 #[repr(C, align(4096))]
 pub(crate) struct State {
-    /// Rows by slot, the number that stands for an owner in the shadow and in a thread's word; zero
-    /// (the root's row, which owns no block) where there is none. Slot 0 is nobody's, slot 1 the
-    /// process's own.
+    /// Rows by slot. (A slot is the number that stands for an owner in the shadow and in a thread's
+    /// word.) A slot without a row has zero, the root's row, which owns no block. Slot 0 is nobody's, slot
+    /// 1 the process's own.
     rows: [AtomicU32; SLOTS],
     phase: AtomicU32,
     naming: AtomicU32,
@@ -40,8 +40,8 @@ pub(crate) struct State {
 /// The spans of 64 MiB in the lower half of the address space.
 pub(crate) const SPANS: usize = 1 << (47 - 26);
 
-/// Owners that a process may have: what fits in a byte of shadow. Threads and libraries with names
-/// beyond that are charged to the process's own row.
+/// How many owners a process may have: as many as a byte of shadow can tell apart. Threads and libraries
+/// whose names come after that are charged to the process's own row.
 const SLOTS: usize = 256;
 /// The process's own slot.
 pub(crate) const OWN: u32 = 1;
@@ -87,8 +87,8 @@ static INHERITED: Inherited = Inherited {
     settings: UnsafeCell::new((By::Thread, OnMax::Enomem)),
 };
 
-/// The group of a slot; `None` if this process has none there: the slot of nobody, and each that a
-/// forked child finds in what it inherited.
+/// The group of a slot; `None` if this process has none there. That is so for slot 0, and for every slot
+/// that a forked child finds in what it inherited.
 #[inline(always)]
 pub(crate) fn group(slot: u32) -> Option<Group<'static>> {
     let row = STATE.rows[(slot as usize) % SLOTS].load(Ordering::Relaxed);

@@ -41,14 +41,14 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
 const SPAN_BITS: u32 = 26;
 
-/// An entry of `STATE.sole` is a cell ([`ledgerline::Prepaid`]) or one of two numbers that no cell's
-/// is: zero, nobody was charged here yet, and this: look at the bytes.
+/// An entry of `STATE.sole` is a cell ([`ledgerline::Prepaid`]), or one of two numbers that are no cell:
+/// zero says that nobody was charged here yet, and this number that the bytes tell.
 pub(crate) const SHARED: usize = 1;
 
 /// An entry of `STATE.first` holds this and the first owner's slot once that is decided.
 const DECIDED: u16 = 1 << 8;
 
-/// Spans in which this process or an ancestor had an owner. Not wiped on fork.
+/// Spans in which this process or an ancestor had an owner. A fork does not wipe them.
 static CLAIMED: [AtomicBool; SPANS] = [const { AtomicBool::new(false) }; SPANS];
 
 /// (The C library asks the kernel for no address above 2^47, which it would have to do explicitly.)
@@ -92,7 +92,7 @@ pub(crate) fn assign(block: *const c_void, slot: u32) -> u32 {
         return first;
     };
     byte.store(difference, Ordering::Relaxed);
-    // Before anyone has the block. (`decide` may not have entered the cell yet; then it will not.)
+    // Nobody has the block yet. (`decide` may not have entered the cell yet; then it will not.)
     if difference != 0 && sole(block) != SHARED {
         STATE.sole[span(block)].store(SHARED, Ordering::Relaxed);
     }
@@ -187,7 +187,7 @@ fn make_byte(block: *const c_void) -> Option<&'static AtomicU8> {
                 libc::munmap(map, MAP);
                 return None;
             }
-            // Small pages, and nothing of it in a core dump: only savings, so refusals do not matter.
+            // The map takes small pages, and stays out of core dumps. Both only save, so refusals do not matter.
             libc::madvise(map, MAP, libc::MADV_NOHUGEPAGE);
             libc::madvise(map, MAP, libc::MADV_DONTDUMP);
             map

@@ -1,4 +1,4 @@
-//! What happens at `max`, and what becomes of what the dead held.
+//! What happens at `max`, and what becomes of memory that ended processes held.
 
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 

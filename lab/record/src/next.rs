@@ -1,4 +1,4 @@
-//! The allocator behind this library, and a little memory for before it is found.
+//! The allocator behind this library, and a little memory to hand out before that is found.
 
 use crate::say::say;
 use std::ffi::{CStr, c_int, c_void};
@@ -15,7 +15,7 @@ enum Function {
     AlignedAlloc,
     PosixMemalign,
     Memalign,
-    /// The last: once it is there, all are.
+    /// The last one that is looked up: once it is found, all are.
     UsableSize,
 }
 
@@ -90,7 +90,7 @@ forward! {
     usable_size: UsableSize(block: *mut c_void) -> usize;
 }
 
-/// Memory for before the next allocator is known: `dlsym` asks for some hundred bytes. Never given back.
+/// Memory to hand out before the next allocator is known: `dlsym` asks for some hundred bytes. It is never given back.
 pub(crate) mod early {
     use std::cell::UnsafeCell;
     use std::ffi::c_void;

@@ -1,4 +1,4 @@
-//! What is wanted: read once, when the library starts.
+//! The plan: what this process is to record. It is read once, when the library starts.
 
 use crate::format::{self, Shape};
 use crate::say::Path;
@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) struct Plan {
     /// One of [`format::heap`].
     pub(crate) heap: u64,
-    /// Where the functions lie that are operations; none means that nothing is told apart.
+    /// Where the functions lie whose calls are operations; with none, operations are not told apart.
     pub(crate) operations: Vec<Range<usize>>,
     /// Objects that are there from the start: address and type.
     pub(crate) globals: Vec<(usize, usize)>,
-    /// Who allocates objects; none means anybody.
+    /// Where the functions lie that allocate objects; with none, any function does.
     pub(crate) sites: Vec<Range<usize>>,
     /// Sizes of blocks and their type, ascending.
     sizes: Vec<(u64, u64)>,
@@ -89,11 +89,11 @@ pub(crate) fn open(folder: &[u8]) -> Result<Option<&'static Plan>, &'static str>
 /// How a block is to be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Block {
-    /// Nobody wants it.
+    /// No wanted type has its size.
     Unwanted,
     /// Several types that are wanted have this size.
     Ambiguous,
-    /// So many of a type.
+    /// It holds values of a type: the type, and how many.
     Of(usize, usize),
 }
 
@@ -246,7 +246,7 @@ fn image_of(file: (u64, u64)) -> Option<Image> {
     image.found.then_some(image)
 }
 
-/// One loaded object: whether it is the file that is looked for.
+/// Looks whether a loaded object is the file that is searched.
 unsafe extern "C" fn look(
     info: *mut libc::dl_phdr_info,
     _size: usize,

@@ -5,7 +5,7 @@ use crate::operation;
 use crate::touch::{touch, touch_range};
 use std::ffi::{c_int, c_void};
 
-/// Exports probes that are told where an access begins and know its size.
+/// Exports probes that take the address where an access begins, and that know its size.
 macro_rules! export {
     ($($name:ident $size:literal [$($kind:expr),*];)*) => {$(
         #[doc = concat!("An access to ", stringify!($size), " bytes.")]
@@ -25,7 +25,7 @@ export! {
     __tsan_unaligned_read16 16 [LOAD];
     __tsan_unaligned_write2 2 [STORE]; __tsan_unaligned_write4 4 [STORE]; __tsan_unaligned_write8 8 [STORE];
     __tsan_unaligned_write16 16 [STORE];
-    // clang, where it is told to join a read and the write that follows.
+    // clang calls these where it is told to join a read and the write that follows.
     __tsan_read_write1 1 [LOAD, STORE]; __tsan_read_write2 2 [LOAD, STORE];
     __tsan_read_write4 4 [LOAD, STORE]; __tsan_read_write8 8 [LOAD, STORE];
     __tsan_read_write16 16 [LOAD, STORE];
@@ -49,19 +49,19 @@ export! {
     __tsan_write8_pc 8 [STORE]; __tsan_write16_pc 16 [STORE];
 }
 
-/// A structure is read.
+/// Counts the reading of a structure.
 #[unsafe(no_mangle)]
 pub extern "C" fn __tsan_read_range(address: usize, size: usize) {
     touch_range(address, size, LOAD);
 }
 
-/// A structure is written.
+/// Counts the writing of a structure.
 #[unsafe(no_mangle)]
 pub extern "C" fn __tsan_write_range(address: usize, size: usize) {
     touch_range(address, size, STORE);
 }
 
-/// What clang makes of `memcpy`.
+/// clang calls it in place of `memcpy`.
 ///
 /// # Safety
 /// As the C function.
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn __tsan_memcpy(
     unsafe { libc::memcpy(to, from, size) }
 }
 
-/// What clang makes of `memmove`.
+/// clang calls it in place of `memmove`.
 ///
 /// # Safety
 /// As the C function.
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn __tsan_memmove(
     unsafe { libc::memmove(to, from, size) }
 }
 
-/// What clang makes of `memset`.
+/// clang calls it in place of `memset`.
 ///
 /// # Safety
 /// As the C function.
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn __tsan_memset(to: *mut c_void, byte: c_int, size: usize
     unsafe { libc::memset(to, byte, size) }
 }
 
-/// A function is entered. Which one is told by where this returns to; its argument is its caller.
+/// A function is entered: the one that this returns to. The argument is the caller of that function.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub extern "C" fn __tsan_func_entry(_caller: usize) {
@@ -120,7 +120,7 @@ extern "C" fn function_entered(function: usize, stack: usize) {
     operation::entered(function, stack);
 }
 
-/// A function returns. (Often a jump instead of a call, so this cannot tell which.)
+/// A function returns. (Compilers often jump here instead of calling, so this cannot tell which one.)
 #[unsafe(no_mangle)]
 pub extern "C" fn __tsan_func_exit() {
     operation::left();
@@ -130,10 +130,10 @@ pub extern "C" fn __tsan_func_exit() {
 #[unsafe(no_mangle)]
 pub extern "C" fn __tsan_init() {}
 
-/// Exports what tells a race detector of locks, which are no matter here.
+/// Exports the calls that tell a race detector of locks. They do nothing here.
 macro_rules! export_nothing {
     ($($name:ident)*) => {$(
-        /// Says something of synchronisation, which this library does not follow.
+        /// Tells of synchronisation, which this library does not follow.
         #[unsafe(no_mangle)]
         pub extern "C" fn $name() -> usize {
             0

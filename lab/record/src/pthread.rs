@@ -1,5 +1,5 @@
-//! Locks of the C library, which has no probes: taking and giving back one that lies in an object counts as what it
-//! does to the lock's first field.
+//! Locks of the C library, which has no probes. Taking or giving back a lock that lies in an object counts as an access
+//! to the lock's first field.
 
 use crate::format::{ATOMIC, STORE};
 use crate::say::say;
@@ -7,7 +7,7 @@ use crate::touch::touch;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Exports functions of one argument, the lock. (Those with a time to wait for count nothing.)
+/// Exports functions of one argument, the lock. (Functions that wait for a time at most are not counted.)
 macro_rules! export {
     ($($name:ident [$kind:expr];)*) => {$(
         #[doc = concat!("C's `", stringify!($name), "`.")]

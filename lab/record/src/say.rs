@@ -15,7 +15,7 @@ pub(crate) fn say(text: &str) {
     unsafe { libc::write(2, line.as_ptr().cast(), length) };
 }
 
-/// A path in the making: `folder/name`, and numbers.
+/// A path that is put together from a folder, names and numbers.
 pub(crate) struct Path {
     bytes: [u8; 512],
     length: usize,
@@ -26,7 +26,7 @@ impl Path {
         Path { bytes: [0; 512], length: 0 }
     }
 
-    /// Adds to it; `None` when that is too long. The last byte stays zero.
+    /// Adds a part; `None` when the path is too long. The last byte stays zero.
     pub(crate) fn push(&mut self, part: &[u8]) -> Option<&mut Path> {
         let end = self.length + part.len();
         self.bytes[..511].get_mut(self.length..end)?.copy_from_slice(part);
@@ -42,13 +42,13 @@ impl Path {
         self.push(&[b'0' + (number % 10) as u8])
     }
 
-    /// As C reads it.
+    /// The path as C reads it.
     pub(crate) fn as_c(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.bytes).unwrap_or(c"")
     }
 }
 
-/// A variable of the environment; none in a program that has more rights than whoever started it.
+/// A variable of the environment; `None` in a program that has more rights than the user who started it.
 pub(crate) fn environment(name: &CStr) -> Option<&'static [u8]> {
     unsafe extern "C" {
         fn secure_getenv(name: *const libc::c_char) -> *const libc::c_char;

@@ -5,9 +5,9 @@
 //!             span      page      granule
 //! ```
 //!
-//! A span of 64 MiB has no leaf until the first object lies in it; so the stack, and all of a program that holds
-//! no object, costs one load to tell. A leaf has a number for each four bytes, the object's, and says how many
-//! objects touch each page, so that large blocks are searched by pages. It costs memory where objects are.
+//! A span of 64 MiB has no leaf until the first object lies in it. So one load tells for the stack, and for all parts of
+//! a program without objects. A leaf has the object's number for each four bytes, and says how many objects touch each
+//! page, so that large blocks are searched by pages. It costs memory where objects are.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
@@ -60,7 +60,7 @@ fn next_place(address: usize, end: usize) -> Option<usize> {
 
 /// The first object that touches the bytes from one address up to another, and where it is met.
 pub(crate) fn first(from: usize, end: usize) -> Option<(usize, u32)> {
-    // (Programs have no addresses above; a size that lies would be searched for hours.)
+    // (Programs have no addresses above. With a wrong size the search would take hours.)
     let (mut address, end) = (from, end.min(SPANS << SPAN_BITS));
     while let Some(place) = next_place(address, end) {
         if let Some(id) = at(place) {
@@ -71,7 +71,7 @@ pub(crate) fn first(from: usize, end: usize) -> Option<(usize, u32)> {
     None
 }
 
-/// Notes an object; `false` when another lies there or there is no room for a leaf. Under the lock.
+/// Notes an object; `false` when another lies there or there is no room for a leaf. The caller holds the lock.
 pub(crate) fn claim(from: usize, end: usize, id: u32) -> bool {
     if end > SPANS << SPAN_BITS || first(from, end).is_some() {
         return false;
@@ -85,7 +85,7 @@ pub(crate) fn claim(from: usize, end: usize, id: u32) -> bool {
     true
 }
 
-/// Forgets an object that was claimed with the same bytes. Under the lock.
+/// Forgets an object that was claimed with the same bytes. The caller holds the lock.
 pub(crate) fn release(from: usize, end: usize) {
     write(from, end, 0, u32::MAX);
 }

@@ -13,7 +13,7 @@ use crate::plan::{Plan, Type};
 pub(crate) struct Words(*mut u64);
 
 impl Words {
-    /// Those at an offset that was handed out to this thread (R1, R2).
+    /// The words at an offset that was handed out to this thread (R1, R2).
     #[inline(always)]
     pub(crate) fn at(offset: usize) -> Words {
         Words(arena::at(offset))
@@ -59,7 +59,7 @@ impl Words {
 #[inline(always)]
 pub(crate) fn existing() -> Option<Words> {
     let at = local::get::<BLOCK>();
-    // (One is no address: a thread for which there was no room.)
+    // (One is no address. It stands for a thread for which there was no room.)
     (at > 1).then_some(Words(at as *mut u64))
 }
 
@@ -151,7 +151,7 @@ impl Table {
         Some(offset)
     }
 
-    /// One of its rows that are there.
+    /// A row that the table has already.
     #[inline(always)]
     pub(crate) fn row(self, index: usize) -> Words {
         Words::at(self.words.get(table::FIRST_ROW + index) as usize)
@@ -167,7 +167,7 @@ impl Table {
     }
 }
 
-/// A child's thread starts anew.
+/// Lets a child's thread start anew.
 pub(crate) fn forget() {
     local::set::<BLOCK>(0);
 }

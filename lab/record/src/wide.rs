@@ -4,8 +4,8 @@ use std::arch::asm;
 use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering;
 
-/// As the standard library's atomic numbers. Every operation is sequentially consistent, and a load takes the
-/// line as a write does (so do the C library's): the memory must be writable.
+/// An atomic number like those of the standard library. Every operation is sequentially consistent. A load takes the
+/// line as a write does (so does the C library's), so the memory must be writable.
 #[repr(C, align(16))]
 pub(crate) struct AtomicU128(UnsafeCell<u128>);
 

@@ -1,10 +1,10 @@
-//! The fields of a type as they are counted: each byte belongs to one cell, or to none.
+//! The fields of a type as the library counts them: each byte belongs to one cell, or to none.
 
 use crate::format::NO_CELL;
 use ledgerline_layout::leaf::{Expand, Leaf, leaves, record};
 use ledgerline_layout::model::{Type, TypeId, Types};
 
-/// An array of so many elements at most is counted by element.
+/// The most elements of an array that is counted by element.
 const MOST_ELEMENTS: u64 = 64;
 /// Elements smaller than this are no fields of their own: characters.
 const SMALLEST_ELEMENT: u64 = 4;
@@ -21,9 +21,9 @@ pub struct Cells {
 impl Cells {
     /// The cells of a record of so many bytes.
     ///
-    /// Where fields overlap (unions, bitfields in one byte) a byte belongs to the first that is declared. Elements
+    /// Where fields overlap (unions, bitfields in one byte) a byte belongs to the field that is declared first. Elements
     /// of arrays of up to 64 numbers, pointers or records are cells of their own. A record without members (an empty
-    /// base class) has a byte of its own in name alone, and none here. `None` if there are more than 65 534.
+    /// base class) has no cell, although its size is one byte. `None` if there are more than 65 534 cells.
     #[must_use]
     pub fn of(types: &Types, id: TypeId, size: usize) -> Option<Cells> {
         let mut owners: Vec<Option<u32>> = vec![None; size];

@@ -14,9 +14,9 @@ use object::{Object, ObjectSection};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
-/// A variable's type is followed through so many names and arrays.
+/// The most names and arrays through which a variable's type is followed.
 const DEEPEST: usize = 32;
-/// So many objects are looked for within globals.
+/// The most objects that are looked for within globals.
 const MOST: usize = 1 << 20;
 
 type Slice<'a> = EndianSlice<'a, RunTimeEndian>;
@@ -112,18 +112,18 @@ fn address(
         Some(Operation::AddressIndex { index }) => dwarf.address(unit, index)?,
         _ => return Ok(None),
     };
-    // More than an address: of the thread, or computed.
+    // It is more than an address: thread-local, or computed.
     Ok(operations.next()?.is_none().then_some(address))
 }
 
-/// A record's name and size, and how many lie in a row.
+/// A record's name and size, and how many lie one behind the other.
 struct Shape {
     name: String,
     size: u64,
     count: u64,
 }
 
-/// What a variable is made of, if of records.
+/// The records that a variable is made of, if it is.
 fn shape(
     dwarf: &Dwarf<Slice<'_>>,
     unit: &Unit<Slice<'_>>,

@@ -17,14 +17,14 @@ pub struct Program {
     pub(crate) identity: (u64, u64),
 }
 
-/// How to compile with probes, as errors say it.
+/// The advice of errors: how to compile with probes.
 const HOW: &str = "compile with `gcc -g -fsanitize=thread -c` and link without -fsanitize, with -lledgerline_record";
 
 impl Program {
     /// Reads a file, and makes sure that it was compiled with probes and linked with the recorder's library.
     ///
     /// # Errors
-    /// One line that names the file: it cannot be read, is no program for this machine, or has no probes.
+    /// One line that names the file, when it cannot be read, is no program for this machine, or has no probes.
     pub fn open(path: &Path) -> Result<Program, Error> {
         let cannot =
             |error: std::io::Error| Error::new(format!("cannot be read ({error})")).in_file(path);
@@ -79,7 +79,7 @@ impl Program {
     /// it (`name.constprop.0`). C++ names are given without arguments: `pool::take`.
     ///
     /// # Errors
-    /// When there is none, as when all calls were inlined; near names are said.
+    /// When there is none, as when all calls were inlined. The error has the names that resemble it.
     pub fn functions(&self, name: &str) -> Result<Vec<Range<u64>>, Error> {
         let file = self.file()?;
         let mut found = Vec::new();

@@ -15,7 +15,7 @@ use crate::pieces::Field;
 pub enum Language {
     /// C and C++.
     C,
-    /// Rust, `repr(C)`: of other types the compiler chooses the order.
+    /// Rust, `repr(C)`. (The compiler chooses the order of other types.)
     Rust,
 }
 

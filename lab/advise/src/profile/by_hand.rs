@@ -6,12 +6,12 @@
 //!
 //! [types.page_counter]
 //! instances = "shared"             # or "per cpu", or how many; "shared" if left out
-//! work_ns = 300                    # what an operation takes beside these accesses
+//! work_ns = 300                    # the time of an operation besides these accesses
 //!
 //! [types.page_counter.fields]      # in every operation
 //! max = { load = 1 }               # load, store, atomic: how many times
 //!
-//! [[types.page_counter.phases]]    # together, so often an operation
+//! [[types.page_counter.phases]]    # what happens together, `times` an operation
 //! name = "walk"
 //! times = 0.0156
 //! fields = { usage = { atomic = 1 }, parent = { load = 1 } }
@@ -32,13 +32,13 @@ use toml::Spanned;
 
 use super::{ALWAYS, Access, EVERYONE, Instances, Kind, Phase, Profile, Role, TypeProfile};
 
-/// No profile that people write, or a recorder does, has more bytes.
+/// No profile that people or a recorder write has more bytes.
 const LONGEST: usize = 16 << 20;
 /// No rate and no time is larger.
 const LARGEST: f64 = 1e9;
 /// Machines of more CPUs are typing mistakes.
 const MOST_CPUS: usize = 8192;
-/// How far shares may be from one: 0.33 three times is meant well.
+/// How far the sum of shares may be from one: three times 0.33 is accepted.
 const NEARLY: f64 = 0.011;
 
 /// Keys with where they stand. Sorted by name; [`in_order`] puts them back.
@@ -112,7 +112,7 @@ fn complain<T>(at: usize, what: impl Into<String>, advice: &str) -> Result<T, Co
 /// Reads a profile that somebody wrote; `source` is what it will be called.
 ///
 /// # Errors
-/// The line, what is wrong with it and what to write instead.
+/// When the text is no profile: the line, what is wrong with it and what to write instead.
 pub(super) fn parse(text: &str, source: &str) -> Result<Profile, Error> {
     if text.len() > LONGEST {
         return Err(Error::new(format!("{} bytes are no profile in TOML", text.len()))
@@ -138,7 +138,7 @@ pub(super) fn parse(text: &str, source: &str) -> Result<Profile, Error> {
         .map_err(|complaint| complaint.error.within(format_args!("line {}", line(complaint.at))))
 }
 
-/// The fields that a type's tables name, wherever.
+/// The fields that a type's tables name, with their places.
 fn named(of: &OfType) -> impl Iterator<Item = &Spanned<String>> {
     let roles = of.roles.iter().flatten();
     let always = roles.clone().map(|role| &role.fields).chain([&of.fields]);
@@ -231,7 +231,7 @@ fn of_role(role: OfRole, work_of_type: Option<Spanned<f64>>) -> Result<Role, Com
     Ok(Role { name, share, work_ns, phases })
 }
 
-/// Roles whose shares add up to one; a hundredth too much or too little is forgiven.
+/// Roles whose shares add up to one; a hundredth too much or too little is accepted.
 fn dealt(at: usize, name: &str, mut roles: Vec<Role>) -> Result<Vec<Role>, Complaint> {
     let sum: f64 = roles.iter().map(|role| role.share).sum();
     if (sum - 1.0).abs() > NEARLY {
@@ -261,7 +261,7 @@ fn work(at: usize, name: &str, given: Option<Spanned<f64>>) -> Result<f64, Compl
     Ok(work)
 }
 
-/// What is touched in every operation, as a phase, and the others.
+/// The phases: the fields that every operation touches are one, before the others.
 fn phases(
     (name, at): (&str, usize),
     always: Option<Spanned<Fields>>,

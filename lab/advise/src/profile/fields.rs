@@ -1,4 +1,4 @@
-//! Between a field's path and where it lies, in both directions.
+//! Finds where the field of a path lies, and the path of what lies at a place.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use ledgerline_layout::model::{Type, TypeId, Types};
 
 use super::TypeProfile;
 
-/// A path goes into elements of arrays so often at most; a type that lies may nest for ever.
+/// How often a path may go into elements of arrays: damaged types may nest for ever.
 const DEEPEST: usize = 64;
 
 /// The field that a path names: `memory.usage`, `stat[3]`, `stat`. Elements of arrays are found within; an
@@ -51,7 +51,7 @@ fn within(types: &Types, id: TypeId, path: &str, depth: usize) -> Option<Leaf> {
     }
 }
 
-/// The lines of a type that a profile's accesses touch; fields that it has not touch none.
+/// The lines of a type that a profile's accesses touch. Fields that the type does not have touch none.
 #[must_use]
 pub fn lines(types: &Types, id: TypeId, profile: &TypeProfile, lines: Lines) -> BTreeSet<u64> {
     let phases = profile.roles.iter().flat_map(|role| &role.phases);
@@ -77,7 +77,7 @@ pub(super) struct Bytes<'t> {
 }
 
 impl<'t> Bytes<'t> {
-    /// Of a record; `None` for what is none.
+    /// The bytes of a record; `None` for a type that is none.
     pub fn of(types: &'t Types, id: TypeId) -> Option<Bytes<'t>> {
         let (_, record) = leaf::record(types, id)?;
         let mut leaves = leaf::leaves(types, id, Expand::All);

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use ledgerline_layout::model::Types;
 
-/// What is known beside the file. Profiles that name fields need nothing; those that have addresses need the
-/// types, and which objects lie where.
+/// What is known beside the file. A profile that names fields needs nothing. One that has addresses needs the types,
+/// and which objects lie where.
 #[derive(Clone, Debug, Default)]
 pub struct Known<'t> {
     /// The types of the program that was observed.
@@ -36,7 +36,7 @@ pub struct Object {
 pub enum Where {
     /// At an address.
     Address(u64),
-    /// So many bytes after a symbol.
+    /// A number of bytes after a symbol.
     Symbol(String, u64),
 }
 

@@ -1,9 +1,9 @@
 //! `perf mem report --stdio`, and its raw form, `perf mem -D report`.
 //!
-//! Of the table these columns count: *Samples* (else *Overhead*), *Data Symbol* (`[k] 0xffff…` or
-//! `[.] counter+0x8`), *Mem Op* where there is one, *Locked*, and *CPU* or *Tid* where it was sorted by. Whether
-//! its events were loads or stores stands above each table. The raw form has a sample a line, `PID, TID, IP,
-//! ADDR, …, DSRC, SYMBOL`.
+//! These columns of the table are read: *Samples* (or else *Overhead*), *Data Symbol* (`[k] 0xffff…` or
+//! `[.] counter+0x8`), *Mem Op* where there is one, *Locked*, and *CPU* or *Tid* where the table was sorted by it. A line
+//! above each table says whether its events were loads or stores. The raw form has one sample on each line, `PID, TID,
+//! IP, ADDR, …, DSRC, SYMBOL`.
 
 use ledgerline_layout::Error;
 
@@ -28,7 +28,7 @@ pub(super) fn is(text: &str) -> bool {
 struct Columns<'a>(Vec<(usize, usize, &'a str)>);
 
 impl<'a> Columns<'a> {
-    /// Columns hold whole characters; a report with others is not cut within them.
+    /// Columns hold whole characters: a report with longer ones is not cut within them.
     fn of(dots: &str, names: &'a str) -> Columns<'a> {
         let mut columns = Vec::new();
         let mut at = 0;

@@ -12,15 +12,15 @@
 //! ===== ========= =================== =================== ==========
 //! ```
 //!
-//! Until 2024 there were no rules around the table, a dash stood for no access, and the first row named the
-//! type; both are read, several tables one after the other too.
+//! Until 2024 there were no rules around the table, a dash stood for no access, and the first row named the type. Both
+//! forms are read, and so are several tables in one text.
 //!
-//! A table says in which path, not how often. So half of the CPUs transmit and half receive, a packet is an
-//! operation of [`WORK_NS`] beside, and each field is touched once: `read_mostly` is a load, `read_write` a
-//! load and a store. Objects are taken to be one that all CPUs share, which a device or a namespace is and a
-//! socket is not: its `instances` are to be put right. Which lines are shared by whom follows from that;
-//! nanoseconds hardly do. Fields that the types at hand do not have are left out: tables serve several versions
-//! and configurations.
+//! A table says in which path a field is touched, but not how often. So half of the CPUs are taken to transmit and half
+//! to receive. A packet is an operation with [`WORK_NS`] of other work, and touches each field once: `read_mostly` is a
+//! load, `read_write` a load and a store. All CPUs are taken to share one object. That is right for a device or a
+//! namespace and wrong for a socket, whose `instances` must be corrected. From this follows which CPUs share which
+//! lines, but hardly any nanoseconds. Fields that the types at hand do not have are left out, since tables serve several
+//! versions and configurations.
 
 use ledgerline_layout::Error;
 use ledgerline_layout::pick::named;
@@ -28,7 +28,7 @@ use ledgerline_layout::pick::named;
 use super::fields::find;
 use super::{ALWAYS, Access, Instances, Kind, Known, Phase, Profile, Role, TypeProfile, WORK_NS};
 
-/// The columns by which a table is known.
+/// The columns by which a table is recognized.
 const COLUMNS: [&str; 4] = ["Type", "Name", "fastpath_tx_access", "fastpath_rx_access"];
 /// How a title ends.
 const TITLE: &str = "fast path usage breakdown";

@@ -1,4 +1,4 @@
-//! Opening a profile, whatever wrote it: its content decides, not its name.
+//! Opens a profile, whatever wrote it. Its content decides what it is, not its name.
 
 use std::fs::File;
 use std::io::Read;
@@ -16,8 +16,8 @@ impl Profile {
     /// `perf c2c report --stdio`, `perf mem report --stdio`, `perf mem -D report` or `perf script`.
     ///
     /// # Errors
-    /// One line: the file, the place, what is wrong and what to do. Profiles with addresses need the types
-    /// and the objects in `known`.
+    /// One line that has the file, the place, what is wrong and what to do. Profiles with addresses need the types and
+    /// the objects in `known`.
     pub fn open(path: &Path, known: &Known<'_>) -> Result<Profile, Error> {
         let text = read(path).map_err(|error| error.in_file(path))?;
         Profile::parse(&text, &path.to_string_lossy(), known).map_err(|error| error.in_file(path))
