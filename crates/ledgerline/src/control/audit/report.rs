@@ -11,7 +11,8 @@ use std::panic::Location;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuditReport {
-    /// The wrong uncharges, in the order in which each came first; at most [`AUDIT_REPORTS_MAX`].
+    /// The wrong uncharges, in the order in which each came first; at most
+    /// [`AUDIT_REPORTS_MAX`](crate::AUDIT_REPORTS_MAX).
     pub wrong: Vec<WrongUncharge>,
     /// Wrong uncharges beyond those.
     pub left_out: u64,

@@ -11,7 +11,7 @@ use crate::table::path::RowPath;
 use std::fmt::{self, Write};
 use std::panic::Location;
 
-/// Most wrong uncharges that an [`AuditReport`] tells apart, by group, units and line.
+/// Most wrong uncharges that an [`AuditReport`](crate::AuditReport) tells apart, by group, units and line.
 pub const AUDIT_REPORTS_MAX: usize = 256;
 /// Lines that a report names.
 const SITES_SHOWN: usize = 8;
