@@ -9,6 +9,7 @@
 //! | `history`  | the older designs                                                    |
 //! | `measured` | what is measured here for real: the documents' designs, and ours     |
 //! | `text`     | tables for people; `plot`: curves of letters; `words`: numbers       |
+//! | `scale`    | scales of plots                                                      |
 //! | `json`     | one object a line                                                    |
 //! | `page`     | one self-contained page of tables and plots                          |
 
@@ -19,6 +20,7 @@ mod measured;
 mod options;
 mod page;
 mod plot;
+mod scale;
 mod table;
 mod text;
 mod words;

@@ -1,5 +1,6 @@
 //! A plot of letters: cost by number of CPUs, both on logarithmic scales.
 
+use super::scale::{Scale, ends};
 use super::words::figure;
 
 /// Rows of a plot.
@@ -20,13 +21,14 @@ pub(super) fn plot(
     paint: impl Fn(char, &str) -> String,
 ) -> String {
     let all = || series.iter().flat_map(|series| &series.values);
-    let across =
-        Scale::over(all().map(|&(cpus, _)| cpus as f64), width.saturating_sub(MARGIN + 3).max(8));
-    let up = Scale::over(all().map(|&(_, value)| value), HEIGHT);
-    let mut cells = vec![vec![' '; across.cells]; HEIGHT];
+    let columns = width.saturating_sub(MARGIN + 3).max(8);
+    let across = scale(all().map(|&(cpus, _)| cpus as f64), columns);
+    let up = scale(all().map(|&(_, value)| value), HEIGHT);
+    let column = |cpus: usize| across.at(cpus as f64).round() as usize;
+    let mut cells = vec![vec![' '; columns]; HEIGHT];
     for series in series {
         for &(cpus, value) in &series.values {
-            let cell = &mut cells[HEIGHT - 1 - up.cell(value)][across.cell(cpus as f64)];
+            let cell = &mut cells[HEIGHT - 1 - up.at(value).round() as usize][column(cpus)];
             *cell = if *cell == ' ' { series.mark } else { '*' };
         }
     }
@@ -34,7 +36,8 @@ pub(super) fn plot(
     for (row, cells) in cells.iter().enumerate() {
         // A figure on every other row, and on the last.
         let labelled = row % 4 == 0 || row == HEIGHT - 1;
-        let label = if labelled { figure(up.value(HEIGHT - 1 - row)) } else { String::new() };
+        let label =
+            if labelled { figure(up.value((HEIGHT - 1 - row) as f64)) } else { String::new() };
         let mut line = format!("{label:>MARGIN$} |");
         let end = cells.iter().rposition(|&cell| cell != ' ').map_or(0, |last| last + 1);
         for &cell in &cells[..end] {
@@ -47,15 +50,15 @@ pub(super) fn plot(
         text += &line;
         text.push('\n');
     }
-    text += &format!("{:>MARGIN$} +{}\n", "CPUs", "-".repeat(across.cells));
-    let mut labels = vec![' '; across.cells + 8];
+    text += &format!("{:>MARGIN$} +{}\n", "CPUs", "-".repeat(columns));
+    let mut labels = vec![' '; columns + 8];
     let mut free = 0;
     let mut numbers: Vec<usize> = all().map(|&(cpus, _)| cpus).collect();
     numbers.sort_unstable();
     numbers.dedup();
     for cpus in numbers {
         let label = cpus.to_string();
-        let at = across.cell(cpus as f64).saturating_sub(label.len() / 2);
+        let at = column(cpus).saturating_sub(label.len() / 2);
         if at >= free && at + label.len() <= labels.len() {
             labels.splice(at..at + label.len(), label.chars());
             free = at + label.len() + 1;
@@ -67,33 +70,11 @@ pub(super) fn plot(
     text
 }
 
-/// A logarithmic scale over cells.
-struct Scale {
-    low: f64,
-    high: f64,
-    cells: usize,
-}
-
-impl Scale {
-    /// Over positive values.
-    fn over(values: impl Iterator<Item = f64>, cells: usize) -> Scale {
-        let (mut low, mut high) = (f64::INFINITY, 0.0f64);
-        for value in values {
-            (low, high) = (low.min(value), high.max(value));
-        }
-        // What hardly varies shall not fill the plot with its noise.
-        Scale { low: low.ln(), high: high.max(1.2 * low).ln(), cells }
-    }
-
-    fn cell(&self, value: f64) -> usize {
-        let share = (value.ln() - self.low) / (self.high - self.low);
-        (share * (self.cells - 1) as f64).round().clamp(0.0, (self.cells - 1) as f64) as usize
-    }
-
-    fn value(&self, cell: usize) -> f64 {
-        let share = cell as f64 / (self.cells - 1) as f64;
-        (self.low + (self.high - self.low) * share).exp()
-    }
+/// A logarithmic scale over so many cells, from the first to the last.
+fn scale(values: impl Iterator<Item = f64>, cells: usize) -> Scale {
+    let (low, high) = ends(values).unwrap_or((1.0, 1.0));
+    // What hardly varies shall not fill the plot with its noise.
+    Scale::logarithmic(low, high.max(1.2 * low), 0.0, (cells - 1) as f64)
 }
 
 #[cfg(test)]

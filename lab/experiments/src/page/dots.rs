@@ -1,6 +1,7 @@
 //! Rows of dots with whiskers: what was published against what was predicted, and the like.
 
-use super::svg::{Scale, Shape, WIDTH, area, drawing, line, mark, round, text};
+use super::super::scale::Scale;
+use super::svg::{Shape, WIDTH, area, drawing, line, mark, round, text};
 
 /// What a letter of a name takes at most, on average.
 const LETTER: f64 = 6.9;

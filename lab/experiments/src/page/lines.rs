@@ -1,6 +1,7 @@
 //! Lines with bands over a logarithmic axis: thresholds, and numbers of CPUs.
 
-use super::svg::{Scale, Shape, WIDTH, area, drawing, line, mark, round, text};
+use super::super::scale::Scale;
+use super::svg::{Shape, WIDTH, area, drawing, line, mark, round, text};
 use std::fmt::Write as _;
 
 const LEFT: f64 = 62.0;
