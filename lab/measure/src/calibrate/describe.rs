@@ -40,6 +40,7 @@ impl Subject<'_> {
     /// No undisturbed visit of the mode gave one of the figures.
     pub(super) fn in_mode(&self, mode: &Mode) -> Result<Described, String> {
         let mut refusals = Vec::new();
+        let mut refuse = |why: &str| refusals.push(why.to_owned());
         let first = &self.pairs[0];
         let visits = first.during(mode).count();
         let measured =
@@ -131,10 +132,7 @@ impl Subject<'_> {
                 bounded(spread, measured("loads over 512 KiB, each needing the one before"))
             }
             None => {
-                refusals.push(
-                    "second_cache: every try was disturbed; inferred from the first cache"
-                        .to_owned(),
-                );
+                refuse("second_cache: every try was disturbed; inferred from the first cache");
                 inferred(
                     (3500.0 * load.value).round() / 1000.0,
                     "14 cycles where the first cache takes 4; every try was disturbed",
@@ -147,12 +145,16 @@ impl Subject<'_> {
                 measured("loads over 256 MiB, each needing the one before, page walks included"),
             ),
             None => {
-                refusals.push("memory_local: not measured (--quick, or too little memory); a common value is inferred".to_owned());
+                refuse(
+                    "memory_local: not measured (--quick, or too little memory); a common value is inferred",
+                );
                 inferred(110.0, "100 to 120 ns on servers of the 2020s; not measured")
             }
         };
         let memory_remote = if topology.sockets > 1 {
-            refusals.push("memory_remote: not measured, since memory is not bound to a socket here; inferred from the transfer between sockets".to_owned());
+            refuse(
+                "memory_remote: not measured, since memory is not bound to a socket here; inferred from the transfer between sockets",
+            );
             let crossing = (at(Distance::Remote, true).value - modified.value).max(0.0);
             inferred(
                 memory_local.value + crossing,
@@ -162,28 +164,24 @@ impl Subject<'_> {
             memory_local.clone()
         };
         if topology.sockets == 1 {
-            refusals.push(
-                "other sockets: none to be seen, so the file says nothing of them".to_owned(),
-            );
+            refuse("other sockets: none to be seen, so the file says nothing of them");
         }
-        refusals.push(
-            "an atomic on a line that several have: measured (see the table), and no figure of the model"
-                .to_owned(),
+        refuse(
+            "an atomic on a line that several have: measured (see the table), and no figure of the model",
         );
         if topology.threads_per_core == 1 {
-            refusals.push(
-                "sibling threads: none to be seen, so the file says nothing of them".to_owned(),
-            );
+            refuse("sibling threads: none to be seen, so the file says nothing of them");
         }
         if self.places.source.contains("hypervisor") {
-            refusals.push("topology: what a hypervisor shows; transfers, not /sys, say how far CPUs are apart".to_owned());
+            refuse(
+                "topology: what a hypervisor shows; transfers, not /sys, say how far CPUs are apart",
+            );
         }
-        refusals.push("read_service_ns: takes three CPUs or more to measure; inferred".to_owned());
-        refusals.push("upgrade_keep, overlap, store_buffer: not measured; inferred".to_owned());
+        refuse("read_service_ns: takes three CPUs or more to measure; inferred");
+        refuse("upgrade_keep, overlap, store_buffer: not measured; inferred");
         if beside.high - beside.low > 0.5 {
-            refusals.push(
-                "pair: too noisy to tell whether neighbouring lines are fetched; its range is wide"
-                    .to_owned(),
+            refuse(
+                "pair: too noisy to tell whether neighbouring lines are fetched; its range is wide",
             );
         }
 
@@ -224,27 +222,12 @@ impl Subject<'_> {
             ),
             keep_ns: range(stay, measured("the time of one CPU's contended atomics before the other has the line, less the line's way")),
             pair: range(beside, measured("what an atomic on a neighbouring line costs, from 0, as on a line apart, to 1, as on the same line")),
-            overlap: Range {
-                low: 0.0,
-                best: 0.3,
-                high: 0.6,
-                source: "inferred: out-of-order windows hide tens of nanoseconds where the program has other work; not measured".to_owned(),
-            },
-            store_buffer: Range {
-                low: 42.0,
-                best: 64.0,
-                high: 72.0,
-                source: "inferred: 42 to 72 entries in vendors' optimisation manuals; not measured".to_owned(),
-            },
+            overlap: guessed([0.0, 0.3, 0.6], "out-of-order windows hide tens of nanoseconds where the program has other work; not measured"),
+            store_buffer: guessed([42.0, 64.0, 72.0], "42 to 72 entries in vendors' optimisation manuals; not measured"),
             request: range(request, measured("how long before a store a load may be sent and see it all the same, as a share of a transfer")),
             migratory: range(returned, measured("whether a CPU that changed a line still has it after another has read it")),
             keep_spread: range(spread, measured("how much the numbers of contended atomics differ that one CPU does before the other has the line")),
-            upgrade_keep: Range {
-                low: 0.0,
-                best: 0.0,
-                high: 1.0,
-                source: "inferred: how long work must be for a ticket lock to go in turns on AMD EPYC (Zen 4), as the README of ledgerline-coherence tells; not measured".to_owned(),
-            },
+            upgrade_keep: guessed([0.0, 0.0, 1.0], "how long work must be for a ticket lock to go in turns on AMD EPYC (Zen 4), as the README of ledgerline-coherence tells; not measured"),
             early_request: range(early, measured("whether an atomic takes longer when a store to another line, which the other CPU had changed as well, comes before it")),
         };
         let cpus = topology.cpus();
@@ -274,6 +257,11 @@ fn bounded(spread: Spread, source: String) -> Figure {
 fn range(spread: Spread, source: String) -> Range {
     let Spread { value, low, high } = rounded(spread);
     Range { low, best: value, high, source }
+}
+
+/// A range that was not measured.
+fn guessed([low, best, high]: [f64; 3], why: &str) -> Range {
+    Range { low, best, high, source: format!("inferred: {why}") }
 }
 
 fn rounded(Spread { value, low, high }: Spread) -> Spread {
