@@ -1,8 +1,7 @@
-//! The `ledgerline` command: programs under an account, and benchmarks of the
-//! library.
+//! The `ledgerline` command: programs under an account, and what the laboratory measures.
 //!
-//! This file parses the command line and hands over; each subcommand lives in
-//! a module of its own.
+//! This file parses the command line and hands over. Each subcommand lives in a module of its own, and the
+//! laboratory's (`bench`, `reproduce`, `calibrate`) in its crates.
 
 mod account;
 #[cfg(test)]
@@ -25,7 +24,7 @@ use ledgerline_measure::calibrate;
 use ledgerline_terminal::output::printable;
 
 /// Letters of a word of the command line that an error quotes.
-const QUOTED: usize = 60;
+const QUOTED: usize = 100;
 
 #[derive(Parser)]
 #[command(
