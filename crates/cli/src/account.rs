@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use ledgerline::{GroupState, Snapshot};
+use ledgerline::{GroupId, GroupState, Ledger};
+use ledgerline_protocol::MAPPED;
 
 use crate::launch::Status;
 
@@ -56,6 +57,33 @@ pub struct Row {
     pub state: State,
     /// The process of the row; 0 for the root.
     pub pid: u32,
+    pub mapped: Mapped,
+}
+
+/// What processes mapped by themselves, by kind; of a process that ended, at its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mapped {
+    /// Private and writable: a part of `current`, or of `at_exit`.
+    pub private: u64,
+    pub shared: u64,
+    pub file: u64,
+}
+
+impl Mapped {
+    /// What a group and those below it count now.
+    fn of(ledger: &Ledger, id: GroupId) -> Mapped {
+        let stat = ledger.group(id).stat();
+        let item = |name: &str| stat.get(name).map_or(0, |line| line.subtree.max(0) as u64);
+        let [private, shared, file] = MAPPED.map(item);
+        Mapped { private, shared, file }
+    }
+}
+
+impl Row {
+    /// What its blocks take.
+    pub fn heap(&self) -> u64 {
+        self.current.max(self.at_exit).saturating_sub(self.mapped.private)
+    }
 }
 
 /// What has become of a row.
@@ -84,8 +112,9 @@ pub struct Ending<'a> {
 
 impl Account {
     /// Puts together what the ledger and the supervisor know.
-    pub fn new(snapshot: &Snapshot, ending: Ending<'_>) -> Account {
-        let rows = snapshot
+    pub fn new(ledger: &Ledger, ending: Ending<'_>) -> Account {
+        let snapshot = ledger.snapshot();
+        let mut rows: Vec<Row> = snapshot
             .groups
             .iter()
             .map(|group| Row {
@@ -110,8 +139,19 @@ impl Account {
                     GroupState::Exited => State::Exited,
                 },
                 pid: group.owner,
+                mapped: Mapped::of(ledger, group.id),
             })
             .collect();
+        // What ended processes had mapped is theirs, and not the root's any more.
+        let processes = rows.iter().filter(|row| row.depth == 1 && row.state != State::Exited);
+        let now = processes.fold(Mapped::default(), |sum, row| Mapped {
+            private: sum.private + row.mapped.private,
+            shared: sum.shared + row.mapped.shared,
+            file: sum.file + row.mapped.file,
+        });
+        if let Some(root) = rows.first_mut() {
+            root.mapped = now;
+        }
         Account {
             command: ending.command,
             status: ending.status,
@@ -236,6 +276,7 @@ pub mod tests {
             at_exit: 0,
             state: State::Live,
             pid: if names.is_empty() { 0 } else { 4711 },
+            mapped: Mapped::default(),
         }
     }
 

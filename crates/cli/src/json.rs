@@ -41,6 +41,10 @@ struct Group<'a> {
     max_events: u64,
     high_events: u64,
     at_exit: u64,
+    heap: u64,
+    mapped: u64,
+    mapped_shared: u64,
+    mapped_file: u64,
 }
 
 /// A number, or the word that a cgroup's files have for no limit.
@@ -97,6 +101,10 @@ fn rows(account: &Account) -> Vec<Group<'_>> {
             max_events: row.max_events,
             high_events: row.high_events,
             at_exit: row.at_exit,
+            heap: row.heap(),
+            mapped: row.mapped.private,
+            mapped_shared: row.mapped.shared,
+            mapped_file: row.mapped.file,
         })
         .collect()
 }

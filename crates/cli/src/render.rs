@@ -92,7 +92,11 @@ fn table(out: &mut String, account: &Account, style: &Style) {
     if at_exit {
         titles.insert(2, "at exit");
     }
-    let lines = lines(account, &shown, at_exit, style);
+    let mapped = account.rows.iter().any(|row| row.mapped.private > 0);
+    if mapped {
+        titles.insert(1, "mapped");
+    }
+    let lines = lines(account, &shown, Shown { at_exit, mapped }, style);
 
     let widths: Vec<usize> = titles
         .iter()
@@ -161,7 +165,14 @@ fn print_line(out: &mut String, line: &Line, names: usize, widths: &[usize], sty
     let _ = writeln!(out, "{}", text.trim_end());
 }
 
-fn lines(account: &Account, shown: &[usize], at_exit: bool, style: &Style) -> Vec<Line> {
+/// The columns that not every account has.
+#[derive(Clone, Copy)]
+struct Shown {
+    at_exit: bool,
+    mapped: bool,
+}
+
+fn lines(account: &Account, shown: &[usize], columns: Shown, style: &Style) -> Vec<Line> {
     // For each level, whether more rows follow there; from the last row up,
     // because only what comes later decides.
     let mut more_follow: Vec<bool> = Vec::new();
@@ -192,14 +203,14 @@ fn lines(account: &Account, shown: &[usize], at_exit: bool, style: &Style) -> Ve
             more_follow.truncate(row.depth);
             more_follow.resize(row.depth, false);
             more_follow.push(true);
-            line(account, row, stem, at_exit, style)
+            line(account, row, stem, columns, style)
         })
         .collect();
     lines.reverse();
     lines
 }
 
-fn line(account: &Account, row: &Row, stem: String, at_exit: bool, style: &Style) -> Line {
+fn line(account: &Account, row: &Row, stem: String, columns: Shown, style: &Style) -> Line {
     let mut cells = vec![
         size::format(row.current),
         size::format(row.peak),
@@ -207,9 +218,12 @@ fn line(account: &Account, row: &Row, stem: String, at_exit: bool, style: &Style
         count(row.charges),
         if row.refused == 0 { "-".to_owned() } else { count(row.refused) },
     ];
-    if at_exit {
-        let held = if row.at_exit == 0 { "-".to_owned() } else { size::format(row.at_exit) };
-        cells.insert(2, held);
+    let some = |bytes: u64| if bytes == 0 { "-".to_owned() } else { size::format(bytes) };
+    if columns.at_exit {
+        cells.insert(2, some(row.at_exit));
+    }
+    if columns.mapped {
+        cells.insert(1, some(row.mapped.private));
     }
     Line {
         stem,

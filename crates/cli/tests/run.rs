@@ -175,6 +175,38 @@ fn real_programs_have_sane_accounts() {
     }
 }
 
+/// Its objects lie in arenas that it maps by itself.
+const OBJECTS: &str = "\
+x = [(i, str(i)) for i in range(400000)]
+print(open('/proc/self/status').read().split('VmHWM:')[1].split()[0])";
+
+#[test]
+fn objects_in_arenas_of_pythons_own_show_in_the_peak() {
+    let Some(python) = python() else { return };
+    let (output, account) = account(&[], &[python, "-c", OBJECTS]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    // What the kernel saw at most, with the program's code.
+    let resident: u64 = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap();
+    let (peak, resident) = (number(&groups(&account)[0], "peak"), resident << 10);
+    assert!(peak > resident - 20 * MIB && peak < resident + 5 * MIB, "{peak} of {resident}");
+    let process = &groups(&account)[1];
+    assert_eq!(
+        number(process, "heap") + number(process, "mapped"),
+        number(process, "current"),
+        "{process}"
+    );
+}
+
+#[test]
+fn a_limit_holds_for_objects_in_arenas_of_pythons_own() {
+    let Some(python) = python() else { return };
+    let (output, account) = account(&["--max", "32M"], &[python, "-c", OBJECTS]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("MemoryError"), "{}", stderr(&output));
+    let root = &groups(&account)[0];
+    assert!(number(root, "peak") <= 32 * MIB && number(root, "refused") > 0, "{root}");
+}
+
 #[test]
 fn a_known_allocation_shows_in_the_peak() {
     let Some(python) = python() else { return };

@@ -14,7 +14,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::Ordering;
 
 /// The slot in which the calling thread is charged now; zero for nowhere.
-fn owner(caller: usize) -> u32 {
+pub(crate) fn owner(caller: usize) -> u32 {
     let slot = thread::get(Word::Slot) as u32;
     if process::group(slot).is_some() { slot } else { find_owner(caller) }
 }
@@ -48,7 +48,7 @@ pub(crate) fn find_owner(caller: usize) -> u32 {
 }
 
 /// Charges a slot; `false` if a limit says no. Nobody is charged for a block without an owner.
-fn charge(slot: u32, units: usize) -> bool {
+pub(crate) fn charge(slot: u32, units: usize) -> bool {
     let Some(group) = process::group(slot) else { return true };
     match group.try_charge_units(units as u64) {
         Ok(()) => true,
@@ -294,7 +294,7 @@ pub(crate) unsafe extern "C" fn realloc(
 }
 
 /// Makes a charge of `charged` one of `units`.
-fn correct(slot: u32, charged: usize, units: usize) {
+pub(crate) fn correct(slot: u32, charged: usize, units: usize) {
     let Some(group) = process::group(slot) else { return };
     if units > charged {
         // This is the rest of a page at most, and the block is there already: it is charged in any case.

@@ -1,7 +1,7 @@
 //! The C symbols. Each hands its body one more argument: the address that it returns to. That is the
 //! caller which `--by library` charges.
 
-use crate::{alloc, next, thread};
+use crate::{alloc, mapped, next, thread};
 use std::ffi::{c_char, c_int, c_ulong, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
@@ -68,6 +68,56 @@ export!(reallocarray(_block: *mut c_void, _count: usize, _size: usize) -> *mut c
     "rcx", "x3", reallocarray_body);
 export!(valloc(_size: usize) -> *mut c_void, "rsi", "x1", valloc_body);
 export!(pvalloc(_size: usize) -> *mut c_void, "rsi", "x1", pvalloc_body);
+
+export!(munmap(_at: *mut c_void, _length: usize) -> c_int, "rdx", "x2", mapped::munmap);
+export!(mprotect(_at: *mut c_void, _length: usize, _protection: c_int) -> c_int,
+    "rcx", "x3", mapped::mprotect);
+export!(pkey_mprotect(_at: *mut c_void, _length: usize, _protection: c_int, _key: c_int) -> c_int,
+    "r8", "x4", mapped::pkey_mprotect);
+export!(madvise(_at: *mut c_void, _length: usize, _advice: c_int) -> c_int,
+    "rcx", "x3", mapped::madvise);
+export!(mremap(_at: *mut c_void, _old: usize, _new: usize, _flags: c_int, _to: *mut c_void)
+    -> *mut c_void, "r9", "x5", mapped::mremap);
+export!(sbrk(_increment: isize) -> *mut c_void, "rsi", "x1", mapped::sbrk);
+export!(brk(_end: *mut c_void) -> c_int, "rsi", "x1", mapped::brk);
+
+/// Exports `name` as `mmap`: the arguments take all registers that there are for them on x86-64, so the return
+/// address goes on the stack.
+macro_rules! export_mmap {
+    ($($name:ident)*) => {$(
+        #[doc = concat!("C's `", stringify!($name), "`.")]
+        ///
+        /// # Safety
+        /// As the C function.
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            _at: *mut c_void,
+            _length: usize,
+            _protection: c_int,
+            _flags: c_int,
+            _file: c_int,
+            _offset: i64,
+        ) -> *mut c_void {
+            #[cfg(target_arch = "x86_64")]
+            std::arch::naked_asm!(
+                ".cfi_startproc",
+                "push qword ptr [rsp]",
+                ".cfi_adjust_cfa_offset 8",
+                "call {body}",
+                "add rsp, 8",
+                ".cfi_adjust_cfa_offset -8",
+                "ret",
+                ".cfi_endproc",
+                body = sym mapped::mmap,
+            );
+            #[cfg(target_arch = "aarch64")]
+            std::arch::naked_asm!("mov x6, x30", "b {body}", body = sym mapped::mmap);
+        }
+    )*};
+}
+
+export_mmap! { mmap mmap64 }
 
 /// C's `free`.
 ///
@@ -263,6 +313,7 @@ fn real(slot: &AtomicUsize, name: &std::ffi::CStr) -> Option<usize> {
 static START: extern "C" fn() = start;
 
 extern "C" fn start() {
+    mapped::start();
     if next::NEXT.ready() {
         alloc::find_owner(start as *const () as usize);
     }

@@ -18,6 +18,7 @@
 //! | `alloc`   | the bodies of malloc and its family                        |
 //! | `next`    | the allocator behind this one; memory before it is found   |
 //! | `shadow`  | the owner of each block                                    |
+//! | `mapped`  | memory that the program maps by itself                     |
 //! | `process` | this process's rows; what a fork must forget               |
 //! | `thread`  | the calling thread's row                                   |
 //! | `library` | the calling library's row                                  |
@@ -33,6 +34,7 @@
 mod alloc;
 mod exports;
 mod library;
+mod mapped;
 mod next;
 mod process;
 mod refuse;

@@ -6,10 +6,11 @@
 //! was forked (`fork`, a bare `clone`, inside somebody's atfork handler), and attaches as a process of
 //! its own. What it needs for that is outside of the wiped memory: the mapped ledger, the settings.
 
+use crate::mapped;
 use crate::say::{environment, say};
 use crate::text::Text;
-use ledgerline::{Group, GroupId, Ledger, NAME_MAX};
-use ledgerline_protocol::{By, OnMax, Order, PERCPU};
+use ledgerline::{Group, GroupId, Ledger, NAME_MAX, StatItem};
+use ledgerline_protocol::{By, MAPPED, OnMax, Order, PERCPU};
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, OsStr};
 use std::mem::MaybeUninit;
@@ -35,6 +36,9 @@ pub(crate) struct State {
     /// The one owner's cell, and the first owner, of each span of the heap (shadow.rs).
     pub(crate) sole: [AtomicUsize; SPANS],
     pub(crate) first: [AtomicU16; SPANS],
+    /// What the program mapped by itself, and what it took from the break (mapped.rs).
+    pub(crate) mappings: mapped::Table,
+    pub(crate) program_break: AtomicUsize,
 }
 
 /// The spans of 64 MiB in the lower half of the address space.
@@ -67,14 +71,32 @@ pub(crate) static STATE: State = State {
     pages: [const { AtomicU64::new(0) }; 4096],
     sole: [const { AtomicUsize::new(0) }; SPANS],
     first: [const { AtomicU16::new(0) }; SPANS],
+    mappings: mapped::Table::new(),
+    program_break: AtomicUsize::new(0),
 };
+
+/// What `run` asked for.
+struct Settings {
+    by: By,
+    on_max: OnMax,
+    /// The items that count what is mapped, by [`Mapping`]; none in a ledger without them.
+    mapped: [Option<StatItem>; MAPPED.len()],
+}
+
+/// What a mapping is to the account: the places of [`MAPPED`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Mapping {
+    Private,
+    Shared,
+    File,
+}
 
 /// What outlives a fork.
 struct Inherited {
     /// 0: not looked at yet, 1: open, 2: there is none.
     opened: AtomicU32,
     ledger: UnsafeCell<MaybeUninit<Ledger>>,
-    settings: UnsafeCell<(By, OnMax)>,
+    settings: UnsafeCell<Settings>,
 }
 
 // SAFETY: the ledger and the settings are written once, by the one thread that moves `phase` from
@@ -84,7 +106,11 @@ unsafe impl Sync for Inherited {}
 static INHERITED: Inherited = Inherited {
     opened: AtomicU32::new(0),
     ledger: UnsafeCell::new(MaybeUninit::uninit()),
-    settings: UnsafeCell::new((By::Thread, OnMax::Enomem)),
+    settings: UnsafeCell::new(Settings {
+        by: By::Thread,
+        on_max: OnMax::Enomem,
+        mapped: [None; MAPPED.len()],
+    }),
 };
 
 /// The group of a slot; `None` if this process has none there. That is so for slot 0, and for every slot
@@ -101,13 +127,24 @@ pub(crate) fn group(slot: u32) -> Option<Group<'static>> {
 /// What rows stand for. Only after [`attached`] was true.
 pub(crate) fn by() -> By {
     // SAFETY: written once, before the process was attached.
-    unsafe { (*INHERITED.settings.get()).0 }
+    unsafe { (*INHERITED.settings.get()).by }
 }
 
 /// What happens at the limit. Only after [`attached`] was true.
 pub(crate) fn on_max() -> OnMax {
     // SAFETY: written once, before the process was attached.
-    unsafe { (*INHERITED.settings.get()).1 }
+    unsafe { (*INHERITED.settings.get()).on_max }
+}
+
+/// Notes that a slot has so many bytes more, or fewer, of a kind of mapping.
+pub(crate) fn note_mapped(slot: u32, what: Mapping, bytes: i64) {
+    // SAFETY: a slot has a row only after the settings were written.
+    let item = || unsafe { (*INHERITED.settings.get()).mapped[what as usize] };
+    if let Some(group) = group(slot)
+        && let Some(item) = item()
+    {
+        group.add_stat(item, bytes);
+    }
 }
 
 /// Whether this process is charged; attaches it on the first call. The caller is marked busy.
@@ -188,7 +225,8 @@ fn open() -> bool {
     }
     // SAFETY: only the attaching thread is here, and nobody reads before `opened` is 1.
     unsafe {
-        (*INHERITED.settings.get()) = (order.by, order.on_max);
+        let mapped = MAPPED.map(|name| ledger.item(name));
+        (*INHERITED.settings.get()) = Settings { by: order.by, on_max: order.on_max, mapped };
         (*INHERITED.ledger.get()).write(ledger);
     }
     true

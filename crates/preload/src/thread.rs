@@ -146,6 +146,11 @@ pub(crate) fn forget_slot() {
 pub(crate) struct Busy(());
 
 impl Busy {
+    /// Whether the thread is busy.
+    pub(crate) fn is_entered() -> bool {
+        get(Word::Busy) != 0
+    }
+
     /// `None` if the thread is busy already.
     pub(crate) fn enter() -> Option<Busy> {
         (get(Word::Busy) == 0).then(|| {

@@ -39,6 +39,10 @@ const ON_MAX: &CStr = c"LEDGERLINE_ON_MAX";
 /// has no place in the first malloc of a program.
 pub const PERCPU: &CStr = c"LEDGERLINE_PERCPU";
 
+/// The ledger's items in which the library counts what programs map by themselves: private memory that was
+/// writable, which is charged; shared memory; files that are mapped to be read.
+pub const MAPPED: [&str; 3] = ["mapped", "mapped_shared", "mapped_file"];
+
 /// What the ledger's file in memory is called, by which `ledgerline show --pid` finds it.
 pub const MEMORY_FILE: &str = "ledgerline";
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use ledgerline::{Ledger, Limit};
-use ledgerline_protocol::{By, MEMORY_FILE, OnMax, Order, PERCPU, alive};
+use ledgerline_protocol::{By, MAPPED, MEMORY_FILE, OnMax, Order, PERCPU, alive};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::account::{Account, Ending, Mistakes};
@@ -40,7 +40,12 @@ coincide, so shares may add up to more than 100 %), the number of charges, how m
 and which limit refused them. Rows of processes that ended before the program did also show what \
 they held then (at exit).
 
-The account does not see memory that a program maps itself rather than asking malloc for it, nor \
+What a program maps by itself (mmap, sbrk), as Python, V8 and the JVM do with their heaps, is charged \
+like its blocks as long as it is private and writable, touched or not; `mapped` shows it. A \
+reservation without access is free until it becomes writable. Shared memory and files that are \
+mapped to be read are not charged; the JSON document has them.
+
+The account does not see what a program maps by a system call of its own, its threads' stacks, nor \
 programs that the loader preloads nothing into (statically linked, set-user-ID, or of another \
 architecture). A warning says so before such a program starts.";
 
@@ -61,7 +66,8 @@ the root `/` first, then depth-first, with `path`, `state`, `pid`, `current`, `p
 `uncharges`, `refused`, `max`, `high`, `max_events`, `high_events` and `at_exit`. `state` is live, \
 exited (the process ended before the program did) or running (it still ran after that). Sizes are \
 numbers of bytes; `max` and `high` are a number, or the string \"max\" where there is no limit, as \
-in a cgroup's memory.max.";
+in a cgroup's memory.max. `current` (at its end: `at_exit`) is `heap`, the blocks of malloc, and \
+`mapped`, private memory that was mapped; `mapped_shared` and `mapped_file` are not part of it.";
 
 /// How often the command looks for processes that have ended: those that are not
 /// its children end without telling it.
@@ -183,7 +189,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
 
     let mistakes = ledger.mistakes();
     let account = Account::new(
-        &ledger.snapshot(),
+        &ledger,
         Ending {
             command: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
             status: ended.status,
@@ -222,6 +228,7 @@ fn memory_file() -> Result<File, Failure> {
 
 fn new_ledger(file: &File, max: Limit, high: Limit) -> Result<Ledger, Failure> {
     let ledger = Ledger::builder()
+        .items(&MAPPED)
         .create_in(file)
         .map_err(|error| Failure::internal(format!("the ledger cannot be created: {error}")))?;
     ledger

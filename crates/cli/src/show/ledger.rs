@@ -67,5 +67,5 @@ fn account(ledger: &Ledger) -> Account {
         running: &|_| true,
         unseen: None,
     };
-    Account::new(&ledger.snapshot(), ending)
+    Account::new(ledger, ending)
 }

@@ -10,6 +10,7 @@ mod library;
 pub use have::have;
 use ledgerline::percpu::{self, Mode};
 use ledgerline::{GroupSnapshot, Ledger, Limit, Mistakes, Snapshot};
+use ledgerline_protocol::MAPPED;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -124,7 +125,8 @@ pub struct Account {
 impl Account {
     pub fn new() -> Account {
         let file = memory_file();
-        let ledger = Ledger::builder().capacity(4096).create_in(&file).expect("a ledger");
+        let builder = Ledger::builder().capacity(4096).items(&MAPPED);
+        let ledger = builder.create_in(&file).expect("a ledger");
         Account { file, ledger }
     }
 

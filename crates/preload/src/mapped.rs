@@ -1,0 +1,431 @@
+//! mmap and its family: memory that a program maps by itself, as Python's arenas, V8's heap and the JVM's are.
+//!
+//! ```text
+//! mmap(length):      charge(my row, length) if it is private and writable; next.mmap; enter the range
+//! mprotect(range):   it becomes writable: charge what was not; next.mprotect; note it
+//! munmap(range):     next.munmap; take the range out; uncharge what was counted
+//! ```
+//!
+//! What counts is private memory that was writable since its pages were last given back:
+//!
+//! | a private range                                        | counts |
+//! |--------------------------------------------------------|--------|
+//! | never was writable (a reservation, a file that is read) | no     |
+//! | is writable, whether it was touched or not              | yes    |
+//! | was writable, and is not any more                       | yes, until its pages are given back (`madvise`, `munmap`) |
+//!
+//! A shared mapping does not count, since nobody could say whose it is; items tell how much there is of it, and of
+//! files that are mapped to be read. What the allocator behind this library maps is not seen: its blocks are
+//! charged one by one. Nor is what a program maps by a system call of its own.
+//!
+//! A forked child has its parent's mappings and none of them in its account: they were charged to its parent, which
+//! still has them.
+
+mod ranges;
+mod real;
+
+use crate::alloc;
+use crate::process::{self, Mapping, STATE};
+use crate::say::{errno, set_errno};
+use crate::thread::Busy;
+pub(crate) use ranges::Table;
+use ranges::{Kind, Range};
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::Ordering;
+
+const PAGE: usize = 4096;
+
+/// Finds the functions behind these. Once, before the program's first instruction.
+pub(crate) fn start() {
+    real::resolve();
+}
+
+/// The slot to charge for a call; `None` if it is passed on unseen.
+fn accounted(caller: usize) -> Option<u32> {
+    if !real::is_resolved() || real::is_beneath(caller) || Busy::is_entered() {
+        return None;
+    }
+    let before = errno();
+    let slot = alloc::owner(caller);
+    set_errno(before);
+    (slot != 0).then_some(slot)
+}
+
+/// Does something with the table; `None` in a signal handler that interrupted this thread while it did.
+fn with<T>(act: impl FnOnce(&mut ranges::Ranges<'_>) -> T) -> Option<T> {
+    let _busy = Busy::enter()?;
+    let before = errno();
+    let done = act(&mut STATE.mappings.hold());
+    set_errno(before);
+    Some(done)
+}
+
+/// The pages that a call names, as the kernel rounds them.
+fn pages(address: *mut c_void, length: usize) -> Option<(usize, usize)> {
+    let start = address as usize & !(PAGE - 1);
+    let end = (address as usize).checked_add(length)?.checked_next_multiple_of(PAGE)?;
+    (start < end).then_some((start, end))
+}
+
+/// What a new mapping is.
+fn kind(protection: c_int, flags: c_int) -> Kind {
+    // The last two bits of the type: shared, or shared with its flags checked.
+    if flags & libc::MAP_TYPE != libc::MAP_PRIVATE {
+        Kind::Shared
+    } else if protection & libc::PROT_WRITE != 0 {
+        Kind::Writable
+    } else if flags & libc::MAP_ANONYMOUS == 0 {
+        Kind::File
+    } else {
+        Kind::Reserved
+    }
+}
+
+/// Notes in the items of an owner what it has of a kind.
+fn note(slot: u32, kind: Kind, bytes: i64) {
+    let of = match kind {
+        Kind::Reserved => return,
+        Kind::Writable | Kind::Held | Kind::Dropped => Mapping::Private,
+        Kind::Shared => Mapping::Shared,
+        Kind::File => Mapping::File,
+    };
+    process::note_mapped(slot, of, bytes);
+}
+
+/// What is entered from now on.
+fn entered(range: Range) {
+    note(range.slot, range.kind, range.bytes() as i64);
+}
+
+/// What is no more.
+fn gone(range: Range) {
+    note(range.slot, range.kind, -(range.bytes() as i64));
+    if range.kind.is_counted() {
+        uncharge(range.slot, range.bytes());
+    }
+}
+
+/// Charges a slot for what becomes writable; `false`, with `errno`, if a limit says no.
+fn charge(slot: u32, bytes: usize) -> bool {
+    let before = errno();
+    if bytes > 0 {
+        if !alloc::charge(slot, bytes) {
+            set_errno(libc::ENOMEM);
+            return false;
+        }
+        // A mapping is no block, and is given back by pieces: it counts as none that is held.
+        if let Some(group) = process::group(slot) {
+            group.uncharge_units(0);
+        }
+    }
+    set_errno(before);
+    true
+}
+
+/// Undoes a charge, or a part of it.
+fn uncharge(slot: u32, bytes: usize) {
+    if bytes > 0
+        && let Some(group) = process::group(slot)
+    {
+        let before = errno();
+        // (As above. Nothing is always granted to a group that exists, and these do.)
+        let _ = group.charge_units(0);
+        group.uncharge_units(bytes as u64);
+        set_errno(before);
+    }
+}
+
+/// # Safety
+/// As C's `mmap`.
+pub(crate) unsafe extern "C" fn mmap(
+    address: *mut c_void,
+    length: usize,
+    protection: c_int,
+    flags: c_int,
+    file: c_int,
+    offset: i64,
+    caller: usize,
+) -> *mut c_void {
+    // SAFETY: handed on.
+    let next = || unsafe { real::mmap(address, length, protection, flags, file, offset) };
+    let Some((slot, bytes)) = accounted(caller).zip(length.checked_next_multiple_of(PAGE)) else {
+        return next();
+    };
+    let kind = kind(protection, flags);
+    let counted = if kind.is_counted() { bytes } else { 0 };
+    if !charge(slot, counted) {
+        return libc::MAP_FAILED;
+    }
+    let enter = |ranges: &mut ranges::Ranges<'_>, at: *mut c_void| {
+        let start = at as usize;
+        let range = Range { start, end: start + bytes, slot, kind };
+        ranges.insert(range, gone);
+        entered(range);
+    };
+    let fixed = flags & libc::MAP_FIXED != 0;
+    // Of a place that is taken the table must not forget what another thread enters there meanwhile.
+    let mapped = if fixed {
+        with(|ranges| {
+            let at = next();
+            (at != libc::MAP_FAILED).then(|| enter(ranges, at));
+            at
+        })
+        .unwrap_or_else(next)
+    } else {
+        let at = next();
+        (at != libc::MAP_FAILED).then(|| with(|ranges| enter(ranges, at)));
+        at
+    };
+    if mapped == libc::MAP_FAILED && counted > 0 {
+        uncharge(slot, counted);
+    }
+    mapped
+}
+
+/// # Safety
+/// As C's `munmap`.
+pub(crate) unsafe extern "C" fn munmap(
+    address: *mut c_void,
+    length: usize,
+    caller: usize,
+) -> c_int {
+    // SAFETY: handed on.
+    let next = || unsafe { real::munmap(address, length) };
+    let Some((_, (start, end))) = accounted(caller).zip(pages(address, length)) else {
+        return next();
+    };
+    // The table is held meanwhile: what another thread maps there next is entered afterwards.
+    let unmapped = with(|ranges| {
+        let result = next();
+        if result == 0 {
+            ranges.cut(start, end, gone);
+        }
+        result
+    });
+    unmapped.unwrap_or_else(next)
+}
+
+/// # Safety
+/// As C's `mremap`.
+pub(crate) unsafe extern "C" fn mremap(
+    address: *mut c_void,
+    old: usize,
+    new: usize,
+    flags: c_int,
+    to: *mut c_void,
+    caller: usize,
+) -> *mut c_void {
+    // SAFETY: handed on.
+    let next = || unsafe { real::mremap(address, old, new, flags, to) };
+    let whole = accounted(caller).zip(pages(address, old)).zip(new.checked_next_multiple_of(PAGE));
+    let Some(((_, (start, end)), bytes)) = whole else { return next() };
+    let mut first = None;
+    with(|ranges| ranges.each(start, start + PAGE, |range| first = Some(range)));
+    // (It is one mapping of the kernel's, so it is of one kind.)
+    let Some(first) = first else { return next() };
+    let stays = flags & libc::MREMAP_DONTUNMAP != 0;
+    let kept = if stays { 0 } else { end - start };
+    let more = if first.kind.is_counted() { bytes.saturating_sub(kept) } else { 0 };
+    if !charge(first.slot, more) {
+        return libc::MAP_FAILED;
+    }
+    let moved = with(|ranges| {
+        let at = next();
+        if at != libc::MAP_FAILED {
+            if stays {
+                // Its pages have gone with the rest.
+                ranges.change(start, end, |range| {
+                    (range.kind != Kind::Reserved).then_some(Range { kind: Kind::Dropped, ..range })
+                });
+            } else {
+                // What moves is charged already.
+                ranges.cut(start, end, |range| {
+                    note(range.slot, range.kind, -(range.bytes() as i64));
+                });
+                if first.kind.is_counted() {
+                    uncharge(first.slot, kept.saturating_sub(bytes));
+                }
+            }
+            let range = Range { start: at as usize, end: at as usize + bytes, ..first };
+            ranges.insert(range, gone);
+            entered(range);
+        }
+        at
+    });
+    let moved = moved.unwrap_or_else(next);
+    if moved == libc::MAP_FAILED && more > 0 {
+        uncharge(first.slot, more);
+    }
+    moved
+}
+
+/// # Safety
+/// As C's `mprotect`.
+pub(crate) unsafe extern "C" fn mprotect(
+    address: *mut c_void,
+    length: usize,
+    protection: c_int,
+    caller: usize,
+) -> c_int {
+    protect(address, length, protection, caller, || {
+        // SAFETY: handed on.
+        unsafe { real::mprotect(address, length, protection) }
+    })
+}
+
+/// # Safety
+/// As glibc's `pkey_mprotect`.
+pub(crate) unsafe extern "C" fn pkey_mprotect(
+    address: *mut c_void,
+    length: usize,
+    protection: c_int,
+    key: c_int,
+    caller: usize,
+) -> c_int {
+    protect(address, length, protection, caller, || {
+        // SAFETY: handed on.
+        unsafe { real::pkey_mprotect(address, length, protection, key) }
+    })
+}
+
+fn protect(
+    address: *mut c_void,
+    length: usize,
+    protection: c_int,
+    caller: usize,
+    next: impl Fn() -> c_int,
+) -> c_int {
+    let Some((slot, (start, end))) = accounted(caller).zip(pages(address, length)) else {
+        return next();
+    };
+    let writable = protection & libc::PROT_WRITE != 0;
+    let mut more = 0;
+    if writable {
+        let new = |range: Range| matches!(range.kind, Kind::Reserved | Kind::File);
+        with(|ranges| {
+            ranges.each(start, end, |range| more += if new(range) { range.bytes() } else { 0 });
+        });
+    }
+    if !charge(slot, more) {
+        return -1;
+    }
+    let result = with(|ranges| {
+        let result = next();
+        if result != 0 {
+            uncharge(slot, more);
+            return result;
+        }
+        let mut became = 0;
+        ranges.change(start, end, |range| {
+            let other = match (range.kind, writable) {
+                (Kind::Reserved | Kind::File, true) => {
+                    became += range.bytes();
+                    Range { slot, kind: Kind::Writable, ..range }
+                }
+                (Kind::Held | Kind::Dropped, true) => Range { kind: Kind::Writable, ..range },
+                (Kind::Writable, false) => Range { kind: Kind::Held, ..range },
+                (Kind::Dropped, false) => {
+                    gone(range);
+                    return Some(Range { kind: Kind::Reserved, ..range });
+                }
+                _ => return None,
+            };
+            note(range.slot, range.kind, -(range.bytes() as i64));
+            entered(other);
+            Some(other)
+        });
+        // Another thread may have been at it in between.
+        alloc::correct(slot, more, became);
+        result
+    });
+    result.unwrap_or_else(next)
+}
+
+/// # Safety
+/// As C's `madvise`.
+pub(crate) unsafe extern "C" fn madvise(
+    address: *mut c_void,
+    length: usize,
+    advice: c_int,
+    caller: usize,
+) -> c_int {
+    // SAFETY: handed on.
+    let next = || unsafe { real::madvise(address, length, advice) };
+    let gives_back = matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE | libc::MADV_REMOVE);
+    if !gives_back {
+        return next();
+    }
+    let Some((_, (start, end))) = accounted(caller).zip(pages(address, length)) else {
+        return next();
+    };
+    let advised = with(|ranges| {
+        let result = next();
+        if result == 0 {
+            ranges.change(start, end, |range| match range.kind {
+                Kind::Writable => Some(Range { kind: Kind::Dropped, ..range }),
+                Kind::Held => {
+                    gone(range);
+                    Some(Range { kind: Kind::Reserved, ..range })
+                }
+                _ => None,
+            });
+        }
+        result
+    });
+    advised.unwrap_or_else(next)
+}
+
+/// # Safety
+/// As C's `sbrk`.
+pub(crate) unsafe extern "C" fn sbrk(increment: isize, caller: usize) -> *mut c_void {
+    // SAFETY: handed on.
+    let next = || unsafe { real::sbrk(increment) };
+    moved_break(increment, caller, next, |at| at != libc::MAP_FAILED).unwrap_or(libc::MAP_FAILED)
+}
+
+/// # Safety
+/// As C's `brk`.
+pub(crate) unsafe extern "C" fn brk(end: *mut c_void, caller: usize) -> c_int {
+    // SAFETY: asks where the break is.
+    let now = unsafe { real::sbrk(0) } as isize;
+    // SAFETY: handed on.
+    let next = || unsafe { real::brk(end) };
+    moved_break(end as isize - now, caller, next, |result| result == 0).unwrap_or(-1)
+}
+
+/// Moves the program's break; `None`, with `errno`, if a limit says no. What the program took there it may give
+/// back, and no more: the rest is the allocator's.
+fn moved_break<T: Copy>(
+    by: isize,
+    caller: usize,
+    next: impl Fn() -> T,
+    is_done: impl Fn(T) -> bool,
+) -> Option<T> {
+    let Some(_) = accounted(caller).filter(|_| by != 0) else { return Some(next()) };
+    // Whoever gives it back need not be the thread that took it.
+    let slot = process::OWN;
+    let more = usize::try_from(by).unwrap_or(0);
+    if !charge(slot, more) {
+        return None;
+    }
+    let result = next();
+    let before = errno();
+    if !is_done(result) {
+        uncharge(slot, more);
+    } else if more > 0 {
+        STATE.program_break.fetch_add(more, Ordering::Relaxed);
+        process::note_mapped(slot, Mapping::Private, by as i64);
+    } else {
+        let mut less = 0;
+        let taken = |held: usize| {
+            less = held.min(by.unsigned_abs());
+            Some(held - less)
+        };
+        // (It always succeeds.)
+        let _ = STATE.program_break.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken);
+        uncharge(slot, less);
+        process::note_mapped(slot, Mapping::Private, -(less as i64));
+    }
+    set_errno(before);
+    Some(result)
+}
