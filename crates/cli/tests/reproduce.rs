@@ -217,11 +217,11 @@ fn members(types: &[&str]) -> Option<HashMap<String, (u64, String)>> {
 #[test]
 fn ours_is_predicted_with_the_librarys_own_layout() {
     let types = [
-        "ledgerline::row::Row",
-        "ledgerline::page_counter::PageCounter",
-        "ledgerline::page_counter::Hot",
-        "ledgerline::page_counter::Track",
-        "ledgerline::page_counter::Limits",
+        "ledgerline::table::row::Row",
+        "ledgerline::counter::PageCounter",
+        "ledgerline::counter::Hot",
+        "ledgerline::counter::Track",
+        "ledgerline::counter::Limits",
         "ledgerline::gate::Gate",
         "ledgerline::gate::Stripe",
         "ledgerline::gate::Slot",
@@ -239,7 +239,7 @@ fn ours_is_predicted_with_the_librarys_own_layout() {
         (at, ty)
     };
     for (field, expected) in ours::walk::ROW {
-        assert_eq!(offset(&format!("ledgerline::row::Row.{field}")).0, expected, "{field}");
+        assert_eq!(offset(&format!("ledgerline::table::row::Row.{field}")).0, expected, "{field}");
     }
     for (field, expected) in ours::walk::STRIPE {
         assert_eq!(offset(&format!("ledgerline::gate::Stripe.{field}")).0, expected, "{field}");

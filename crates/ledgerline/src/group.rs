@@ -53,7 +53,7 @@ impl Ledger {
     /// such a group shows when the handle is used.
     #[inline]
     pub fn group(&self, id: GroupId) -> Group<'_> {
-        // R2: an id that reaches the cells names a place in the columns, whose size is fixed; a
+        // R5: an id that reaches the cells names a place in the columns, whose size is fixed; a
         // place without a row serves no generation.
         let named = id.index() < CAPACITY_MAX as u32
             && id.generation() != 0
@@ -143,7 +143,9 @@ impl<'l> Group<'l> {
     pub fn take_prepaid(&self, units: u64) -> bool {
         // SAFETY: the cell is of a row of the ledger's first column (R2; guarded by `tests/oracle.rs`).
         units <= word::STOCK_MAX
-            && unsafe { percpu::take_fast(self.handle.cell.as_ptr(), self.handle.mark, units) }
+            && unsafe {
+                percpu::take_fast(self.handle.cell.as_ptr(), self.handle.generation_bits, units)
+            }
     }
 
     /// The fast half of an uncharge, likewise: `false` when the running CPU's cell has no room.
@@ -152,7 +154,9 @@ impl<'l> Group<'l> {
     pub fn put_prepaid(&self, units: u64) -> bool {
         // SAFETY: as in `take_prepaid`.
         units <= word::STOCK_MAX
-            && unsafe { percpu::put_fast(self.handle.cell.as_ptr(), self.handle.mark, units) }
+            && unsafe {
+                percpu::put_fast(self.handle.cell.as_ptr(), self.handle.generation_bits, units)
+            }
     }
 
     /// Sets the soft limit above which charges count `high` events. A

@@ -42,39 +42,39 @@ pub struct Footprint {
 #[derive(Debug)]
 pub struct Ledger {
     /// R3: laid by who made this value, valid until it is dropped.
-    seat: NonNull<Seat>,
+    page: NonNull<LocalPage>,
 }
 
 /// What lies at the start of a ledger's local page (table/mod.rs), where the address of a group's cell leads.
 #[repr(C)]
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct LocalPage {
     pub(crate) table: Table,
-    /// What handles refer to. Never dropped: the ledger that drops the seat is another copy of it.
+    /// What handles refer to. Never dropped: the ledger that drops the page is another copy of it.
     ledger: ManuallyDrop<Ledger>,
     /// Ends what lies in the local page, and unmaps the region.
-    end: unsafe fn(NonNull<Seat>),
+    end: unsafe fn(NonNull<LocalPage>),
 }
 
-impl Seat {
-    /// A seat that is to lie at `place`.
+impl LocalPage {
+    /// A page that is to lie at `place`.
     ///
     /// # Safety
     /// `end` drops, with everything else, what lies at `place` by the time that the ledger is dropped.
     pub(crate) unsafe fn new(
         table: Table,
-        place: NonNull<Seat>,
-        end: unsafe fn(NonNull<Seat>),
-    ) -> Seat {
-        Seat { table, ledger: ManuallyDrop::new(Ledger { seat: place }), end }
+        place: NonNull<LocalPage>,
+        end: unsafe fn(NonNull<LocalPage>),
+    ) -> LocalPage {
+        LocalPage { table, ledger: ManuallyDrop::new(Ledger { page: place }), end }
     }
 
-    /// The seat of a group's ledger.
+    /// The page of a group's ledger.
     ///
     /// # Safety
     /// The handle is of a ledger that is still there (R2).
     #[inline(always)]
-    unsafe fn of<'s>(handle: Handle) -> &'s Seat {
+    unsafe fn of<'s>(handle: Handle) -> &'s LocalPage {
         // SAFETY: it lies `Plan::LOCAL` before the first column (`Plan::first_column`), which begins where
         // the handle says (R2; guarded by `handle::tests` and every test that charges).
         unsafe { &*handle.column().byte_sub(Plan::LOCAL).cast() }
@@ -90,17 +90,17 @@ unsafe impl Sync for Ledger {}
 impl Drop for Ledger {
     fn drop(&mut self) {
         // SAFETY: R3; groups borrow the ledger, so none is left.
-        unsafe { (self.seat.as_ref().end)(self.seat) }
+        unsafe { (self.page.as_ref().end)(self.page) }
     }
 }
 
 impl Ledger {
-    /// The ledger of a seat that lies in its place now.
+    /// The ledger of a page that lies in its place now.
     ///
     /// # Safety
-    /// R3: the seat is valid until this value is dropped, and this is called once.
-    pub(crate) unsafe fn over(seat: NonNull<Seat>) -> Ledger {
-        Ledger { seat }
+    /// R3: the page is valid until this value is dropped, and this is called once.
+    pub(crate) unsafe fn over(page: NonNull<LocalPage>) -> Ledger {
+        Ledger { page }
     }
 
     /// The ledger of a group.
@@ -110,16 +110,16 @@ impl Ledger {
     #[inline(always)]
     pub(crate) unsafe fn of<'l>(handle: Handle) -> &'l Ledger {
         // SAFETY: as the caller says.
-        unsafe { &Seat::of(handle).ledger }
+        unsafe { &LocalPage::of(handle).ledger }
     }
 
-    pub(crate) fn seat(&self) -> NonNull<Seat> {
-        self.seat
+    pub(crate) fn local_page(&self) -> NonNull<LocalPage> {
+        self.page
     }
 
     pub(crate) fn table(&self) -> &Table {
-        // SAFETY: R3; the seat is not changed after it was laid.
-        unsafe { &self.seat.as_ref().table }
+        // SAFETY: R3; the page is not changed after it was laid.
+        unsafe { &self.page.as_ref().table }
     }
 
     pub(crate) fn is_shared(&self) -> bool {

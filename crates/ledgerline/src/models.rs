@@ -59,7 +59,7 @@ fn of_two_charges_that_do_not_both_fit_exactly_one_is_granted() {
         assert!(here != there, "one and only one: {here} {there}");
         assert_eq!((two.leaf.usage(), two.root.usage()), (6, 6));
         assert_eq!((two.leaf.watermark(), two.root.watermark()), (6, 6));
-        assert_eq!(two.root.in_flight(), 0);
+        assert_eq!(two.root.pending(), 0);
     });
 }
 
@@ -70,7 +70,7 @@ fn a_charge_that_cannot_succeed_never_refuses_one_that_can() {
         let other = two.clone();
         let big = thread::spawn(move || other.try_charge(11));
         assert_eq!(two.try_charge(10), Ok(()));
-        assert_eq!(big.join().unwrap(), Err(No::Full { level: 1 }));
+        assert_eq!(big.join().unwrap(), Err(NotGranted::Full { level: 1 }));
         assert_eq!(two.root.watermark(), 10);
     });
 }
@@ -88,7 +88,7 @@ fn a_walk_that_is_taken_back_leaves_no_trace() {
         assert_eq!(granted, 1);
         assert_eq!(two.root.usage(), 4);
         assert_eq!((two.leaf.peak(), two.root.peak()), ((4, 4), (4, 4)), "rolled back, not seen");
-        assert_eq!(two.root.in_flight() + two.leaf.in_flight(), 0);
+        assert_eq!(two.root.pending() + two.leaf.pending(), 0);
         two.uncharge(4);
         assert_eq!((two.leaf.usage(), two.root.usage()), (0, 0));
     });
@@ -125,7 +125,7 @@ fn either_the_charger_sees_the_new_limit_or_the_setter_sees_the_charge() {
         assert!(!(set && charged), "a limit of 5 over a usage of 8");
         assert!(set || charged, "one of the two had no reason to fail");
         assert!(counter.usage() <= counter.max());
-        assert_eq!(counter.in_flight(), 0);
+        assert_eq!(counter.pending(), 0);
     });
 }
 
@@ -152,7 +152,7 @@ fn two_setters_leave_one_of_their_limits_and_it_holds() {
         counter.set_max(5, || true).unwrap();
         set.join().unwrap();
         assert!(matches!(counter.max(), 5 | 6));
-        assert_eq!((counter.usage(), counter.in_flight()), (4, 0));
+        assert_eq!((counter.usage(), counter.pending()), (4, 0));
     });
 }
 
@@ -167,7 +167,7 @@ fn a_limit_that_is_set_at_once_holds_for_what_begins_later_whatever_is_on_its_wa
         let small = walk::try_charge(&[&counter], 2).is_ok();
         let granted = on_its_way.join().unwrap();
         assert!(granted != small, "one of the two was in the way of the other");
-        assert_eq!((counter.max(), counter.in_flight()), (5, 0));
+        assert_eq!((counter.max(), counter.pending()), (5, 0));
     });
     // A row that is closed meanwhile is freed once, and whoever sets a limit of it is told.
     model(|| {

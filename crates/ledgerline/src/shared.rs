@@ -95,7 +95,7 @@ impl<'l> SharedCharge<'l> {
         state.next += 1;
         state.holders.push(me);
         drop(state);
-        self.common.settle();
+        self.common.choose_payer();
         SharedCharge { common: self.common.clone(), me }
     }
 
@@ -125,7 +125,7 @@ impl Drop for SharedCharge<'_> {
         let mut state = self.common.lock();
         state.holders.retain(|holder| holder.number != self.me.number);
         drop(state);
-        self.common.settle();
+        self.common.choose_payer();
     }
 }
 
@@ -137,7 +137,7 @@ impl<'l> Common<'l> {
 
     /// Sees to it that a holder pays, or that nobody does if there is none. Who finds somebody else at
     /// it leaves it to him: he looks again when he has done.
-    fn settle(&self) {
+    fn choose_payer(&self) {
         loop {
             let mut state = self.lock();
             if state.holders.iter().any(|holder| holder.number == state.payer.number) {

@@ -144,7 +144,7 @@ impl Model {
         true
     }
 
-    fn settle(&mut self, which: usize) {
+    fn choose_payer(&mut self, which: usize) {
         let Shared { units, at, payer, ref holders, .. } = self.shared[which];
         let holders = holders.clone();
         if holders.iter().any(|&(number, _)| number == payer) {
@@ -231,7 +231,7 @@ impl Both<'_> {
                 let number = shared.next;
                 shared.holders.push((number, group));
                 shared.next += 1;
-                self.model.settle(which);
+                self.model.choose_payer(which);
                 self.holders.push((which, number, joined));
             }
             Step::Drop(holder) => {
@@ -239,7 +239,7 @@ impl Both<'_> {
                 let (which, number, holder) = self.holders.swap_remove(at);
                 drop(holder);
                 self.model.shared[which].holders.retain(|&(other, _)| other != number);
-                self.model.settle(which);
+                self.model.choose_payer(which);
             }
             Step::Destroy(group) => {
                 let group = group % self.groups.len();

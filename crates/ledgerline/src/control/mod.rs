@@ -20,7 +20,7 @@ pub(crate) mod victim;
 pub(crate) mod wait;
 pub(crate) mod wait_queue;
 
-use crate::ledger::{Ledger, Seat};
+use crate::ledger::{Ledger, LocalPage};
 use crate::region::Region;
 use crate::table::plan::Plan;
 use crate::table::{self, Table};
@@ -50,8 +50,8 @@ pub(crate) struct Times {
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Control {
-    /// First, so that a seat's address is that of its control.
-    seat: Seat,
+    /// First, so that a page's address is that of its control.
+    page: LocalPage,
     /// Follows the charges, where that was asked for.
     audit: Option<Box<Audit>>,
     pub(crate) waiting: WaitQueues,
@@ -75,9 +75,9 @@ pub(crate) fn lay(
     let table = Table::new(settings, region)?;
     let place = NonNull::new(table.local::<Control>()).ok_or(io::ErrorKind::OutOfMemory)?;
     // SAFETY: `end` drops the control that is written below.
-    let seat = unsafe { Seat::new(table, place.cast(), end) };
+    let page = unsafe { LocalPage::new(table, place.cast(), end) };
     let control = Control {
-        seat,
+        page,
         audit: audit.map(Box::new),
         waiting: WaitQueues::new(),
         reclaimers: Reclaimers::new(),
@@ -87,7 +87,7 @@ pub(crate) fn lay(
         watchers: Watchers::new(),
     };
     // SAFETY: the place is mapped (as long as the region, which stays until `end`), aligned, large enough,
-    // and nobody else knows it yet. From here on the seat is valid.
+    // and nobody else knows it yet. From here on the page is valid.
     unsafe {
         place.write(control);
         Ok(Ledger::over(place.cast()))
@@ -97,21 +97,21 @@ pub(crate) fn lay(
 /// Ends a ledger: what it owns is moved out of the region before the region goes.
 ///
 /// # Safety
-/// The seat is that of a control that [`lay`] wrote, and nothing in its region is used afterwards.
-unsafe fn end(seat: NonNull<Seat>) {
+/// The page is that of a control that [`lay`] wrote, and nothing in its region is used afterwards.
+unsafe fn end(page: NonNull<LocalPage>) {
     // SAFETY: as the caller says; the copy owns everything, the region included, and lives on this stack.
-    let Control { seat, audit, waiting, reclaimers, victims, .. } =
-        unsafe { seat.cast::<Control>().read() };
+    let Control { page, audit, waiting, reclaimers, victims, .. } =
+        unsafe { page.cast::<Control>().read() };
     drop((audit, waiting, reclaimers, victims));
-    drop(seat.table.into_region());
+    drop(page.table.into_region());
 }
 
 impl Ledger {
     /// What acts on the ledger.
     #[inline]
     pub(crate) fn control(&self) -> &Control {
-        // SAFETY: every seat is the first field of a control (`lay`), which is as valid (R3).
-        unsafe { self.seat().cast().as_ref() }
+        // SAFETY: every page is the first field of a control (`lay`), which is as valid (R3).
+        unsafe { self.local_page().cast().as_ref() }
     }
 
     /// What follows the charges, where that was asked for.

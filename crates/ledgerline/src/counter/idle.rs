@@ -90,28 +90,28 @@ impl PageCounter {
 
     /// Idle units of the subtree, at most: in cells, and in the hands of walks.
     pub(crate) fn idle_at_most(&self) -> u64 {
-        self.track.prepaid.units() + self.track.in_hand.units()
+        self.track.prepaid.units() + self.track.in_flight.units()
     }
 
     /// The usage at some moment of the call, and how many units of it lay idle then at most. `None` if
     /// idle units went meanwhile, of which the usage may have some.
     pub(crate) fn look(&self) -> Option<(u64, u64)> {
-        let (caps, hands) = (self.track.prepaid.word(), self.track.in_hand.word());
+        let (caps, flight) = (self.track.prepaid.word(), self.track.in_flight.word());
         let usage = self.usage();
-        let idle = self.track.prepaid.since(caps)? + self.track.in_hand.since(hands)?;
+        let idle = self.track.prepaid.since(caps)? + self.track.in_flight.since(flight)?;
         Some((usage, idle))
     }
 
     /// Whether `n` fits but for idle units that some walk is about to put away, if there are any.
-    pub(crate) fn fits_but_for_hands(&self, n: u64) -> bool {
+    pub(crate) fn fits_without_in_flight(&self, n: u64) -> bool {
         // Read before the usage: what is not counted here any more is in a cell or given back.
-        let in_hand = self.track.in_hand.units();
-        self.usage().saturating_sub(in_hand).saturating_add(n) <= self.max()
+        let in_flight = self.track.in_flight.units();
+        self.usage().saturating_sub(in_flight).saturating_add(n) <= self.max()
     }
 
     /// Whether there are such units, and `n` would fit without them.
-    pub(crate) fn waits_for_hands(&self, n: u64) -> bool {
-        self.track.in_hand.units() > 0 && self.fits_but_for_hands(n)
+    pub(crate) fn waits_for_in_flight(&self, n: u64) -> bool {
+        self.track.in_flight.units() > 0 && self.fits_without_in_flight(n)
     }
 
     /// What may lie idle for what is in use.
@@ -152,7 +152,7 @@ impl PageCounter {
         let why = if !headroom {
             Unallowed::Headroom
         } else if slack
-            .is_some_and(|slack| prepaid + self.track.in_hand.units() > self.allowed(slack))
+            .is_some_and(|slack| prepaid + self.track.in_flight.units() > self.allowed(slack))
         {
             Unallowed::Usage
         } else {

@@ -46,8 +46,8 @@ impl PageCounter {
     /// frees it. Otherwise whoever returns its last unit does.
     pub(crate) fn let_go(&self) -> bool {
         // Once it is all that is left it stays so, but for what is taken back: then the hold becomes
-        // the free list's. Acquire: as in `release`.
-        self.hot.reserved.load(Ordering::Acquire) == CLOSED + HOLD || self.release(HOLD)
+        // the free list's. Acquire: as in `cancel`.
+        self.hot.reserved.load(Ordering::Acquire) == CLOSED + HOLD || self.cancel(HOLD)
     }
 
     /// Keeps the row from being freed, whatever it is now, until [`release_hold`](Self::release_hold): a
@@ -59,13 +59,13 @@ impl PageCounter {
         self.hot.reserved.fetch_add(HOLD, Ordering::AcqRel);
     }
 
-    /// Ends a [`hold`](Self::hold). `true` as for [`release`](Self::release).
+    /// Ends a [`hold`](Self::hold). `true` as for [`cancel`](Self::cancel).
     pub(crate) fn release_hold(&self) -> bool {
-        self.release(HOLD)
+        self.cancel(HOLD)
     }
 
     /// Returns a reservation. `true` if it was the last unit of a closed row: the caller frees it.
-    pub(crate) fn release(&self, n: u64) -> bool {
+    pub(crate) fn cancel(&self, n: u64) -> bool {
         // AcqRel: the one who frees the row sees what all the others did to it.
         self.hot.reserved.fetch_sub(n, Ordering::AcqRel) == CLOSED.wrapping_add(n) && self.claim()
     }
@@ -91,9 +91,9 @@ impl PageCounter {
     /// Takes from a level what [`take_all`](Self::take_all) found below it: the same from both
     /// words, whatever the row had reserved. (A process that was killed in the middle of a walk may
     /// have turned the reservation into usage here and not there.) `true` as for
-    /// [`release`](Self::release).
+    /// [`cancel`](Self::cancel).
     pub(crate) fn remove(&self, usage: u64) -> Result<bool, Underflow> {
         self.ungrant(usage)?;
-        Ok(self.release(usage))
+        Ok(self.cancel(usage))
     }
 }

@@ -112,7 +112,7 @@ impl PageCounter {
             let meant = meant();
             let done = meant && self.exchange_max(old, new);
             // Release: partner of the Acquire in `reserve`.
-            let emptied = self.release(difference);
+            let emptied = self.cancel(difference);
             if done || emptied {
                 return Ok(emptied);
             }
@@ -138,7 +138,7 @@ impl PageCounter {
         let before = self.hot.reserved.fetch_add(1, Ordering::AcqRel);
         let done = (before & CLOSED == 0 && meant()).then(act);
         // Release: partner of the Acquire in `reserve`.
-        if self.release(1) {
+        if self.cancel(1) {
             return Err(NotSet::Emptied);
         }
         done.ok_or(NotSet::Closed)

@@ -17,7 +17,7 @@
 //!   thread that this signal handler interrupted, or a process that was killed. That is the only way to
 //!   a refusal without `usage + n > max`.)
 //! * **I6 true watermarks**: the watermark follows `usage`, so a request that was taken back never
-//!   raises it. It includes the units that lie idle in the cells; a second one, `least`, follows what
+//!   raises it. It includes the units that lie idle in the cells; a second one, `lower_watermark`, follows what
 //!   was certainly not idle.
 //! * **I7 no surprises**: an uncharge of more than is there changes nothing and is reported; sums
 //!   cannot wrap, since no counter passes [`COUNTER_MAX`] by more than requests of 2^32 do together.
@@ -40,7 +40,7 @@ pub(crate) use idle::Tally;
 #[cfg(not(loom))]
 pub(crate) use idle::Unallowed;
 pub(crate) use limit::NotSet;
-pub(crate) use reserve::Reserve;
+pub(crate) use reserve::NotReserved;
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -54,7 +54,7 @@ pub(crate) struct Hot {
     reserved: AtomicU64,
     usage: AtomicU64,
     /// The lower watermark (watermark.rs).
-    least: AtomicU64,
+    lower_watermark: AtomicU64,
     /// How small the caps of cells below are made (idle.rs).
     thrift: AtomicU64,
     spare: [u64; 4],
@@ -78,7 +78,7 @@ pub(crate) struct Track {
     pub(crate) draining: AtomicU64,
     /// Idle units between the counters and a cell, in the hand of a walk: in `usage` already, or
     /// still, and nobody's charge.
-    pub(crate) in_hand: Tally,
+    pub(crate) in_flight: Tally,
     /// The row's, not the counter's: which columns have its statistics (row.rs).
     pub(crate) statistics: AtomicU64,
 }
@@ -110,7 +110,7 @@ impl PageCounter {
             hot: Hot {
                 reserved: word(0),
                 usage: word(0),
-                least: word(0),
+                lower_watermark: word(0),
                 thrift: word(0),
                 spare: [0; 4],
             },
@@ -121,7 +121,7 @@ impl PageCounter {
                 high_events: word(0),
                 prepaid: Tally::new(),
                 draining: word(0),
-                in_hand: Tally::new(),
+                in_flight: Tally::new(),
                 statistics: word(0),
             },
             limits: Limits { max: word(max), high: word(COUNTER_MAX), low: word(0), min: word(0) },
@@ -129,7 +129,7 @@ impl PageCounter {
     }
 
     /// Makes a row that holds nothing ready for its next group; [`open`](Self::open) lets it in.
-    /// (`draining` and `in_hand` stay: whoever raised them on the row's last group lowers them. So do
+    /// (`draining` and `in_flight` stay: whoever raised them on the row's last group lowers them. So do
     /// `reserved` and `usage`, which hold nothing but what a late walk is about to take back.)
     pub(crate) fn reset(&self) {
         for word in [
@@ -144,7 +144,7 @@ impl PageCounter {
             word.store(0, Ordering::Relaxed);
         }
         self.track.prepaid.take_all();
-        self.reset_least();
+        self.reset_lower_watermark();
         self.limits.max.store(COUNTER_MAX, Ordering::Relaxed);
         self.limits.high.store(COUNTER_MAX, Ordering::Relaxed);
     }

@@ -26,7 +26,7 @@ pub(super) const AHEAD_MAX: u64 = 1 << 32;
 
 /// Why a reservation was not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reserve {
+pub(crate) enum NotReserved {
     /// `usage + n > max` was seen, or patience ran out.
     Full,
     /// The row was destroyed.
@@ -44,21 +44,26 @@ impl PageCounter {
     }
 
     /// Reserves `n`, waiting while only unfinished walks stand in the way.
-    pub(crate) fn reserve(&self, n: u64, patience: u32) -> Result<(), Reserve> {
+    pub(crate) fn reserve(&self, n: u64, patience: u32) -> Result<(), NotReserved> {
         self.reserve_within(|| self.max(), n, patience)
     }
 
     /// Reserves `n` whatever the limit says, up to [`COUNTER_MAX`]. (Then, too, a limit that is being
     /// lowered may be in the way: it reserves the difference.)
-    pub(crate) fn force_reserve(&self, n: u64, patience: u32) -> Result<(), Reserve> {
+    pub(crate) fn force_reserve(&self, n: u64, patience: u32) -> Result<(), NotReserved> {
         self.reserve_within(|| COUNTER_MAX, n, patience)
     }
 
-    fn reserve_within(&self, max: impl Fn() -> u64, n: u64, patience: u32) -> Result<(), Reserve> {
+    fn reserve_within(
+        &self,
+        max: impl Fn() -> u64,
+        n: u64,
+        patience: u32,
+    ) -> Result<(), NotReserved> {
         // Nothing fits below every limit, and adds nothing.
         if n == 0 {
             let closed = self.hot.reserved.load(Ordering::Acquire) & CLOSED != 0;
-            return if closed { Err(Reserve::Closed) } else { Ok(()) };
+            return if closed { Err(NotReserved::Closed) } else { Ok(()) };
         }
         // What can never fit leaves the word alone.
         if n <= AHEAD_MAX && n <= max() {
@@ -77,12 +82,17 @@ impl PageCounter {
 
     #[cold]
     #[inline(never)]
-    fn reserve_in_turn(&self, max: impl Fn() -> u64, n: u64, patience: u32) -> Result<(), Reserve> {
+    fn reserve_in_turn(
+        &self,
+        max: impl Fn() -> u64,
+        n: u64,
+        patience: u32,
+    ) -> Result<(), NotReserved> {
         let mut turn = 0;
         loop {
             let reserved = self.hot.reserved.load(Ordering::Relaxed);
             if reserved & CLOSED != 0 {
-                return Err(Reserve::Closed);
+                return Err(NotReserved::Closed);
             }
             if reserved.saturating_add(n) <= max() {
                 // As the addition above.
@@ -104,7 +114,7 @@ impl PageCounter {
             }
             // Only what is granted counts against a request (I2).
             if self.usage().saturating_add(n) > max() || turn >= patience {
-                return Err(Reserve::Full);
+                return Err(NotReserved::Full);
             }
             wait_a_turn(turn);
             turn += 1;
@@ -112,12 +122,12 @@ impl PageCounter {
     }
 
     /// Takes a reservation back that did not fit; nobody saw it as usage.
-    fn take_back(&self, n: u64) -> Result<(), Reserve> {
-        if self.release(n) { Err(Reserve::Emptied) } else { Ok(()) }
+    fn take_back(&self, n: u64) -> Result<(), NotReserved> {
+        if self.cancel(n) { Err(NotReserved::Emptied) } else { Ok(()) }
     }
 
     /// What is reserved and not granted: nothing, when no walk is in flight.
-    pub(crate) fn in_flight(&self) -> u64 {
+    pub(crate) fn pending(&self) -> u64 {
         let reserved = self.hot.reserved.load(Ordering::Acquire) & !CLOSED;
         reserved.saturating_sub(self.usage())
     }

@@ -16,11 +16,11 @@
 //! that is killed in the middle of a walk leaves its ancestors too full by that one request, never
 //! too empty.
 //!
-//! Cost: two atomic operations a level, and two more where a surplus is fetched (`in_hand`); once a
+//! Cost: two atomic operations a level, and two more where a surplus is fetched (`in_flight`); once a
 //! batch, not once a charge (`stock.rs`). All are additions, which succeed at once however many CPUs
 //! walk the same group; the limit's line is only read.
 
-use crate::counter::{PageCounter, Reserve, Underflow};
+use crate::counter::{NotReserved, PageCounter, Underflow};
 use crate::sync::Ordering;
 #[cfg(loom)]
 use crate::sync::PATIENCE;
@@ -30,7 +30,7 @@ pub(crate) type Path<'a> = [&'a PageCounter];
 
 /// Why a level said no. `level` counts from the row (0) to the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum No {
+pub(crate) enum NotGranted {
     /// `usage + n > max` was seen.
     Full { level: usize },
     /// The row was destroyed.
@@ -57,7 +57,7 @@ impl Emptied {
 pub(crate) type Levels = u64;
 
 /// Why a request was not granted, and the rows that its return emptied.
-type Stopped = (No, Emptied);
+type Stopped = (NotGranted, Emptied);
 
 /// Grants `n` units on every level, or nothing: then it names the level that refused.
 ///
@@ -74,7 +74,7 @@ pub(crate) fn try_charge(path: &Path<'_>, n: u64) -> Result<(), Stopped> {
 pub(crate) fn try_reserve(path: &Path<'_>, n: u64, patience: u32) -> Result<(), Stopped> {
     // Looking first keeps a request that cannot be granted from reserving anything at all.
     if let Some(level) = path.iter().position(|counter| counter.refuses(n)) {
-        return Err((No::Full { level }, Emptied::default()));
+        return Err((NotGranted::Full { level }, Emptied::default()));
     }
     for (level, counter) in path.iter().enumerate().rev() {
         if let Err(why) = counter.reserve(n, patience) {
@@ -97,25 +97,25 @@ pub(crate) fn commit(path: &Path<'_>, n: u64) -> Levels {
 pub(crate) fn cancel(path: &Path<'_>, first: usize, n: u64) -> Emptied {
     let mut emptied = Emptied::default();
     for (level, counter) in path.iter().enumerate().skip(first) {
-        if counter.release(n) {
+        if counter.cancel(n) {
             emptied.note(level);
         }
     }
     emptied
 }
 
-fn refuse(path: &Path<'_>, n: u64, level: usize, why: Reserve) -> Stopped {
+fn refuse(path: &Path<'_>, n: u64, level: usize, why: NotReserved) -> Stopped {
     let mut emptied = cancel(path, level + 1, n);
-    if why == Reserve::Emptied {
+    if why == NotReserved::Emptied {
         emptied.note(level);
     }
     let no = match why {
         // One further down may have filled up since it was looked at.
-        Reserve::Full => {
+        NotReserved::Full => {
             let below = path[..level].iter().position(|counter| counter.refuses(n));
-            No::Full { level: below.unwrap_or(level) }
+            NotGranted::Full { level: below.unwrap_or(level) }
         }
-        Reserve::Closed | Reserve::Emptied => No::Closed { level },
+        NotReserved::Closed | NotReserved::Emptied => NotGranted::Closed { level },
     };
     (no, emptied)
 }
@@ -164,7 +164,7 @@ pub(crate) fn uncharge(path: &Path<'_>, n: u64) -> (Emptied, Result<(), Underflo
     for (level, counter) in path.iter().enumerate() {
         match counter.ungrant(n) {
             Ok(()) => {
-                if counter.release(n) {
+                if counter.cancel(n) {
                     emptied.note(level);
                 }
             }

@@ -7,7 +7,7 @@
 //! group are looked at as well (`peak.rs`).
 //!
 //! ```text
-//! raise_least(seen, units):                        reset:
+//! raise_lower_watermark(seen, units):                        reset:
 //!   seen = least, before the look                    least := 0, the other turn
 //!   least := units, unless it is as much already,    watermark := usage
 //!     or another turn than in `seen`                 look, and raise
@@ -19,7 +19,7 @@
 use super::PageCounter;
 use crate::sync::Ordering;
 
-/// In `least`: the turn. The units are above it.
+/// In `lower_watermark`: the turn. The units are above it.
 const TURN: u64 = 1;
 
 impl PageCounter {
@@ -29,11 +29,11 @@ impl PageCounter {
         if usage > self.track.watermark.load(Ordering::Relaxed) {
             self.track.watermark.fetch_max(usage, Ordering::Relaxed);
         }
-        let seen = self.least();
+        let seen = self.lower_watermark();
         if PageCounter::is_news(seen, usage)
             && let Some((usage, idle)) = self.look()
         {
-            self.raise_least(seen, usage.saturating_sub(idle));
+            self.raise_lower_watermark(seen, usage.saturating_sub(idle));
         }
     }
 
@@ -42,10 +42,10 @@ impl PageCounter {
         self.track.watermark.load(Ordering::Relaxed)
     }
 
-    /// The lower watermark's word, for [`raise_least`](Self::raise_least).
-    pub(crate) fn least(&self) -> u64 {
-        // Acquire, partner of the Release in `reset_least`: what is looked at next is of that turn.
-        self.hot.least.load(Ordering::Acquire)
+    /// The lower watermark's word, for [`raise_lower_watermark`](Self::raise_lower_watermark).
+    pub(crate) fn lower_watermark(&self) -> u64 {
+        // Acquire, partner of the Release in `reset_lower_watermark`: what is looked at next is of that turn.
+        self.hot.lower_watermark.load(Ordering::Acquire)
     }
 
     /// Whether so much would raise the lower watermark by more than a thirty-second: what is raised for
@@ -56,12 +56,12 @@ impl PageCounter {
     }
 
     /// Notes that the usage without idle stock was so high at a moment after `seen` was read.
-    pub(crate) fn raise_least(&self, seen: u64, units: u64) {
+    pub(crate) fn raise_lower_watermark(&self, seen: u64, units: u64) {
         let mut word = seen;
         while (word ^ seen) & TURN == 0 && word / (TURN + 1) < units {
             let raised = units * (TURN + 1) + (seen & TURN);
             // Relaxed: it orders nothing, and only grows within a turn.
-            match self.hot.least.compare_exchange_weak(
+            match self.hot.lower_watermark.compare_exchange_weak(
                 word,
                 raised,
                 Ordering::Relaxed,
@@ -75,19 +75,19 @@ impl PageCounter {
 
     /// The highest usage without idle stock lies between these two.
     pub(crate) fn peak(&self) -> (u64, u64) {
-        let seen = self.least();
+        let seen = self.lower_watermark();
         if let Some((usage, idle)) = self.look() {
-            self.raise_least(seen, usage.saturating_sub(idle));
+            self.raise_lower_watermark(seen, usage.saturating_sub(idle));
         }
         // The lower one first: both only grow (but for a reset).
-        let least = self.least() / (TURN + 1);
+        let least = self.lower_watermark() / (TURN + 1);
         let most = self.watermark();
         (least.min(most), most)
     }
 
     /// Starts the watermarks anew at today's usage.
     pub(crate) fn reset_watermark(&self) {
-        self.reset_least();
+        self.reset_lower_watermark();
         self.track.watermark.store(self.usage(), Ordering::Relaxed);
         // A charge between the load and the store may have raised it above: raise it again.
         self.track.watermark.fetch_max(self.usage(), Ordering::Relaxed);
@@ -95,8 +95,8 @@ impl PageCounter {
     }
 
     /// Nothing is known, and what was seen before counts no more.
-    pub(super) fn reset_least(&self) {
+    pub(super) fn reset_lower_watermark(&self) {
         let turn = |word: u64| Some(!word & TURN);
-        let _ = self.hot.least.fetch_update(Ordering::AcqRel, Ordering::Relaxed, turn);
+        let _ = self.hot.lower_watermark.fetch_update(Ordering::AcqRel, Ordering::Relaxed, turn);
     }
 }

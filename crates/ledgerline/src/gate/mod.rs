@@ -96,19 +96,19 @@ impl Stripe {
         }
     }
 
-    /// Writes `mark` into a free slot.
-    fn take_slot(&self, mark: usize) -> Option<&Slot> {
+    /// Writes `number` into a free slot.
+    fn take_slot(&self, number: usize) -> Option<&Slot> {
         self.slots.iter().find(|slot| {
             // SeqCst, partner of the fence in `close`, with the load in `may_enter`: either this sees
             // the gate closed, or the closer sees this asking. Acquire: the visits of who was here.
             slot.who.load(Ordering::Relaxed) == 0
-                && slot.who.compare_exchange(0, mark, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+                && slot.who.compare_exchange(0, number, Ordering::SeqCst, Ordering::Relaxed).is_ok()
         })
     }
 
     /// Takes a slot, or is counted in.
-    fn ask(&self, mark: usize) -> Pass<'_> {
-        let slot = self.take_slot(mark);
+    fn ask(&self, number: usize) -> Pass<'_> {
+        let slot = self.take_slot(number);
         if slot.is_none() {
             self.count_in();
         }

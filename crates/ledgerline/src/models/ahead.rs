@@ -35,7 +35,7 @@ fn requests(max: u64, asked: [u64; 3]) {
         for (n, granted_too) in answers() {
             assert!(granted_too || granted + n > max, "{n} beside {granted} of {max}");
         }
-        assert_eq!((counter.usage(), counter.in_flight()), (granted, 0));
+        assert_eq!((counter.usage(), counter.pending()), (granted, 0));
         assert_eq!(counter.watermark(), granted);
     });
 }
@@ -67,7 +67,7 @@ fn additions_around_a_lowered_limit_are_counted_or_see_it() {
         assert!(counter.usage() <= counter.max());
         let (set, five) = (set.join().unwrap(), five.join().unwrap());
         let usage = 4 + 5 * u64::from(five) + 2 * u64::from(two);
-        assert_eq!((counter.usage(), counter.in_flight()), (usage, 0));
+        assert_eq!((counter.usage(), counter.pending()), (usage, 0));
         assert_eq!(counter.max(), if set { 6 } else { 10 });
         assert!(usage <= counter.max(), "{usage} of {}", counter.max());
         assert!(set || usage > 6, "nothing stood in the way of the limit");
@@ -142,7 +142,7 @@ fn strays(lives: u32, stray: impl Fn(&Row) + Copy + Send + Sync + 'static) {
         returned.join().unwrap();
         late.join().unwrap();
         assert_eq!(row.freed.load(Ordering::Relaxed), lives, "freed once a life");
-        assert_eq!((row.counter.usage(), row.counter.in_flight()), (2, 0));
+        assert_eq!((row.counter.usage(), row.counter.pending()), (2, 0));
         assert_eq!(row.counter.max(), COUNTER_MAX);
         assert_eq!(row.counter.limits.high.load(Ordering::Relaxed), COUNTER_MAX);
         // (Too low is only what was granted in the moment of a mistaken uncharge.)
@@ -207,7 +207,7 @@ fn mistaken_uncharge(more: u64, mistaken: u64) {
         assert!(right || wrong, "its units were there");
         assert!(!wrong || mistaken <= 5 + more, "they never were");
         let returned = if right { 5 } else { 0 } + if wrong { mistaken } else { 0 };
-        assert_eq!((counter.usage(), counter.in_flight()), (5 + more - returned, 0));
+        assert_eq!((counter.usage(), counter.pending()), (5 + more - returned, 0));
         assert!(counter.watermark() <= 5 + more);
     });
 }

@@ -39,10 +39,10 @@ fn of_idle_units_that_come_and_go_a_look_misses_none() {
         let fetching = thread::spawn(move || {
             // Into a hand and out of it again, never anybody's charge.
             for surplus in [4, 8] {
-                other.track.in_hand.add(surplus);
+                other.track.in_flight.add(surplus);
                 walk::try_charge(&[&other], surplus).unwrap();
                 walk::uncharge(&[&other], surplus).1.unwrap();
-                other.track.in_hand.take(surplus);
+                other.track.in_flight.take(surplus);
             }
         });
         if let Some((usage, idle)) = counter.look() {
@@ -61,12 +61,12 @@ fn a_peak_from_before_a_reset_does_not_count_after_it() {
         let counter = charged(3);
         let other = counter.clone();
         // Nothing is charged any more when it is reset.
-        let seen = counter.least();
-        let late = thread::spawn(move || other.raise_least(seen, 5));
+        let seen = counter.lower_watermark();
+        let late = thread::spawn(move || other.raise_lower_watermark(seen, 5));
         walk::uncharge(&[&counter], 3).1.unwrap();
         counter.reset_watermark();
         late.join().unwrap();
         // But for the turn, nothing.
-        assert_eq!((counter.least() / 2, counter.peak()), (0, (0, 0)));
+        assert_eq!((counter.lower_watermark() / 2, counter.peak()), (0, (0, 0)));
     });
 }

@@ -163,7 +163,7 @@ impl Columns {
     fn update(&self, id: u64, delta: u64, put: bool) -> bool {
         #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
         // SAFETY: there is a cell in every column that the kernel can report (`new`), and ids name
-        // places within a column (R2).
+        // places within a column (R5).
         unsafe {
             let cell = self.first(id as u32);
             match (self.at, put) {

@@ -2,7 +2,7 @@
 //!
 //! `README.md` in this folder has the pseudocode, the invariants and the proof sketch.
 //!
-//! | room            | what it holds                                                     |
+//! | module          | what it holds                                                     |
 //! |-----------------|-------------------------------------------------------------------|
 //! | `registration`  | glibc's rseq registration, adopted                                |
 //! | `rseq`          | the sections, in assembly                                         |

@@ -274,7 +274,7 @@ impl<I: Item, W: Width> Counters<I, W> {
                 // SeqCst, partner of the limits' store in fold.rs: either whoever lowered the
                 // threshold takes this difference out, or this sees the new threshold.
                 if W::BOUNDED && limits(block).load(Ordering::SeqCst) != before {
-                    self.settle(column, block, at, place, item);
+                    self.take_out(column, block, at, place, item);
                 }
                 return;
             }
@@ -283,7 +283,7 @@ impl<I: Item, W: Width> Counters<I, W> {
 
     /// Takes a difference out that may not stay under the limits as they are now.
     #[cold]
-    fn settle(&self, column: u32, block: *const u8, at: *const u8, place: usize, item: usize) {
+    fn take_out(&self, column: u32, block: *const u8, at: *const u8, place: usize, item: usize) {
         loop {
             let limits = limits(block).load(Ordering::SeqCst);
             // SAFETY: a live difference (S1).

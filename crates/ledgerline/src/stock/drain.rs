@@ -71,7 +71,7 @@ pub(crate) fn subtree(table: &Table, top: u32) -> u64 {
         table.columns.freeze(column, row);
         any = true;
     }
-    if !any || !settle_marks(table, cells) {
+    if !any || !fence_until_frozen(table, cells) {
         return 0;
     }
     let mut drained = 0;
@@ -122,7 +122,7 @@ pub(crate) fn close_cells(table: &Table, path: &RowPath<'_>) -> Option<u64> {
             remote += 1;
         }
     }
-    if remote > 0 && !settle_marks(table, || stocked().map(|column| (column, row))) {
+    if remote > 0 && !fence_until_frozen(table, || stocked().map(|column| (column, row))) {
         return None;
     }
     let (mut idle, mut caps) = (0, 0);
@@ -158,7 +158,10 @@ fn is_open(table: &Table, column: u32, row: u32) -> bool {
 
 /// Fences until every mark holds. `false` when fencing is forbidden (a sandbox entered after
 /// start-up); then the marks are taken off again.
-fn settle_marks<I: Iterator<Item = (u32, u32)>>(table: &Table, cells: impl Fn() -> I) -> bool {
+fn fence_until_frozen<I: Iterator<Item = (u32, u32)>>(
+    table: &Table,
+    cells: impl Fn() -> I,
+) -> bool {
     loop {
         if !table.columns.fence() {
             for (column, row) in cells() {

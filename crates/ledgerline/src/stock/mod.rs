@@ -33,7 +33,7 @@
 pub(crate) mod caps;
 pub(crate) mod cell;
 pub(crate) mod drain;
-mod in_hand;
+mod in_flight;
 mod peak;
 pub(crate) mod precise;
 pub(crate) mod refusal;
@@ -43,14 +43,14 @@ pub(crate) mod totals;
 pub(crate) mod transfer;
 
 use crate::counter::COUNTER_MAX;
-use crate::counter::walk::{self, Levels, No};
+use crate::counter::walk::{self, Levels, NotGranted};
 use crate::gate::lock::{self, Inside};
 use crate::percpu::word;
 use crate::sync::{Ordering, fence, wait_a_turn};
 use crate::table::id::GroupId;
 use crate::table::path::RowPath;
 use crate::table::{Table, allocate, counts};
-use in_hand::InHand;
+use in_flight::InFlight;
 use refusal::Refusal;
 
 /// What becomes of a charge that a limit does not allow.
@@ -88,12 +88,12 @@ fn charge_otherwise(table: &Table, id: GroupId, n: u64, at: AtLimit) -> Result<L
         return Err(Refusal::gone(id, n));
     }
     if n > COUNTER_MAX {
-        return Err(refusal::of(table, &path, id, n, No::Full { level: 0 }));
+        return Err(refusal::of(table, &path, id, n, NotGranted::Full { level: 0 }));
     }
     let column = table.columns.current();
     let surplus = surplus(&path, n, caps::open_cell(table, &path, id, column, n));
     if surplus > 0
-        && let _hand = InHand::new(&path, surplus)
+        && let _in_flight = InFlight::new(&path, surplus)
         && let Ok((surplus, met)) = fetch(table, &path, n, surplus, &inside)
     {
         if surplus > 0 && !table.columns.deposit(table.cell_id(id), surplus) {
@@ -131,15 +131,15 @@ fn uncharge_otherwise(table: &Table, id: GroupId, n: u64) -> bool {
     {
         return true;
     }
-    let (above, hand) = skim(table, column, &path, id, n);
+    let (above, in_flight) = skim(table, column, &path, id, n);
     counts::note_uncharge(table, column, path.leaf());
     let returned = returns::units(table, &path, n.saturating_add(above));
     if !returned && above > 0 {
         // More than was charged: nothing of `n`, but what came from the cell.
         returns::units(table, &path, above);
     }
-    // First the hand: it writes the very lines that the look reads.
-    drop(hand);
+    // First the note of what is in flight: that writes the very lines that the look reads.
+    drop(in_flight);
     caps::trim_for_usage(table, &path, path.counters());
     returned
 }
@@ -154,7 +154,7 @@ fn fetch(
     n: u64,
     surplus: u64,
     inside: &Inside,
-) -> Result<(u64, Levels), No> {
+) -> Result<(u64, Levels), NotGranted> {
     let counters = path.counters();
     walk::try_reserve(counters, n + surplus, inside.patience()).map_err(|(no, emptied)| {
         allocate::recycle_emptied(table, path, emptied);
@@ -180,12 +180,12 @@ fn still_current(
     path: &RowPath<'_>,
     reserved: &walk::Path<'_>,
     n: u64,
-) -> Result<(), No> {
+) -> Result<(), NotGranted> {
     if path.is_current(table) {
         return Ok(());
     }
     allocate::recycle_emptied(table, path, walk::cancel(reserved, 0, n));
-    Err(No::Closed { level: 0 })
+    Err(NotGranted::Closed { level: 0 })
 }
 
 /// Asks the counters for exactly `n`. A level whose fullness is idle stock is drained before it
@@ -202,7 +202,7 @@ fn fetch_exactly(
     let result = loop {
         match fetch(table, path, n, 0, inside) {
             Ok((_, met)) => break Ok(met),
-            Err(No::Full { level }) if held_off >> level & 1 == 0 => {
+            Err(NotGranted::Full { level }) if held_off >> level & 1 == 0 => {
                 held_off |= 1 << level;
                 let draining = &path.counters()[level].track.draining;
                 draining.fetch_add(1, Ordering::SeqCst);
@@ -210,13 +210,13 @@ fn fetch_exactly(
                 fence(Ordering::SeqCst);
                 drain::held_off(table, path.row(level));
             }
-            // What stood in the way is in a hand, or was, and is put away by now.
-            Err(No::Full { level })
-                if waited >> level & 1 == 0 && path.counters()[level].fits_but_for_hands(n) =>
+            // Units in flight stand in the way, or did, and are in a cell by now.
+            Err(NotGranted::Full { level })
+                if waited >> level & 1 == 0 && path.counters()[level].fits_without_in_flight(n) =>
             {
                 waited |= 1 << level;
                 let mut turn = 0;
-                while turn < inside.patience() && path.counters()[level].waits_for_hands(n) {
+                while turn < inside.patience() && path.counters()[level].waits_for_in_flight(n) {
                     wait_a_turn(turn);
                     turn += 1;
                 }
@@ -231,7 +231,7 @@ fn fetch_exactly(
     }
     match result {
         Ok(met) => Ok(met),
-        Err(No::Full { .. }) if at == AtLimit::Overrun => {
+        Err(NotGranted::Full { .. }) if at == AtLimit::Overrun => {
             let counters = path.counters();
             walk::force_reserve(counters, n, inside.patience())
                 .map_err(|(no, emptied)| {
@@ -264,7 +264,7 @@ fn skim<'p>(
     path: &'p RowPath<'_>,
     id: GroupId,
     n: u64,
-) -> (u64, Option<InHand<'p>>) {
+) -> (u64, Option<InFlight<'p>>) {
     let row = path.leaf();
     let cell = table.columns.cell(column, row);
     let word = cell.word.load(Ordering::Acquire);
@@ -277,9 +277,9 @@ fn skim<'p>(
     if above == 0 || n > keep.max(1) * 2 {
         return (0, None);
     }
-    let hand = InHand::new(path, above);
+    let in_flight = InFlight::new(path, above);
     if table.columns.swap(column, row, word, word - above) {
-        (above, Some(hand))
+        (above, Some(in_flight))
     } else {
         (0, None)
     }

@@ -23,7 +23,7 @@ const CELLS: usize = 4;
 pub(crate) fn note(table: &Table, path: &RowPath<'_>, levels: &walk::Path<'_>) {
     let Some(leaf) = levels.first() else { return };
     let usage = leaf.usage();
-    let news = |counter: &PageCounter| PageCounter::is_news(counter.least(), usage);
+    let news = |counter: &PageCounter| PageCounter::is_news(counter.lower_watermark(), usage);
     // (What is news to no ancestor and not to the leaf is none.)
     if leaf.idle_at_most() <= usage / 32 || !levels.iter().any(|counter| news(counter)) {
         return;
@@ -33,12 +33,13 @@ pub(crate) fn note(table: &Table, path: &RowPath<'_>, levels: &walk::Path<'_>) {
 
 #[inline(never)]
 fn look_into_cells(table: &Table, path: &RowPath<'_>, levels: &walk::Path<'_>) {
-    let seen: [u64; DEPTH_MAX] =
-        std::array::from_fn(|level| levels.get(level).map_or(0, |counter| counter.least()));
+    let seen: [u64; DEPTH_MAX] = std::array::from_fn(|level| {
+        levels.get(level).map_or(0, |counter| counter.lower_watermark())
+    });
     let Some(charged) = charged_by_cells(table, path.leaf()) else { return };
     for (counter, seen) in levels.iter().zip(seen) {
         // An ancestor held as much at that moment.
-        counter.raise_least(seen, charged);
+        counter.raise_lower_watermark(seen, charged);
     }
 }
 
@@ -47,7 +48,7 @@ fn charged_by_cells(table: &Table, index: u32) -> Option<u64> {
     let row = table.row(index);
     let generation = table.cell_generation(row);
     let track = &row.counter.track;
-    let (caps, hands) = (track.prepaid.word(), track.in_hand.word());
+    let (caps, flight) = (track.prepaid.word(), track.in_flight.word());
     let noted = row.columns_noted();
     let mut words = [0u64; CELLS];
     let read = |into: &mut [u64; CELLS]| {
@@ -71,7 +72,7 @@ fn charged_by_cells(table: &Table, index: u32) -> Option<u64> {
     if !read(&mut again) || again != words || row.columns_noted() != noted {
         return None;
     }
-    let in_hand = track.in_hand.since(hands)?;
+    let in_flight = track.in_flight.since(flight)?;
     // (The caps of a child that is gone went with it.)
     if row.children() > 0 || track.prepaid.since(caps).is_none() {
         return None;
@@ -81,5 +82,5 @@ fn charged_by_cells(table: &Table, index: u32) -> Option<u64> {
         .filter(|&word| word::generation(word) == generation)
         .map(word::stock)
         .sum();
-    Some(usage.saturating_sub(idle + in_hand))
+    Some(usage.saturating_sub(idle + in_flight))
 }

@@ -21,10 +21,10 @@ pub(crate) fn held_by(table: &Table, id: GroupId) -> u64 {
 /// What [`Group::precise`] says of a row, whoever's it is.
 pub(crate) fn exactly(table: &Table, index: u32) -> u64 {
     let counter = &table.row(index).counter;
-    let seen = counter.least();
+    let seen = counter.lower_watermark();
     let (usage, sure) = usage_without_idle(table, index);
     if sure {
-        counter.raise_least(seen, usage);
+        counter.raise_lower_watermark(seen, usage);
     }
     usage
 }
@@ -51,17 +51,17 @@ fn usage_without_idle(table: &Table, index: u32) -> (u64, bool) {
             return (usage, sure);
         }
     }
-    (at_once(table, index, in_hand(table, index)), false)
+    (at_once(table, index, in_flight(table, index)), false)
 }
 
 /// The usage without what is idle in the cells and in hands, whoever disturbs.
-fn at_once(table: &Table, top: u32, in_hand: u64) -> u64 {
+fn at_once(table: &Table, top: u32, in_flight: u64) -> u64 {
     let usage = table.row(top).counter.usage();
-    usage.saturating_sub(in_hand.saturating_add(idle(table, top).0))
+    usage.saturating_sub(in_flight.saturating_add(idle(table, top).0))
 }
 
-fn in_hand(table: &Table, top: u32) -> u64 {
-    table.row(top).counter.track.in_hand.units()
+fn in_flight(table: &Table, top: u32) -> u64 {
+    table.row(top).counter.track.in_flight.units()
 }
 
 /// One look at a subtree: its usage without idle stock, if nothing moved meanwhile.
@@ -74,7 +74,7 @@ fn undisturbed(table: &Table, top: u32) -> Option<u64> {
     fence(Ordering::SeqCst);
     let (again, trace_again) = idle(table, top);
     let still = counter.usage() == usage
-        && counter.in_flight() == 0
+        && counter.pending() == 0
         && (again, trace_again) == (idle_before, trace)
         && GATE.quiet() == Some(quiet);
     still.then(|| usage.saturating_sub(idle_before))

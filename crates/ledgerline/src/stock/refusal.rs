@@ -8,7 +8,7 @@
 //! A charge may be tried several times (after reclaim, while it waits), but it is refused once. So a try
 //! counts nothing, and whoever gives the final answer does (control/charging.rs).
 
-use crate::counter::walk::No;
+use crate::counter::walk::NotGranted;
 use crate::counter::{COUNTER_MAX, PageCounter};
 use crate::table::Table;
 use crate::table::id::GroupId;
@@ -92,13 +92,13 @@ pub(crate) fn of(
     path: &RowPath<'_>,
     charged: GroupId,
     requested: u64,
-    no: No,
+    no: NotGranted,
 ) -> Refusal {
     let (level, reason) = match no {
-        No::Full { level } => (level, Reason::Limit),
+        NotGranted::Full { level } => (level, Reason::Limit),
         // The row may be another group's by now.
-        No::Closed { level: 0 } => return Refusal::gone(charged, requested),
-        No::Closed { level } => (level, Reason::Gone),
+        NotGranted::Closed { level: 0 } => return Refusal::gone(charged, requested),
+        NotGranted::Closed { level } => (level, Reason::Gone),
     };
     let index = path.row(level);
     let counter = path.counters()[level];

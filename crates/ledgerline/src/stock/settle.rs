@@ -73,7 +73,7 @@ fn row(table: &Table, index: u32) -> u64 {
         collect::collect_row(table, &path);
     }
     let prepaid = row.counter.track.prepaid.take_all();
-    let in_hand = row.counter.track.in_hand.take_all();
+    let in_flight = row.counter.track.in_flight.take_all();
     let usage = row.counter.take_all();
     // Whoever settles at the same time has found nothing left either; the next need not look.
     row.state.store(state::SETTLED, Ordering::Release);
@@ -81,11 +81,11 @@ fn row(table: &Table, index: u32) -> u64 {
         return 0;
     }
     let Some(path) = RowPath::new(table, index) else { return 0 };
-    if usage | prepaid | in_hand != 0 {
+    if usage | prepaid | in_flight != 0 {
         for (counter, &row) in path.counters().iter().zip(path.rows()).skip(1) {
             let removed = counter.remove(usage);
             counter.disallow(prepaid);
-            counter.track.in_hand.take(in_hand);
+            counter.track.in_flight.take(in_flight);
             match removed {
                 Ok(true) => allocate::recycle(table, row),
                 Ok(false) => {}

@@ -2,7 +2,7 @@
 
 use super::refusal::{self, Refusal};
 use super::{AtLimit, caps, drain, still_current};
-use crate::counter::walk::{self, Levels, No};
+use crate::counter::walk::{self, Levels, NotGranted};
 use crate::gate::lock;
 use crate::table::id::GroupId;
 use crate::table::path::RowPath;
@@ -85,7 +85,7 @@ fn make_room(
     while let Err((no, emptied)) = walk::try_reserve(levels, units, inside.patience()) {
         allocate::recycle_emptied(table, new, emptied);
         match no {
-            No::Full { level } if drained >> level & 1 == 0 => {
+            NotGranted::Full { level } if drained >> level & 1 == 0 => {
                 drained |= 1 << level;
                 drain::subtree(table, new.row(level));
             }

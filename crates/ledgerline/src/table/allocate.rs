@@ -52,9 +52,9 @@ pub(crate) fn recycle(table: &Table, index: u32) {
         let uncharges = counts.uncharges.swap(0, Ordering::Relaxed);
         if charges | uncharges != 0 {
             table.row(parent).note_column(column);
-            let settled = table.counts(column, parent);
-            settled.charges.fetch_add(charges, Ordering::Relaxed);
-            settled.uncharges.fetch_add(uncharges, Ordering::Relaxed);
+            let inherited = table.counts(column, parent);
+            inherited.charges.fetch_add(charges, Ordering::Relaxed);
+            inherited.uncharges.fetch_add(uncharges, Ordering::Relaxed);
             table.note_changed(column, parent);
         }
     }

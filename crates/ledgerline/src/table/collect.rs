@@ -81,7 +81,7 @@ fn close_sums(table: &Table, _held: &Held, column: u32, row: u32) -> bool {
         && table.statistics.word(column, row, 0).swap(0, Ordering::AcqRel) != 0
 }
 
-/// Moves the sums of a closed cell to the totals (S1).
+/// Moves the sums of a closed cell to the totals (T1).
 fn take_sums(table: &Table, column: u32, path: &RowPath<'_>) {
     let row = path.leaf();
     if !table.row(row).has_sums_in(column) {

@@ -2,7 +2,7 @@
 //! in one for who holds a charge.
 //!
 //! ```text
-//! Group    cell: address of the row's cell, first column      mark: generation << 48
+//! Group    cell: address of the row's cell, first column      generation bits: generation << 48
 //!
 //! Packed    63          48 47                                          0
 //!          +--------------+---------------------------------------------+
@@ -41,7 +41,7 @@ pub(crate) struct Handle {
     /// The row's cell in the first column (R2).
     pub(crate) cell: NonNull<Cell>,
     /// The generation where a charge word has it, and nothing else: what a section compares.
-    pub(crate) mark: u64,
+    pub(crate) generation_bits: u64,
 }
 
 /// A [`Handle`] in one word.
@@ -58,7 +58,7 @@ impl Handle {
         let address = cell.expose_provenance() as u64;
         assert!(address <= ADDRESS, "an address of more than 48 bits: {address:#x}");
         let cell = NonNull::new(cell.cast_mut()).expect("no cell lies at address zero");
-        Handle { cell, mark: word::empty(generation) }
+        Handle { cell, generation_bits: word::empty(generation) }
     }
 
     #[inline(always)]
@@ -66,14 +66,14 @@ impl Handle {
         // No bit is in both (`new`), and the address is not zero.
         let address = self.cell.as_ptr().expose_provenance() as u64;
         // SAFETY: the address of a cell is not zero.
-        Packed(unsafe { NonZeroU64::new_unchecked(address | self.mark) })
+        Packed(unsafe { NonZeroU64::new_unchecked(address | self.generation_bits) })
     }
 
     /// The group's number.
     #[inline]
     pub(crate) fn id(self) -> GroupId {
         let row = (self.cell.addr().get() & (ALIGNMENT - 1)) / size_of::<Cell>();
-        GroupId::from_parts(row as u32, word::generation(self.mark))
+        GroupId::from_parts(row as u32, word::generation(self.generation_bits))
     }
 
     /// The start of the first column.
@@ -90,7 +90,7 @@ impl Packed {
         // SAFETY: it was packed from an address that is not zero, which has no other bits.
         let cell =
             unsafe { NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(address)) };
-        Handle { cell, mark: self.0.get() & !ADDRESS }
+        Handle { cell, generation_bits: self.0.get() & !ADDRESS }
     }
 }
 
@@ -112,7 +112,7 @@ mod tests {
             prop_assert_eq!(handle.cell.as_ptr().cast_const(), cell);
             prop_assert_eq!(handle.column(), column);
             prop_assert_eq!(handle.id(), GroupId::from_parts(row as u32, generation));
-            prop_assert_eq!(handle.mark, u64::from(generation) << 48);
+            prop_assert_eq!(handle.generation_bits, u64::from(generation) << 48);
             prop_assert!(handle.pack().unpack() == handle);
         }
     }

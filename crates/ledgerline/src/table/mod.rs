@@ -15,7 +15,7 @@
 //! the address of a group's cell leads to it, and a handle needs nothing else to find the ledger
 //! (ledger.rs).
 //!
-//! Invariant R2: a row number that reaches the cells lies within a column (which has room for
+//! Invariant R5: a row number that reaches the cells lies within a column (which has room for
 //! `CAPACITY_MAX` cells, whatever the ledger's capacity); one that reaches the rows, within those. The
 //! first column begins at a multiple of its own size (handle.rs).
 
@@ -228,7 +228,7 @@ impl Table {
         if self.is_shared() { set.remove_shared(row) } else { set.remove(row) }
     }
 
-    /// Notes that a row's counts in a column changed (S2).
+    /// Notes that a row's counts in a column changed (T2).
     pub(crate) fn note_changed(&self, column: u32, row: u32) {
         let changed = self.changed(column);
         if !changed.contains(row) {

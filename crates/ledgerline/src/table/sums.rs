@@ -16,9 +16,9 @@
 //! rows; the totals remember how many were collected (`COUNTED`), and a reader drains the subtree,
 //! which folds the words.
 //!
-//! Invariant S1: a sum is written by sections of its tag's group alone while the tag is set, and by
+//! Invariant T1: a sum is written by sections of its tag's group alone while the tag is set, and by
 //! the holder of the stock lock, after the fence, while it is not. Whoever sets a tag holds the lock
-//! too. Invariant S2: a row whose cell has a tag, or whose counts changed, is in the column's set of
+//! too. Invariant T2: a row whose cell has a tag, or whose counts changed, is in the column's set of
 //! changed rows.
 //!
 //! Where sections do not work (the fallback), and for rows of other processes, additions go to the

@@ -155,14 +155,14 @@ fn the_bound_in_flight_is_attained() {
             let mut held = Vec::new();
             for cpu in 0..writers {
                 // Every word at its end: the next addition passes through all of them.
-                settle(&sum, up);
+                bring_to_end(&sum, up);
                 let mut update = sum.begin(cpu, if up { largest } else { -largest });
                 for _ in 0..sum.shape.levels().count() {
                     assert!(update.step(), "the carry came to an end below the top");
                 }
                 held.push(update);
             }
-            settle(&sum, up);
+            bring_to_end(&sum, up);
             let bound = sum.shape.in_flight_bound(writers.into(), largest as u64) as i64;
             let about = sum.approximate();
             let end = if up { about.most() + bound } else { about.least() - bound };
@@ -179,7 +179,7 @@ fn the_bound_in_flight_is_attained() {
 }
 
 /// Brings every word to its end from wherever it is, the CPUs' cells last.
-fn settle(sum: &Sum, up: bool) {
+fn bring_to_end(sum: &Sum, up: bool) {
     for (at, level) in sum.shape.levels().enumerate().collect::<Vec<_>>().into_iter().rev() {
         for word in 0..level.words {
             let now = sum.lines[level.first + word as usize].get();

@@ -2,19 +2,19 @@
 //!
 //! ```text
 //! charge:    pass the gate; follow the parents; look at the own cell and the group's usage
-//!            in_hand += surplus                 root first
+//!            in_flight += surplus                 root first
 //!            max, and usage where it is set     root first
 //!            reserved += , max again            root first
 //!            usage += ; watermark, high, max    root first
-//!            in_hand -= surplus                 row first
+//!            in_flight -= surplus                 row first
 //!            leave the gate
 //! uncharge:  pass the gate; follow the parents; look at the own cell and the group's usage
-//!            in_hand += ; usage, reserved -= ; in_hand -= ; prepaid (what may lie idle); leave the gate
+//!            in_flight += ; usage, reserved -= ; in_flight -= ; prepaid (what may lie idle); leave the gate
 //! ```
 //!
 //! A charge makes four additions a level, on two lines of a pair, and so does an uncharge. Limits, parent and state
 //! lie on the next pair and are only read. No group here has a limit, so the walk looks at no level's usage before.
-//! `prepaid` shares a line with `in_hand`. The gate costs a compare-and-swap on entering and two stores on leaving,
+//! `prepaid` shares a line with `in_flight`. The gate costs a compare-and-swap on entering and two stores on leaving,
 //! on one of 64 pairs of lines. Threads are spread evenly over these here; the library spreads them by a hash.
 
 use crate::layout::{FieldId, Layout, Scope};
@@ -26,7 +26,7 @@ pub const ROW: [(&str, u64); 11] = [
     ("counter.hot.usage", 8),
     ("counter.track.watermark", 64),
     ("counter.track.prepaid", 96),
-    ("counter.track.in_hand", 112),
+    ("counter.track.in_flight", 112),
     ("counter.limits.max", 128),
     ("counter.limits.high", 136),
     ("parent", 160),
@@ -54,7 +54,7 @@ struct Level {
     usage: FieldId,
     watermark: FieldId,
     prepaid: FieldId,
-    in_hand: FieldId,
+    in_flight: FieldId,
     max: FieldId,
     high: FieldId,
     parent: FieldId,
@@ -76,7 +76,7 @@ impl Level {
             usage: next(),
             watermark: next(),
             prepaid: next(),
-            in_hand: next(),
+            in_flight: next(),
             max: next(),
             high: next(),
             parent: next(),
@@ -115,7 +115,7 @@ impl Tree {
     #[must_use]
     pub fn charge(&self) -> Vec<Step> {
         let mut steps = self.enter();
-        steps.extend(self.hand(true));
+        steps.extend(self.note_in_flight(true));
         steps.extend(self.levels.iter().rev().map(|level| Step::load_overlapping(level.max)));
         for level in self.levels.iter().rev() {
             steps.extend([
@@ -130,7 +130,7 @@ impl Tree {
             let read = [level.watermark, level.high, level.max];
             steps.extend(read.map(Step::load_overlapping));
         }
-        steps.extend(self.cell_and_hand());
+        steps.extend(self.cell_and_in_flight());
         steps.extend(self.out());
         steps
     }
@@ -139,11 +139,11 @@ impl Tree {
     #[must_use]
     pub fn uncharge(&self) -> Vec<Step> {
         let mut steps = self.enter();
-        steps.extend(self.hand(true));
+        steps.extend(self.note_in_flight(true));
         for level in &self.levels {
             steps.extend([level.usage, level.reserved].map(Step::rmw));
         }
-        steps.extend(self.cell_and_hand());
+        steps.extend(self.cell_and_in_flight());
         steps.extend(self.levels.iter().rev().map(|level| Step::load_overlapping(level.prepaid)));
         steps.extend(self.out());
         steps
@@ -171,8 +171,8 @@ impl Tree {
     }
 
     /// Notes units that are in flight, or no longer are.
-    fn hand(&self, now: bool) -> Vec<Step> {
-        let note = |level: &Level| Step::rmw(level.in_hand);
+    fn note_in_flight(&self, now: bool) -> Vec<Step> {
+        let note = |level: &Level| Step::rmw(level.in_flight);
         if now {
             self.levels.iter().rev().map(note).collect()
         } else {
@@ -181,13 +181,13 @@ impl Tree {
     }
 
     /// Puts the units in flight into the cell.
-    fn cell_and_hand(&self) -> Vec<Step> {
+    fn cell_and_in_flight(&self) -> Vec<Step> {
         let mut steps = vec![
             Step::load(self.cell),
             Step::store(self.cell),
             Step::load_overlapping(self.leaf().columns),
         ];
-        steps.extend(self.hand(false));
+        steps.extend(self.note_in_flight(false));
         steps
     }
 
