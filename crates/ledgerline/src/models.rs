@@ -10,7 +10,7 @@ mod idle;
 mod waiting;
 
 use crate::counter::transfers::Transfers;
-use crate::counter::walk::{self, No};
+use crate::counter::walk::{self, NotGranted};
 use crate::counter::{NotSet, PageCounter};
 use crate::gate::Gate;
 use crate::percpu::word::{self, Cell};
@@ -37,7 +37,7 @@ impl Two {
         Arc::new(Two { leaf: PageCounter::new(leaf), root: PageCounter::new(root) })
     }
 
-    fn try_charge(&self, n: u64) -> Result<(), No> {
+    fn try_charge(&self, n: u64) -> Result<(), NotGranted> {
         walk::try_charge(&[&self.leaf, &self.root], n).map_err(|(no, _)| no)
     }
 

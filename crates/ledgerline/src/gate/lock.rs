@@ -1,9 +1,9 @@
-//! The stock lock: who may change caps and take cells that other CPUs write.
+//! The stock lock: its holder may change caps and take cells that other CPUs write.
 //!
-//! One lock for the process, because what it guards is rare (a cell's first cap, a drain) and
-//! because a fork has to hold it. The charge paths only try it: when it is taken they go on without
-//! a cap. A drain waits for it, unless the thread that holds it is the one that asks (a signal
-//! handler that interrupted a drain): then there is nothing to wait for.
+//! There is one lock for the process, because it guards rare steps (a cell's first cap, a drain) and
+//! because a fork has to hold it. The charge paths only try it, and go on without a cap when it is taken. A
+//! drain waits for it, unless its own thread holds it: a signal handler that interrupted a drain would wait
+//! for ever.
 
 use crate::gate::{Gate, Pass};
 use crate::sync::PATIENCE;
@@ -17,9 +17,9 @@ pub(crate) static GATE: Gate = Gate::new();
 static HOLDER: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// How often this thread is inside. A plain word with nothing to drop: there from the thread's first
-    /// instruction to its last, also in a signal handler; an atomic, since handlers change it in between (and
-    /// leave it as it was).
+    /// How often this thread is inside. A plain word with nothing to drop exists from the thread's first
+    /// instruction to its last, and in signal handlers too. It is an atomic, since handlers change it in
+    /// between (and leave it as it was).
     static DEPTH: AtomicU32 = const { AtomicU32::new(0) };
 }
 
@@ -33,38 +33,38 @@ impl Drop for Held {
     }
 }
 
-/// Somebody is inside the gate; leaves when dropped.
+/// The thread is inside the gate; it leaves when this is dropped.
 pub(crate) struct Inside {
     nested: bool,
     _pass: Pass<'static>,
-    /// Its thread's own, whose depth it counts in.
+    /// Keeps the value on its thread, whose depth it counts.
     _here: PhantomData<*const ()>,
 }
 
 impl Drop for Inside {
     fn drop(&mut self) {
         DEPTH.with(|depth| depth.store(depth.load(Ordering::Relaxed) - 1, Ordering::Relaxed));
-        // Only then the pass: a signal handler in between must not take this thread for one that is inside when
-        // the closer has seen it leave.
+        // The pass goes after that: a signal handler in between must not take this thread for one that is
+        // inside when the closer has seen it leave.
         compiler_fence(Ordering::SeqCst);
     }
 }
 
 impl Inside {
-    /// How long to wait for somebody else's walk: hardly at all where it may be the one that this
-    /// signal handler interrupted.
+    /// How long to wait for another walk. That is hardly at all where this signal handler may have
+    /// interrupted that very walk.
     pub(crate) fn patience(&self) -> u32 {
         if self.nested { PATIENCE.min(64) } else { PATIENCE }
     }
 }
 
-/// Passes the gate. Who is inside already does not wait there (whoever closed the gate waits for this thread, and
-/// has it not closed yet), nor does a signal handler whose thread is, or holds the lock (which the closer may be
-/// waiting for).
+/// Passes the gate. A thread that is inside already does not wait there: the thread that closes the gate
+/// waits for it, and has not closed it yet. Nor does a signal handler wait whose thread is inside, or holds
+/// the lock, for which the closer may be waiting.
 ///
-/// (For the few instructions in which a thread that found no slot is counted in or out, and its depth is not, a
-/// signal handler does not find it inside: if the gate is being closed, it waits until the closer gives up. Where
-/// the thread has a slot, that tells.)
+/// (A thread that found no slot is counted in or out a few instructions before or after its depth is. A
+/// signal handler that comes in between does not find its thread inside; if the gate is being closed, it
+/// waits until the closer gives up. Where the thread has a slot, the handler finds that.)
 pub(crate) fn pass() -> Inside {
     pass_through(&GATE)
 }
@@ -74,21 +74,21 @@ fn pass_through(gate: &'static Gate) -> Inside {
     let depth = DEPTH.with(|depth| depth.load(Ordering::Relaxed));
     let nested = depth > 0 || HOLDER.load(Ordering::Relaxed) == me || gate.is_inside(me);
     let pass = if nested { gate.enter_anyway(me) } else { gate.enter(me) };
-    // Not before it is known that this thread may be inside: a handler that finds it there goes in, too.
+    // The depth is stored only when the thread is admitted: a handler that finds it inside goes in, too.
     compiler_fence(Ordering::SeqCst);
     DEPTH.with(|now| now.store(depth + 1, Ordering::Relaxed));
     Inside { nested, _pass: pass, _here: PhantomData }
 }
 
-/// A mutex that is held inside the gate, so that no fork finds it locked.
+/// A mutex that is locked inside the gate, so that no fork finds it locked.
 pub(crate) struct Gated<'m, T> {
     held: MutexGuard<'m, T>,
-    /// Left when the mutex is free again.
+    /// The thread leaves the gate when the mutex is free again.
     _inside: Inside,
 }
 
-/// Locks a mutex inside the gate, which forks wait for from then on. (None of ours is left half-changed by a
-/// panic.)
+/// Locks a mutex inside the gate. From then on forks wait for it. (A panic leaves none of our mutexes'
+/// contents half-changed.)
 pub(crate) fn gated<T>(mutex: &Mutex<T>) -> Gated<'_, T> {
     guard_forks();
     let inside = pass();
@@ -109,9 +109,9 @@ impl<T> std::ops::DerefMut for Gated<'_, T> {
     }
 }
 
-/// Frees the lock and the gate of threads that this process does not have: it was forked, without
-/// the handlers of [`guard_forks`] (an allocator cannot register them; a raw fork runs none). What
-/// they were doing they do in the parent, whose cells and totals they do it to.
+/// Frees the lock and the gate from threads that this process does not have. It was forked without the
+/// handlers of [`guard_forks`]: an allocator cannot register them, and a raw fork runs none. Those threads
+/// finish their steps in the parent, on the parent's cells and totals.
 pub(crate) fn forget_others() {
     HOLDER.store(0, Ordering::Release);
     GATE.forget_others();
@@ -125,7 +125,7 @@ pub(crate) fn try_lock() -> Option<Held> {
         .then(|| Held(()))
 }
 
-/// Waits for the lock; `None` if this very thread holds it.
+/// Waits for the lock. Says `None` if this very thread holds it.
 pub(crate) fn lock() -> Option<Held> {
     let mut turn = 0u32;
     loop {
@@ -140,28 +140,29 @@ pub(crate) fn lock() -> Option<Held> {
     }
 }
 
-/// A number that no other living thread of the process has, never zero: the thread pointer.
+/// The thread's number: its thread pointer. It is never zero, and no other living thread of the process has
+/// it.
 pub(crate) fn thread() -> usize {
     crate::percpu::thread_pointer()
 }
 
-/// `fork` copies the memory of all threads but only the thread that calls it, so a half-done step
-/// of another thread would stay half-done in the child. Handlers registered once a process hold
-/// the gate and the lock over the fork.
+/// Registers handlers, once a process, that hold the gate and the lock over a fork. `fork` copies the
+/// memory of all threads but only the thread that calls it, so a half-done step of another thread would
+/// stay half-done in the child.
 ///
-/// Called where a ledger is made in memory, and before each lock of `std` that somebody may hold inside the
-/// gate: whose ledger lies in a file may be an allocator before `main`, which cannot register anything, and
-/// takes no such lock.
+/// Every function that makes a ledger in memory calls this, and so does every function that locks a mutex
+/// of `std` inside the gate. A ledger in a file may belong to an allocator before `main`, which cannot
+/// register anything, and locks no such mutex.
 ///
-/// (A flag, not a `Once`: an allocator that is asked for memory by the registration comes back here, and a
-/// forked child must not wait for who was registering. Who comes second may go on a few instructions before
-/// the handlers are there.)
+/// (A flag, not a `Once`: an allocator that the registration asks for memory comes back here, and a forked
+/// child must not wait for a registering thread that it does not have. The second thread to come may go on
+/// a few instructions before the handlers are there.)
 pub(crate) fn guard_forks() {
     static CLOSED: AtomicBool = AtomicBool::new(false);
     static LOCKED: AtomicBool = AtomicBool::new(false);
 
     extern "C" fn before() {
-        // The gate first: whoever is inside may need the lock to get out.
+        // The gate first: a thread inside may need the lock to get out.
         CLOSED.store(GATE.close(thread()), Ordering::Relaxed);
         let held = lock();
         LOCKED.store(held.is_some(), Ordering::Relaxed);
@@ -212,7 +213,7 @@ mod tests {
         assert!(lock().is_some());
     }
 
-    /// Otherwise it would wait at the gate for whoever closes it, who waits for it.
+    /// Otherwise it would wait at the gate for the thread that closes it, which waits for this one.
     #[test]
     fn a_thread_that_found_no_slot_knows_that_it_is_inside() {
         static ONE: Gate = Gate::new();

@@ -1,13 +1,14 @@
-//! The gate that every slow path passes, so that somebody can wait until none is under way.
+//! Every slow path passes the gate, so that a thread can wait until no slow path is in flight.
 //!
-//! The fast paths (one section each) are atomic by themselves. The slow ones take several steps,
-//! and two readers must not see the steps in between: `fork`, whose child would keep a half-done
-//! walk of a thread that it does not have, and a precise reader under fire. Both close the gate,
-//! wait until everybody is out, do their work and open it.
+//! The fast paths are one section each, and therefore atomic. The slow paths take several steps, and two
+//! kinds of readers must not see the steps in between. One is `fork`: the child would keep a half-done walk
+//! of a thread that it does not have. The other is a precise reader that writers keep disturbing. Either
+//! closes the gate, waits until every thread is out, does its work and opens the gate.
 //!
-//! Whoever passes takes a slot of a stripe of its own hash, and writes its number there: one uncontended
-//! compare-and-swap, and plain stores on the way out. Where all slots of the stripe are taken it is counted
-//! in and out instead. A fork costs the wait for the slow paths under way (microseconds).
+//! A thread that passes takes a slot in a stripe, which a hash of its number chooses, and writes its number
+//! there. That costs one uncontended compare-and-swap on the way in and plain stores on the way out. Where
+//! all slots of the stripe are taken, the thread is counted in and out instead. A fork waits for the slow
+//! paths in flight, which takes microseconds.
 
 #[cfg(not(loom))]
 pub(crate) mod lock;
@@ -29,18 +30,19 @@ struct Stripe {
     slots: [Slot; SLOTS],
     #[cfg(loom)]
     slots: Vec<Slot>,
-    /// Those for whom there was no slot.
+    /// Threads that entered without a slot.
     entered: AtomicU64,
     left: AtomicU64,
 }
 
-/// Somebody's place inside.
+/// The place of one thread inside the gate.
 #[derive(Debug)]
 struct Slot {
-    /// Zero: nobody; a thread's number: that thread is inside; its complement: it asks whether it may
-    /// be. (No thread has the complement of another's number: they are addresses.)
+    /// Zero: nobody. A thread's number: that thread is inside. The complement of its number: the thread
+    /// asks whether it may enter. (No thread has the complement of another's number: the numbers are
+    /// addresses.)
     who: AtomicUsize,
-    /// Those who were inside and left; written by whoever is.
+    /// How many threads were inside in this slot and left. The thread inside writes it.
     visits: AtomicU64,
 }
 
@@ -48,13 +50,13 @@ struct Slot {
 #[derive(Debug)]
 pub(crate) struct Gate {
     stripes: [Stripe; STRIPES],
-    /// The stripes that anybody ever took, so that nobody looks at all of them.
+    /// The stripes that some thread ever took. The others are not looked at.
     used: AtomicU64,
     /// The thread that closed it; zero while it is open.
     closed_by: AtomicUsize,
 }
 
-/// Somebody is inside, in a slot or counted; leaves when dropped.
+/// One thread is inside, in a slot or counted. It leaves when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Pass<'a> {
     stripe: &'a Stripe,
@@ -66,11 +68,12 @@ impl Drop for Pass<'_> {
         if let Some(slot) = self.slot {
             let visits = slot.visits.load(Ordering::Relaxed);
             slot.visits.store(visits.wrapping_add(1), Ordering::Relaxed);
-            // Release, partner of the Acquire in `quiet`: whoever finds the slot empty sees this one's
-            // steps, and counts its visit; and of the Acquire of whoever takes the slot next.
+            // Release, partner of the Acquire in `quiet`: a thread that finds the slot empty sees the steps
+            // of this one, and counts its visit. Also partner of the Acquire with which the next thread
+            // takes the slot.
             slot.who.store(0, Ordering::Release);
         } else {
-            // Release, partner of the Acquire in `quiet`: whoever counts this one out sees its steps.
+            // Release, partner of the Acquire in `quiet`: a thread that counts this one out sees its steps.
             self.stripe.left.fetch_add(1, Ordering::Release);
         }
     }
@@ -99,14 +102,15 @@ impl Stripe {
     /// Writes `number` into a free slot.
     fn take_slot(&self, number: usize) -> Option<&Slot> {
         self.slots.iter().find(|slot| {
-            // SeqCst, partner of the fence in `close`, with the load in `may_enter`: either this sees
-            // the gate closed, or the closer sees this asking. Acquire: the visits of who was here.
+            // SeqCst, partner of the fence in `close`, with the load in `may_enter`: either this thread
+            // sees the gate closed, or the closer sees this thread asking. Acquire: the visits of the
+            // thread that was here before.
             slot.who.load(Ordering::Relaxed) == 0
                 && slot.who.compare_exchange(0, number, Ordering::SeqCst, Ordering::Relaxed).is_ok()
         })
     }
 
-    /// Takes a slot, or is counted in.
+    /// Takes a slot, or counts the thread in.
     fn ask(&self, number: usize) -> Pass<'_> {
         let slot = self.take_slot(number);
         if slot.is_none() {
@@ -142,9 +146,9 @@ impl Gate {
 
     /// Enters, waiting while somebody else has closed the gate.
     ///
-    /// Not bounded: a closer opens the gate again after a bounded time, and is let through itself. (A
-    /// signal handler that finds the gate closed while the thread it interrupted asks to enter waits
-    /// until the closer gives up on that thread.)
+    /// This wait is not bounded. A closer opens the gate again after a bounded time, and is let through
+    /// itself. (A signal handler may find the gate closed while the thread that it interrupted asks to
+    /// enter. Then the handler waits until the closer gives up on that thread.)
     pub(crate) fn enter(&self, me: usize) -> Pass<'_> {
         let stripe = self.stripe(me);
         let mut turn = 0;
@@ -152,14 +156,16 @@ impl Gate {
             let pass = stripe.ask(!me);
             if self.may_enter(me) {
                 if let Some(slot) = pass.slot {
-                    // A signal handler that reads this finds its thread inside (`is_inside`), and is let
-                    // in whatever the closer does: so not before it is known that it may be.
+                    // A signal handler that reads this finds its thread inside (`is_inside`), and enters
+                    // whatever the closer does. So it is stored only when the thread is known to be
+                    // admitted.
                     slot.who.store(me, Ordering::Relaxed);
                 }
                 return pass;
             }
             drop(pass);
-            // Not in and out again: the closer waits for a moment without either.
+            // The thread does not go in and out again: the closer waits for a moment in which nobody is
+            // inside or asks.
             while !self.may_enter(me) {
                 wait_a_turn(turn);
                 turn = turn.saturating_add(1);
@@ -167,7 +173,7 @@ impl Gate {
         }
     }
 
-    /// Enters whether the gate is closed or not: for a thread for which the closer may be waiting.
+    /// Enters even when the gate is closed: for a thread that the closer may be waiting for.
     #[cfg(not(loom))]
     pub(crate) fn enter_anyway(&self, me: usize) -> Pass<'_> {
         let stripe = self.stripe(me);
@@ -175,8 +181,9 @@ impl Gate {
         Pass { stripe, slot: None }
     }
 
-    /// Whether a thread is inside, asked by itself: by a signal handler, of what it interrupted. (A
-    /// thread for which there was no slot is not found; `lock::pass` counts how deep each is.)
+    /// Whether the calling thread is inside. A signal handler asks this about the thread that it
+    /// interrupted. (A thread without a slot is not found; `lock::pass` counts how deep each thread is
+    /// inside.)
     #[cfg(not(loom))]
     pub(crate) fn is_inside(&self, me: usize) -> bool {
         self.stripe(me).slots.iter().any(|slot| slot.who.load(Ordering::Relaxed) == me)
@@ -184,8 +191,8 @@ impl Gate {
 
     fn stripe(&self, me: usize) -> &Stripe {
         let index = ((me >> 6).wrapping_mul(0x9e37_79b9) >> 8) % STRIPES;
-        // SeqCst, as in `take_slot`, which this comes before: a closer that does not see the stripe in
-        // use is seen.
+        // SeqCst, as in `take_slot`, which follows: if a closer does not see that the stripe is in use,
+        // this thread sees the closer.
         if self.used.load(Ordering::SeqCst) >> index & 1 == 0 {
             self.used.fetch_or(1 << index, Ordering::SeqCst);
         }
@@ -194,12 +201,13 @@ impl Gate {
 
     fn may_enter(&self, me: usize) -> bool {
         model_fence();
-        // Acquire, partner of `open`: what the closer did is seen inside. SeqCst: see `take_slot`.
+        // Acquire, partner of the Release in `open`: a thread inside sees what the closer did. SeqCst: see
+        // `take_slot`.
         let closed_by = self.closed_by.load(Ordering::SeqCst);
         closed_by == 0 || closed_by == me
     }
 
-    /// The stripes of a set of them.
+    /// The stripes whose bits are set.
     fn each(&self, mut set: u64) -> impl Iterator<Item = &Stripe> {
         std::iter::from_fn(move || {
             let index = set.trailing_zeros() as usize;
@@ -208,17 +216,17 @@ impl Gate {
         })
     }
 
-    /// How often the gate was entered, if nobody is inside. Two equal answers: nobody was inside
-    /// in between.
+    /// How often the gate was entered, or `None` while a thread is inside. If two calls give the same
+    /// number, nobody was inside in between.
     ///
-    /// (Whoever is inside in between has a slot, or is counted in, before the first answer, which is
-    /// none then; or takes it after that, and stays beyond the second look at it, which is no answer
-    /// then, or leaves before and adds to the number.)
+    /// (A thread that is inside in between took its slot, or was counted in, either before the first call,
+    /// which then says `None`, or after it. In the second case it is still there at the second look at its
+    /// slot, which then says `None`, or it has left and adds to the number.)
     pub(crate) fn quiet(&self) -> Option<u64> {
         // SeqCst, partner of the load in `stripe`.
         let used = self.used.load(Ordering::SeqCst);
-        // First those who were counted out, then those in: equal sums mean that at some moment in between
-        // none of them was inside.
+        // First the threads that were counted out, then those counted in: equal sums mean that at some
+        // moment in between none of them was inside.
         let sum = |count: fn(&Stripe) -> &AtomicU64| {
             self.each(used)
                 .fold(0u64, |sum, stripe| sum.wrapping_add(count(stripe).load(Ordering::Acquire)))
@@ -237,8 +245,8 @@ impl Gate {
         Some(entered)
     }
 
-    /// Closes the gate and waits until everybody is out. `false` when somebody else has closed it
-    /// for too long, or somebody stayed inside for too long; then the gate is as it was.
+    /// Closes the gate and waits until every thread is out. Says `false` when another thread keeps the gate
+    /// closed for too long, or some thread stays inside for too long; then the gate is as it was.
     pub(crate) fn close(&self, me: usize) -> bool {
         let mut turn = 0;
         while self.closed_by.compare_exchange(0, me, Ordering::SeqCst, Ordering::Relaxed).is_err() {
@@ -262,13 +270,13 @@ impl Gate {
         true
     }
 
-    /// Nobody is inside, and it is open: the process is a fork's child, with one thread.
+    /// Makes the gate open and empty: this process is the child of a fork, with one thread.
     pub(crate) fn forget_others(&self) {
         self.forget_askers();
         self.closed_by.store(0, Ordering::Release);
     }
 
-    /// Nobody is inside or asks to be: whoever did is a thread that this process does not have.
+    /// Makes the gate empty: the threads that were inside or asked do not exist in this process.
     pub(crate) fn forget_askers(&self) {
         for stripe in &self.stripes {
             stripe.slots.iter().for_each(|slot| slot.who.store(0, Ordering::Relaxed));
@@ -329,7 +337,7 @@ mod tests {
         assert_eq!(gate.quiet(), Some(SLOTS as u64 + 3));
     }
 
-    /// A signal handler in between is not let in: whoever closed the gate may have looked already.
+    /// A signal handler in between is not let in: the thread that closed the gate may have looked already.
     #[test]
     fn a_thread_that_only_asks_is_not_inside_and_is_waited_for() {
         let gate = Gate::new();

@@ -1,4 +1,4 @@
-//! The free rows: a lock-free stack of row numbers, linked through the rows themselves.
+//! The free list: a lock-free stack of row numbers, linked through the rows themselves.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 

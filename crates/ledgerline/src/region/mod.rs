@@ -1,7 +1,8 @@
-//! Where a table lives: anonymous memory of the process, or a file that others map too.
+//! A region is the memory that a table lies in: anonymous memory of the process, or a file that other
+//! processes map too.
 //!
-//! A region is one mapping. It costs address space when it is made and memory when it is touched:
-//! the mapping reserves nothing (`MAP_NORESERVE`), and a file is extended without being filled.
+//! A region is one mapping. Making it costs address space; touching it costs memory. The mapping reserves
+//! nothing (`MAP_NORESERVE`), and a file is extended without being filled.
 //!
 //! Invariant R1: a region's address never changes and stays mapped until the region is dropped.
 
@@ -14,19 +15,19 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 
-/// One mapping; readable and writable, unless it is only looked at.
+/// One mapping. It is readable and writable, unless it was mapped [read-only](Region::read_only).
 #[derive(Debug)]
 pub(crate) struct Region {
     base: NonNull<u8>,
     size: usize,
     shared: bool,
-    /// A descriptor of our own for the file of a region that was created here, to ask for its size;
-    /// -1 otherwise. (A program that merely joins a ledger keeps its descriptor numbers.)
+    /// A descriptor of our own, with which a region that was created here asks for the size of its file; -1
+    /// otherwise. (A program that merely joins a ledger keeps its descriptor numbers.)
     file: i32,
 }
 
-/// Where a region is to lie: its byte at `offset` gets an address that is a multiple of `alignment` (a
-/// power of two; the offset is a multiple of the page size).
+/// Says where a region has to lie: its byte at `offset` gets an address that is a multiple of `alignment`.
+/// The alignment is a power of two, the offset a multiple of the page size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) offset: usize,
@@ -34,11 +35,11 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Wherever the kernel puts it.
+    /// The kernel chooses the address.
     pub(crate) const ANYWHERE: Place = Place { offset: 0, alignment: 1 };
 }
 
-/// Address space without access, within which a region is laid where it is to lie.
+/// Address space without access. A region that needs a certain address is mapped inside it.
 struct Reservation {
     base: *mut u8,
     length: usize,
@@ -62,7 +63,7 @@ impl Reservation {
         Ok(Reservation { base, length, start })
     }
 
-    /// Gives up all but the region of `size` bytes.
+    /// Unmaps all of the reservation but the region of `size` bytes.
     fn keep(self, size: usize) {
         let before = self.start.addr() - self.base.addr();
         let after = self.length - before - size;
@@ -95,17 +96,18 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Maps zeroed memory of this process alone. A forked child gets a copy, made when written.
+    /// Maps zeroed memory that this process alone has. A forked child gets a copy of each page that either
+    /// process writes.
     pub(crate) fn anonymous(size: usize) -> io::Result<Region> {
         Region::anonymous_at(size, Place::ANYWHERE)
     }
 
-    /// As [`anonymous`](Self::anonymous), at such a place.
+    /// As [`anonymous`](Self::anonymous), at a given place.
     pub(crate) fn anonymous_at(size: usize, place: Place) -> io::Result<Region> {
         Region::map(size, place, WRITABLE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
     }
 
-    /// Extends an empty file to `size` and maps it for all who open it.
+    /// Extends an empty file to `size` and maps it. Other processes may open the file and map it too.
     pub(crate) fn create_in(file: &File, size: usize, place: Place) -> io::Result<Region> {
         if file.metadata()?.len() != 0 {
             return Err(io::Error::new(
@@ -125,12 +127,12 @@ impl Region {
         Region::shared_at(file, size, Place::ANYWHERE)
     }
 
-    /// As [`shared`](Self::shared), at such a place.
+    /// As [`shared`](Self::shared), at a given place.
     pub(crate) fn shared_at(file: &File, size: usize, place: Place) -> io::Result<Region> {
         Region::map(size, place, WRITABLE, libc::MAP_SHARED, file.as_raw_fd())
     }
 
-    /// Likewise, to look at only: whoever writes to it is killed.
+    /// Maps `size` bytes of a file for reading. A write to them kills the process.
     pub(crate) fn read_only(file: &File, size: usize) -> io::Result<Region> {
         Region::map(size, Place::ANYWHERE, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd())
     }
@@ -158,9 +160,9 @@ impl Region {
         if let Some(reservation) = reserved {
             reservation.keep(size);
         }
-        // Small pages: with huge ones the first cell of each column would cost two megabytes. Advice;
-        // a kernel without huge pages refuses it, and that is as well.
-        // SAFETY: advises about the mapping just made.
+        // Small pages: with huge ones the first cell of each column would cost two megabytes. This is
+        // advice, and a kernel without huge pages refuses it, which does no harm. SAFETY: advises about the
+        // mapping just made.
         unsafe { libc::madvise(base, size, libc::MADV_NOHUGEPAGE) };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Region { base, size, shared: flags & libc::MAP_SHARED != 0, file: -1 })
@@ -169,7 +171,7 @@ impl Region {
     /// The address of a `T` at an offset.
     ///
     /// # Panics
-    /// If the `T` would not lie inside the region, or not aligned.
+    /// If the `T` would lie outside of the region, or would not be aligned.
     pub(crate) fn at<T>(&self, offset: usize) -> *const T {
         let end = offset.checked_add(size_of::<T>());
         assert!(end.is_some_and(|end| end <= self.size), "offset {offset} outside of the region");
@@ -178,8 +180,8 @@ impl Region {
         unsafe { self.base.as_ptr().add(offset).cast() }
     }
 
-    /// Makes a part of the region memory of this process alone, zeroed, whatever the rest is. Both
-    /// numbers are multiples of the page size.
+    /// Replaces a part of the region by zeroed memory that this process alone has, whatever the rest is.
+    /// Both numbers are multiples of the page size.
     pub(crate) fn make_private(&self, offset: usize, size: usize) -> io::Result<()> {
         if !self.shared {
             return Ok(());
@@ -225,8 +227,8 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the mapping and the descriptor are ours; whoever holds addresses into the
-        // mapping borrows from its owner (R1).
+        // SAFETY: the mapping and the descriptor are ours; all that has addresses into the mapping borrows
+        // from its owner (R1).
         unsafe {
             libc::munmap(self.base.as_ptr().cast(), self.size);
             if self.file >= 0 {
@@ -241,7 +243,7 @@ fn page_size() -> usize {
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
-/// Counts the resident pages of a mapping, a window at a time (no allocation).
+/// Counts the resident pages of a mapping, one window after the other. Allocates nothing.
 fn resident_pages(base: *const u8, size: usize) -> u64 {
     const WINDOW: usize = 4096;
     let page = page_size();

@@ -1,9 +1,9 @@
-//! A set of rows as a bitmap with summaries: found quickly when few of very many are in it.
+//! A set of rows: a bitmap with summaries, so that the few rows in a large set are found quickly.
 //!
-//! Level 0 has a bit for each row, level 1 a bit for each word of level 0, level 2 for each word of
-//! level 1. One column has one such set: the rows whose cell holds a cap there. It is changed by
-//! the holder of the stock lock alone; readers (a snapshot) may see it in between, and see a row a
-//! moment early or late.
+//! Level 0 has a bit for each row, level 1 a bit for each word of level 0, level 2 for each word of level
+//! 1. Each column has one such set, of the rows whose cell holds a cap there. Only the holder of the stock
+//! lock changes it. A reader (a snapshot) may look during a change, and then sees a row a moment too early
+//! or too late.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -33,7 +33,7 @@ impl<'a> RowSet<'a> {
     /// touched as atomics only.
     pub(crate) unsafe fn new(base: *const AtomicU64, capacity: usize) -> Self {
         let [zero, one, two] = words(capacity);
-        // SAFETY: the three slices lie one after the other in the bytes the caller vouches for.
+        // SAFETY: the three slices lie one after the other in the bytes for which the caller vouches.
         unsafe {
             RowSet {
                 levels: [
@@ -70,8 +70,8 @@ impl<'a> RowSet<'a> {
         }
     }
 
-    /// Takes a row out of a set that several processes change, each with a lock of its own: the
-    /// summaries stay (a bit cleared there could hide what another process put in meanwhile).
+    /// Takes a row out of a set that several processes change, each under a lock of its own. The summaries
+    /// stay as they are: a bit cleared there could hide a row that another process has just put in.
     pub(crate) fn remove_shared(self, row: u32) {
         let bit = row as usize;
         self.levels[0][bit / 64].fetch_and(!(1 << (bit % 64)), Ordering::Relaxed);

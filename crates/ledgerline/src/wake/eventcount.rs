@@ -1,5 +1,5 @@
-//! An eventcount: somebody looks for something and sleeps until there may be more of it, and no notice is
-//! missed.
+//! An eventcount: a thread looks for something, and sleeps until there may be more of it. It misses no
+//! notice.
 //!
 //! ```text
 //! wait                                        notify (whoever changed something)
@@ -10,10 +10,11 @@
 //!   sleep while count == key
 //! ```
 //!
-//! A notice after the key was read keeps the sleep from beginning, so whoever looks after reading the key
-//! misses nothing. The two fences are SeqCst and each other's partner: of a notice and a sleep at the same
-//! time, either the notice finds the sleeper, or the sleeper finds the count changed (model:
-//! `of_a_notice_and_a_sleep_one_sees_the_other`). So a notice that nobody sleeps on costs no call of the kernel.
+//! A notice after the key was read keeps the sleep from beginning, so a thread that looks after reading the
+//! key misses nothing. The two fences are SeqCst and each other's partner: of a notice and a sleep at the
+//! same time, either the notice finds the sleeper, or the sleeper finds the count changed (model:
+//! `of_a_notice_and_a_sleep_one_sees_the_other`). So a notice costs no call of the kernel while nobody
+//! sleeps.
 
 use crate::sync::{AtomicU32, Ordering, fence};
 
@@ -36,13 +37,13 @@ impl Eventcount {
         Eventcount { count: AtomicU32::new(0), sleepers: AtomicU32::new(0) }
     }
 
-    /// What to read before the look, and to sleep on after it.
+    /// The key. The caller reads it before the look, and sleeps on it afterwards.
     pub(crate) fn key(&self) -> u32 {
         // Acquire, partner of the Release in `advance`: a look after this finds what the notice was about.
         self.count.load(Ordering::Acquire)
     }
 
-    /// Tells one who waits to look again. Async-signal-safe.
+    /// Tells one waiting thread to look again. Async-signal-safe.
     pub(crate) fn notify(&self) {
         if self.advance() {
             #[cfg(not(loom))]
@@ -50,17 +51,17 @@ impl Eventcount {
         }
     }
 
-    /// Counts a notice; whether somebody may be asleep.
+    /// Counts a notice. Says whether a thread may be asleep.
     pub(crate) fn advance(&self) -> bool {
         // Release, partner of the Acquire in `key`.
         self.count.fetch_add(1, Ordering::Release);
-        // Partner of the fence in `announce`, and of those of whoever leaves word and asks `is_past`.
+        // Partner of the fence in `is_past`, of a thread that announces a sleep or leaves an alarm.
         fence(Ordering::SeqCst);
         self.sleepers.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether there was a notice since the key was read. Whoever first leaves word of how to be told, and
-    /// then asks this, is told of every notice that this does not know of.
+    /// Whether there was a notice since the key was read. A caller that first leaves an alarm, and then
+    /// asks this, is told of every notice that this call does not see.
     pub(crate) fn is_past(&self, key: u32) -> bool {
         // Partner of the fence in `advance`.
         fence(Ordering::SeqCst);
@@ -68,7 +69,7 @@ impl Eventcount {
         self.count.load(Ordering::Acquire) != key
     }
 
-    /// Announces a sleep; `false` if there was a notice since the key was read. Either way
+    /// Announces a sleep. Says `false` if there was a notice since the key was read. In both cases
     /// [`retire`](Self::retire) ends it.
     pub(crate) fn announce(&self, key: u32) -> bool {
         self.sleepers.fetch_add(1, Ordering::Relaxed);
@@ -79,7 +80,8 @@ impl Eventcount {
         self.sleepers.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Sleeps until a notice after the key was read, or until the time is up. (Or for no reason.)
+    /// Sleeps until a notice after the key was read, or until the time is up. It may also return for no
+    /// reason.
     #[cfg(not(loom))]
     pub(crate) fn wait(&self, key: u32, until: std::time::Instant) {
         if self.announce(key) {
@@ -114,7 +116,8 @@ mod sleep {
     }
 
     pub(super) fn wake_one(word: &AtomicU32) {
-        // SAFETY: wakes whoever waits on a word of ours; `errno` is the thread's own, and stays.
+        // SAFETY: wakes a thread that waits on a word of ours; `errno` is the calling thread's own, and
+        // stays.
         unsafe {
             let errno = libc::__errno_location();
             let before = *errno;

@@ -1,4 +1,4 @@
-//! Who sleeps is told: words that anybody may bump, a signal handler too, and sleepers that look at them.
+//! Waking: any code, a signal handler too, adds to words; sleeping threads look at them.
 
 pub(crate) mod eventcount;
 pub(crate) mod queue_head;

@@ -1,7 +1,7 @@
-//! The head of a wait queue: what those who return units look at, and whom they tell.
+//! The head of a wait queue. A thread that returns units looks at it, and it says whom to tell.
 //!
 //! ```text
-//! the first of a queue                          who returned units (signal-safe)
+//! the first waiter of a queue                   a thread that returned units (signal-safe)
 //!   open the head of the row (once a queue):      fence
 //!     head.group = group; queues += 1             queues == 0: done
 //!     fence                                       each row on the way whose head is open:
@@ -12,13 +12,13 @@
 //!     the count is past the key: look again
 //! ```
 //!
-//! The fences of an opening and of a return are each other's partner: either who returned units finds the
-//! head open, or the look of whoever is first comes after the units were returned (model:
+//! The fences of an opening and of a return are each other's partner. Either the thread that returned units
+//! finds the head open, or the first waiter looks after the units were returned (model:
 //! `of_units_that_come_back_and_a_wait_one_sees_the_other`).
 //!
 //! There is a head for each row, so a return looks at as many as its path has levels, however many queues
-//! there are. A row may be another group's while those who waited for its last group are still about: a
-//! head names the group, and whoever opens it for another tells those.
+//! there are. A row may be another group's while waiters of its last group are still there. So a head names
+//! the group, and opening it for another group tells those waiters.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::wake::eventcount::Eventcount;
@@ -31,11 +31,11 @@ use std::io;
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct QueueHead {
-    /// At whose limit the queue waits (0: nobody's). Written with the queues' lock.
+    /// The group at whose limit the queue waits (0: none). Written under the queues' lock.
     group: AtomicU64,
-    /// What the first of the queue waits on.
+    /// The first waiter of the queue waits on this.
     pub(crate) eventcount: Eventcount,
-    /// The first one's alarm, if it is a future (0: none). Written with the queues' lock.
+    /// The first waiter's alarm, if it is a future (0: none). Written under the queues' lock.
     alarm: AtomicU32,
 }
 
@@ -49,25 +49,25 @@ impl QueueHead {
         }
     }
 
-    /// The group whose queue's head this is, by its raw id; 0 if there is none.
+    /// The raw id of the group whose queue has this head; 0 if there is none.
     pub(crate) fn group(&self) -> u64 {
         self.group.load(Ordering::Relaxed)
     }
 
-    /// Opens it for a group, or closes it (0).
+    /// Opens the head for a group, or closes it (0).
     pub(crate) fn serve(&self, group: u64) {
         self.alarm.store(0, Ordering::Relaxed);
         self.group.store(group, Ordering::Relaxed);
     }
 
-    /// Has the next notices ring an alarm. (The caller asks afterwards whether its key is past.)
+    /// Makes the next notices ring an alarm. (The caller asks afterwards whether its key is past.)
     pub(crate) fn leave_alarm(&self, number: u32) {
         self.alarm.store(number, Ordering::Relaxed);
     }
 
-    /// Tells the first of the queue to look again. Async-signal-safe if `ring` is.
+    /// Tells the first waiter of the queue to look again. Async-signal-safe if `ring` is.
     pub(crate) fn notify(&self, ring: impl FnOnce(u32)) {
-        // (Its fence comes before the load: whoever left an alarm that is not seen sees the count.)
+        // (The notice has a fence before this load: a waiter whose alarm is not seen here sees the count.)
         self.eventcount.notify();
         let alarm = self.alarm.load(Ordering::Relaxed);
         if alarm != 0 {
@@ -76,7 +76,7 @@ impl QueueHead {
     }
 }
 
-/// How many queues are open: what a return asks before it looks at any head.
+/// How many queues are open. A return asks this before it looks at any head.
 #[derive(Debug)]
 pub(crate) struct Open(AtomicU32);
 
@@ -85,7 +85,7 @@ impl Open {
         Open(AtomicU32::new(0))
     }
 
-    /// Announces a head that was opened; whoever looks for room afterwards misses no units.
+    /// Announces a head that was opened. A waiter that looks for room afterwards misses no units.
     pub(crate) fn announce(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
         // Partner of the fence in `any_after_return`.
@@ -96,24 +96,25 @@ impl Open {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// There are none: the process is a forked child.
+    /// Forgets all queues: the process is a forked child, and has no waiters.
     pub(crate) fn forget(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 
-    /// Whether there are any, for one who has seen or returned nothing.
+    /// Whether any queue is open, for a caller that has seen or returned nothing.
     pub(crate) fn any(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether there are any, after a SeqCst store of what those who wait look at: with this load it is as
-    /// good as the fence of [`any_after_return`](Self::any_after_return). Partner of the fence in `announce`.
+    /// Whether any queue is open, after a SeqCst store of something that waiters look at. With this load
+    /// the store is as good as the fence of [`any_after_return`](Self::any_after_return). Partner of the
+    /// fence in `announce`.
     #[cfg(not(loom))]
     pub(crate) fn any_after_store(&self) -> bool {
         self.0.load(Ordering::SeqCst) != 0
     }
 
-    /// Whether there are any, after units were returned.
+    /// Whether any queue is open, after units were returned.
     #[inline]
     pub(crate) fn any_after_return(&self) -> bool {
         // Partner of the fence in `announce`.
@@ -122,8 +123,8 @@ impl Open {
     }
 }
 
-/// The head of each row's queue. In memory of this process alone, also where the ledger is a file: each process
-/// has its own waiters.
+/// The head of each row's queue. It lies in memory that this process alone has, even where the ledger is a
+/// file: each process has its own waiters.
 #[cfg(not(loom))]
 #[derive(Debug)]
 pub(crate) struct QueueHeads {
@@ -133,7 +134,7 @@ pub(crate) struct QueueHeads {
 
 #[cfg(not(loom))]
 impl QueueHeads {
-    /// For so many rows. Allocates nothing but address space.
+    /// Makes the heads for so many rows. Allocates nothing but address space.
     pub(crate) fn new(rows: usize) -> io::Result<QueueHeads> {
         let heads = Region::anonymous(rows * size_of::<QueueHead>())?;
         Ok(QueueHeads { open: Open::none(), heads })
@@ -151,8 +152,8 @@ impl QueueHeads {
         unsafe { &*self.heads.at(row as usize * size_of::<QueueHead>()) }
     }
 
-    /// Tells the first of those who wait at one of these rows that there may be room.
-    /// Async-signal-safe. Costs a fence and a load where nobody waits, and otherwise a look at each row.
+    /// Tells the first waiter at each of these rows that there may be room. Async-signal-safe. Costs a
+    /// fence and a load where nobody waits, and otherwise a look at each row.
     #[inline]
     pub(crate) fn tell(&self, rows: &[u32]) {
         if self.open.any_after_return() {

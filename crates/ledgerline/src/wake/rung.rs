@@ -1,5 +1,5 @@
-//! Which alarms were rung: a set of numbers to which anybody adds, a signal handler too, and which one
-//! thread empties.
+//! The alarms that were rung: a set of numbers. Any code, a signal handler too, adds to it, and one thread
+//! empties it.
 //!
 //! ```text
 //! ring(number)                                  take
@@ -8,12 +8,13 @@
 //!   notify                                          each word that it named: word := 0, its numbers
 //! ```
 //!
-//! The word before the summary, and the summary taken before the words: a number whose summary is missed
-//! has its notice still to come, after which the set is taken again. Both are added however often the same
-//! number is rung, so a forked child that finds one added and the other not has lost nothing.
+//! Ringing writes the word before the summary, and taking reads the summary before the words. So a number
+//! whose summary bit is missed has its notice still to come, after which the set is taken again. Ringing a
+//! number again writes both again, so a forked child that finds one written and the other not has lost
+//! nothing.
 //!
-//! Taking costs a load for every 4096 numbers in use, and what was rung. The set grows by chunks, which stay
-//! where they are, so that to ring needs no lock.
+//! Taking costs a load for every 4096 numbers in use, and a little for each number that was rung. The set
+//! grows by chunks, which stay where they are, so that ringing needs no lock.
 
 use crate::sync::{AtomicU64, Ordering};
 use crate::wake::eventcount::Eventcount;
@@ -36,7 +37,7 @@ struct Chunk {
 #[derive(Debug)]
 pub(crate) struct Rung {
     segments: [OnceLock<Box<[Chunk]>>; SEGMENTS],
-    /// What the thread that takes the numbers sleeps on.
+    /// The thread that takes the numbers sleeps on this.
     pub(crate) eventcount: Eventcount,
 }
 
@@ -69,7 +70,7 @@ impl Rung {
         Rung { segments, eventcount: Eventcount::new() }
     }
 
-    /// Makes room for a number, before anybody can ring it. Allocates.
+    /// Makes room for a number, before any code can ring it. Allocates.
     pub(crate) fn make_room(&self, number: u32) {
         let (segment, _) = place(number);
         self.segments[segment].get_or_init(|| {
@@ -81,14 +82,14 @@ impl Rung {
         });
     }
 
-    /// Adds a number and tells the thread that takes them. Async-signal-safe; a number for which there is
-    /// no room is nobody's.
+    /// Adds a number and tells the thread that takes them. Async-signal-safe. Does nothing with a number
+    /// for which there is no room.
     pub(crate) fn ring(&self, number: u32) {
         let (segment, chunk) = place(number);
         if let Some(chunks) = self.segments[segment].get() {
             let chunk = &chunks[chunk];
             let bit = number as usize % NUMBERS;
-            // Release, partners of the Acquire in `take`: who is woken sees why.
+            // Release, partners of the Acquire in `take`: the woken future sees why.
             chunk.words[bit / 64].fetch_or(1 << (bit % 64), Ordering::Release);
             chunk.summary.fetch_or(1 << (bit / 64), Ordering::Release);
             self.eventcount.notify();
