@@ -1,9 +1,8 @@
 //! Every interleaving of the protocols, by loom: `RUSTFLAGS="--cfg loom" cargo test --release --lib`.
 //!
-//! The code under test is the code that ships, on loom's atomics. What loom cannot see is the
-//! assembly; for it there is a twin below (`Cpu`), a section in plain steps whose commit fails if the
-//! CPU was fenced since its start. That the real sections keep that promise is what
-//! `percpu/inject.rs` tests, on the machine.
+//! The code under test is the code that ships, on loom's atomics. Loom cannot see the assembly. For that
+//! there is a twin below (`Cpu`): a section in plain steps whose commit fails if the CPU was fenced since
+//! its start. `percpu/inject.rs` tests on the machine that the real sections keep that promise.
 
 mod ahead;
 mod idle;
@@ -21,7 +20,7 @@ use loom::thread;
 
 fn model(body: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
-    // Three switches besides those that blocking forces: what is known to find nearly all bugs.
+    // Three switches besides those that blocking forces: that is known to find nearly all bugs.
     builder.preemption_bound = Some(3);
     builder.check(body);
 }
@@ -169,7 +168,7 @@ fn a_limit_that_is_set_at_once_holds_for_what_begins_later_whatever_is_on_its_wa
         assert!(granted != small, "one of the two was in the way of the other");
         assert_eq!((counter.max(), counter.pending()), (5, 0));
     });
-    // A row that is closed meanwhile is freed once, and whoever sets a limit of it is told.
+    // A row that is closed meanwhile is freed once, and a thread that sets its limit is told.
     model(|| {
         let row = Arc::new(PageCounter::new(10));
         let other = row.clone();
@@ -263,7 +262,7 @@ impl Cpu {
         *self.fences.lock().unwrap() += 1;
     }
 
-    /// The twin of the drain: mark, fence, look again.
+    /// The twin of the drain: freeze, fence, look again.
     fn drain(&self, fenced: bool, reopened: u64) -> u64 {
         loop {
             self.cell.freeze();
@@ -359,7 +358,7 @@ fn a_free_row_is_handed_out_once() {
     });
 }
 
-/// Somebody closes a gate with so many slots that another passes.
+/// One thread closes a gate with so many slots, and another passes it.
 fn close_against_a_passer(slots: usize) {
     model(move || {
         let gate = Arc::new(Gate::new(slots));

@@ -1,20 +1,21 @@
-//! The second word of one level, `usage`: what is granted, and is returned.
+//! The second word of one level, `usage`: a grant adds to it, and an uncharge subtracts.
 //!
 //! ```text
 //! ungrant(n):
-//!   usage -= n                    a subtraction, whatever the others do
+//!   usage -= n                    a subtraction, whatever other walks do
 //!   it held as much: done
 //!   usage += n, and in turn:
 //!     usage holds n: usage -= n by a compare-and-swap
-//!     reserved < n: there are not as many, report it
-//!     wait for the walks that are on their way
+//!     reserved < n: the level does not hold as much: report it
+//!     wait for the walks in flight
 //! ```
 //!
-//! Only a mistaken uncharge finds less than it returns. It shows for the moment until it has taken that
-//! back: the word may be below zero then, which readers take for zero. An uncharge that is right may find
+//! Only a mistaken uncharge finds less than it returns. It shows until it has taken its subtraction back:
+//! meanwhile the word may be below zero, which readers take for zero. An uncharge that is right may find
 //! its units missing in that moment, so too little usage proves no mistake. But what is granted is reserved
-//! as well, and a mistake touches that only when it has succeeded: so too little of *that* is the proof.
-//! (A charge that is granted in that moment may fail to raise the watermark; none is ever raised too far.)
+//! as well, and a mistaken uncharge touches the reservation only after it has succeeded. So too little of
+//! *that* is the proof. (A charge that is granted in that moment may fail to raise the watermark; no charge
+//! ever raises it too far.)
 
 use super::life::CLOSED;
 use super::limit::UNENFORCED;
@@ -28,14 +29,14 @@ impl PageCounter {
         at_least_zero(self.hot.usage.load(Ordering::Acquire))
     }
 
-    /// Turns a reservation into usage; whether that is above the level's high, or above a max that is
-    /// not enforced.
+    /// Turns a reservation into usage. Says whether the usage is then above the level's high, or above a
+    /// max that is not enforced.
     pub(crate) fn commit(&self, n: u64) -> bool {
-        // Nothing is no event, however much is there.
+        // A charge of zero units is no event, however full the level is.
         if n == 0 {
             return false;
         }
-        // Release, partner of the Acquire in `usage`: who sees these units sees them reserved.
+        // Release, partner of the Acquire in `usage`: a reader that sees these units sees them reserved.
         let usage = at_least_zero(self.hot.usage.fetch_add(n, Ordering::AcqRel).wrapping_add(n));
         self.raise_watermarks(usage);
         let high = usage > self.limits.high.load(Ordering::Relaxed);
@@ -50,7 +51,7 @@ impl PageCounter {
         high || measured
     }
 
-    /// Takes `n` from the usage, never below zero (but for the moment that it takes to see it).
+    /// Takes `n` from the usage, never below zero (except for the moment that it takes to notice).
     pub(crate) fn ungrant(&self, n: u64) -> Result<(), Underflow> {
         if n <= AHEAD_MAX {
             // AcqRel: what was done with the units comes before their next grant.

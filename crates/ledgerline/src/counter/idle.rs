@@ -1,5 +1,5 @@
-//! What may lie idle below one level: the sum of the caps of its cells, beside what it has granted and may
-//! still grant.
+//! How much may lie idle below one level. The level knows the sum of the caps of the cells below it, and
+//! compares that with what it has granted and what it may still grant.
 //!
 //! A level *tolerates* a fifth of its usage and four fifths of the ledger's *slack*. With
 //! `usage = truth + idle` that is
@@ -8,25 +8,25 @@
 //!
 //! and below a limit no more than a sixteenth of the headroom. Half of either is *allowed* to new caps, so
 //! that usage or headroom must halve before the subtree is drained. A level whose cells wanted more than
-//! that, or that had to be drained for what is used, halves the caps of all cells that are opened later: its
-//! *thrift*. It doubles them again when an eighth of what is allowed has sufficed for a while.
+//! that, or that had to be drained for its usage, halves the caps of all cells that are opened later: this
+//! is its *thrift*. It doubles them again when an eighth of the allowed units has sufficed for a while.
 
 use super::life::CLOSED;
 use super::{COUNTER_MAX, PageCounter, at_least_zero};
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// Units that come and go. The bits above them count, modulo 4096, how often some went: if that has not
-/// changed during a look, there were never more units in it than at its end.
+/// A number of units that grows and shrinks. The bits above it count the subtractions, modulo 4096. If that
+/// count has not changed during a look, the number was never larger than at the end of the look.
 #[repr(transparent)]
 #[derive(Debug)]
 pub(crate) struct Tally(AtomicU64);
 
-/// One that some went. Below it is room for what the hands of 2^22 threads hold; caps are not allowed
+/// One subtraction. The bits below have space for what 2^22 threads have in flight; caps are not allowed
 /// beyond [`Tally::MOST`].
 const WENT: u64 = 1 << 52;
 
 impl Tally {
-    /// No more caps than that.
+    /// The largest sum of caps.
     const MOST: u64 = WENT / 4;
 
     #[cfg(loom)]
@@ -34,17 +34,17 @@ impl Tally {
         Tally(AtomicU64::new(0))
     }
 
-    /// More units come; how many there are then.
+    /// Adds units. Says how many there are then.
     pub(crate) fn add(&self, units: u64) -> u64 {
         (self.0.fetch_add(units, Ordering::SeqCst) + units) % WENT
     }
 
-    /// Some go.
+    /// Subtracts units.
     pub(crate) fn take(&self, units: u64) {
         self.0.fetch_add(WENT.wrapping_sub(units), Ordering::SeqCst);
     }
 
-    /// All go; how many they were.
+    /// Takes all units out. Says how many they were.
     pub(crate) fn take_all(&self) -> u64 {
         let none = |word: u64| Some((word / WENT + 1).wrapping_mul(WENT));
         let was = self.0.fetch_update(Ordering::SeqCst, Ordering::Relaxed, none);
@@ -55,12 +55,12 @@ impl Tally {
         self.word() % WENT
     }
 
-    /// What [`since`](Self::since) compares.
+    /// The word that [`since`](Self::since) compares.
     pub(crate) fn word(&self) -> u64 {
         self.0.load(Ordering::SeqCst)
     }
 
-    /// How many units there were at any moment since `word` was read, at most; `None` if some went.
+    /// The most units that there were at any moment since `word` was read; `None` if some were subtracted.
     pub(crate) fn since(&self, word: u64) -> Option<u64> {
         let now = self.word();
         (now / WENT == word / WENT).then_some(now % WENT)
@@ -70,15 +70,15 @@ impl Tally {
 /// Why a level allows no more idle units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unallowed {
-    /// Its limit is too near, or its subtree is being drained.
+    /// Its limit is too close, or its subtree is being drained.
     Headroom,
-    /// It would be more than what is in use warrants.
+    /// More would lie idle than its usage warrants.
     Usage,
 }
 
-/// In `thrift`: how often caps are halved. What is above it counts the calm.
+/// In `thrift`: how often caps are halved. The bits above count how long that has sufficed (the calm).
 const HALVED: u64 = 0xff;
-/// Longest calm before caps are doubled again.
+/// The longest calm before caps are doubled again.
 const CALM_MAX: u64 = 1 << 20;
 
 impl PageCounter {
@@ -88,13 +88,13 @@ impl PageCounter {
         self.max().saturating_sub(reserved)
     }
 
-    /// Idle units of the subtree, at most: in cells, and in the hands of walks.
+    /// The most units that lie idle in the subtree: in cells and in flight.
     pub(crate) fn idle_at_most(&self) -> u64 {
         self.track.prepaid.units() + self.track.in_flight.units()
     }
 
-    /// The usage at some moment of the call, and how many units of it lay idle then at most. `None` if
-    /// idle units went meanwhile, of which the usage may have some.
+    /// The usage at some moment of the call, and the most units of it that were idle then. `None` if idle
+    /// units left meanwhile, since the usage may count some of them.
     pub(crate) fn look(&self) -> Option<(u64, u64)> {
         let (caps, flight) = (self.track.prepaid.word(), self.track.in_flight.word());
         let usage = self.usage();
@@ -102,30 +102,30 @@ impl PageCounter {
         Some((usage, idle))
     }
 
-    /// Whether `n` fits but for idle units that some walk is about to put away, if there are any.
+    /// Whether `n` fits without the idle units that walks have in flight.
     pub(crate) fn fits_without_in_flight(&self, n: u64) -> bool {
-        // Read before the usage: what is not counted here any more is in a cell or given back.
+        // Read before the usage: what this does not count any more is in a cell or was returned.
         let in_flight = self.track.in_flight.units();
         self.usage().saturating_sub(in_flight).saturating_add(n) <= self.max()
     }
 
-    /// Whether there are such units, and `n` would fit without them.
+    /// Whether units are in flight, and `n` would fit without them.
     pub(crate) fn waits_for_in_flight(&self, n: u64) -> bool {
         self.track.in_flight.units() > 0 && self.fits_without_in_flight(n)
     }
 
-    /// What may lie idle for what is in use.
+    /// How much may lie idle at the present usage.
     fn tolerated(&self, slack: u64) -> u64 {
         (at_least_zero(self.hot.usage.load(Ordering::Relaxed)) + 4 * slack) / 5
     }
 
-    /// What new caps may bring the idle units to.
+    /// How many idle units there may be after a new cap is allowed.
     pub(crate) fn allowed(&self, slack: u64) -> u64 {
         self.tolerated(slack) / 2
     }
 
-    /// Whether the caps allowed below this level have outgrown a sixteenth of its headroom. The caller
-    /// has fenced: SeqCst, partner of the fence in [`allow`](Self::allow): of a walk that reserves and a
+    /// Whether the caps allowed below this level have outgrown a sixteenth of its headroom. The caller has
+    /// made a SeqCst fence, partner of the fence in [`allow`](Self::allow): of a walk that reserves and a
     /// cell that is allowed a cap at the same time, at least one sees the other.
     pub(crate) fn overstocked_for_headroom(&self) -> bool {
         let max = self.max();
@@ -134,17 +134,19 @@ impl PageCounter {
                 > max.saturating_sub(self.hot.reserved.load(Ordering::Relaxed) & !CLOSED) / 16
     }
 
-    /// Whether more may lie idle than is tolerated for what is in use. The caller has fenced, likewise: of
+    /// Whether more may lie idle than the usage tolerates. The caller has made a SeqCst fence, likewise: of
     /// a walk that returns units and a cell that is allowed a cap, at least one sees the other.
     pub(crate) fn overstocked_for_usage(&self, slack: u64) -> bool {
         self.idle_at_most() > self.tolerated(slack)
     }
 
-    /// Allows `units` more of idle stock below this level, if they stay within a thirty-second of its
-    /// headroom and half of what is tolerated (`None`: whatever is in use), and no drain is in progress.
+    /// Allows `units` more of idle stock below this level. The sum must stay within a thirty-second of the
+    /// headroom and, unless `slack` is `None`, within half of what is tolerated. No drain may be in
+    /// progress.
     pub(crate) fn allow(&self, units: u64, slack: Option<u64>) -> Result<(), Unallowed> {
         let prepaid = self.track.prepaid.add(units);
-        // SeqCst fence: partner of the fences before `overstocked…` and in the drain (stock.rs).
+        // SeqCst fence: partner of the fences before `overstocked…` and where caps are held off
+        // (`stock/drain.rs`).
         fence(Ordering::SeqCst);
         let headroom = self.track.draining.load(Ordering::Relaxed) == 0
             && (self.max() == COUNTER_MAX || prepaid <= self.headroom() / 32)
@@ -162,7 +164,7 @@ impl PageCounter {
         Err(why)
     }
 
-    /// Takes back what [`allow`](Self::allow) gave.
+    /// Takes back units that [`allow`](Self::allow) allowed.
     pub(crate) fn disallow(&self, units: u64) {
         self.track.prepaid.take(units);
     }
@@ -172,8 +174,9 @@ impl PageCounter {
         (self.hot.thrift.load(Ordering::Relaxed) & HALVED) as u32
     }
 
-    /// Halves them once more, but not more often than `most`; `false` if somebody else just did, or
-    /// doubled them, or it is enough. (Relaxed, here and below: a guess of how large caps had best be.)
+    /// Halves the caps once more, at most `most` times in all. Says `false` if another thread just halved
+    /// or doubled them, or if `most` is reached. (Relaxed, here and below: this is a guess at the best size
+    /// of caps.)
     pub(crate) fn save(&self, thrift: u32, most: u32) -> bool {
         let more = |word: u64| {
             (word & HALVED == u64::from(thrift) && thrift < most).then_some(u64::from(thrift) + 1)
@@ -181,8 +184,8 @@ impl PageCounter {
         self.hot.thrift.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
-    /// Notes that a cell wants a cap which thrift makes as small as `cap`. When as many have come as
-    /// such caps are allowed at all, and an eighth of that was never passed, caps are doubled again: at
+    /// Notes that a cell wants a cap, which thrift makes as small as `cap`. When as many requests have come
+    /// as such caps are allowed at all, and an eighth of that was never passed, caps are doubled again: at
     /// most a quarter will be in use then.
     pub(crate) fn note_calm(&self, cap: u64, slack: u64) {
         let thrift = self.hot.thrift.load(Ordering::Relaxed);
@@ -195,7 +198,7 @@ impl PageCounter {
             (thrift & HALVED).saturating_sub(1)
         };
         if next != thrift {
-            // (Who comes too late is not counted.)
+            // (A thread that comes too late is not counted.)
             let _ = self.hot.thrift.compare_exchange(
                 thrift,
                 next,

@@ -4,25 +4,25 @@ use super::life::CLOSED;
 use super::{COUNTER_MAX, PageCounter};
 use crate::sync::{Ordering, PATIENCE, wait_a_turn};
 
-/// In `max`: the limit is kept and not enforced (mode.rs).
+/// In `max`: the limit is kept and not enforced (`control/mode.rs`).
 pub(super) const UNENFORCED: u64 = 1 << 63;
 
 /// Why a limit was not set; nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotSet {
-    /// It is below the usage.
+    /// The limit is below the usage.
     InUse {
-        /// That usage.
+        /// The usage.
         usage: u64,
     },
-    /// The row is closed, or no longer the one that the caller means.
+    /// The row is closed, or is no longer the one that the caller means.
     Closed,
-    /// The same, and all else was returned meanwhile: the caller frees it.
+    /// The row is closed or another's, and all else in it was returned meanwhile: the caller frees it.
     Emptied,
 }
 
 impl PageCounter {
-    /// The limit that holds.
+    /// The limit that holds: the largest there is, where it is not enforced.
     pub(crate) fn max(&self) -> u64 {
         // Acquire: partner of the Release exchange in `set_max`.
         let max = self.limits.max.load(Ordering::Acquire);
@@ -39,20 +39,20 @@ impl PageCounter {
         self.limits.max.load(Ordering::SeqCst) & UNENFORCED == 0
     }
 
-    /// Enforces the limit from now on, or no longer. What is above it by then stays.
+    /// Enforces the limit from now on, or enforces it no longer. What is above it by then stays.
     pub(crate) fn set_enforced(&self, enforced: bool) {
         if enforced {
-            // Release, partner of the Acquire in `max`: a reservation that sees the limit when it has
-            // added its units is held to it; any other came before.
+            // Release, partner of the Acquire in `max`: a reservation that sees the limit after it has
+            // added its units is held to it; any other reservation came before.
             self.limits.max.fetch_and(!UNENFORCED, Ordering::AcqRel);
         } else {
             self.limits.max.fetch_or(UNENFORCED, Ordering::AcqRel);
         }
     }
 
-    /// Sets the limit; refused if more than that is in use. Nobody ever sees a limit that does not
-    /// hold: lowering it is a *reservation of the difference*, so a charger at the same time either
-    /// finds the difference taken, or has its units counted here.
+    /// Sets the limit, unless more than that is in use. No thread ever sees a limit that does not hold:
+    /// lowering it is a *reservation of the difference*, so a charge at the same time either finds the
+    /// difference taken, or has its units counted here.
     ///
     /// ```text
     /// reserved += old - new   (only if that fits below old, that is: reserved <= new)
@@ -60,14 +60,14 @@ impl PageCounter {
     /// reserved -= old - new
     /// ```
     ///
-    /// A charger that adds its units before the first step is counted by it; one that adds them
-    /// between the first and the last finds the difference taken; and one that adds them after the
-    /// last has acquired it, so the limit that it reads then (in `reserve`) is the new one.
+    /// A charge that adds its units before the first step is counted by it. One that adds them between the
+    /// first and the last step finds the difference taken. One that adds them after the last step has
+    /// acquired it, so the limit that it reads then (in `reserve`) is the new one.
     ///
-    /// `true` if the row was closed meanwhile and held nothing but that reservation: the caller
-    /// frees it. `meant` says whether the row is still the one that the caller means; nobody reuses
-    /// a row with a reservation, so it is asked while there is one (of one unit, where the limit is
-    /// raised or not enforced).
+    /// Says `true` if the row was closed meanwhile and held nothing but that reservation: the caller frees
+    /// it. `meant` says whether the row is still the one that the caller means. It is asked while there is
+    /// a reservation, since no row with one is reused; where the limit is raised or not enforced, one unit
+    /// is reserved for that.
     pub(crate) fn set_max(&self, new: u64, meant: impl Fn() -> bool) -> Result<bool, NotSet> {
         let new = new.min(COUNTER_MAX);
         let mut turn = 0;
@@ -122,8 +122,9 @@ impl PageCounter {
         }
     }
 
-    /// Sets the limit, whatever is in use. A reservation that is made after this finds it: it acquires the
-    /// release of the unit that was reserved here. One made before was accepted within the old limit.
+    /// Sets the limit, whatever is in use. A reservation made after this finds the new limit, since it
+    /// acquires the release of the unit that was reserved here. One made before was accepted within the old
+    /// limit.
     pub(crate) fn set_max_now(&self, new: u64, meant: impl Fn() -> bool) -> Result<(), NotSet> {
         let new = new.min(COUNTER_MAX);
         let as_enforced = |old: u64| Some(old & UNENFORCED | new);
@@ -132,8 +133,8 @@ impl PageCounter {
         })
     }
 
-    /// Acts if the row is the one that is meant, with one unit of it reserved that is nobody's: nobody
-    /// reuses the row between the question and the act.
+    /// Acts if the row is the one that is meant. Meanwhile one unit of it is reserved that belongs to no
+    /// charge, so the row is not reused between the question and the act.
     fn held<T>(&self, meant: &impl Fn() -> bool, act: impl FnOnce() -> T) -> Result<T, NotSet> {
         let before = self.hot.reserved.fetch_add(1, Ordering::AcqRel);
         let done = (before & CLOSED == 0 && meant()).then(act);

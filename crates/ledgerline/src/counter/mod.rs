@@ -1,30 +1,30 @@
-//! One row's total and its limits; `walk.rs` walks them from a row to the root.
+//! The page counter: one row's total and its limits. `walk.rs` walks the counters from a row to the root.
 //!
-//! Lockless and unit-agnostic: a unit is whatever the ledger counts. Two words make up the total:
+//! It is lockless, and a unit is whatever the ledger counts. Two words make up the total:
 //!
-//! * `reserved` is what has been asked for: a request adds to it and is accepted if the sum is within
-//!   the limit; otherwise it takes that back at once. So what is accepted never exceeds max (but for
+//! * `reserved` is what has been asked for. A request adds to it, and is accepted if the sum is within the
+//!   limit; otherwise it takes the addition back at once. So what is accepted never exceeds max (except by
 //!   [`force_reserve`](PageCounter::force_reserve), which may go over).
-//! * `usage` is what has been granted: it grows when every level has accepted, so `usage <= reserved`
-//!   at every instant, and a request that fails half-way never shows in it.
+//! * `usage` is what has been granted. It grows when every level has accepted. So `usage <= reserved` at
+//!   every instant, and a request that fails half-way never shows in it.
 //!
-//! What that buys over add-then-undo on one word (the kernel's counter, see the reference):
+//! The kernel's counter adds to one word and undoes that on a refusal. Beside that, two words give:
 //!
 //! * **I1 no overrun**: `usage <= what was accepted <= max` at every instant.
 //! * **I2 no false refusal**: a request is refused only after `usage + n > max` was *seen*. When only
-//!   somebody else's reservation stands in the way, accepted or about to be taken back, the caller
-//!   waits for that walk to end, a few instructions later. (The wait is bounded: the other may be the
-//!   thread that this signal handler interrupted, or a process that was killed. That is the only way to
-//!   a refusal without `usage + n > max`.)
-//! * **I6 true watermarks**: the watermark follows `usage`, so a request that was taken back never
-//!   raises it. It includes the units that lie idle in the cells; a second one, `lower_watermark`, follows what
+//!   another walk's reservation stands in the way, whether accepted or about to be taken back, the caller
+//!   waits until that walk ends, a few instructions later. (The wait is bounded: the other walk may be of
+//!   the thread that this signal handler interrupted, or of a process that was killed. Only then is a
+//!   request refused without `usage + n > max`.)
+//! * **I6 true watermarks**: the watermark follows `usage`, so a request that was taken back never raises
+//!   it. It includes the units that lie idle in the cells. A second one, `lower_watermark`, follows what
 //!   was certainly not idle.
 //! * **I7 no surprises**: an uncharge of more than is there changes nothing and is reported; sums
 //!   cannot wrap, since no counter passes [`COUNTER_MAX`] by more than requests of 2^32 do together.
 //!
-//! The words are added to before it is known whether that was right, so that many CPUs can walk one
-//! group: `page_counter/` has a file for each of the protocols, `reserve`, `grant`, `limit`, `life`, and
-//! `idle` for the bound on what lies idle, `watermark` for the highest usage.
+//! The words are added to before it is known whether that was right, so that many CPUs can walk one group.
+//! Each protocol has its file: `reserve`, `grant`, `limit`, `life`. `idle` bounds what lies idle, and
+//! `watermark` keeps the highest usage.
 
 pub(crate) mod transfers;
 pub(crate) mod walk;
@@ -53,15 +53,15 @@ pub(crate) const COUNTER_MAX: u64 = 1 << 62;
 pub(crate) struct Hot {
     reserved: AtomicU64,
     usage: AtomicU64,
-    /// The lower watermark (watermark.rs).
+    /// The lower bound of the watermark (`watermark.rs`).
     lower_watermark: AtomicU64,
-    /// How small the caps of cells below are made (idle.rs).
+    /// How small the caps of the cells below are made (`idle.rs`).
     thrift: AtomicU64,
     spare: [u64; 4],
 }
 
-/// What is written now and then: on the neighbour line of the hot words, since the same CPUs
-/// write both (the pair that a CPU fetches together is written together).
+/// The words that are written now and then. They lie on the line beside the hot words, since the same CPUs
+/// write both: the pair of lines that a CPU fetches together is written together.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Track {
@@ -72,18 +72,18 @@ pub(crate) struct Track {
     pub(crate) max_events: AtomicU64,
     /// `high` events: walks that ended above this level's high.
     pub(crate) high_events: AtomicU64,
-    /// Sum of the caps of the cells below: no more units than this lie idle in this subtree.
+    /// Sum of the caps of the cells below: no more units than this lie in the cells of this subtree.
     pub(crate) prepaid: Tally,
     /// Drains of this subtree in progress: no cell below gets a cap while there is one.
     pub(crate) draining: AtomicU64,
-    /// Idle units between the counters and a cell, in the hand of a walk: in `usage` already, or
-    /// still, and nobody's charge.
+    /// Idle units in flight between the counters and a cell. They are in `usage` already, or still, and
+    /// belong to no charge.
     pub(crate) in_flight: Tally,
-    /// The row's, not the counter's: which columns have its statistics (row.rs).
+    /// The row's, not the counter's: which columns have its statistics (`table/row.rs`).
     pub(crate) statistics: AtomicU64,
 }
 
-/// What the fast walk only reads.
+/// The words that a walk only reads.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Limits {
@@ -128,9 +128,9 @@ impl PageCounter {
         }
     }
 
-    /// Makes a row that holds nothing ready for its next group; [`open`](Self::open) lets it in.
-    /// (`draining` and `in_flight` stay: whoever raised them on the row's last group lowers them. So do
-    /// `reserved` and `usage`, which hold nothing but what a late walk is about to take back.)
+    /// Makes an empty row ready for its next group; [`open`](Self::open) lets charges in. (`draining` and
+    /// `in_flight` stay: the threads that raised them on the row's last group lower them. So do `reserved`
+    /// and `usage`, which hold nothing but what a late walk is about to take back.)
     pub(crate) fn reset(&self) {
         for word in [
             &self.track.watermark,
@@ -163,8 +163,9 @@ impl PageCounter {
 #[cfg(not(loom))]
 const _: () = {
     use std::mem::offset_of;
-    // Who writes what, by line: the hot words alone; beside them (the same CPUs' neighbour line)
-    // what is written now and then; the limits 128 bytes away, for CPUs fetch lines in pairs.
+    // Each line by its writers: the hot words lie alone; beside them, on the neighbour line that the same
+    // CPUs write, lie the words written now and then; the limits lie 128 bytes away, since CPUs fetch lines
+    // in pairs.
     assert!(offset_of!(PageCounter, hot) == 0);
     assert!(offset_of!(PageCounter, track) == 64);
     assert!(offset_of!(PageCounter, limits) == 128);
@@ -175,7 +176,7 @@ const _: () = {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Underflow;
 
-/// A word of `usage` as a number.
+/// A word of `usage` as a number of units.
 const fn at_least_zero(word: u64) -> u64 {
     if word >> 63 == 0 { word } else { 0 }
 }

@@ -2,26 +2,26 @@
 //!
 //! ```text
 //! reserve(n), if n is not above max:
-//!   reserved += n                 an addition, whatever the others do
+//!   reserved += n                 an addition, whatever other walks do
 //!   it fits below max: done
 //!   reserved -= n, and in turn:
 //!     usage + n > max: refuse
-//!     reserved + n > max: wait for the walks that are on their way
+//!     reserved + n > max: wait for the walks in flight
 //!     reserved += n by a compare-and-swap, and look at max again
 //! ```
 //!
-//! The addition counts all that came before it, and is counted by all that come after; so what is *accepted*
-//! never exceeds max, although the word may, by what is about to be taken back. That makes others wait, as
-//! any reservation does, and is never a reason to refuse them. On a machine with many CPUs an addition
-//! succeeds at its first try, where a compare-and-swap fails most of the time.
+//! The addition counts all that came before it, and is counted by all that come after. So what is
+//! *accepted* never exceeds max, although the word may, by what is about to be taken back. Such an excess
+//! makes other walks wait, as any reservation does, and is never a reason to refuse them. On a machine with
+//! many CPUs an addition succeeds at its first try, where a compare-and-swap fails most of the time.
 
 use super::life::CLOSED;
 use super::{COUNTER_MAX, PageCounter};
 use crate::sync::{Ordering, wait_a_turn};
 
-/// The most that is added to a word, or subtracted, before it is known to be right. Linux has 2^22
-/// threads at most, so all of them together move a word by 2^54: no carry reaches [`CLOSED`], and what
-/// is below zero is told from what is large.
+/// The most that is added to a word, or subtracted, before it is known to be right. Linux has 2^22 threads
+/// at most, so all of them together move a word by 2^54. So no carry reaches [`CLOSED`], and a word below
+/// zero is told from a large one.
 pub(super) const AHEAD_MAX: u64 = 1 << 32;
 
 /// Why a reservation was not made.
@@ -31,13 +31,14 @@ pub(crate) enum NotReserved {
     Full,
     /// The row was destroyed.
     Closed,
-    /// The same, and all else was returned while this request stood in it: the caller frees it.
+    /// The row was destroyed, and all else was returned while this request stood in it: the caller frees
+    /// it.
     Emptied,
 }
 
 impl PageCounter {
-    /// Whether a limit does not allow `n` more: `usage + n > max` was seen. (Only this line is read
-    /// where no limit is set.) Nothing more is allowed by every limit, as a cell allows it unasked.
+    /// Whether a limit does not allow `n` more: `usage + n > max` was seen. (Only this line is read where
+    /// no limit is set.) A charge of zero units always fits, as it does in a cell.
     pub(crate) fn refuses(&self, n: u64) -> bool {
         let max = self.max();
         n > 0 && max < COUNTER_MAX && self.usage().saturating_add(n) > max
@@ -48,8 +49,8 @@ impl PageCounter {
         self.reserve_within(|| self.max(), n, patience)
     }
 
-    /// Reserves `n` whatever the limit says, up to [`COUNTER_MAX`]. (Then, too, a limit that is being
-    /// lowered may be in the way: it reserves the difference.)
+    /// Reserves `n` whatever the limit says, up to [`COUNTER_MAX`]. (A limit that is being lowered may be
+    /// in the way here, too: it reserves the difference.)
     pub(crate) fn force_reserve(&self, n: u64, patience: u32) -> Result<(), NotReserved> {
         self.reserve_within(|| COUNTER_MAX, n, patience)
     }
@@ -60,16 +61,16 @@ impl PageCounter {
         n: u64,
         patience: u32,
     ) -> Result<(), NotReserved> {
-        // Nothing fits below every limit, and adds nothing.
+        // Zero units fit below every limit, and add nothing.
         if n == 0 {
             let closed = self.hot.reserved.load(Ordering::Acquire) & CLOSED != 0;
             return if closed { Err(NotReserved::Closed) } else { Ok(()) };
         }
-        // What can never fit leaves the word alone.
+        // A request that can never fit leaves the word alone.
         if n <= AHEAD_MAX && n <= max() {
-            // Acquire: partner of the Release in `set_max`'s last step. If this comes after it, the
-            // limit read below is the new one. Release: orders this walk before whoever reads the
-            // reservation next.
+            // Acquire: partner of the Release in `set_max`'s last step. If this comes after it, the limit
+            // read below is the new one. Release: orders this walk before the next thread that reads the
+            // reservation.
             let before = self.hot.reserved.fetch_add(n, Ordering::AcqRel);
             // (Nothing fits into a closed row: its bit is above every limit.)
             if before.saturating_add(n) <= max() {
@@ -121,12 +122,12 @@ impl PageCounter {
         }
     }
 
-    /// Takes a reservation back that did not fit; nobody saw it as usage.
+    /// Takes back a reservation that did not fit. No reader saw it as usage.
     fn take_back(&self, n: u64) -> Result<(), NotReserved> {
         if self.cancel(n) { Err(NotReserved::Emptied) } else { Ok(()) }
     }
 
-    /// What is reserved and not granted: nothing, when no walk is in flight.
+    /// Units that are reserved and not granted: none when no walk is in flight.
     pub(crate) fn pending(&self) -> u64 {
         let reserved = self.hot.reserved.load(Ordering::Acquire) & !CLOSED;
         reserved.saturating_sub(self.usage())

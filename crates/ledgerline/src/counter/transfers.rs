@@ -1,20 +1,20 @@
-//! Transfers, begun and ended: so that who reads several groups knows that no units were on their way
-//! from one to another meanwhile.
+//! Counts the transfers that began and that ended, so that a reader of several groups knows that no units
+//! moved from one to another meanwhile.
 //!
 //! ```text
-//! transfer                                  reading
-//!   begun += 1                                ended == begun: nothing is on its way
+//! transfer                                  reader
+//!   begun += 1                                ended == begun: none is under way
 //!   grant on the levels of the new group      read the groups
-//!   take from the levels of the old one       both as before: nothing was
+//!   take from the levels of the old one       both as before: none was
 //!   ended += 1
 //! ```
 //!
-//! In between the units show twice. Transfers do not wait for each other, nor for a reading; a reading
-//! that met one is done again (scan.rs).
+//! In between the units show twice. Transfers wait neither for each other nor for a reader; a reader that
+//! met one reads again (`report/scan.rs`).
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// See the module's documentation. Lies in the ledger's header, so that it holds among processes.
+/// See the module's documentation. It lies in the ledger's header, so that it works among processes.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(crate) struct Transfers {
@@ -22,7 +22,7 @@ pub(crate) struct Transfers {
     ended: AtomicU64,
 }
 
-/// One is under way; ended when dropped.
+/// One transfer that is under way; it ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct UnderWay<'a>(&'a Transfers);
 
@@ -34,17 +34,17 @@ impl Transfers {
 
     /// Announces a transfer, before its first unit is granted.
     pub(crate) fn begin(&self) -> UnderWay<'_> {
-        // Relaxed is enough: the counters' own read-modify-writes, which follow, are Release, and a
-        // reader acquires them in `PageCounter::usage`. Who sees a unit of this transfer sees this.
+        // Relaxed is enough: the counters' own read-modify-writes, which follow, are Release, and a reader
+        // acquires them in `PageCounter::usage`. A reader that sees a unit of this transfer sees this.
         self.begun.fetch_add(1, Ordering::Relaxed);
         UnderWay(self)
     }
 
-    /// How many there were, if none is under way. Two equal answers: what was read in between (with
-    /// Acquire) shows all of each transfer or nothing of it.
+    /// How many transfers there were, or `None` while one is under way. If two calls give the same number,
+    /// what was read in between (with Acquire) shows all of each transfer or nothing of it.
     pub(crate) fn quiet(&self) -> Option<u64> {
-        // First those ended. Acquire, partner of the Release in `drop`: all that they did is seen. If
-        // no more have begun by the second load, those are all.
+        // First the number that ended. Acquire, partner of the Release in `drop`: all that those transfers
+        // did is seen. If no more have begun by the second load, they are all.
         let ended = self.ended.load(Ordering::Acquire);
         (self.begun.load(Ordering::Relaxed) == ended).then_some(ended)
     }

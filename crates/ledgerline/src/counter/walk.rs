@@ -1,23 +1,23 @@
-//! The walk from a row to the root: what a charge does to the counters of every level.
+//! The walk from a row to the root: it changes the counter of every level for one charge.
 //!
 //! ```text
 //! try_charge(path, n):                         uncharge(path, n):
 //!   each level with a limit, row first: look     each level, row first:
 //!     usage + n > max: refuse, name the level      usage    -= n   (never below zero)
 //!   each level, root first: reserve n              reserved -= n
-//!     does not fit: release what was reserved
+//!     does not fit: cancel what was reserved
 //!   each level, root first: usage += n; raise the watermark to that
 //! ```
 //!
-//! The level that a refusal names is the lowest that is full, the nearest to the row: what is taken from
-//! anybody outside of that one would be taken in vain.
+//! A refusal names the lowest full level, the one nearest to the row. As long as that is full, what groups
+//! outside of it give up is given up in vain.
 //!
-//! Root first, so that at every instant a parent holds at least what its children hold: a process
-//! that is killed in the middle of a walk leaves its ancestors too full by that one request, never
+//! A walk goes root first, so that at every instant a parent holds at least what its children hold. A
+//! process that is killed in the middle of a walk leaves its ancestors too full by that one request, never
 //! too empty.
 //!
-//! Cost: two atomic operations a level, and two more where a surplus is fetched (`in_flight`); once a
-//! batch, not once a charge (`stock.rs`). All are additions, which succeed at once however many CPUs
+//! Cost: two atomic operations a level, and two more where a surplus is fetched (`in_flight`). That is once
+//! a batch, not once a charge (`stock/mod.rs`). All are additions, which succeed at once however many CPUs
 //! walk the same group; the limit's line is only read.
 
 use crate::counter::{NotReserved, PageCounter, Underflow};
@@ -28,7 +28,7 @@ use crate::sync::PATIENCE;
 /// The counters from a row (first) to the root (last).
 pub(crate) type Path<'a> = [&'a PageCounter];
 
-/// Why a level said no. `level` counts from the row (0) to the root.
+/// Why a level refused a walk. `level` counts from the row (0) to the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotGranted {
     /// `usage + n > max` was seen.
@@ -37,7 +37,7 @@ pub(crate) enum NotGranted {
     Closed { level: usize },
 }
 
-/// The levels (from the row, 0) whose closed rows lost their last unit: the caller frees them.
+/// The levels (the row is 0) whose closed rows lost their last unit: the caller frees them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "an emptied row that nobody frees is lost"]
 pub(crate) struct Emptied(u64);
@@ -53,13 +53,13 @@ impl Emptied {
     }
 }
 
-/// The levels of a path at which something happened, by bit, the row's lowest.
+/// The levels of a path at which something happened: a bit each, the row's the lowest.
 pub(crate) type Levels = u64;
 
-/// Why a request was not granted, and the rows that its return emptied.
+/// Why a request was not granted, and the rows that cancelling it emptied.
 type Stopped = (NotGranted, Emptied);
 
-/// Grants `n` units on every level, or nothing: then it names the level that refused.
+/// Grants `n` units on every level, or grants nothing and names the level that refused.
 ///
 /// The limits of all levels hold at every instant (I1, I2). At most [`COUNTER_MAX`] units.
 #[cfg(loom)]
@@ -69,8 +69,8 @@ pub(crate) fn try_charge(path: &Path<'_>, n: u64) -> Result<(), Stopped> {
     Ok(())
 }
 
-/// Reserves on every level without granting: the first half of [`try_charge`], for a caller that
-/// has something to do between the two (stock.rs trims idle units there).
+/// Reserves on every level without granting: the first half of [`try_charge`], for a caller that acts
+/// between the two (`stock/mod.rs` trims idle units there).
 pub(crate) fn try_reserve(path: &Path<'_>, n: u64, patience: u32) -> Result<(), Stopped> {
     // Looking first keeps a request that cannot be granted from reserving anything at all.
     if let Some(level) = path.iter().position(|counter| counter.refuses(n)) {
@@ -84,7 +84,7 @@ pub(crate) fn try_reserve(path: &Path<'_>, n: u64, patience: u32) -> Result<(), 
     Ok(())
 }
 
-/// Grants what [`try_reserve`] reserved. The levels, by bit, at which that met the high limit.
+/// Grants what [`try_reserve`] reserved. Says at which levels that met the high limit.
 pub(crate) fn commit(path: &Path<'_>, n: u64) -> Levels {
     let mut met = 0;
     for (level, counter) in path.iter().enumerate().rev() {
@@ -93,7 +93,7 @@ pub(crate) fn commit(path: &Path<'_>, n: u64) -> Levels {
     met
 }
 
-/// Takes reservations back that were never granted, from `first` up to the root.
+/// Cancels reservations that were never granted, from `first` up to the root.
 pub(crate) fn cancel(path: &Path<'_>, first: usize, n: u64) -> Emptied {
     let mut emptied = Emptied::default();
     for (level, counter) in path.iter().enumerate().skip(first) {
@@ -110,7 +110,7 @@ fn refuse(path: &Path<'_>, n: u64, level: usize, why: NotReserved) -> Stopped {
         emptied.note(level);
     }
     let no = match why {
-        // One further down may have filled up since it was looked at.
+        // A lower level may have filled up since it was looked at.
         NotReserved::Full => {
             let below = path[..level].iter().position(|counter| counter.refuses(n));
             NotGranted::Full { level: below.unwrap_or(level) }
@@ -139,8 +139,8 @@ pub(crate) fn force_reserve(path: &Path<'_>, n: u64, patience: u32) -> Result<()
     Ok(())
 }
 
-/// Grants what [`force_reserve`] reserved, and counts a `max` event where it is over the limit. The
-/// levels, by bit, at which a limit was met.
+/// Grants what [`force_reserve`] reserved, and counts a `max` event on each level that is over its limit
+/// then. Says at which levels a limit was met.
 pub(crate) fn force_commit(path: &Path<'_>, n: u64) -> Levels {
     let mut met = 0;
     for (level, counter) in path.iter().enumerate().rev() {
@@ -154,10 +154,10 @@ pub(crate) fn force_commit(path: &Path<'_>, n: u64) -> Levels {
     met
 }
 
-/// Returns `n` granted units on every level, and says which closed rows that emptied.
+/// Returns `n` granted units on every level. Says which closed rows that emptied.
 ///
-/// An uncharge of more than the row holds changes nothing and is an error; on an ancestor (which
-/// holds at least as much, unless its memory was overwritten) it is skipped there and reported.
+/// An uncharge of more than the row holds changes nothing and is an error. An ancestor holds at least as
+/// much, unless its memory was overwritten; then the uncharge is skipped there and reported.
 pub(crate) fn uncharge(path: &Path<'_>, n: u64) -> (Emptied, Result<(), Underflow>) {
     let mut emptied = Emptied::default();
     let mut result = Ok(());

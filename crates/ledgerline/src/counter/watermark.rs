@@ -1,31 +1,31 @@
-//! The highest usage of one level, between two watermarks: what was granted at most, idle stock included,
-//! and what was certainly not idle.
+//! The highest usage of one level lies between two watermarks: the most that was granted, idle stock
+//! included, and the most that was certainly not idle.
 //!
-//! Both follow `usage`, so a charge that was taken back raises neither (I6). The upper one is raised by
-//! every grant above it. The lower one is raised by looks at what lies idle at most (`idle.rs`), of which
-//! the grants of a growing group cause one whenever it has grown by a thirty-second; the cells of a small
-//! group are looked at as well (`peak.rs`).
+//! Both follow `usage`, so a charge that was taken back raises neither (I6). Every grant above the upper
+//! one raises it. The lower one is raised by looks at the most that may lie idle (`idle.rs`); a grant
+//! causes such a look whenever the group has grown by a thirty-second. The cells of a small group are
+//! looked at as well (`stock/peak.rs`).
 //!
 //! ```text
-//! raise_lower_watermark(seen, units):                        reset:
-//!   seen = least, before the look                    least := 0, the other turn
-//!   least := units, unless it is as much already,    watermark := usage
-//!     or another turn than in `seen`                 look, and raise
+//! raise_lower_watermark(seen, units):              reset:
+//!   seen = lower, before the look                    lower := 0, the other turn
+//!   lower := units, unless it is as much already,    watermark := usage
+//!     or has another turn than `seen`                look, and raise
 //! ```
 //!
-//! The turn, the lowest bit, keeps what was seen before a reset from counting after it. (It would take two
-//! resets during one look.)
+//! The lowest bit is the turn. It keeps a look from before a reset from counting after it. (Two resets
+//! during one look would defeat it.)
 
 use super::PageCounter;
 use crate::sync::Ordering;
 
-/// In `lower_watermark`: the turn. The units are above it.
+/// In `lower_watermark`: the turn. The bits above are the units.
 const TURN: u64 = 1;
 
 impl PageCounter {
-    /// After a grant: the usage is as high as that.
+    /// Raises the watermarks after a grant that made the usage this high.
     pub(super) fn raise_watermarks(&self, usage: u64) {
-        // Read first: the watermark's line stays shared while it holds.
+        // The load comes first: the line stays shared while the watermark holds.
         if usage > self.track.watermark.load(Ordering::Relaxed) {
             self.track.watermark.fetch_max(usage, Ordering::Relaxed);
         }
@@ -42,20 +42,20 @@ impl PageCounter {
         self.track.watermark.load(Ordering::Relaxed)
     }
 
-    /// The lower watermark's word, for [`raise_lower_watermark`](Self::raise_lower_watermark).
+    /// The word of the lower watermark, for [`raise_lower_watermark`](Self::raise_lower_watermark).
     pub(crate) fn lower_watermark(&self) -> u64 {
-        // Acquire, partner of the Release in `reset_lower_watermark`: what is looked at next is of that turn.
+        // Acquire, partner of the Release in `reset_lower_watermark`: the next look is of that turn.
         self.hot.lower_watermark.load(Ordering::Acquire)
     }
 
-    /// Whether so much would raise the lower watermark by more than a thirty-second: what is raised for
-    /// less would cost each grant of a growing group a look.
+    /// Whether this usage would raise the lower watermark by more than a thirty-second. Raising it for less
+    /// would cost each grant of a growing group a look.
     pub(crate) fn is_news(seen: u64, usage: u64) -> bool {
         let least = seen / (TURN + 1);
         usage > least + least / 32
     }
 
-    /// Notes that the usage without idle stock was so high at a moment after `seen` was read.
+    /// Notes that the usage without idle stock was this high at a moment after `seen` was read.
     pub(crate) fn raise_lower_watermark(&self, seen: u64, units: u64) {
         let mut word = seen;
         while (word ^ seen) & TURN == 0 && word / (TURN + 1) < units {
@@ -73,28 +73,28 @@ impl PageCounter {
         }
     }
 
-    /// The highest usage without idle stock lies between these two.
+    /// The two numbers between which the highest usage without idle stock lies.
     pub(crate) fn peak(&self) -> (u64, u64) {
         let seen = self.lower_watermark();
         if let Some((usage, idle)) = self.look() {
             self.raise_lower_watermark(seen, usage.saturating_sub(idle));
         }
-        // The lower one first: both only grow (but for a reset).
+        // The lower one first: both only grow (except at a reset).
         let least = self.lower_watermark() / (TURN + 1);
         let most = self.watermark();
         (least.min(most), most)
     }
 
-    /// Starts the watermarks anew at today's usage.
+    /// Starts the watermarks anew at the present usage.
     pub(crate) fn reset_watermark(&self) {
         self.reset_lower_watermark();
         self.track.watermark.store(self.usage(), Ordering::Relaxed);
-        // A charge between the load and the store may have raised it above: raise it again.
+        // A charge between the load and the store may have raised it further: raise it again.
         self.track.watermark.fetch_max(self.usage(), Ordering::Relaxed);
         self.peak();
     }
 
-    /// Nothing is known, and what was seen before counts no more.
+    /// Forgets the lower watermark; looks from before count no more.
     pub(super) fn reset_lower_watermark(&self) {
         let turn = |word: u64| Some(!word & TURN);
         let _ = self.hot.lower_watermark.fetch_update(Ordering::AcqRel, Ordering::Relaxed, turn);

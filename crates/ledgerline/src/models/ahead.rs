@@ -1,5 +1,5 @@
-//! Additions and subtractions that come before it is known whether they are right (`page_counter/`): who
-//! takes one back disturbs nobody for good.
+//! Additions and subtractions are made before it is known whether they are right (`counter/`). A thread
+//! that takes one back disturbs nobody for good.
 
 use super::model;
 use crate::counter::walk;
@@ -8,7 +8,7 @@ use crate::sync::{AtomicU32, Ordering};
 use loom::sync::Arc;
 use loom::thread;
 
-/// More than anybody needs here: nobody is stopped in the middle for good.
+/// More than any thread needs here: none is stopped in the middle for good.
 const PATIENCE: u32 = 12;
 
 fn try_charge(counter: &PageCounter, n: u64) -> bool {
@@ -19,7 +19,7 @@ fn try_charge(counter: &PageCounter, n: u64) -> bool {
     granted
 }
 
-/// Three requests at a time of which nothing is returned: what is refused does not fit in the end.
+/// Three requests at a time, of which nothing is returned: a refused one does not fit in the end, either.
 fn requests(max: u64, asked: [u64; 3]) {
     model(move || {
         let counter = Arc::new(PageCounter::new(max));
@@ -50,7 +50,7 @@ fn of_two_additions_the_one_that_is_taken_back_refuses_no_third() {
 fn a_large_request_that_does_not_fit_refuses_no_small_one() {
     requests(10, [5, 5, 6]);
     requests(10, [11, 9, 1]);
-    // What is too large to be added before it is known to fit, beside what is not.
+    // A request too large to be added before it is known to fit, beside one that is not.
     requests(10 << 32, [4, 6 << 32, 6 << 32]);
     requests(10 << 32, [6 << 32, 4 << 32, 5]);
 }
@@ -76,8 +76,8 @@ fn additions_around_a_lowered_limit_are_counted_or_see_it() {
     });
 }
 
-/// A row of several lives: who frees it hands it out at once, and the next group charges `charged`, or
-/// ends at once.
+/// A row of several groups: the thread that frees it hands it out at once, and the next group charges
+/// `charged`, or ends at once.
 struct Row {
     counter: PageCounter,
     /// Groups that were retired, each before it was closed.
@@ -88,7 +88,7 @@ struct Row {
 }
 
 impl Row {
-    /// With 5 units charged.
+    /// A row with 5 units charged.
     fn new(lives: u32, charged: u64) -> Arc<Row> {
         let counter = PageCounter::new(100);
         assert!(try_charge(&counter, 5));
@@ -122,7 +122,7 @@ impl Row {
         result.is_ok()
     }
 
-    /// A walk that is late: it finds the row closed, or sees that it is another group's now.
+    /// A late walk: it finds the row closed, or sees that it is another group's now.
     fn stray(&self, n: u64) {
         let emptied = match walk::try_reserve(&[&self.counter], n, PATIENCE) {
             Ok(()) => walk::cancel(&[&self.counter], 0, n),
@@ -147,7 +147,7 @@ fn strays(lives: u32, stray: impl Fn(&Row) + Copy + Send + Sync + 'static) {
         assert_eq!(row.counter.limits.high.load(Ordering::Relaxed), COUNTER_MAX);
         // (Too low is only what was granted in the moment of a mistaken uncharge.)
         assert!(row.counter.watermark() <= 2);
-        // To the unit: neither more nor less can be returned, and then it is over.
+        // Exact to the unit: neither more nor less can be returned, and then the row is empty.
         assert!(!row.uncharge(3) && row.uncharge(2));
         row.counter.close();
         assert!(row.counter.let_go());
@@ -156,7 +156,7 @@ fn strays(lives: u32, stray: impl Fn(&Row) + Copy + Send + Sync + 'static) {
 
 #[test]
 fn a_late_walk_neither_frees_a_row_twice_nor_shows_in_its_next_life() {
-    // As many as a hold is, and more.
+    // As many units as a hold is, and more.
     strays(1, |row| row.stray(1));
     strays(1, |row| row.stray(3));
 }
@@ -174,7 +174,7 @@ fn a_late_uncharge_takes_nothing_from_the_next_life() {
 #[test]
 fn a_late_limit_neither_frees_a_row_twice_nor_holds_in_its_next_life() {
     strays(1, |row| {
-        // Whether it still is the group that is meant (its row is handed out only once here).
+        // Whether it still is the group that is meant (the row is handed out only once here).
         let meant = || row.freed.load(Ordering::Acquire) == 0;
         row.free(row.counter.set_max(60, meant) == Ok(true));
     });
@@ -215,6 +215,6 @@ fn mistaken_uncharge(more: u64, mistaken: u64) {
 #[test]
 fn an_uncharge_that_is_right_is_not_refused_for_one_that_is_not() {
     mistaken_uncharge(2, 8);
-    // As much as there is for a moment, if the charge comes first.
+    // As much as the group holds for a moment, if the charge comes first.
     mistaken_uncharge(6, 9);
 }

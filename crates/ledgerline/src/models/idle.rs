@@ -1,4 +1,4 @@
-//! What may lie idle, and what watermarks and looks say of it.
+//! How much may lie idle, and what watermarks and looks say of it.
 
 use super::model;
 use crate::counter::PageCounter;
@@ -15,14 +15,14 @@ fn charged(n: u64) -> Arc<PageCounter> {
 
 #[test]
 fn of_a_cap_that_is_allowed_and_units_that_go_one_sees_the_other() {
-    // A hundred in use warrant 12 units of cap, and none in use tolerate four.
+    // A usage of a hundred warrants 12 units of cap, and one of zero tolerates four.
     const SLACK: u64 = 5;
     model(|| {
         let counter = charged(100);
         let other = counter.clone();
         let opening = thread::spawn(move || other.allow(12, Some(SLACK)).is_ok());
         walk::uncharge(&[&counter], 100).1.unwrap();
-        // As after every return of units (caps.rs).
+        // As after every return of units (`stock/caps.rs`).
         fence(Ordering::SeqCst);
         let seen = counter.overstocked_for_usage(SLACK);
         let allowed = opening.join().unwrap();
@@ -37,7 +37,7 @@ fn of_idle_units_that_come_and_go_a_look_misses_none() {
         let counter = charged(1);
         let other = counter.clone();
         let fetching = thread::spawn(move || {
-            // Into a hand and out of it again, never anybody's charge.
+            // In flight and back again: nobody's charge.
             for surplus in [4, 8] {
                 other.track.in_flight.add(surplus);
                 walk::try_charge(&[&other], surplus).unwrap();
@@ -60,13 +60,13 @@ fn a_peak_from_before_a_reset_does_not_count_after_it() {
     model(|| {
         let counter = charged(3);
         let other = counter.clone();
-        // Nothing is charged any more when it is reset.
+        // Nothing is charged any more at the reset.
         let seen = counter.lower_watermark();
         let late = thread::spawn(move || other.raise_lower_watermark(seen, 5));
         walk::uncharge(&[&counter], 3).1.unwrap();
         counter.reset_watermark();
         late.join().unwrap();
-        // But for the turn, nothing.
+        // Nothing but the turn is left.
         assert_eq!((counter.lower_watermark() / 2, counter.peak()), (0, (0, 0)));
     });
 }

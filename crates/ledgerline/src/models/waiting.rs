@@ -1,4 +1,4 @@
-//! Waiting for room and being told: no notice is lost between who returns units and who waits.
+//! A waiter for room misses no notice of a thread that returns units.
 
 use super::model;
 use crate::counter::PageCounter;
@@ -9,7 +9,8 @@ use crate::wake::rung::Rung;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-/// Who returns units asks whether any queue is open, then its row's head; who waits has opened it.
+/// The thread that returns units asks whether any queue is open, then looks at its row's head. The waiter
+/// has opened it.
 #[test]
 fn of_units_that_come_back_and_a_wait_one_sees_the_other() {
     model(|| {
@@ -33,7 +34,7 @@ fn of_units_that_come_back_and_a_wait_one_sees_the_other() {
     });
 }
 
-/// The same where another opened the queue, and has left it: the next opens nothing.
+/// The same, where another waiter opened the queue and has left it: the next one opens nothing.
 #[test]
 fn of_units_that_come_back_and_the_next_of_a_queue_one_sees_the_other() {
     model(|| {
@@ -67,7 +68,7 @@ fn of_units_that_come_back_and_the_next_of_a_queue_one_sees_the_other() {
     });
 }
 
-/// Who sleeps, but for the kernel's own look at the count, which comes after this one's.
+/// A sleeper, without the kernel's own look at the count, which comes after this one.
 #[test]
 fn of_a_notice_and_a_sleep_one_sees_the_other() {
     model(|| {
@@ -82,8 +83,8 @@ fn of_a_notice_and_a_sleep_one_sees_the_other() {
     });
 }
 
-/// The future, who rings, and the thread that wakes futures (alarm.rs), which comes once: either it finds
-/// the alarm set and rung, or it would come again, or the future looks again.
+/// The future, the thread that rings, and the thread that wakes futures (`control/alarm.rs`). That one
+/// looks once: either it finds the alarm set and rung, or it would look again, or the future looks again.
 #[test]
 fn of_a_ring_and_an_alarm_the_future_is_woken_or_sees_it() {
     model(|| {
@@ -108,7 +109,7 @@ fn of_a_ring_and_an_alarm_the_future_is_woken_or_sees_it() {
             (woken, key)
         });
         let (head, rung, alarm) = &*all;
-        // It has looked before, and found nothing.
+        // The thread has looked before, and found nothing.
         let key = 0;
         *alarm.lock().unwrap() = true;
         head.leave_alarm(NUMBER);
@@ -122,7 +123,7 @@ fn of_a_ring_and_an_alarm_the_future_is_woken_or_sees_it() {
     });
 }
 
-/// Of two who ring at once neither number is lost, whenever they are taken.
+/// Of two threads that ring at once neither number is lost, whenever they are taken.
 #[test]
 fn what_is_rung_is_taken_by_one_who_comes_again_when_told() {
     model(|| {

@@ -10,7 +10,7 @@ use super::{
 };
 use std::sync::atomic::Ordering;
 
-/// Where a table's cells lie, for all columns; the slow paths' view.
+/// The addresses of a table's cells in all columns, for the slow paths.
 ///
 /// Local operations ([`deposit`](Self::deposit), [`swap`](Self::swap)) may be called by any thread
 /// at any time, signal handlers included. The remote ones ([`freeze`](Self::freeze) …) belong to
@@ -22,14 +22,14 @@ pub(crate) struct Columns {
     columns: u32,
 }
 
-// SAFETY: the pointer is to shared memory that is only touched through atomics and sections; the
-// table that made this value keeps it mapped (invariant R1 in region.rs).
+// SAFETY: the pointer is to shared memory that is only touched through atomics and sections; the table that
+// made this value keeps it mapped (invariant R1 in `region/mod.rs`).
 unsafe impl Send for Columns {}
 // SAFETY: as above.
 unsafe impl Sync for Columns {}
 
-/// Takes `units <= STOCK_MAX` from the running column's stock and counts a charge, where compact ids
-/// make that fast; `false` elsewhere, too.
+/// Takes `units <= STOCK_MAX` from the running column's stock and counts a charge, where compact ids make
+/// that fast; says `false` elsewhere, too.
 ///
 /// # Safety
 /// `cell` is [`Columns::first`] of a row, and `id` that of the group that is charged.
@@ -68,7 +68,7 @@ pub(crate) unsafe fn put_fast(cell: *const Cell, id: u64, units: u64) -> bool {
     }
 }
 
-/// As [`take_fast`] for the first group in a row, by whoever keeps the offset of the registration.
+/// As [`take_fast`] for the first group in a row, for a caller that keeps the offset of the registration.
 ///
 /// # Safety
 /// `cell` is [`Columns::first`] of a row, and `area` is [`probe::fast_area`], not zero.
@@ -226,19 +226,19 @@ impl Columns {
         cell.word.compare_exchange(expected, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// First step of taking a remote cell: marks it. The caller then calls [`fence`](Self::fence)
-    /// once for all the cells it marked, and [`is_owned`](Self::is_owned) for each.
+    /// First step of taking a remote cell: freezes it. The caller then calls [`fence`](Self::fence) once
+    /// for all the cells that it froze, and [`is_owned`](Self::is_owned) for each.
     pub(crate) fn freeze(&self, column: u32, row: u32) {
         self.cell(column, row).freeze();
     }
 
-    /// Second step: waits out the sections that had read a word before it was marked.
+    /// Second step: waits for the sections that had read a word before it was frozen.
     pub(crate) fn fence(&self) -> bool {
         !self.at.is_some() || super::membarrier::fence()
     }
 
-    /// Third step: whether the mark held. A section that had read the word before the mark and
-    /// committed before the fence has stored over it; then the caller marks and fences again.
+    /// Third step: whether the cell is still frozen. A section that had read the word before that, and
+    /// committed before the fence, has stored over it; then the caller freezes and fences again.
     pub(crate) fn is_owned(&self, column: u32, row: u32) -> bool {
         self.cell(column, row).word.load(Ordering::Acquire) & word::FROZEN != 0
     }

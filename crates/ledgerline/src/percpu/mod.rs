@@ -7,7 +7,7 @@
 //! | `registration`  | glibc's rseq registration, adopted                                |
 //! | `rseq`          | the sections, in assembly                                         |
 //! | `narrow`        | the sections of counters with a threshold                         |
-//! | `sums`          | sections that tell a sum, or ask for a mark                       |
+//! | `sums`          | sections that return a sum, or test a mark                        |
 //! | `words`         | one interface over those: words by column                         |
 //! | `word`          | the charge word and its portable update                           |
 //! | `columns`       | one interface over both: cells by column                          |
@@ -15,7 +15,7 @@
 //! | `membarrier`    | the remote fence                                                  |
 //! | `probe`         | the self-test that chooses the mode                               |
 //! | `array`         | bare per-CPU sums                                                 |
-//! | `tagged`        | cells of several sums that serve whom their tag names             |
+//! | `tagged`        | cells of several sums; a cell serves the group that its tag names |
 
 #[cfg(not(loom))]
 mod array;

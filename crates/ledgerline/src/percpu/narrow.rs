@@ -24,10 +24,10 @@
 //! at once, and a byte only after many cycles (2.4 ns an update on Zen 4, where a word takes 0.6).
 //! The limits allow no sum that does not fit its lane, so neighbours are left alone.
 //!
-//! The limits are read before the word. Whoever takes differences away from another CPU closes the
-//! limits, fences, takes, and opens them again: a section that has read the open limits before is
-//! aborted by the fence, and one that reads them open afterwards reads the word after that, which
-//! is what the taker left (x86 keeps the order of loads, and of stores).
+//! The limits are read before the word. A thread that takes differences from another CPU closes the limits,
+//! fences, takes, and opens the limits again. The fence aborts a section that has read the open limits
+//! before. A section that reads them open afterwards reads the word after that, and so finds what the taker
+//! left (x86 keeps the order of loads, and of stores).
 //!
 //! `n` is between -2^16 and 2^16, so that 32 bits hold every sum.
 
@@ -231,7 +231,7 @@ pub(crate) unsafe fn add_i64<const INDEX: isize>(
 }
 
 /// Replaces a word of a block in `column`, if that is the running column and limits and word are as
-/// expected: the slow path's way to let a difference overstep.
+/// expected: so the slow path lets a difference overstep.
 ///
 /// # Safety
 /// `block` is a live block of `column` and `word` an aligned word in it; otherwise as the sections

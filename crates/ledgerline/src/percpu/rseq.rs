@@ -1,10 +1,10 @@
 //! The restartable sections: seven operations on the running CPU's column, in x86-64 assembly.
 //!
-//! Pseudocode first (`README.md` in this folder has the invariants and the proof sketch). `index`
-//! is the running CPU's column as the kernel last wrote it into the thread's rseq area (at `INDEX`
-//! from `rseq_cs`, see registration.rs), and `stride` the distance between columns; `abort`
-//! means that the kernel preempted, migrated, signalled or fenced the thread between two
-//! instructions of the section, and moved it to the restart.
+//! Pseudocode first (`README.md` in this folder has the invariants and the proof sketch). `index` is the
+//! running CPU's column as the kernel last wrote it into the thread's rseq area (at `INDEX` from `rseq_cs`,
+//! see `registration.rs`), and `stride` the distance between columns; `abort` means that the kernel
+//! preempted, migrated, signalled or fenced the thread between two instructions of the section, and moved
+//! it to the restart.
 //!
 //! ```text
 //! add(base, stride, n):                     update(cell0, id, delta):
@@ -39,8 +39,8 @@
 use super::word::{self, Cell, STRIDE_SHIFT, TEST};
 use std::arch::asm;
 
-/// How the sections for first groups test a sum, shifted down by this much so that the constants fit
-/// into an instruction. The uppermost bit of the generation is lost by it.
+/// The sections for first groups test a sum after a shift by this much, so that the constants fit into an
+/// instruction. The shift loses the uppermost bit of the generation.
 const FIRST_SHIFT: u32 = 31;
 const FIRST_TEST: u32 = (TEST >> FIRST_SHIFT) as u32;
 const FIRST: u32 = (word::empty(1) >> FIRST_SHIFT) as u32;
@@ -199,7 +199,7 @@ pub(crate) unsafe fn add_tagged<const INDEX: isize>(
     true
 }
 
-/// Takes prepaid units: adds `delta` to the charge word unless a guard or the generation says no.
+/// Takes prepaid units: adds `delta` to the charge word unless a guard or the generation forbids it.
 ///
 /// # Safety
 /// `cell + (index << STRIDE_SHIFT)` is a live [`Cell`] for every column index that the kernel can
@@ -396,8 +396,8 @@ pub(crate) unsafe fn put_first<const INDEX: isize>(
     true
 }
 
-/// Replaces the word of the cell in `column` if that is the running column and the word is as
-/// expected: the slow paths' way to change a cell that the running CPU owns.
+/// Replaces the word of the cell in `column` if that is the running column and the word is as expected: so
+/// slow paths change a cell that the running CPU owns.
 ///
 /// # Safety
 /// As [`take`]; `cell` is the cell in `column`.
@@ -435,7 +435,7 @@ pub(crate) unsafe fn compare_store<const INDEX: isize>(
     true
 }
 
-/// The running thread's column index: right when read, perhaps no longer when used.
+/// The running thread's column index. It is right when it is read, and may be wrong when it is used.
 ///
 /// # Safety
 /// `area` is the calling thread's registration.

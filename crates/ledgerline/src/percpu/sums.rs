@@ -1,4 +1,4 @@
-//! Two more sections, for sums: one that tells the new sum, and one that asks for a mark.
+//! Two more sections, for sums: one returns the new sum, and one tests a mark.
 //!
 //! ```text
 //! add_return(base, stride, n):              add_marked(base, stride, delta):

@@ -40,7 +40,7 @@ pub(crate) const CHARGE: u64 = 1 << 32;
 pub(crate) const UNCHARGE: u64 = 1 << 40;
 const COUNT_MASK: u64 = 0x7f;
 const COUNTS: u64 = COUNT_MASK << 32 | COUNT_MASK << 40;
-/// The cell belongs to whoever set this bit, until it is cleared.
+/// The cell belongs to the thread that set this bit, until it is cleared.
 pub(crate) const FROZEN: u64 = 1 << 47;
 const GUARDS: u64 = 1 << 31 | 1 << 39 | FROZEN;
 const GENERATION: u64 = 0xffff << 48;
@@ -105,8 +105,8 @@ impl Cell {
     /// The portable update: adds `delta` to the word unless a guard trips or, for a put, the stock
     /// would pass the cap. The assembly in `rseq.rs` does the same in plain instructions.
     ///
-    /// AcqRel on success pairs with the drain's `freeze` and `open` below: whoever takes units that
-    /// another thread put, or a cell that a drain has given back, sees what was written before.
+    /// AcqRel on success pairs with the drain's `freeze` and `open` below: a thread that takes units that
+    /// another thread put, or uses a cell that a drain has given back, sees what was written before.
     pub(crate) fn update(&self, id: u64, delta: u64, put: bool) -> bool {
         let mut word = self.word.load(Ordering::Acquire);
         loop {
@@ -122,7 +122,7 @@ impl Cell {
         }
     }
 
-    /// Marks the cell frozen and tells what was there before. The stock lock is held.
+    /// Freezes the cell. Returns the word that was there before. The caller holds the stock lock.
     ///
     /// AcqRel: in the fallback this alone makes the caller the owner (it orders after the last
     /// `update`). Under rseq it does not: a section that had read the word may still store over it,
@@ -133,8 +133,8 @@ impl Cell {
 
     /// Gives the frozen cell (or one that serves nobody) its new word.
     ///
-    /// Release, partner of the Acquire in `update` and of the section's first load: whoever sees
-    /// the open word sees the cap that was written before it.
+    /// Release, partner of the Acquire in `update` and of the section's first load: a thread that sees the
+    /// open word sees the cap that was written before it.
     pub(crate) fn open(&self, word: u64) {
         self.word.store(word, Ordering::Release);
     }

@@ -19,8 +19,8 @@ pub(crate) struct Words {
     at: Registration,
 }
 
-// SAFETY: the pointer is to memory that is touched through atomics and sections only; whoever made
-// this value keeps it mapped.
+// SAFETY: the pointer is to memory that is touched through atomics and sections only; the owner of this
+// value keeps it mapped.
 unsafe impl Send for Words {}
 // SAFETY: as above.
 unsafe impl Sync for Words {}
@@ -43,9 +43,9 @@ impl Words {
         unsafe { &*self.base.add(slot).byte_add(column as usize * self.stride) }
     }
 
-    /// Adds `n` to the running column's word, modulo 2^64; the new sum, and how far from the first
-    /// column that word lies: [`column`](Self::column) tells which it is (a division, which most
-    /// callers of this have no need of).
+    /// Adds `n` to the running column's word, modulo 2^64. Returns the new sum, and how far from the first
+    /// column that word lies. [`column`](Self::column) tells which column that is, by a division that most
+    /// callers do not need.
     ///
     /// # Safety
     /// `slot` is within a column.
@@ -86,7 +86,7 @@ impl Words {
         (old.wrapping_add(n as u64) as i64, column as usize * self.stride)
     }
 
-    /// The column that lies so far from the first.
+    /// The column that lies at this distance from the first.
     pub(crate) fn column(&self, distance: usize) -> u32 {
         (distance / self.stride) as u32
     }
