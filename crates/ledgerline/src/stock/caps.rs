@@ -1,27 +1,27 @@
-//! How much a cell may hold: the cap that it gets, and who has a say in it.
+//! The cap is how much a cell may hold. The group's whole path has a say in it.
 //!
-//! A cell wants a sixteenth of what its group uses, at least a thirty-second of a batch and at most two
-//! batches. What it gets is made smaller by the thrift of its ancestors, and granted by the group's whole
-//! path: each level adds it to `prepaid`, the sum of the caps below it, and refuses what is too much for
-//! its headroom or its usage (`page_counter/idle.rs`).
+//! A cell wants a sixteenth of its group's usage, at least a thirty-second of a batch and at most two
+//! batches. The thrift of the ancestors makes that smaller, and the group's whole path grants it: each
+//! level adds it to `prepaid`, the sum of the caps below it, and refuses what is too much for its headroom
+//! or its usage (`counter/idle.rs`).
 //!
 //! ```text
 //! open_cell(group, column):
-//!   the cap is half of what it could be, or more: enough
-//!   the cap that thrift and limits leave, from every level: granted
-//!   refused by a limit, or because somebody holds the lock: go without
-//!   refused for the usage: that level halves its caps, is drained; once more
-//! trim, before a walk grants:             a limited level has more idle than its headroom tolerates: drained
-//! trim_for_usage, after one returned:    a level has more than what is in use tolerates: drained, caps halved
+//!   the cap is half of what it could be, or more: done
+//!   every level grants the cap that thrift and limits leave: done
+//!   a limit refuses, or another thread holds the lock: go without
+//!   a level refuses for its usage: it halves its caps and is drained; once more
+//! trim, before a walk grants:             a limited level has more idle than its headroom tolerates: drain it
+//! trim_for_usage, after one returned:     a level has more idle than its usage tolerates: drain it, halve caps
 //! ```
 //!
-//! **Drains are rare.** After a drain for too many cells each of them gets half, so that as many fit twice.
-//! After one for less usage, or less headroom, that must halve again. Caps are doubled when they have been
-//! asked for as often as they would have had to be to fill a quarter of what is allowed.
+//! **Drains are rare.** After a drain for too many cells each of them gets half, so that twice as many fit.
+//! After a drain for the usage or the headroom, that must halve again before the next. Caps are doubled
+//! when cells have asked as often as would have filled a quarter of what is allowed.
 //!
-//! **Processes that share a ledger** drain cells of their own alone. At levels of others (the root) each
-//! may have a batch idle whatever the others have, and drains its own only if it has more than that. It
-//! makes such a level thrifty only if it has most of what lies idle there.
+//! **Processes that share a ledger** drain their own cells alone. At a level that belongs to another
+//! process (the root) each may have a batch idle whatever the others have, and drains its own cells only if
+//! it has more than that. It makes such a level thrifty only if it has most of what lies idle there.
 
 use super::drain;
 use crate::counter::walk;
@@ -34,27 +34,27 @@ use crate::table::id::GroupId;
 use crate::table::path::RowPath;
 use crate::table::row::{Row, flag, state};
 
-/// Most slack of a level: what may lie idle beside a quarter of what is charged.
+/// The largest slack of a level: how much may lie idle beside a quarter of what is charged.
 const SLACK_MAX: u64 = 16 << 20;
-/// The same, in batches.
+/// The slack in batches.
 const SLACK_BATCHES: u64 = 64;
 
-/// What a process has a say in, of a path.
+/// The part of a path that belongs to this process.
 #[derive(Clone, Copy)]
 struct Own {
-    /// The levels whose cells are all its own, from the leaf.
+    /// The levels whose cells all belong to it, from the leaf.
     levels: usize,
-    /// What they allowed to lie idle. (Unknown where all levels are its own.)
+    /// How much they allowed to lie idle. (Unknown where all levels belong to it.)
     prepaid: u64,
 }
 
-/// What may lie idle at a level beside a quarter of what is charged there.
+/// How much may lie idle at a level beside a quarter of what is charged there.
 pub(crate) fn slack(table: &Table) -> u64 {
     (table.batch * SLACK_BATCHES).min(SLACK_MAX)
 }
 
-/// Makes sure that the group's cell in the column is open and as large as the group's usage and
-/// its ancestors allow; returns how many more units it may hold, zero if it is closed.
+/// Makes the group's cell in the column open, and its cap as large as the group's usage and its ancestors
+/// allow. Returns how many more units it may hold: zero if it is closed.
 pub(crate) fn open_cell(
     table: &Table,
     path: &RowPath<'_>,
@@ -73,7 +73,7 @@ pub(crate) fn open_cell(
         if open { u64::from(cell.cap.load(Ordering::Relaxed)) } else { 0 }
     };
     let room = |cap: u64| cap.saturating_sub(word::stock(cell.word.load(Ordering::Relaxed)));
-    // Without a look at the ancestors' lines, which other CPUs write, where nothing can come of it.
+    // The ancestors' lines, which other CPUs write, are not looked at where that is of no use.
     let wanted = wanted_cap(table, row, n);
     if wanted < cap() * 2 {
         return room(cap());
@@ -92,8 +92,8 @@ pub(crate) fn open_cell(
     room(cap())
 }
 
-/// Gives a cell a larger cap, and opens it; otherwise the level that has too much idle for what it
-/// uses, if it is that.
+/// Gives a cell a larger cap, and opens it. If a level refuses that for its usage, the error names the
+/// level.
 fn enlarge(
     table: &Table,
     path: &RowPath<'_>,
@@ -104,9 +104,9 @@ fn enlarge(
     let row = table.row(path.leaf());
     let cell = table.columns.cell(column, path.leaf());
     let _held = lock::try_lock().ok_or(None)?;
-    // Again under the lock: `destroy` retires the row before it takes the lock to close cells.
-    // (And the row may have been another group's since the path was followed.)
-    // (A group that is not accounted keeps no cell: mode.rs.)
+    // The row's state is looked at again under the lock: `destroy` retires the row before it takes the lock
+    // to close cells. The row may also have become another group's since the path was followed. And a group
+    // that is not accounted keeps no cell (`control/mode.rs`).
     if row.state.load(Ordering::SeqCst) != state::LIVE
         || !path.is_current(table)
         || row.has(flag::OFF)
@@ -139,9 +139,9 @@ fn wanted_cap(table: &Table, row: &Row, n: u64) -> u64 {
     (table.batch * 2).min((usage / 16).max(smallest)).min(word::STOCK_MAX)
 }
 
-/// What the ancestors leave of it: thrift makes it smaller, it is no more than an eighth of what may
-/// lie idle in all and half of what the tightest limit still allows (so that the next cell finds some
-/// too). A power of two, so that it changes seldom.
+/// The part of a wanted cap that the ancestors leave. Thrift makes it smaller. It is no more than an eighth
+/// of what may lie idle in all, and half of what the tightest limit still allows (so that the next cell
+/// gets some too). It is a power of two, so that it changes seldom.
 fn grantable_cap(table: &Table, path: &RowPath<'_>, wanted: u64, thrift: u32) -> u64 {
     let slack = slack(table);
     let mut cap = (wanted >> thrift).max(2);
@@ -161,9 +161,9 @@ fn grantable_cap(table: &Table, path: &RowPath<'_>, wanted: u64, thrift: u32) ->
     }
 }
 
-/// Asks every level for `units` of cap, or none; which level has too much for what it uses, if it is
-/// that. The root first, as walks do: a process that is killed in between leaves no ancestor with less
-/// than the levels below it.
+/// Asks every level for `units` of cap, and takes them from all or from none. If a level refuses for its
+/// usage, the error names it. The root comes first, as in a walk: a process that is killed in between
+/// leaves no ancestor with less than the levels below it.
 fn allow(table: &Table, path: &RowPath<'_>, units: u64) -> Result<(), Option<usize>> {
     let counters = path.counters();
     let own = own(table, path);
@@ -180,18 +180,18 @@ fn allow(table: &Table, path: &RowPath<'_>, units: u64) -> Result<(), Option<usi
     Ok(())
 }
 
-/// Has a level that refused a cap make do with smaller ones than those of such `thrift`; `false` if
-/// that is of no use.
+/// Makes a level that refused a cap allow smaller caps than `thrift` gives. Says `false` if that is of no
+/// use.
 fn save(table: &Table, path: &RowPath<'_>, level: usize, thrift: u32) -> bool {
     let counter = path.counters()[level];
     let own = own(table, path);
     let mostly_own = || own.prepaid >= counter.track.prepaid.units() / 2;
-    // Somebody else was refused, too.
+    // Another thread was refused, too, and has halved the caps.
     counter.thrift() > thrift
         || (level < own.levels || mostly_own()) && save_once_more(table, path, level)
 }
 
-/// Halves the caps of a level and drains it, unless somebody else does just that.
+/// Halves the caps of a level and drains it, unless another thread is doing that.
 fn save_once_more(table: &Table, path: &RowPath<'_>, level: usize) -> bool {
     let counter = path.counters()[level];
     // Two batches, halved so often, are two units.
@@ -202,11 +202,11 @@ fn save_once_more(table: &Table, path: &RowPath<'_>, level: usize) -> bool {
     saves
 }
 
-/// What of the path is this process's own.
+/// Finds the part of the path that belongs to this process.
 fn own(table: &Table, path: &RowPath<'_>) -> Own {
     let process = table.process();
-    // A ledger of one process, or who made it and is not attached: its groups have no row in common
-    // but the root.
+    // This is a ledger of one process, or the process that made it and is not attached: its groups share no
+    // row with others but the root.
     if process == 0 {
         return Own { levels: path.rows().len(), prepaid: u64::MAX };
     }
@@ -216,9 +216,9 @@ fn own(table: &Table, path: &RowPath<'_>) -> Own {
     Own { levels, prepaid: top.map_or(0, |top| top.track.prepaid.units()) }
 }
 
-/// Drains the levels that have more idle than their headroom tolerates, before a grant makes that less;
-/// whether there were any. (What is in use tolerates the more after a grant: only levels with a limit are
-/// looked at. Elsewhere the look would move a line that all CPUs write.)
+/// Drains the levels that have more idle than their headroom tolerates, before a grant makes the headroom
+/// smaller. Says whether there were any. (A usage tolerates more after a grant, so only levels with a limit
+/// are looked at. Elsewhere the look would move a line that all CPUs write.)
 pub(crate) fn trim(table: &Table, path: &RowPath<'_>, counters: &walk::Path<'_>) -> bool {
     // Partner of the fence in `PageCounter::allow`.
     fence(Ordering::SeqCst);
@@ -232,8 +232,8 @@ pub(crate) fn trim(table: &Table, path: &RowPath<'_>, counters: &walk::Path<'_>)
     drained
 }
 
-/// Drains the levels that have more idle than what is in use tolerates, after units were returned (which
-/// leaves the more headroom).
+/// Drains the levels that have more idle than their usage tolerates, after units were returned (which
+/// leaves more headroom).
 pub(crate) fn trim_for_usage(table: &Table, path: &RowPath<'_>, counters: &walk::Path<'_>) {
     // As in `trim`.
     fence(Ordering::SeqCst);
@@ -249,12 +249,13 @@ pub(crate) fn trim_for_usage(table: &Table, path: &RowPath<'_>, counters: &walk:
 fn trim_level(table: &Table, path: &RowPath<'_>, level: usize) {
     let own = own(table, path);
     let counter = path.counters()[level];
-    // What is in hands comes by itself.
+    // Units in flight arrive by themselves.
     if counter.track.prepaid.units() == 0 {
         return;
     }
     if level < own.levels {
-        // Whoever saves at the same time drains, too; but this walk must not go on before.
+        // A thread that halves the caps at the same time drains, too; but this walk must not go on before
+        // the drain.
         if !save_once_more(table, path, level) {
             drain::subtree(table, path.row(level));
         }
@@ -263,7 +264,7 @@ fn trim_level(table: &Table, path: &RowPath<'_>, level: usize) {
     }
 }
 
-/// Drains a group whose limit was lowered, if too much lies idle there now.
+/// Drains a group whose limit was lowered, if more lies idle there than the headroom tolerates now.
 pub(crate) fn trim_for_headroom(table: &Table, row: u32) {
     // Partner of the fence in `PageCounter::allow`.
     fence(Ordering::SeqCst);

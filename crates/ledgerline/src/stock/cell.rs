@@ -1,4 +1,4 @@
-//! One cell, tried again: where the fast path does not look, or a full count is all that kept it from serving.
+//! Tries one cell again: the fast path has not looked at it, or only a full count kept it from serving.
 
 use crate::percpu::word;
 use crate::sync::Ordering;
@@ -6,27 +6,27 @@ use crate::table::handle::CAPACITY_MAX;
 use crate::table::id::GroupId;
 use crate::table::{Table, counts};
 
-/// Takes from the running column's cell, where the fast path has not looked.
+/// Takes from the running column's cell, if the fast path has not looked at it.
 #[inline]
 pub(super) fn take_unlooked(table: &Table, id: GroupId, n: u64) -> bool {
     unlooked(table, id) && n <= word::STOCK_MAX && table.columns.take(table.cell_id(id), n)
 }
 
-/// Puts into it, likewise.
+/// Puts into the running column's cell, if the fast path has not looked at it.
 #[inline]
 pub(super) fn put_unlooked(table: &Table, id: GroupId, n: u64) -> bool {
     unlooked(table, id) && n <= word::STOCK_MAX && table.columns.put(table.cell_id(id), n)
 }
 
-/// Whether the cell is still to be looked at, because the fast path does not serve this machine,
-/// or not a ledger that keeps flows or is audited.
+/// Whether the fast path has not looked at the cell, because it serves neither this machine nor a ledger
+/// that keeps flows or is audited.
 fn unlooked(table: &Table, id: GroupId) -> bool {
     (!table.columns.is_fast() || table.detour != 0) && id.index() < CAPACITY_MAX as u32
 }
 
-/// The commonest slow step by far (one operation in 127): a full count is all that kept the cell from
-/// serving. It comes before everything else and looks at nothing else: in a walk over many groups each
-/// line of the ledger's own that it touches is a miss.
+/// Folds a full count, if only that kept the cell from serving, and takes. This is the commonest slow step
+/// by far (one operation in 127). It comes before every other step and looks at nothing else: in a loop
+/// over many groups each further line of the ledger that it touches is a miss.
 #[inline]
 pub(crate) fn fold_and_take(table: &Table, id: GroupId, n: u64) -> bool {
     table.detour == 0
@@ -35,7 +35,7 @@ pub(crate) fn fold_and_take(table: &Table, id: GroupId, n: u64) -> bool {
         && table.columns.take(table.cell_id(id), n)
 }
 
-/// The same of an uncharge.
+/// Folds a full count, if only that kept the cell from serving, and puts.
 #[inline]
 pub(crate) fn fold_and_put(table: &Table, id: GroupId, n: u64) -> bool {
     table.detour == 0

@@ -1,15 +1,15 @@
-//! Taking idle units back from the cells of any CPU, from any thread.
+//! A drain takes idle units back from the cells of any CPU, on any thread.
 //!
 //! ```text
 //! drain(top), with the stock lock:
-//!   mark every stocked cell below top as frozen
-//!   fence: sections that had read a word before its mark have now committed or been aborted
-//!   a mark that such a section stored over: mark it again, fence again
+//!   freeze every stocked cell below top
+//!   fence: sections that had read a word before it was frozen have now committed or been aborted
+//!   such a section stored over a frozen word: freeze it again, fence again
 //!   each cell (now ours): take the stock, fold the counts, cap := 0
 //!     return the units to the counters, open the cell empty
 //! ```
 //!
-//! (In that order: who looks at a cell that is empty and not frozen finds nothing of it in the usage.)
+//! (The order matters: when a reader finds a cell empty and not frozen, the usage holds nothing of it.)
 
 use super::returns;
 use crate::gate::lock;
@@ -19,15 +19,15 @@ use crate::table::path::{DEPTH_MAX, RowPath};
 use crate::table::{Table, counts};
 use std::iter::successors;
 
-/// No caps below a group, so that what is drained stays drained, and what is returned reaches the
-/// counters; allowed again when this is dropped.
+/// While this lives, no cell below a group gets a cap. So what is drained stays drained, and what is
+/// returned reaches the counters.
 pub(crate) struct HeldOff<'l> {
     table: &'l Table,
     top: u32,
 }
 
 impl<'l> HeldOff<'l> {
-    /// Holds caps off, and drains.
+    /// Holds caps off, and drains the subtree.
     pub(crate) fn begin(table: &'l Table, top: u32) -> Self {
         table.row(top).counter.track.draining.fetch_add(1, Ordering::SeqCst);
         // Partner of the fence in `PageCounter::allow`: no cell below gets a cap from here on.
@@ -44,20 +44,20 @@ impl Drop for HeldOff<'_> {
     }
 }
 
-/// As [`drain`](Self::drain), for who holds caps off there: a look at one word where nothing can lie
-/// idle below, so that a refusal does not pay for the stock of others.
+/// As [`subtree`], for a caller that holds caps off there. It looks at one word where nothing can lie idle
+/// below, so that a refusal does not pay for the stock of others.
 pub(crate) fn held_off(table: &Table, top: u32) {
-    // SeqCst, after the caller's fence: a cap that is not seen here sees that caps are held off; and a
-    // cap is taken back after what lay in its cell was returned.
+    // SeqCst, after the caller's fence: a cap that is not seen here sees that caps are held off. A cap is
+    // taken back only after its cell's stock was returned.
     if table.row(top).counter.track.prepaid.units() != 0 {
         subtree(table, top);
     }
 }
 
-/// Returns the idle units of a subtree to the counters; how many they were.
+/// Returns the idle units of a subtree to the counters. Says how many they were.
 ///
-/// Cells of other processes are left alone. Zero also when this thread is already draining
-/// (it is in a signal handler that interrupted itself).
+/// Leaves cells of other processes alone. Says zero also when this thread is draining already (this is a
+/// signal handler that interrupted the drain).
 pub(crate) fn subtree(table: &Table, top: u32) -> u64 {
     let Some(_held) = lock::lock() else { return 0 };
     let mine = |row: u32| table.is_mine(row) && is_below(table, row, top);
@@ -79,7 +79,7 @@ pub(crate) fn subtree(table: &Table, top: u32) -> u64 {
     for (column, row) in cells() {
         let cell = table.columns.cell(column, row);
         if !path.follow(table, row) {
-            // (Another process wrote nonsense.)
+            // (Another process wrote over the row.)
             cell.word.fetch_and(!word::FROZEN, Ordering::AcqRel);
             continue;
         }
@@ -91,7 +91,7 @@ pub(crate) fn subtree(table: &Table, top: u32) -> u64 {
     drained
 }
 
-/// Whether a row lies in the subtree of `top` (which is in its own).
+/// Whether a row is `top` or lies below it.
 fn is_below(table: &Table, row: u32, top: u32) -> bool {
     let parent = |&row: &u32| {
         let parent = (row != 0).then(|| table.row(row).parent.load(Ordering::Relaxed))?;
@@ -100,9 +100,10 @@ fn is_below(table: &Table, row: u32, top: u32) -> bool {
     top == 0 || successors(Some(row), parent).take(DEPTH_MAX).any(|row| row == top)
 }
 
-/// Closes all cells of one row for good, so that it can be destroyed, and returns the units that
-/// lay idle in them; how many they were. (With the lock held, as in a drain: who waits for it
-/// before it refuses a charge finds them returned.) `None` when this thread holds the stock lock already.
+/// Closes all cells of one row for good, so that it can be destroyed, and returns the units that lay idle
+/// in them. Says how many they were. (It holds the lock, as a drain does: a thread that waits for the lock
+/// before it refuses a charge finds the units returned.) `None` when this thread holds the stock lock
+/// already.
 pub(crate) fn close_cells(table: &Table, path: &RowPath<'_>) -> Option<u64> {
     let _held = lock::lock()?;
     let row = path.leaf();
@@ -135,8 +136,8 @@ pub(crate) fn close_cells(table: &Table, path: &RowPath<'_>) -> Option<u64> {
     Some(idle)
 }
 
-/// Returns what was taken from cells, and then the caps that allowed it: a reader in between
-/// sees too much of the latter (read.rs).
+/// Returns what was taken from cells, and then the caps that allowed it. A reader in between sees too large
+/// a bound, never too small a one (`report/estimate.rs`).
 fn return_idle(table: &Table, path: &RowPath<'_>, stock: u64, caps: u64) {
     if stock > 0 {
         returns::units(table, path, stock);
@@ -156,8 +157,8 @@ fn is_open(table: &Table, column: u32, row: u32) -> bool {
             == table.cell_generation(table.row(row))
 }
 
-/// Fences until every mark holds. `false` when fencing is forbidden (a sandbox entered after
-/// start-up); then the marks are taken off again.
+/// Fences until every cell is still frozen after a fence. Says `false` when fencing is forbidden (by a
+/// sandbox entered after start-up); then the cells are thawed.
 fn fence_until_frozen<I: Iterator<Item = (u32, u32)>>(
     table: &Table,
     cells: impl Fn() -> I,
@@ -182,7 +183,7 @@ fn fence_until_frozen<I: Iterator<Item = (u32, u32)>>(
     }
 }
 
-/// Takes everything from a frozen cell and leaves it frozen, without a cap: its stock and the
+/// Takes everything from a frozen cell, and leaves it frozen and without a cap. Returns the stock and the
 /// cap that it had.
 fn empty_cell(table: &Table, column: u32, path: &RowPath<'_>) -> (u64, u64) {
     let row = path.leaf();

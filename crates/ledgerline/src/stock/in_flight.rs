@@ -1,9 +1,9 @@
-//! Idle units on their way between the counters and a cell.
+//! Idle units in flight between the counters and a cell.
 
 use crate::table::path::RowPath;
 
-/// Idle units on their way between the counters and a cell, noted at every level: who is about to
-/// be refused there waits for them to be put away (I2), and a reader counts them as idle (I4).
+/// Idle units in flight between the counters and a cell, noted at every level. A charge that is about to be
+/// refused waits until they are in the cell (I2), and a reader counts them as idle (I4).
 pub(super) struct InFlight<'p> {
     path: &'p RowPath<'p>,
     units: u64,
@@ -11,7 +11,8 @@ pub(super) struct InFlight<'p> {
 
 impl<'p> InFlight<'p> {
     pub(super) fn new(path: &'p RowPath<'_>, units: u64) -> Self {
-        // The root first and last, as walks do: an ancestor has noted what those below it have.
+        // The root is first here and last in `drop`, as in walks: so an ancestor has noted all that the
+        // levels below it have.
         for counter in path.counters().iter().rev() {
             counter.track.in_flight.add(units);
         }

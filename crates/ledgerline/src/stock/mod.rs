@@ -1,4 +1,4 @@
-//! Prepaid units: what a charge does when its CPU's cell cannot serve it.
+//! The stock is the prepaid units in cells. This is what a charge does when its CPU's cell cannot serve it.
 //!
 //! ```text
 //! charge(group, n)                                    uncharge(group, n)
@@ -8,24 +8,24 @@
 //!     leave the surplus in the cell: done               the cell is full: keep half of its cap,
 //!   fetch exactly n: done                                 return the rest to the counters
 //!   drain the lowest subtree that is full, fetch exactly n
-//!   refuse, and name the lowest level that is full
+//!   refuse, and name the lowest full level
 //! ```
 //!
-//! **How much may lie idle.** A cell holds at most its *cap*, and each level knows the sum of the caps below
-//! it, `prepaid` (`caps.rs`). Before a walk is granted, a level whose `prepaid` is too much for what is left
-//! below its limit is drained; after one that returned units, a level whose `prepaid` is too much for what is
-//! in use. So at every level
+//! **How much may lie idle.** A cell holds at most its *cap*, and each level knows the sum of the caps
+//! below it, `prepaid` (`caps.rs`). Before a walk is granted, each level is drained whose `prepaid` is too
+//! much for the headroom below its limit. After a walk that returned units, each level is drained whose
+//! `prepaid` is too much for its usage. So at every level
 //!
 //! > idle stock  <=  prepaid  <=  truth / 4 + slack,  and  (max - usage) / 16
 //!
 //! where the slack is 64 batches or 16 Mi units. A cell never holds more than a sixteenth of what its own
-//! group uses, or two batches, or (for a small group) a thirty-second of a batch. Exceptions, all bounded by
-//! one cap a cell: a walk inside a signal handler that interrupted a drain cannot drain; and in a ledger that
-//! processes share, a process can only drain cells of its own.
+//! group uses, or two batches, or (for a small group) a thirty-second of a batch. There are two exceptions,
+//! both bounded by one cap a cell: a walk inside a signal handler that interrupted a drain cannot drain;
+//! and in a ledger that processes share, a process can only drain cells of its own.
 //!
-//! **A small group's stock is small.** A new group's first fetch takes a quarter more than was asked for, the
-//! next ones as much as the group holds, until that is a cell's room (or half of it, once the group does not
-//! grow any more).
+//! **A small group's stock is small.** A new group's first fetch takes a quarter more than was asked for.
+//! Each later one takes as much as the group holds, until that fills a cell's room (or half of it, once the
+//! group grows no more).
 //!
 //! **Idle stock never causes a refusal.** Before a refusal the full subtree is drained, with new
 //! caps held off (`draining`), and exactly `n` is asked for again.
@@ -53,7 +53,7 @@ use crate::table::{Table, allocate, counts};
 use in_flight::InFlight;
 use refusal::Refusal;
 
-/// What becomes of a charge that a limit does not allow.
+/// What happens to a charge that a limit does not allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AtLimit {
     /// It is refused.
@@ -62,20 +62,21 @@ pub(crate) enum AtLimit {
     Overrun,
 }
 
-/// One try at what the running CPU's cell could not serve. Says at which levels its walk met a limit; whoever
-/// watches those has not been told, and a refusal is not counted yet: another try may follow.
+/// Tries once to charge what the running CPU's cell could not serve. Says at which levels its walk met a
+/// limit. The watchers of those levels have not been told yet, and a refusal is not counted yet: another
+/// try may follow.
 #[inline(never)]
 pub(crate) fn charge(table: &Table, id: GroupId, n: u64, at: AtLimit) -> Result<Levels, Refusal> {
     if cell::take_unlooked(table, id, n) { Ok(0) } else { charge_otherwise(table, id, n, at) }
 }
 
-/// Returns what the running CPU's cell had no room for; `false` if there was nothing to return.
+/// Returns units for which the running CPU's cell had no room. Says `false` if there was nothing to return.
 #[inline(never)]
 pub(crate) fn uncharge(table: &Table, id: GroupId, n: u64) -> bool {
     cell::put_unlooked(table, id, n) || uncharge_otherwise(table, id, n)
 }
 
-/// (Not inlined: its frame is large, and a ledger that keeps flows seldom needs it.)
+/// Serves a charge by the counters. (Not inlined: its frame is large, and a ledger that keeps flows seldom needs it.)
 #[inline(never)]
 fn charge_otherwise(table: &Table, id: GroupId, n: u64, at: AtLimit) -> Result<Levels, Refusal> {
     let take = || n <= word::STOCK_MAX && table.columns.take(table.cell_id(id), n);
@@ -108,7 +109,7 @@ fn charge_otherwise(table: &Table, id: GroupId, n: u64, at: AtLimit) -> Result<L
     Ok(met)
 }
 
-/// `false` if there was nothing to return.
+/// Says `false` if there was nothing to return.
 #[inline(never)]
 fn uncharge_otherwise(table: &Table, id: GroupId, n: u64) -> bool {
     let put = || n <= word::STOCK_MAX && table.columns.put(table.cell_id(id), n);
@@ -135,19 +136,19 @@ fn uncharge_otherwise(table: &Table, id: GroupId, n: u64) -> bool {
     counts::note_uncharge(table, column, path.leaf());
     let returned = returns::units(table, &path, n.saturating_add(above));
     if !returned && above > 0 {
-        // More than was charged: nothing of `n`, but what came from the cell.
+        // `n` is more than was charged, so nothing of it is returned, but the units from the cell are.
         returns::units(table, &path, above);
     }
-    // First the note of what is in flight: that writes the very lines that the look reads.
+    // The note of what is in flight goes first: its end writes the very lines that the look reads.
     drop(in_flight);
     caps::trim_for_usage(table, &path, path.counters());
     returned
 }
 
-/// Asks the counters for `n` and `surplus`; how much surplus was granted, and the levels that
-/// met a limit. Between the reservation and the grant, levels whose idle units have outgrown the
-/// smaller headroom are drained. The cell for which the surplus was meant is closed by that, so
-/// it is not granted.
+/// Asks the counters for `n` and `surplus`. Says how much surplus was granted, and which levels met a
+/// limit. Between the reservation and the grant, it drains levels whose idle units are too much for the
+/// smaller headroom. A drain closes the cell for which the surplus was meant, so the surplus is not granted
+/// then.
 fn fetch(
     table: &Table,
     path: &RowPath<'_>,
@@ -173,8 +174,8 @@ fn fetch(
     Ok((surplus, met))
 }
 
-/// Takes a reservation back if the row was destroyed, and perhaps taken by another group,
-/// between the look at the path and the reservation (which now keeps it from that).
+/// Cancels a reservation if the row was destroyed, and perhaps given to another group, between the look at
+/// the path and the reservation. (From the reservation on, the row cannot be reused.)
 fn still_current(
     table: &Table,
     path: &RowPath<'_>,
@@ -188,8 +189,8 @@ fn still_current(
     Err(NotGranted::Closed { level: 0 })
 }
 
-/// Asks the counters for exactly `n`. A level whose fullness is idle stock is drained before it
-/// is called full: the lowest first, and one above it when that has room.
+/// Asks the counters for exactly `n`. A level that is full of idle stock is drained before it counts as
+/// full: the lowest first, and one above it when the lowest has room.
 fn fetch_exactly(
     table: &Table,
     path: &RowPath<'_>,
@@ -248,16 +249,16 @@ fn fetch_exactly(
     }
 }
 
-/// Returns units to the counters, and drains the levels that have too much idle for what is left;
-/// `false` if they are more than there were (then nothing is).
+/// Returns units to the counters, and drains the levels that have too much idle for the usage that is left.
+/// Says `false`, and returns nothing, if the units are more than there were.
 fn give_back(table: &Table, path: &RowPath<'_>, n: u64) -> bool {
     let returned = returns::units(table, path, n);
     caps::trim_for_usage(table, path, path.counters());
     returned
 }
 
-/// Takes what is above half of the cap from the cell that an uncharge of `n` found full; the
-/// caller returns that too.
+/// Takes what is above half of the cap from a cell that an uncharge of `n` found full. The caller returns
+/// that too.
 fn skim<'p>(
     table: &Table,
     column: u32,
@@ -285,9 +286,9 @@ fn skim<'p>(
     }
 }
 
-/// How much more than `n` to fetch for a cell that has room for so much: half of that, so that both charges
-/// and uncharges find some, and all but `n` of it for a group that uses more than ever. Of a small group no
-/// more than it holds, and of a new one a quarter of `n`.
+/// How much more than `n` to fetch for a cell with this much room. It is half of the room, so that charges
+/// find stock and uncharges find room; for a group that uses more than ever it is all of the room but `n`.
+/// For a small group it is no more than the group holds, and for a new one a quarter of `n`.
 fn surplus(path: &RowPath<'_>, n: u64, room: u64) -> u64 {
     let counter = path.counters()[0];
     let usage = counter.usage();

@@ -1,12 +1,13 @@
-//! How much of a small group's usage is certainly not idle: a look into its cells.
+//! Looks into the cells of a small group, to learn how much of its usage is certainly not idle.
 //!
 //! ```text
-//! read the group's words and its hands; its usage; the words and the hands again
+//! read the cells' words and what is in flight; the usage; the words and what is in flight again
 //! ```
 //!
-//! If nothing has changed, all of it was so at one moment: the words count charges, and the hands what
-//! left them (`page_counter/idle.rs`); so with the caps of children's cells, and the group has no child now. What a drain has taken out of a cell is in the usage until the
-//! cell is opened again, so a frozen cell spoils the look.
+//! If nothing has changed, all of it was so at one moment. The words count charges, and the words of a
+//! [`Tally`](crate::counter::Tally) count what was subtracted from them (`counter/idle.rs`): from what is
+//! in flight, and from the caps of children's cells. And the group has no child now. What a drain has taken
+//! out of a cell stays in the usage until the cell is opened again, so a frozen cell spoils the look.
 
 use crate::counter::PageCounter;
 use crate::counter::walk;
@@ -15,16 +16,16 @@ use crate::sync::{Ordering, fence};
 use crate::table::Table;
 use crate::table::path::{DEPTH_MAX, RowPath};
 
-/// Most columns that are looked at: each may be a line that another CPU writes.
+/// The most columns that are looked at: each may be a line that another CPU writes.
 const CELLS: usize = 4;
 
-/// After a grant: raises the lower watermarks of the levels by what the leaf's cells say, where the
-/// caps say much less.
+/// After a grant: raises the lower watermarks of the levels to what the leaf's cells say, where the caps
+/// say much less.
 pub(crate) fn note(table: &Table, path: &RowPath<'_>, levels: &walk::Path<'_>) {
     let Some(leaf) = levels.first() else { return };
     let usage = leaf.usage();
     let news = |counter: &PageCounter| PageCounter::is_news(counter.lower_watermark(), usage);
-    // (What is news to no ancestor and not to the leaf is none.)
+    // (If it is news neither to the leaf nor to an ancestor, there is nothing to raise.)
     if leaf.idle_at_most() <= usage / 32 || !levels.iter().any(|counter| news(counter)) {
         return;
     }
@@ -43,7 +44,8 @@ fn look_into_cells(table: &Table, path: &RowPath<'_>, levels: &walk::Path<'_>) {
     }
 }
 
-/// What was charged to a row at some moment of the call, if it has no child and was not disturbed.
+/// How much was charged to a row at some moment of the call, if it has no child and no thread disturbed the
+/// look.
 fn charged_by_cells(table: &Table, index: u32) -> Option<u64> {
     let row = table.row(index);
     let generation = table.cell_generation(row);
@@ -65,8 +67,8 @@ fn charged_by_cells(table: &Table, index: u32) -> Option<u64> {
         return None;
     }
     let usage = row.counter.usage();
-    // Orders the two rounds of loads: partner of the Release of whoever writes a word, the hands, or
-    // the usage.
+    // Orders the two rounds of loads. Partner of the Release with which a thread writes a word, what is in
+    // flight, or the usage.
     fence(Ordering::Acquire);
     let mut again = [0u64; CELLS];
     if !read(&mut again) || again != words || row.columns_noted() != noted {

@@ -1,4 +1,4 @@
-//! What is charged to a group, exactly: its usage without what lies idle.
+//! Reads exactly what is charged to a group: its usage without what lies idle.
 
 use super::drain;
 use crate::gate::lock::{self, GATE};
@@ -8,17 +8,18 @@ use crate::table::id::GroupId;
 use crate::table::path::{RowPath, leads_through};
 use crate::table::{Table, follow};
 
-/// Tries at an undisturbed reading before the writers are held up for one.
+/// How often a reader tries for an undisturbed reading before it holds up the writers for one.
 const TRIES: usize = 32;
-/// How often that is tried: several readers and a fork may all want it at a time.
+/// How often it tries to hold them up: several readers and a fork may all want that at a time.
 const ROUNDS: usize = 16;
 
-/// As [`Group::precise`], of a group that may have been destroyed and still holds something.
+/// As [`Group::precise`](crate::Group::precise), of a group that may have been destroyed and still holds
+/// something.
 pub(crate) fn held_by(table: &Table, id: GroupId) -> u64 {
     follow::read_held(table, id, |_| exactly(table, id.index())).unwrap_or(0)
 }
 
-/// What [`Group::precise`] says of a row, whoever's it is.
+/// What [`Group::precise`](crate::Group::precise) says of a row, whichever group has it.
 pub(crate) fn exactly(table: &Table, index: u32) -> u64 {
     let counter = &table.row(index).counter;
     let seen = counter.lower_watermark();
@@ -29,7 +30,7 @@ pub(crate) fn exactly(table: &Table, index: u32) -> u64 {
     usage
 }
 
-/// The usage, and whether it is sure. (What other processes have in their hands is not.)
+/// The usage without idle stock, and whether that is sure. (Other processes' units in flight are not.)
 fn usage_without_idle(table: &Table, index: u32) -> (u64, bool) {
     let sure = !table.is_shared();
     for _ in 0..ROUNDS {
@@ -40,9 +41,9 @@ fn usage_without_idle(table: &Table, index: u32) -> (u64, bool) {
             std::hint::spin_loop();
         }
         if GATE.close(lock::thread()) {
-            // With the gate closed nobody fetches or gives back, and after the drain every
-            // charge would have to: the total is what is charged.
-            // (Inside itself, so that no other reader takes the drain for a quiet moment.)
+            // With the gate closed no thread fetches or returns units, and after the drain every charge
+            // would have to: the total is what is charged. (This thread is inside the gate, so that no
+            // other reader takes the drain for a quiet moment.)
             let inside = lock::pass();
             drain::subtree(table, index);
             let usage = at_once(table, index, 0);
@@ -54,7 +55,7 @@ fn usage_without_idle(table: &Table, index: u32) -> (u64, bool) {
     (at_once(table, index, in_flight(table, index)), false)
 }
 
-/// The usage without what is idle in the cells and in hands, whoever disturbs.
+/// The usage without what is idle in the cells and in flight, even if other threads disturb the reading.
 fn at_once(table: &Table, top: u32, in_flight: u64) -> u64 {
     let usage = table.row(top).counter.usage();
     usage.saturating_sub(in_flight.saturating_add(idle(table, top).0))
@@ -64,7 +65,7 @@ fn in_flight(table: &Table, top: u32) -> u64 {
     table.row(top).counter.track.in_flight.units()
 }
 
-/// One look at a subtree: its usage without idle stock, if nothing moved meanwhile.
+/// Looks once at a subtree. Returns its usage without idle stock, if nothing moved meanwhile.
 fn undisturbed(table: &Table, top: u32) -> Option<u64> {
     let counter = &table.row(top).counter;
     let quiet = GATE.quiet()?;
@@ -80,8 +81,8 @@ fn undisturbed(table: &Table, top: u32) -> Option<u64> {
     still.then(|| usage.saturating_sub(idle_before))
 }
 
-/// Idle units in the cells of a subtree, and a trace of the words they were read from: the
-/// words count charges, so two equal traces mean that no cell changed in between.
+/// The idle units in the cells of a subtree, and a trace of the words they were read from. The words count
+/// charges, so two equal traces mean that no cell changed in between.
 pub(crate) fn idle(table: &Table, top: u32) -> (u64, u64) {
     let mut idle = 0;
     let mut trace = 0xcbf2_9ce4_8422_2325u64;
@@ -97,12 +98,12 @@ pub(crate) fn idle(table: &Table, top: u32) -> (u64, u64) {
     (idle, trace)
 }
 
-/// What is charged to a group and not idle; nothing once the group and all it held are gone.
+/// How much is charged to a group and not idle: nothing once the group and all it held are gone.
 pub(crate) fn charged(table: &Table, id: GroupId) -> u64 {
     let Some(path) = RowPath::of(table, id) else { return 0 };
     let counter = path.counters()[0];
-    // The usage first: what is idle of it was in a hand or a cell before it came, and is counted
-    // there. Where nothing can lie idle no cell need be looked at.
+    // The usage first: its idle units were in flight or in a cell before that, and are counted there. Where
+    // nothing can lie idle, no cell need be looked at.
     let usage = counter.usage();
     if counter.idle_at_most() == 0 { usage } else { held_by(table, id) }
 }

@@ -1,12 +1,12 @@
-//! A charge that was refused, and who said no: the lowest level that is full.
+//! A refusal says which charge was refused and which group refused it: the lowest full one.
 //!
-//! A charge can be refused by several levels at a time. The one that is named, reclaimed from and searched
-//! for victims is the nearest to the group that was charged: as long as that is full, whatever anybody outside
-//! of it gives up is given up in vain. And where some level can never fit the request, nobody is asked to give
-//! up anything for it at all.
+//! Several levels can refuse a charge at a time. The refusal names the one nearest to the charged group,
+//! and that one is reclaimed from and searched for victims. As long as it is full, what groups outside of
+//! it give up is given up in vain. Where some level can never fit the request, no group is asked to give up
+//! anything for it.
 //!
 //! A charge may be tried several times (after reclaim, while it waits), but it is refused once. So a try
-//! counts nothing, and whoever gives the final answer does (control/charging.rs).
+//! counts nothing, and the function that gives the final answer counts it (`control/slow_path.rs`).
 
 use crate::counter::walk::NotGranted;
 use crate::counter::{COUNTER_MAX, PageCounter};
@@ -19,32 +19,32 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// A group's limit does not leave room for it.
+    /// A group's limit leaves no room for the charge.
     Limit,
     /// The group was destroyed, or its process ended.
     Gone,
-    /// It would have had to wait, and the group was cancelled to make room for others.
+    /// The charge would have had to wait, and its group was cancelled to make room for others.
     Cancelled,
 }
 
-/// A charge that was refused, in plain numbers: for allocators, which may not allocate to say no.
+/// A charge that was refused, in plain numbers: for allocators, which may not allocate while they refuse.
 ///
-/// [`Refused`](crate::Refused) is the same with the group's path. This one is printed with [numbers](GroupId) for groups and
-/// plain units, which allocates nothing either.
+/// [`Refused`](crate::Refused) says the same with the group's path. This one is printed with
+/// [numbers](GroupId) for groups and plain units, which allocates nothing either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refusal {
-    /// The group whose limit said no: the one that was charged, or an ancestor.
+    /// The group whose limit refused the charge: the group that was charged, or an ancestor.
     pub group: GroupId,
     /// The group that was to be charged.
     pub charged: GroupId,
-    /// That limit, in units.
+    /// The limit, in units.
     pub limit: u64,
-    /// What was in use below that limit when the refusal was decided, or a moment later.
+    /// The usage of the group with the limit when the refusal was decided, or a moment later.
     pub usage: u64,
-    /// What was asked for.
+    /// The units of the charge.
     pub requested: u64,
-    /// Why.
+    /// Why the charge was refused.
     pub reason: Reason,
 }
 
@@ -86,7 +86,7 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// What a walk's no says to whoever asked.
+/// Turns a walk's refusal into the caller's.
 pub(crate) fn of(
     table: &Table,
     path: &RowPath<'_>,
@@ -112,7 +112,7 @@ pub(crate) fn of(
     }
 }
 
-/// The lowest group on the way that has no room for so much more; what may lie idle counts as room,
+/// The lowest group of the path that has no room for this much more. What may lie idle counts as room,
 /// since it is drained when a charge is tried.
 pub(crate) fn lowest_full(table: &Table, id: GroupId, units: u64) -> Option<GroupId> {
     let path = RowPath::of(table, id)?;
@@ -125,7 +125,7 @@ pub(crate) fn lowest_full(table: &Table, id: GroupId, units: u64) -> Option<Grou
     Some(table.id(row))
 }
 
-/// Whether every limit on the way would allow so much, if nothing else were in use.
+/// Whether every limit of the path would allow this much, if nothing else were in use.
 pub(crate) fn can_ever_fit(table: &Table, id: GroupId, units: u64) -> bool {
     RowPath::of(table, id).is_none_or(|path| path.counters().iter().all(|it| it.max() >= units))
 }

@@ -1,10 +1,10 @@
-//! Units that go back to the counters of a path, and whoever waits for them is told.
+//! Returns units to the counters of a path, and tells the waiters there.
 
 use crate::counter::walk;
 use crate::table::path::RowPath;
 use crate::table::{Table, allocate};
 
-/// Returns units; `false` if they are more than there were (then nothing is).
+/// Returns units. Says `false`, and returns nothing, if they are more than there were.
 pub(crate) fn units(table: &Table, path: &RowPath<'_>, n: u64) -> bool {
     let (emptied, result) = walk::uncharge(path.counters(), n);
     if result.is_err() {

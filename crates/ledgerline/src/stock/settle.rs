@@ -1,4 +1,4 @@
-//! Rows of processes that ended: what they hold goes back to the rows of others.
+//! Settles the rows of processes that ended: what they hold goes back to the rows of others.
 
 use super::precise;
 use crate::percpu::word;
@@ -7,7 +7,7 @@ use crate::table::path::RowPath;
 use crate::table::row::{Row, state};
 use crate::table::{Table, allocate, collect, counts};
 
-/// Settles the rows of all processes but those to be kept; how many units they returned to rows of others.
+/// Settles the rows of all processes but those to keep. Says how many units went back to rows of others.
 pub(crate) fn all_but(table: &Table, keep: &dyn Fn(u32) -> bool) -> u64 {
     // Rows of one process come in runs, so the last answer is usually the next one.
     let mut last = (0, true);
@@ -17,12 +17,13 @@ pub(crate) fn all_but(table: &Table, keep: &dyn Fn(u32) -> bool) -> u64 {
         }
         last.1
     };
-    // First all that the dead held, by group; their cells are untouched until that is known.
+    // First it is read how much each group of the dead held; their cells are untouched until that is known.
     for index in 1..table.high_water() {
         let row = table.row(index);
         let owner = row.owner.load(Ordering::Relaxed);
         let state = row.state.load(Ordering::Acquire);
-        // Of destroyed groups, only one right below the others' rows: it may be all that is left.
+        // Of the destroyed groups only one right below the rows of others is settled: it may be all that is
+        // left.
         let settled = match state {
             state::LIVE => false,
             state::RETIRED => !is_top(table, row, owner),
@@ -39,8 +40,8 @@ pub(crate) fn all_but(table: &Table, keep: &dyn Fn(u32) -> bool) -> u64 {
             );
         }
     }
-    // Then it is taken out, by swaps: each unit once, if several processes settle at a time
-    // (or one was killed while it did).
+    // Then it is taken out, by swaps: each unit once, even if several processes settle at a time, or one
+    // was killed in the middle.
     (1..table.high_water()).map(|index| row(table, index)).sum()
 }
 
@@ -50,8 +51,8 @@ fn is_top(table: &Table, row: &Row, owner: u32) -> bool {
     table.row(parent).owner.load(Ordering::Relaxed) != owner
 }
 
-/// Empties a row of a dead process; what it returned to rows of others. (The topmost row has it
-/// all; those below it go with it.)
+/// Empties a row of a dead process. Says how much it returned to rows of others. (The topmost row holds all
+/// of it, and the rows below return nothing.)
 fn row(table: &Table, index: u32) -> u64 {
     let row = table.row(index);
     if row.state.load(Ordering::Acquire) != state::EXITED {
@@ -59,7 +60,7 @@ fn row(table: &Table, index: u32) -> u64 {
     }
     for column in row.noted_columns(table.columns.count()) {
         let cell = table.columns.cell(column, index);
-        // Nobody writes it any more; what lies in it is in the row's usage, or is no more.
+        // No thread writes the cell any more. What lies in it is in the row's usage, or was taken before.
         let word = cell
             .word
             .swap(word::empty(table.cell_generation(row)) | word::FROZEN, Ordering::AcqRel);
@@ -75,7 +76,7 @@ fn row(table: &Table, index: u32) -> u64 {
     let prepaid = row.counter.track.prepaid.take_all();
     let in_flight = row.counter.track.in_flight.take_all();
     let usage = row.counter.take_all();
-    // Whoever settles at the same time has found nothing left either; the next need not look.
+    // A process that settles at the same time has found nothing left, either; the next need not look.
     row.state.store(state::SETTLED, Ordering::Release);
     if !is_top(table, row, row.owner.load(Ordering::Relaxed)) {
         return 0;

@@ -1,4 +1,4 @@
-//! Moving granted units from one group to another.
+//! A transfer moves granted units from one group to another.
 
 use super::refusal::{self, Refusal};
 use super::{AtLimit, caps, drain, still_current};
@@ -11,14 +11,14 @@ use crate::table::{Table, allocate, counts};
 
 #[cfg(test)]
 thread_local! {
-    /// What this thread does in the middle of its next transfer.
+    /// This thread calls it in the middle of its next transfer.
     pub(crate) static IN_THE_MIDDLE: std::cell::Cell<Option<Box<dyn FnOnce()>>> =
         const { std::cell::Cell::new(None) };
 }
 
-/// Moves granted units from one group to another: charges the levels that only the new one
-/// has, then releases those that only the old one has. With [`AtLimit::Overrun`] the new levels'
-/// limits are met and counted, and do not refuse. Says which levels of the new group met one.
+/// Moves granted units from one group to another: charges the levels that only the new one has, then
+/// uncharges those that only the old one has. With [`AtLimit::Overrun`] the new levels' limits are met and
+/// counted, and do not refuse. Says which levels of the new group met one.
 pub(crate) fn units(
     table: &Table,
     from: GroupId,
@@ -44,13 +44,13 @@ pub(crate) fn units(
     still_current(table, &new, levels, units)
         .map_err(|no| refusal::of(table, &new, to, units, no))?;
     caps::trim(table, &new, levels);
-    // Counted before the units leave, which keep the rows.
+    // This is counted before the units leave, since they keep the rows.
     let column = table.columns.current();
     sums::note_flow(table, to, Sum::Charged, units);
     sums::note_flow(table, from, Sum::Freed, units);
     counts::note_charge(table, column, new.leaf());
     counts::note_uncharge(table, column, old.leaf());
-    // Until this ends, readers of both see the units twice, and read again.
+    // Until this ends, readers of both groups see the units twice, and read again.
     let under_way = table.transfers().begin();
     let met = match at {
         AtLimit::Refuse => walk::commit(levels, units),
@@ -71,8 +71,8 @@ pub(crate) fn units(
     Ok(met)
 }
 
-/// Reserves on the levels that only the new group has, draining each that is full once: the lowest
-/// first, which is the one that a refusal names.
+/// Reserves on the levels that only the new group has. Drains each full one once, the lowest first, which
+/// is the one that a refusal names.
 fn make_room(
     table: &Table,
     new: &RowPath<'_>,
