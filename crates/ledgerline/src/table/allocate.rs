@@ -1,4 +1,4 @@
-//! Rows for groups: taken when a group is made, given back when its last unit is returned.
+//! Takes a row when a group is made, and frees it when the group's last unit is returned.
 
 use super::id::GroupId;
 use super::path::RowPath;
@@ -8,7 +8,7 @@ use crate::counter::walk::Emptied;
 use crate::gate::lock;
 use crate::sync::Ordering;
 
-/// Takes a row for a new group below `parent`, whose children the caller has counted.
+/// Takes a row for a new group below `parent`, in whose children the caller has counted it.
 pub(crate) fn allocate(
     table: &Table,
     parent: u32,
@@ -21,13 +21,13 @@ pub(crate) fn allocate(
     row.begin_change();
     row.counter.reset();
     row.forget_statistics();
-    // The last one is nobody's (`GroupId::NO_GENERATION`), with the detour's bit as without.
+    // No group has the last generation (`GroupId::NO_GENERATION`), with the detour's bit or without.
     let last = if table.detour != 0 { !DETOUR - 1 } else { GroupId::NO_GENERATION - 1 };
     let generation = row.begin(parent, depth, owner, name, last);
     Some(GroupId::from_parts(index, generation))
 }
 
-/// Gives a row back that has no cell open, no charge left and no child.
+/// Frees a row that has no open cell, no charge and no child.
 fn free(table: &Table, index: u32) {
     let row = table.row(index);
     row.state.store(state::FREE, Ordering::Release);
@@ -36,8 +36,8 @@ fn free(table: &Table, index: u32) {
     table.header().given.free.push(index, &row.parent);
 }
 
-/// Frees a destroyed row whose last unit was returned. What it counted goes to its parent, so
-/// that the counts of a subtree never run backwards.
+/// Frees a destroyed group's row whose last unit was returned. Its parent gets what it counted, so that the
+/// counts of a subtree never run backwards.
 pub(crate) fn recycle(table: &Table, index: u32) {
     let row = table.row(index);
     row.begin_change();

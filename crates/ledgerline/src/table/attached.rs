@@ -2,10 +2,10 @@
 
 use crate::sync::{AtomicU32, Ordering};
 
-/// Zero before it attaches.
+/// The process's number, zero before it attaches.
 ///
-/// Beside the ledgers and not in them, so that a ledger is plain read-only data to its users and the compiler
-/// may keep its fields in registers across charges.
+/// It lies beside the ledgers and not in them, so that a ledger is plain read-only data to its users and
+/// the compiler may keep its fields in registers across charges.
 static ATTACHED: AtomicU32 = AtomicU32::new(0);
 
 pub(crate) fn process() -> u32 {

@@ -1,5 +1,5 @@
-//! Collecting what groups counted: from the cells to the totals of the rows and of their ancestors' subtrees
-//! (sums.rs has the protocol).
+//! Collects what groups counted: moves it from the cells to the totals of the rows and of their ancestors'
+//! subtrees (`sums.rs` has the protocol).
 
 use super::path::{RowPath, leads_through};
 use super::row::state;
@@ -17,15 +17,15 @@ pub(crate) fn collect(table: &Table, held: &Held) {
             open |= close_sums(table, held, column, row);
         }
     }
-    // Without a fence (a sandbox forbids it) what sections add meanwhile cannot be told.
+    // Without a fence (a sandbox forbids it) it cannot be known what sections add meanwhile.
     if open && !table.columns.fence() {
         return;
     }
     table.begin_collection();
     for column in 0..table.columns.count() {
         for row in changed(column) {
-            // First out of the set, then read: a count that follows puts it in again. (The
-            // summaries of the set stay: it is filled without the lock.)
+            // The row leaves the set before it is read: a later count puts it in again. (The summaries of
+            // the set stay, since rows are put in without the lock.)
             table.changed(column).remove_shared(row);
             // (A free row's parent is the next free row.)
             let free = table.row(row).state.load(Ordering::Acquire) == state::FREE;
@@ -38,7 +38,7 @@ pub(crate) fn collect(table: &Table, held: &Held) {
     table.end_collection();
 }
 
-/// Collects one row for good: it is being destroyed, and nobody opens its cells any more.
+/// Collects one row for good: it is being destroyed, and no thread opens its cells any more.
 pub(crate) fn close(table: &Table, path: &RowPath<'_>) {
     if !counts_anything(table, path.leaf()) {
         return;
@@ -54,7 +54,7 @@ pub(crate) fn close(table: &Table, path: &RowPath<'_>) {
     collect_row(table, path);
 }
 
-/// Collects a row that nobody writes.
+/// Collects a row that no thread writes.
 pub(crate) fn collect_row(table: &Table, path: &RowPath<'_>) {
     if !counts_anything(table, path.leaf()) {
         return;
@@ -67,7 +67,7 @@ pub(crate) fn collect_row(table: &Table, path: &RowPath<'_>) {
     table.end_collection();
 }
 
-/// Whether a row has anything that its parent does not get with the counts in its columns.
+/// Whether a row counted anything that its parent does not get with the counts in its columns.
 fn counts_anything(table: &Table, row: u32) -> bool {
     let row = table.row(row);
     let track = &row.counter.track;
@@ -75,7 +75,7 @@ fn counts_anything(table: &Table, row: u32) -> bool {
         || track.max_events.load(Ordering::Relaxed) | track.high_events.load(Ordering::Relaxed) != 0
 }
 
-/// Clears a cell's tag; whether it had one.
+/// Clears a cell's tag. Says whether it had one.
 fn close_sums(table: &Table, _held: &Held, column: u32, row: u32) -> bool {
     table.row(row).has_sums_in(column)
         && table.statistics.word(column, row, 0).swap(0, Ordering::AcqRel) != 0
@@ -97,7 +97,7 @@ fn take_sums(table: &Table, column: u32, path: &RowPath<'_>) {
 
 /// Brings the totals up to what the row has counted elsewhere.
 fn take_counted(table: &Table, path: &RowPath<'_>) {
-    // First what was collected: the row has counted at least as much.
+    // What was collected is read first: the row has counted at least as much.
     let collected: [u64; COUNTED] = std::array::from_fn(|word| collected(table, path.leaf(), word));
     for (word, counted) in counted(table, path.leaf()).into_iter().enumerate() {
         if counted == collected[word] {
@@ -118,7 +118,7 @@ fn collected(table: &Table, row: u32, word: usize) -> u64 {
     if table.row(row).has_statistics() { table.total(row, word).load(Ordering::Acquire) } else { 0 }
 }
 
-/// What one row counts elsewhere by now.
+/// What one row has counted elsewhere by now.
 fn counted(table: &Table, row: u32) -> [u64; COUNTED] {
     let (charges, uncharges) = counts::of_row(table, row);
     let track = &table.row(row).counter.track;
@@ -127,8 +127,8 @@ fn counted(table: &Table, row: u32) -> [u64; COUNTED] {
     [charges, uncharges, max, high]
 }
 
-/// What the collected blocks of a row that is freed become: its parent's, whose columns take the
-/// counts themselves. Empties the row's totals.
+/// Gives the collected blocks of a row that is freed to its parent, whose columns take the counts
+/// themselves. Empties the row's totals.
 pub(crate) fn hand_up(table: &Table, index: u32, parent: u32) {
     let row = table.row(index);
     // Collected when the group was closed.

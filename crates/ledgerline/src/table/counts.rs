@@ -1,10 +1,11 @@
-//! How many charges and uncharges a row saw: in the charge words, and beside the cells what was folded from there.
+//! Counts how many charges and uncharges a row saw: in the charge words, and beside the cells what was
+//! folded from there.
 
 use super::Table;
 use crate::percpu::word;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Charges and uncharges of one row, its destroyed children's included.
+/// Charges and uncharges of one row, those of its destroyed children included.
 pub(crate) fn of_row(table: &Table, index: u32) -> (u64, u64) {
     let row = table.row(index);
     let generation = table.cell_generation(row);
@@ -16,7 +17,7 @@ pub(crate) fn of_row(table: &Table, index: u32) -> (u64, u64) {
         if word::generation(word) == generation {
             (charges, uncharges) = (word::charges(word), word::uncharges(word));
         }
-        // Wrapping: in a file, another process may have written nonsense.
+        // Wrapping: another process may have written anything into the file.
         let add = |sum: u64, counted: &AtomicU64, word: u64| {
             sum.wrapping_add(counted.load(Ordering::Relaxed)).wrapping_add(word)
         };

@@ -1,8 +1,8 @@
-//! Following a handle: what is told by one is of its own group, or of none.
+//! Follows a handle: what a reader is told is of the handle's own group, or of no group.
 //!
-//! A handle is a copy of a number, so it can outlive its group, and the group's row can be given to another
-//! while somebody reads it. So every reader asks whose row it is before *and after* it has read; what a group
-//! that is gone would have said is nothing: no units, no limits, no events, the path `(destroyed)`.
+//! A handle is a copy of a number. So it can outlive its group, and the group's row can be given to another
+//! while a reader reads it. So every reader asks whose row it is before *and after* it has read. A group
+//! that is gone says nothing: no units, no limits, no events, the path `(destroyed)`.
 //!
 //! ```text
 //! read(id, look)                              the end of a group, and its row's next one
@@ -14,15 +14,16 @@
 //!                                               generation += 1, state = LIVE (Release)
 //! ```
 //!
-//! The fences are each other's partner: who has read a word of what follows the one on the right sees, behind
-//! the one on the left, that the state is not the group's any more. If it is LIVE again it was read with Acquire,
-//! from the Release of `Row::begin`, so the next generation is seen with it.
+//! The fences are each other's partner: a reader that has read a word written after the fence on the right
+//! sees, after the fence on the left, that the state is not the group's any more. If it is LIVE again it
+//! was read with Acquire, from the Release of `Row::begin`, so the next generation is seen with it.
 //!
-//! A path is read row by row up to the root, and the group's own row is asked alone: as long as a group is not
-//! gone its ancestors are not, since a group with children is not destroyed.
+//! A path is read row by row up to the root, and only the group's own row is asked. As long as a group is
+//! not gone, its ancestors are not, since a group with children is not destroyed.
 //!
-//! What changes a row must not change the next group's, whatever happens between the question and the change. So
-//! it is made with one unit of the row reserved ([`change`]): nobody frees a row with a reservation.
+//! A change to a row must not hit the row's next group, whatever happens between the question and the
+//! change. So it is made with one unit of the row reserved ([`change`]): no thread frees a row with a
+//! reservation.
 
 use super::id::GroupId;
 use super::name::DESTROYED;
@@ -32,23 +33,23 @@ use super::{Table, allocate};
 use crate::gate::lock;
 use crate::sync::{Ordering, fence};
 
-/// Who asks for a group.
+/// Whose question about a group this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asks {
-    /// A handle: a group that was destroyed is gone, whatever it still holds. One whose process ended is not,
-    /// which is kept for the account.
+    /// A handle's. A group that was destroyed is gone, whatever it still holds. A group whose process ended
+    /// is not gone: it is kept for the account.
     Handle,
-    /// A report of the ledger's own, or whoever waits for units to come back: destroyed groups are of interest
-    /// until nothing is left in them.
+    /// A report's of the ledger itself, or a waiter's for units to come back. Destroyed groups are of
+    /// interest until nothing is left in them.
     Report,
-    /// A walk of the tree: live groups alone are in it.
+    /// A search's through the tree. Only live groups are in it.
     Tree,
 }
 
 impl Row {
     fn is_there(&self, generation: u16, asks: Asks) -> bool {
-        // Both Acquire, partners of the Releases in `begin`: what is read next is of this generation or a later
-        // one.
+        // Both Acquire, partners of the Releases in `begin`: what is read next is of this generation or a
+        // later one.
         let there = match self.state.load(Ordering::Acquire) {
             state::LIVE => true,
             state::EXITED | state::SETTLED => asks != Asks::Tree,
@@ -73,15 +74,15 @@ fn read_as<T>(table: &Table, asks: Asks, id: GroupId, look: impl FnOnce(&Row) ->
     row.is_there(id.generation(), asks).then_some(seen)
 }
 
-/// What a row says while it is this group's, destroyed or not; `None` once it is free or another's. (Of a
-/// destroyed group the counts go first, while its row is being freed.)
+/// What a row says while it is this group's, destroyed or not; `None` once it is free or another's. (While
+/// the row of a destroyed group is being freed, its counts go first.)
 pub(crate) fn read_held<T>(table: &Table, id: GroupId, look: impl FnOnce(&Row) -> T) -> Option<T> {
     read_as(table, Asks::Report, id, look)
 }
 
 /// The live group that a row holds, and what the row says; `None` where it holds none, or not the same one
-/// during the whole look. (The generation is read before the look: a row that changes hands after that is
-/// not the group's any more by the end of it.)
+/// during the whole look. (The generation is read before the look: a row that another group gets after that
+/// is not the group's any more at the end of the look.)
 pub(crate) fn read_live<T>(
     table: &Table,
     row: u32,
@@ -91,16 +92,16 @@ pub(crate) fn read_live<T>(
     read_as(table, Asks::Tree, id, look).map(|seen| (id, seen))
 }
 
-/// The path of a group, also of one that was destroyed and still holds something. (Of such a one the
-/// ancestors, if they were destroyed as well, are kept by the units alone: for the few instructions in which
-/// the last of them are returned, an ancestor's row may be free, or another's, before its own is.)
+/// The path of a group, also of one that was destroyed and still holds something. (If the ancestors of such
+/// a group were destroyed as well, only its units keep them. For the few instructions in which the last
+/// units are returned, an ancestor's row may be free, or another's, before its own is.)
 pub(crate) fn path_of(table: &Table, id: GroupId) -> String {
     let path = read_held(table, id, |_| spell(table, id.index())).flatten();
     path.unwrap_or_else(|| DESTROYED.into())
 }
 
-/// The names from the root to a row; `None` where its ancestors do not lead to the root (the row is free by
-/// now, or another process wrote over it).
+/// Writes the names from the root to a row; `None` where its ancestors do not lead to the root (the row is
+/// free by now, or another process wrote over it).
 pub(crate) fn spell(table: &Table, row: u32) -> Option<String> {
     let path = RowPath::new(table, row)?;
     if path.rows().len() == 1 {
@@ -110,8 +111,8 @@ pub(crate) fn spell(table: &Table, row: u32) -> Option<String> {
     Some(names.map(|&row| format!("/{}", table.row(row).name())).collect())
 }
 
-/// What a group's row says, or `None` if the group is gone by the end of the look: then what was seen may
-/// be anybody's, or a mixture, and is dropped.
+/// What a group's row says, or `None` if the group is gone by the end of the look. What was seen then may
+/// be another group's, or a mixture, and is dropped.
 pub(crate) fn read<T>(table: &Table, id: GroupId, look: impl FnOnce(&Row) -> T) -> Option<T> {
     read_as(table, Asks::Handle, id, look)
 }
@@ -124,14 +125,15 @@ pub(crate) fn exists(table: &Table, id: GroupId) -> bool {
     id.index() < table.capacity() && there(table.row(id.index()))
 }
 
-/// Changes a row as long as its group exists; `None`, and nothing is changed, if it does not. Whoever
-/// destroys the group meanwhile leaves the row to this. Async-signal-safe.
+/// Changes a row if its group exists; otherwise changes nothing and says `None`. A thread that destroys the
+/// group meanwhile leaves the row to this call. Async-signal-safe.
 pub(crate) fn change<T>(table: &Table, id: GroupId, change: impl FnOnce(&Row) -> T) -> Option<T> {
-    // First without a trace: another group's row is left alone.
+    // The first look leaves no trace: another group's row is left alone.
     if !exists(table, id) {
         return None;
     }
-    // Inside the gate: a forked child would keep the hold of a thread that it does not have.
+    // This is inside the gate: otherwise a forked child would keep the hold of a thread that it does not
+    // have.
     let _pass = lock::pass();
     let row = table.row(id.index());
     row.counter.hold();
@@ -191,7 +193,8 @@ mod tests {
         assert_eq!(precise::held_by(ledger.table(), group.id()), 0);
     }
 
-    /// As where the row changes hands between a question of `destroy` or `create` and their next step.
+    /// As if the row became another group's between a question of `destroy` or `create` and their next
+    /// step.
     #[test]
     fn an_old_handle_does_not_disturb_the_making_and_the_end_of_its_rows_next_group() {
         let ledger = Ledger::builder().capacity(3).anonymous().unwrap();
@@ -202,7 +205,7 @@ mod tests {
         let row = old.row();
         assert!(!row.add_child(old.id().generation()) && row.children() == 0);
         assert!(!row.refuse_children(old.id().generation()));
-        // And it has a child, and goes when that has gone.
+        // The new group has a child, and is destroyed after it.
         let child = new.create("child").unwrap();
         assert!(!row.refuse_children(old.id().generation()) && row.children() == 1);
         child.destroy().unwrap();

@@ -1,5 +1,5 @@
-//! Where a group's cell lies, and which of the row's successive groups it is: in two words for who charges,
-//! in one for who holds a charge.
+//! A handle: the address of a group's cell, and the generation that tells the row's successive groups
+//! apart. A group has both in two words, a charge in one.
 //!
 //! ```text
 //! Group    cell: address of the row's cell, first column      generation bits: generation << 48
@@ -10,28 +10,29 @@
 //!          +--------------+---------------------------------------------+
 //! ```
 //!
-//! A [`Group`](crate::Group) has both apart, ready for the section that charges: a walk over many groups
+//! A [`Group`](crate::Group) has both apart, ready for the section that charges: a loop over many groups
 //! does nothing else with a handle. A [`Charge`](crate::Charge) keeps them packed beside its units, so that
-//! it has two words and travels in registers: a guard of three words is written in one order and read back
-//! in another, which a processor's store buffer does not forward, and that alone took longer than the charge.
+//! it has two words and travels in registers. The compiler writes a guard of three words in halves and
+//! reads it as one, which a processor's store buffer does not forward, and that alone took longer than the
+//! charge.
 //!
 //! The first column begins at a multiple of [`ALIGNMENT`], and its cells fill one such stretch. So the
-//! address tells the row's number, too, and where the ledger's table lies (table.rs).
+//! address also tells the row's number, and where the ledger's table lies (`table/mod.rs`).
 //!
-//! Invariant R2: the address is that of a cell of a ledger's first column, of whatever row below
-//! `CAPACITY_MAX` (a column has room for all of them, whatever the ledger's capacity).
+//! Invariant R2: the address is that of a cell in a ledger's first column, of any row below `CAPACITY_MAX`
+//! (a column has room for all of them, whatever the ledger's capacity).
 
 use super::id::GroupId;
 use crate::percpu::word::{self, Cell};
 use std::num::NonZeroU64;
 use std::ptr::NonNull;
 
-/// Most rows, and the default capacity: a cell's place in its column is fixed (percpu/columns.rs).
+/// The most rows, and the default capacity: a cell's place in its column is fixed (`percpu/columns.rs`).
 pub(crate) const CAPACITY_MAX: usize = 1 << 20;
-/// What the address of the first column is a multiple of: the bytes of all its cells.
+/// The address of the first column is a multiple of this, the bytes of all its cells.
 pub(crate) const ALIGNMENT: usize = CAPACITY_MAX * size_of::<Cell>();
 
-/// Where the generation stands, as in the charge word.
+/// The generation's place, as in the charge word.
 const GENERATION_SHIFT: u32 = 48;
 const ADDRESS: u64 = (1 << GENERATION_SHIFT) - 1;
 
@@ -40,7 +41,7 @@ const ADDRESS: u64 = (1 << GENERATION_SHIFT) - 1;
 pub(crate) struct Handle {
     /// The row's cell in the first column (R2).
     pub(crate) cell: NonNull<Cell>,
-    /// The generation where a charge word has it, and nothing else: what a section compares.
+    /// The generation in the bits in which a charge word has it, and nothing else. A section compares this.
     pub(crate) generation_bits: u64,
 }
 
@@ -53,7 +54,8 @@ impl Handle {
     /// `cell` is one of a first column (R2).
     ///
     /// # Panics
-    /// If the address has more than 48 bits. (Linux gives such addresses only to who asks for them.)
+    /// If the address has more than 48 bits. (Linux gives such addresses only to programs that ask for
+    /// them.)
     pub(crate) fn new(cell: *const Cell, generation: u16) -> Handle {
         let address = cell.expose_provenance() as u64;
         assert!(address <= ADDRESS, "an address of more than 48 bits: {address:#x}");

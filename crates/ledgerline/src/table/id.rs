@@ -1,12 +1,12 @@
-//! The number that names a group: its row, and which of the row's successive groups.
+//! The number that names a group: its row, and the generation that tells the row's successive groups apart.
 
 use std::fmt;
 
-/// A group's number: which row, and which of the row's successive groups.
+/// The number of a group: its row, and the generation that tells the row's successive groups apart.
 ///
-/// Sixteen bits of generation: an id that outlived its group is refused, unless exactly a multiple
-/// of 65 535 other groups have used that row since. (A group with live charges keeps its row, so a
-/// charge's id never goes stale; only a copy of a handle can.)
+/// The generation has sixteen bits. So an id that outlived its group is refused, unless exactly a multiple
+/// of 65 535 other groups have used that row since. (A group with live charges keeps its row, so a charge's
+/// id never goes stale; only a copy of a handle can.)
 ///
 /// Prints as `3#2`: row 3, its second group.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -26,12 +26,12 @@ impl fmt::Debug for GroupId {
 
 impl GroupId {
     pub(crate) const ROOT: GroupId = GroupId::from_parts(0, 1);
-    /// A generation that no group ever has, so no cell serves it either (ledger.rs).
+    /// A generation that no group ever has, so no cell serves it, either.
     pub(crate) const NO_GENERATION: u16 = u16::MAX;
-    /// Names no group.
+    /// An id that names no group.
     pub(crate) const NOBODY: GroupId = GroupId::from_parts(0, GroupId::NO_GENERATION);
 
-    /// Puts an id together. Any numbers may be given; an id that names no group is refused on use.
+    /// Makes an id of its parts. Any numbers may be given; an id that names no group is refused on use.
     pub const fn from_parts(index: u32, generation: u16) -> GroupId {
         GroupId((generation as u64) << 48 | (index & 0x7fff_ffff) as u64)
     }
@@ -46,7 +46,7 @@ impl GroupId {
         (self.0 >> 48) as u16
     }
 
-    /// The id that [`raw`](Self::raw) told.
+    /// The id that [`raw`](Self::raw) returned as a number.
     pub(crate) const fn from_raw(raw: u64) -> GroupId {
         GroupId(raw)
     }
@@ -56,7 +56,7 @@ impl GroupId {
         raw as u32
     }
 
-    /// The generation in the upper 16 bits and the row in the lower 32: as in the charge word.
+    /// The generation in the upper 16 bits, as in the charge word, and the row in the lower 32.
     pub(crate) const fn raw(self) -> u64 {
         self.0
     }

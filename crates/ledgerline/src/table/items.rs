@@ -3,20 +3,20 @@
 use super::name;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Items of its own that a ledger may have.
+/// The most items of its own that a ledger may have.
 pub const ITEMS_MAX: usize = 24;
-/// Longest name of an item, in bytes.
+/// The longest name of an item, in bytes.
 pub const ITEM_NAME_MAX: usize = 32;
 
-/// One of a ledger's own items: what [`Group::add_stat`](crate::Group::add_stat) counts.
+/// One of a ledger's own items, which [`Group::add_stat`](crate::Group::add_stat) counts.
 ///
-/// It is the ledger's that gave it; another ledger takes it for its item of the same place, or for a
-/// mistake if it has none there.
+/// It belongs to the ledger that gave it. Another ledger takes it for its own item with the same index, or
+/// for a mistake if it has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StatItem(pub(crate) u8);
 
 impl StatItem {
-    /// Its place among the ledger's items.
+    /// The item's index among the ledger's items.
     pub fn index(self) -> usize {
         self.0.into()
     }

@@ -1,4 +1,4 @@
-//! Where everything of a ledger lies: one region, planned from two numbers.
+//! The table is all of a ledger, in one region. Two numbers decide where its parts lie.
 //!
 //! ```text
 //! +--------+------------------------+-------------------+-------+----------------+---   ---+------------+--------+
@@ -7,17 +7,17 @@
 //! +--------+------------------------+-------------------+-------+----------------+---   ---+------------+--------+
 //! ```
 //!
-//! All of it is reserved at once and touched by use: a row when its group is created, a cell when
-//! its CPU first charges that group.
+//! All of it is reserved at once and costs memory where it is touched: a row when its group is created, a
+//! cell when its CPU first charges that group.
 //!
-//! The *local page* is this process's own, also where the rest is a file that others map: it holds
-//! the [`Table`], the addresses of all that, and what acts on it (control/mod.rs). It lies at a fixed distance before the first column, so
-//! the address of a group's cell leads to it, and a handle needs nothing else to find the ledger
-//! (ledger.rs).
+//! The *local page* belongs to this process alone, even where the rest is a file that others map. It holds
+//! the [`Table`] with the addresses of all parts, and what acts on it (`control/mod.rs`). It lies at a
+//! fixed distance before the first column, so the address of a group's cell leads to it, and a handle needs
+//! nothing else to find the ledger (`ledger.rs`).
 //!
-//! Invariant R5: a row number that reaches the cells lies within a column (which has room for
-//! `CAPACITY_MAX` cells, whatever the ledger's capacity); one that reaches the rows, within those. The
-//! first column begins at a multiple of its own size (handle.rs).
+//! Invariant R5: a row number with which a cell is found lies within a column (which has room for
+//! `CAPACITY_MAX` cells, whatever the ledger's capacity). A row number with which a row is found lies
+//! within the rows. The first column begins at a multiple of its own size (`handle.rs`).
 
 pub(crate) mod allocate;
 pub(crate) mod attached;
@@ -50,28 +50,28 @@ use std::io;
 /// See [`Table::detour`].
 pub(crate) const DETOUR: u16 = 1 << 15;
 
-/// What decides how a table is laid.
+/// The settings of a table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) plan: Plan,
     pub(crate) batch: u64,
     /// Whether the units charged and freed are counted.
     pub(crate) flows: bool,
-    /// Whether every charge is to come by the slow path: flows are kept, or charges are followed.
+    /// Whether every charge takes the slow path: flows are kept, or charges are followed.
     pub(crate) detour: bool,
     /// Whether another process made the ledger.
     pub(crate) opened: bool,
 }
 
-/// The addresses of a ledger's parts in this process. What the commonest slow step looks at (a full count is
-/// folded, stock/cell.rs) comes first and lies together: in a walk over many groups each of these lines is a
-/// miss.
+/// The addresses of a ledger's parts in this process. The fields that the commonest slow step looks at (it
+/// folds a full count, `stock/cell.rs`) come first and lie together: in a loop over many groups each of
+/// these lines is a miss.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) columns: Columns,
-    /// In the generation of cells where flows are kept or charges are followed: the ids of groups do
-    /// not have it, so the fast path, which does neither, finds no cell open.
+    /// A bit in the generation of cells where flows are kept or charges are followed, otherwise zero. The
+    /// ids of groups do not have it, so the fast path, which does neither, finds no cell open.
     pub(crate) detour: u16,
     /// Whether the units charged and freed are counted.
     pub(crate) flows: bool,
@@ -120,7 +120,7 @@ impl Table {
         self.region.at::<T>(self.plan.local()).cast_mut()
     }
 
-    /// The region, to be unmapped last of all.
+    /// Gives out the region, which is to be unmapped last of all.
     pub(crate) fn into_region(self) -> Region {
         self.region
     }
@@ -129,7 +129,7 @@ impl Table {
         &self.region
     }
 
-    /// The id as the cells know it: where no charge takes the fast path, with a generation that no handle
+    /// The id as the cells know it. Where no charge takes the fast path, it has a generation that no handle
     /// has.
     #[inline]
     pub(crate) fn cell_id(&self, id: GroupId) -> u64 {
@@ -145,12 +145,12 @@ impl Table {
         self.region.is_shared()
     }
 
-    /// Most groups at a time.
+    /// The most groups at a time.
     pub(crate) fn capacity(&self) -> u32 {
         self.plan.capacity as u32
     }
 
-    /// Rows that were ever used, as far as they can be trusted to lie in the table.
+    /// How many rows were ever used. The number is kept within the table, whatever another process wrote.
     pub(crate) fn high_water(&self) -> u32 {
         self.header().given.high_water.load(Ordering::Acquire).clamp(1, self.capacity())
     }
@@ -159,7 +159,7 @@ impl Table {
     pub(crate) fn process(&self) -> u32 {
         match (self.is_shared(), attached::process()) {
             (false, _) => 0,
-            // Of rows that nobody is attached for, the process that made the ledger is the writer.
+            // The process that made the ledger writes the rows for which no process is attached.
             (true, 0) if self.opened => u32::MAX,
             (true, process) => process,
         }
@@ -228,7 +228,7 @@ impl Table {
         if self.is_shared() { set.remove_shared(row) } else { set.remove(row) }
     }
 
-    /// Notes that a row's counts in a column changed (T2).
+    /// Notes that a row's counts or sums in a column changed (T2).
     pub(crate) fn note_changed(&self, column: u32, row: u32) {
         let changed = self.changed(column);
         if !changed.contains(row) {
@@ -255,11 +255,11 @@ impl Table {
         &self.header().transfers
     }
 
-    /// Collections of statistics so far, if none is under way: two equal answers, and nothing was
-    /// moved from the cells to the totals in between.
+    /// How many collections of statistics there were, or `None` while one is under way. If two calls give
+    /// the same number, nothing moved from the cells to the totals in between.
     pub(crate) fn collections(&self) -> Option<u64> {
-        // Acquire, partners of the Release below. First those ended: equal numbers mean that at some
-        // moment in between none was under way.
+        // Acquire, partners of the Release below. First the number that ended: equal numbers mean that at
+        // some moment in between none was under way.
         let Collections([begun, ended]) = &self.header().collections;
         let ended = ended.load(Ordering::Acquire);
         (begun.load(Ordering::Acquire) == ended).then_some(ended)

@@ -1,22 +1,22 @@
-//! Names: what a group may be called, and how a name that somebody else wrote is shown.
+//! The rules for a group's name, and how a name is shown that another process wrote.
 //!
-//! A name ends up in a terminal, a log, a page. So it holds nothing that steers one: no control characters, no
-//! ends of lines, no marks that turn the direction of what follows, nothing that cannot be seen. What comes
-//! from a file that another process wrote is not believed to keep to that: it is shown escaped.
+//! A name is printed in a terminal, a log, a page. So it holds nothing that steers one: no control
+//! characters, no ends of lines, no marks that change the direction of what follows, nothing that cannot be
+//! seen. A name from a file that another process wrote may break these rules, so it is shown escaped.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// Longest name of a group, in bytes.
+/// The longest name of a group, in bytes.
 pub const NAME_MAX: usize = 56;
 
-/// What stands for the path and the name of a group that is gone.
+/// The path and the name of a group that is gone.
 pub(crate) const DESTROYED: &str = "(destroyed)";
 
-/// Whether the name of a group may hold a character. Not: `/`; control characters (C0, DEL and C1); the
-/// separators of lines and paragraphs; marks, embeddings, overrides and isolates of direction; characters that
-/// show as nothing, such as U+200B and U+FEFF. (The two joiners U+200C and U+200D are allowed: words of some
-/// languages need them.)
+/// Whether the name of a group may hold a character. It may not hold: `/`; control characters (C0, DEL and
+/// C1); the separators of lines and paragraphs; marks, embeddings, overrides and isolates of direction;
+/// characters that show as nothing, such as U+200B and U+FEFF. (The two joiners U+200C and U+200D are
+/// allowed: words of some languages need them.)
 ///
 /// ```
 /// use ledgerline::name::allows;
@@ -30,9 +30,9 @@ pub const fn allows(character: char) -> bool {
         character,
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
     );
-    // What Unicode lets a program show nothing for (Default_Ignorable_Code_Point, the two joiners left out):
-    // the soft hyphen, fillers, variation selectors, spaces of no width, operators and marks without a glyph,
-    // language tags; and the anchors of annotations and the braille pattern without a dot.
+    // Characters for which Unicode lets a program show nothing (Default_Ignorable_Code_Point, without the
+    // two joiners): the soft hyphen, fillers, variation selectors, spaces of no width, operators and marks
+    // without a glyph, language tags; and the anchors of annotations and the braille pattern without a dot.
     let unseen = matches!(
         character,
         '\u{ad}'

@@ -1,4 +1,4 @@
-//! The rows from a group to the root: what a walk walks.
+//! A path: the rows from a group to the root, along which a walk goes.
 
 use super::Table;
 use super::id::GroupId;
@@ -11,13 +11,13 @@ use crate::sync::Ordering;
 /// Levels that a tree may have, the root included.
 pub(crate) const DEPTH_MAX: usize = 32;
 
-/// The rows from a group (first) to the root (last), and their counters. Lives on the stack.
+/// The rows from a group (first) to the root (last), and their counters. It lives on the stack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RowPath<'l> {
     rows: [u32; DEPTH_MAX],
     counters: [&'l PageCounter; DEPTH_MAX],
     length: usize,
-    /// Of the group's own row, read before its parent.
+    /// The generation of the group's own row, read before its parent.
     generation: u16,
 }
 
@@ -29,15 +29,15 @@ impl<'l> RowPath<'l> {
         path.follow(table, row).then_some(path)
     }
 
-    /// One to be [followed](Self::follow). It is half a kibibyte, so whoever is in a hurry has it filled
-    /// where it lies.
+    /// An empty path, to be [followed](Self::follow). It is half a kibibyte, so the fast callers fill it in
+    /// place.
     #[inline(always)]
     pub(crate) fn blank(table: &'l Table) -> Self {
         let root = &table.row(0).counter;
         RowPath { rows: [0; DEPTH_MAX], counters: [root; DEPTH_MAX], length: 0, generation: 0 }
     }
 
-    /// As [`new`](Self::new), in place; `false` if there is no path.
+    /// As [`new`](Self::new), in place. Says `false` if there is no path.
     pub(crate) fn follow(&mut self, table: &'l Table, row: u32) -> bool {
         if row >= table.capacity() {
             return false;
@@ -90,15 +90,15 @@ impl<'l> RowPath<'l> {
         &self.rows[..self.length]
     }
 
-    /// The part of this path below the first row that `other` has too (the whole of neither may be
-    /// left: siblings share their parent, the root is shared by all).
+    /// The part of this path below the first row that `other` has too. (Every two paths share a row:
+    /// siblings share their parent, and all share the root.)
     pub(crate) fn below_common(&self, other: &RowPath<'_>) -> &Path<'l> {
         let common =
             self.rows().iter().position(|row| other.rows().contains(row)).unwrap_or(self.length);
         &self.counters[..common]
     }
 
-    /// Whether a row lies in the subtree of `top` (which is in its own).
+    /// Whether the path's row is `top` or lies below it.
     pub(crate) fn leads_through(&self, top: u32) -> bool {
         self.rows().contains(&top)
     }
@@ -109,7 +109,7 @@ impl<'l> RowPath<'l> {
         path.find(table, id).then_some(path)
     }
 
-    /// The same, in place; `false` if the group does not exist (any more).
+    /// As [`of`](Self::of), in place. Says `false` if the group does not exist (any more).
     pub(crate) fn find(&mut self, table: &'l Table, id: GroupId) -> bool {
         if id.index() >= table.capacity() {
             return false;
@@ -120,18 +120,17 @@ impl<'l> RowPath<'l> {
         if row.generation() != id.generation() || state == state::FREE {
             return false;
         }
-        // Again: the row may have been freed and taken since.
+        // The generation is compared again: the row may have been freed and taken since.
         self.follow(table, id.index()) && self.generation() == id.generation()
     }
 }
 
-/// Whether a row lies in the subtree of `top` (which is in its own).
+/// Whether a row is `top` or lies below it.
 pub(crate) fn leads_through(table: &Table, row: u32, top: u32) -> bool {
     RowPath::new(table, row).is_some_and(|path| path.leads_through(top))
 }
 
-/// The groups from one to the root; none if it does not exist. They stay what they are as long as it
-/// lives.
+/// The groups from this one to the root; none if it does not exist. They do not change as long as it lives.
 pub(crate) fn ids_to_root(table: &Table, id: GroupId) -> Vec<GroupId> {
     let _pass = lock::pass();
     let Some(path) = RowPath::of(table, id) else { return Vec::new() };

@@ -1,4 +1,5 @@
-//! Where everything of a ledger lies in its region: planned from its capacity, the machine's CPUs and its items.
+//! The plan of a table: where its parts lie in the region, by its capacity, the machine's CPUs and its
+//! items.
 
 use super::handle::{self, CAPACITY_MAX};
 use super::header::{Counts, Header};
@@ -9,7 +10,7 @@ use crate::percpu::word::Cell;
 use crate::region::Place;
 use crate::region::row_set::RowSet;
 
-/// Where everything lies, from the two numbers that decide it.
+/// Where everything lies, from the numbers that decide it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) capacity: usize,
@@ -21,7 +22,8 @@ pub(crate) struct Plan {
 impl Plan {
     pub(crate) const PAGE: usize = 4096;
     pub(super) const ROWS: usize = Plan::PAGE;
-    /// The largest page of any machine: a mapping of its own starts and ends at one.
+    /// The largest page of any machine: the local page is a mapping of its own, and starts and ends at a
+    /// page.
     pub(crate) const LOCAL: usize = 1 << 16;
     /// In a column: the counts lie behind the cells, at a fixed place.
     pub(super) const COUNTS: usize = CAPACITY_MAX * size_of::<Cell>();
@@ -67,7 +69,7 @@ impl Plan {
         (sums::total_words(self.items) * 8).next_multiple_of(64)
     }
 
-    /// Where the region is to lie: such that the first column begins at a multiple of its size.
+    /// Where the region has to lie: such that the first column begins at a multiple of its size.
     pub(crate) const fn place(self) -> Place {
         Place { offset: self.first_column(), alignment: handle::ALIGNMENT }
     }

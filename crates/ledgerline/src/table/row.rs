@@ -1,46 +1,47 @@
-//! One group's row.
+//! The row of one group.
 
 use super::name::{self, NAME_MAX};
 use crate::counter::PageCounter;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// What a row is used for.
+/// The states of a row.
 pub(crate) mod state {
     pub(crate) const FREE: u32 = 0;
     pub(crate) const LIVE: u32 = 1;
-    /// Destroyed, and kept until its last charge is returned.
+    /// The group was destroyed; the row is kept until its last charge is returned.
     pub(crate) const RETIRED: u32 = 2;
-    /// Its process ended; kept for the account.
+    /// The group's process ended; the row is kept for the account.
     pub(crate) const EXITED: u32 = 3;
-    /// The same, and nothing is left in it.
+    /// The group's process ended, and nothing is left in the row.
     pub(crate) const SETTLED: u32 = 4;
 }
 
 /// In `children`: the row takes no more children.
 const NO_MORE_CHILDREN: u32 = 1 << 31;
-/// In `children`, below that: the last bits of the generation whose children are counted, so that an old handle
-/// neither counts a child in the row's next group nor keeps it from having any. (A row that has as many
-/// generations as there are such numbers, between one step of such a handle and the next, is touched by it for
-/// the moment until it asks again whose row it is.)
+/// In `children`, below that: the last bits of the generation whose children are counted. They keep an old
+/// handle from counting a child in the row's next group, or from making that group refuse children. (If the
+/// row goes through as many generations as there are such numbers, between one step of such a handle and
+/// the next, the handle touches it for the moment until it asks again whose row it is.)
 const FAMILY_SHIFT: u32 = 21;
-/// Those of a generation that has no child.
+/// The word of a generation that has no child.
 const fn family(generation: u16) -> u32 {
     (generation as u32) << FAMILY_SHIFT & !NO_MORE_CHILDREN
 }
 
-/// All rows may be children of one, each once more while somebody finds that there is none left to take.
+/// All rows may be children of one, and each may be counted once more while a thread finds that no row is
+/// left to take.
 const _: () = assert!(2 * super::handle::CAPACITY_MAX <= 1 << FAMILY_SHIFT);
 
-/// What a row is told beside its limits: bits of `depth`, above the number.
+/// Flags of a row: bits of `depth`, above the number.
 pub(crate) mod flag {
-    /// Charges are not counted (mode.rs).
+    /// Charges are not counted (`control/mode.rs`).
     pub(crate) const OFF: u32 = 1 << 8;
-    /// Whoever kills something in the subtree kills all of it (victim.rs).
+    /// When something in the subtree is cancelled, all of it is (`control/victim.rs`).
     pub(crate) const OOM_GROUP: u32 = 1 << 9;
 }
 
-/// One group. Two pairs of lines by who writes them: the counter's words (`page_counter.rs`), and
-/// 128 bytes further what is read on the way and seldom written.
+/// One group. It has two pairs of lines, by their writers: the counter's words (`counter/mod.rs`), and 128
+/// bytes further the words that a walk reads and that are seldom written.
 #[repr(C, align(256))]
 #[derive(Debug)]
 pub(crate) struct Row {
@@ -72,8 +73,8 @@ const _: () = {
 };
 
 impl Row {
-    /// From here on the row may say something else than its last group did. (The caller has seen that group
-    /// retired, or has freed the row.)
+    /// From here on the row may say something that is not of its last group. (The caller has seen that
+    /// group retired, or has freed the row.)
     pub(crate) fn begin_change(&self) {
         // Partner of the fence in `follow::read_as`.
         fence(Ordering::Release);
@@ -86,8 +87,8 @@ impl Row {
         self.state.store(state::LIVE, Ordering::Release);
     }
 
-    /// Makes a row that nobody else can reach ready for its next group; that group's generation.
-    /// Generations go from 1 to `last`.
+    /// Makes a row that no other thread can reach ready for its next group. Returns that group's
+    /// generation. Generations go from 1 to `last`.
     pub(crate) fn begin(&self, parent: u32, depth: u32, owner: u32, name: &str, last: u16) -> u16 {
         self.parent.store(parent, Ordering::Relaxed);
         self.depth.store(depth, Ordering::Relaxed);
@@ -97,11 +98,11 @@ impl Row {
         self.set_name(name);
         let generation = self.generation() % last + 1;
         self.children.store(family(generation), Ordering::Relaxed);
-        // Release, partner of the Acquire in `generation_acquired`: who sees the generation sees all of the
-        // above.
+        // Release, partner of the Acquire in `generation_acquired`: a reader that sees the generation sees
+        // all of the above.
         self.generation.store(u32::from(generation), Ordering::Release);
         self.counter.open();
-        // Release: who sees the row live sees all of the above. SeqCst: as `adopt_mode` says.
+        // Release: a reader that sees the row live sees all of the above. SeqCst: as `adopt_mode` says.
         self.state.store(state::LIVE, Ordering::SeqCst);
         generation
     }
@@ -110,7 +111,7 @@ impl Row {
         self.generation.load(Ordering::Relaxed) as u16
     }
 
-    /// The generation, and with it all that its group began with.
+    /// The generation, read so that all that its group began with is seen too.
     pub(crate) fn generation_acquired(&self) -> u16 {
         self.generation.load(Ordering::Acquire) as u16
     }
@@ -132,7 +133,7 @@ impl Row {
         }
     }
 
-    /// Counts a child of that generation, unless the row takes none any more, or is another's.
+    /// Counts a child of that generation. Fails if the row accepts none any more, or is another's.
     pub(crate) fn add_child(&self, generation: u16) -> bool {
         let open = family(generation) >> FAMILY_SHIFT;
         self.children
@@ -171,19 +172,19 @@ impl Row {
         }
     }
 
-    /// Which columns are noted: another set, another number.
+    /// The noted columns as a number: another set gives another number.
     pub(crate) fn columns_noted(&self) -> u64 {
         self.columns.load(Ordering::Acquire)
     }
 
-    /// The columns that may hold something of this row.
+    /// The columns that may hold cells or counts of this row.
     pub(crate) fn noted_columns(&self, count: u32) -> impl Iterator<Item = u32> {
         let noted = self.columns.load(Ordering::Relaxed);
         (0..count).filter(move |column| noted >> (column % 64) & 1 != 0)
     }
 
-    /// Notes that a column has sums of this row (memory_stat.rs). The last bit stands for the
-    /// totals, so the columns share the others.
+    /// Notes that a column has sums of this row (`sums.rs`). The last bit stands for the totals, so the
+    /// columns share the others.
     pub(crate) fn note_statistics(&self, column: u32) {
         self.note_in_statistics(1 << (column % 63));
     }
@@ -227,8 +228,8 @@ impl Row {
         }
     }
 
-    /// The name. Another process may have written over it: what is not UTF-8 shows as replacement marks, and
-    /// what no name may hold escaped.
+    /// The name. Another process may have written over it: what is not UTF-8 shows as replacement marks,
+    /// and what no name may hold is escaped.
     pub(crate) fn name(&self) -> String {
         let mut bytes = [0u8; NAME_MAX];
         for (word, part) in self.name.iter().zip(bytes.chunks_exact_mut(8)) {

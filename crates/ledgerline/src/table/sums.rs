@@ -1,5 +1,5 @@
-//! What groups count beside their units: sums in the cells, for the group and for its subtree. (What
-//! `memory.stat` says of a group is made of these: report/memory_stat.rs.)
+//! Groups count more than their units: sums in the cells, for the group and for its subtree. (The lines of
+//! `memory.stat` are made of these: `report/memory_stat.rs`.)
 //!
 //! ```text
 //! add(group, item, n)                                 collect, with the stock lock
@@ -10,16 +10,16 @@
 //!   the lock is taken: add to the totals instead
 //! ```
 //!
-//! So a cell holds what was added since it was last collected, and a reader's cost is what changed
-//! since the last reading, times the depth: an idle group costs nothing, however many CPUs ran it.
-//! The blocks (charges and uncharges) are counted in the charge words anyway, and the events in the
-//! rows; the totals remember how many were collected (`COUNTED`), and a reader drains the subtree,
-//! which folds the words.
+//! So a cell holds what was added since it was last collected. A reader pays for what changed since the
+//! last reading, times the depth: an idle group costs nothing, however many CPUs ran it. The blocks
+//! (charges and uncharges) are counted in the charge words anyway, and the events in the rows. The totals
+//! remember how many of them were collected (`COUNTED`), and a reader drains the subtree, which folds the
+//! words.
 //!
-//! Invariant T1: a sum is written by sections of its tag's group alone while the tag is set, and by
-//! the holder of the stock lock, after the fence, while it is not. Whoever sets a tag holds the lock
-//! too. Invariant T2: a row whose cell has a tag, or whose counts changed, is in the column's set of
-//! changed rows.
+//! Invariant T1: while a cell's tag is set, only sections of the tag's group write its sums; while it is
+//! not set, only the holder of the stock lock writes them, after the fence. A thread that sets a tag holds
+//! the lock too. Invariant T2: a row whose cell has a tag, or whose counts changed, is in the column's set
+//! of changed rows.
 //!
 //! Where sections do not work (the fallback), and for rows of other processes, additions go to the
 //! totals at once: two atomic additions a level.
@@ -31,7 +31,7 @@ use super::row::state;
 use crate::gate::lock::{self, Held};
 use crate::sync::Ordering;
 
-/// Sums of a cell; the user's come behind them.
+/// The sums of a cell. The program's own items come behind them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum Sum {
@@ -39,10 +39,10 @@ pub(crate) enum Sum {
     Freed,
     Refused,
     Reclaimed,
-    /// Times, and microseconds, that charges were slowed down (throttle.rs).
+    /// How often, and for how many microseconds, charges were slowed down (`control/throttle.rs`).
     Throttled,
     ThrottledTime,
-    /// Events (events.rs) that the rows do not count themselves.
+    /// Events (`control/events.rs`) that the rows do not count themselves.
     Low,
     Oom,
     OomKill,
@@ -51,10 +51,10 @@ pub(crate) enum Sum {
 
 /// Sums that every ledger has.
 pub(crate) const FIXED: usize = 10;
-/// In the totals, before the sums: what the rows count elsewhere, as far as it was collected. Charges
-/// and uncharges (the blocks), `max` and `high` events.
+/// How many words the totals have before the sums: charges and uncharges (the blocks), `max` and `high`
+/// events. The rows count these elsewhere; the totals hold what was collected of them.
 pub(crate) const COUNTED: usize = 4;
-/// The first of them, which a row that is freed hands on with the counts in its columns.
+/// How many of those are blocks. A row that is freed passes them on with the counts in its columns.
 pub(crate) const BLOCKS: usize = 2;
 
 /// Words of a row's cell: the tag and the sums.
@@ -67,8 +67,8 @@ pub(crate) const fn total_words(items: usize) -> usize {
     2 * (COUNTED + FIXED + items)
 }
 
-/// Adds what the ledger notes by itself. Of a group that is gone by now nothing is noted: whoever
-/// charges it is told.
+/// Adds to a sum that the ledger itself keeps. Nothing is noted for a group that is gone by now: its
+/// charges are refused.
 #[inline]
 pub(crate) fn note(table: &Table, id: GroupId, sum: Sum, n: i64) {
     if !add_fast(table, id, sum as usize, n) {
@@ -83,13 +83,13 @@ pub(crate) fn note_flow(table: &Table, id: GroupId, sum: Sum, n: u64) {
     }
 }
 
-/// Adds where the running CPU's cell serves the group already.
+/// Adds, if the running CPU's cell serves the group already.
 #[inline]
 pub(crate) fn add_fast(table: &Table, id: GroupId, sum: usize, n: i64) -> bool {
     id.index() < table.capacity() && table.statistics.add(id.index(), id.raw(), 1 + sum, n)
 }
 
-/// `false` if there is no such group.
+/// Adds where the fast addition did not. Says `false` if there is no such group.
 #[cold]
 #[inline(never)]
 pub(crate) fn add_slow(table: &Table, id: GroupId, sum: usize, n: i64) -> bool {
@@ -100,7 +100,7 @@ pub(crate) fn add_slow(table: &Table, id: GroupId, sum: usize, n: i64) -> bool {
     let cells = &table.statistics;
     let _row = table.row(path.leaf());
     if cells.is_used() && table.is_mine(path.leaf()) {
-        // Twice: the thread may move to a column that is closed as well.
+        // It tries twice: the thread may move to another column whose cell is closed.
         for _ in 0..2 {
             let Some(held) = lock::try_lock() else { break };
             if !open_sums(table, &held, &path, id) {
@@ -116,8 +116,7 @@ pub(crate) fn add_slow(table: &Table, id: GroupId, sum: usize, n: i64) -> bool {
     true
 }
 
-/// Sets the tag of the group's cell in the running column; `false` if the group is on its way
-/// out.
+/// Sets the tag of the group's cell in the running column. Says `false` if the group is being destroyed.
 fn open_sums(table: &Table, _held: &Held, path: &RowPath<'_>, id: GroupId) -> bool {
     let row = table.row(path.leaf());
     if row.state.load(Ordering::SeqCst) != state::LIVE || !path.is_current(table) {
