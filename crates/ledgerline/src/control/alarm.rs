@@ -1,25 +1,25 @@
-//! Waking futures: one thread of the process sleeps until a time comes, or until an alarm is rung.
+//! Wakes futures: one thread of the process sleeps until a time comes, or until an alarm is rung.
 //!
-//! Who returns units may be a signal handler, or `malloc`, and cannot run a waker, which may lock and
-//! allocate. So it rings the alarm of whoever is first (rung.rs), and this thread wakes that one.
+//! A signal handler or `malloc` may return units. Neither can run a waker, which may lock and allocate. So
+//! it rings the alarm of the first waiter (`wake/rung.rs`), and this thread wakes that one.
 //!
 //! ```text
 //! poll                                     ring (signal-safe)          the thread
 //!   not ready                                make it ready               key = count of the rings
 //!   set the alarm, with the lock             ring the alarm's number     with the lock: take the wakers of
-//!   say its number to who may ring it                                      alarms that were rung, and of
+//!   tell its number to ringers               alarms that were rung, and of
 //!   look again: ready now? done                                            those whose time has come
 //!   pending                                                              wake them; sleep on the key
 //! ```
 //!
-//! Of a ring and an alarm at the same time: if the thread took the lock after the alarm was set, it wakes
-//! the future; if before, the future's second look follows the ring, through the lock (model:
-//! `of_a_ring_and_an_alarm_the_future_is_woken_or_sees_it`). A future that is woken for nothing (by who had
-//! its number from the one before) looks and waits again.
+//! Consider a ring and an alarm at the same time. If the thread took the lock after the alarm was set, it
+//! wakes the future. If it took the lock before, the future's second look follows the ring, through the
+//! lock (model: `of_a_ring_and_an_alarm_the_future_is_woken_or_sees_it`). A future that is woken for
+//! nothing (by a thread that knew its number from an earlier future) looks and waits again.
 //!
-//! To set an alarm, to take it back and to go off cost the logarithm of how many there are. The thread starts
-//! with the first alarm, and ends with the process. A forked child starts its own, and has none of its
-//! parent's alarms.
+//! Setting an alarm, taking it back and letting it go off cost the logarithm of their number. The thread
+//! starts with the first alarm, and ends with the process. A forked child starts its own, and has none of
+//! its parent's alarms.
 
 use crate::gate::lock;
 use crate::wake::rung::RUNG;
@@ -39,16 +39,16 @@ static ALARMS: Mutex<Alarms> = Mutex::new(Alarms {
 });
 
 struct Alarms {
-    /// By number, the first of which is 1. One that is not set is taken back, or has gone off.
+    /// The alarms, by number from 1 on. One that is `None` was taken back, or has gone off.
     set: Vec<Option<Set>>,
     /// Numbers that were given back.
     free: Vec<u32>,
-    /// When which of them go off.
+    /// The times at which alarms go off.
     times: BTreeSet<(Instant, u32)>,
     /// The process whose alarms these are.
     process: u32,
     has_thread: bool,
-    /// When the thread wakes by itself.
+    /// The time at which the thread wakes by itself.
     soonest: Option<Instant>,
 }
 
@@ -58,8 +58,8 @@ struct Set {
 }
 
 impl Alarms {
-    /// Forgets the alarms of the process that this one was forked from. (Not dropped: a waker may lock what
-    /// some thread of the parent held.)
+    /// Forgets the alarms of the process that this one was forked from. (It does not drop them: a waker may
+    /// lock what some thread of the parent held.)
     fn belong_to(&mut self, process: u32) {
         if self.process != process {
             std::mem::forget(std::mem::take(&mut self.set));
@@ -78,7 +78,7 @@ impl Alarms {
         })
     }
 
-    /// Replaces an alarm; the one before, to be dropped with nothing locked.
+    /// Replaces an alarm. Returns the one before, to be dropped while nothing is locked.
     fn replace(&mut self, number: u32, set: Option<Set>) -> Option<Set> {
         let at = set.as_ref().and_then(|set| set.at);
         let before = std::mem::replace(self.set.get_mut(number as usize - 1)?, set);
@@ -92,19 +92,20 @@ impl Alarms {
     }
 }
 
-/// An alarm that a future has set, or not yet; taken back when dropped.
+/// An alarm that a future has set, or will set. It is taken back when this is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Alarm {
     /// 0: it was never set.
     number: u32,
-    /// Whose number it is.
+    /// The process whose number it is.
     process: u32,
 }
 
 impl Alarm {
-    /// Wakes the future at a time, and when its [`number`](Self::number) is rung. Replaces what was set.
+    /// Sets the alarm: it wakes the future at a time, and when its [`number`](Self::number) is rung.
+    /// Replaces what was set.
     pub(crate) fn set(&mut self, waker: &Waker, at: Option<Instant>) {
-        // Wakers are somebody else's code: cloned, dropped and woken with nothing locked.
+        // Wakers are foreign code, so they are cloned, dropped and woken while nothing is locked.
         let set = Set { waker: waker.clone(), at };
         let mut alarms = lock::gated(&ALARMS);
         alarms.belong_to(std::process::id());
@@ -120,14 +121,15 @@ impl Alarm {
         drop(alarms);
         drop(before);
         if !has_thread {
-            // Nobody else would wake it: it asks again and again.
+            // No thread would wake it, so it asks again and again.
             waker.wake_by_ref();
         } else if sooner {
             RUNG.eventcount.notify();
         }
     }
 
-    /// What to [`ring`] once it was set. (Somebody else's after this one was dropped.)
+    /// The number with which to ring it once it is set. (After this is dropped, the number is another
+    /// future's.)
     pub(crate) fn number(&self) -> u32 {
         self.number
     }
@@ -147,7 +149,7 @@ impl Drop for Alarm {
     }
 }
 
-/// Starts the thread; `false` if there can be none.
+/// Starts the thread. Says `false` if the system gives none.
 fn start(alarms: &mut Alarms) -> bool {
     let thread = std::thread::Builder::new().name("ledgerline-alarm".into());
     alarms.has_thread = thread.stack_size(128 << 10).spawn(run).is_ok();
@@ -175,7 +177,7 @@ fn run() {
         let until = alarms.soonest.unwrap_or(now + Duration::from_secs(3600));
         drop(alarms);
         for waker in due.drain(..) {
-            // A waker that panics is its executor's trouble, and nobody else's.
+            // A waker that panics harms its own executor alone.
             let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
         }
         RUNG.eventcount.wait(key, until);

@@ -1,4 +1,4 @@
-//! One attempt at a charge, and the counting of those that were refused for good.
+//! Makes one attempt at a charge, and counts a charge that was refused for good.
 
 use super::audit::By;
 use super::events;
@@ -18,7 +18,7 @@ use crate::table::sums::{self, Sum};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grant {
     Counted,
-    /// The group is not accounted (mode.rs).
+    /// The group is not accounted (`control/mode.rs`).
     Uncounted,
 }
 
@@ -27,9 +27,9 @@ pub(crate) fn is_off(group: Group<'_>, units: u64) -> bool {
     group.row().has(flag::OFF) && units <= COUNTER_MAX && group.exists()
 }
 
-/// Asks the stock and the counters once, for what the running CPU's cell could not serve. Says at which levels
-/// its walk met a limit, which those who watch have been told. A refusal is not counted yet: another attempt may
-/// follow.
+/// Asks the stock and the counters once, for what the running CPU's cell could not serve. Tells the
+/// watchers of the levels at which its walk met a limit, and says which those are. A refusal is not counted
+/// yet: another attempt may follow.
 #[inline(never)]
 pub(crate) fn once(
     ledger: &Ledger,
@@ -50,7 +50,7 @@ pub(crate) fn once(
     Ok(met)
 }
 
-/// Tells those who watch that a walk from a group met limits.
+/// Tells the watchers that a walk from a group met limits.
 #[cold]
 pub(crate) fn announce(ledger: &Ledger, id: GroupId, met: Levels) {
     let _pass = lock::pass();
@@ -59,18 +59,18 @@ pub(crate) fn announce(ledger: &Ledger, id: GroupId, met: Levels) {
     }
 }
 
-/// Counts a charge that a limit refused for good: at the group whose limit said no, and for the group
+/// Counts a charge that a limit refused for good: at the group whose limit refused it, and for the group
 /// that was charged. Async-signal-safe.
 #[cold]
 pub(crate) fn count_refusal(ledger: &Ledger, refusal: &Refusal) {
-    // (What no group can hold is no limit's doing.)
+    // (No limit refuses what no group can hold.)
     if refusal.reason == Reason::Limit && refusal.requested <= COUNTER_MAX {
         sums::note(ledger.table(), refusal.charged, Sum::Refused, 1);
         count_at_limit(ledger, refusal);
     }
 }
 
-/// Counts a refusal at the group whose limit said no, and tells those who watch it.
+/// Counts a refusal at the group whose limit refused the charge, and tells its watchers.
 pub(crate) fn count_at_limit(ledger: &Ledger, refusal: &Refusal) {
     let _pass = lock::pass();
     // (A group that is gone by now has no account any more.)

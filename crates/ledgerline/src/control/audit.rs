@@ -1,27 +1,28 @@
-//! Following each charge, to name who uncharges wrongly.
+//! The audit follows each charge, to name the line that uncharges wrongly.
 //!
 //! ```text
-//! charge(group, n) at a line          the ledger grants it; then: one more of size n is held in the group
-//! uncharge(group, n) at a line        one of size n is held: one less, and the ledger takes it
-//!                                     none is: report it, and the ledger takes nothing
-//! a guard drops, splits, merges,      as an uncharge and charges, of what guards hold; who made the
-//!   or is transferred                   charge stays known
+//! charge(group, n) at a line          the ledger grants it; then the group holds one more charge of size n
+//! uncharge(group, n) at a line        the group holds one of size n: one less, and the ledger takes it
+//!                                     it holds none: report it, and the ledger takes nothing
+//! a guard drops, splits, merges,      as an uncharge and charges, among the charges of guards; the line
+//!   or is transferred                   that made the charge stays known
 //! ```
 //!
-//! The cells of an audited ledger bear a generation that no handle has, as where flows are kept
-//! (table.rs), so each charge and uncharge comes by the slow path and by here.
+//! The cells of an audited ledger have a generation that no handle has, as where flows are kept
+//! (`table/mod.rs`). So each charge and uncharge takes the slow path, which calls the audit.
 //!
-//! What is followed is a number for each group, size and line, not an entry for each charge. What is held
-//! by a guard and what was charged by hand is kept apart: a guard cannot return twice, so it is never wrong,
-//! and nobody else returns what it holds.
+//! The audit keeps a number for each group, size and line, not an entry for each charge. It keeps charges
+//! of guards apart from those without: a guard cannot return twice, so it is never wrong, and no other code
+//! returns what it holds.
 //!
-//! A size of which nothing is held is kept to tell who returned it, until it was not used between two
-//! sweeps; a sweep comes when twice as many sizes (or groups) are known as the last one left. So memory
-//! is in proportion to what is held, and to what was used of late.
+//! A size of which no charge is held stays known, to tell which lines returned it, until it is not used
+//! between two sweeps. A sweep comes when twice as many sizes (or groups) are known as the last sweep left.
+//! So the memory is in proportion to what is held, and to what was used of late.
 //!
-//! Invariant A1: what is allocated here is freed here. An allocator that charges this very ledger is called
-//! from within, and what it charges and uncharges then is not followed ([`Audit::enter`]); so both
-//! or neither are. What a caller gets ([`WrongUncharge`]) is allocated before the lock is taken.
+//! Invariant A1: what the audit allocates, the audit frees. An allocator that charges this very ledger is
+//! called from within the audit, and what it charges and uncharges then is not followed ([`Audit::enter`]).
+//! So of such a block both the charge and the uncharge are followed, or neither. What a caller gets
+//! ([`WrongUncharge`]) is allocated before the lock is taken.
 
 mod account;
 mod followed;
@@ -43,18 +44,18 @@ use wrong::WrongUncharge;
 /// A line of the program.
 pub(crate) type Site = &'static Location<'static>;
 
-/// Who charges or uncharges.
+/// What charges or uncharges.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum By {
-    /// A line that sees to the other half itself.
+    /// A line without a guard: it returns the units itself.
     Hand(Site),
-    /// A line that gets a guard for it.
+    /// A line that gets a guard for the charge.
     Maker(Site),
     /// A guard that drops.
     Guard,
 }
 
-/// What the program wants done about a wrong uncharge.
+/// The program's function for wrong uncharges.
 #[derive(Clone)]
 pub(crate) struct OnWrong(Arc<dyn Fn(&WrongUncharge) + Send + Sync>);
 
@@ -79,7 +80,7 @@ pub(crate) struct Audit {
     on_wrong: Option<OnWrong>,
 }
 
-/// What is followed, held by this thread.
+/// The followed charges, locked by this thread.
 pub(crate) struct Entered<'a> {
     followed: Gated<'a, Followed>,
     holder: &'a AtomicUsize,
@@ -113,7 +114,8 @@ impl Audit {
         Audit { followed: Mutex::default(), holder: AtomicUsize::new(0), on_wrong }
     }
 
-    /// `None` if this thread is in here already: an allocator that charges this ledger (A1).
+    /// Locks the audit; `None` if this thread holds it already, as an allocator that charges this ledger
+    /// does (A1).
     pub(crate) fn enter(&self) -> Option<Entered<'_>> {
         let me = lock::thread();
         if self.holder.load(Ordering::Relaxed) == me {
@@ -124,7 +126,7 @@ impl Audit {
         Some(Entered { followed, holder: &self.holder })
     }
 
-    /// Follows a charge that was granted. (One of nothing holds nothing.)
+    /// Follows a charge that was granted. (A charge of zero units holds nothing.)
     pub(crate) fn charged(&self, ledger: &Ledger, id: GroupId, units: u64, by: By) {
         let (By::Hand(site) | By::Maker(site)) = by else { return };
         let guard = matches!(by, By::Maker(_));
@@ -142,7 +144,7 @@ impl Audit {
         }
         let Some(mut followed) = self.enter() else { return true };
         let By::Hand(site) = by else {
-            // (One that was made in here is not known, and right all the same.)
+            // (A guard that was made inside the audit is not known, and is right all the same.)
             let _maker = followed.take(id, units, true);
             return true;
         };
@@ -184,7 +186,7 @@ impl Audit {
         false
     }
 
-    /// A guard was given up: its units are returned by hand.
+    /// Notes that a guard was given up: the program returns its units itself.
     #[cold]
     pub(crate) fn gave_up(&self, ledger: &Ledger, id: GroupId, units: u64, site: Site) {
         if self.allows(ledger, id, units, By::Guard) {
@@ -192,7 +194,7 @@ impl Audit {
         }
     }
 
-    /// Whether a guard may be made of units that were charged by hand; if there are none, reports it.
+    /// Whether a guard may be made of units that were charged without one. If there are none, reports it.
     #[cold]
     pub(crate) fn adopts(&self, ledger: &Ledger, id: GroupId, units: u64, site: Site) -> bool {
         let held = self.allows(ledger, id, units, By::Hand(site));
@@ -202,25 +204,25 @@ impl Audit {
         held
     }
 
-    /// A guard became two.
+    /// Notes that a guard became two.
     #[cold]
     pub(crate) fn split(&self, ledger: &Ledger, id: GroupId, left: u64, units: u64) {
         self.exchange(ledger, &[(id, left.saturating_add(units))], &[(id, left), (id, units)]);
     }
 
-    /// A guard took another one in.
+    /// Notes that a guard took in another one.
     #[cold]
     pub(crate) fn merged(&self, ledger: &Ledger, id: GroupId, units: u64, other: u64) {
         self.exchange(ledger, &[(id, units), (id, other)], &[(id, units.saturating_add(other))]);
     }
 
-    /// A guard went to another group.
+    /// Notes that a guard went to another group.
     #[cold]
     pub(crate) fn moved(&self, ledger: &Ledger, from: GroupId, to: GroupId, units: u64) {
         self.exchange(ledger, &[(from, units)], &[(to, units)]);
     }
 
-    /// Some charges of guards become others, made by who made the first of them.
+    /// Turns some charges of guards into others, which keep the line of the first.
     fn exchange(&self, ledger: &Ledger, before: &[(GroupId, u64)], after: &[(GroupId, u64)]) {
         let Some(mut followed) = self.enter() else { return };
         let mut maker = None;
@@ -233,8 +235,8 @@ impl Audit {
         }
     }
 
-    /// Forgets all: what was followed is of the parent's groups, in a forked child of a ledger that processes
-    /// share.
+    /// Forgets all, in a forked child of a ledger that processes share: the followed charges are of the
+    /// parent's groups.
     pub(crate) fn forget(&self) {
         if let Some(mut followed) = self.enter() {
             *followed = Followed::default();

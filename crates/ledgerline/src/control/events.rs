@@ -1,19 +1,20 @@
-//! `memory.events`: how often limits were met, in a group and in its subtree, and waiting for the next.
+//! `memory.events`: counts how often limits were met, in a group and in its subtree, and lets readers wait
+//! for the next event.
 //!
 //! ```text
 //! a level's limit is met (a slow path)                watch, look
 //!   count it in the level's row                         take a slot: note the group and an eventfd
-//!   note that the row changed (memory_stat.rs)          fence
+//!   note that the row changed (table/sums.rs)           fence
 //!   fence                                               read the counts
-//!   nobody watches: done                                wait for the eventfd
+//!   there is no watch: done                             wait for the eventfd
 //!   each slot of a group on the path: write to its        read the counts
 //!     eventfd
 //! ```
 //!
-//! An event dirties its row's line, which the walk has just written, and none of the ancestors': their
-//! counts are collected when somebody reads them. The two fences are SeqCst and each other's partner:
-//! of an event and a watch at the same time, either the event finds the slot, or the first look finds
-//! the event. The count is written before the eventfd, so whoever is woken sees what woke it.
+//! An event dirties its row's line, which the walk has just written, and none of the ancestors' lines:
+//! their counts are collected when they are read. The two fences are SeqCst and each other's partner: of an
+//! event and a watch at the same time, either the event finds the slot, or the first look finds the event.
+//! The count is written before the eventfd, so a thread that is woken sees what woke it.
 
 use crate::control::alarm::Alarm;
 use crate::counter::walk::Levels;
@@ -35,24 +36,25 @@ use std::sync::atomic::AtomicI32;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Watches of one ledger that one process may have at a time.
+/// The most watches of one ledger that one process may have at a time.
 pub const WATCHES_MAX: usize = 256;
 
 /// How often limits were met, as `memory.events` counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Events {
-    /// Reclaimers of a group below its low that gave something back, since nothing else was left.
+    /// How often a reclaimer gave something back although its group was below its low, since nothing else
+    /// was left.
     pub low: u64,
-    /// Walks to the counters that ended above a group's high.
+    /// How many walks to the counters ended above a group's high.
     pub high: u64,
-    /// Charges that met a group's max: refused there, or forced over it, or measured above it.
+    /// How many charges met a group's max: were refused there, went over it, or were measured above it.
     pub max: u64,
-    /// Times that a victim was looked for, because a group was full and nothing else made room.
+    /// How often a victim was looked for, because a group was full and nothing else made room.
     pub oom: u64,
-    /// Groups that were cancelled as victims.
+    /// How many groups were cancelled as victims.
     pub oom_kill: u64,
-    /// Groups of which everything was cancelled at once ([`Group::set_oom_group`]).
+    /// How many groups had everything cancelled at once ([`Group::set_oom_group`]).
     pub oom_group_kill: u64,
 }
 
@@ -67,12 +69,12 @@ impl std::fmt::Display for Events {
     }
 }
 
-/// Somebody who waits: the group's id (0: the slot is free, 1: being taken) and its eventfd.
+/// The slot of one watch: the group's id (0: the slot is free, 1: it is being taken) and the eventfd.
 #[derive(Debug)]
 struct Slot {
     id: AtomicU64,
     eventfd: AtomicI32,
-    /// The alarm of a future that waits, too (0: there is none).
+    /// The alarm of a future that waits for it (0: there is none).
     alarm: AtomicU32,
 }
 
@@ -80,7 +82,7 @@ const FREE: u64 = 0;
 /// No group has this id: its generation is 0.
 const TAKEN: u64 = 1;
 
-/// Those in this process who watch a ledger.
+/// The watches of this process on a ledger.
 #[derive(Debug)]
 pub(crate) struct Watchers {
     count: AtomicUsize,
@@ -102,11 +104,11 @@ impl Watchers {
     }
 }
 
-/// Waits for the events of a group and its subtree: by itself, or with `poll` and `epoll` through its
-/// file descriptor, which is readable when there were events since the last look.
+/// Waits for the events of a group and its subtree. It waits by itself, or its file descriptor is given to
+/// `poll` or `epoll`: that is readable when there were events since the last look.
 ///
-/// A group that was destroyed has no events any more: its watch is not woken (not by the next group of its row,
-/// either), so whoever waits for one without a limit of time waits for ever.
+/// A group that was destroyed has no events any more. Its watch is not woken, not by the next group of its
+/// row, either. So a wait without a time limit never ends then.
 ///
 /// ```
 /// # use ledgerline::{Ledger, Limit};
@@ -134,23 +136,23 @@ pub struct Watch<'l> {
 }
 
 impl<'l> Group<'l> {
-    /// The events of this group and its subtree, those of destroyed descendants included; none of a group that
-    /// is gone. Costs as [`stat`](Self::stat). Not async-signal-safe.
+    /// The events of this group and its subtree, including those of destroyed descendants; zeros for a
+    /// group that is gone. Costs as much as [`stat`](Self::stat). Not async-signal-safe.
     pub fn events(self) -> Events {
         of(self)[1]
     }
 
-    /// The events of this very group (`memory.events.local`). Costs as [`events`](Self::events);
-    /// [`max_events`](Self::max_events) and [`high_events`](Self::high_events) are loads.
+    /// The events of this very group (`memory.events.local`). Costs as much as [`events`](Self::events);
+    /// [`max_events`](Self::max_events) and [`high_events`](Self::high_events) cost a load.
     pub fn local_events(self) -> Events {
         of(self)[0]
     }
 
-    /// Starts to watch this group's subtree. What happened before is not told.
+    /// Starts to watch this group's subtree. The watch does not tell what happened before.
     ///
     /// # Errors
-    /// When the group does not exist, this process watches [`WATCHES_MAX`] of the ledger already, or
-    /// no eventfd can be had.
+    /// When the group does not exist, this process has [`WATCHES_MAX`] watches of the ledger already, or
+    /// the system gives no eventfd.
     pub fn watch(self) -> io::Result<Watch<'l>> {
         if !self.exists() {
             return Err(io::Error::new(io::ErrorKind::NotFound, "the group does not exist"));
@@ -169,11 +171,11 @@ impl<'l> Group<'l> {
         let Some(slot) = watchers.slots.iter().find(|slot| take(slot)) else {
             return Err(io::Error::new(
                 io::ErrorKind::QuotaExceeded,
-                format!("{WATCHES_MAX} watches of one ledger are the most; drop one"),
+                format!("a process has at most {WATCHES_MAX} watches of a ledger; drop one"),
             ));
         };
         slot.eventfd.store(eventfd.as_raw_fd(), Ordering::Relaxed);
-        // Release, partner of the Acquire in `wake`: who sees the id sees the descriptor.
+        // Release, partner of the Acquire in `wake`: a thread that sees the id sees the descriptor.
         slot.id.store(self.id().raw(), Ordering::Release);
         watchers.count.fetch_add(1, Ordering::Relaxed);
         // Partner of the fence in `announce`.
@@ -183,9 +185,9 @@ impl<'l> Group<'l> {
 }
 
 impl Watch<'_> {
-    /// Waits until there are events that no look has told yet, and returns the counts of the
-    /// subtree, which include what ended the wait; `None` when the time is up. (In a forked child,
-    /// and in its parent, events of the other end a wait, too.)
+    /// Waits until there are events that no look has told yet. Returns the counts of the subtree, which
+    /// include the events that ended the wait; `None` when the time is up. (After a fork, events of the
+    /// child end a wait in the parent, too, and the reverse.)
     ///
     /// # Errors
     /// When the wait is interrupted by a signal.
@@ -204,8 +206,8 @@ impl Watch<'_> {
         }
     }
 
-    /// The counts, if there were events since the last look. Does not wait: for those who wait for
-    /// the descriptor.
+    /// The counts, if there were events since the last look. Does not wait: it is for programs that wait
+    /// for the descriptor.
     pub fn look(&self) -> Option<Events> {
         let mut woken = 0u64;
         let size = size_of::<u64>();
@@ -216,8 +218,8 @@ impl Watch<'_> {
 }
 
 impl<'l> Watch<'l> {
-    /// Waits for the next events without a thread: ready with the counts of the subtree, when there
-    /// were events that no look has told yet. One task at a time.
+    /// Waits for the next events without a thread. The future is ready with the counts of the subtree when
+    /// there were events that no look has told yet. One task at a time may wait.
     pub fn changed(&self) -> Changed<'_, 'l> {
         Changed { watch: self, alarm: Alarm::default() }
     }
@@ -241,8 +243,8 @@ impl Future for Changed<'_, '_> {
         }
         self.alarm.set(context.waker(), None);
         watch.slot.alarm.store(self.alarm.number(), Ordering::Relaxed);
-        // Partner of the fence in `announce_some`: an event that is not seen by the look below finds
-        // the alarm.
+        // Partner of the fence in `announce_some`: an event that the look below does not see finds the
+        // alarm.
         fence(Ordering::SeqCst);
         watch.look().map_or(Poll::Pending, Poll::Ready)
     }
@@ -259,8 +261,8 @@ impl Drop for Watch<'_> {
         let watchers = &self.group.ledger().control().watchers;
         self.slot.id.store(TAKEN, Ordering::Relaxed);
         watchers.count.fetch_sub(1, Ordering::Relaxed);
-        // Who found the slot before is inside the gate, and may be about to write to the descriptor;
-        // its number must not become another file's until they are out.
+        // A thread that found the slot before is inside the gate, and may be about to write to the
+        // descriptor. Its number must not become another file's until that thread is out.
         if GATE.close(lock::thread()) {
             GATE.open();
             // SAFETY: dropped once, here.
@@ -268,7 +270,7 @@ impl Drop for Watch<'_> {
             self.slot.eventfd.store(-1, Ordering::Relaxed);
             self.slot.id.store(FREE, Ordering::Release);
         }
-        // Otherwise somebody stays inside for long: slot and descriptor are given up.
+        // Otherwise some thread stays inside for long: slot and descriptor are given up.
     }
 }
 
@@ -289,7 +291,7 @@ fn of(group: Group<'_>) -> [Events; 2] {
     })
 }
 
-/// Counts an event of a group that its row does not count itself, and tells those who watch.
+/// Counts an event that the group's row does not count itself, and tells the watchers.
 pub(crate) fn count(ledger: &Ledger, id: GroupId, event: Sum) {
     sums::note(ledger.table(), id, event, 1);
     let _pass = lock::pass();
@@ -298,8 +300,8 @@ pub(crate) fn count(ledger: &Ledger, id: GroupId, event: Sum) {
     }
 }
 
-/// Tells those who watch that limits were met at some levels of a path. The caller has counted
-/// it there, and is inside the gate. Async-signal-safe.
+/// Tells the watchers that limits were met at some levels of a path. The caller has counted that there, and
+/// is inside the gate. Async-signal-safe.
 #[inline]
 pub(crate) fn announce(ledger: &Ledger, path: &RowPath<'_>, levels: Levels) {
     if levels != 0 {
@@ -332,7 +334,7 @@ fn wake(ledger: &Ledger, rows: &[u32]) {
         }
         let row = GroupId::row_of(id);
         let eventfd = slot.eventfd.load(Ordering::Relaxed);
-        // (A row on the way is some group's; whose watch it was may be gone.)
+        // (A row of the path serves some group; the group of the watch may be gone.)
         let watched =
             rows.contains(&row) && ledger.table().row(row).generation() == word::generation(id);
         if eventfd >= 0 && watched {

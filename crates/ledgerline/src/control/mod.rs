@@ -1,7 +1,8 @@
-//! Control: who is refused, reclaimed, slowed down, made to wait, cancelled; and who is told.
+//! Control decides which charges are refused, slowed down or made to wait, and which groups are reclaimed
+//! or cancelled; and it tells the watchers.
 //!
-//! The layer above the counters and the stock. Those return what happened (the level that said no, the levels
-//! that met a limit); what is done about it is decided here.
+//! It is the layer above the counters and the stock. Those return what happened (the level that refused,
+//! the levels that met a limit), and control decides what is done about it.
 
 pub(crate) mod alarm;
 pub(crate) mod attempt;
@@ -34,10 +35,10 @@ use std::time::Duration;
 use victim::Victims;
 use wait_queue::WaitQueues;
 
-/// A time that is as good as for ever, and that a clock can still be ahead by.
+/// A time as good as for ever, which can still be added to a clock's time.
 pub(crate) const LONGEST: Duration = Duration::from_secs(365 * 86_400);
 
-/// How long things may take (`LedgerBuilder`).
+/// How long reclaim, a penalty and a cancelled victim may take (`LedgerBuilder`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     pub(crate) reclaim: Duration,
@@ -45,19 +46,19 @@ pub(crate) struct Times {
     pub(crate) victim: Duration,
 }
 
-/// Everything of a ledger that is this process's own: the table's addresses, and who acts on it. Lies in the
-/// local page of the ledger's region.
+/// Everything of a ledger that belongs to this process alone: the table's addresses, and what acts on the
+/// table. It lies in the local page of the ledger's region.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Control {
     /// First, so that a page's address is that of its control.
     page: LocalPage,
-    /// Follows the charges, where that was asked for.
+    /// Follows the charges, if the program asked for that.
     audit: Option<Box<Audit>>,
     pub(crate) waiting: WaitQueues,
     pub(crate) reclaimers: Reclaimers,
     pub(crate) victims: Victims,
-    /// Held by whoever changes the mode of a subtree.
+    /// Locked while a thread changes the mode of a subtree.
     pub(crate) modes: Mutex<()>,
     pub(crate) times: Times,
     pub(crate) watchers: Watchers,
@@ -86,15 +87,15 @@ pub(crate) fn lay(
         times,
         watchers: Watchers::new(),
     };
-    // SAFETY: the place is mapped (as long as the region, which stays until `end`), aligned, large enough,
-    // and nobody else knows it yet. From here on the page is valid.
+    // SAFETY: the place is mapped (as long as the region, which stays until `end`), aligned and large
+    // enough, and no other thread knows it yet. From here on the page is valid.
     unsafe {
         place.write(control);
         Ok(Ledger::over(place.cast()))
     }
 }
 
-/// Ends a ledger: what it owns is moved out of the region before the region goes.
+/// Ends a ledger: moves what it owns out of the region before the region goes.
 ///
 /// # Safety
 /// The page is that of a control that [`lay`] wrote, and nothing in its region is used afterwards.
@@ -107,14 +108,14 @@ unsafe fn end(page: NonNull<LocalPage>) {
 }
 
 impl Ledger {
-    /// What acts on the ledger.
+    /// The control of the ledger.
     #[inline]
     pub(crate) fn control(&self) -> &Control {
         // SAFETY: every page is the first field of a control (`lay`), which is as valid (R3).
         unsafe { self.local_page().cast().as_ref() }
     }
 
-    /// What follows the charges, where that was asked for.
+    /// The audit that follows the charges, if the program asked for one.
     #[inline]
     pub(crate) fn audit(&self) -> Option<&Audit> {
         self.control().audit.as_deref()

@@ -1,16 +1,16 @@
-//! How much a ledger does below a group: enforce limits, only measure, or nothing.
+//! The mode of a subtree: whether the ledger enforces limits there, only measures, or does nothing.
 //!
-//! Every row has the mode that was set last on it or on an ancestor: whether its limit is enforced is a
-//! bit of the limit itself, so that a walk learns it without another load, and whether it is accounted at
-//! all is a flag that the slow path looks at (a group that is not accounted keeps no cell, so each of its
-//! charges comes by there).
+//! Every row has the mode that was set last on it or on an ancestor. Whether its limit is enforced is a bit
+//! of the limit itself, so a walk learns it without another load. Whether it is accounted at all is a flag
+//! that the slow path looks at: a group that is not accounted keeps no cell, so each of its charges takes
+//! the slow path.
 //!
 //! ```text
 //! set_mode(top, mode), with the modes' lock             create(parent)
 //!   top takes the mode                                    the child's row becomes visible
 //!   fence                                                 takes the mode that its parent has
 //!   every row below that is visible takes it
-//!   those who wait below look again
+//!   the waiters below look again
 //! ```
 //!
 //! The fence is SeqCst, and its partners are the SeqCst store that makes the row visible and the loads of
@@ -32,8 +32,8 @@ pub enum ControlMode {
     /// Counts them, and refuses what is above a limit.
     #[default]
     Enforce,
-    /// Counts them and refuses nothing: what ends above the group's max counts a `max` event. Limits of
-    /// ancestors that enforce theirs hold all the same.
+    /// Counts them and refuses nothing: a charge that ends above the group's max counts a `max` event.
+    /// Limits of ancestors that enforce theirs hold all the same.
     Measure,
     /// Counts nothing, in the group and in its ancestors, and refuses nothing (up to 2^62 units).
     Off,
@@ -70,16 +70,16 @@ impl Row {
 }
 
 impl Group<'_> {
-    /// Sets the mode of this group and of all below it, now and to come (until it is set on one of those).
-    /// Costs a pass over the rows in use, and a drain. Not async-signal-safe.
+    /// Sets the mode of this group and of all groups below it, present and future, until it is set on one
+    /// of those. Costs a pass over the rows in use, and a drain. Not async-signal-safe.
     ///
-    /// From [`Measure`](ControlMode::Measure) to [`Enforce`](ControlMode::Enforce): what is in use above
-    /// a limit stays, and charges are refused until it is below. [`Off`](ControlMode::Off): a
-    /// [`Charge`](crate::Charge) that is made meanwhile holds nothing and returns nothing, one from before
-    /// is returned as ever. What has no guard ([`try_charge_units`](Self::try_charge_units) and the like)
-    /// is counted all the same, as in `Measure`, since nobody could tell what to return later. Charges
-    /// of a group that is off take about 10 ns. Requests that wait below look again at once
-    /// ([`Request::wait`](crate::Request::wait)).
+    /// A change from [`Measure`](ControlMode::Measure) to [`Enforce`](ControlMode::Enforce) leaves what is
+    /// in use above a limit, and charges are refused until usage is below. While a group is
+    /// [`Off`](ControlMode::Off), a new [`Charge`](crate::Charge) holds nothing and returns nothing; one
+    /// from before is returned as ever. Units without a guard ([`try_charge_units`](Self::try_charge_units)
+    /// and the like) are counted all the same, as in `Measure`: otherwise the ledger could not know later
+    /// whether to take them back. Charges of a group that is off take about 10 ns. Requests that wait below
+    /// look again at once ([`Request::wait`](crate::Request::wait)).
     ///
     /// ```
     /// # use ledgerline::{ControlMode, Ledger, Limit};
@@ -97,7 +97,7 @@ impl Group<'_> {
     /// ```
     pub fn set_mode(self, mode: ControlMode) {
         self.set_mode_below(mode);
-        // With nothing locked: wakers are somebody else's code.
+        // Nothing is locked here: wakers are foreign code.
         wait_queue::tell_below(self.ledger(), self.id());
     }
 
@@ -119,8 +119,8 @@ impl Group<'_> {
         for row in (0..ledger.table().high_water()).filter(|&row| row != top && below(row)) {
             ledger.table().row(row).set_mode(mode);
         }
-        // Cells from before: of a group that is off none may serve; where limits hold again, too much
-        // may lie idle; and in between it does no harm.
+        // This takes the cells from before: none may serve a group that is off, and where limits hold
+        // again, too much may lie idle. For the third mode it does no harm.
         drain::subtree(ledger.table(), top);
     }
 

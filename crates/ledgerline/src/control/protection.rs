@@ -1,15 +1,15 @@
-//! Effective protection: how much of a group reclaim must leave (`min`), or leaves unless nothing else
-//! is left (`low`), when its parent's protection does not suffice for all who ask for some.
+//! Effective protection is how much of a group reclaim must leave (`min`), or leaves unless nothing else is
+//! left (`low`). It matters when a parent's protection does not suffice for all children that ask for some.
 //!
-//! A query over the tree as it is now, from the group that is reclaimed downwards; nothing is stored,
-//! so nothing is stale. For a child that uses `usage` and asks for `setting` (either of the two):
+//! It is a query over the tree as it is now, from the reclaimed group downwards. Nothing is stored, so
+//! nothing is stale. For a child that uses `usage` and asks for `setting` (either of the two):
 //!
 //! ```text
-//! claim     = min(usage, setting)                     protection for memory that is not there helps nobody
+//! claim     = min(usage, setting)                     protection for memory that is not there is of no use
 //! effective = setting                                 right below the group that is reclaimed
 //! effective = claim * parent / claims                 if the children's claims exceed the parent's effective
 //! effective = claim                                   otherwise, and if protection is recursive also a share
-//!           + (parent - claims) * (usage - claim) / (parent_usage - claims)       of what nobody claimed
+//!           + (parent - claims) * (usage - claim) / (parent_usage - claims)       of what no child claims
 //! ```
 //!
 //! The formula is that of the kernel's memory controller (`effective_protection`); products are taken
@@ -33,17 +33,17 @@ pub struct Protection {
     pub low: u64,
 }
 
-/// Whether what a parent is granted and its children do not claim protects them all the same, in
-/// proportion to what they use (cgroup v2's `memory_recursiveprot`).
+/// What becomes of protection that a parent is granted and its children do not claim (cgroup v2's
+/// `memory_recursiveprot`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unclaimed {
-    /// It protects nobody.
+    /// It protects no child.
     Lost,
-    /// It is shared out.
+    /// It protects the children all the same, in proportion to what they use.
     Shared,
 }
 
-/// What a parent has to give, and what its children ask for.
+/// What a parent can give, and what its children ask for.
 #[derive(Clone, Copy, Debug, Default)]
 struct Parent {
     effective: u64,
@@ -57,7 +57,7 @@ fn effective(usage: u64, setting: u64, parent: Parent, unclaimed: Unclaimed) -> 
     let claim = u128::from(usage.min(setting));
     let usage = u128::from(usage);
     let (granted, parent_usage) = (u128::from(parent.effective), u128::from(parent.usage));
-    // Read one after the other, a child's claim may have passed the sum.
+    // The numbers are read one after the other, so a child's claim may be above the sum.
     let claims = parent.claims.max(claim);
     let protected = if claims > granted {
         // Not zero: it is above `granted`.
@@ -73,12 +73,12 @@ fn effective(usage: u64, setting: u64, parent: Parent, unclaimed: Unclaimed) -> 
 }
 
 impl Group<'_> {
-    /// The group's effective protection when `top` is reclaimed (the root, if the whole ledger is):
-    /// nothing for `top` itself and for groups outside of it, which reclaiming it does not touch, and nothing
-    /// where one of the two is gone.
+    /// The group's effective protection when `top` is reclaimed (the root, if the whole ledger is). It is
+    /// zero for `top` itself and for groups outside of it, which that reclaim does not touch. It is zero
+    /// where one of the two groups is gone.
     ///
-    /// Usage counts with what lies idle. Costs a pass over the rows in use, about a nanosecond each, for
-    /// each level at which there is protection to share, and none where there is none; allocates nothing.
+    /// Usage includes what lies idle. For each level at which there is protection to share, this costs a
+    /// pass over the rows in use, about a nanosecond a row. It allocates nothing.
     ///
     /// ```
     /// # use ledgerline::{Ledger, Limit, Unclaimed};
@@ -95,7 +95,7 @@ impl Group<'_> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn protection(self, top: Group<'_>, unclaimed: Unclaimed) -> Protection {
-        // (While this group is there, so is `top` if it is an ancestor. So that is asked first and last.)
+        // (While this group exists, so does `top` if it is an ancestor. So `top` is asked first and last.)
         let protection = top.read(|_| self.read(|_| self.protection_now(top, unclaimed)));
         protection.flatten().unwrap_or_default()
     }
@@ -114,7 +114,7 @@ impl Group<'_> {
     }
 }
 
-/// Which of the two protections.
+/// The two protections.
 #[derive(Clone, Copy)]
 enum Setting {
     Min,
@@ -133,9 +133,9 @@ impl Setting {
     }
 }
 
-/// Hands out the effective protection of rows of a path, given with the deepest first, when the
-/// parent of the last is reclaimed: from that one down. A pass over the rows in use for each, as far
-/// as there is protection.
+/// Computes the effective protection of the rows of a path, when the parent of the topmost one is
+/// reclaimed. `rows` has the deepest first; `hand_out` gets the topmost first. Costs a pass over the rows
+/// in use for each row, as far as there is protection.
 pub(crate) fn down(
     ledger: &Ledger,
     rows: &[u32],
@@ -145,7 +145,7 @@ pub(crate) fn down(
     protect_with(ledger, rows, unclaimed, |parent| claims(ledger, parent), hand_out);
 }
 
-/// As [`protect_down`](Self::protect_down), with what the children of a row claim.
+/// As [`down`], with a function that says what the children of a row claim.
 fn protect_with(
     ledger: &Ledger,
     rows: &[u32],
@@ -178,17 +178,17 @@ fn protect_with(
     }
 }
 
-/// Whether a child can have any protection of what its parent is granted: without a grant there is
-/// none, and without a setting of its own none but what nobody claims.
+/// Whether a child can have any protection from its parent's. Without a grant to the parent there is none;
+/// without a setting of its own the child has only what no child claims.
 fn may_protect(ledger: &Ledger, granted: [u64; 2], child: u32, unclaimed: Unclaimed) -> bool {
     granted.iter().zip(Setting::BOTH).any(|(&granted, setting)| {
         granted > 0 && (unclaimed == Unclaimed::Shared || setting.of(ledger.table().row(child)) > 0)
     })
 }
 
-/// The effective protection of many groups when `top` is reclaimed, and whether it depends on what
-/// others use (it is not the group's own setting, right below `top`): from one pass over the rows in
-/// use, and from none where there is no such group.
+/// The effective protection of many groups when `top` is reclaimed, and whether it depends on what others
+/// use. (It does not right below `top`, where it is the group's own setting.) Costs one pass over the rows
+/// in use, and none where no group's protection depends on others.
 pub(crate) fn below(
     ledger: &Ledger,
     top: Group<'_>,
@@ -204,7 +204,7 @@ pub(crate) fn below(
     let paths: Vec<Vec<u32>> = paths.iter().map(below_top).collect();
     let mut claims: BTreeMap<u32, [u128; 2]> = BTreeMap::new();
     for rows in &paths {
-        // As deep as every row has a setting: at most so deep is there a grant.
+        // This goes as deep as every row has a setting: no grant reaches deeper.
         let set = |row: u32| Setting::BOTH.map(|setting| setting.of(ledger.table().row(row)));
         for pair in rows.windows(2).rev() {
             if !may_protect(ledger, set(pair[1]), pair[0], Unclaimed::Lost) {
@@ -220,7 +220,7 @@ pub(crate) fn below(
             }
         });
     }
-    // (One that was set meanwhile is none yet.)
+    // (A setting made meanwhile does not count yet.)
     let claims = |parent: u32| claims.get(&parent).copied().unwrap_or_default();
     let of = |rows: &Vec<u32>| {
         let mut protection = Protection::default();
@@ -230,7 +230,7 @@ pub(crate) fn below(
     paths.iter().map(of).collect()
 }
 
-/// What the children of a row claim, of min and of low.
+/// How much the children of a row claim, of min and of low.
 fn claims(ledger: &Ledger, parent: u32) -> [u128; 2] {
     let mut claims = [0; 2];
     each_child(ledger, |of, row| {
@@ -241,7 +241,7 @@ fn claims(ledger: &Ledger, parent: u32) -> [u128; 2] {
     claims
 }
 
-/// Shows every row in use but the root's, with its parent: a pass over them.
+/// Shows every row in use but the root's, with its parent, in one pass.
 fn each_child(ledger: &Ledger, mut show: impl FnMut(u32, &Row)) {
     for index in 1..ledger.table().high_water() {
         let row = ledger.table().row(index);
@@ -251,7 +251,7 @@ fn each_child(ledger: &Ledger, mut show: impl FnMut(u32, &Row)) {
     }
 }
 
-/// Adds what a row claims to what its siblings do.
+/// Adds a row's claims to its siblings'.
 fn add_claim(claims: &mut [u128; 2], row: &Row) {
     let usage = row.counter.usage();
     for (claims, setting) in claims.iter_mut().zip(Setting::BOTH) {
@@ -335,9 +335,9 @@ mod tests {
         assert_eq!(effective((1 << 40) + 5, 1 << 50, parent, Unclaimed::Lost), (1 << 39) + 2);
     }
 
-    /// The published case: four children ask for 75, 25, 0 and 500 MiB of min below a parent with 50,
-    /// and use 50, 50, 50 and 0. Reclaimed in proportion to what is not protected, they end at about
-    /// 29, 21, 0 and 0.
+    /// The published case: four children ask for 75, 25, 0 and 500 MiB of min below a parent with 50, and
+    /// use 50, 50, 50 and 0. Reclaimed in proportion to what is not protected, they end at about 29, 21, 0
+    /// and 0.
     #[test]
     fn children_of_a_parent_with_50_mib_end_at_29_and_21() {
         const MIB: u64 = 1 << 20;

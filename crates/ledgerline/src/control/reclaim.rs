@@ -1,35 +1,37 @@
-//! Reclaim before refusal: who is asked, for how much, in which order.
+//! Reclaim asks reclaimers for units before a charge is refused. This decides which are asked, for how
+//! much, in which order.
 //!
 //! ```text
 //! reclaim(full, missing)                              full: the lowest group that has no room
 //!   hold off new caps below full, drain it            what is returned reaches the counters
-//!   rounds, until nothing is missing, nobody has anything, or the time is up:
-//!     look at everybody below full: usage, effective protection
-//!     those above their protection, or if there are none those above min alone; never below min
-//!     of them, those of the lowest priority
-//!     each is asked for its share of what is missing, in proportion to what it holds above that
-//!     who gave nothing is not asked again
+//!   rounds, until nothing is missing, no group has anything, or the time is up:
+//!     read usage and effective protection of all reclaimers' groups below full
+//!     take those above their protection, or if there are none those above min alone; never below min
+//!     of these, take those of the lowest priority
+//!     ask each for its share of what is missing, in proportion to what it holds above its protection
+//!     do not ask again one that gave nothing
 //!   progress: the caller tries again
 //! ```
 //!
-//! **Why in rounds.** What a child of a protected parent may keep depends on what its siblings use: as
-//! one is reclaimed its claim falls, and the others' shares grow. The kernel goes through siblings again
-//! and again and takes a small part of (usage - effective protection) of each, so where it ends is the end
-//! of many small steps. One large step, in proportion to the protection at its start, ends elsewhere: of
+//! **Why in rounds.** What a child of a protected parent may keep depends on what its siblings use. As one
+//! is reclaimed, its claim falls, and the others' shares grow. The kernel goes through siblings again and
+//! again and takes a small part of (usage - effective protection) of each, so where it ends is the end of
+//! many small steps. One large step, in proportion to the protection at its start, ends elsewhere: of
 //! children that claim 75, 25, 0 and 500 MiB below a parent with 50, and use 50, 50, 50 and 0, such a step
 //! leaves 33.7, 17.3, 1 and 0 when 98 are asked for, and infinitely many small ones 29.1, 21.9, 1 and 0
 //! (the kernel's own test wants 29 and 21 within a tenth). So where effective protection moves, a round
-//! asks for a quarter of what is above it at most: that leaves 29.5, 21.5, 1 and 0, off by 2 % at the worst,
-//! after 14 rounds (a half: 30.0 and 21.0 after six; an eighth: 29.3 and 21.7 after thirty). Below a
-//! sixty-fourth of what the first round found, the rest is asked for at once, so that the rounds have an
-//! end. Many small requests take small steps by themselves. Where nobody's protection depends on others
-//! (there is none, or it is set right below the full group), one round asks for all: the proportions stay.
+//! asks for a quarter of what is above it at most: that leaves 29.5, 21.5, 1 and 0, off by 2 % at the
+//! worst, after 14 rounds (a half: 30.0 and 21.0 after six; an eighth: 29.3 and 21.7 after thirty). Below a
+//! sixty-fourth of what the first round found, a round asks for the rest at once, so that the rounds have
+//! an end. Many small requests take small steps by themselves. Where no group's protection depends on
+//! others (there is none, or it is set right below the full group), one round asks for all: the proportions
+//! stay.
 //!
-//! **Shares by lot.** A share of a few units is not worth a call. So what is asked for goes in pieces of a
-//! sixty-fourth of what one has on average, dealt out over the candidates at equal distances, from a start that
-//! is drawn by lot: each gets its share to within a piece, and on average exactly. A small request is one
-//! piece, and one candidate's; many of them come out in proportion, whatever the grain of the caches
-//! (which give back whole pages, say).
+//! **Shares by lot.** A share of a few units is not worth a call. So a request is cut into pieces of a
+//! sixty-fourth of what one candidate has on average. They are dealt out over the candidates at equal
+//! distances, from a start that is drawn by lot. Each candidate gets its share to within a piece, and on
+//! average exactly. A small request is one piece, and goes to one candidate. Many small requests come out
+//! in proportion, whatever the grain of the caches (which give back whole pages, say).
 
 use crate::control::attempt;
 use crate::control::audit::By;
@@ -53,54 +55,54 @@ use std::time::Instant;
 
 /// Where protection moves, a round asks for this part of what is above it.
 const STEP: u64 = 4;
-/// Until it is this part of what the first round found; then for all.
+/// When what is left is this part of what the first round found, a round asks for all of it.
 const LAST_STEP: u64 = 64;
-/// Pieces in what one candidate has on average.
+/// How many pieces one candidate's excess has on average.
 const PIECES: u64 = 64;
 
-/// Somebody who may be asked, in one reclaim.
+/// A reclaimer that may be asked during one reclaim.
 struct Asked {
     entry: Arc<Entry>,
-    /// Whether it was counted that its low did not protect it.
+    /// Whether the event was counted that its low did not protect it.
     told: bool,
 }
 
-/// Somebody who is asked, in one round.
+/// A reclaimer that is asked in one round.
 struct Candidate {
-    /// Among those who may be.
+    /// Its index among those that may be asked.
     asked: usize,
     /// Whether only `low` protects what it would free.
     protected: bool,
     priority: i32,
-    /// What its group is to keep.
+    /// How much its group keeps.
     keeps: u64,
-    /// What it has above that.
+    /// How much its group has above that.
     excess: u64,
-    /// Whether what it is to keep depends on what others use.
+    /// Whether what it keeps depends on what others use.
     moves: bool,
     share: u64,
 }
 
-/// What may be asked for, and when it is enough.
+/// How much is asked for, and how long.
 struct Order<'m> {
     /// What is still missing.
     missing: &'m dyn Fn() -> u64,
     until: Instant,
-    /// Whether a charge is about to be refused: then it also waits for what others' runs bring, and asks those
-    /// who gave nothing the last time.
+    /// Whether a charge is about to be refused. Then reclaim also waits for reclaimers that other threads
+    /// run, and asks those that gave nothing the last time.
     urgent: bool,
 }
 
 impl Order<'_> {
-    /// What is missing, as long as there is time.
+    /// How much is missing, while there is time.
     fn open(&self) -> Option<u64> {
         let missing = (self.missing)();
         (missing > 0 && Instant::now() < self.until).then_some(missing)
     }
 }
 
-/// Charges after all what was refused at the first try, if the reclaimers of what is full can make
-/// room: as long as that is of use. The refusal is not counted.
+/// Charges what was refused at the first try, if the reclaimers below the full group can make room. Tries
+/// again as long as that is of use. The refusal is not counted.
 #[cold]
 #[inline(never)]
 pub(crate) fn and_charge(
@@ -124,7 +126,7 @@ pub(crate) fn and_charge(
     Err(refusal)
 }
 
-/// Tries to make room for a charge that was refused; whether that is worth another try.
+/// Tries to make room for a charge that was refused. Says whether another try is worth it.
 fn reclaim(ledger: &Ledger, refusal: &Refusal, until: Instant) -> bool {
     let full = ledger.group(refusal.group);
     let missing = || {
@@ -134,7 +136,7 @@ fn reclaim(ledger: &Ledger, refusal: &Refusal, until: Instant) -> bool {
     reclaim_below(ledger, full, &Order { missing: &missing, until, urgent: true })
 }
 
-/// Tries to bring a group down to `level`; whether there was any progress.
+/// Tries to bring a group down to `level`. Says whether there was any progress.
 pub(crate) fn above(ledger: &Ledger, group: Group<'_>, level: u64, until: Instant) -> bool {
     let counter = &group.row().counter;
     let missing = || counter.usage().saturating_sub(level);
@@ -142,12 +144,12 @@ pub(crate) fn above(ledger: &Ledger, group: Group<'_>, level: u64, until: Instan
         && reclaim_below(ledger, group, &Order { missing: &missing, until, urgent: true })
 }
 
-/// A charge ended above the high of some levels of its path: has those who can give something back
-/// there do so, the lowest level first.
+/// Reclaims after a charge that ended above the high of some levels of its path: asks the reclaimers there,
+/// the lowest level first.
 ///
-/// A group may stay above its high for long, so this must cost little each time. What may lie idle does
+/// A group may stay above its high for long, so this must cost little each time. So what may lie idle does
 /// not count: otherwise the surplus that each walk fetches would be drained again at once, and each charge
-/// would be a walk. And who gave nothing is left alone for a while.
+/// would be a walk. And a reclaimer that gave nothing is left alone for a while.
 #[cold]
 #[inline(never)]
 pub(crate) fn high(ledger: &Ledger, id: GroupId, met: Levels) {
@@ -171,7 +173,7 @@ pub(crate) fn high(ledger: &Ledger, id: GroupId, met: Levels) {
     }
 }
 
-/// Has those who can give something back below a full group do so; whether there was any progress.
+/// Asks the reclaimers below a full group. Says whether there was any progress.
 fn reclaim_below(ledger: &Ledger, full: Group<'_>, order: &Order<'_>) -> bool {
     if Instant::now() >= order.until || reclaiming::is_inside(ledger) {
         return false;
@@ -207,7 +209,7 @@ fn ask_in_rounds(
             let Some(missing) = order.open() else { break };
             let asked = &mut asked[candidate.asked];
             let entry = &asked.entry;
-            // Others may have been at it meanwhile, and a group below it counts as its own.
+            // Other threads may have reclaimed there meanwhile, and a group below counts into this one.
             let left =
                 precise::charged(ledger.table(), entry.group).saturating_sub(candidate.keeps);
             let need = candidate.share.min(missing).min(left);
@@ -244,7 +246,7 @@ fn ask_in_rounds(
     if progress || !order.urgent || (order.missing)() == 0 {
         return progress || order.urgent;
     }
-    // What somebody else's run frees may be enough.
+    // A run of another thread may free enough.
     let mut turn = 0;
     while Instant::now() < order.until {
         if !busy.iter().any(|entry| entry.is_running()) {
@@ -256,7 +258,7 @@ fn ask_in_rounds(
     false
 }
 
-/// Who is asked next, and for how much.
+/// Chooses which reclaimers are asked in the next round, and for how much.
 fn round(
     ledger: &Ledger,
     full: Group<'_>,
@@ -301,7 +303,8 @@ fn round(
 }
 
 /// Deals `ask` units out in proportion to what each has: in pieces at equal distances, the first at a place
-/// that the number of the lot decides. At most the sum of what they have; the shares sum to it.
+/// that the number of the lot decides. `ask` is at most the sum of what they have, and the shares sum to
+/// it.
 fn shares(excess: &[u64], ask: u64, lot: u64) -> Vec<u64> {
     let sum: u128 = excess.iter().copied().map(u128::from).sum();
     if sum == 0 || ask == 0 {
@@ -310,17 +313,17 @@ fn shares(excess: &[u64], ask: u64, lot: u64) -> Vec<u64> {
     let piece = (sum / (u128::from(PIECES) * excess.len() as u128)).max(1);
     let ask = u128::from(ask);
     let pieces = ask.div_ceil(piece);
-    // Multiples of the golden ratio fall evenly, however many there are: the upper half of the product's
-    // fraction. In 2^-32 of the distance of two pieces.
+    // Multiples of the golden ratio fall evenly, however many there are. This takes the upper half of the
+    // product's fraction, in 2^-32 of the distance of two pieces.
     let start = u128::from(lot.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32);
-    // (Only proportions count: of 64 bits and more the upper ones.)
+    // (Only proportions count, so the upper 64 bits do.)
     let shift = (u128::BITS - sum.leading_zeros()).saturating_sub(64);
     let (mut before, mut dealt) = (0, 0);
     excess
         .iter()
         .map(|&excess| {
             before += u128::from(excess);
-            // How many pieces lie before the end of what this one has: at most 2^25 of them, so nothing
+            // How many pieces lie before the end of this one's part: at most 2^25 of them, so nothing
             // overflows.
             let end = (((before >> shift) * pieces) << 32) / (sum >> shift);
             let theirs = if end > start { ((end - start - 1) >> 32) + 1 } else { 0 };

@@ -1,11 +1,11 @@
-//! Reclaimers: what groups can give back, registered, found and run. Who is asked for how much when a
-//! limit is met is in `reclaim.rs`.
+//! Registers reclaimers, finds them and runs them. `reclaim.rs` decides which are asked for how much when a
+//! limit is met.
 //!
-//! Entries are kept by every group on the way from theirs to the root (the path of a group never changes
-//! while it lives), so that those below a full group are found without a look at any other.
+//! An entry is kept under every group of its path (which never changes while its group lives), so that
+//! those below a full group are found without a look at any other.
 //!
 //! Nothing is locked while a reclaimer runs. It may uncharge, destroy groups (its own, too), register
-//! reclaimers, and charge: what it charges is served where there is room, reclaims nothing and waits for
+//! reclaimers, and charge. What it charges is served where there is room, reclaims nothing and waits for
 //! nothing (`reclaiming.rs`).
 
 use crate::control::reclaiming;
@@ -25,17 +25,17 @@ use std::time::{Duration, Instant};
 /// A ledger's reclaimers in this process.
 pub(crate) struct Reclaimers {
     entries: RwLock<Entries>,
-    /// How many there are: what a refusal looks at first.
+    /// How many there are. A refusal looks at this first.
     count: AtomicUsize,
-    /// Lots drawn so far (reclaim.rs).
+    /// Lots drawn so far (`reclaim.rs`).
     pub(crate) lots: AtomicU64,
 }
 
 #[derive(Default)]
 struct Entries {
-    /// By each group of their path, and by age.
+    /// The entries, by each group of their path, and by age.
     below: BTreeMap<(u64, u64), Arc<Entry>>,
-    /// Registered so far.
+    /// How many were registered so far.
     numbers: u64,
 }
 
@@ -49,14 +49,14 @@ impl std::fmt::Debug for Reclaimers {
 pub(crate) struct Entry {
     number: u64,
     pub(crate) group: GroupId,
-    /// From the group to the root; nothing of a group that did not exist.
+    /// The groups from its own to the root; empty if its group did not exist.
     path: Vec<GroupId>,
     pub(crate) priority: i32,
     run: Box<dyn Fn(u64) -> u64 + Send + Sync>,
-    /// The thread that runs it, by thread pointer; zero when nobody does.
+    /// The thread that runs it, by thread pointer; zero when none does.
     runner: AtomicUsize,
     registered: Instant,
-    /// Until when it need not be asked for what is above a high, in nanoseconds since it registered.
+    /// Until when it is not asked for what is above a high, in nanoseconds since it was registered.
     tired: AtomicU64,
     runs: AtomicU64,
     claimed: AtomicU64,
@@ -65,13 +65,13 @@ pub(crate) struct Entry {
     panics: AtomicU64,
 }
 
-/// What came of a reclaimer's runs.
+/// What a reclaimer's runs achieved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReclaimReport {
     /// How often it ran.
     pub runs: u64,
-    /// Units that it said it freed.
+    /// Units that it said it had freed.
     pub claimed: u64,
     /// Units by which its group's usage fell while it ran.
     pub freed: u64,
@@ -81,9 +81,9 @@ pub struct ReclaimReport {
     pub panics: u64,
 }
 
-/// A registered reclaimer. It is taken out when this is dropped, which waits until nobody else runs it (so it
-/// is not dropped under a lock that the reclaimer takes). Dropped inside a reclaimer, it does not wait: of two
-/// that drop each other's registrations each would wait for the other.
+/// A registered reclaimer. Dropping this takes it out, and waits until no other thread runs it. (So do not
+/// drop it under a lock that the reclaimer takes.) A drop inside a reclaimer does not wait: two reclaimers
+/// that drop each other's registrations would wait for each other.
 #[must_use = "a reclaimer that is dropped at once is taken out at once"]
 pub struct Reclaimer<'l> {
     ledger: &'l Ledger,
@@ -101,23 +101,23 @@ impl std::fmt::Debug for Reclaimer<'_> {
 }
 
 impl<'l> Group<'l> {
-    /// Registers what this group can give back: before a charge below a full group (this one or an
-    /// ancestor) is refused, `reclaim(need)` is asked to uncharge about `need` units and says how
-    /// many it did. Lower priorities are asked first (caches, then spilling to disk); those of equal
-    /// priority in proportion to what their groups hold above their protection
-    /// ([`protection`](Self::protection)), a small request by lot. So is the excess asked for when a
-    /// charge ends above a high ([`set_high`](Self::set_high)), and before a limit is lowered below
-    /// what is in use ([`set_max`](Self::set_max)).
+    /// Registers a function that gives back memory of this group. Before a charge below a full group (this
+    /// one or an ancestor) is refused, `reclaim(need)` is called; it uncharges about `need` units and
+    /// returns how many it did. Lower priorities are asked first (caches, then spilling to disk).
+    /// Reclaimers of equal priority are asked in proportion to what their groups hold above their
+    /// protection ([`protection`](Self::protection)); for a small request one is drawn by lot. In the same
+    /// way they are asked for the excess when a charge ends above a high ([`set_high`](Self::set_high)),
+    /// and before a limit is lowered below what is in use ([`set_max`](Self::set_max)).
     ///
-    /// It runs in the thread whose charge met the limit, by [`try_charge`](Self::try_charge) and
-    /// [`request`](Self::request) alone (never by [`try_charge_units`](Self::try_charge_units), which
-    /// allocators call), one thread at a time, with nothing locked. It should be short: the time given
-    /// to reclaim ([`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time)) is looked at
-    /// between reclaimers. If it panics, the charge goes on without it and it is not run again.
+    /// The thread whose charge met the limit runs it, with nothing locked, and one thread at a time does.
+    /// Only [`try_charge`](Self::try_charge) and [`request`](Self::request) run it, never
+    /// [`try_charge_units`](Self::try_charge_units), which allocators call. It should be short: the time
+    /// given to reclaim ([`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time)) is looked at
+    /// between reclaimers. If it panics, the charge goes on without it, and it is not run again.
     ///
     /// It may uncharge, destroy groups (this one, too) and charge. What it charges to any group of this
-    /// ledger is served where there is room; it has nobody reclaim, and where there is no room it is
-    /// refused at once, also if it was to wait. [`charge`](Self::charge) succeeds as ever.
+    /// ledger is served where there is room, and starts no reclaim. Where there is no room it is refused at
+    /// once, even if it asked to wait. [`charge`](Self::charge) succeeds as ever.
     ///
     /// ```
     /// # use ledgerline::{Charge, Ledger, Limit};
@@ -179,7 +179,7 @@ impl<'l> Group<'l> {
 }
 
 impl Reclaimer<'_> {
-    /// What came of it so far.
+    /// What its runs achieved so far.
     pub fn report(&self) -> ReclaimReport {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         ReclaimReport {
@@ -200,8 +200,8 @@ impl Drop for Reclaimer<'_> {
             }
             self.ledger.control().reclaimers.count.fetch_sub(1, Ordering::Relaxed);
         });
-        // Whoever found it before may still run it. (Not waited for inside a reclaimer, which may be this
-        // one, or be waited for there.)
+        // A thread that found it before may still run it. (A reclaimer does not wait: it may be this very
+        // one, or be waited for by this one.)
         let mut turn = 0;
         while self.entry.is_running() && !reclaiming::is_inside_any() {
             wait_a_turn(turn);
@@ -211,10 +211,10 @@ impl Drop for Reclaimer<'_> {
 }
 
 impl Entry {
-    /// Runs it, if nobody does; by how much its group's usage fell, if it ran to its end.
+    /// Runs it, unless another thread does. Says by how much its group's usage fell, if it ran to its end.
     pub(crate) fn run(&self, ledger: &Ledger, units: u64) -> Option<u64> {
         let me = lock::thread();
-        // A reclaimer that panicked has a state that nobody knows.
+        // The state of a reclaimer that panicked is unknown.
         if self.has_panicked()
             || self
                 .runner
@@ -239,7 +239,7 @@ impl Entry {
             }
         }
         if freed > 0 {
-            // If it destroyed its group, the nearest one above that still is there has the account.
+            // If it destroyed its group, the nearest ancestor that exists gets the count.
             let there = self.path.iter().find(|&&id| ledger.group(id).exists());
             let units = i64::try_from(freed).unwrap_or(i64::MAX);
             sums::note(ledger.table(), *there.unwrap_or(&GroupId::ROOT), Sum::Reclaimed, units);
@@ -256,7 +256,7 @@ impl Entry {
         self.panics.load(Ordering::Relaxed) > 0
     }
 
-    /// Has it left alone for a while when something is above a high: it gave nothing just now.
+    /// Exempts it for a while from requests for what is above a high: it gave nothing just now.
     pub(crate) fn rest(&self, time: Duration) {
         let until = (self.registered.elapsed() + time).as_nanos();
         self.tired.store(u64::try_from(until).unwrap_or(u64::MAX), Ordering::Relaxed);
@@ -277,14 +277,14 @@ impl Reclaimers {
         }
     }
 
-    /// Whether there is anybody to ask.
+    /// Whether there is any reclaimer.
     pub(crate) fn can_help(&self) -> bool {
         self.count.load(Ordering::Relaxed) != 0
     }
 
-    /// Those registered at a group or below it, by age.
+    /// The reclaimers registered at a group or below it, by age.
     pub(crate) fn below(&self, group: GroupId) -> Vec<Arc<Entry>> {
-        // Inside the gate, so that no fork finds it locked.
+        // This is inside the gate, so that no fork finds the lock held.
         let _pass = lock::pass();
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         let theirs = entries.below.range((group.raw(), 0)..=(group.raw(), u64::MAX));

@@ -1,8 +1,8 @@
-//! Whether the calling thread reclaims: a list of frames on its stack, so that any number of threads may
-//! at a time, and nothing is allocated.
+//! Tells whether the calling thread reclaims, by a list of frames on its stack. So any number of threads
+//! may reclaim at a time, and nothing is allocated.
 //!
-//! A thread that reclaims in a ledger runs its reclaimers, and what they charge there reclaims nothing
-//! itself and does not wait: it could wait for itself. In another ledger it may.
+//! A thread that reclaims in a ledger runs that ledger's reclaimers. What they charge there reclaims
+//! nothing and does not wait, since it could wait for itself. In another ledger it may do both.
 
 use crate::ledger::Ledger;
 use crate::table::Table;
@@ -10,13 +10,13 @@ use std::cell::Cell;
 use std::ptr;
 
 thread_local! {
-    // A plain word with nothing to drop: there from the thread's first instruction to its last, so it
-    // is read without being made first, also in a signal handler.
+    // A plain word with nothing to drop exists from the thread's first instruction to its last. So it can
+    // be read at any time, in a signal handler too.
     static INNERMOST: Cell<*const Frame> = const { Cell::new(ptr::null()) };
 }
 
-/// One reclaim under way in this thread. R4: a frame in the list lives on this thread's stack, in a call
-/// of [`inside`] that has not returned.
+/// One reclaim that this thread has begun and not ended. R4: a frame in the list lives on this thread's
+/// stack, in a call of [`inside`] that has not returned.
 struct Frame {
     table: *const Table,
     outer: *const Frame,
@@ -33,7 +33,7 @@ impl Drop for Leave {
     }
 }
 
-/// Does something as one who reclaims in a ledger.
+/// Calls `act` as a thread that reclaims in a ledger.
 pub(crate) fn inside<T>(ledger: &Ledger, act: impl FnOnce() -> T) -> T {
     let frame = Frame { table: ledger.table(), outer: INNERMOST.get() };
     // Dropped before the frame is.

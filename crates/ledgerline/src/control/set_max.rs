@@ -1,4 +1,4 @@
-//! Setting a hard limit: one that is refused where more is in use, and one that holds at once.
+//! Sets a hard limit: either refuses where more is in use, or makes the limit hold at once.
 
 use crate::control::reclaim;
 use crate::control::wait_queue;
@@ -17,7 +17,7 @@ use std::time::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SetMaxError {
-    /// It is lower than what is in use.
+    /// The limit is lower than what is in use.
     Busy {
         /// What is in use, after idle stock was returned and reclaimers were asked.
         usage: u64,
@@ -48,15 +48,17 @@ impl fmt::Display for SetMaxError {
 impl std::error::Error for SetMaxError {}
 
 impl Group<'_> {
-    /// Sets the hard limit. Where more than that is in use, idle stock below the group is returned and
-    /// the reclaimers there are asked for the excess first ([`add_reclaimer`](Self::add_reclaimer), for
-    /// [`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time) at most); then it is refused.
-    /// (A limit that does not hold is never visible to chargers, not even for a moment.)
+    /// Sets the hard limit. Where more than that is in use, idle stock below the group is returned first,
+    /// and the reclaimers there are asked for the excess ([`add_reclaimer`](Self::add_reclaimer), for
+    /// [`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time) at most). If that does not
+    /// suffice, the limit is refused. (No charge ever sees a limit that does not hold, not even for a
+    /// moment.)
     ///
-    /// Where it holds at once, whatever is in use: [`set_max_now`](Self::set_max_now).
+    /// [`set_max_now`](Self::set_max_now) sets a limit that holds at once, whatever is in use.
     ///
-    /// The first of those who wait at this group looks again; who waits elsewhere below for more than the limit
-    /// now allows learns of it when its turn comes. (A handler cannot tell them.)
+    /// The first waiter at this group looks again. A waiter elsewhere below that asks for more than the
+    /// limit now allows learns of it when its turn comes. (A signal handler, which may call this, cannot
+    /// tell the others.)
     ///
     /// Async-signal-safe as long as the ledger has no reclaimers in this process; a few microseconds.
     ///
@@ -77,17 +79,16 @@ impl Group<'_> {
         }
     }
 
-    /// Sets the hard limit, whatever is in use: what one does to a runaway. Where more than that is in
-    /// use, nothing more is let in until usage has come down. Idle stock below the group is returned,
-    /// and the reclaimers there are asked for the excess ([`add_reclaimer`](Self::add_reclaimer), for
-    /// [`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time) at most). Returns how many
-    /// units are above the limit after that; none are cancelled for it.
+    /// Sets the hard limit, whatever is in use: for a runaway group. Where more than that is in use, every
+    /// charge is refused until usage has come down. Idle stock below the group is returned, and the
+    /// reclaimers there are asked for the excess ([`add_reclaimer`](Self::add_reclaimer), for
+    /// [`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time) at most). Returns how many units
+    /// are above the limit after that. No victim is cancelled for it.
     ///
-    /// That no charge oversteps a limit holds of every charge that begins after this returns. One that
-    /// is on its way meanwhile has been accepted within the old limit, and may still be granted a moment
-    /// later; and what was above the new limit before stays there until it is returned. From then on usage
-    /// never passes it. Requests that wait below for more than the limit now allows are refused.
-    /// Not async-signal-safe.
+    /// No charge that begins after this returns oversteps the limit. A charge in flight meanwhile was
+    /// accepted within the old limit, and may still be granted a moment later. What was above the new limit
+    /// before stays there until it is returned, and from then on usage never passes the limit. Requests
+    /// that wait below for more than the limit now allows are refused. Not async-signal-safe.
     ///
     /// ```
     /// # use ledgerline::{Ledger, Limit};
@@ -120,10 +121,11 @@ impl Group<'_> {
                 }
                 return Err(SetMaxError::Gone);
             }
-            // A cap that was allowed by the old limit, and what lies in its cell, lets nobody in.
+            // This keeps caps that the old limit allowed, and the stock in their cells, from serving
+            // charges.
             drop(HeldOff::begin(ledger.table(), self.id().index()));
         }
-        // Who waits for more than it allows now waits in vain, wherever below.
+        // A waiter anywhere below that asks for more than the limit now allows would wait in vain.
         wait_queue::tell_below(ledger, self.id());
         let above = || self.row().counter.usage().saturating_sub(limit.raw());
         if above() > 0 && self.row().counter.is_enforced() {
@@ -133,7 +135,7 @@ impl Group<'_> {
         Ok(if self.exists() { above() } else { 0 })
     }
 
-    /// One try to set the limit, with what lies idle drained if it stands in the way.
+    /// Tries once to set the limit, and drains idle stock if that stands in the way.
     fn try_set_max(self, limit: Limit) -> Result<(), SetMaxError> {
         let ledger = self.ledger();
         let _pass = lock::pass();
@@ -148,7 +150,7 @@ impl Group<'_> {
             try_set()
         });
         match result {
-            // The group was destroyed meanwhile, and this was the last to hold on to its row.
+            // The group was destroyed meanwhile, and this was the last hold on its row.
             Ok(true) => allocate::recycle(ledger.table(), self.id().index()),
             // A lower limit leaves less headroom for what already lies idle.
             Ok(false) => caps::trim_for_headroom(ledger.table(), self.id().index()),

@@ -1,14 +1,14 @@
-//! The slow path of a charge and of an uncharge: what happens where the running CPU's cell does not serve.
+//! The slow path of a charge and of an uncharge, taken where the running CPU's cell does not serve.
 //!
 //! ```text
 //! charge(group, n)                                    uncharge(group, n)
 //!   fold the cell's count, take again: done             fold the cell's count, put again: done
-//!   the group is off: granted, and not counted          the audit says it is wrong: nothing
-//!   the stock and the counters, once: done              count what flows
-//!   a limit said no: the reclaimers of what is          the stock, or the counters
-//!     full, and once more, as long as that is of use
-//!   it ended above a high: the reclaimers there
-//!   refused: count it, tell those who watch
+//!   the group is off: granted, and not counted          the audit finds it wrong: nothing
+//!   the stock and the counters, once: done              count the flow
+//!   a limit refuses: ask the reclaimers below           the stock, or the counters
+//!     it, try again, as long as that is of use
+//!   it ended above a high: ask the reclaimers there
+//!   refused: count it, tell the watchers
 //! ```
 
 use super::attempt::{self, Grant};
@@ -22,7 +22,7 @@ use crate::table::id::GroupId;
 use crate::table::sums::{self, Sum};
 use std::panic::Location;
 
-/// Charges units without a guard: asks nobody, waits for nobody, allocates nothing.
+/// Charges units without a guard. Asks no reclaimer, waits for nothing, allocates nothing.
 #[cold]
 #[inline(never)]
 pub(crate) fn charge_units(
@@ -38,7 +38,7 @@ pub(crate) fn charge_units(
         .map(|_met| ())
 }
 
-/// Charges units for a guard, within the limits or over them; asks nobody.
+/// Charges units for a guard, within the limits or over them. Asks no reclaimer.
 pub(crate) fn charge(
     group: Group<'_>,
     units: u64,
@@ -55,7 +55,7 @@ pub(crate) fn charge(
         .map(|_met| Grant::Counted)
 }
 
-/// Charges units for a guard, with the help of reclaimers where a limit stands in the way.
+/// Charges units for a guard. Asks reclaimers for help where a limit refuses.
 #[inline(never)]
 pub(crate) fn try_charge(
     group: Group<'_>,
@@ -68,7 +68,7 @@ pub(crate) fn try_charge(
     finally(group.ledger(), charge_with_help(group, units, site))
 }
 
-/// As [`try_charge`], with a refusal that is not counted: for who may try again.
+/// As [`try_charge`], but a refusal is not counted: the caller may try again.
 pub(crate) fn try_again(
     group: Group<'_>,
     units: u64,
@@ -80,8 +80,8 @@ pub(crate) fn try_again(
     charge_with_help(group, units, site)
 }
 
-/// Has the reclaimers asked where a limit stands in the way, and where the charge ends above a high. A refusal is
-/// not counted.
+/// Asks the reclaimers where a limit refuses, and where the charge ends above a high. A refusal is not
+/// counted.
 fn charge_with_help(
     group: Group<'_>,
     units: u64,
@@ -101,7 +101,7 @@ fn charge_with_help(
     Ok(Grant::Counted)
 }
 
-/// The final answer.
+/// Gives the final answer: counts a refusal.
 fn finally<T>(ledger: &Ledger, result: Result<T, Refusal>) -> Result<T, Refusal> {
     result.inspect_err(|refusal| attempt::count_refusal(ledger, refusal))
 }
@@ -113,7 +113,7 @@ pub(crate) fn uncharge_units(group: Group<'_>, units: u64, site: &'static Locati
     uncharge(group, units, By::Hand(site));
 }
 
-/// Returns units that the running CPU's cell has no room for.
+/// Returns units for which the running CPU's cell has no room.
 pub(crate) fn uncharge(group: Group<'_>, units: u64, by: By) {
     let (ledger, id) = (group.ledger(), group.id());
     let table = ledger.table();
@@ -125,7 +125,7 @@ pub(crate) fn uncharge(group: Group<'_>, units: u64, by: By) {
     {
         return;
     }
-    // Before the units go, which keep the row.
+    // This is counted before the units go, since they keep the row.
     sums::note_flow(table, id, Sum::Freed, units);
     if !stock::uncharge(table, id, units) {
         sums::note_flow(table, id, Sum::Freed, units.wrapping_neg());

@@ -1,16 +1,16 @@
 //! `high`: a charge above it succeeds, and then pays with time.
 //!
 //! ```text
-//! ratio   = (usage - high) / high                     of the group on the way that is furthest above its high,
-//!                                                     what may lie idle left out
+//! ratio   = (usage - high) / high                     of the group of the path that is furthest above its high,
+//!                                                     without what may lie idle
 //! penalty = 64 s * ratio^2 * units / batch            at most the ledger's `throttle_time`
 //! ```
 //!
 //! The curve is that of the kernel's memory controller (`calculate_high_delay`: the square of the overage,
-//! scaled by 2^6 seconds, in proportion to what was charged of a batch; at most two seconds). It lets a
-//! small excess go by and makes a large one cost so much that reclaim, the owner or the operator gets
-//! ahead; the limit for each charge keeps a group that stays above its high from hanging, and what was
-//! paid is counted (`throttled`, `throttled_usec` in [`Group::stat`](crate::Group::stat)).
+//! scaled by 2^6 seconds, in proportion to what was charged of a batch; at most two seconds). A small
+//! excess costs next to nothing, and a large one so much that reclaim, the owner or the operator gets
+//! ahead. The limit for each charge keeps a group that stays above its high from hanging. What was paid is
+//! counted (`throttled`, `throttled_usec` in [`Group::stat`](crate::Group::stat)).
 //!
 //! The kernel remembers what a task owes until it returns to user space. Here nothing is remembered: a
 //! penalty shorter than a millisecond, which is not worth a sleep, is paid as a whole millisecond by one
@@ -30,24 +30,26 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// What a batch costs at twice the high: the kernel's curve.
+/// The penalty of a batch at twice the high: the kernel's curve.
 const STEEPNESS: u128 = 64_000_000_000;
-/// Shorter penalties are paid as this, seldom.
+/// A shorter penalty is paid as this one, by few charges.
 const SHORTEST: Duration = Duration::from_millis(1);
-/// Unless the builder says otherwise.
+/// The longest penalty, unless the builder sets another.
 pub(crate) const THROTTLE_TIME: Duration = Duration::from_secs(2);
 
 /// The formula of the module's documentation.
 fn penalty(usage: u64, high: u64, units: u64, batch: u64) -> Duration {
     let over = u128::from(usage.saturating_sub(high));
-    // In 2^-20, at most a million times: then its square has 80 bits, and 64 s in nanoseconds 36.
+    // The ratio in units of 2^-20, at most a million: then its square has 80 bits, and 64 s in nanoseconds
+    // 36.
     let ratio = ((over << 20) / u128::from(high.max(1))).min(1 << 40);
     let batchful = (ratio * ratio * STEEPNESS) >> 40;
     let nanoseconds = batchful.saturating_mul(units.into()) / u128::from(batch.max(1));
     Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
 }
 
-/// Pays a short penalty seldom instead of always: `random` is uniform over 64 bits.
+/// Turns a short penalty into none or the shortest one, at random, so that the mean stays: `random` is
+/// uniform over 64 bits.
 fn rounded(penalty: Duration, random: u64) -> Duration {
     if penalty >= SHORTEST {
         return penalty;
@@ -56,7 +58,7 @@ fn rounded(penalty: Duration, random: u64) -> Duration {
     if chosen { SHORTEST } else { Duration::ZERO }
 }
 
-/// Numbers without a pattern that matters (Steele, Lea and Flood's SplitMix64).
+/// A random number (Steele, Lea and Flood's SplitMix64), good enough for this.
 fn random() -> u64 {
     static STATE: AtomicU64 = AtomicU64::new(0);
     const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -66,8 +68,8 @@ fn random() -> u64 {
     mixed ^ mixed >> 31
 }
 
-/// What a charge above high is to pay: slept off ([`sleep`](Self::sleep)), awaited, or, by a caller that
-/// may do neither, taken as a hint ([`penalty`](Self::penalty)). Nothing is owed below high.
+/// The time that a charge above high owes. A caller sleeps it off ([`sleep`](Self::sleep)), awaits it, or,
+/// if it may do neither, takes it as a hint ([`penalty`](Self::penalty)). Below high nothing is owed.
 ///
 /// ```
 /// # use ledgerline::{Ledger, Limit};
@@ -115,23 +117,23 @@ impl<'l> Group<'l> {
         }
     }
 
-    /// The group on the way that is furthest above its high, in proportion: with its usage and its high.
+    /// The group of the path that is furthest above its high, in proportion; with its usage and its high.
     fn above_high(self) -> Option<(Group<'l>, u64, u64)> {
         self.read(|_| self.above_high_now()).flatten()
     }
 
-    /// The same of whoever's row it is.
+    /// As [`above_high`](Self::above_high), whichever group has the row.
     fn above_high_now(self) -> Option<(Group<'l>, u64, u64)> {
         let ledger = self.ledger();
         let path = RowPath::new(ledger.table(), self.id().index())?;
         let mut worst: Option<(u32, u64, u64)> = None;
         for (&row, counter) in path.rows().iter().zip(path.counters()) {
             let high = counter.limits.high.load(Ordering::Relaxed);
-            // The usage's line is written by all CPUs; who has no high leaves it alone.
+            // All CPUs write the usage's line, so it is not read where there is no high.
             if high >= COUNTER_MAX {
                 continue;
             }
-            // What may lie idle is nobody's.
+            // What may lie idle is charged by nobody.
             let usage = counter.usage().saturating_sub(counter.idle_at_most());
             let further = |(_, its_usage, its_high): (u32, u64, u64)| {
                 let excess = |usage: u64, high: u64| u128::from(usage.saturating_sub(high));
@@ -159,7 +161,7 @@ impl<'l> Backoff<'l> {
         self.above
     }
 
-    /// Waits in this thread, and counts it.
+    /// Waits in this thread, and counts that.
     pub fn sleep(self) {
         if !self.penalty.is_zero() {
             self.count();

@@ -1,4 +1,4 @@
-//! A token by which work is told to stop: asked, awaited, or called back.
+//! A token tells work to stop. The work asks it, awaits it, or is called back.
 
 use crate::size;
 use std::fmt;
@@ -12,19 +12,19 @@ use std::task::{Context, Poll, Waker};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Killed {
-    /// Path of the victim.
+    /// The path of the victim.
     pub group: String,
-    /// What it held, in units.
+    /// How many units it held.
     pub usage: u64,
-    /// Path of the group that was full.
+    /// The path of the full group.
     pub full: String,
-    /// What somebody else asked for there.
+    /// How many units another charge asked for there.
     pub requested: u64,
 }
 
 impl Killed {
-    /// Why a program cancels a group by itself ([`CancelToken::cancel`]): `group` held `usage` units, and
-    /// `full` had no room for `requested` more.
+    /// A reason for a program that cancels a group itself ([`CancelToken::cancel`]): `group` held `usage`
+    /// units, and `full` had no room for `requested` more.
     pub fn new(
         group: impl Into<String>,
         usage: u64,
@@ -95,18 +95,18 @@ impl Shared {
 }
 
 impl CancelToken {
-    /// A token that nobody has cancelled.
+    /// A token that is not cancelled.
     pub fn new() -> CancelToken {
         CancelToken::default()
     }
 
-    /// Cancels the work; `false` if somebody did before. Callbacks run here and now, in the order of
-    /// their registration; one that panics keeps none of the others from running.
+    /// Cancels the work. Says `false` if it was cancelled before. Callbacks run here and now, in the order
+    /// of their registration; one that panics keeps none of the others from running.
     pub fn cancel(&self, why: Killed) -> bool {
         if self.shared.killed.set(why).is_err() {
             return false;
         }
-        // Whoever waits from here on sees it set: they look with the lock held.
+        // A waiter that comes from here on sees it set: it looks under the lock.
         let Waiting { wakers, calls, .. } = std::mem::take(&mut *self.shared.waiting());
         let why = self.shared.killed.get().expect("set above");
         for call in calls {
@@ -124,7 +124,7 @@ impl CancelToken {
         self.shared.killed.get().is_some()
     }
 
-    /// Why it should.
+    /// Why the work should stop, if it should.
     pub fn killed(&self) -> Option<&Killed> {
         self.shared.killed.get()
     }
@@ -132,12 +132,13 @@ impl CancelToken {
     /// `Err` once the work should stop: for `?` in a loop.
     ///
     /// # Errors
-    /// Why it should.
+    /// Why the work should stop.
     pub fn check(&self) -> Result<(), Killed> {
         self.killed().map_or(Ok(()), |killed| Err(killed.clone()))
     }
 
-    /// Calls back when the work is cancelled, in the thread that cancels it; at once if it was before.
+    /// Calls back when the work is cancelled, in the thread that cancels it. Calls at once if it was
+    /// cancelled before.
     pub fn on_cancel(&self, call: impl FnOnce(&Killed) + Send + 'static) {
         let mut waiting = self.shared.waiting();
         match self.killed() {

@@ -1,25 +1,25 @@
-//! Choosing a victim: when a group is full, nothing can be reclaimed, and the caller prefers somebody
-//! else's end to being refused ([`Request::oom`](crate::Request::oom)).
+//! Chooses a victim when a group is full, nothing can be reclaimed, and a request asks for another group's
+//! end rather than its own refusal ([`Request::oom`](crate::Request::oom)).
 //!
 //! ```text
-//! choose(full), the lowest group that is full        candidates: victims registered below full, not
-//!   one that was cancelled still holds something       cancelled yet, whose group exists
+//! choose(full), the lowest full group                candidates: victims registered below full, not
+//!   a cancelled victim still holds something           cancelled yet, whose group exists
 //!     and has time left: wait for it
-//!   first pass:  score each by what it holds at most (one load)
+//!   first pass:  score each by the most that it may hold (one load)
 //!   second pass: from the highest downwards, score by what it holds exactly, above its protection,
 //!     until the next one's first score is no higher than the best so far
-//!   with the choices' lock: somebody chose meanwhile, or there is room by now: start anew; otherwise
-//!     mark it; or, if it lies below a group with `oom_group` set, everything below the topmost such
-//!   cancel what was marked
+//!   with the choices' lock: another thread chose meanwhile, or there is room by now: start anew; otherwise
+//!     note it; or, if it lies below a group with `oom_group` set, all below the topmost such group
+//!   cancel what was noted
 //! ```
 //!
-//! Scores and callbacks, which are the program's own code, run with nothing locked. Victims are kept by
-//! every group on the way from theirs to the root, so that those below a full group are found without a
-//! look at any other. Those on their way out are kept apart, so that everybody who waits may ask for them: only
-//! a choice looks at all who could be cancelled.
+//! Scores and callbacks are the program's own code, and run while nothing is locked. A victim is kept under
+//! every group of its path, so that those below a full group are found without a look at any other. The
+//! cancelled victims that may still hold something are kept apart, so that every waiter may ask for them;
+//! only a choice looks at all candidates.
 //!
-//! The first pass is an upper bound (exact usage is less by idle stock and by protection, and a score must
-//! not fall as its units grow), so the second finds the true maximum and looks closely at few.
+//! The first pass gives an upper bound: exact usage is less by idle stock and by protection, and a score
+//! must not fall as its units grow. So the second pass finds the true maximum, and looks closely at few.
 
 use crate::control::events;
 use crate::control::protection::Unclaimed;
@@ -40,30 +40,31 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Unless the builder says otherwise.
+/// The time for a cancelled victim, unless the builder sets another.
 pub(crate) const VICTIM_TIME: Duration = Duration::from_secs(1);
 
 /// A ledger's victims in this process.
 pub(crate) struct Victims {
     entries: Mutex<Entries>,
     count: AtomicUsize,
-    /// Those of them that were cancelled from here.
+    /// How many of them the ledger cancelled.
     cancelled: AtomicUsize,
-    /// How often somebody was chosen; held to mark who is.
+    /// How often a victim was chosen. Locked while a choice is noted.
     choices: Mutex<u64>,
 }
 
 #[derive(Default)]
 struct Entries {
-    /// By each group of their path, and by age.
+    /// The victims, by each group of their path, and by age.
     below: BTreeMap<(u64, u64), Arc<Entry>>,
-    /// Those that were cancelled from here, by their own group.
+    /// The victims that the ledger cancelled, by their own group.
     cancelled: BTreeSet<(u64, u64)>,
-    /// Those who were cancelled from here and may still hold something, by each group of their path, and by
-    /// who was cancelled when: the last one has the most time.
+    /// The cancelled victims that may still hold something, by each group of their path, and in the order
+    /// in which they were cancelled: the last one has the most time.
     dying: BTreeMap<(u64, u64), Arc<Entry>>,
-    marks: u64,
-    /// How many there are, and were.
+    /// How often a victim was cancelled.
+    cancellations: u64,
+    /// How many victims there are.
     count: usize,
     numbers: u64,
 }
@@ -73,20 +74,20 @@ type Score = Box<dyn Fn(u64) -> u64 + Send + Sync>;
 struct Entry {
     number: u64,
     group: GroupId,
-    /// From the group to the root; nothing of a group that did not exist.
+    /// The groups from its own to the root; empty if its group did not exist.
     path: Vec<GroupId>,
     token: CancelToken,
     score: Option<Score>,
-    /// When it was cancelled from here, and as the how many-th.
+    /// When the ledger cancelled it, and the number of that cancellation.
     cancelled: Mutex<Option<(Instant, u64)>>,
 }
 
 impl Entries {
-    /// Waits for it no more.
+    /// Forgets a cancelled victim: nothing waits for it any more.
     fn forget_dying(&mut self, entry: &Entry) {
-        if let Some((_, mark)) = entry.cancelled() {
+        if let Some((_, number)) = entry.cancelled() {
             for above in &entry.path {
-                self.dying.remove(&(above.raw(), mark));
+                self.dying.remove(&(above.raw(), number));
             }
         }
     }
@@ -119,32 +120,32 @@ impl Victims {
 }
 
 impl Victims {
-    /// The choices so far, with their lock.
+    /// Locks the number of choices so far.
     fn choices(&self) -> Gated<'_, u64> {
         lock::gated(&self.choices)
     }
 }
 
 impl Entry {
-    /// The score of so many units; what a score that panics would have said is nothing.
+    /// The score of so many units; zero if the score function panics.
     fn score(&self, units: u64) -> u64 {
         let Some(score) = &self.score else { return units };
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| score(units))).unwrap_or(0)
     }
 
-    /// Notes that it is cancelled, for who looks before it is told.
-    fn mark(self: &Arc<Self>, victims: &Victims) {
+    /// Notes that it is cancelled, for threads that look before it is told.
+    fn note_cancelled(self: &Arc<Self>, victims: &Victims) {
         victims.with(|entries| {
             entries.forget_dying(self);
-            entries.marks += 1;
-            let mark = entries.marks;
+            entries.cancellations += 1;
+            let number = entries.cancellations;
             *self.cancelled.lock().unwrap_or_else(PoisonError::into_inner) =
-                Some((Instant::now(), mark));
+                Some((Instant::now(), number));
             let own = (self.group.raw(), self.number);
             // (Its registration may have ended meanwhile.)
             if entries.below.contains_key(&own) {
                 entries.cancelled.insert(own);
-                let theirs = self.path.iter().map(|above| ((above.raw(), mark), self.clone()));
+                let theirs = self.path.iter().map(|above| ((above.raw(), number), self.clone()));
                 entries.dying.extend(theirs);
             }
         });
@@ -155,7 +156,7 @@ impl Entry {
     }
 }
 
-/// A group that may be cancelled to make room for others; it no longer may when this is dropped.
+/// A group that may be cancelled to make room for others, until this is dropped.
 #[must_use = "a victim that is dropped at once is taken out at once"]
 pub struct Victim<'l> {
     ledger: &'l Ledger,
@@ -170,7 +171,7 @@ impl std::fmt::Debug for Victim<'_> {
 
 impl Drop for Victim<'_> {
     fn drop(&mut self) {
-        // (The last reference, and with it the score, which is somebody else's code, goes outside of the lock.)
+        // (The last reference, and with it the score, which is foreign code, goes outside of the lock.)
         self.ledger.control().victims.with(|entries| {
             entries.count -= 1;
             for above in &self.entry.path {
@@ -182,24 +183,24 @@ impl Drop for Victim<'_> {
     }
 }
 
-/// What came of looking for a victim.
+/// The result of the search for a victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// Somebody was cancelled and is expected to let go until then.
+    /// A victim was cancelled, and is expected to return its units until then.
     Dying(Instant),
-    /// The one who asks was cancelled itself.
+    /// The group of the request was cancelled itself.
     Yourself,
     /// There is room by now, at least in the group that was full.
     Room,
-    /// There is nobody to cancel.
+    /// There is no victim to cancel.
     Nobody,
 }
 
 impl<'l> Group<'l> {
     /// Registers this group as one that may be cancelled when a charge elsewhere asks for that
-    /// ([`Request::oom`](crate::Request::oom)): its work watches `token` and, once that is cancelled,
-    /// stops and returns what it charged. The one with the most units above its protection is chosen
-    /// (of equals the one that registered last).
+    /// ([`Request::oom`](crate::Request::oom)). Its work watches `token` and, once that is cancelled, stops
+    /// and returns what it charged. The group with the most units above its protection is chosen (of equals
+    /// the one that registered last).
     ///
     /// ```
     /// # use ledgerline::{CancelToken, Ledger, Limit};
@@ -229,8 +230,9 @@ impl<'l> Group<'l> {
         self.register(token, None)
     }
 
-    /// As [`add_victim`](Self::add_victim), with a score of the program's own: from the units above
-    /// protection to what is compared. It must not fall as the units grow; zero is never chosen.
+    /// As [`add_victim`](Self::add_victim), with a score of the program's own. It turns the units above
+    /// protection into the number that is compared. It must not fall as the units grow. A group with score
+    /// zero is never chosen.
     pub fn add_victim_scored(
         self,
         token: &CancelToken,
@@ -257,8 +259,8 @@ impl<'l> Group<'l> {
         Victim { ledger, entry }
     }
 
-    /// Whether the victims below this group are cancelled together, whichever of them is chosen
-    /// (cgroup v2's `memory.oom.group`): for work in parts that is of no use without each other.
+    /// Whether the victims below this group are cancelled together, whichever of them is chosen (cgroup
+    /// v2's `memory.oom.group`): for work whose parts are of no use without each other.
     pub fn set_oom_group(self, together: bool) {
         self.change(|row| row.set(flag::OOM_GROUP, together));
     }
@@ -269,8 +271,8 @@ impl<'l> Group<'l> {
     }
 }
 
-/// Chooses a victim below a full group for `asking` and cancels it, unless one that was cancelled
-/// before is still on its way out.
+/// Chooses a victim below a full group for `asking` and cancels it, unless a cancelled victim still holds
+/// something there.
 pub(crate) fn choose(ledger: &Ledger, full: Group<'_>, asking: GroupId, requested: u64) -> Choice {
     let victims = &ledger.control().victims;
     if !any(ledger) {
@@ -293,35 +295,35 @@ pub(crate) fn choose(ledger: &Ledger, full: Group<'_>, asking: GroupId, requeste
                 entries.iter().filter(together).cloned().collect()
             }
         };
-        let mut marked = victims.choices();
-        if *marked != choices {
-            continue; // Two would go where one was enough.
+        let mut now = victims.choices();
+        if *now != choices {
+            continue; // Two would be cancelled where one was enough.
         }
-        // (There may be room there, and none further up: then others are to go.)
+        // (There may be room there, and none further up: then other victims are due.)
         if refusal::lowest_full(ledger.table(), asking, requested) != Some(full.id()) {
             return Choice::Room;
         }
-        *marked += 1;
-        dying.iter().for_each(|entry| entry.mark(victims));
-        drop(marked);
+        *now += 1;
+        dying.iter().for_each(|entry| entry.note_cancelled(victims));
+        drop(now);
         cancel(ledger, &dying, top, full, requested);
         return verdict(ledger, asking, Instant::now() + ledger.control().times.victim);
     }
 }
 
-/// Whether there is anybody who could be cancelled, or was.
+/// Whether there is any victim, cancelled or not.
 pub(crate) fn any(ledger: &Ledger) -> bool {
     ledger.control().victims.count.load(Ordering::Relaxed) != 0
 }
 
-/// Until when those below a group who were cancelled are waited for; `None` if all hold nothing
-/// now, or had their time.
+/// Until when requests wait for the cancelled victims below a group; `None` if all of them hold nothing
+/// now, or have had their time.
 pub(crate) fn dying_below(ledger: &Ledger, full: GroupId) -> Option<Instant> {
     let victims = &ledger.control().victims;
     if victims.cancelled.load(Ordering::Relaxed) == 0 {
         return None;
     }
-    // The last that was cancelled has the most time left.
+    // The last victim that was cancelled has the most time left.
     let mut before = u64::MAX;
     loop {
         let theirs = (full.raw(), 0)..(full.raw(), before);
@@ -340,7 +342,7 @@ pub(crate) fn dying_below(ledger: &Ledger, full: GroupId) -> Option<Instant> {
     }
 }
 
-/// The victims that may be chosen, or were, by age.
+/// The victims below a group, cancelled or not, by age.
 fn victims_below(ledger: &Ledger, full: Group<'_>) -> Vec<Arc<Entry>> {
     let full = full.id().raw();
     let mut below: Vec<Arc<Entry>> = ledger.control().victims.with(|entries| {
@@ -359,7 +361,8 @@ fn verdict(ledger: &Ledger, asking: GroupId, until: Instant) -> Choice {
     if is_cancelled(ledger, asking) { Choice::Yourself } else { Choice::Dying(until) }
 }
 
-/// Tells those who were marked, and counts it first: whoever is told sees it counted.
+/// Cancels the tokens of the chosen victims. Counts the events first, so that a victim that is told sees
+/// them counted.
 fn cancel(
     ledger: &Ledger,
     dying: &[Arc<Entry>],
@@ -381,7 +384,7 @@ fn cancel(
     }
 }
 
-/// Whether the work that charges this group was cancelled from here.
+/// Whether the ledger cancelled this group or one above it.
 pub(crate) fn is_cancelled(ledger: &Ledger, id: GroupId) -> bool {
     let victims = &ledger.control().victims;
     if victims.cancelled.load(Ordering::Relaxed) == 0 {
@@ -395,8 +398,8 @@ pub(crate) fn is_cancelled(ledger: &Ledger, id: GroupId) -> bool {
     })
 }
 
-/// The two passes of the module's documentation: the victim with the highest score; of equals the one
-/// that registered last.
+/// Makes the two passes of the module's documentation. Returns the victim with the highest score; of equals
+/// the one that registered last.
 fn highest(ledger: &Ledger, full: Group<'_>, entries: &[Arc<Entry>]) -> Option<Arc<Entry>> {
     let mut candidates: Vec<(u64, usize)> = entries
         .iter()

@@ -1,25 +1,25 @@
-//! Waiting for room: first come, first served, at the group whose limit said no.
+//! A charge waits for room: first come, first served, at the group whose limit refused it.
 //!
 //! ```text
 //! charge, waiting(group, n, until)
-//!   nobody queues on the way, or it would not wait anyway: try; granted, or no time to wait: done
-//!   queue at the group that is full (wait_queue.rs)
+//!   no queue on its path, or it would not wait anyway: try; granted, or no time to wait: done
+//!   queue at the full group (wait_queue.rs)
 //!     not the first: sleep until the one before leaves
 //!     the first:
-//!       it has become so just now, or n would fit on the way: try; granted: leave, wake the next
-//!       the lowest that is full is elsewhere: queue there
-//!       somebody may be cancelled for it: try; choose a victim below the lowest that is full
-//!       sleep until units come back (queue_head.rs)
+//!       it has just become the first, or n would fit on its path: try; granted: leave, wake the next
+//!       the lowest full group is another: queue there
+//!       it may have a victim cancelled: try; choose a victim below the lowest full group
+//!       sleep until units come back (wake/queue_head.rs)
 //!     the time is up: try for the last time
 //! ```
 //!
-//! A try asks the reclaimers of what is full. So they are asked for everybody who waits, when his turn comes
-//! and before he is refused, and before anybody is cancelled for him; not at every notice.
+//! A try asks the reclaimers below the full group. So they are asked for every waiter: when its turn comes,
+//! before it is refused, and before a victim is cancelled for it. They are not asked at every notice.
 //!
 //! A plain `try_charge` does not queue, and may be served in between.
 //!
-//! [`Wait`] takes these steps as far as they go without sleeping; a thread sleeps on the eventcount that it
-//! names (here), a future has itself woken (request.rs).
+//! [`Wait`] takes these steps as far as they go without sleeping. A thread then sleeps on the eventcount
+//! that it names (here); a future leaves its waker (`request.rs`).
 
 use crate::control::alarm::Alarm;
 use crate::control::attempt::{self, Grant};
@@ -40,8 +40,8 @@ use std::panic::Location;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// How long the first of a queue sleeps at most where other processes may return what it waits for: they wake
-/// nobody here.
+/// How long the first waiter of a queue sleeps at most where other processes may return what it waits for:
+/// they wake no waiter here.
 const ACROSS_PROCESSES: Duration = Duration::from_millis(10);
 
 /// A charge that waits.
@@ -52,7 +52,7 @@ pub(crate) struct Wait<'l> {
     pub(crate) until: Instant,
     /// Whether others may be cancelled for it.
     oom: bool,
-    /// Who asked (audit.rs).
+    /// The line that asked (`control/audit.rs`).
     site: &'static Location<'static>,
     stage: Stage<'l>,
 }
@@ -62,15 +62,15 @@ enum Stage<'l> {
     Queueing(Place<'l>),
     First {
         place: Place<'l>,
-        /// Whether it has been tried since it is the first.
+        /// Whether it has tried since it is the first.
         tried: bool,
     },
 }
 
-/// What came of a step.
+/// The result of a step.
 pub(crate) enum Step {
     Done(Result<Grant, Refusal>),
-    /// To go on when there was a notice since the key was read, or at `until`.
+    /// It goes on when there is a notice after the key was read, or at `until`.
     Asleep {
         key: u32,
         until: Instant,
@@ -90,7 +90,7 @@ impl<'l> Wait<'l> {
 
     /// Goes as far as it can without sleeping.
     pub(crate) fn step(&mut self) -> Step {
-        // A future that a forked child has a copy of begins anew there: its place was its parent's.
+        // A forked child's copy of a future begins anew there: the place was its parent's.
         if self.place().is_some_and(Place::is_inherited) {
             self.stage = Stage::New;
         }
@@ -117,7 +117,7 @@ impl<'l> Wait<'l> {
         }
     }
 
-    /// What tells whether to go on.
+    /// The eventcount whose notice lets it go on.
     fn eventcount(&self) -> Option<&Eventcount> {
         match &self.stage {
             Stage::New => None,
@@ -133,7 +133,8 @@ impl<'l> Wait<'l> {
         }
     }
 
-    /// Has a future woken when it is to go on; `false` if that is so already.
+    /// Leaves a future's waker, so that it is woken when it can go on. Says `false` if it can go on
+    /// already.
     pub(crate) fn leave_waker(
         &self,
         alarm: &mut Alarm,
@@ -152,12 +153,12 @@ impl<'l> Wait<'l> {
                 place.leave_alarm(alarm.number());
             }
         }
-        // Whoever told it before the waker was left could not wake it.
+        // A notice from before the waker was left could not wake it.
         !self.eventcount().is_none_or(|eventcount| eventcount.is_past(key))
             && Instant::now() < until
     }
 
-    /// Behind those who wait already; otherwise at once, if there is room.
+    /// Queues behind those that wait already. If none does, tries at once.
     fn begin(&mut self) -> Option<Step> {
         match wait_queue::queued_on_the_way(self.group.ledger(), self.group.id()) {
             Some(full) if self.would_wait() => self.queue_at(full),
@@ -172,8 +173,8 @@ impl<'l> Wait<'l> {
         slow_path::try_again(self.group, self.units, self.site)
     }
 
-    /// Whether it puts up with those before it: not if it takes no room, could never be served, or has no
-    /// time. (Inside a reclaimer nobody waits: it could wait for itself.)
+    /// Whether it waits for those before it. It does not if it takes no room, could never be served, or has
+    /// no time. (Nor does it wait inside a reclaimer: it could wait for itself.)
     fn would_wait(&self) -> bool {
         let ledger = self.group.ledger();
         self.units > 0
@@ -192,8 +193,8 @@ impl<'l> Wait<'l> {
         self.group.mode() == ControlMode::Off
     }
 
-    /// Waits at the group that refused, where that can help: not for what some limit on the way can never
-    /// allow, and not inside a reclaimer, which could wait for itself.
+    /// Waits at the group that refused, where that can help. It cannot help if some limit of the path can
+    /// never allow the charge; and a reclaimer does not wait, since it could wait for itself.
     fn wait_or_give_up(&mut self, refusal: Refusal) -> Option<Step> {
         let ledger = self.group.ledger();
         if refusal.reason == Reason::Limit
@@ -208,25 +209,25 @@ impl<'l> Wait<'l> {
     }
 
     fn queue_at(&mut self, full: GroupId) -> Option<Step> {
-        // The place before is given up first: in the same queue it would be behind itself.
+        // The earlier place is given up first: in the same queue the charge would be behind itself.
         self.stage = Stage::New;
         match Place::take(self.group.ledger().group(full), self.group.id()) {
             Some(place) => {
                 self.stage = Stage::Queueing(place);
                 None
             }
-            // With the full group all below it are gone.
+            // The full group is gone, and so are all below it.
             None => Some(Step::Done(Err(Refusal::gone(self.group.id(), self.units)))),
         }
     }
 
-    /// Whether the caller's own work was told to stop. (Looked at after the key was read: who cancels
-    /// it tells it afterwards.)
+    /// Whether the caller's own group was cancelled. (This is looked at after the key was read: the thread
+    /// that cancels it sends a notice afterwards.)
     fn is_cancelled(&self) -> bool {
         victim::is_cancelled(self.group.ledger(), self.group.id())
     }
 
-    /// Of a request that no waiting helps: by the lowest that is full.
+    /// The refusal of a request that no waiting helps: by the lowest full group.
     fn refused(&self, full: GroupId) -> Step {
         let (id, ledger) = (self.group.id(), self.group.ledger());
         let lowest = refusal::lowest_full(ledger.table(), id, self.units).unwrap_or(full);
@@ -253,7 +254,7 @@ impl<'l> Wait<'l> {
         None
     }
 
-    /// With others before it: whether there is anything to do but to wait for them.
+    /// Looks while others are before it: is there anything to do but to wait for them?
     fn look_from_behind(&self, key: u32, full: GroupId) -> Step {
         let ledger = self.group.ledger();
         if !self.group.exists() {
@@ -265,7 +266,7 @@ impl<'l> Wait<'l> {
         let late = self.is_late();
         if late || self.is_off() {
             match self.try_now() {
-                // (Off no more: it waits on.)
+                // (The group is no longer off: it waits on.)
                 Err(refusal) if !late && refusal.reason == Reason::Limit => {}
                 done => return Step::Done(done),
             }
@@ -273,7 +274,8 @@ impl<'l> Wait<'l> {
         if !refusal::can_ever_fit(ledger.table(), self.group.id(), self.units) {
             return self.refused(full);
         }
-        // What can be given back is, before anybody is cancelled: to the first, whose turn it is.
+        // What reclaimers can give back is given back before a victim is cancelled. It serves the first
+        // waiter, whose turn it is.
         if self.may_choose(full) && ledger.control().reclaimers.can_help() {
             let group = ledger.group(full);
             let level = group.row().counter.max().saturating_sub(self.units);
@@ -282,13 +284,14 @@ impl<'l> Wait<'l> {
         self.sleep_or_cancel(key, full)
     }
 
-    /// As the first: looks for room.
+    /// Looks for room as the first waiter.
     fn look(&mut self) -> Option<Step> {
         let Stage::First { place, tried } = &mut self.stage else { return None };
         let (full, key) = (place.full, place.head().eventcount.key());
         let tried = std::mem::replace(tried, true);
         let (id, ledger) = (self.group.id(), self.group.ledger());
-        // (Where there is room here and none further up, that is reclaimed before anybody waits there.)
+        // (Where there is room here and none further up, the group further up is reclaimed before it waits
+        // there.)
         let room =
             refusal::lowest_full(ledger.table(), id, self.units) != Some(full) || self.is_off();
         if !room {
@@ -321,8 +324,8 @@ impl<'l> Wait<'l> {
         Some(step)
     }
 
-    /// Whether somebody is to be cancelled for it: not where there is room for it here, and those before it want
-    /// more, or wait further up by now; nor where it could never be served.
+    /// Whether a victim should be cancelled for it. Not where there is room for it here: then those before
+    /// it want more, or wait further up by now. Nor where it could never be served.
     fn wants_a_victim(&self, full: GroupId) -> bool {
         let (id, ledger) = (self.group.id(), self.group.ledger());
         self.oom
@@ -330,7 +333,7 @@ impl<'l> Wait<'l> {
             && refusal::can_ever_fit(ledger.table(), id, self.units)
     }
 
-    /// Whether it is about to choose: somebody is to go, and nobody is on his way out.
+    /// Whether it is about to choose a victim: it wants one, and no cancelled victim still holds something.
     fn may_choose(&self, full: GroupId) -> bool {
         let ledger = self.group.ledger();
         self.wants_a_victim(full)
@@ -338,8 +341,8 @@ impl<'l> Wait<'l> {
             && victim::dying_below(ledger, full).is_none()
     }
 
-    /// There is no room, or others come first: has somebody cancelled for it, if that was asked for, and
-    /// sleeps; ends if it was cancelled itself.
+    /// There is no room, or others come first. Chooses a victim, if the request asked for that, and sleeps.
+    /// Ends if its own group was cancelled.
     fn sleep_or_cancel(&self, key: u32, full: GroupId) -> Step {
         let (id, ledger) = (self.group.id(), self.group.ledger());
         if self.is_cancelled() {
@@ -351,7 +354,7 @@ impl<'l> Wait<'l> {
                 Choice::Dying(next) => until = until.min(next),
                 Choice::Yourself => return self.cancelled(),
                 Choice::Room => until = Instant::now(),
-                // Nobody is to go for it, so it waits as others do.
+                // There is no victim, so it waits as others do.
                 Choice::Nobody => {}
             }
         }
@@ -361,7 +364,7 @@ impl<'l> Wait<'l> {
 
 fn refusal_by(ledger: &Ledger, full: GroupId, charged: GroupId, requested: u64) -> Refusal {
     let full_now = ledger.group(full).read(|row| (row.counter.max(), row.counter.usage()));
-    // (The one that is charged lies below it, and goes first.)
+    // (The charged group lies below it, so it is gone too.)
     let Some((limit, usage)) = full_now else { return Refusal::gone(charged, requested) };
     Refusal { group: full, charged, limit, usage, requested, reason: Reason::Limit }
 }

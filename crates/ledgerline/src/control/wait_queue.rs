@@ -1,17 +1,18 @@
-//! Wait queues: who waits for room at which group, in which order, and how they are told.
+//! Wait queues: the waiters for room at each group, in order of arrival, and how they are told.
 //!
-//! A queue is made by the first who waits at a group, and is gone with the last. While there is one, no cell
-//! below its group gets a cap, so what is returned there reaches the counters, and tells the queue's first
-//! through its head (queue_head.rs). The others sleep until the one before leaves: each on an eventcount of
-//! its own, or, a future, with its waker left. So units that come back wake one waiter, not all of them.
+//! The first waiter at a group makes its queue, and the last one ends it. While there is a queue, no cell
+//! below its group gets a cap. So what is returned there reaches the counters, and the queue's head tells
+//! the first waiter (`wake/queue_head.rs`). The others sleep until the one before leaves: a thread on an
+//! eventcount of its own, a future with its waker left. So units that come back wake one waiter, not all of
+//! them.
 //!
-//! The queues are in a map by group, and a queue's waiters in a map by ticket: to come, to leave from
-//! anywhere and to ask who is first costs the logarithm of how many there are. The heads lie in memory of
-//! this process alone, also where the ledger is a file: each process has its own waiters.
+//! The queues are in a map by group, and a queue's waiters in a map by ticket. Joining, leaving from
+//! anywhere and finding the first cost the logarithm of their number. The heads lie in memory that this
+//! process alone has, even where the ledger is a file: each process has its own waiters.
 //!
-//! Invariant W1: with the lock held, the head of a queue's row names that queue's group, unless the row is
-//! another group's by now whose queue it serves; the queues counted as open are those in the map, and each
-//! of them holds one of its row's `draining`.
+//! Invariant W1: while the lock is held, the head of a queue's row names that queue's group, unless the row
+//! is another group's by now and the head serves that group's queue. The queues counted as open are those
+//! in the map, and each of them holds one of its row's `draining`.
 
 use crate::gate::lock::{self, Gated};
 use crate::group::Group;
@@ -29,16 +30,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
-/// Those in this process who wait for room in a ledger.
+/// The waiters of this process for room in a ledger.
 #[derive(Debug)]
 pub(crate) struct WaitQueues(Mutex<Queues>);
 
 #[derive(Debug)]
 struct Queues {
-    /// By the raw id of the group that is full.
+    /// The queues, by the raw id of the full group.
     by_group: BTreeMap<u64, Queue>,
     next_ticket: u64,
-    /// Those who wait, by the raw id of the group that they charge, and by ticket.
+    /// The waiters, by the raw id of the group that they charge, and by ticket.
     by_charged: BTreeMap<(u64, u64), Arc<Waiter>>,
     /// The process whose waiters these are: a forked child has none of them.
     process: u32,
@@ -46,13 +47,13 @@ struct Queues {
 
 #[derive(Debug)]
 struct Queue {
-    /// By ticket: the first has the lowest.
+    /// The waiters, by ticket. The first has the lowest.
     waiters: BTreeMap<u64, Arc<Waiter>>,
-    /// Whether what lay idle below the group when the queue was made has been returned.
+    /// Whether the stock that lay idle below the group when the queue was made has been returned.
     drained: bool,
 }
 
-/// Who waits: a thread sleeps on the eventcount, a future leaves its waker, until it is the first.
+/// One waiter. A thread sleeps on the eventcount; a future leaves its waker, until it is the first.
 #[derive(Debug)]
 struct Waiter {
     /// The group that it charges.
@@ -65,7 +66,7 @@ struct Waiter {
 }
 
 impl Waiter {
-    /// Has it look again. With nothing locked: a waker is somebody else's code.
+    /// Makes it look again. The caller holds no lock: a waker is foreign code.
     fn call(&self) {
         self.eventcount.notify();
         if let Some(waker) = self.leave_waker(None) {
@@ -92,7 +93,7 @@ impl WaitQueues {
     }
 }
 
-/// The queues, inside the gate, so that no fork finds them locked; emptied in a forked child.
+/// Locks the queues, inside the gate, so that no fork finds them locked. Empties them in a forked child.
 fn queues(ledger: &Ledger) -> Gated<'_, Queues> {
     let heads = &ledger.table().heads;
     let mut queues = lock::gated(&ledger.control().waiting.0);
@@ -102,7 +103,7 @@ fn queues(ledger: &Ledger) -> Gated<'_, Queues> {
         for &group in std::mem::take(&mut queues.by_group).keys() {
             let row = GroupId::row_of(group);
             heads.of(row).serve(0);
-            // (In a file it is the parent's, which lowers it.)
+            // (In a file the parent raised it, and lowers it.)
             if !ledger.is_shared() {
                 ledger.table().row(row).counter.track.draining.fetch_sub(1, Ordering::SeqCst);
             }
@@ -112,7 +113,7 @@ fn queues(ledger: &Ledger) -> Gated<'_, Queues> {
     queues
 }
 
-/// The nearest group on the way at which somebody waits.
+/// The nearest group of the path at which a request waits.
 pub(crate) fn queued_on_the_way(ledger: &Ledger, id: GroupId) -> Option<GroupId> {
     let heads = &ledger.table().heads;
     if !heads.open.any() {
@@ -124,10 +125,10 @@ pub(crate) fn queued_on_the_way(ledger: &Ledger, id: GroupId) -> Option<GroupId>
     })
 }
 
-/// Has all look again who wait to charge a group or one below it: what they wait for was changed there.
-/// Looks at all who wait, if anybody does. Not async-signal-safe.
+/// Makes all waiters look again that charge a group or one below it, after a change there. Looks at all
+/// waiters, if there are any. Not async-signal-safe.
 pub(crate) fn tell_below(ledger: &Ledger, top: GroupId) {
-    // Its fence follows the change: as after a return.
+    // The fence of this call follows the change, as it follows a return.
     if !ledger.table().heads.open.any_after_return() {
         return;
     }
@@ -139,8 +140,8 @@ pub(crate) fn tell_below(ledger: &Ledger, top: GroupId) {
     tell(ledger, queues, &told);
 }
 
-/// Has all look again who wait to charge a group that was destroyed. Costs the logarithm of how many wait
-/// for others. Not async-signal-safe.
+/// Makes all waiters look again that charge a group that was destroyed. Costs the logarithm of the number
+/// of other waiters. Not async-signal-safe.
 #[cold]
 pub(crate) fn tell_of_end(ledger: &Ledger, gone: GroupId) {
     let queues = queues(ledger);
@@ -151,8 +152,9 @@ pub(crate) fn tell_of_end(ledger: &Ledger, gone: GroupId) {
 
 fn tell(ledger: &Ledger, queues: Gated<'_, Queues>, told: &[Arc<Waiter>]) {
     for waiter in told {
-        // The first of a queue waits on its head once it has looked, and until then as the others. (The
-        // head may be the row's next group's: its first looks for nothing.)
+        // The first waiter of a queue waits on its head once it has looked, and until then as the others
+        // do. (The head may serve the row's next group: then that queue's first waiter looks once for
+        // nothing.)
         if queues.is_first(waiter) {
             ledger.table().heads.of(waiter.full.index()).notify(rung::ring);
         }
@@ -164,21 +166,21 @@ fn tell(ledger: &Ledger, queues: Gated<'_, Queues>, told: &[Arc<Waiter>]) {
 /// A place in a queue; given up when dropped.
 pub(crate) struct Place<'l> {
     ledger: &'l Ledger,
-    /// At whose limit the queue waits.
+    /// The group at whose limit the queue waits.
     pub(crate) full: GroupId,
     ticket: u64,
     waiter: Arc<Waiter>,
-    /// Whose place it is: a forked child has it no more.
+    /// The process whose place it is: a forked child does not have it.
     process: u32,
 }
 
 impl<'l> Place<'l> {
-    /// The last place at a full group; `None` if the group's row is another's by now.
+    /// Takes the last place at a full group; `None` if the group's row is another's by now.
     pub(crate) fn take(full: Group<'l>, charged: GroupId) -> Option<Place<'l>> {
         let (ledger, full) = (full.ledger(), full.id());
         let mut queues = queues(ledger);
         let row = ledger.table().row(full.index());
-        // Once this is so, and a queue of the next group has opened the head, it is so for ever.
+        // Once this is true, and a queue of the next group has opened the head, it stays true.
         if row.generation() != full.generation() {
             return None;
         }
@@ -195,14 +197,14 @@ impl<'l> Place<'l> {
         queue.waiters.insert(ticket, waiter.clone());
         queues.by_charged.insert((charged.raw(), ticket), waiter.clone());
         drop(queues);
-        // Before anybody is called, so that the place is given up whatever becomes of that.
+        // The place exists before any waiter is called, so that it is given up even if a call panics.
         let place = Place { ledger, full, ticket, waiter, process };
         gone.iter().for_each(|waiter| waiter.call());
         Some(place)
     }
 
-    /// Whether it is the first. Whoever finds that waits at the head from then on, and what lay idle below
-    /// the full group is returned.
+    /// Whether it is the first. From then on it waits at the head, and what lay idle below the full group
+    /// has been returned.
     pub(crate) fn is_first(&self) -> bool {
         let mut queues = queues(self.ledger);
         let Some(queue) = queues.by_group.get_mut(&self.full.raw()) else { return true };
@@ -216,32 +218,34 @@ impl<'l> Place<'l> {
         is_first
     }
 
-    /// What it waits on until it is the first.
+    /// It waits on this until it is the first.
     pub(crate) fn eventcount(&self) -> &Eventcount {
         &self.waiter.eventcount
     }
 
-    /// What the first of its queue waits on.
+    /// The first waiter of its queue waits on this.
     pub(crate) fn head(&self) -> &QueueHead {
         self.ledger.table().heads.of(self.full.index())
     }
 
-    /// Has a future woken when it is the first. (It asks afterwards whether it was called meanwhile.)
+    /// Leaves a future's waker, so that it is woken when it is the first. (It asks afterwards whether it
+    /// was called meanwhile.)
     pub(crate) fn leave_waker(&self, waker: &Waker) {
-        // Cloned and dropped with nothing locked.
+        // The waker is cloned and dropped while nothing is locked.
         drop(self.waiter.leave_waker(Some(waker.clone())));
     }
 
-    /// Has a future, the first, woken by its alarm when units come back. (It asks likewise.)
+    /// Leaves the alarm of a future that is the first, so that units that come back wake it. (It asks
+    /// likewise.)
     pub(crate) fn leave_alarm(&self, number: u32) {
         let _queues = queues(self.ledger);
-        // Otherwise the row's next group has waiters of its own, and this one was told that (W1).
+        // Otherwise the head serves the row's next group, and this waiter was told so (W1).
         if self.head().group() == self.full.raw() {
             self.head().leave_alarm(number);
         }
     }
 
-    /// Whether it was taken in the process that this one was forked from.
+    /// Whether it was taken in the process from which this one was forked.
     pub(crate) fn is_inherited(&self) -> bool {
         self.process != std::process::id()
     }
@@ -265,26 +269,26 @@ impl Queues {
             .is_some_and(|(&first, _)| first == waiter.ticket)
     }
 
-    /// Opens a queue at a group that has none. Those who wait at what was the row's group before, for units
-    /// of groups that are gone as well: the caller calls them, so that they end.
+    /// Opens a queue at a group that has none. Returns those that wait at the row's earlier group, to
+    /// charge groups that are gone as well. The caller calls them, so that they end.
     fn open(&mut self, ledger: &Ledger, full: GroupId) -> Vec<Arc<Waiter>> {
         let head = ledger.table().heads.of(full.index());
         let gone = self.by_group.get(&head.group());
         let gone = gone.map_or_else(Vec::new, |queue| queue.waiters.values().cloned().collect());
         if !gone.is_empty() {
-            // The first of them, while its alarm is still there.
+            // This tells the first of them, while its alarm is still there.
             head.notify(rung::ring);
         }
         head.serve(full.raw());
         ledger.table().row(full.index()).counter.track.draining.fetch_add(1, Ordering::SeqCst);
-        // Its fence is also the partner of the fence in `PageCounter::allow`.
+        // The fence of this call is also the partner of the fence in `PageCounter::allow`.
         ledger.table().heads.open.announce();
         self.by_group.insert(full.raw(), Queue { waiters: BTreeMap::new(), drained: false });
         gone
     }
 
-    /// Takes a place away, if it is there (an inherited one is not); who is first now, if somebody is who
-    /// was not.
+    /// Takes a place out, if it is there (an inherited one is not). Returns the waiter that became the
+    /// first by that, if one did.
     fn leave(&mut self, place: &Place<'_>) -> Option<Arc<Waiter>> {
         let queue = self.by_group.get_mut(&place.full.raw())?;
         let was_first = queue.waiters.first_key_value()?.0 == &place.ticket;

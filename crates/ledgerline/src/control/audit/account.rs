@@ -1,15 +1,15 @@
-//! What one group holds, by size and by line of the program.
+//! The charges that one group holds, by size and by line of the program.
 
 use super::Site;
 use std::collections::BTreeMap;
 
-/// Fewest sizes, or groups, before those out of use are forgotten.
+/// How many sizes, or groups, there are at least before those out of use are forgotten.
 const SWEEP_LEAST: usize = 64;
 
 /// What one group holds.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
-    /// Of the group when it was first charged: it may be gone when it is asked for.
+    /// The group's path when it was first charged: the group may be gone when the path is asked for.
     pub(crate) path: String,
     pub(crate) charges: u64,
     pub(crate) units: u64,
@@ -30,9 +30,9 @@ pub(crate) struct Size {
 pub(crate) struct Tally {
     pub(crate) site: Site,
     pub(crate) guard: bool,
-    /// Charges made here and not returned yet.
+    /// Charges made at this line and not returned yet.
     pub(crate) held: u64,
-    /// Charges made here, and charges returned here.
+    /// Charges made at this line, and charges returned at it.
     pub(crate) charged: u64,
     pub(crate) returned: u64,
 }
@@ -55,7 +55,7 @@ impl Size {
     }
 }
 
-/// Whether a sweep is due where so many are known, and when the next one is.
+/// Whether a sweep is due: `known` has reached `sweep_at`.
 pub(super) fn due(known: usize, sweep_at: usize) -> bool {
     known >= sweep_at.max(SWEEP_LEAST)
 }
@@ -74,7 +74,7 @@ impl Account {
         tally.charged += 1;
     }
 
-    /// Takes one charge of a size out; who made it.
+    /// Takes one charge of a size out. Returns the line that made it.
     pub(super) fn take(&mut self, units: u64, guard: bool) -> Option<Site> {
         let size = self.sizes.get_mut(&units)?;
         let held = |tally: &&mut Tally| tally.guard == guard && tally.held > 0;

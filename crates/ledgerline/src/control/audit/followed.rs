@@ -1,4 +1,4 @@
-//! What all groups hold, and which uncharges were wrong.
+//! The charges that all groups hold, and the uncharges that were wrong.
 
 use super::Site;
 use super::account::{Account, due};
@@ -10,14 +10,14 @@ use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
 
-/// What is held, by group.
+/// The followed charges, by group.
 #[derive(Debug, Default)]
 pub(crate) struct Followed {
     pub(super) accounts: HashMap<u64, Account, BuildHasherDefault<DefaultHasher>>,
     sweep_at: usize,
-    /// Wrong uncharges, each group, size and line once, the first first.
+    /// The wrong uncharges: each group, size and line once, in order of the first.
     pub(crate) wrong: Vec<WrongUncharge>,
-    /// How many more there were than these have room for.
+    /// How many more there were.
     pub(crate) left_out: u64,
 }
 
@@ -47,7 +47,7 @@ impl Followed {
         self.accounts.get(&id.raw())
     }
 
-    /// Notes a wrong uncharge, or that there was one more like one before.
+    /// Notes a wrong uncharge, or one more of a kind that is known.
     pub(super) fn note(&mut self, ledger: &Ledger, id: GroupId, units: u64, site: Site) {
         let at = self.wrong.iter().position(|wrong| wrong.is(id, units, site));
         let at = match at {
@@ -67,7 +67,7 @@ impl Followed {
         self.wrong[at] = wrong;
     }
 
-    /// What is held, by group and line; of one group alone if it is named.
+    /// The charges that are held, by group and line; those of one group alone if it is given.
     pub(crate) fn lines(&self, only: Option<GroupId>) -> Vec<Line> {
         let mut lines = Vec::new();
         for (&id, account) in &self.accounts {

@@ -1,4 +1,4 @@
-//! What an audit tells: the wrong uncharges, and what is outstanding.
+//! The report of an audit: the wrong uncharges, and what is outstanding.
 
 use super::wrong::{Line, Outstanding, WrongUncharge};
 use crate::ledger::Ledger;
@@ -7,14 +7,15 @@ use crate::table::id::GroupId;
 use std::fmt::{self, Write};
 use std::panic::Location;
 
-/// What the audit of a ledger found: made by [`Ledger::audit_report`]. Its `Display` has a sentence a line.
+/// What the audit of a ledger found. [`Ledger::audit_report`] makes it. Its `Display` has a sentence a
+/// line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuditReport {
     /// The wrong uncharges, in the order in which each came first; at most
     /// [`AUDIT_REPORTS_MAX`](crate::AUDIT_REPORTS_MAX).
     pub wrong: Vec<WrongUncharge>,
-    /// Wrong uncharges beyond those.
+    /// How many wrong uncharges there were beyond those.
     pub left_out: u64,
 }
 
@@ -34,12 +35,12 @@ impl fmt::Display for AuditReport {
 }
 
 impl Ledger {
-    /// The wrong uncharges that the [audit](crate::LedgerBuilder::audit) found so far; nothing in a ledger
+    /// The wrong uncharges that the [audit](crate::LedgerBuilder::audit) found so far; none in a ledger
     /// that is not audited. Not async-signal-safe.
     pub fn audit_report(&self) -> AuditReport {
         let mut report = AuditReport::default();
         let Some(audit) = self.audit() else { return report };
-        // One at a time, each allocated before the lock is taken (audit.rs, A1).
+        // One at a time, each allocated before the lock is taken (`audit.rs`, A1).
         loop {
             let mut wrong = WrongUncharge::blank(Location::caller());
             let Some(followed) = audit.enter() else { return report };
@@ -51,9 +52,9 @@ impl Ledger {
         }
     }
 
-    /// What is charged and not returned, by group and by the line that charged it, the most units first:
-    /// who leaks, or merely who holds. Of an [audited](crate::LedgerBuilder::audit) ledger; of any other
-    /// nothing is known. Not async-signal-safe.
+    /// What is charged and not returned, by group and by the line that charged it, the most units first. It
+    /// shows which lines leak, or merely hold. Only an [audited](crate::LedgerBuilder::audit) ledger knows
+    /// this; any other returns nothing. Not async-signal-safe.
     ///
     /// ```
     /// # use ledgerline::Ledger;

@@ -1,4 +1,4 @@
-//! A wrong uncharge, and what else there was of its size, by line of the program.
+//! A wrong uncharge, and the other charges and uncharges of its size, by line of the program.
 
 use super::Site;
 use super::account::{Account, Tally};
@@ -11,13 +11,13 @@ use crate::table::path::RowPath;
 use std::fmt::{self, Write};
 use std::panic::Location;
 
-/// Most wrong uncharges that an [`AuditReport`](crate::AuditReport) tells apart, by group, units and line.
+/// The most wrong uncharges that an [`AuditReport`](crate::AuditReport) tells apart, by group, units and line.
 pub const AUDIT_REPORTS_MAX: usize = 256;
-/// Lines that a report names.
+/// How many lines a report names.
 const SITES_SHOWN: usize = 8;
-/// Sizes that it shows beside the one that was returned, in each direction.
+/// How many sizes it shows beside the one that was returned, in each direction.
 const SIZES_SHOWN: usize = 2;
-/// Room for the longest path, so that one is written without allocating (audit.rs, A1).
+/// Room for the longest path, so that it is written without allocating (`audit.rs`, A1).
 const PATH_ROOM: usize = DEPTH_MAX * (NAME_MAX + 1) + 16;
 
 /// A line that charged or uncharged, and how often.
@@ -28,13 +28,13 @@ pub struct SiteCount {
     pub site: &'static Location<'static>,
     /// How many charges it made.
     pub charged: u64,
-    /// How many it returned (rightly, as far as could be told).
+    /// How many it returned (rightly, as far as is known).
     pub returned: u64,
 }
 
-/// Charges that were made at one line for one group and are not returned yet.
+/// Charges that one line made for one group and that are not returned yet.
 ///
-/// As a sentence: `/acme/q1 holds 3 charges of 1500 units in all, charged at src/sort.rs:12:9`.
+/// It prints as a sentence: `/acme/q1 holds 3 charges of 1500 units in all, charged at src/sort.rs:12:9`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Outstanding {
@@ -44,7 +44,7 @@ pub struct Outstanding {
     pub path: String,
     /// The line that charged.
     pub site: &'static Location<'static>,
-    /// Whether a [`Charge`](crate::Charge) holds it, which returns it when it drops.
+    /// Whether [`Charge`](crate::Charge)s hold them, which return them when they drop.
     pub guard: bool,
     /// How many charges.
     pub charges: u64,
@@ -52,38 +52,40 @@ pub struct Outstanding {
     pub units: u64,
 }
 
-/// An uncharge by [`Group::uncharge_units`](crate::Group::uncharge_units) that returned what no charge had taken. It
-/// changed nothing. Those of one group, size and line are one, as it was the last time.
+/// An uncharge by [`Group::uncharge_units`](crate::Group::uncharge_units) that returned what no charge had
+/// taken. It changed nothing. Wrong uncharges of one group, size and line are kept as one, which describes
+/// the last of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WrongUncharge {
     /// The group that was uncharged.
     pub group: GroupId,
-    /// Its path; of one that is gone, the path that it had when it was charged, if that is known, or nothing.
+    /// Its path. If the group is gone, the path that it had when it was charged, if that is known;
+    /// otherwise empty.
     pub path: String,
     /// Whether the group was destroyed and nothing was left in it.
     pub gone: bool,
-    /// How many units it was to return.
+    /// How many units it tried to return.
     pub units: u64,
     /// The line that uncharged.
     pub site: &'static Location<'static>,
-    /// How often it did so.
+    /// How often that line did so.
     pub times: u64,
-    /// Charges that the group held then, guards' among them.
+    /// How many charges the group held then, those of guards included.
     pub charges_held: u64,
-    /// Units that they held in all.
+    /// How many units they held in all.
     pub units_held: u64,
-    /// Lines that charged this size in this group or returned it before, as far back as is known: whoever
-    /// returned most is first. At most eight.
+    /// The lines that charged this size in this group or returned it before, as far back as is known. The
+    /// line that returned most is first. At most eight.
     pub sites: Vec<SiteCount>,
-    /// How many more lines did.
+    /// How many more such lines there are.
     pub more_sites: usize,
-    /// Charges that were outstanding in the group, of the sizes next to this one (and guards' of this
-    /// size): at most two sizes in either direction.
+    /// Charges that were outstanding in the group, of the sizes next to this one (and of this size in
+    /// guards): at most two sizes in each direction.
     pub nearest: Vec<Outstanding>,
 }
 
-/// As [`Outstanding`], without what must be allocated.
+/// As [`Outstanding`], without the parts that must be allocated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line {
     pub(crate) group: GroupId,
@@ -94,7 +96,7 @@ pub(crate) struct Line {
 }
 
 impl WrongUncharge {
-    /// With room for what [`describe`](Self::describe) and [`copy`](Self::copy) write.
+    /// An empty one, with room for what [`describe`](Self::describe) and [`copy`](Self::copy) write.
     pub(crate) fn blank(site: Site) -> WrongUncharge {
         WrongUncharge {
             group: GroupId::NOBODY,
@@ -115,7 +117,7 @@ impl WrongUncharge {
         self.group == id && self.units == units && self.site == site
     }
 
-    /// Writes down how things stand, but for the number of times.
+    /// Writes down the present state, without the number of times.
     pub(crate) fn describe(
         &mut self,
         ledger: &Ledger,
@@ -158,7 +160,7 @@ impl WrongUncharge {
         }
     }
 
-    /// Puts a line where it belongs among those that are named, or counts it.
+    /// Puts a line at its place among those that are named, or counts it.
     fn name(&mut self, tally: &Tally) {
         let &Tally { site, charged, returned, .. } = tally;
         let at = self.sites.partition_point(|named| named.returned >= returned);
@@ -172,7 +174,7 @@ impl WrongUncharge {
         self.sites.insert(at, SiteCount { site, charged, returned });
     }
 
-    /// Takes over what another says, without allocating.
+    /// Copies what another says, without allocating.
     pub(crate) fn copy(&mut self, other: &WrongUncharge) {
         let WrongUncharge { group, gone, units, site, times, .. } = *other;
         (self.group, self.gone, self.units, self.site, self.times) =

@@ -1,4 +1,4 @@
-//! What a choice costs, and who is waited for.
+//! What a choice costs, and which victims it waits for.
 
 use super::*;
 use crate::Limit;
@@ -49,7 +49,7 @@ fn who_was_cancelled_and_holds_nothing_is_not_waited_for() {
     drop(held);
     assert_eq!(dying_below(&ledger, tenant.id()), None);
     assert!(matches!(ask(80), Choice::Dying(_)) && of_b.is_cancelled());
-    // One that is registered no more is waited for no more.
+    // A victim that is registered no more is waited for no more.
     drop(victims);
     assert_eq!(dying_below(&ledger, tenant.id()), None);
     assert!(ledger.control().victims.with(|entries| entries.dying.is_empty()));
