@@ -1,4 +1,4 @@
-//! Making ledgers: in memory, in a file, or from a file that another process made.
+//! Makes ledgers: in memory, in a file, or from a file that another process made.
 
 use crate::control::audit::wrong::WrongUncharge;
 use crate::control::audit::{Audit, OnWrong};
@@ -19,21 +19,21 @@ use std::fs::File;
 use std::io;
 use std::time::Duration;
 
-/// "LEDGLINE" in ASCII, so that `file` and a hex dump show what it is.
+/// "LEDGLINE" in ASCII, so that `file` and a hex dump show what the file is.
 const MAGIC: u64 = u64::from_le_bytes(*b"LEDGLINE");
 /// Changes whenever the meaning of a byte of the region does.
 const VERSION: u32 = 7;
 /// 64 pages of 4 KiB, as in the kernel.
 const DEFAULT_BATCH: u64 = 64 * 4096;
-/// What a ledger may be made with.
+/// The capacities that a ledger may have.
 const CAPACITIES: std::ops::RangeInclusive<u32> = 2..=CAPACITY_MAX as u32;
-/// See [`CAPACITIES`].
+/// The batches that a ledger may have.
 const BATCHES: std::ops::RangeInclusive<u64> = 1..=1 << 28;
-/// Unless the builder is told otherwise.
+/// The times, unless the builder sets others.
 const TIMES: Times =
     Times { reclaim: Duration::from_millis(100), throttle: THROTTLE_TIME, victim: VICTIM_TIME };
 
-/// How to make a [`Ledger`].
+/// The settings with which a [`Ledger`] is made.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct LedgerBuilder {
@@ -47,52 +47,54 @@ pub struct LedgerBuilder {
 }
 
 impl LedgerBuilder {
-    /// Most groups at a time, the root included: 2 to 1 Mi, the default. Costs address space (280
-    /// bytes a group, besides 32 MiB a possible CPU); memory only where used.
+    /// The most groups at a time, the root included: 2 to 1 Mi, which is the default. It costs address
+    /// space (280 bytes a group, besides 32 MiB for each possible CPU), and memory only where it is used.
     pub fn capacity(mut self, groups: u32) -> Self {
         self.capacity = groups;
         self
     }
 
-    /// Units fetched from the counters at a time, at most: 1 to 2^28 (default 262 144: 64 pages of
-    /// 4 KiB). The larger, the rarer the shared counters are touched and the more may lie idle
+    /// The most units that a walk fetches for a cell at a time: 1 to 2^28 (default 262 144: 64 pages of 4
+    /// KiB). With a larger batch the shared counters are touched less often, and more may lie idle
     /// ([`Estimate::bound`](crate::Estimate::bound)).
     pub fn batch(mut self, units: u64) -> Self {
         self.batch = units;
         self
     }
 
-    /// Statistics that the program counts itself for each group ([`Group::add_stat`](crate::Group::add_stat)), at most
-    /// [`ITEMS_MAX`](crate::ITEMS_MAX): their names, as `memory.stat` prints them (a-z, 0-9 and `_`).
-    /// They cost eight bytes a CPU for each group that counts any.
+    /// Names the statistics that the program counts itself for each group
+    /// ([`Group::add_stat`](crate::Group::add_stat)), at most [`ITEMS_MAX`](crate::ITEMS_MAX).
+    /// `memory.stat` prints these names (a-z, 0-9 and `_`). Each item costs eight bytes a CPU for each
+    /// group that counts any.
     pub fn items(mut self, names: &[&str]) -> Self {
         self.items = names.iter().map(|&name| name.to_owned()).collect();
         self
     }
 
     /// Counts the units charged and freed, too (`charged` and `freed` in
-    /// [`Group::stat`](crate::Group::stat)). Then a charge takes the slow way round its cell: three
-    /// to six times as long.
+    /// [`Group::stat`](crate::Group::stat)). Then every charge takes the slow path, which takes three to
+    /// six times as long.
     pub fn flows(mut self, keep: bool) -> Self {
         self.flows = keep;
         self
     }
 
-    /// How long a charge may have its reclaimers run before it is refused, or is granted above a high, or a
-    /// limit is not lowered (default 100 ms; see [`Group::add_reclaimer`](crate::Group::add_reclaimer)).
+    /// How long reclaimers may run before a charge is refused, after a charge was granted above a high, or
+    /// before a lower limit is refused (default 100 ms; see
+    /// [`Group::add_reclaimer`](crate::Group::add_reclaimer)).
     pub fn reclaim_time(mut self, time: Duration) -> Self {
         self.times.reclaim = time.min(LONGEST);
         self
     }
 
-    /// How long one charge above a high is slowed down at most (default 2 s; see
+    /// The longest time for which one charge above a high is slowed down (default 2 s; see
     /// [`Charge::backoff`](crate::Charge::backoff)).
     pub fn throttle_time(mut self, time: Duration) -> Self {
         self.times.throttle = time;
         self
     }
 
-    /// How long a victim that was cancelled may take to return what it held before another one is
+    /// How long a cancelled victim may take to return what it holds, before another one is cancelled
     /// (default 1 s; see [`Request::oom`](crate::Request::oom)).
     pub fn victim_time(mut self, time: Duration) -> Self {
         self.times.victim = time.min(LONGEST);
@@ -127,18 +129,18 @@ impl LedgerBuilder {
     /// Makes the ledger in memory of this process. A forked child has its own copy.
     ///
     /// # Errors
-    /// When the address space cannot be reserved; when the [`capacity`](Self::capacity), the
-    /// [`batch`](Self::batch) or the [`items`](Self::items) are not such as are described there.
+    /// When the address space cannot be reserved, or when the [`capacity`](Self::capacity), the
+    /// [`batch`](Self::batch) or the [`items`](Self::items) are not as described there.
     pub fn anonymous(self) -> io::Result<Ledger> {
-        // An allocator cannot register handlers before `main`; it uses a file (create_in).
+        // An allocator cannot register handlers before `main`; it uses a file (`create_in`).
         crate::gate::lock::guard_forks();
         let settings = self.settings()?;
         let region = Region::anonymous_at(settings.plan.size(), settings.plan.place())?;
         self.initialise(settings, region)
     }
 
-    /// Makes the ledger in an empty file, so that other processes can look on ([`Ledger::open_in`])
-    /// and charge rows of their own ([`Ledger::attach_process`]).
+    /// Makes the ledger in an empty file, so that other processes can read it ([`Ledger::open_in`]) and
+    /// charge rows of their own ([`Ledger::attach_process`]).
     ///
     /// # Errors
     /// When the file is not empty, cannot be extended or cannot be mapped; and as
@@ -169,35 +171,35 @@ impl LedgerBuilder {
         root.counter.reset();
         root.begin_root();
         root.counter.open();
-        // Release: who sees the magic sees a whole header and a root.
+        // Release: a process that sees the magic sees a whole header and a root.
         header.magic.store(MAGIC, Ordering::Release);
         Ok(ledger)
     }
 }
 
 impl LedgerBuilder {
-    /// Follows each charge, for finding out who uncharges wrongly: an uncharge by
-    /// [`Group::uncharge_units`](crate::Group::uncharge_units) that returns what no charge took changes nothing, and
-    /// [`Ledger::audit_report`] names its group and its line.
+    /// Follows each charge, to find wrong uncharges. An uncharge by
+    /// [`Group::uncharge_units`](crate::Group::uncharge_units) that returns what no charge took changes
+    /// nothing, and [`Ledger::audit_report`] names its group and its line.
     ///
-    /// What it can tell and what it cannot:
+    /// What the audit can tell and what it cannot:
     /// * An uncharge must return what *one* charge by `try_charge_units` or `charge_units` took: as many
-    ///   units, in the same group. Units that are returned in parts, or several charges' together, are
-    ///   reported; a [`Charge`](crate::Charge) can be [split](crate::Charge::split) and merged.
-    /// * Two charges of one size in one group are interchangeable. Who returns such a size once too
-    ///   often takes what another holds, and whoever comes last is reported; the report says which lines
-    ///   charged and uncharged that size, and how often, so that the line that is too many can be told.
-    /// * What a [`Charge`](crate::Charge) holds, it alone returns. (Who forgets one by `mem::forget`
-    ///   and uncharges its units by hand is reported.)
-    /// * Charges of this process alone are followed, of a ledger in a file, too. Uncharges of groups that
-    ///   belong to other processes are not looked at if no charge here fits them.
+    ///   units, in the same group. It reports units that are returned in parts, or those of several charges
+    ///   returned together. A [`Charge`](crate::Charge) can be [split](crate::Charge::split) and merged.
+    /// * Two charges of one size in one group are interchangeable. A line that returns such a size once too
+    ///   often takes what another holds, and the last line to return is reported. The report says which
+    ///   lines charged and uncharged that size, and how often, so that the wrong line can be told.
+    /// * Only a [`Charge`](crate::Charge) itself returns what it holds. (A line that forgets one by
+    ///   `mem::forget` and uncharges its units is reported.)
+    /// * Only charges of this process are followed, in a ledger in a file too. Uncharges of groups of other
+    ///   processes are not checked if no charge here fits them.
     ///
-    /// It is for tests and for hunting a mistake. No charge takes the fast path, and each takes a lock and
-    /// allocates now and then: a charge and its uncharge take about 0.15 µs instead of a few nanoseconds
-    /// (0.25 µs where two threads do nothing else, who wait for each other), and are not async-signal-safe. An
-    /// allocator that charges what it hands out may be audited: what the audit itself allocates is charged
-    /// as ever, and not followed. Memory grows with the different sizes, groups and lines of what is
-    /// outstanding, not with the number of charges.
+    /// It is for tests and for finding a mistake. No charge takes the fast path, and each takes a lock and
+    /// allocates now and then. A charge and its uncharge take about 0.15 µs instead of a few nanoseconds
+    /// (0.25 µs where two threads do nothing else, and wait for each other), and are not async-signal-safe.
+    /// An allocator that charges the blocks it gives out may be audited: what the audit itself allocates is
+    /// charged as ever, and not followed. Memory grows with the different sizes, groups and lines of what
+    /// is outstanding, not with the number of charges.
     ///
     /// ```
     /// # use ledgerline::Ledger;
@@ -219,8 +221,9 @@ impl LedgerBuilder {
         self
     }
 
-    /// As [`audit`](Self::audit), and calls `act` for each wrong uncharge, in the thread that made it,
-    /// which has changed nothing and holds no lock: a test panics there, a program logs it with a backtrace.
+    /// As [`audit`](Self::audit), and calls `act` for each wrong uncharge, in the thread that made it. That
+    /// thread has changed nothing and holds no lock. So a test can panic there, and a program can log it
+    /// with a backtrace.
     pub fn on_wrong_uncharge(
         mut self,
         act: impl Fn(&WrongUncharge) + Send + Sync + 'static,
@@ -231,7 +234,7 @@ impl LedgerBuilder {
 }
 
 impl Ledger {
-    /// A ledger in memory of this process, with the defaults of [`builder`](Ledger::builder).
+    /// Makes a ledger in memory of this process, with the defaults of [`builder`](Ledger::builder).
     ///
     /// The first ledger of a process runs the self-test of [`detect`](crate::percpu::detect).
     ///
@@ -241,7 +244,7 @@ impl Ledger {
         Ledger::builder().anonymous()
     }
 
-    /// How to make a ledger with other numbers, or in a file.
+    /// Starts to make a ledger with other settings, or in a file.
     pub fn builder() -> LedgerBuilder {
         LedgerBuilder {
             capacity: CAPACITY_MAX as u32,
@@ -257,7 +260,8 @@ impl Ledger {
     /// Maps a ledger that another process made in a file. Allocates nothing.
     ///
     /// # Errors
-    /// When the file is not a ledger, or one of another version or for more CPUs than it says.
+    /// When the file is not a ledger, has another version, or was made for fewer CPUs than this machine may
+    /// have.
     pub fn open_in(file: &File) -> Result<Ledger, OpenError> {
         let length = usize::try_from(file.metadata().map_err(OpenError::Io)?.len())
             .map_err(|_| OpenError::NotALedger)?;

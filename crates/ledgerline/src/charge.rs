@@ -1,4 +1,4 @@
-//! Charging: the verbs of a group that take units and return them, and the guard.
+//! Charges groups: the calls of a group that charge units and return them, and the guard.
 
 mod guard;
 
@@ -14,8 +14,8 @@ pub use guard::Charge;
 use std::panic::Location;
 
 impl<'l> Group<'l> {
-    /// Charges `units`, or refuses and says who did. The charge is returned when the guard drops. A charge
-    /// of nothing is granted whatever the limits say, as long as there is the group.
+    /// Charges `units`, or refuses and names the group that refused. The charge is returned when the guard
+    /// drops. A charge of zero units is granted whatever the limits say, as long as the group exists.
     ///
     /// ```
     /// # let ledger = ledgerline::Ledger::new()?;
@@ -28,10 +28,10 @@ impl<'l> Group<'l> {
     /// ```
     ///
     /// # Errors
-    /// [`Refused`] when a group's limit, its own or an ancestor's, does not allow it, and what can be
-    /// reclaimed there ([`add_reclaimer`](Self::add_reclaimer)) does not make room. Of several that are
-    /// full, it names the lowest, and nobody outside of that one is asked to give anything back. More
-    /// than some limit on the way allows at all is refused without anybody being asked.
+    /// [`Refused`] when a limit, the group's own or an ancestor's, does not allow the charge, and the
+    /// reclaimers there ([`add_reclaimer`](Self::add_reclaimer)) cannot make room. Of several full groups
+    /// it names the lowest, and only reclaimers of groups below that one are asked. If some limit of the
+    /// path can never allow the charge, it is refused and no reclaimer is asked.
     #[inline(always)]
     #[track_caller]
     pub fn try_charge(self, units: u64) -> Result<Charge<'l>, Refused> {
@@ -42,8 +42,8 @@ impl<'l> Group<'l> {
         Ok(Charge::granted(self, units, grant))
     }
 
-    /// (It returns no guard: a caller that makes the same one whichever way it came need not ask the guard,
-    /// when it drops, for the group that it knows.)
+    /// (It returns no guard: the caller makes the same guard on both paths, so the compiler knows the
+    /// guard's group when it drops.)
     #[cold]
     #[inline(never)]
     fn try_charge_slow(
@@ -54,8 +54,8 @@ impl<'l> Group<'l> {
         slow_path::try_charge(self, units, site).map_err(|refusal| explain(self, &refusal))
     }
 
-    /// Charges `units` even over the limits, for what must not fail; every group that this takes
-    /// over its limit counts a `max` event.
+    /// Charges `units` even over the limits, for what must not fail. Every group that this takes over its
+    /// limit counts a `max` event.
     ///
     /// # Errors
     /// Only for a group that was destroyed, and beyond 2^62 units.
@@ -76,12 +76,12 @@ impl<'l> Group<'l> {
             .map_err(|refusal| explain(self, &refusal))
     }
 
-    /// As [`try_charge`](Self::try_charge) without a guard, for allocators: it asks no reclaimer, waits for
-    /// nobody and allocates nothing, and the caller sees to the matching
-    /// [`uncharge_units`](Self::uncharge_units).
+    /// As [`try_charge`](Self::try_charge) without a guard, for allocators. It asks no reclaimer, waits for
+    /// nothing and allocates nothing. The caller must call [`uncharge_units`](Self::uncharge_units) for the
+    /// same units.
     ///
     /// # Errors
-    /// [`Refusal`] when a group's limit, its own or an ancestor's, does not allow it.
+    /// [`Refusal`] when a limit, the group's own or an ancestor's, does not allow the charge.
     #[inline(always)]
     #[track_caller]
     pub fn try_charge_units(&self, units: u64) -> Result<(), Refusal> {
@@ -92,7 +92,7 @@ impl<'l> Group<'l> {
         }
     }
 
-    /// As [`charge`](Self::charge) without a guard; asks nobody and allocates nothing, as
+    /// As [`charge`](Self::charge) without a guard. It asks no reclaimer and allocates nothing, as
     /// [`try_charge_units`](Self::try_charge_units).
     ///
     /// # Errors
@@ -110,11 +110,12 @@ impl<'l> Group<'l> {
     /// Returns units that were charged to this group by [`try_charge_units`](Self::try_charge_units) or
     /// [`charge_units`](Self::charge_units), from any thread.
     ///
-    /// The ledger counts units and does not know whose they are. So returning some twice shows only where
-    /// it takes the group's counter below zero, or where the group is gone: that changes nothing and is
-    /// counted ([`Ledger::mistakes`]). While the group, or one below it, holds units of others or has some
-    /// idle, it takes those, and the group may then use as much more than its limit says. To find such a
-    /// mistake, build the ledger with [`LedgerBuilder::audit`](crate::LedgerBuilder::audit).
+    /// The ledger counts units and does not know which charge they belong to. So returning some twice shows
+    /// only where it would take the group's counter below zero, or where the group is gone. That changes
+    /// nothing and is counted ([`Ledger::mistakes`]). While the group, or one below it, holds units of
+    /// other charges or has some idle, the second return takes those. The group may then use that much more
+    /// than its limit. To find such a mistake, build the ledger with
+    /// [`LedgerBuilder::audit`](crate::LedgerBuilder::audit).
     #[inline(always)]
     #[track_caller]
     pub fn uncharge_units(&self, units: u64) {
@@ -124,7 +125,7 @@ impl<'l> Group<'l> {
     }
 }
 
-/// A refusal with the path of the group that refused.
+/// Adds the path of the group that refused to a refusal.
 pub(crate) fn explain(group: Group<'_>, refusal: &Refusal) -> Refused {
     Refused::new(RefusedCharge {
         group: group.ledger().group(refusal.group).path(),
@@ -138,7 +139,7 @@ pub(crate) fn explain(group: Group<'_>, refusal: &Refusal) -> Refused {
     })
 }
 
-/// The same with a diagnosis, for a caller who asked for one.
+/// As [`explain`], with a diagnosis, for a caller that asked for one.
 pub(crate) fn explain_fully(group: Group<'_>, refusal: &Refusal) -> Refused {
     let mut refused = explain(group, refusal);
     refused.diagnosis = Some(Box::new(group.ledger().diagnose(&refused)));
@@ -146,8 +147,8 @@ pub(crate) fn explain_fully(group: Group<'_>, refusal: &Refusal) -> Refused {
 }
 
 impl Ledger {
-    /// What the groups that a refused charge had to pass hold *now*, and who fills the one that
-    /// refused it. Costs as [`Group::diagnose`].
+    /// Says how much the groups on a refused charge's path hold *now*, and which groups fill the one that
+    /// refused it. Costs as much as [`Group::diagnose`].
     pub fn diagnose(&self, refused: &Refused) -> Diagnosis {
         let (charged, full) = (refused.charged, refused.refused_by);
         self.diagnose_from(charged, Some(full), Some(refused.requested), CONSUMERS)

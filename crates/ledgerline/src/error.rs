@@ -1,4 +1,4 @@
-//! What can go wrong, in sentences that an operator understands.
+//! The errors, in sentences that an operator understands.
 
 use crate::counter::COUNTER_MAX;
 use crate::report::diagnosis::Diagnosis;
@@ -8,8 +8,8 @@ use crate::table::id::GroupId;
 use crate::table::name::NameError;
 use std::fmt;
 
-/// A charge that was refused. One word, so that a charge that is granted pays nothing for what might
-/// be said of one that is not: the fields are those of [`RefusedCharge`].
+/// A charge that was refused. It has the fields of [`RefusedCharge`]. It is one word, so that a granted
+/// charge pays nothing for what a refusal may say.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Refused(Box<RefusedCharge>);
 
@@ -17,23 +17,23 @@ pub struct Refused(Box<RefusedCharge>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RefusedCharge {
-    /// Path of the group whose limit said no: the one that was charged, or an ancestor. `(destroyed)` where
-    /// that is gone by now.
+    /// The path of the group whose limit refused the charge: the charged group, or an ancestor.
+    /// `(destroyed)` if that is gone by now.
     pub group: String,
-    /// That group's number.
+    /// The number of the group that refused.
     pub refused_by: GroupId,
     /// The group that was to be charged.
     pub charged: GroupId,
-    /// That limit, in units.
+    /// The limit, in units.
     pub limit: u64,
-    /// What was in use below that limit when the refusal was decided, or a moment later.
+    /// The usage of the group with the limit when the refusal was decided, or a moment later.
     pub usage: u64,
-    /// What was asked for.
+    /// The units of the charge.
     pub requested: u64,
-    /// Why.
+    /// Why the charge was refused.
     pub reason: Reason,
-    /// Who held what, if that was asked for: it costs a pass over all groups, so a plain refusal comes
-    /// without, and [`Ledger::diagnose`](crate::Ledger::diagnose) makes one afterwards.
+    /// Which groups held what, if the request asked for that. It costs a pass over all groups, so a plain
+    /// refusal has none; [`Ledger::diagnose`](crate::Ledger::diagnose) makes one afterwards.
     pub diagnosis: Option<Box<Diagnosis>>,
 }
 
@@ -84,7 +84,7 @@ impl fmt::Display for Refused {
             ),
             Reason::Cancelled => write!(
                 f,
-                "{} was cancelled to make room for others, and waits for none ({} requested)",
+                "{} was cancelled to make room for others, and does not wait for room ({} requested)",
                 self.group,
                 size::format(self.requested),
             ),
@@ -105,7 +105,7 @@ impl std::error::Error for Refused {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CreateError {
-    /// The name cannot be a group's.
+    /// The name is not allowed for a group.
     BadName(NameError),
     /// The parent was destroyed.
     Gone,
@@ -113,7 +113,7 @@ pub enum CreateError {
     TooDeep,
     /// The ledger's capacity is used up.
     Full {
-        /// That capacity.
+        /// The capacity.
         capacity: u32,
     },
 }
@@ -126,7 +126,7 @@ impl fmt::Display for CreateError {
             CreateError::TooDeep => f.write_str("the tree would have more than 32 levels"),
             CreateError::Full { capacity } => write!(
                 f,
-                "the ledger holds its {capacity} groups; make it with a larger capacity, or destroy \
+                "the ledger is full with {capacity} groups; make it with a larger capacity, or destroy \
                  groups that are done"
             ),
         }
@@ -174,7 +174,7 @@ impl std::error::Error for DestroyError {}
 pub enum OpenError {
     /// The file could not be read or mapped.
     Io(std::io::Error),
-    /// The file does not begin as a ledger does.
+    /// The file does not begin like a ledger.
     NotALedger,
     /// The ledger was made by another version of the library.
     Version {

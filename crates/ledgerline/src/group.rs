@@ -1,5 +1,5 @@
-//! Groups: handles, whose group they are, and what it may hold. (Charging is in charge.rs, creating and
-//! destroying in tree.rs.)
+//! Groups: the handle of a group, its limits and its names. (Charging is in `charge.rs`, creating and
+//! destroying in `tree.rs`.)
 
 use crate::counter::Limits;
 use crate::gate::lock;
@@ -15,26 +15,27 @@ use crate::table::row::Row;
 use crate::table::{Table, follow};
 use std::marker::PhantomData;
 
-/// A group of a ledger: a query, a tenant, a thread, a process. A copyable handle of two words.
+/// A group of a ledger: a query, a tenant, a thread, a process. This is a handle of two words, which can be
+/// copied.
 ///
 /// Charging and uncharging are async-signal-safe. A guard that is charged and dropped takes as long as its
 /// units alone, 4.5 ns for both halves on a virtual Xeon of 2026, at any depth and on any number of threads
 /// (`ledgerline bench charge`, cases `guard_depth1` to `guard_depth8`).
 ///
-/// A handle of a group that was destroyed is refused, not followed, whoever has its row by now: charges are
-/// refused, setters change nothing, and what is read is nothing: no units and no events, no limits
-/// ([`Limit::MAX`] of max and high, [`Limit::ZERO`] of low and min), no parent, the path and the name
-/// `(destroyed)`. That holds as well while its row is kept for charges that were not returned
-/// ([`Ledger::leaks`] tells of those), and for a destruction in the middle of a reading. A group whose process
-/// ended is still read as it was.
+/// A handle of a group that was destroyed is refused, not followed, whichever group has its row by now.
+/// Charges are refused, and setters change nothing. Readers get no units and no events, no limits
+/// ([`Limit::MAX`] for max and high, [`Limit::ZERO`] for low and min), no parent, and `(destroyed)` as path
+/// and name. That also holds while its row is kept for charges that were not returned ([`Ledger::leaks`]
+/// lists those), and when the group is destroyed in the middle of a reading. A group whose process ended is
+/// still read as it was.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Group<'l> {
-    /// R2: of a row of the ledger, which `'l` keeps mapped (R1).
+    /// R2: the handle of a row of the ledger, which `'l` keeps mapped (R1).
     handle: Handle,
     ledger: PhantomData<&'l Ledger>,
 }
 
-/// Two, so that a walk over many handles leaves room in the cache for their cells.
+/// A handle has two words, so that a loop over many handles leaves space in the cache for their cells.
 const _: () = assert!(size_of::<Option<Group<'_>>>() == 16);
 
 // SAFETY: the pointer is into the ledger's region, which is shared through atomics and sections
@@ -49,12 +50,12 @@ impl Ledger {
         self.group(GroupId::ROOT)
     }
 
-    /// A handle for an id that was kept elsewhere (an allocation's tag, a file). Whether there is
-    /// such a group shows when the handle is used.
+    /// Makes a handle of an id that was kept elsewhere (an allocation's tag, a file). Whether there is such
+    /// a group shows when the handle is used.
     #[inline]
     pub fn group(&self, id: GroupId) -> Group<'_> {
-        // R5: an id that reaches the cells names a place in the columns, whose size is fixed; a
-        // place without a row serves no generation.
+        // R5: an id with which a cell is found names a place in the columns, whose size is fixed; a place
+        // without a row serves no generation.
         let named = id.index() < CAPACITY_MAX as u32
             && id.generation() != 0
             && id.generation() & self.table().detour == 0;
@@ -65,7 +66,7 @@ impl Ledger {
 }
 
 impl<'l> Group<'l> {
-    /// In one word, for a charge.
+    /// Packs the handle into one word, for a charge.
     #[inline(always)]
     pub(crate) fn pack(self) -> Packed {
         self.handle.pack()
@@ -94,13 +95,13 @@ impl<'l> Group<'l> {
         self.ledger().table()
     }
 
-    /// What the group's row says, or `None` if the group is gone by the end of the look: then what was seen may
-    /// be anybody's, or a mixture, and is dropped.
+    /// What the group's row says, or `None` if the group is gone by the end of the look. What was seen then
+    /// may be another group's, or a mixture, and is dropped.
     pub(crate) fn read<T>(self, look: impl FnOnce(&Row) -> T) -> Option<T> {
         follow::read(self.table(), self.id(), look)
     }
 
-    /// Changes the row as long as the group exists; `None`, and nothing is changed, if it does not.
+    /// Changes the row if the group exists; otherwise changes nothing and says `None`.
     pub(crate) fn change<T>(self, change: impl FnOnce(&Row) -> T) -> Option<T> {
         follow::change(self.table(), self.id(), change)
     }
@@ -110,8 +111,8 @@ impl<'l> Group<'l> {
         follow::exists(self.table(), self.id())
     }
 
-    /// Its name; `/` for the root, `(destroyed)` for a group that is gone. What a name may not hold (another
-    /// process wrote over it) shows as `\u{202e}`.
+    /// Its name; `/` for the root, `(destroyed)` for a group that is gone. If another process wrote over
+    /// it, characters that a name may not hold are shown escaped, like `\u{202e}`.
     pub fn name(self) -> String {
         let name = self.read(|row| if self.id().index() == 0 { "/".into() } else { row.name() });
         name.unwrap_or_else(|| DESTROYED.into())
@@ -127,17 +128,17 @@ impl<'l> Group<'l> {
         parent.filter(|_| self.id().index() != 0).map(|parent| ledger.group(parent))
     }
 
-    /// Its path, like a cgroup's: `/acme/q42`, `/` for the root, and `(destroyed)` for a group that is gone.
-    /// Names as [`name`](Self::name) has them.
+    /// Its path, like a cgroup's: `/acme/q42`, `/` for the root, and `(destroyed)` for a group that is
+    /// gone. The names are as [`name`](Self::name) gives them.
     pub fn path(self) -> String {
         let path = self.read(|_| follow::spell(self.table(), self.id().index())).flatten();
         path.unwrap_or_else(|| DESTROYED.into())
     }
 
-    /// The fast half of a charge: takes what lies prepaid on the running CPU, or changes nothing and
-    /// returns `false` (always in machines without compact CPU ids). Then
-    /// [`try_charge_units`](Self::try_charge_units) does the whole. For an allocator that keeps everything
-    /// else out of the line of its fast path.
+    /// The fast half of a charge: takes units that lie prepaid on the running CPU, or changes nothing and
+    /// returns `false` (always on machines without compact CPU ids). Then
+    /// [`try_charge_units`](Self::try_charge_units) does all of it. This is for an allocator that keeps
+    /// everything else out of its fast path.
     #[inline(always)]
     #[must_use = "without prepaid units nothing was charged"]
     pub fn take_prepaid(&self, units: u64) -> bool {
@@ -148,7 +149,8 @@ impl<'l> Group<'l> {
             }
     }
 
-    /// The fast half of an uncharge, likewise: `false` when the running CPU's cell has no room.
+    /// The fast half of an uncharge: puts units into the running CPU's cell, or changes nothing and returns
+    /// `false` when that has no room.
     #[inline(always)]
     #[must_use = "without room nothing was uncharged"]
     pub fn put_prepaid(&self, units: u64) -> bool {
@@ -159,22 +161,21 @@ impl<'l> Group<'l> {
             }
     }
 
-    /// Sets the soft limit above which charges count `high` events. A
-    /// [`try_charge`](Self::try_charge) or [`request`](Self::request) that asks the counters and ends
-    /// above it, by more than what may lie idle ([`Estimate::bound`](crate::Estimate)), has the reclaimers
-    /// below asked for the excess ([`add_reclaimer`](Self::add_reclaimer)); one that gave nothing is left
-    /// alone for [`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time). Nobody is refused
-    /// for it.
+    /// Sets the soft limit above which charges count `high` events. A [`try_charge`](Self::try_charge) or
+    /// [`request`](Self::request) that asks the counters and ends above it, by more than what may lie idle
+    /// ([`Estimate::bound`](crate::Estimate)), asks the reclaimers below for the excess
+    /// ([`add_reclaimer`](Self::add_reclaimer)). A reclaimer that gave nothing is left alone for
+    /// [`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time). No charge is refused for it.
     pub fn set_high(self, limit: Limit) {
         self.change(|row| row.counter.limits.high.store(limit.raw(), Ordering::Relaxed));
     }
 
-    /// Sets what is protected from reclaim unless nothing else is left.
+    /// Sets how much is protected from reclaim unless nothing else is left.
     pub fn set_low(self, limit: Limit) {
         self.change(|row| row.counter.limits.low.store(limit.raw(), Ordering::Relaxed));
     }
 
-    /// Sets what is protected from reclaim always.
+    /// Sets how much is always protected from reclaim.
     pub fn set_min(self, limit: Limit) {
         self.change(|row| row.counter.limits.min.store(limit.raw(), Ordering::Relaxed));
     }
@@ -208,26 +209,26 @@ impl<'l> Group<'l> {
         self.change(|row| row.counter.reset_watermark());
     }
 
-    /// Charges that a limit of this very group refused or that went over it (`max` events).
+    /// How many charges the limit of this very group refused, or went over it (`max` events).
     pub fn max_events(self) -> u64 {
         self.read(|row| row.counter.track.max_events.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
-    /// Fetches that ended above this group's high (`high` events).
+    /// How many walks to the counters ended above this group's high (`high` events).
     pub fn high_events(self) -> u64 {
         self.read(|row| row.counter.track.high_events.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
-    /// Returns the idle stock of the whole subtree to the counters; how much it was. A few
-    /// microseconds; for tests and for before a measurement, since charging does it when needed. (Where the
-    /// group is destroyed in the middle, the next group of its row may be drained as well.)
+    /// Returns the idle stock of the whole subtree to the counters. Says how much it was. It takes a few
+    /// microseconds. It is for tests and measurements; a charge drains by itself when that is needed. (If
+    /// the group is destroyed in the middle, the next group of its row may be drained as well.)
     pub fn drain(self) -> u64 {
         let _pass = lock::pass();
         self.read(|_| drain::subtree(self.table(), self.id().index())).unwrap_or(0)
     }
 
-    /// The group's row; of an id that names none, the root's: there is nothing to read, and what
-    /// changes a row asks [`exists`](Self::exists) first.
+    /// The group's row. For an id that names none it is the root's: readers then find nothing to read, and
+    /// a change asks [`exists`](Self::exists) first.
     pub(crate) fn row(self) -> &'l Row {
         let index = self.id().index();
         self.table().row(if index < self.table().capacity() { index } else { 0 })

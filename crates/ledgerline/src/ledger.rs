@@ -1,5 +1,5 @@
-//! Ledgers: what they are, and where a handle finds its own. (How they are made is in `builder.rs`, where their
-//! parts lie in `table/`.)
+//! The ledger, and how a handle finds its own. (`builder.rs` makes ledgers, and `table/` says where their
+//! parts lie.)
 
 use crate::percpu::Mode;
 use crate::sync::Ordering;
@@ -9,7 +9,7 @@ use crate::table::plan::Plan;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
-/// Memory that a ledger takes.
+/// The memory that a ledger takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Footprint {
@@ -21,7 +21,7 @@ pub struct Footprint {
 
 /// A tree of groups and their counters, in one region of memory.
 ///
-/// Shared by reference among threads. A program usually keeps one in a `static LazyLock`, so that its groups
+/// Threads share it by reference. A program usually keeps one in a `static LazyLock`, so that its groups
 /// are `Group<'static>`, or in an `Arc`, which [`OwnedGroup`](crate::OwnedGroup) shares.
 ///
 /// ```
@@ -41,26 +41,27 @@ pub struct Footprint {
 /// ```
 #[derive(Debug)]
 pub struct Ledger {
-    /// R3: laid by who made this value, valid until it is dropped.
+    /// R3: the maker of this value wrote the page, and it is valid until this value is dropped.
     page: NonNull<LocalPage>,
 }
 
-/// What lies at the start of a ledger's local page (table/mod.rs), where the address of a group's cell leads.
+/// The start of a ledger's local page (`table/mod.rs`), to which the address of a group's cell leads.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct LocalPage {
     pub(crate) table: Table,
-    /// What handles refer to. Never dropped: the ledger that drops the page is another copy of it.
+    /// The ledger to which handles refer. It is never dropped: the ledger that drops the page is another
+    /// copy of it.
     ledger: ManuallyDrop<Ledger>,
-    /// Ends what lies in the local page, and unmaps the region.
+    /// Ends everything in the local page, and unmaps the region.
     end: unsafe fn(NonNull<LocalPage>),
 }
 
 impl LocalPage {
-    /// A page that is to lie at `place`.
+    /// Makes a page that will lie at `place`.
     ///
     /// # Safety
-    /// `end` drops, with everything else, what lies at `place` by the time that the ledger is dropped.
+    /// When the ledger is dropped, `end` drops what lies at `place` by then, with everything else.
     pub(crate) unsafe fn new(
         table: Table,
         place: NonNull<LocalPage>,
@@ -72,7 +73,7 @@ impl LocalPage {
     /// The page of a group's ledger.
     ///
     /// # Safety
-    /// The handle is of a ledger that is still there (R2).
+    /// The handle belongs to a ledger that is still there (R2).
     #[inline(always)]
     unsafe fn of<'s>(handle: Handle) -> &'s LocalPage {
         // SAFETY: it lies `Plan::LOCAL` before the first column (`Plan::first_column`), which begins where
@@ -95,7 +96,7 @@ impl Drop for Ledger {
 }
 
 impl Ledger {
-    /// The ledger of a page that lies in its place now.
+    /// Makes the ledger of a page that lies in its place now.
     ///
     /// # Safety
     /// R3: the page is valid until this value is dropped, and this is called once.
@@ -118,7 +119,7 @@ impl Ledger {
     }
 
     pub(crate) fn table(&self) -> &Table {
-        // SAFETY: R3; the page is not changed after it was laid.
+        // SAFETY: R3; the page is not changed after it was written.
         unsafe { &self.page.as_ref().table }
     }
 
@@ -136,7 +137,8 @@ impl Ledger {
         if self.table().columns.is_rseq() { Mode::Rseq } else { Mode::Fallback }
     }
 
-    /// Memory and address space that the ledger takes. Looks at every page; not for hot paths.
+    /// The memory and address space that the ledger takes. This looks at every page, so it is not for hot
+    /// paths.
     pub fn footprint(&self) -> Footprint {
         let parts = [self.table().region(), self.table().heads.region()];
         Footprint {
@@ -145,14 +147,14 @@ impl Ledger {
         }
     }
 
-    /// Most groups at a time, the root included.
+    /// The most groups at a time, the root included.
     pub fn capacity(&self) -> u32 {
         self.table().capacity()
     }
 
-    /// Mistakes that callers made, as far as they showed. Zero in a program without bugs; zero does not
-    /// prove that there are none: an uncharge that comes once too often while the group holds units of others
-    /// takes those, and is seen only in a ledger that is [audited](crate::LedgerBuilder::audit).
+    /// Counts the mistakes of callers, as far as they showed. A program without bugs has none. Zero does
+    /// not prove that there are none: an uncharge that comes once too often while the group holds units of
+    /// others takes those, and only a ledger that is [audited](crate::LedgerBuilder::audit) sees that.
     pub fn mistakes(&self) -> Mistakes {
         Mistakes {
             underflows: self.table().header().underflows.load(Ordering::Relaxed),
@@ -166,13 +168,13 @@ impl Ledger {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Mistakes {
-    /// Uncharges of more than the group's counter held: its own charges, those of the groups below it,
-    /// and what lay idle in their cells. They changed nothing. (An uncharge that is wrong and finds as much
-    /// there takes it, and is not seen; nor is one that fits into a cell.)
+    /// Uncharges of more than the group's counter held: its own charges, those of the groups below it, and
+    /// what lay idle in their cells. They changed nothing. (A wrong uncharge that finds as much there takes
+    /// it, and is not seen. Nor is one that fits into a cell.)
     pub underflows: u64,
     /// Uncharges of a group that does not exist (any more). They changed nothing.
     pub strays: u64,
     /// Uncharges of a group that exists, which returned what no charge had taken. They changed nothing.
-    /// Counted in a ledger that is [audited](crate::LedgerBuilder::audit) alone, in place of underflows.
+    /// Only a ledger that is [audited](crate::LedgerBuilder::audit) counts these, in place of underflows.
     pub audited: u64,
 }

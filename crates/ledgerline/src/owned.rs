@@ -1,11 +1,11 @@
-//! Handles without a lifetime, and a guard that destroys its group.
+//! Owned handles, which have no lifetime, and a guard that destroys its group.
 //!
-//! A [`Group`] borrows its ledger, which costs nothing and keeps a handle from outliving the memory that
-//! it points into. A server's tasks and connections want `'static`: an [`OwnedGroup`] shares the ledger by
-//! an [`Arc`], and an [`OwnedCharge`] keeps it alive for as long as the charge is held.
+//! A [`Group`] borrows its ledger. That costs nothing, and keeps a handle from outliving the memory that it
+//! points into. A server's tasks and connections need `'static`: an [`OwnedGroup`] shares the ledger by an
+//! [`Arc`], and an [`OwnedCharge`] keeps it alive for as long as the charge is held.
 //!
-//! Invariant O1: a value with a lifetime of `'static` that lies in one of these types is used, lent and
-//! dropped while the `Arc` beside it is there, and lent for no longer than a borrow of that type.
+//! Invariant O1: a value with the lifetime `'static` in one of these types is used, lent and dropped while
+//! the `Arc` beside it lives. It is lent for no longer than a borrow of that type.
 
 use crate::charge::Charge;
 use crate::control::events::Watch;
@@ -24,8 +24,8 @@ use std::sync::Arc;
 /// A group together with a share of its ledger: `'static`, for tasks, connections and caches. Clones are
 /// handles of the same group.
 ///
-/// Charging through it takes one more pair of atomic additions than through a [`Group`], for the share
-/// that each [`OwnedCharge`] has; [`group`](Self::group) lends the plain handle to inner loops.
+/// Charging through it costs one more pair of atomic additions than through a [`Group`], for the share that
+/// each [`OwnedCharge`] has. [`group`](Self::group) lends the plain handle to inner loops.
 ///
 /// ```
 /// use ledgerline::Ledger;
@@ -42,12 +42,13 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone)]
 pub struct OwnedGroup {
-    /// Valid while `ledger` is shared; handed out for no longer than that (O1).
+    /// Valid while `ledger` is shared; lent for no longer than that (O1).
     group: Group<'static>,
     ledger: Arc<Ledger>,
 }
 
-/// A charge that keeps its ledger alive: made by [`OwnedGroup::try_charge`]; returned when dropped.
+/// A charge that keeps its ledger alive. [`OwnedGroup::try_charge`] makes it; its units are returned when
+/// it drops.
 #[must_use = "a charge that is dropped at once is returned at once"]
 pub struct OwnedCharge {
     /// Dropped first: it is returned to a ledger that is still there (O1).
@@ -68,16 +69,16 @@ impl Group<'_> {
         if !ledger.is(self.ledger()) {
             return None;
         }
-        // SAFETY: the lifetime says how long the ledger's memory is mapped, and the `Arc` beside it
-        // keeps it mapped as long as the handle is there (O1); both `group` and `Drop` hand it out for
-        // no longer than a borrow of it. Guarded by the compile-fail examples of the tests below.
+        // SAFETY: the lifetime says how long the ledger's memory is mapped, and the `Arc` beside it keeps
+        // it mapped as long as the handle lives (O1); both `group` and `Drop` lend it for no longer than a
+        // borrow of it. Guarded by the compile-fail examples of the tests below.
         let group = unsafe { std::mem::transmute::<Group<'_>, Group<'static>>(self) };
         Some(OwnedGroup { group, ledger: ledger.clone() })
     }
 }
 
 impl OwnedGroup {
-    /// The plain handle, lent.
+    /// Lends the plain handle.
     ///
     /// ```compile_fail,E0505
     /// # use std::sync::Arc;
@@ -158,8 +159,8 @@ impl OwnedGroup {
 #[derive(Debug)]
 #[must_use = "a registration that is dropped at once is taken back at once"]
 pub struct Kept<T> {
-    /// Dropped first: it is taken out of a ledger that is still there (O1). What it lends is borrowed
-    /// from this value: none of the three hands its group or its ledger out.
+    /// Dropped first: it is taken out of a ledger that is still there (O1). What it lends is borrowed from
+    /// this value: none of the three gives out its group or its ledger.
     it: T,
     #[allow(dead_code, reason = "keeps the memory mapped")]
     ledger: Arc<Ledger>,
@@ -180,10 +181,11 @@ impl fmt::Debug for OwnedGroup {
 }
 
 impl OwnedCharge {
-    /// Keeps a charge together with a share of its ledger. Of use for what [`Group::request`] granted.
+    /// Keeps a charge together with a share of its ledger. Use it for charges that [`Group::request`]
+    /// granted.
     ///
     /// # Errors
-    /// Hands the charge back if it is another ledger's.
+    /// Returns the charge if it is another ledger's.
     pub fn new<'c>(charge: Charge<'c>, ledger: &Arc<Ledger>) -> Result<OwnedCharge, Charge<'c>> {
         if !ledger.is(charge.group().ledger()) {
             return Err(charge);
@@ -193,17 +195,17 @@ impl OwnedCharge {
         Ok(OwnedCharge { charge, ledger: ledger.clone() })
     }
 
-    /// The charge itself, lent: its group, its units.
+    /// Lends the charge itself.
     pub fn charge(&self) -> &Charge<'_> {
         &self.charge
     }
 
-    /// How many units.
+    /// How many units it holds.
     pub fn units(&self) -> u64 {
         self.charge.units()
     }
 
-    /// The group that holds them.
+    /// The group that holds the units.
     pub fn group(&self) -> OwnedGroup {
         OwnedGroup { group: self.charge.group(), ledger: self.ledger.clone() }
     }
@@ -221,7 +223,7 @@ impl fmt::Debug for OwnedCharge {
     }
 }
 
-/// What names a group: a [`Group`], or an [`OwnedGroup`].
+/// A handle of a group: a [`Group`] or an [`OwnedGroup`].
 pub trait AsGroup {
     /// The group.
     fn as_group(&self) -> Group<'_>;
@@ -239,8 +241,9 @@ impl AsGroup for OwnedGroup {
     }
 }
 
-/// A group that ends with this guard: with all below it, as [`Group::destroy_tree`] does. What is still
-/// charged then stays with its ancestors until it is returned ([`Ledger::leaks`] lists it).
+/// A group that is destroyed when this guard drops, with all groups below it, as by
+/// [`Group::destroy_tree`]. What is still charged then stays charged to its ancestors until it is returned
+/// ([`Ledger::leaks`] lists it).
 ///
 /// ```
 /// # let ledger = ledgerline::Ledger::new()?;
@@ -260,8 +263,8 @@ pub struct DestroyOnDrop<G: AsGroup> {
 }
 
 impl<'l> Group<'l> {
-    /// Makes a guard of the handle. (Other handles of the group stay what they are, and are refused when
-    /// it is gone.)
+    /// Makes a guard of the handle. (Other handles of the group work as before, and are refused when it is
+    /// gone.)
     pub fn destroy_on_drop(self) -> DestroyOnDrop<Group<'l>> {
         DestroyOnDrop { group: Some(self) }
     }
@@ -282,7 +285,7 @@ impl<G: AsGroup> DestroyOnDrop<G> {
 }
 
 impl<'l> DestroyOnDrop<Group<'l>> {
-    /// Destroys the group now, and tells what was found.
+    /// Destroys the group now, and returns what was found in each group.
     ///
     /// # Errors
     /// As [`Group::destroy_tree`]; the group then has no guard any more.
@@ -302,7 +305,7 @@ impl<G: AsGroup> Deref for DestroyOnDrop<G> {
 impl<G: AsGroup> Drop for DestroyOnDrop<G> {
     fn drop(&mut self) {
         if let Some(group) = self.group.take() {
-            // Gone already, or busy in a signal handler: there is nobody to tell.
+            // The group may be gone already, or busy in a signal handler; a drop cannot report that.
             let _settled = group.as_group().destroy_tree();
         }
     }

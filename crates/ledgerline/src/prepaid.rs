@@ -1,4 +1,4 @@
-//! The fast half of charging one group, in a handle that can be kept as numbers.
+//! The fast half of charging one group, as a handle that can be kept as two numbers.
 
 use crate::group::Group;
 use crate::ledger::Ledger;
@@ -9,9 +9,9 @@ use std::marker::PhantomData;
 /// The generation of the first group in a row: its sections have it as a constant.
 const FIRST: u16 = 1;
 
-/// A group's prepaid units, for an allocator that has no instruction to spare: [`take`](Self::take)
-/// and [`put`](Self::put) are [`Group::take_prepaid`] and [`Group::put_prepaid`] behind a handle that
-/// may lie as a number in a table or a thread-local variable ([`into_raw`](Self::into_raw)).
+/// A handle of a group's prepaid units, for an allocator in which every instruction counts.
+/// [`take`](Self::take) and [`put`](Self::put) are [`Group::take_prepaid`] and [`Group::put_prepaid`], and
+/// the handle may be kept as numbers in a table or a thread-local variable ([`into_raw`](Self::into_raw)).
 ///
 /// A handle of a group that was destroyed is refused, not followed. (For the first group of its row
 /// fifteen bits of the generation are compared: the 32 769th group of that row would be believed.)
@@ -34,19 +34,19 @@ const FIRST: u16 = 1;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prepaid<'l> {
-    /// R2: of a row of a ledger, in its first column.
+    /// R2: the cell of a row of a ledger, in its first column.
     cell: *const Cell,
-    /// Which of the row's groups. A constant where the handle came from numbers, so that nothing is
-    /// compared there.
+    /// The generation. It is a constant where the handle came from numbers, so that nothing is compared
+    /// there.
     generation: u16,
-    /// Where a thread's registration lies; not zero.
+    /// The offset of a thread's registration; not zero.
     area: isize,
     ledger: PhantomData<&'l Ledger>,
 }
 
 impl<'l> Group<'l> {
-    /// See [`Prepaid`]. `None` where there is no such short way: in a ledger that keeps flows or is
-    /// audited, and on machines without restartable sequences and compact CPU ids.
+    /// Makes a [`Prepaid`] handle. `None` where the fast half does not work: in a ledger that keeps flows
+    /// or is audited, and on machines without restartable sequences and compact CPU ids.
     pub fn prepaid(&self) -> Option<Prepaid<'l>> {
         let (id, columns) = (self.id(), self.ledger().table().columns);
         (columns.is_fast() && self.ledger().table().detour == 0).then(|| Prepaid {
@@ -59,14 +59,14 @@ impl<'l> Group<'l> {
 }
 
 impl Prepaid<'_> {
-    /// The handle as two numbers, for a group that is the first in its row (every group is where none
-    /// was destroyed); `None` for others. The first number is the group's: an address, divisible by 16,
-    /// never zero. The second is the same for all groups and threads, and never zero.
+    /// The handle as two numbers, for a group that is the first in its row (every group is, where none was
+    /// destroyed); `None` for others. The first number is the group's: an address, divisible by 16, never
+    /// zero. The second is the same for all groups and threads, and never zero.
     pub fn into_raw(self) -> Option<(usize, isize)> {
         (self.generation == FIRST).then_some((self.cell as usize, self.area))
     }
 
-    /// The handle that two numbers stand for.
+    /// Makes the handle again from its two numbers.
     ///
     /// # Safety
     /// The numbers came from [`into_raw`](Self::into_raw) in this process or, by `fork`, an ancestor,
@@ -76,8 +76,8 @@ impl Prepaid<'_> {
         Prepaid { cell: group as *const Cell, generation: FIRST, area, ledger: PhantomData }
     }
 
-    /// Charges `units` that lie prepaid on the running CPU, or changes nothing and returns `false`;
-    /// then [`Group::try_charge_units`] does the whole. About a nanosecond; async-signal-safe.
+    /// Charges `units` that lie prepaid on the running CPU, or changes nothing and returns `false`; then
+    /// [`Group::try_charge_units`] does all of it. Costs about a nanosecond; async-signal-safe.
     #[inline(always)]
     #[must_use = "without prepaid units nothing was charged"]
     pub fn take(self, units: u64) -> bool {
@@ -94,8 +94,8 @@ impl Prepaid<'_> {
         }
     }
 
-    /// Uncharges `units` into the running CPU's cell, or changes nothing and returns `false` when it
-    /// has no room; then [`Group::uncharge_units`] does the whole. Cost and signals as
+    /// Uncharges `units` into the running CPU's cell, or changes nothing and returns `false` when it has no
+    /// room; then [`Group::uncharge_units`] does all of it. Its cost and signal safety are those of
     /// [`take`](Self::take).
     #[inline(always)]
     #[must_use = "without room nothing was uncharged"]

@@ -1,8 +1,8 @@
-//! Processes that share one ledger: each has rows of its own, and reaches the common ancestors
-//! through their totals alone.
+//! Processes share one ledger: each has rows of its own, and reaches the common ancestors through their
+//! totals alone.
 //!
-//! Compact CPU ids and the remote fence are private to a process, so a cell has one writing
-//! process: the `owner` of its row. When that process is gone, whoever notices settles its rows.
+//! Compact CPU ids and the remote fence are private to a process, so a cell has one writing process: the
+//! `owner` of its row. When that process is gone, any process that notices settles its rows.
 
 use crate::error::CreateError;
 use crate::gate::lock;
@@ -13,9 +13,9 @@ use crate::table::attached;
 use crate::tree;
 
 impl Ledger {
-    /// Makes the calling process a writer of this ledger: creates a group for it below the root and
-    /// lets this value charge that group and what is created below it. Rows of an earlier program
-    /// in the same process (before an `exec`) are settled first. Allocates nothing on the heap.
+    /// Makes the calling process a writer of this ledger. Creates a group for it below the root, and lets
+    /// this value charge that group and the groups created below it. Rows of an earlier program in the same
+    /// process (before an `exec`) are settled first. Allocates nothing on the heap.
     ///
     /// A forked child calls it for itself before it charges anything; until then it must not use
     /// the groups that it inherited.
@@ -25,7 +25,7 @@ impl Ledger {
     pub fn attach_process(&self, name: &str, pid: u32) -> Result<Group<'_>, CreateError> {
         let before = attached::process();
         if before != 0 && before != pid {
-            // A forked child: whoever held the lock or passed the gate is a thread of the parent's.
+            // This is a forked child: the threads that held the lock or passed the gate are the parent's.
             lock::forget_others();
             if let Some(audit) = self.audit() {
                 audit.forget();

@@ -1,4 +1,4 @@
-//! A charge with wishes: to wait, to have others cancelled, to pay for what is above high.
+//! A request is a charge with wishes: to wait, to have others cancelled, to pay for what is above high.
 
 use crate::charge::Charge;
 use crate::charge::{explain, explain_fully};
@@ -16,8 +16,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// A charge to be made, with what the caller puts up with: made by [`Group::request`], carried out by
-/// [`charge`](Self::charge) in a thread, or by `.await` in a task.
+/// A charge with the caller's wishes. [`Group::request`] makes it; [`charge`](Self::charge) carries it out
+/// in a thread, `.await` in a task.
 ///
 /// ```
 /// # use ledgerline::{Ledger, Limit};
@@ -43,12 +43,12 @@ pub struct Request<'l> {
     oom: bool,
     throttled: bool,
     explained: bool,
-    /// Who asked (audit.rs).
+    /// The line that asked (`control/audit.rs`).
     site: &'static Location<'static>,
 }
 
 impl<'l> Group<'l> {
-    /// A charge of `units` with more wishes than [`try_charge`](Self::try_charge) has.
+    /// Starts a charge of `units` that can have wishes.
     #[track_caller]
     pub fn request(self, units: u64) -> Request<'l> {
         Request {
@@ -64,21 +64,22 @@ impl<'l> Group<'l> {
 }
 
 impl<'l> Request<'l> {
-    /// Waits up to `patience` for room where there is none: first come, first served among those of this
-    /// process who wait at the same full group. Units that come back wake one waiter. While somebody
-    /// waits, charges below the full group go to its counters. More than a limit allows at all is refused
-    /// at once. What takes no room (no units, a group that is [`Off`](crate::ControlMode::Off)), and who has no
-    /// patience, does not queue behind others. Reclaimers are asked when its turn comes, and whoever's patience
-    /// ends is tried once more before it is refused, wherever it is in the queue.
+    /// Waits up to `patience` for room where there is none. The requests of this process that wait at the
+    /// same full group are served in order of arrival. Units that come back wake one waiter. While any
+    /// request waits, charges below the full group go to its counters. A request that some limit can never
+    /// allow is refused at once. A request that takes no room (no units, or a group that is
+    /// [`Off`](crate::ControlMode::Off)), or that has no patience, does not queue behind others. Reclaimers
+    /// are asked when the request's turn comes. When its patience ends, it is tried once more before it is
+    /// refused, wherever it is in the queue.
     ///
-    /// The patience is for waiting: what reclaimers take
+    /// The patience is for waiting alone: the time of reclaimers
     /// ([`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time)) and the
-    /// [`backoff`](Self::throttled) come on top of it. In a ledger in a file, units that another process returns
-    /// wake nobody here: the first of a queue looks again every 10 ms.
+    /// [`backoff`](Self::throttled) are added to it. In a ledger in a file, units that another process
+    /// returns wake no waiter here: the first of a queue looks again every 10 ms.
     ///
-    /// Any number may wait, at any number of groups: to queue, to be served and to give up cost the same
-    /// however many others wait (but for a logarithm). Not async-signal-safe, and it allocates; who returns
-    /// the units may be a signal handler. A forked child has none of its parent's waiters.
+    /// Any number of requests may wait, at any number of groups. Queueing, being served and giving up cost
+    /// the logarithm of how many others wait. Waiting is not async-signal-safe, and it allocates; the units
+    /// may be returned by a signal handler. A forked child has none of its parent's waiters.
     ///
     /// ```
     /// # use ledgerline::{Ledger, Limit};
@@ -100,29 +101,29 @@ impl<'l> Request<'l> {
         self
     }
 
-    /// Where a limit is met and nothing can be reclaimed, has the work that holds the most above its
-    /// protection, below the lowest group that is full, cancelled ([`Group::add_victim`]), and waits for what
-    /// it returns. A victim that keeps what it holds for longer than
-    /// [`LedgerBuilder::victim_time`](crate::LedgerBuilder::victim_time) is followed by another.
+    /// Where a limit is met and nothing can be reclaimed, cancels a victim ([`Group::add_victim`]) and
+    /// waits for what it returns. The victim is the group below the lowest full one that holds the most
+    /// above its protection. If a victim keeps what it holds for longer than
+    /// [`LedgerBuilder::victim_time`](crate::LedgerBuilder::victim_time), another is cancelled.
     ///
-    /// Without [`wait`](Self::wait) it waits as long as four of those times. The own requests of a victim that
-    /// the ledger has chosen wait no longer ([`Reason::Cancelled`](crate::Reason::Cancelled)), wherever they
-    /// wait: what it is to let go of may be held by the thread that does. (Where the program cancels a token
-    /// itself, the requests of that work wait on: the ledger is not told.)
+    /// Without [`wait`](Self::wait) it waits as long as four of those times. A cancelled victim's own
+    /// requests stop waiting ([`Reason::Cancelled`](crate::Reason::Cancelled)), wherever they wait: the
+    /// waiting thread may hold what the victim should return. (Where the program cancels a token itself,
+    /// the requests of that work wait on: the ledger is not told.)
     pub fn oom(mut self) -> Self {
         self.oom = true;
         self
     }
 
-    /// Pays for what is above high: a thread sleeps it off, a task awaits it ([`Charge::backoff`]).
+    /// Pays with time for what is above high: a thread sleeps, a task awaits ([`Charge::backoff`]).
     pub fn throttled(mut self) -> Self {
         self.throttled = true;
         self
     }
 
-    /// Has a refusal carry a [`Diagnosis`](crate::Diagnosis): the chain of groups with their limits, who
-    /// holds most below the one that is full, what lies idle. It costs a pass over the rows in use, where
-    /// the request is refused.
+    /// Adds a [`Diagnosis`](crate::Diagnosis) to a refusal: the groups of the path with their limits, the
+    /// groups that hold most below the full one, and what lies idle. It costs a pass over the rows in use
+    /// when the request is refused.
     pub fn explained(mut self) -> Self {
         self.explained = true;
         self
@@ -139,12 +140,12 @@ impl<'l> Request<'l> {
     /// Carries the request out in this thread.
     ///
     /// # Errors
-    /// [`Refused`] when there is no room, in the time that it may wait; at once when the group is
-    /// destroyed, inside a reclaimer where there is no room, and for more than some limit on the way
-    /// allows at all.
+    /// [`Refused`] when there is no room within the time that it may wait. It refuses at once when the
+    /// group is destroyed, when some limit of the path can never allow the charge, and inside a reclaimer
+    /// where there is no room.
     #[inline]
     pub fn charge(self) -> Result<Charge<'l>, Refused> {
-        // While somebody waits, no cell below the full group holds anything: nobody is overtaken here.
+        // While a request waits, no cell below the full group holds anything, so this overtakes no waiter.
         if !self.throttled && self.group.take_prepaid(self.units) {
             return Ok(Charge::new(self.group, self.units));
         }
@@ -193,15 +194,14 @@ impl<'l> IntoFuture for Request<'l> {
     }
 }
 
-/// The future of a [`Request`]. It may be dropped at any time: it gives up its place in the queue, and a
-/// charge that was granted is returned.
-/// A forked child may go on polling its copy, which queues anew there.
+/// The future of a [`Request`]. It may be dropped at any time: then it gives up its place in the queue, and
+/// returns a charge that was granted. A forked child may go on polling its copy, which queues anew there.
 ///
-/// Needs no runtime: it is woken by whoever leaves the queue before it, and by a thread of the ledger's
-/// own when units come back or its time is up. Reclaimers run in `poll`.
+/// It needs no runtime. The waiter before it wakes it when it leaves the queue, and a thread of the library
+/// wakes it when units come back or its time is up. Reclaimers run in `poll`.
 ///
-/// It is to be polled when it is woken, or dropped: a future that is the first in its queue and is left alone
-/// holds up those behind it, until their own time is up and they try for themselves.
+/// Poll it when it is woken, or drop it. A future that is the first in its queue and is not polled holds up
+/// those behind it, until their own time is up and they try for themselves.
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Requested<'l> {
     request: Request<'l>,
@@ -223,7 +223,7 @@ impl fmt::Debug for Requested<'_> {
 }
 
 impl<'l> Requested<'l> {
-    /// Waits for room; what came of it.
+    /// Waits for room. Returns the result.
     fn poll_grant(
         &mut self,
         wait: &mut Wait<'l>,

@@ -1,4 +1,4 @@
-//! What was found when a group was destroyed, in a sentence.
+//! The settlement of a destroyed group: what was found in it, also as a sentence.
 
 use crate::control::audit::wrong::Outstanding;
 use crate::group::Group;
@@ -13,22 +13,22 @@ use std::fmt;
 pub struct Settled<'l> {
     /// The group that was destroyed; its number is what is left of it.
     pub group: Group<'l>,
-    /// Units still charged to it, or to groups below that were destroyed before it: a leak, or charges
-    /// that are still on their way back. They stay counted in the group's ancestors until they are
-    /// returned. What can be said of them: [`leak`](Settled::leak).
+    /// Units still charged to it, or to groups below that were destroyed before it: a leak, or charges that
+    /// will still be returned. They stay counted in the group's ancestors until they are returned.
+    /// [`leak`](Settled::leak) describes them.
     pub leftover: u64,
     /// Units that lay prepaid in its cells and went back to the ancestors.
     pub idle: u64,
     /// Its highest usage: see [`Group::peak`].
     pub peak: Estimate,
-    /// Charges and uncharges that it saw in its life.
+    /// How many charges it saw in its life.
     pub charges: u64,
-    /// See `charges`.
+    /// How many uncharges it saw in its life.
     pub uncharges: u64,
 }
 
 impl fmt::Debug for Settled<'_> {
-    /// With the group's number: a group that was destroyed has no path.
+    /// Shows the group's number: a group that was destroyed has no path.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settled")
             .field("group", &self.group.id())
@@ -42,7 +42,7 @@ impl fmt::Debug for Settled<'_> {
 }
 
 impl fmt::Display for Settled<'_> {
-    /// A sentence for a log: what was left, how many charges there were, how high it went.
+    /// A sentence for a log: what was left, how many charges there were, and the peak.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "group {} ended with ", self.group.id())?;
         match self.leftover {
@@ -55,8 +55,8 @@ impl fmt::Display for Settled<'_> {
 }
 
 impl Settled<'_> {
-    /// What the group's own charges hold by now; `None` once all of it was returned. Costs a pass over
-    /// the rows in use.
+    /// What the group's own charges still hold; `None` once all of it was returned. Costs a pass over the
+    /// rows in use.
     ///
     /// ```
     /// # let ledger = ledgerline::Ledger::new()?;
@@ -79,7 +79,7 @@ impl Settled<'_> {
         self.group.ledger().leaks_where(|id| id == self.group.id()).pop()
     }
 
-    /// What the group's own charges hold by now, by the line that charged it; see
+    /// What the group's own charges still hold, by the line that charged it; see
     /// [`Ledger::outstanding`](crate::Ledger::outstanding).
     pub fn outstanding(&self) -> Vec<Outstanding> {
         self.group.ledger().outstanding_in(Some(self.group.id()))

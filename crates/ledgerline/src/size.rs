@@ -1,4 +1,4 @@
-//! Sizes at the edge: `512M`, `max`, and how they are printed.
+//! Sizes as text: how `512M` and `max` are parsed, and how sizes are printed.
 
 use crate::counter::COUNTER_MAX;
 use std::fmt;
@@ -11,10 +11,10 @@ pub struct Limit(u64);
 impl Limit {
     /// No limit: prints and parses as `max`.
     pub const MAX: Limit = Limit(COUNTER_MAX);
-    /// Nothing.
+    /// A limit of zero units.
     pub const ZERO: Limit = Limit(0);
 
-    /// A limit of so many units. What a counter can never reach (2^62) is no limit.
+    /// A limit of this many units. A number that no counter can reach (2^62) is no limit.
     pub const fn units(units: u64) -> Limit {
         if units < COUNTER_MAX { Limit(units) } else { Limit::MAX }
     }
@@ -65,7 +65,7 @@ const SUFFIXES: [(u32, &str); 6] =
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SizeError {
-    /// There is nothing.
+    /// The text is empty.
     Empty,
     /// It has a sign.
     Negative(String),
@@ -96,8 +96,8 @@ impl fmt::Display for SizeError {
 
 impl std::error::Error for SizeError {}
 
-/// Parses a size: a whole number of bytes with an optional `K`, `M`, `G`, `T`, `P` or `E` (powers
-/// of 1024, either case, `B` or `iB` may follow it, or `B` the number), or `max` in either case, which is
+/// Parses a size: a whole number of bytes with an optional `K`, `M`, `G`, `T`, `P` or `E` (powers of 1024,
+/// in either case; `B` or `iB` may follow the letter, or `B` the number), or `max` in either case, which is
 /// `None`.
 ///
 /// ```
@@ -109,7 +109,7 @@ impl std::error::Error for SizeError {}
 /// ```
 ///
 /// # Errors
-/// Says what is wrong and how to write it: nothing there, a sign, garbage, 2^62 and above.
+/// Says what is wrong and how to write it: an empty text, a sign, garbage, 2^62 and above.
 pub fn parse(text: &str) -> Result<Option<u64>, SizeError> {
     let trimmed = text.trim();
     if trimmed.is_empty() {

@@ -1,7 +1,7 @@
 //! The one place that chooses between the atomics of `std` and those of `loom`.
 //!
-//! The protocols (page counter, charge word, free list, gate) are written against this module,
-//! so that the very code that ships is the code that the models explore.
+//! The protocols (page counter, charge word, free list, gate) use this module, so that the models explore
+//! the very code that ships.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
@@ -9,17 +9,16 @@ pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
-/// Between a SeqCst access and the next one: nothing, but that loom takes such an access for an AcqRel
-/// one, and knows SeqCst fences alone.
+/// A fence for loom alone, between a SeqCst access and the next one. Loom takes such an access for an
+/// AcqRel one, and knows only SeqCst fences.
 #[inline(always)]
 pub(crate) fn model_fence() {
     #[cfg(loom)]
     fence(Ordering::SeqCst);
 }
 
-/// One turn of a wait for somebody else's short step: spins first, then gives the CPU away, then
-/// sleeps a little, so that a waiter never keeps the very thread that it waits for off the CPU.
-/// Async-signal-safe.
+/// Waits one turn for another thread's short step. It spins first, then yields the CPU, then sleeps a
+/// little, so that a waiter never keeps the very thread that it waits for off the CPU. Async-signal-safe.
 #[cfg(not(loom))]
 pub(crate) fn wait_a_turn(turn: u32) {
     match turn {

@@ -1,7 +1,7 @@
-//! The tree: creating and destroying groups, look-up by path, children, everything below a group.
+//! The tree: creates and destroys groups, and finds them by path, by parent and below a group.
 //!
-//! A row knows its parent and not its children, so that creating and destroying a group touches no list
-//! that others write. Looking downwards is a pass over the rows in use, about a nanosecond each.
+//! A row knows its parent and not its children, so creating and destroying a group touches no list that
+//! others write. A look downwards is a pass over the rows in use, about a nanosecond a row.
 
 use crate::control::wait_queue;
 use crate::error::{CreateError, DestroyError};
@@ -17,15 +17,15 @@ use crate::table::path::{DEPTH_MAX, RowPath};
 use crate::table::row::state;
 use crate::table::{allocate, collect, counts, follow, name};
 
-/// How often [`Group::destroy_tree`] looks again for groups that others created meanwhile.
+/// How often [`Group::destroy_tree`] looks again for groups that other threads created meanwhile.
 const ROUNDS: usize = 16;
 
 impl Ledger {
-    /// The group at a path like `/acme/q42`; `/` is the root, and empty parts are passed over. `None` if there
-    /// is none. Of siblings that share a name it is one of them.
+    /// Finds the group at a path like `/acme/q42`. `/` is the root, and empty parts are skipped. `None` if
+    /// there is no such group. Of siblings that share a name it finds one.
     ///
-    /// Costs a pass over the rows in use (about a nanosecond each) for each level of the path: for a
-    /// command or a page. A server keeps the handles of its groups.
+    /// Costs a pass over the rows in use (about a nanosecond each) for each level of the path. That suits a
+    /// command or a page; a server keeps the handles of its groups.
     ///
     /// ```
     /// let ledger = ledgerline::Ledger::new()?;
@@ -39,13 +39,13 @@ impl Ledger {
         names.split('/').filter(|name| !name.is_empty()).try_fold(self.root(), Group::child)
     }
 
-    /// The live group in a row, and its parent's id. (A live group keeps its parent, and keeps it alive. The
-    /// generations are read between two looks that find the group live: who sees one of the parent's row that
-    /// came later sees, behind the fence of `read_live`, the group's end as well.)
+    /// The live group in a row, and its parent's id. (A live group keeps its parent, and keeps it alive.
+    /// The generations are read between two looks that find the group live. A reader that sees a later
+    /// generation in the parent's row also sees, after the fence of `read_live`, that the group has ended.)
     fn live_with_parent(&self, row: u32) -> Option<(Group<'_>, GroupId)> {
         let (id, parent) = follow::read_live(self.table(), row, |row| {
             let parent = row.parent.load(Ordering::Relaxed);
-            // (A free row's, or nonsense of another process's, may be out of the table.)
+            // (The parent of a free row, or one that another process wrote, may be outside of the table.)
             (parent < self.capacity()).then(|| self.table().id(parent))
         })?;
         Some((self.group(id), parent?))
@@ -54,21 +54,23 @@ impl Ledger {
 
 /// The groups below each group, as they were found.
 ///
-/// A group may end while the others are looked at, and its row become another's, with groups below it that are
-/// found later in the same pass. So each is noted with the id of its parent, and told of that very group: the
-/// ids of a group's ancestors never change, so whatever is told below a group was created below it.
+/// A group may end while the others are looked at. Its row may become another group's, and groups below
+/// that may be found later in the same pass. So each group is noted with the id of its parent, and listed
+/// below that very group. The ids of a group's ancestors never change, so all that is listed below a group
+/// was created below it.
 struct Families<'l> {
-    /// By the parent's row.
+    /// The children, by the parent's row.
     children: Vec<Vec<(GroupId, Group<'l>)>>,
 }
 
 impl<'l> Families<'l> {
-    /// For parents in so many rows.
+    /// Makes a list for parents in so many rows.
     fn new(rows: u32) -> Self {
         Families { children: vec![Vec::new(); rows as usize] }
     }
 
-    /// Notes the group in a row. (One below a row that came into use since belongs to who looks next.)
+    /// Notes the group in a row. (A group below a row that came into use meanwhile is left to the next
+    /// look.)
     fn note(&mut self, ledger: &'l Ledger, row: u32) {
         if let Some((group, parent)) = ledger.live_with_parent(row)
             && let Some(siblings) = self.children.get_mut(parent.index() as usize)
@@ -94,8 +96,9 @@ impl<'l> Families<'l> {
 }
 
 impl<'l> Group<'l> {
-    /// Creates a group below this one. Names are labels: siblings may share one. They have 1 to [`NAME_MAX`](crate::NAME_MAX) bytes
-    /// and hold nothing that steers a terminal ([`name::allows`]). O(depth), no heap.
+    /// Creates a group below this one. Names are labels: siblings may share one. A name has 1 to
+    /// [`NAME_MAX`](crate::NAME_MAX) bytes and holds nothing that steers a terminal ([`name::allows`]).
+    /// Costs O(depth), and no heap.
     ///
     /// # Errors
     /// See [`CreateError`].
@@ -104,10 +107,10 @@ impl<'l> Group<'l> {
         create(self, name, owner)
     }
 
-    /// Destroys the group. Idle stock goes back to its ancestors; what is still charged is reported
-    /// and stays counted in the ancestors until it is returned: the row is kept for so long, so
-    /// that a late uncharge finds its owner. O(depth), plus one remote fence if the group was
-    /// charged on another CPU.
+    /// Destroys the group. Idle stock goes back to its ancestors. What is still charged is reported, and
+    /// stays counted in the ancestors until it is returned; the row is kept until then, so that a late
+    /// uncharge finds its owner. Costs O(depth), and one remote fence if the group was charged on another
+    /// CPU.
     ///
     /// # Errors
     /// See [`DestroyError`]; the group then goes on as before.
@@ -128,18 +131,18 @@ impl<'l> Group<'l> {
         if !row.refuse_children(self.id().generation()) {
             return match row.children() {
                 0 => Err(DestroyError::Gone),
-                // Another's.
+                // The children are another group's.
                 _ if !self.exists() => Err(DestroyError::Gone),
                 children => Err(DestroyError::HasChildren { children }),
             };
         }
-        // Now nobody else destroys the row; was it destroyed (and perhaps reused) before?
+        // From now on no other thread destroys the row. It may have been destroyed before, and even reused.
         if !self.exists() {
             row.accept_children();
             return Err(DestroyError::Gone);
         }
-        // From here on no cell of the row is opened, and no walk starts in it. SeqCst, partner of the
-        // fence in `Open::announce`: who comes to wait sees this, or is seen below.
+        // From here on no cell of the row is opened, and no walk starts in it. SeqCst, partner of the fence
+        // in `Open::announce`: a request that begins to wait sees this, or is seen below.
         row.state.store(state::RETIRED, Ordering::SeqCst);
         let counter = &row.counter;
         counter.close();
@@ -163,10 +166,10 @@ impl<'l> Group<'l> {
         if counter.let_go() {
             allocate::recycle(table, self.id().index());
         }
-        // Last: until here the parent cannot go, which inherits the counts.
+        // This comes last: until here the parent, which inherits the counts, cannot be destroyed.
         table.row(path.row(1)).remove_child();
-        // Who waits to charge it waits in vain. (What lay idle rang when it went back.) Outside of the gate:
-        // wakers are somebody else's code.
+        // Requests that wait to charge it wait in vain. (The idle units told their waiters when they went
+        // back.) This is outside of the gate: wakers are foreign code.
         drop(pass);
         if waited_for {
             wait_queue::tell_of_end(self.ledger(), self.id());
@@ -191,7 +194,7 @@ pub(crate) fn create<'l>(
     if !row.add_child(parent.id().generation()) {
         return Err(CreateError::Gone);
     }
-    // Now the row cannot be destroyed; was it destroyed (and perhaps reused) before?
+    // From now on the row cannot be destroyed. It may have been destroyed before, and even reused.
     if !parent.exists() {
         row.remove_child();
         return Err(CreateError::Gone);
@@ -209,14 +212,15 @@ pub(crate) fn create<'l>(
 }
 
 impl<'l> Group<'l> {
-    /// The child of that name; of several, one of them. Costs as [`children`](Self::children).
+    /// The child of that name; if there are several, one of them. Costs as much as
+    /// [`children`](Self::children).
     pub fn child(self, name: &str) -> Option<Group<'l>> {
         self.children().find(|child| child.name() == name)
     }
 
-    /// The groups right below this one, as they are found: one that is created or destroyed meanwhile
-    /// may be missing, or gone when it is used. Costs a pass over the rows in use, about a nanosecond
-    /// each; takes no memory.
+    /// The groups right below this one, as they are found. A group that is created or destroyed meanwhile
+    /// may be missing, or gone when it is used. Costs a pass over the rows in use, about a nanosecond a
+    /// row, and no memory.
     ///
     /// ```
     /// let ledger = ledgerline::Ledger::new()?;
@@ -232,9 +236,9 @@ impl<'l> Group<'l> {
             .filter_map(move |(group, parent)| (parent == id).then_some(group))
     }
 
-    /// All groups below this one, depth first: each is followed by those below it, and is told with its
-    /// depth below this group (its children have 1). Costs a pass over the rows in use, and memory for
-    /// the list.
+    /// All groups below this one, depth first: each is followed by those below it. Each comes with its
+    /// depth below this group (its children have 1). Costs a pass over the rows in use, and memory for the
+    /// list.
     pub fn descendants(self) -> impl Iterator<Item = (u32, Group<'l>)> {
         self.below().into_iter()
     }
@@ -255,8 +259,8 @@ impl<'l> Group<'l> {
         self.read(|row| row.depth()).unwrap_or(0)
     }
 
-    /// Destroys this group and all below it, the deepest first; what was found in each, this group's
-    /// last. Groups that others create below it meanwhile go, too.
+    /// Destroys this group and all below it, the deepest first. Returns what was found in each, this
+    /// group's last. Groups that other threads create below it meanwhile are destroyed, too.
     ///
     /// Costs 0.1 to 0.2 µs a group, and a pass over the rows in use where there are groups below.
     ///
@@ -271,9 +275,8 @@ impl<'l> Group<'l> {
     /// ```
     ///
     /// # Errors
-    /// See [`DestroyError`]. The groups that were destroyed by then stay destroyed. Where others go on
-    /// creating groups faster than this destroys them it gives up with
-    /// [`HasChildren`](DestroyError::HasChildren).
+    /// See [`DestroyError`]. The groups that were destroyed by then stay destroyed. If other threads create
+    /// groups faster than this destroys them, it gives up with [`HasChildren`](DestroyError::HasChildren).
     pub fn destroy_tree(self) -> Result<Vec<Settled<'l>>, DestroyError> {
         if self.id() == GroupId::ROOT {
             return Err(DestroyError::Root);
@@ -281,7 +284,7 @@ impl<'l> Group<'l> {
         let mut settled = Vec::new();
         let mut round = 0;
         loop {
-            // First without a look at the rows: most guards are of groups with none below.
+            // The first try looks at no other row: most groups have none below.
             match self.destroy() {
                 Ok(one) => {
                     settled.push(one);
@@ -293,7 +296,7 @@ impl<'l> Group<'l> {
             for (_, group) in self.below().into_iter().rev() {
                 match group.destroy() {
                     Ok(one) => settled.push(one),
-                    // Others destroyed it, or created something below it: the next look tells.
+                    // Another thread destroyed it, or created a group below it: the next look finds that.
                     Err(DestroyError::Gone | DestroyError::HasChildren { .. }) => {}
                     Err(error) => return Err(error),
                 }

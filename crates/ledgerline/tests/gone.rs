@@ -146,7 +146,7 @@ const OF_HANDLES: &[Check] = &[
     ("Request::explained", |s| {
         let refused = s.stale.request(1).explained().charge().unwrap_err();
         let diagnosis = refused.diagnosis.as_ref().expect("asked for").to_string();
-        assert!(!diagnosis.contains("asked for in /tenant"), "{diagnosis}");
+        assert!(!diagnosis.contains("requested in /tenant"), "{diagnosis}");
         is_gone(refused);
     }),
     ("Group::take_prepaid", |s| assert!(!s.stale.take_prepaid(1))),

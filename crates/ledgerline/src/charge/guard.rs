@@ -1,4 +1,4 @@
-//! A charge that returns itself.
+//! The guard: a charge that returns its units when it drops.
 
 use super::explain;
 use crate::control::attempt::Grant;
@@ -17,26 +17,26 @@ use crate::table::{Table, counts};
 use std::marker::PhantomData;
 use std::panic::Location;
 
-/// Units charged to a group, returned when this is dropped, by whichever thread that is.
+/// Units charged to a group. They are returned when this is dropped, on any thread.
 ///
 /// `mem::forget` leaks the units (the group's `leftover` will show them).
 #[must_use = "a charge that is dropped at once is returned at once"]
 pub struct Charge<'l> {
     group: Packed,
-    /// With [`UNCOUNTED`], of a charge of a group that was not accounted.
+    /// The units, with [`UNCOUNTED`] if the group was not accounted.
     units: u64,
     ledger: PhantomData<&'l Ledger>,
 }
 
-/// Two words, and no more with the refusal beside it: both travel in registers (handle.rs).
+/// A charge has two words, and so has a charge or a refusal: both travel in registers (`table/handle.rs`).
 const _: () = assert!(size_of::<Charge<'_>>() == 16);
 const _: () = assert!(size_of::<Result<Charge<'_>, Refused>>() == 16);
 
-/// The ledger does not know of these units (mode.rs).
+/// The ledger does not count these units (`control/mode.rs`).
 const UNCOUNTED: u64 = 1 << 63;
 
 impl std::fmt::Debug for Charge<'_> {
-    /// `Charge(4096 of /acme/q42 3#2)`, with `uncounted` in front of `of` where the ledger does not count it.
+    /// `Charge(4096 of /acme/q42 3#2)`, with `uncounted` before `of` where the ledger does not count it.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let uncounted = if self.is_counted() { "" } else { "uncounted " };
         let (path, id) = (self.group().path(), self.group().id());
@@ -56,7 +56,7 @@ impl<'l> Charge<'l> {
         Charge::new(group, if grant == Grant::Counted { units } else { units | UNCOUNTED })
     }
 
-    /// Whether the ledger counts the units: not those charged while the group's mode was
+    /// Whether the ledger counts the units. It does not count those charged while the group's mode was
     /// [`Off`](crate::ControlMode::Off).
     pub fn is_counted(&self) -> bool {
         self.units & UNCOUNTED == 0
@@ -68,20 +68,20 @@ impl<'l> Charge<'l> {
         Group::unpack(self.group)
     }
 
-    /// How many.
+    /// How many units it holds.
     pub fn units(&self) -> u64 {
         self.units & !UNCOUNTED
     }
 
-    /// Gives the guard up: the caller sees to the matching
-    /// [`uncharge_units`](Group::uncharge_units), or makes a guard of the units again
-    /// ([`from_units`](Self::from_units)). For units that travel where a guard cannot: through C, in a
-    /// header, in a file. (Units that were [not counted](Self::is_counted) are counted from here on.)
+    /// Gives the guard up, for units that travel where a guard cannot: through C, in a header, in a file.
+    /// The caller must call [`uncharge_units`](Group::uncharge_units) for the same units, or make a guard
+    /// of them again ([`from_units`](Self::from_units)). (Units that were [not counted](Self::is_counted)
+    /// are counted from here on.)
     #[track_caller]
     pub fn into_units(self) -> u64 {
         let (units, ledger) = (self.units(), self.group().ledger());
         if !self.is_counted() {
-            // Fails for a group that is gone alone, whose uncharge then changes nothing either.
+            // This fails only for a group that is gone; then the uncharge changes nothing, either.
             let _counted = self.group().charge_units(units);
         } else if let Some(audit) = ledger.audit() {
             audit.gave_up(ledger, self.group().id(), units, Location::caller());
@@ -91,10 +91,10 @@ impl<'l> Charge<'l> {
     }
 
     /// Makes a guard of units that are charged to `group` already, by
-    /// [`try_charge_units`](Group::try_charge_units) or before [`into_units`](Self::into_units). Units
-    /// that nobody charged are a mistake, which shows as one of
-    /// [`uncharge_units`](Group::uncharge_units) does, when the guard drops. (An audited ledger reports it
-    /// here, and the guard [holds nothing](Self::is_counted).)
+    /// [`try_charge_units`](Group::try_charge_units) or before [`into_units`](Self::into_units). Units that
+    /// were never charged are a mistake, which shows when the guard drops, as with
+    /// [`uncharge_units`](Group::uncharge_units). (An audited ledger reports it here, and the guard [holds
+    /// nothing](Self::is_counted).)
     ///
     /// ```
     /// # use ledgerline::Charge;
@@ -108,7 +108,7 @@ impl<'l> Charge<'l> {
     /// ```
     ///
     /// # Panics
-    /// With more than 2^62 units, which nobody can have charged.
+    /// With more than 2^62 units, which cannot have been charged.
     #[track_caller]
     pub fn from_units(group: Group<'l>, units: u64) -> Charge<'l> {
         assert!(units <= COUNTER_MAX, "{units} units: no group can hold so many");
@@ -121,28 +121,28 @@ impl<'l> Charge<'l> {
         Charge::new(group, units)
     }
 
-    /// Counts that there is one more charge to be returned, or one less.
+    /// Counts one more charge that will be returned, or one less.
     fn count(&self, count: impl FnOnce(&Table, u32, u32)) {
-        // A charge of nothing keeps no row.
+        // A charge of zero units keeps no row.
         if self.is_counted() && self.units() > 0 {
             let table = self.group().table();
             count(table, table.columns.current(), self.group().id().index());
         }
     }
 
-    /// What this charge owes for being above a high, its group's or an ancestor's, as it is now: first
-    /// the reclaimers there are asked to make room ([`Group::add_reclaimer`]), then what is still above
-    /// counts. The formula and its source are in [`Backoff`]'s module: 64 s times the square of the
+    /// The time that this charge owes for being above a high, its group's or an ancestor's, as it is now.
+    /// First the reclaimers there are asked to make room ([`Group::add_reclaimer`]), then what is still
+    /// above counts. The formula and its source are in [`Backoff`]'s module: 64 s times the square of the
     /// excess over high, times the charge's share of a batch, at most
     /// [`LedgerBuilder::throttle_time`](crate::LedgerBuilder::throttle_time).
     ///
-    /// Where no group on the way has a high it costs a walk of loads to the root: some 50 ns. A charge of a group that was destroyed
-    /// owes nothing.
+    /// Where no group of the path has a high, it costs some 50 ns, for loads along the path. A charge of a
+    /// group that was destroyed owes nothing.
     pub fn backoff(&self) -> Backoff<'l> {
         self.group().backoff(self.units())
     }
 
-    /// Takes `units` out into a charge of their own; `None` if there are not so many.
+    /// Takes `units` out into a charge of their own; `None` if it does not hold so many.
     pub fn split(&mut self, units: u64) -> Option<Charge<'l>> {
         let left = self.units().checked_sub(units)?;
         let ledger = self.group().ledger();
@@ -157,12 +157,12 @@ impl<'l> Charge<'l> {
         Some(Charge::new(self.group(), units | uncounted))
     }
 
-    /// Takes another charge of the same group in.
+    /// Takes in another charge of the same group.
     ///
     /// # Errors
-    /// Hands the other back if it belongs to another group, if only one of the two
-    /// [is counted](Self::is_counted), or if together they are more than 2^62 units (which charges that are
-    /// not counted can be).
+    /// Returns the other charge if it belongs to another group, if only one of the two [is
+    /// counted](Self::is_counted), or if together they have more than 2^62 units (as charges that are not
+    /// counted can).
     pub fn merge(&mut self, other: Charge<'l>) -> Result<(), Charge<'l>> {
         if !std::ptr::eq(self.group().ledger(), other.group().ledger())
             || self.group().id() != other.group().id()
@@ -183,14 +183,13 @@ impl<'l> Charge<'l> {
         Ok(())
     }
 
-    /// Moves the units to another group of the ledger. Only the groups below the first common
-    /// ancestor are asked: a full ancestor of both does not stand in the way, since its usage does
-    /// not change. Within limits at every instant the new group is charged before the old one is
-    /// released; a reader of several groups ([`Ledger::snapshot`](crate::Ledger::snapshot)) sees the
-    /// units in one of the two.
+    /// Moves the units to another group of the ledger. Only the limits below the first common ancestor are
+    /// asked: a full ancestor of both does not stand in the way, since its usage does not change. The new
+    /// group is charged before the old one is uncharged, so limits hold at every instant. A reader of
+    /// several groups ([`Ledger::snapshot`](crate::Ledger::snapshot)) sees the units in one of the two.
     ///
     /// # Errors
-    /// Hands the charge back, as it was, with the refusal.
+    /// Returns the charge as it was, with the refusal.
     #[track_caller]
     pub fn transfer(self, to: Group<'l>) -> Result<Charge<'l>, (Charge<'l>, Refused)> {
         self.transfer_within(to, AtLimit::Refuse)
@@ -210,12 +209,13 @@ impl<'l> Charge<'l> {
         at: AtLimit,
     ) -> Result<Charge<'l>, (Charge<'l>, Refused)> {
         let (ledger, units) = (self.group().ledger(), self.units());
-        // A charge of nothing keeps no row: its group may be gone, and then there is nothing to move either.
+        // A charge of zero units keeps no row: its group may be gone, and then there is nothing to move,
+        // either.
         let gone = units == 0 && RowPath::of(ledger.table(), self.group().id()).is_none();
         let both = self.is_counted() && to.mode() != ControlMode::Off && !gone;
         if !both || !std::ptr::eq(ledger, to.ledger()) {
-            // Another ledger has no ancestor in common, and where one of the two is not counted there is
-            // nothing to move: charge the one, then return the other.
+            // Groups of two ledgers have no common ancestor, and where one of the two is not counted there
+            // is nothing to move. So this charges the new one, then returns the old one.
             let charged = match at {
                 AtLimit::Refuse => to.try_charge(units),
                 AtLimit::Overrun => to.charge(units),
@@ -232,7 +232,8 @@ impl<'l> Charge<'l> {
     }
 }
 
-/// (By value: a guard whose address is taken lives in memory.)
+/// Returns the units of a dropped guard. (It takes them by value: a guard whose address is taken lives in
+/// memory.)
 #[cold]
 #[inline(never)]
 fn give_back(group: Packed, units: u64) {

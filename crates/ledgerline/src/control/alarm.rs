@@ -7,7 +7,7 @@
 //! poll                                     ring (signal-safe)          the thread
 //!   not ready                                make it ready               key = count of the rings
 //!   set the alarm, with the lock             ring the alarm's number     with the lock: take the wakers of
-//!   tell its number to ringers               alarms that were rung, and of
+//!   tell its number to those that ring                                     alarms that were rung, and of
 //!   look again: ready now? done                                            those whose time has come
 //!   pending                                                              wake them; sleep on the key
 //! ```

@@ -1,4 +1,5 @@
-//! Why a charge was refused: who holds what, from the charged group to the root and below what is full.
+//! A diagnosis says why a charge was refused: which groups hold what, from the charged group to the root
+//! and below the full one.
 
 use crate::control::protection;
 use crate::control::protection::{Protection, Unclaimed};
@@ -12,12 +13,12 @@ use crate::table::id::GroupId;
 use crate::table::row::state;
 use std::io::Read;
 
-/// How many consumers a [`Diagnosis`] lists, unless it was asked for more or fewer.
+/// How many consumers a [`Diagnosis`] lists, unless the caller asks for more or fewer.
 pub const CONSUMERS: usize = 10;
 
-/// The state of the groups that a charge had to pass, and who fills the fullest of them.
+/// The state of the groups on a charge's path, and the groups that fill the full one.
 ///
-/// Prints as a table for the terminal of whoever is on call.
+/// It prints as a table for a terminal.
 ///
 /// ```
 /// # use ledgerline::{Ledger, Limit};
@@ -37,26 +38,26 @@ pub const CONSUMERS: usize = 10;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Diagnosis {
-    /// What was asked for, if a refusal is explained.
+    /// How many units were requested, if this explains a refusal.
     pub requested: Option<u64>,
     /// The groups from the charged one (first) to the root (last). A charged group that is gone by now
     /// is left out, with its ancestors up to the group that refused.
     pub chain: Vec<ChainLevel>,
-    /// Which of them is full: the one that refused, or else the one with the least room (the root if
-    /// nothing is limited).
+    /// The index in `chain` of the full group: the one that refused, or else the one with the least room
+    /// (the root if none has a limit).
     pub full: usize,
-    /// Groups below the full one, itself included, that hold something themselves.
+    /// How many groups below the full one, itself included, hold something themselves.
     pub groups: usize,
-    /// Those that hold most themselves, their children's left out.
+    /// The groups that hold most themselves, without their children.
     pub holders: Vec<Consumer>,
-    /// Groups below the full one that hold most with all below them.
+    /// The groups below the full one that hold most together with all groups below them.
     pub subtrees: Vec<Consumer>,
     /// Units that lie idle below the full group. They are returned before a charge is refused.
     pub idle: u64,
     /// Units charged in the whole ledger.
     pub charged: u64,
     /// Resident memory of this process in bytes; `None` where it is not known, and in a ledger that
-    /// processes share. To be compared with `charged` only if the ledger counts bytes.
+    /// processes share. Compare it with `charged` only if the ledger counts bytes.
     pub resident: Option<u64>,
     /// See [`Snapshot::steady`](crate::Snapshot::steady).
     pub steady: bool,
@@ -70,21 +71,21 @@ pub struct ChainLevel {
     pub id: GroupId,
     /// Its path.
     pub path: String,
-    /// Units charged in its subtree, idle ones left out.
+    /// Units charged in its subtree, without idle ones.
     pub current: u64,
-    /// Units that may lie idle in its subtree, at most.
+    /// The most units that may lie idle in its subtree.
     pub idle_bound: u64,
     /// The hard limit.
     pub max: Limit,
     /// The soft limit.
     pub high: Limit,
-    /// What it asks to be protected unless nothing else is left.
+    /// Its `low`: protected unless nothing else is left.
     pub low: Limit,
-    /// What it asks to be protected always.
+    /// Its `min`: protected always.
     pub min: Limit,
-    /// What is protected of it when the root is reclaimed, and what nobody claims is lost.
+    /// Its effective protection when the root is reclaimed, where protection that no child claims is lost.
     pub protection: Protection,
-    /// Charges that its own limit refused, or that went over it.
+    /// How many charges its own limit refused, or went over it.
     pub max_events: u64,
 }
 
@@ -103,11 +104,11 @@ pub struct Consumer {
     pub id: GroupId,
     /// Its path.
     pub path: String,
-    /// What it holds.
+    /// How many units it holds.
     pub units: u64,
-    /// Thousandths of what is charged below the full group.
+    /// Its share of what is charged below the full group, in thousandths.
     pub permille: u32,
-    /// Whether it was destroyed, and its charges were not returned.
+    /// Whether it was destroyed while its charges were not all returned.
     pub destroyed: bool,
 }
 
@@ -117,24 +118,24 @@ impl Diagnosis {
         &self.chain[self.full]
     }
 
-    /// Bytes that are resident and charged to nobody: code, stacks, what the allocator keeps, and all
-    /// that was never charged. Of use only if the ledger counts bytes.
+    /// Bytes that are resident and charged to no group: code, stacks, what the allocator keeps, and all
+    /// that was never charged. This is of use only if the ledger counts bytes.
     pub fn uncharged(&self) -> Option<u64> {
         self.resident.map(|resident| resident.saturating_sub(self.charged))
     }
 }
 
 impl Group<'_> {
-    /// Who holds what, from this group to the root and below the one of them with the least room, with
-    /// the [`CONSUMERS`] largest.
+    /// Says which groups hold what: each group from this one to the root, and the [`CONSUMERS`] largest
+    /// below the one of them with the least room.
     ///
-    /// Costs a pass over the rows in use (a large ledger's takes milliseconds) and one more for each
-    /// level of the chain. Not async-signal-safe. Of a group that is gone: the root's.
+    /// Costs a pass over the rows in use (milliseconds in a large ledger) and one more for each level of
+    /// the chain. Not async-signal-safe. For a group that is gone it is the root's diagnosis.
     pub fn diagnose(self) -> Diagnosis {
         self.diagnose_with(CONSUMERS)
     }
 
-    /// As [`diagnose`](Self::diagnose), with as many of the largest consumers.
+    /// As [`diagnose`](Self::diagnose), with the given number of largest consumers.
     pub fn diagnose_with(self, consumers: usize) -> Diagnosis {
         let id = self.read(|_| self.id()).unwrap_or(GroupId::NOBODY);
         self.ledger().diagnose_from(id, None, None, consumers)
@@ -192,8 +193,8 @@ impl Ledger {
         let level = |(&row, protection): (&u32, Protection)| {
             let line = &scan.lines[row as usize];
             let id = GroupId::from_parts(row, line.generation);
-            // A group that is gone since the look has no limits any more. (Its row was its own while the
-            // protection was read if it is still its own now.)
+            // A group that is gone since the look has no limits any more. (If its row is still its own now,
+            // it was its own while the protection was read.)
             let gone = ChainLevel {
                 id,
                 path: follow::path_of(self.table(), id),
@@ -225,7 +226,7 @@ impl Ledger {
         rows.iter().zip(protections).map(level).collect()
     }
 
-    /// The largest of some rows, given with what they hold.
+    /// The largest of some rows, which are given with what they hold.
     fn consumers(
         &self,
         scan: &Scan,
@@ -252,7 +253,7 @@ impl Ledger {
     }
 }
 
-/// What the rows of a subtree hold, with their numbers: those that hold something.
+/// What the rows of a subtree hold, with their numbers. Rows that hold nothing are left out.
 struct Below {
     own: Vec<(u64, u32)>,
     subtrees: Vec<(u64, u32)>,
@@ -289,7 +290,7 @@ impl Below {
     }
 }
 
-/// Bytes of this process in memory. Takes no memory of its own.
+/// Bytes of this process in memory. Allocates nothing.
 fn resident() -> Option<u64> {
     let mut text = [0u8; 128];
     let length = std::fs::File::open("/proc/self/statm").ok()?.read(&mut text).ok()?;

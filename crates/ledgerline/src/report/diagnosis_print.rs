@@ -1,4 +1,4 @@
-//! A diagnosis as a table.
+//! Prints a diagnosis as a table.
 
 use crate::report::diagnosis::{ChainLevel, Consumer, Diagnosis};
 use crate::size::{Limit, format};
@@ -30,7 +30,7 @@ impl Diagnosis {
     fn headline(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (charged, full) = (&self.chain[0], self.full());
         if let Some(requested) = self.requested {
-            write!(f, "{} asked for in {}; ", format(requested), charged.path)?;
+            write!(f, "{} requested in {}; ", format(requested), charged.path)?;
         }
         match (full.room(), full.max) {
             (Some(room), max) => {

@@ -1,4 +1,4 @@
-//! What destroyed groups still hold, in a sentence for each.
+//! Finds what destroyed groups still hold, and prints a sentence for each.
 
 use crate::ledger::Ledger;
 use crate::report::estimate::Estimate;
@@ -8,9 +8,9 @@ use crate::table::follow;
 use crate::table::id::GroupId;
 use std::fmt;
 
-/// A destroyed group with charges that nobody has returned: forgotten, or still on their way back.
+/// A destroyed group with charges that were not returned: they are forgotten, or will still be returned.
 ///
-/// What the groups below it hold that were destroyed before it is theirs: each has a leak of its own.
+/// It does not count what destroyed children still hold: each of them has a leak of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leak {
@@ -20,12 +20,12 @@ pub struct Leak {
     pub path: String,
     /// Units that it still holds itself; never zero.
     pub units: u64,
-    /// Charges that hold them, as far as counts tell: what is returned in parts by hand counts each part,
-    /// and charges of nothing count like others.
+    /// How many charges hold them, as far as the counts tell. Units without a guard that are returned in
+    /// parts count each part, and charges of zero units count like others.
     pub charges: u64,
     /// The group's highest usage: see [`Group::peak`](crate::Group::peak).
     pub peak: Estimate,
-    /// Path of its nearest ancestor that was not destroyed, to which the units stay charged.
+    /// The path of its nearest ancestor that was not destroyed. The units stay charged to that.
     pub parent: String,
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for Leak {
 }
 
 impl Ledger {
-    /// Every destroyed group that still holds something, the oldest rows first. Costs a pass over the
+    /// Lists every destroyed group that still holds something, in the order of rows. Costs a pass over the
     /// rows in use. A group that changes meanwhile may be reported with what it held a moment before.
     pub fn leaks(&self) -> Vec<Leak> {
         self.leaks_where(|_| true)
@@ -63,7 +63,7 @@ impl Ledger {
         let scan = Scan::of(self.table());
         let lines = &scan.lines;
         let destroyed = || lines.iter().enumerate().filter(|(_, line)| line.is_destroyed());
-        // What a destroyed row's children hold is not its own: they were destroyed before it.
+        // A destroyed row does not count what its children hold: they were destroyed before it.
         let mut below = vec![0u64; lines.len()];
         for (_, line) in destroyed() {
             let sum = &mut below[line.parent as usize];

@@ -1,4 +1,4 @@
-//! What `memory.stat` says of a group: the sums that its cells and those below it counted (table/sums.rs).
+//! `memory.stat`: the sums that a group's cells and those below it counted (`table/sums.rs`).
 
 use crate::group::Group;
 use crate::ledger::Ledger;
@@ -20,7 +20,7 @@ pub struct StatLine {
     pub subtree: i64,
 }
 
-/// What a group and its subtree counted: made by [`Group::stat`].
+/// What a group and its subtree counted. [`Group::stat`] makes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStat {
@@ -45,9 +45,9 @@ impl std::fmt::Display for MemoryStat {
 impl Group<'_> {
     /// Adds `n` to one of the ledger's own items ([`Ledger::item`]).
     ///
-    /// About a nanosecond; async-signal-safe. An item that the ledger does not have and a group that does not
-    /// exist change nothing and are counted ([`Ledger::mistakes`]). In the fallback an addition that races with
-    /// the group's end may count for the row's next group.
+    /// Costs about a nanosecond; async-signal-safe. If the ledger has no such item, or the group does not
+    /// exist, nothing changes and the mistake is counted ([`Ledger::mistakes`]). In the fallback an
+    /// addition that races with the group's end may count for the row's next group.
     ///
     /// ```
     /// # use ledgerline::Ledger;
@@ -79,17 +79,19 @@ impl Group<'_> {
     /// The statistics of this group and of its subtree, as `memory.stat` prints them:
     ///
     /// * `charged`, `freed`: units, in a ledger that [keeps flows](crate::LedgerBuilder::flows);
-    /// * `blocks_live`, `blocks_total`: charges that were not returned yet, and all (what is split counts as
-    ///   two from then on, what is merged as one; units without a guard count each time they are returned);
-    /// * `refused`: charges of the group that were refused, by whomever;
+    /// * `blocks_live`, `blocks_total`: charges that were not returned yet, and all charges. A split charge
+    ///   counts as two from then on, a merged one as one. Units without a guard count each time some are
+    ///   returned;
+    /// * `refused`: charges of the group that were refused, by its own limit or an ancestor's;
     /// * `reclaimed`: units, see [`add_reclaimed`](Self::add_reclaimed);
     /// * `throttled`, `throttled_usec`: charges above high that were slowed down, and by how much;
     /// * the ledger's own items.
     ///
-    /// Exact when writers are still; otherwise each number was true at some moment of the call. What a destroyed group
-    /// counted stays in its ancestors' subtrees (and in its parent's own blocks); its own lines are zeros. Costs
-    /// what changed since the last call, times the depth; it drains the subtree, so that each cell that is in use
-    /// pays one slow charge (about 0.1 µs) afterwards. Not async-signal-safe.
+    /// The numbers are exact when writers are still; otherwise each was true at some moment of the call.
+    /// What a destroyed group counted stays in its ancestors' subtrees (and its blocks in its parent's
+    /// own); its own lines are zeros. The cost is in proportion to what changed since the last call, times
+    /// the depth. It drains the subtree, so each cell in use pays one slow charge (about 0.1 µs)
+    /// afterwards. Not async-signal-safe.
     pub fn stat(self) -> MemoryStat {
         let ledger = self.ledger();
         let items = ledger.table().plan.items;
@@ -119,7 +121,7 @@ impl Group<'_> {
     }
 }
 
-/// Adds for a caller. A group that does not exist is the caller's mistake.
+/// Adds for a caller. If the group does not exist, that is counted as the caller's mistake.
 #[inline]
 fn add(ledger: &Ledger, id: GroupId, sum: usize, n: i64) {
     let table = ledger.table();
@@ -144,7 +146,7 @@ impl Ledger {
         self.items().find(|&item| self.item_name(item) == name)
     }
 
-    /// All items of its own, in the order of their declaration.
+    /// All of the ledger's own items, in the order of their declaration.
     pub fn items(&self) -> impl Iterator<Item = StatItem> + use<> {
         (0..self.table().plan.items as u8).map(StatItem)
     }
@@ -156,8 +158,8 @@ impl Ledger {
     }
 
     /// The names of the ledger's own items, in the order of their declaration. Another process may have
-    /// written over them: what is not UTF-8 shows as replacement marks, and spaces and what no group's name
-    /// [allows](crate::table::name::allows) as `\u{20}`.
+    /// written over them: what is not UTF-8 shows as replacement marks. Spaces, and characters that no
+    /// group's name [allows](crate::table::name::allows), show as `\u{20}` and the like.
     pub fn item_names(&self) -> Vec<String> {
         let names = &self.table().header().items;
         names.iter().take(self.table().plan.items).map(name_of).collect()

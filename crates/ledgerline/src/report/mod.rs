@@ -1,4 +1,4 @@
-//! What readers get: estimates, snapshots, diagnoses, leaks, `memory.stat`.
+//! Reports: estimates, snapshots, diagnoses, leaks, `memory.stat`. Readers get them as data of their own.
 
 pub(crate) mod diagnosis;
 pub(crate) mod diagnosis_print;

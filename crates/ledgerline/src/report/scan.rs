@@ -1,9 +1,9 @@
-//! One look at all rows: what snapshots, diagnoses and leak reports are made of.
+//! A scan is one look at all rows. Snapshots, diagnoses and leak reports are made of it.
 //!
-//! A look takes loads alone and no memory of its own, so it is short: 15 to 30 ns a row. It is
-//! repeated while a transfer was under way (transfers.rs). When transfers follow each other too fast,
-//! those of this process are held up at the gate for one look; a tree too large for that, or a process
-//! that was killed in the middle of a transfer, is reported as not steady.
+//! A look takes loads alone and no memory of its own, so it is short: 15 to 30 ns a row. It is repeated if
+//! a transfer was under way (`counter/transfers.rs`). When transfers follow each other too fast, the gate
+//! holds up those of this process for one look. If the tree is too large for that, or a process was killed
+//! in the middle of a transfer, the scan is reported as not steady.
 
 use crate::gate::lock::{self, GATE};
 use crate::percpu::word;
@@ -15,16 +15,16 @@ use crate::table::id::GroupId;
 use crate::table::path::DEPTH_MAX;
 use crate::table::row::{Row, state};
 
-/// Looks before writers are held up for one.
+/// How many looks are tried before writers are held up for one.
 const TRIES: u32 = 32;
-/// The same of a large table.
+/// How many looks are tried at a large table.
 const LARGE_TRIES: u32 = 4;
-/// Looks while they are: other processes' transfers go on.
+/// How many looks are tried while they are held up: other processes' transfers go on.
 const HELD_TRIES: u32 = 8;
-/// Largest table for whose look writers are held up: about a millisecond.
+/// The largest table for which writers are held up: a look takes about a millisecond.
 const HELD_ROWS: usize = 1 << 15;
 
-/// One row, as it was.
+/// One row at the time of the look.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Line {
     pub(crate) state: u32,
@@ -32,9 +32,9 @@ pub(crate) struct Line {
     pub(crate) parent: u32,
     /// Levels below the root.
     pub(crate) depth: u32,
-    /// Units granted, the subtree's and what lies idle there included.
+    /// Units granted, including the subtree's and what lies idle there.
     pub(crate) usage: u64,
-    /// The row's own idle units; the subtree's after [`Scan::sum_up`]. So with the counts.
+    /// The row's own idle units; after [`Scan::sum_up`] the subtree's. The same holds for the counts.
     pub(crate) idle: u64,
     pub(crate) charges: u64,
     pub(crate) uncharges: u64,
@@ -52,15 +52,15 @@ impl Line {
     }
 }
 
-/// All rows; those of no use now, and those that do not lead to the root, are [`state::FREE`].
+/// All rows. Unused rows, and those that do not lead to the root, are [`state::FREE`].
 #[derive(Debug)]
 pub(crate) struct Scan {
     pub(crate) lines: Vec<Line>,
-    /// Whether nothing was on its way from one group to another during the look.
+    /// Whether no transfer was under way during the look.
     pub(crate) steady: bool,
 }
 
-/// Reads the rows until no transfer was seen; whether that was so. The rows are read at least once.
+/// Reads the rows until no transfer was seen. Says whether that succeeded. The rows are read at least once.
 fn look(table: &Table, lines: &mut [Line], tries: u32) -> bool {
     let transfers = table.transfers();
     for turn in 0..tries {
@@ -81,7 +81,7 @@ fn read_rows(table: &Table, lines: &mut [Line]) {
     for (index, line) in lines.iter_mut().enumerate() {
         let index = index as u32;
         let id = GroupId::from_parts(index, table.row(index).generation());
-        // (One that changes hands meanwhile is of no use to anybody who was there when the look began.)
+        // (A row that another group gets meanwhile is left out.)
         *line = follow::read_held(table, id, |row| read_row(table, id, row)).unwrap_or_default();
     }
 }
@@ -121,8 +121,8 @@ impl Scan {
         scan
     }
 
-    /// Finds each row's depth, and drops what does not lead to the root: another process may have
-    /// written nonsense.
+    /// Finds each row's depth, and drops rows that do not lead to the root: another process may have
+    /// written over them.
     fn measure_depths(&mut self) {
         for index in 1..self.lines.len() {
             if self.lines[index].state == state::FREE {
@@ -138,7 +138,7 @@ impl Scan {
             if at == 0 && depth < DEPTH_MAX {
                 self.lines[index].depth = depth as u32;
             } else {
-                // Not at once: those below are looked at by the same chain, to the same end.
+                // It is not dropped at once: the rows below follow the same chain, with the same result.
                 self.lines[index].depth = u32::MAX;
             }
         }
@@ -166,7 +166,7 @@ impl Scan {
             }
             let own = self.lines[row as usize];
             let up = &mut self.lines[own.parent as usize];
-            // (Wrapping: another process may have written nonsense here, too.)
+            // (Wrapping: another process may have written anything here, too.)
             up.idle = up.idle.wrapping_add(own.idle);
             up.charges = up.charges.wrapping_add(own.charges);
             up.uncharges = up.uncharges.wrapping_add(own.uncharges);

@@ -1,4 +1,4 @@
-//! What readers get: owned data, no locks, one pass over the rows in use.
+//! Snapshots: the whole tree as owned data, without locks, from one pass over the rows in use.
 
 use crate::ledger::Ledger;
 use crate::report::estimate::Estimate;
@@ -8,9 +8,9 @@ use crate::sync::Ordering;
 use crate::table::id::GroupId;
 use crate::table::row::{Row, state};
 
-/// A picture of the whole tree. Each group is read once; groups that change meanwhile may be some
-/// nanoseconds apart from each other. Units that a [transfer](crate::Charge::transfer) moves are in one
-/// of its two groups, never in both or neither, if the picture is `steady`.
+/// A picture of the whole tree. Each group is read once, so groups that change meanwhile may be read some
+/// nanoseconds apart. If the picture is `steady`, units that a [transfer](crate::Charge::transfer) moves
+/// are in one of its two groups, never in both or neither.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Snapshot {
@@ -18,16 +18,16 @@ pub struct Snapshot {
     pub unit: &'static str,
     /// The groups, each followed by its children (in order of creation), the root first.
     pub groups: Vec<GroupSnapshot>,
-    /// Whether no transfer was under way while the groups were read. If not, units may be counted
-    /// twice: transfers of other processes follow each other without a pause, or somebody stopped in
-    /// the middle of one (a process that was killed, a thread that a signal handler interrupted).
+    /// Whether no transfer was under way while the groups were read. If not, units may be counted twice.
+    /// That happens when transfers of other processes follow each other without a pause, or when one
+    /// stopped in the middle (its process was killed, or a signal handler interrupted its thread).
     pub steady: bool,
 }
 
-/// Whether a group still takes charges.
+/// Whether a group still accepts charges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupState {
-    /// It does.
+    /// It accepts charges.
     Live,
     /// Its process ended; it is kept for the account.
     Exited,
@@ -45,7 +45,7 @@ pub struct GroupSnapshot {
     pub name: String,
     /// Levels below the root.
     pub depth: u32,
-    /// Units charged now, idle stock left out.
+    /// Units charged now, without idle stock.
     pub current: u64,
     /// Units granted now, idle stock included.
     pub approximate: u64,
@@ -53,35 +53,36 @@ pub struct GroupSnapshot {
     pub peak: Estimate,
     /// Charges to the group and all below it, ever.
     pub charges: u64,
-    /// Uncharges likewise.
+    /// Uncharges of the group and all below it, ever.
     pub uncharges: u64,
-    /// Charges that this group's own limit refused, or that were forced over it.
+    /// How many charges this group's own limit refused, or went over it.
     pub max_events: u64,
-    /// Fetches that ended above this group's high.
+    /// How many walks to the counters ended above this group's high.
     pub high_events: u64,
-    /// Charges that a limit of this group or of one below it refused.
+    /// How many charges a limit of this group or of one below it refused.
     pub refused: u64,
     /// The hard limit.
     pub max: Limit,
     /// The soft limit.
     pub high: Limit,
-    /// What is protected unless nothing else is left.
+    /// Its `low`: protected unless nothing else is left.
     pub low: Limit,
-    /// What is protected always.
+    /// Its `min`: protected always.
     pub min: Limit,
     /// The process that charges it; 0 in a ledger of one process.
     pub owner: u32,
-    /// Whether it still takes charges.
+    /// Whether it still accepts charges.
     pub state: GroupState,
     /// What its process held when it ended.
     pub at_exit: u64,
 }
 
 impl Ledger {
-    /// A picture of the tree as it is now. Destroyed groups are not in it (nor those that are destroyed while
-    /// it is taken); what they still hold is in their ancestors' numbers. O(rows in use); about a microsecond a group. While transfers follow
-    /// each other without a pause, slow paths are held up for one look at the rows, which
-    /// takes about a millisecond at most (a ledger of more than 32 768 rows does not do that).
+    /// Takes a picture of the tree as it is now. It leaves out destroyed groups, and groups that are
+    /// destroyed while it is taken; what they still hold is in their ancestors' numbers. It costs O(rows in
+    /// use), about a microsecond a group. If transfers follow each other without a pause, slow paths are
+    /// held up for one look at the rows, which takes about a millisecond at most (a ledger of more than 32
+    /// 768 rows does not do that).
     pub fn snapshot(&self) -> Snapshot {
         let mut scan = Scan::of(self.table());
         scan.sum_up();
@@ -96,13 +97,13 @@ impl Ledger {
         // Each with its parent's place among the groups.
         let mut open = vec![(0u32, 0)];
         while let Some((index, parent)) = open.pop() {
-            // (The root's own path does not begin those below it.)
+            // (The root's own path is not a part of the paths below it.)
             let above = if parent == 0 { "" } else { &groups[parent].path };
             let line = &lines[index as usize];
             let id = GroupId::from_parts(index, line.generation);
             let look = |row: &Row| picture(id, row, above, line);
-            // A group that is gone by now is left out, and those below it, which went before. (The root stays,
-            // whatever another process wrote there.)
+            // A group that is gone by now is left out, as are those below it, which were destroyed before.
+            // (The root stays, whatever another process wrote there.)
             let read = if index == 0 {
                 Some(look(self.table().row(0)))
             } else {
@@ -116,7 +117,7 @@ impl Ledger {
     }
 }
 
-/// A group below one whose path is `above`.
+/// The picture of a group below one whose path is `above`.
 fn picture(id: GroupId, row: &Row, above: &str, line: &Line) -> GroupSnapshot {
     let counter = &row.counter;
     let limit = |word: u64| Limit::units(word);

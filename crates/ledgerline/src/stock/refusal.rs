@@ -74,8 +74,8 @@ impl fmt::Display for Refusal {
             ),
             Reason::Cancelled => write!(
                 f,
-                "group {group} was cancelled to make room for others, and waits for none ({requested} \
-                 requested)"
+                "group {group} was cancelled to make room for others, and does not wait for room \
+                 ({requested} requested)"
             ),
             Reason::Gone => {
                 write!(f, "group {group} takes no more charges ({requested} requested)")
