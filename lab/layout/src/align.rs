@@ -4,6 +4,7 @@
 //! states it. The rest follows from the members by the rules of C: a record is aligned as its widest member is,
 //! unless an offset or the size shows that it was packed.
 
+use crate::leaf::{bits_of, start_of};
 use crate::model::{Align, Kind, Member, Record, Role, Type, TypeId, Types};
 
 /// The longest chain of typedefs, qualifiers and dimensions that is followed.
@@ -185,11 +186,7 @@ fn permitted(types: &Types, member: &Member, bytes: u64) -> u64 {
 
 /// The first byte after a member.
 fn end_of(types: &Types, member: &Member) -> u64 {
-    let size = match member.bits {
-        Some(bits) => (u64::from(bits.offset) + u64::from(bits.size)).div_ceil(8),
-        None => types.size(member.ty).unwrap_or(0),
-    };
-    member.offset.saturating_add(size)
+    start_of(member).saturating_add(bits_of(types, member)).div_ceil(8)
 }
 
 impl Member {

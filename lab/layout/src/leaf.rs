@@ -33,6 +33,11 @@ pub struct Leaf {
 }
 
 impl Leaf {
+    fn of(types: &Types, member: &Member, path: &str, start: u64) -> Leaf {
+        let (bits, bitfield) = (bits_of(types, member), member.bits.is_some());
+        Leaf { path: path.to_owned(), ty: member.ty, start, bits, bitfield }
+    }
+
     /// Its first byte.
     pub fn offset(&self) -> u64 {
         self.start / 8
@@ -149,13 +154,7 @@ fn flatten(
             Some(inner) if depth > 0 && list.len() < MOST => {
                 flatten(types, inner, start, path, expand, depth - 1, list);
             }
-            _ => list.push(Leaf {
-                path: path.clone(),
-                ty: member.ty,
-                start,
-                bits: bits_of(types, member),
-                bitfield: member.bits.is_some(),
-            }),
+            _ => list.push(Leaf::of(types, member, path, start)),
         }
         path.truncate(length);
     }
@@ -183,15 +182,7 @@ fn within(
         let name = name_of(types, member);
         let start = base.saturating_add(start_of(member));
         let rest = match path.strip_prefix(name)? {
-            "" => {
-                return Some(Leaf {
-                    path: String::new(),
-                    ty: member.ty,
-                    start,
-                    bits: bits_of(types, member),
-                    bitfield: member.bits.is_some(),
-                });
-            }
+            "" => return Some(Leaf::of(types, member, "", start)),
             _ if name.is_empty() => path,
             rest => rest.strip_prefix('.')?,
         };

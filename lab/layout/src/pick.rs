@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use globset::{GlobBuilder, GlobMatcher};
 
 use crate::Error;
+use crate::leaf::{Expand, leaves};
 use crate::model::{Type, TypeId, Types};
 
 /// A name or a pattern with `*`, `?`, `[…]`, `{a,b}`.
@@ -88,6 +89,16 @@ pub fn pick<'t>(types: &'t Types, patterns: &[String]) -> Result<Vec<(&'t str, T
         }
     }
     Ok(picked)
+}
+
+/// Advises the fields of a type that resemble `wanted`, or where all of them are printed.
+pub fn advise_field(error: Error, types: &Types, id: TypeId, wanted: &str) -> Error {
+    let mut known = leaves(types, id, Expand::All);
+    known.extend(leaves(types, id, Expand::Anonymous));
+    match near(wanted, known.iter().map(|leaf| leaf.path.as_str())) {
+        Some(near) => error.advise(near),
+        None => error.advise("`layout show FILE TYPE --expand` prints all of them"),
+    }
 }
 
 /// A question with up to three names that resemble `wanted`.

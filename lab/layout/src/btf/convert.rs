@@ -268,21 +268,6 @@ impl Reader {
 
 /// Whether types of this kind get a place in the model.
 fn is_converted(kind: u8) -> bool {
-    matches!(
-        kind,
-        kind::INT
-            | kind::PTR
-            | kind::ARRAY
-            | kind::FUNC_PROTO
-            | kind::STRUCT
-            | kind::UNION
-            | kind::ENUM
-            | kind::FWD
-            | kind::TYPEDEF
-            | kind::VOLATILE
-            | kind::CONST
-            | kind::RESTRICT
-            | kind::FLOAT
-            | kind::ENUM64
-    )
+    use kind::{DATASEC, DECL_TAG, ENUM64, FUNC, INT, TYPE_TAG, VAR};
+    (INT..=ENUM64).contains(&kind) && !matches!(kind, FUNC | VAR | DATASEC | DECL_TAG | TYPE_TAG)
 }

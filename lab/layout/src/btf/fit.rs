@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::error::Error;
+use crate::leaf::{bits_of, start_of};
 use crate::model::{Kind, Member, Record, Type, TypeId, Types};
 
 /// Makes arrays of no elements flexible where flexible arrays may stand, and makes sure that no member of the records
@@ -53,11 +54,7 @@ fn make_flexible(
 
 /// The first bit after a member, or its start if its type has no size.
 fn end(types: &Types, member: &Member) -> u64 {
-    let start = 8 * member.offset;
-    match member.bits {
-        Some(bits) => start + u64::from(bits.offset) + u64::from(bits.size),
-        None => start.saturating_add(types.size(member.ty).unwrap_or(0).saturating_mul(8)),
-    }
+    start_of(member).saturating_add(bits_of(types, member))
 }
 
 /// A record as errors name it.

@@ -1,6 +1,6 @@
 //! Prints a difference in words and as JSON.
 
-use std::fmt::{self, Write};
+use std::fmt;
 
 use serde_json::json;
 
@@ -22,62 +22,55 @@ fn groups(mates: &[Mates], between: &str) -> String {
     mates.iter().map(|mates| names(&mates.0)).collect::<Vec<_>>().join(between)
 }
 
-fn cause(cause: &Cause) -> String {
-    let Cause { field, ty, offset, what, moved } = cause;
-    let mut text = match what {
-        What::Inserted(bytes) => {
-            format!("`{field}` was inserted ({ty}, {bytes} bytes at {offset})")
-        }
-        What::Removed(bytes) => format!("`{field}` was removed ({ty}, {bytes} bytes at {offset})"),
-        What::Resized(old, new) if old < new => {
-            format!("`{field}` grew from {old} to {new} bytes")
-        }
-        What::Resized(old, new) => format!("`{field}` shrank from {old} to {new} bytes"),
-        What::Renamed(new) => format!("`{field}` is called `{new}` now"),
-        What::Reordered(old, new) => {
-            format!("`{field}` was put elsewhere among the others (from {old} to {new})")
-        }
-        What::Aligned(bytes) if *bytes > 0 => {
-            format!("`{field}` has {bytes} bytes more of padding before it")
-        }
-        What::Aligned(bytes) => {
-            format!("`{field}` has {} bytes less of padding before it", bytes.unsigned_abs())
-        }
-        What::Realigned(old, new) => format!("the record is aligned to {new} (was {old})"),
-    };
-    if *moved > 0 {
-        let plural = if *moved == 1 { "member" } else { "members" };
-        let _ = write!(text, ", which moved {moved} {plural} after it");
-    }
-    text
-}
-
-fn change(change: &Change) -> String {
-    let mut text = names(&change.fields);
-    let shares = if change.fields.len() == 1 { "shares" } else { "share" };
-    if !change.left.is_empty() {
-        let _ = write!(text, " left the line of {}", groups(&change.left, " and of "));
-    }
-    if !change.joined.is_empty() {
-        let and = if change.left.is_empty() { "" } else { " and" };
-        let joined = groups(&change.joined, " and with ");
-        let _ = write!(text, "{and} now {shares} one with {joined}");
-    }
-    if change.lines.0 != change.lines.1 {
-        let _ = write!(text, " (line {} -> {})", change.lines.0, change.lines.1);
-    }
-    text
-}
-
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&cause(self))
+        let Cause { field, ty, offset, what, moved } = self;
+        match what {
+            What::Inserted(bytes) => {
+                write!(f, "`{field}` was inserted ({ty}, {bytes} bytes at {offset})")
+            }
+            What::Removed(bytes) => {
+                write!(f, "`{field}` was removed ({ty}, {bytes} bytes at {offset})")
+            }
+            What::Resized(old, new) if old < new => {
+                write!(f, "`{field}` grew from {old} to {new} bytes")
+            }
+            What::Resized(old, new) => write!(f, "`{field}` shrank from {old} to {new} bytes"),
+            What::Renamed(new) => write!(f, "`{field}` is called `{new}` now"),
+            What::Reordered(old, new) => {
+                write!(f, "`{field}` was put elsewhere among the others (from {old} to {new})")
+            }
+            What::Aligned(bytes) => {
+                let less = if *bytes > 0 { "more" } else { "less" };
+                let bytes = bytes.unsigned_abs();
+                write!(f, "`{field}` has {bytes} bytes {less} of padding before it")
+            }
+            What::Realigned(old, new) => write!(f, "the record is aligned to {new} (was {old})"),
+        }?;
+        match moved {
+            0 => Ok(()),
+            1 => f.write_str(", which moved 1 member after it"),
+            _ => write!(f, ", which moved {moved} members after it"),
+        }
     }
 }
 
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&change(self))
+        f.write_str(&names(&self.fields))?;
+        let shares = if self.fields.len() == 1 { "shares" } else { "share" };
+        if !self.left.is_empty() {
+            write!(f, " left the line of {}", groups(&self.left, " and of "))?;
+        }
+        if !self.joined.is_empty() {
+            let and = if self.left.is_empty() { "" } else { " and" };
+            let joined = groups(&self.joined, " and with ");
+            write!(f, "{and} now {shares} one with {joined}")?;
+        }
+        match self.lines {
+            (old, new) if old != new => write!(f, " (line {old} -> {new})"),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -138,7 +131,7 @@ pub fn json(difference: &Difference) -> serde_json::Value {
             };
             json!({
                 "field": each.field, "type": each.ty, "offset": each.offset, "what": what,
-                "moved": each.moved, "message": cause(each),
+                "moved": each.moved, "message": each.to_string(),
             })
         })
         .collect();
@@ -148,7 +141,7 @@ pub fn json(difference: &Difference) -> serde_json::Value {
         .map(|each| {
             json!({
                 "fields": each.fields, "left": mates(&each.left), "joined": mates(&each.joined),
-                "line_before": each.lines.0, "line_after": each.lines.1, "message": change(each),
+                "line_before": each.lines.0, "line_after": each.lines.1, "message": each.to_string(),
             })
         })
         .collect();

@@ -10,7 +10,7 @@ use gimli::{Abbreviation, Attribute, AttributeValue, EntriesRaw, Expression, Ope
 const BEYOND: u64 = 1 << 56;
 
 /// The attributes of an entry, as far as it has them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Attributes<'a> {
     pub name: &'a [u8],
     pub to: Reference,
@@ -39,9 +39,10 @@ pub(super) struct Attributes<'a> {
 }
 
 /// Where a member begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Location {
     /// The entry does not say, so the member begins at the record's start.
+    #[default]
     Missing,
     /// The offset in bytes.
     At(u64),
@@ -50,8 +51,9 @@ pub(super) enum Location {
 }
 
 /// A bound of an array.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Bound {
+    #[default]
     Missing,
     Is(i128),
     /// The program finds it out when it runs.
@@ -65,32 +67,7 @@ impl<'a> Attributes<'a> {
         entries: &mut EntriesRaw<'_, Slice<'a>>,
         abbreviation: &Abbreviation,
     ) -> Result<Attributes<'a>, Error> {
-        let mut all = Attributes {
-            name: b"",
-            to: Reference::NONE,
-            specification: Reference::NONE,
-            signature: Reference::NONE,
-            size: None,
-            align: 0,
-            location: Location::Missing,
-            file: 0,
-            line: 0,
-            encoding: 0,
-            declaration: false,
-            external: false,
-            artificial: false,
-            virtual_base: false,
-            vector: false,
-            constant: false,
-            count: Bound::Missing,
-            lower: Bound::Missing,
-            upper: Bound::Missing,
-            stride: None,
-            bit_stride: None,
-            bit_size: None,
-            bits_from_start: None,
-            bits_from_top: None,
-        };
+        let mut all = Attributes::default();
         for &specification in abbreviation.attributes() {
             let attribute =
                 entries.read_attribute(specification).map_err(|error| unit.broken(error))?;

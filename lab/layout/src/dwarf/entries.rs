@@ -9,12 +9,14 @@ use super::attributes::{Attributes, Bound, Location};
 use super::parsed::{Parsed, ParsedMember, ParsedType, RawBits, Reference, Shape};
 use super::unit::{Split, Tables, Unit, UnitAt, Universe};
 use crate::Error;
+use crate::leaf::keyword;
 use crate::model::{Kind, Role};
 use gimli::{Abbreviation, DwTag, EntriesRaw, UnitOffset};
 
 /// What the children of an entry belong to.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 enum Owner {
+    #[default]
     Nothing,
     /// Members, bases and variants of this type.
     Record(u32),
@@ -28,7 +30,7 @@ enum Owner {
 }
 
 /// An entry whose children are being read.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Frame {
     owner: Owner,
     scope: u32,
@@ -110,23 +112,9 @@ fn is_c_plus_plus(language: u16) -> bool {
 
 /// Whether arrays of the language begin at 1 if the file does not say.
 fn is_from_one(language: u16) -> bool {
-    let languages = [
-        gimli::DW_LANG_Ada83,
-        gimli::DW_LANG_Ada95,
-        gimli::DW_LANG_Cobol74,
-        gimli::DW_LANG_Cobol85,
-        gimli::DW_LANG_Fortran77,
-        gimli::DW_LANG_Fortran90,
-        gimli::DW_LANG_Fortran95,
-        gimli::DW_LANG_Fortran03,
-        gimli::DW_LANG_Fortran08,
-        gimli::DW_LANG_Fortran18,
-        gimli::DW_LANG_Pascal83,
-        gimli::DW_LANG_Modula2,
-        gimli::DW_LANG_Julia,
-        gimli::DW_LANG_PLI,
-    ];
-    languages.iter().any(|known| known.0 == language)
+    let language = gimli::DwLang(language);
+    // gimli does not know the bound of this one yet.
+    language == gimli::DW_LANG_Fortran18 || language.default_lower_bound() == Some(1)
 }
 
 struct Walk<'u, 'a> {
@@ -151,9 +139,8 @@ impl<'a> Walk<'_, 'a> {
         offset: UnitOffset,
         abbreviation: &Abbreviation,
     ) -> Result<(), Error> {
-        let frame = self.frames.last().copied();
-        let mut frame = frame.unwrap_or(Frame { owner: Owner::Nothing, scope: 0, function: None });
-        let owner = std::mem::replace(&mut frame.owner, Owner::Nothing);
+        let mut frame = self.frames.last().copied().unwrap_or_default();
+        let owner = std::mem::take(&mut frame.owner);
         let tag = abbreviation.tag();
         if !concerns(tag) && !matches!((owner, tag), (Owner::Function(_), FORMAL_PARAMETER)) {
             entries
@@ -262,15 +249,13 @@ impl<'a> Walk<'_, 'a> {
             _ => 0,
         };
         let (align, rust_align) = if self.rust { (0, says.align) } else { (says.align, 0) };
-        let to = says.to;
-        let bits = says.bits();
         self.parsed.members.push(ParsedMember {
             owner,
             role,
             name,
-            to,
+            to: says.to,
             offset,
-            bits,
+            bits: says.bits(),
             align,
             rust_align,
         });
@@ -306,48 +291,24 @@ impl<'a> Walk<'_, 'a> {
     }
 
     fn ty(&mut self, tag: DwTag, offset: UnitOffset, says: &Attributes<'a>, frame: &mut Frame) {
-        let shape = match tag {
+        let shape = match shape_of(tag).unwrap_or_default() {
             _ if says.signature != Reference::NONE => Shape::Alias,
-            _ if says.declaration => Shape::Declaration(match tag {
-                gimli::DW_TAG_structure_type => "struct",
-                gimli::DW_TAG_class_type | gimli::DW_TAG_interface_type => "class",
-                gimli::DW_TAG_union_type => "union",
-                gimli::DW_TAG_enumeration_type => "enum",
+            shape if says.declaration => Shape::Declaration(match shape {
+                Shape::Record(kind) => keyword(kind),
+                Shape::Enum => keyword(Kind::Enum),
                 _ => "",
             }),
-            gimli::DW_TAG_structure_type => Shape::Record(Kind::Struct),
-            gimli::DW_TAG_class_type | gimli::DW_TAG_interface_type => Shape::Record(Kind::Class),
-            gimli::DW_TAG_union_type => Shape::Record(Kind::Union),
-            gimli::DW_TAG_array_type => {
+            Shape::Array { .. } => {
                 let stride_bits = says.stride.map(|bytes| bytes * 8).or(says.bit_stride);
                 Shape::Array { count: None, stride_bits, vector: says.vector }
             }
-            gimli::DW_TAG_ptr_to_member_type => Shape::MemberFunctionPointer,
-            gimli::DW_TAG_pointer_type
-            | gimli::DW_TAG_reference_type
-            | gimli::DW_TAG_rvalue_reference_type => Shape::Pointer,
-            gimli::DW_TAG_base_type
-                if says.encoding == u64::from(gimli::DW_ATE_complex_float.0) =>
+            Shape::Base
+                if tag == gimli::DW_TAG_base_type
+                    && says.encoding == u64::from(gimli::DW_ATE_complex_float.0) =>
             {
                 Shape::Complex
             }
-            gimli::DW_TAG_base_type
-            | gimli::DW_TAG_string_type
-            | gimli::DW_TAG_set_type
-            | gimli::DW_TAG_unspecified_type => Shape::Base,
-            gimli::DW_TAG_enumeration_type => Shape::Enum,
-            gimli::DW_TAG_typedef | gimli::DW_TAG_template_alias | gimli::DW_TAG_subrange_type => {
-                Shape::Typedef
-            }
-            gimli::DW_TAG_const_type => Shape::Qualified("const"),
-            gimli::DW_TAG_volatile_type => Shape::Qualified("volatile"),
-            gimli::DW_TAG_restrict_type => Shape::Qualified("restrict"),
-            gimli::DW_TAG_atomic_type => Shape::Qualified("_Atomic"),
-            gimli::DW_TAG_immutable_type => Shape::Qualified("immutable"),
-            gimli::DW_TAG_packed_type => Shape::Qualified("packed"),
-            gimli::DW_TAG_shared_type => Shape::Qualified("shared"),
-            gimli::DW_TAG_subroutine_type => Shape::Function { variadic: false },
-            _ => Shape::Unknown,
+            shape => shape,
         };
         let to = if shape == Shape::Alias { says.signature } else { says.to };
         let scope = self.scope_of(frame);
@@ -397,42 +358,49 @@ const FORMAL_PARAMETER: DwTag = gimli::DW_TAG_formal_parameter;
 
 /// Whether the attributes of an entry with this tag matter.
 fn concerns(tag: DwTag) -> bool {
-    matches!(
-        tag,
-        gimli::DW_TAG_member
-            | gimli::DW_TAG_inheritance
-            | gimli::DW_TAG_variant_part
-            | gimli::DW_TAG_variant
-            | gimli::DW_TAG_namespace
-            | gimli::DW_TAG_module
-            | gimli::DW_TAG_structure_type
-            | gimli::DW_TAG_class_type
-            | gimli::DW_TAG_interface_type
-            | gimli::DW_TAG_union_type
-            | gimli::DW_TAG_array_type
-            | gimli::DW_TAG_subrange_type
-            | gimli::DW_TAG_generic_subrange
-            | gimli::DW_TAG_pointer_type
-            | gimli::DW_TAG_ptr_to_member_type
-            | gimli::DW_TAG_reference_type
-            | gimli::DW_TAG_rvalue_reference_type
-            | gimli::DW_TAG_base_type
-            | gimli::DW_TAG_string_type
-            | gimli::DW_TAG_set_type
-            | gimli::DW_TAG_file_type
-            | gimli::DW_TAG_unspecified_type
-            | gimli::DW_TAG_enumeration_type
-            | gimli::DW_TAG_typedef
-            | gimli::DW_TAG_template_alias
-            | gimli::DW_TAG_const_type
-            | gimli::DW_TAG_volatile_type
-            | gimli::DW_TAG_restrict_type
-            | gimli::DW_TAG_atomic_type
-            | gimli::DW_TAG_immutable_type
-            | gimli::DW_TAG_packed_type
-            | gimli::DW_TAG_shared_type
-            | gimli::DW_TAG_subroutine_type
-            | gimli::DW_TAG_coarray_type
-            | gimli::DW_TAG_dynamic_type
-    )
+    shape_of(tag).is_some()
+        || matches!(
+            tag,
+            gimli::DW_TAG_member
+                | gimli::DW_TAG_inheritance
+                | gimli::DW_TAG_variant_part
+                | gimli::DW_TAG_variant
+                | gimli::DW_TAG_namespace
+                | gimli::DW_TAG_module
+        )
+}
+
+/// What sort of type an entry with this tag is, as far as the tag says; `None` if it is no type.
+fn shape_of(tag: DwTag) -> Option<Shape> {
+    Some(match tag {
+        gimli::DW_TAG_structure_type => Shape::Record(Kind::Struct),
+        gimli::DW_TAG_class_type | gimli::DW_TAG_interface_type => Shape::Record(Kind::Class),
+        gimli::DW_TAG_union_type => Shape::Record(Kind::Union),
+        gimli::DW_TAG_array_type => Shape::Array { count: None, stride_bits: None, vector: false },
+        gimli::DW_TAG_ptr_to_member_type => Shape::MemberFunctionPointer,
+        gimli::DW_TAG_pointer_type
+        | gimli::DW_TAG_reference_type
+        | gimli::DW_TAG_rvalue_reference_type => Shape::Pointer,
+        gimli::DW_TAG_base_type
+        | gimli::DW_TAG_string_type
+        | gimli::DW_TAG_set_type
+        | gimli::DW_TAG_unspecified_type => Shape::Base,
+        gimli::DW_TAG_enumeration_type => Shape::Enum,
+        gimli::DW_TAG_typedef | gimli::DW_TAG_template_alias | gimli::DW_TAG_subrange_type => {
+            Shape::Typedef
+        }
+        gimli::DW_TAG_const_type => Shape::Qualified("const"),
+        gimli::DW_TAG_volatile_type => Shape::Qualified("volatile"),
+        gimli::DW_TAG_restrict_type => Shape::Qualified("restrict"),
+        gimli::DW_TAG_atomic_type => Shape::Qualified("_Atomic"),
+        gimli::DW_TAG_immutable_type => Shape::Qualified("immutable"),
+        gimli::DW_TAG_packed_type => Shape::Qualified("packed"),
+        gimli::DW_TAG_shared_type => Shape::Qualified("shared"),
+        gimli::DW_TAG_subroutine_type => Shape::Function { variadic: false },
+        gimli::DW_TAG_generic_subrange
+        | gimli::DW_TAG_file_type
+        | gimli::DW_TAG_coarray_type
+        | gimli::DW_TAG_dynamic_type => Shape::Unknown,
+        _ => return None,
+    })
 }

@@ -18,6 +18,12 @@ fn hash(value: &impl Hash) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Reference(u64);
 
+impl Default for Reference {
+    fn default() -> Reference {
+        Reference::NONE
+    }
+}
+
 impl Reference {
     /// A reference to nothing, which is void.
     pub(super) const NONE: Reference = Reference(u64::MAX);
@@ -53,7 +59,7 @@ impl Reference {
 }
 
 /// What sort of type an entry is.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) enum Shape {
     Record(Kind),
     Array {
@@ -74,13 +80,14 @@ pub(super) enum Shape {
     },
     /// A declaration, with its keyword.
     Declaration(&'static str),
+    #[default]
     Unknown,
     /// An entry that stands for another: a type unit's type, or the definition in the same unit of what it declares.
     Alias,
 }
 
 /// One type.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ParsedType<'a> {
     pub shape: Shape,
     pub name: &'a [u8],
@@ -128,7 +135,7 @@ pub(super) struct ParsedMember<'a> {
 }
 
 /// A namespace, class or function in which names are declared.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Scope<'a> {
     pub parent: u32,
     pub name: &'a [u8],
@@ -153,7 +160,7 @@ const DEEPEST_SCOPE: u32 = 100;
 const LONGEST_ALIAS: usize = 8;
 
 /// The types of a unit, or of units that refer to each other.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Parsed<'a> {
     pub types: Vec<ParsedType<'a>>,
     pub members: Vec<ParsedMember<'a>>,
@@ -169,16 +176,8 @@ pub(super) struct Parsed<'a> {
 
 impl<'a> Parsed<'a> {
     pub(super) fn new() -> Parsed<'a> {
-        let outermost =
-            Scope { parent: 0, name: b"", specification: Reference::NONE, hash: 0, depth: 0 };
-        Parsed {
-            types: Vec::new(),
-            members: Vec::new(),
-            scopes: vec![outermost],
-            files: vec![File::default()],
-            entries: Vec::new(),
-            outward: Vec::new(),
-        }
+        let (scopes, files) = (vec![Scope::default()], vec![File::default()]);
+        Parsed { scopes, files, ..Parsed::default() }
     }
 
     /// Adds a scope. Scopes nested deeper than a hundred are not told apart.
@@ -241,17 +240,7 @@ impl<'a> Parsed<'a> {
             self.entries.sort_unstable();
         }
         let missing = self.types.len() as u32;
-        self.types.push(ParsedType {
-            shape: Shape::Unknown,
-            name: b"",
-            scope: 0,
-            place: (0, 0),
-            size: None,
-            align: 0,
-            to: Reference::NONE,
-            specification: Reference::NONE,
-            members: (0, 0),
-        });
+        self.types.push(ParsedType::default());
         let entries = std::mem::take(&mut self.entries);
         let find = |reference: Reference| {
             if !reference.is_entry() {

@@ -6,7 +6,7 @@ use crate::Error;
 use crate::leaf::{Expand, Leaf, find, leaves, record};
 use crate::lines::Lines;
 use crate::model::{TypeId, Types};
-use crate::pick::{near, pick};
+use crate::pick::{advise_field, pick};
 
 /// The rules that the types of a file break, in the order of the rules.
 ///
@@ -168,12 +168,7 @@ impl One<'_> {
     fn one(&self, name: &str) -> Result<Leaf, Error> {
         find(self.types, self.id, name).ok_or_else(|| {
             let error = Error::new(format!("{} has no field {name:?}", self.name));
-            let known = leaves(self.types, self.id, Expand::All);
-            let paths = known.iter().chain(&self.leaves).map(|leaf| leaf.path.as_str());
-            match near(name, paths) {
-                Some(near) => error.advise(near),
-                None => error.advise("`layout show FILE TYPE --expand` prints all of them"),
-            }
+            advise_field(error, self.types, self.id, name)
         })
     }
 

@@ -5,9 +5,9 @@ use std::fmt::Write;
 
 use super::{File, TypeRules, groups};
 use crate::Error;
-use crate::leaf::{Expand, Leaf, find, leaves, record};
+use crate::leaf::{Leaf, find, record};
 use crate::model::{TypeId, Types};
-use crate::pick::pick;
+use crate::pick::{advise_field, pick};
 
 /// The language in which assertions are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,12 +162,8 @@ impl One<'_> {
         let mut list = Vec::new();
         for name in names {
             let leaf = find(self.types, self.id, name).ok_or_else(|| {
-                let known = leaves(self.types, self.id, Expand::All);
                 let error = Error::new(format!("{} has no field {name:?}", self.name));
-                match crate::pick::near(name, known.iter().map(|leaf| leaf.path.as_str())) {
-                    Some(near) => error.advise(near),
-                    None => error,
-                }
+                advise_field(error, self.types, self.id, name)
             })?;
             if !leaf.bitfield {
                 list.push(leaf);

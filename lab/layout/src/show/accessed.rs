@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use serde::Serialize;
+
 use crate::model::TypeId;
 
 /// An access to some bits of a type.
@@ -39,15 +41,23 @@ pub(super) struct Touched {
 }
 
 /// How often a field is touched.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Rates<'a> {
     /// Reads in an operation, averaged over all CPUs.
     pub reads: f64,
     /// Writes in an operation, averaged over all CPUs.
     pub writes: f64,
-    /// For each role, its name and how often an operation of its CPUs reads and writes; empty where roles are not
-    /// told apart.
-    pub by: Vec<(&'a str, f64, f64)>,
+    /// The rates of each role; empty where roles are not told apart.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub by: Vec<By<'a>>,
+}
+
+/// How often an operation of a role's CPUs reads and writes a field.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct By<'a> {
+    who: &'a str,
+    reads: f64,
+    writes: f64,
 }
 
 impl Accessed {
@@ -90,14 +100,18 @@ impl Touched {
             if access.who.is_empty() {
                 continue;
             }
-            match rates.by.iter_mut().find(|(who, ..)| *who == access.who) {
-                Some((_, reads, writes)) => {
-                    (*reads, *writes) = (*reads + access.reads, *writes + access.writes)
+            match rates.by.iter_mut().find(|by| by.who == access.who) {
+                Some(by) => {
+                    by.reads += access.reads;
+                    by.writes += access.writes;
                 }
-                None => rates.by.push((&access.who, access.reads, access.writes)),
+                None => {
+                    let Access { who, reads, writes, .. } = access;
+                    rates.by.push(By { who, reads: *reads, writes: *writes });
+                }
             }
         }
-        rates.by.sort_by_key(|&(who, ..)| who);
+        rates.by.sort_by_key(|by| by.who);
         rates
     }
 
@@ -124,8 +138,8 @@ impl Rates<'_> {
 
     /// What each role does, in a few letters: `rx r, tx rw`.
     pub fn who(&self) -> String {
-        let does = |&(who, reads, writes): &(&str, f64, f64)| {
-            let (read, written) = (reads > 0.0, writes > 0.0);
+        let does = |by: &By| {
+            let (read, written) = (by.reads > 0.0, by.writes > 0.0);
             let letters = if read && written {
                 "rw"
             } else if written {
@@ -133,7 +147,7 @@ impl Rates<'_> {
             } else {
                 "r"
             };
-            format!("{who} {letters}")
+            format!("{} {letters}", by.who)
         };
         self.by.iter().map(does).collect::<Vec<_>>().join(", ")
     }

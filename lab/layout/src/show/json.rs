@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::Options;
+use super::accessed::Rates;
 use crate::leaf::{self, Leaf, leaves};
 use crate::lines::{Gap, Lines, Placement, extremes, gaps};
 use crate::model::{Align, TypeId, Types};
@@ -20,7 +21,7 @@ struct Object<'a> {
     holes: Vec<Span>,
     #[serde(skip_serializing_if = "Option::is_none")]
     padding: Option<Span>,
-    members: Vec<Field>,
+    members: Vec<Field<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     base: Option<Base>,
 }
@@ -36,7 +37,7 @@ struct Span {
 }
 
 #[derive(Serialize)]
-struct Field {
+struct Field<'a> {
     name: String,
     #[serde(rename = "type")]
     ty: String,
@@ -48,23 +49,7 @@ struct Field {
     bit_size: Option<u64>,
     line: u64,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    rates: Option<Rates>,
-}
-
-/// Accesses in an operation, averaged over all CPUs, and for each role.
-#[derive(Serialize)]
-struct Rates {
-    reads: f64,
-    writes: f64,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    by: Vec<By>,
-}
-
-#[derive(Serialize)]
-struct By {
-    who: String,
-    reads: f64,
-    writes: f64,
+    rates: Option<Rates<'a>>,
 }
 
 #[derive(Serialize)]
@@ -113,20 +98,10 @@ pub fn json(types: &Types, name: &str, id: TypeId, options: &Options<'_>, out: &
         Base { align, best: place(best, &leaves), worst: place(worst, &leaves) }
     });
     let touched = options.accessed.and_then(|accessed| accessed.of(id));
-    let rates = |leaf: &Leaf| {
-        let rates = touched?.of(leaf.start, leaf.bits);
-        let by =
-            |&(who, reads, writes): &(&str, f64, f64)| By { who: who.to_owned(), reads, writes };
-        Some(Rates {
-            reads: rates.reads,
-            writes: rates.writes,
-            by: rates.by.iter().map(by).collect(),
-        })
-    };
     let members = leaves
         .into_iter()
         .map(|leaf| Field {
-            rates: rates(&leaf),
+            rates: touched.map(|touched| touched.of(leaf.start, leaf.bits)),
             ty: spell(types, leaf.ty).to_string(),
             offset: leaf.offset(),
             size: leaf.size(),

@@ -183,16 +183,5 @@ fn said(rates: &Rates<'_>) -> String {
 }
 
 fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '&' => out.push_str("&amp;"),
-            '"' => out.push_str("&quot;"),
-            character if character.is_control() => out.push('\u{fffd}'),
-            character => out.push(character),
-        }
-    }
-    out
+    html_escape::encode_double_quoted_attribute(text).replace(char::is_control, "\u{fffd}")
 }

@@ -313,19 +313,11 @@ fn amount(out: &mut String, bits: u64) -> fmt::Result {
 }
 
 /// Writes a number to the right of `width` columns, as `{:>width$}` does, in a fraction of the time.
-fn number(out: &mut String, mut value: u64, width: usize) -> fmt::Result {
-    let mut digits = [b' '; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (value % 10) as u8;
-        value /= 10;
-        if value == 0 {
-            break;
-        }
-    }
-    for _ in digits.len() - at..width {
+fn number(out: &mut String, value: u64, width: usize) -> fmt::Result {
+    let mut digits = itoa::Buffer::new();
+    let digits = digits.format(value);
+    for _ in digits.len()..width {
         out.push(' ');
     }
-    out.write_str(str::from_utf8(&digits[at..]).expect("digits"))
+    out.write_str(digits)
 }
