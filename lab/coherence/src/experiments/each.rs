@@ -1,42 +1,23 @@
 //! Does the same work for every design point, on as many cores as the machine has.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use rayon::prelude::*;
 
 /// Calls `work` with each item and its number, and returns the results in the items' order, or the first error in
 /// that order.
 ///
 /// Chance decides which thread does which item. It does not affect the results, since an item's work knows of no
 /// other item.
-pub(crate) fn each<T: Sync, U: Send, E: Send>(
+///
+/// # Errors
+/// The first that `work` returns.
+pub fn each<T: Sync, U: Send, E: Send>(
     items: &[T],
     work: impl Fn(usize, &T) -> Result<U, E> + Sync,
 ) -> Result<Vec<U>, E> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(items.len());
-    if threads <= 1 {
-        return items.iter().enumerate().map(|(index, item)| work(index, item)).collect();
-    }
-    let next = AtomicUsize::new(0);
-    let done: Vec<Mutex<Option<Result<U, E>>>> = items.iter().map(|_| Mutex::new(None)).collect();
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    // Relaxed suffices: the number alone says which thread has the item.
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(item) = items.get(index) else { break };
-                    *done[index].lock().expect("nobody panics holding it") =
-                        Some(work(index, item));
-                }
-            });
-        }
-    });
-    done.into_iter()
-        .map(|result| {
-            let result = result.into_inner().expect("nobody panics holding it");
-            result.expect("every item was somebody's")
-        })
-        .collect()
+    // Each item is worth a turn of its own: it takes milliseconds, and some take longer than others.
+    let numbered = items.par_iter().with_max_len(1).enumerate();
+    let done: Vec<Result<U, E>> = numbered.map(|(index, item)| work(index, item)).collect();
+    done.into_iter().collect()
 }
 
 #[cfg(test)]

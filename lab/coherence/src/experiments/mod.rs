@@ -12,12 +12,13 @@ pub mod page_counter_layout;
 pub mod page_counter_lockless;
 pub mod study;
 
-pub(crate) use self::each::each;
+pub use self::each::each;
 use crate::machine::{Machine, Settings};
 use crate::simulate::Error;
+use serde::Serialize;
 
 /// The median, the smallest and the largest result of several simulations.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interval {
     /// The median.
     pub median: f64,

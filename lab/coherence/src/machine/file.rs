@@ -5,8 +5,7 @@ use serde::Deserialize;
 use std::fmt;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Result as Io};
-use std::ops::Range as Span;
-use toml::Spanned;
+use toml::de::DeTable;
 
 /// A figure and where it comes from.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -20,6 +19,13 @@ pub struct Figure {
     pub high: Option<f64>,
     /// Who measured it, or from what it was inferred.
     pub source: String,
+}
+
+impl Figure {
+    /// Stands for a figure that the file leaves out.
+    pub(super) fn unsaid() -> Figure {
+        Figure { value: 0.0, low: None, high: None, source: NOT_SAID.to_owned() }
+    }
 }
 
 /// What is believed about a figure that nobody published.
@@ -37,6 +43,19 @@ pub struct Range {
 }
 
 impl Range {
+    /// Stands for a range that the file leaves out.
+    fn unsaid(all: f64) -> Range {
+        Range { low: all, best: all, high: all, source: NOT_SAID.to_owned() }
+    }
+
+    pub(super) fn zero() -> Range {
+        Range::unsaid(0.0)
+    }
+
+    pub(super) fn one() -> Range {
+        Range::unsaid(1.0)
+    }
+
     /// The value below which the share `quantile` of the belief lies. Half of the belief lies below the best guess.
     #[must_use]
     pub fn at(&self, quantile: f64) -> f64 {
@@ -70,7 +89,7 @@ impl fmt::Display for BadMachine {
 
 impl std::error::Error for BadMachine {}
 
-/// The source of a range that the file leaves out.
+/// The source of what the file leaves out.
 pub(super) const NOT_SAID: &str = "not in the file";
 
 /// A machine file is a page of text, so a longer one is something else.
@@ -82,10 +101,10 @@ const MOST_CPUS: usize = 8192;
 #[serde(deny_unknown_fields)]
 struct Document {
     name: String,
-    clock_ghz: Spanned<Figure>,
-    topology: Spanned<Sockets>,
-    latency_ns: Figures,
-    nuisance: Ranges,
+    clock_ghz: Figure,
+    topology: Sockets,
+    latency_ns: Latencies,
+    nuisance: Nuisance,
 }
 
 #[derive(Deserialize)]
@@ -99,47 +118,8 @@ struct Sockets {
     source: String,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Figures {
-    first_cache: Spanned<Figure>,
-    second_cache: Spanned<Figure>,
-    /// Left out where a core has one thread.
-    sibling: Option<Spanned<Figure>>,
-    near_clean: Spanned<Figure>,
-    near_modified: Spanned<Figure>,
-    /// Left out where a socket is one complex.
-    socket_clean: Option<Spanned<Figure>>,
-    socket_modified: Option<Spanned<Figure>>,
-    remote_homed_at_owner: Option<Spanned<Figure>>,
-    remote_homed_at_reader: Option<Spanned<Figure>>,
-    far: Option<Spanned<Figure>>,
-    memory_local: Spanned<Figure>,
-    memory_remote: Option<Spanned<Figure>>,
-    atomic: Spanned<Figure>,
-    /// Equals `atomic` where it is left out.
-    atomic_moved: Option<Spanned<Figure>>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Ranges {
-    handover: Spanned<Range>,
-    latency_scale: Spanned<Range>,
-    read_service_ns: Spanned<Range>,
-    keep_ns: Spanned<Range>,
-    pair: Spanned<Range>,
-    overlap: Spanned<Range>,
-    store_buffer: Spanned<Range>,
-    request: Option<Spanned<Range>>,
-    migratory: Option<Spanned<Range>>,
-    keep_spread: Option<Spanned<Range>>,
-    upgrade_keep: Option<Spanned<Range>>,
-    early_request: Option<Spanned<Range>>,
-}
-
-/// Where in the text a mistake is, and what it is.
-type Complaint = (Span<usize>, String);
+/// What is wrong, and where: a table of the file, and a key in it (none: the whole table).
+type Complaint = (&'static str, &'static str, String);
 
 /// Reads and parses a file.
 pub(super) fn open(path: &str) -> Result<Machine, BadMachine> {
@@ -162,195 +142,141 @@ pub(super) fn open(path: &str) -> Result<Machine, BadMachine> {
 }
 
 pub(super) fn parse(name: &str, text: &str) -> Result<Machine, BadMachine> {
-    let bad = |(span, reason): Complaint| BadMachine {
+    let bad = |at: usize, reason| BadMachine {
         file: name.to_owned(),
-        line: 1 + text.as_bytes()[..span.start.min(text.len())]
-            .iter()
-            .filter(|&&byte| byte == b'\n')
-            .count(),
+        line: 1 + text.bytes().take(at).filter(|&byte| byte == b'\n').count(),
         reason,
     };
     if text.len() > LONGEST {
-        return Err(bad((
-            0..0,
-            format!("over {LONGEST} bytes; a machine file has a few thousand"),
-        )));
+        return Err(bad(0, format!("over {LONGEST} bytes; a machine file has a few thousand")));
     }
     let document: Document = toml::from_str(text).map_err(|error| {
-        let span = error.span().unwrap_or(0..0);
         let reason = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
-        bad((span, reason))
+        bad(error.span().map_or(0, |span| span.start), reason)
     })?;
-    check(document).map_err(bad)
+    check(document).map_err(|(table, key, reason)| bad(place(text, table, key), reason))
+}
+
+/// Where in the text a key of a table has its value, or else the table begins.
+fn place(text: &str, table: &str, key: &str) -> usize {
+    let document = DeTable::parse(text).ok();
+    let table = document.as_ref().and_then(|document| document.get_ref().get(table));
+    let value = table.and_then(|table| table.get_ref().as_table()?.get(key)).or(table);
+    value.map_or(0, |value| value.span().start)
+}
+
+/// What only some topologies have.
+pub(super) fn has(topology: Topology, latency: &str) -> bool {
+    match latency {
+        "sibling" => topology.threads_per_core > 1,
+        "socket_clean" | "socket_modified" => topology.complexes_per_socket > 1,
+        "remote_homed_at_owner" | "remote_homed_at_reader" | "memory_remote" => {
+            topology.sockets > 1
+        }
+        "far" => topology.hops > 1,
+        _ => true,
+    }
 }
 
 fn check(document: Document) -> Result<Machine, Complaint> {
-    let clock_ghz = figure("clock_ghz", document.clock_ghz, 0.01, 100.0)?;
-    let topology = topology(&document.topology)?;
-    let topology_source = document.topology.get_ref().source.clone();
-    let at_topology = document.topology.span();
-    let latency = latencies(document.latency_ns, topology, &at_topology)?;
-    let n = document.nuisance;
-    let nuisance = Nuisance {
-        handover: range("handover", n.handover, 0.01, 1.0)?,
-        latency_scale: range("latency_scale", n.latency_scale, 0.1, 10.0)?,
-        read_service_ns: range("read_service_ns", n.read_service_ns, 0.0, 10_000.0)?,
-        keep_ns: range("keep_ns", n.keep_ns, 0.0, 10_000.0)?,
-        pair: range("pair", n.pair, 0.0, 1.0)?,
-        overlap: range("overlap", n.overlap, 0.0, 1.0)?,
-        store_buffer: range("store_buffer", n.store_buffer, 1.0, 1024.0)?,
-        request: share("request", n.request, 0.0)?,
-        migratory: share("migratory", n.migratory, 0.0)?,
-        keep_spread: share("keep_spread", n.keep_spread, 0.0)?,
-        upgrade_keep: share("upgrade_keep", n.upgrade_keep, 1.0)?,
-        early_request: share("early_request", n.early_request, 0.0)?,
-    };
-    Ok(Machine { name: document.name, clock_ghz, topology, topology_source, latency, nuisance })
-}
-
-fn latencies(t: Figures, topology: Topology, at: &Span<usize>) -> Result<Latencies, Complaint> {
-    const MOST: f64 = 1e6;
-    let read = |name: &str, given: Spanned<Figure>| figure(name, given, 0.001, MOST);
-    // A distance that occurs in the topology needs a figure; any other may go without.
-    let needed =
-        |name: &str, given: Option<Spanned<Figure>>, exists: bool, else_: &Figure| match given {
-            Some(given) => read(name, given),
-            None if exists => Err((
-                at.clone(),
-                format!("this topology needs `{name}` in [latency_ns], with its source"),
-            )),
-            None => Ok(else_.clone()),
-        };
-    let near_clean = read("near_clean", t.near_clean)?;
-    let near_modified = read("near_modified", t.near_modified)?;
-    let sibling = needed("sibling", t.sibling, topology.threads_per_core > 1, &near_modified)?;
-    let complexes = topology.complexes_per_socket > 1;
-    let socket_clean = needed("socket_clean", t.socket_clean, complexes, &near_clean)?;
-    let socket_modified = needed("socket_modified", t.socket_modified, complexes, &near_modified)?;
-    let sockets = topology.sockets > 1;
-    let owner =
-        needed("remote_homed_at_owner", t.remote_homed_at_owner, sockets, &socket_modified)?;
-    let reader =
-        needed("remote_homed_at_reader", t.remote_homed_at_reader, sockets, &socket_modified)?;
-    let far = needed("far", t.far, topology.hops > 1, &owner)?;
-    let memory_local = read("memory_local", t.memory_local)?;
-    let memory_remote = needed("memory_remote", t.memory_remote, sockets, &memory_local)?;
-    let atomic = read("atomic", t.atomic)?;
-    let atomic_moved = match t.atomic_moved {
-        Some(given) => {
-            let span = given.span();
-            let figure = read("atomic_moved", given)?;
-            if figure.value < atomic.value {
-                let reason = format!(
-                    "`atomic_moved` is {}; it is at least `atomic`, {}",
-                    figure.value, atomic.value
-                );
-                return Err((span, reason));
-            }
-            figure
+    let Document { name, clock_ghz, topology: sockets, latency_ns: mut latency, nuisance } =
+        document;
+    figure(("clock_ghz", "clock_ghz"), &clock_ghz, 0.01, 100.0)?;
+    let topology = topology(&sockets)?;
+    for (name, given) in latency.figures() {
+        if given.source != NOT_SAID {
+            figure(("latency_ns", name), given, 0.001, 1e6)?;
+        } else if name != "atomic_moved" && has(topology, name) {
+            let reason = format!("this topology needs `{name}` in [latency_ns], with its source");
+            return Err(("topology", "", reason));
         }
-        None => atomic.clone(),
-    };
-    Ok(Latencies {
-        first_cache: read("first_cache", t.first_cache)?,
-        second_cache: read("second_cache", t.second_cache)?,
-        sibling,
-        near_clean,
-        near_modified,
-        socket_clean,
-        socket_modified,
-        remote_homed_at_owner: owner,
-        remote_homed_at_reader: reader,
-        far,
-        memory_local,
-        memory_remote,
-        atomic,
-        atomic_moved,
-    })
+    }
+    fill(&mut latency);
+    if latency.atomic_moved.value < latency.atomic.value {
+        let (moved, atomic) = (latency.atomic_moved.value, latency.atomic.value);
+        let reason = format!("`atomic_moved` is {moved}; it is at least `atomic`, {atomic}");
+        return Err(("latency_ns", "atomic_moved", reason));
+    }
+    for (name, given, within) in nuisance.ranges() {
+        range(name, given, within)?;
+    }
+    let topology_source = sockets.source;
+    Ok(Machine { name, clock_ghz, topology, topology_source, latency, nuisance })
 }
 
-fn topology(given: &Spanned<Sockets>) -> Result<Topology, Complaint> {
-    let sockets = given.get_ref();
-    let sizes = [
-        sockets.sockets,
-        sockets.complexes_per_socket,
-        sockets.cores_per_complex,
-        sockets.threads_per_core,
-    ];
+/// Takes what the file leaves out for what comes nearest to it.
+fn fill(latency: &mut Latencies) {
+    let fill = |figure: &mut Figure, other: &Figure| {
+        if figure.source == NOT_SAID {
+            figure.clone_from(other);
+        }
+    };
+    fill(&mut latency.sibling, &latency.near_modified);
+    fill(&mut latency.socket_clean, &latency.near_clean);
+    fill(&mut latency.socket_modified, &latency.near_modified);
+    fill(&mut latency.remote_homed_at_owner, &latency.socket_modified);
+    fill(&mut latency.remote_homed_at_reader, &latency.socket_modified);
+    fill(&mut latency.far, &latency.remote_homed_at_owner);
+    fill(&mut latency.memory_remote, &latency.memory_local);
+    fill(&mut latency.atomic_moved, &latency.atomic);
+}
+
+fn topology(sockets: &Sockets) -> Result<Topology, Complaint> {
+    let &Sockets {
+        sockets,
+        complexes_per_socket,
+        cores_per_complex,
+        threads_per_core,
+        hops,
+        source: _,
+    } = sockets;
+    let sizes = [sockets, complexes_per_socket, cores_per_complex, threads_per_core];
     let cpus = sizes.iter().try_fold(1usize, |product, &size| product.checked_mul(size));
     if !cpus.is_some_and(|cpus| (1..=MOST_CPUS).contains(&cpus)) {
-        return Err((given.span(), format!("a topology has 1 to {MOST_CPUS} CPUs")));
+        return Err(("topology", "", format!("a topology has 1 to {MOST_CPUS} CPUs")));
     }
-    if !(1..=2).contains(&sockets.hops) {
-        return Err((given.span(), "`hops` is 1, or 2 where some sockets have no link".to_owned()));
+    if !(1..=2).contains(&hops) {
+        let reason = "`hops` is 1, or 2 where some sockets have no link".to_owned();
+        return Err(("topology", "", reason));
     }
-    Ok(Topology {
-        sockets: sockets.sockets,
-        complexes_per_socket: sockets.complexes_per_socket,
-        cores_per_complex: sockets.cores_per_complex,
-        threads_per_core: sockets.threads_per_core,
-        hops: sockets.hops,
-    })
+    Ok(Topology { sockets, complexes_per_socket, cores_per_complex, threads_per_core, hops })
 }
 
-fn figure(name: &str, given: Spanned<Figure>, least: f64, most: f64) -> Result<Figure, Complaint> {
-    let span = given.span();
-    let figure = given.into_inner();
-    if !(least..=most).contains(&figure.value) {
-        return Err((
-            span,
-            format!("`{name}` is {}; it lies between {least} and {most}", figure.value),
-        ));
-    }
-    let (low, high) = (figure.low.unwrap_or(figure.value), figure.high.unwrap_or(figure.value));
-    if !(least <= low && low <= figure.value && figure.value <= high && high <= most) {
-        return Err((
-            span,
-            format!(
-                "`{name}` is {} within {low} and {high}; it rises from low to value to high",
-                figure.value
-            ),
-        ));
-    }
-    sourced(name, &figure.source, span)?;
-    Ok(figure)
+fn figure(
+    (table, name): (&'static str, &'static str),
+    figure: &Figure,
+    least: f64,
+    most: f64,
+) -> Result<(), Complaint> {
+    let Figure { value, low, high, source } = figure;
+    let (low, high) = (low.unwrap_or(*value), high.unwrap_or(*value));
+    let reason = if !(least..=most).contains(value) {
+        format!("`{name}` is {value}; it lies between {least} and {most}")
+    } else if !(least <= low && low <= *value && *value <= high && high <= most) {
+        format!("`{name}` is {value} within {low} and {high}; it rises from low to value to high")
+    } else {
+        return sourced((table, name), source);
+    };
+    Err((table, name, reason))
 }
 
-fn range(name: &str, given: Spanned<Range>, least: f64, most: f64) -> Result<Range, Complaint> {
-    let span = given.span();
-    let range = given.into_inner();
-    let ordered = least <= range.low
-        && range.low <= range.best
-        && range.best <= range.high
-        && range.high <= most;
+fn range(name: &'static str, range: &Range, (least, most): (f64, f64)) -> Result<(), Complaint> {
+    let Range { low, best, high, source } = range;
+    let ordered = least <= *low && low <= best && best <= high && *high <= most;
     if !ordered {
-        let Range { low, best, high, .. } = range;
-        return Err((
-            span,
-            format!(
-                "`{name}` is {low}, {best}, {high}; it rises from low to best to high, within {least} and {most}"
-            ),
-        ));
+        let reason = format!(
+            "`{name}` is {low}, {best}, {high}; it rises from low to best to high, within {least} and {most}"
+        );
+        return Err(("nuisance", name, reason));
     }
-    sourced(name, &range.source, span)?;
-    Ok(range)
+    sourced(("nuisance", name), source)
 }
 
-/// A share that a file may leave out; `unsaid` is its value then.
-fn share(name: &str, given: Option<Spanned<Range>>, unsaid: f64) -> Result<Range, Complaint> {
-    let source = || NOT_SAID.to_owned();
-    match given {
-        Some(given) => range(name, given, 0.0, 1.0),
-        None => Ok(Range { low: unsaid, best: unsaid, high: unsaid, source: source() }),
-    }
-}
-
-fn sourced(name: &str, source: &str, span: Span<usize>) -> Result<(), Complaint> {
+/// Makes sure that a figure has a source.
+fn sourced((table, name): (&'static str, &'static str), source: &str) -> Result<(), Complaint> {
     if source.trim().is_empty() {
-        return Err((
-            span,
-            format!("`{name}` has no source; say who measured it, or why it is believed"),
-        ));
+        let reason = format!("`{name}` has no source; say who measured it, or why it is believed");
+        return Err((table, name, reason));
     }
     Ok(())
 }

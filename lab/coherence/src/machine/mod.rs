@@ -12,6 +12,8 @@ pub use file::{BadMachine, Figure, Range};
 pub use settings::Settings;
 pub use topology::{Distance, Topology};
 
+use serde::Deserialize;
+
 /// A machine as its file describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
@@ -30,41 +32,51 @@ pub struct Machine {
 }
 
 /// How long an idle machine takes to bring a line, in nanoseconds.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Latencies {
     /// A load that depends on another, from the CPU's first cache.
     pub first_cache: Figure,
     /// The same from the core's second cache.
     pub second_cache: Figure,
     /// From the other hardware thread of the core.
+    #[serde(default = "Figure::unsaid")]
     pub sibling: Figure,
     /// Within a complex (cores that share a last cache), a line that nobody has changed.
     pub near_clean: Figure,
     /// Within a complex, a line that its owner has changed.
     pub near_modified: Figure,
     /// From another complex of the same socket, clean.
+    #[serde(default = "Figure::unsaid")]
     pub socket_clean: Figure,
     /// From another complex of the same socket, changed.
+    #[serde(default = "Figure::unsaid")]
     pub socket_modified: Figure,
     /// From another socket, when the line's memory belongs to the socket that has it.
+    #[serde(default = "Figure::unsaid")]
     pub remote_homed_at_owner: Figure,
     /// From another socket, when the line's memory belongs to the socket that asks.
+    #[serde(default = "Figure::unsaid")]
     pub remote_homed_at_reader: Figure,
     /// From a socket two hops away.
+    #[serde(default = "Figure::unsaid")]
     pub far: Figure,
     /// From memory of the socket that asks.
     pub memory_local: Figure,
     /// From memory of another socket.
+    #[serde(default = "Figure::unsaid")]
     pub memory_remote: Figure,
     /// How much longer an atomic read-modify-write takes than a load, once the line has arrived.
     pub atomic: Figure,
     /// How much longer an atomic takes than a load where the line comes from another core. It equals `atomic` where a
     /// file does not state it.
+    #[serde(default = "Figure::unsaid")]
     pub atomic_moved: Figure,
 }
 
 /// Figures that decide contended costs and stand in no published table. The crate's README explains each.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Nuisance {
     /// Share of a transfer's latency during which the line can serve no other CPU, 0 to 1.
     pub handover: Range,
@@ -82,18 +94,68 @@ pub struct Nuisance {
     pub store_buffer: Range,
     /// Share of a transfer's latency that passes before the request reaches the line, 0 to 1. Until then the CPU that
     /// holds the line goes on using it. Zero where a file does not state it.
+    #[serde(default = "Range::zero")]
     pub request: Range,
     /// Whether reading a line that another CPU has changed takes it away from there, so that the reader may write it:
     /// 0 or 1, or the belief in it. Zero where a file does not state it.
+    #[serde(default = "Range::zero")]
     pub migratory: Range,
     /// Share by which an owner's stays differ, evenly to both sides, 0 to 1. Zero where a file does not state it.
+    #[serde(default = "Range::zero")]
     pub keep_spread: Range,
     /// Share of a stay for which a CPU keeps a line of which it had a copy already, so that it waited for no data,
     /// 0 to 1. One where a file does not state it.
+    #[serde(default = "Range::one")]
     pub upgrade_keep: Range,
     /// Whether an atomic requests its line while earlier stores of its CPU, which it may not overtake, are still on
     /// their way: 0 or 1, or the belief in it. Zero where a file does not state it.
+    #[serde(default = "Range::zero")]
     pub early_request: Range,
+}
+
+impl Latencies {
+    /// Each figure with its name in a machine file.
+    #[must_use]
+    pub fn figures(&self) -> [(&'static str, &Figure); 14] {
+        [
+            ("first_cache", &self.first_cache),
+            ("second_cache", &self.second_cache),
+            ("sibling", &self.sibling),
+            ("near_clean", &self.near_clean),
+            ("near_modified", &self.near_modified),
+            ("socket_clean", &self.socket_clean),
+            ("socket_modified", &self.socket_modified),
+            ("remote_homed_at_owner", &self.remote_homed_at_owner),
+            ("remote_homed_at_reader", &self.remote_homed_at_reader),
+            ("far", &self.far),
+            ("memory_local", &self.memory_local),
+            ("memory_remote", &self.memory_remote),
+            ("atomic", &self.atomic),
+            ("atomic_moved", &self.atomic_moved),
+        ]
+    }
+}
+
+impl Nuisance {
+    /// Each range with its name in a machine file, and the least and the most that it may hold.
+    #[must_use]
+    pub fn ranges(&self) -> [(&'static str, &Range, (f64, f64)); 12] {
+        const SHARE: (f64, f64) = (0.0, 1.0);
+        [
+            ("handover", &self.handover, (0.01, 1.0)),
+            ("latency_scale", &self.latency_scale, (0.1, 10.0)),
+            ("read_service_ns", &self.read_service_ns, (0.0, 10_000.0)),
+            ("keep_ns", &self.keep_ns, (0.0, 10_000.0)),
+            ("pair", &self.pair, SHARE),
+            ("overlap", &self.overlap, SHARE),
+            ("store_buffer", &self.store_buffer, (1.0, 1024.0)),
+            ("request", &self.request, SHARE),
+            ("migratory", &self.migratory, SHARE),
+            ("keep_spread", &self.keep_spread, SHARE),
+            ("upgrade_keep", &self.upgrade_keep, SHARE),
+            ("early_request", &self.early_request, SHARE),
+        ]
+    }
 }
 
 /// The machine files that come with the crate, each with its name and its text.

@@ -1,14 +1,14 @@
 //! Writes a machine as the text of its file.
 
-use super::file::NOT_SAID;
+use super::file::{NOT_SAID, has};
 use super::{Figure, Machine, Range};
 use std::fmt::Write as _;
+use toml_writer::{ToTomlValue, TomlStringBuilder};
 
 pub(super) fn text(machine: &Machine) -> String {
     let Machine { name, clock_ghz, topology, topology_source, latency, nuisance } = machine;
-    let (complexes, sockets) = (topology.complexes_per_socket > 1, topology.sockets > 1);
     let mut text = format!("name = {}\n", quoted(name));
-    figure(&mut text, "clock_ghz", clock_ghz, true);
+    figure(&mut text, "clock_ghz", clock_ghz);
     let source = quoted(topology_source);
     // Writing to a string does not fail.
     let _ = write!(
@@ -21,48 +21,20 @@ pub(super) fn text(machine: &Machine) -> String {
         topology.threads_per_core,
         topology.hops
     );
-    for (name, value, needed) in [
-        ("first_cache", &latency.first_cache, true),
-        ("second_cache", &latency.second_cache, true),
-        ("sibling", &latency.sibling, topology.threads_per_core > 1),
-        ("near_clean", &latency.near_clean, true),
-        ("near_modified", &latency.near_modified, true),
-        ("socket_clean", &latency.socket_clean, complexes),
-        ("socket_modified", &latency.socket_modified, complexes),
-        ("remote_homed_at_owner", &latency.remote_homed_at_owner, sockets),
-        ("remote_homed_at_reader", &latency.remote_homed_at_reader, sockets),
-        ("far", &latency.far, topology.hops > 1),
-        ("memory_local", &latency.memory_local, true),
-        ("memory_remote", &latency.memory_remote, sockets),
-        ("atomic", &latency.atomic, true),
-        ("atomic_moved", &latency.atomic_moved, latency.atomic_moved != latency.atomic),
-    ] {
-        figure(&mut text, name, value, needed);
+    for (name, value) in latency.figures() {
+        let said = name != "atomic_moved" || latency.atomic_moved != latency.atomic;
+        if said && has(*topology, name) {
+            figure(&mut text, name, value);
+        }
     }
     text.push_str("\n[nuisance]\n");
-    for (name, value) in [
-        ("handover", &nuisance.handover),
-        ("latency_scale", &nuisance.latency_scale),
-        ("read_service_ns", &nuisance.read_service_ns),
-        ("keep_ns", &nuisance.keep_ns),
-        ("pair", &nuisance.pair),
-        ("overlap", &nuisance.overlap),
-        ("store_buffer", &nuisance.store_buffer),
-        ("request", &nuisance.request),
-        ("migratory", &nuisance.migratory),
-        ("keep_spread", &nuisance.keep_spread),
-        ("upgrade_keep", &nuisance.upgrade_keep),
-        ("early_request", &nuisance.early_request),
-    ] {
+    for (name, value, _) in nuisance.ranges() {
         range(&mut text, name, value);
     }
     text
 }
 
-fn figure(text: &mut String, name: &str, figure: &Figure, needed: bool) {
-    if !needed {
-        return;
-    }
+fn figure(text: &mut String, name: &str, figure: &Figure) {
     let Figure { value, low, high, source } = figure;
     let _ = write!(text, "{name} = {{ value = {value:?}");
     for (end, value) in [("low", low), ("high", high)] {
@@ -84,18 +56,6 @@ fn range(text: &mut String, name: &str, range: &Range) {
     }
 }
 
-/// A basic string of TOML.
 fn quoted(text: &str) -> String {
-    let mut quoted = String::from('"');
-    for letter in text.chars() {
-        match letter {
-            '"' | '\\' => quoted.extend(['\\', letter]),
-            _ if letter.is_control() => {
-                let _ = write!(quoted, "\\u{:04X}", u32::from(letter));
-            }
-            _ => quoted.push(letter),
-        }
-    }
-    quoted.push('"');
-    quoted
+    TomlStringBuilder::new(text).as_basic().to_toml_value()
 }
