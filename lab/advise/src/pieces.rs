@@ -4,6 +4,7 @@ use ledgerline_layout::Error;
 use ledgerline_layout::align;
 use ledgerline_layout::leaf::{self, Expand, bits_of, name_of, opens, start_of};
 use ledgerline_layout::model::{Kind, Member, Record, Role, Type, TypeId, Types};
+use ledgerline_layout::pick::advise_field;
 
 use crate::uses;
 
@@ -134,7 +135,7 @@ impl Pieces {
         for pinned in &freedom.pinned {
             let Some(spot) = uses::find(types, id, pinned) else {
                 let error = Error::new(format!("{name} has no field {pinned:?} to pin"));
-                return Err(uses::with_fields(error, types, id, pinned));
+                return Err(advise_field(error, types, id, pinned));
             };
             for piece in &mut list {
                 if piece.offset <= spot.offset && spot.offset < piece.end() {

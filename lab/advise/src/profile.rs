@@ -43,6 +43,7 @@
 
 mod by_hand;
 mod c2c;
+mod dotted;
 mod fields;
 mod known;
 mod mem_report;

@@ -14,12 +14,13 @@ use ledgerline_coherence::experiments::Interval;
 use ledgerline_layout::Error;
 use ledgerline_layout::diff::{Change, Difference, Sides, What};
 use ledgerline_layout::model::{TypeId, Types};
+use ledgerline_layout::pick::advise_field;
 
 pub use print::{json, text};
 
 use crate::cost::{self, Cost, PAIR, Place, Question};
 use crate::profile::{TypeProfile, find};
-use crate::uses::{Uses, with_fields};
+use crate::uses::Uses;
 
 /// What a [`Difference`] costs.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,7 +96,7 @@ pub fn price(
         }
         let error = Error::new(format!("{} has no field {name:?} in either build", profile.name));
         let (types, id) = sides.new;
-        return Err(with_fields(error, types, id, name));
+        return Err(advise_field(error, types, id, name));
     }
     let old = before.cost(question, base)?;
     let new = after.cost(question, base)?;

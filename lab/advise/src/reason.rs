@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::cost::{Cost, RESOLVED};
 use crate::search::Problem;
-use crate::uses::Uses;
+use crate::uses::{Uses, few};
 
 /// Names that are listed before the rest is counted.
 const NAMED: usize = 4;
@@ -59,11 +59,7 @@ impl Context<'_> {
     }
 
     fn paths(&self, spots: &BTreeSet<usize>) -> String {
-        let named: Vec<String> = spots.iter().take(NAMED).map(|&spot| self.path(spot)).collect();
-        match spots.len().checked_sub(NAMED) {
-            Some(more @ 1..) => format!("{} and {more} more", named.join(", ")),
-            _ => named.join(", "),
-        }
+        few(&spots.iter().map(|&spot| self.path(spot)).collect::<Vec<_>>(), NAMED, ", ")
     }
 
     fn sentence(&self) -> String {

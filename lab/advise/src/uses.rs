@@ -1,11 +1,11 @@
 //! Finds a profile's accesses in a type: which bytes are touched, how, and by which role.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
 
 use ledgerline_layout::Error;
-use ledgerline_layout::leaf::{Expand, leaves};
 use ledgerline_layout::model::{Type, TypeId, Types};
-use ledgerline_layout::pick::near;
+use ledgerline_layout::pick::advise_field;
 
 use crate::profile::{self, Instances, Kind, Phase, Role, TypeProfile};
 
@@ -65,7 +65,7 @@ impl Uses {
         let uses = Uses::resolve_known(types, id, profile)?;
         let Some(name) = uses.unknown.first() else { return Ok(uses) };
         let error = Error::new(format!("{} has no field {name:?}", profile.name));
-        Err(with_fields(error, types, id, name))
+        Err(advise_field(error, types, id, name))
     }
 
     /// The same for one of two builds: fields that the type does not have are listed in [`Uses::unknown`] and left out.
@@ -158,15 +158,6 @@ pub fn find(types: &Types, id: TypeId, path: &str) -> Option<Spot> {
     Some(Spot { path: clean(path), offset: leaf.offset(), size: leaf.size(), divided, awaited })
 }
 
-/// What is wrong with the name of a field, with the names that resemble it.
-pub(crate) fn with_fields(error: Error, types: &Types, id: TypeId, name: &str) -> Error {
-    let known = leaves(types, id, Expand::All);
-    match near(name, known.iter().map(|leaf| leaf.path.as_str())) {
-        Some(near) => error.advise(near),
-        None => error.advise("`layout show --expand FILE TYPE` prints the fields there are"),
-    }
-}
-
 /// A name without what could steer a terminal or break a line.
 pub(crate) fn clean(name: &str) -> String {
     let shown = |character: char| match character {
@@ -174,6 +165,15 @@ pub(crate) fn clean(name: &str) -> String {
         plain => plain.to_string(),
     };
     name.chars().map(shown).collect()
+}
+
+/// The first `most` names, and how many more there are.
+pub(crate) fn few<S: Borrow<str>>(names: &[S], most: usize, between: &str) -> String {
+    let named = names[..names.len().min(most)].join(between);
+    match names.len().checked_sub(most) {
+        Some(more @ 1..) => format!("{named} and {more} more"),
+        _ => named,
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! The simulations behind a cost, one for each design point.
 
-use std::num::NonZero;
-
+use ledgerline_coherence::experiments::each;
 use ledgerline_coherence::machine::Settings;
 use ledgerline_coherence::simulate::{Outcome, Setup, Window};
 use ledgerline_layout::Error;
@@ -26,27 +25,9 @@ pub(super) fn points(
     question.check()?;
     assert_eq!(place.offsets.len(), uses.spots.len(), "a place has an offset for each spot");
     let settings = question.machine.design(question.points);
-    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let dealt = deal(&uses.roles, question.cpus);
-    let each = settings.len().div_ceil(cores);
-    let one = |(point, settings): (usize, &Settings)| {
+    each(&settings, |point, settings| {
         simulate(settings.clone(), &dealt, uses, place, place.begins(point))
-    };
-    std::thread::scope(|scope| {
-        let chunks: Vec<_> = settings
-            .chunks(each)
-            .enumerate()
-            .map(|(chunk, part)| {
-                let numbered = part.iter().enumerate();
-                let numbered = numbered.map(move |(index, point)| (chunk * each + index, point));
-                scope.spawn(move || numbered.map(one).collect::<Result<Vec<_>, _>>())
-            })
-            .collect();
-        let mut points = Vec::with_capacity(settings.len());
-        for chunk in chunks {
-            points.extend(chunk.join().expect("a simulation does not panic")?);
-        }
-        Ok(points)
     })
 }
 

@@ -24,28 +24,15 @@ struct Object<'a> {
     today: Costs<'a>,
     proposed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    unsure_gain_ns: Option<Figure>,
+    unsure_gain_ns: Option<Interval>,
     #[serde(skip_serializing_if = "Option::is_none")]
     proposal: Option<Proposed<'a>>,
 }
 
 #[derive(Serialize)]
-struct Figure {
-    median: f64,
-    low: f64,
-    high: f64,
-}
-
-impl Figure {
-    fn of(interval: &Interval) -> Figure {
-        Figure { median: interval.median, low: interval.low, high: interval.high }
-    }
-}
-
-#[derive(Serialize)]
 struct Costs<'a> {
-    nanoseconds: Figure,
-    waiting_ns: Figure,
+    nanoseconds: Interval,
+    waiting_ns: Interval,
     line_size: u64,
     lines: Vec<Line<'a>>,
     pairs: Vec<Pair<'a>>,
@@ -54,9 +41,9 @@ struct Costs<'a> {
 #[derive(Serialize)]
 struct Line<'a> {
     line: u64,
-    waiting_ns: Figure,
+    waiting_ns: Interval,
     fetching_ns: f64,
-    transfers: Figure,
+    transfers: Interval,
     fields: Vec<Field<'a>>,
 }
 
@@ -66,23 +53,23 @@ struct Field<'a> {
     offset: u64,
     reads: f64,
     writes: f64,
-    waiting_ns: Figure,
+    waiting_ns: Interval,
 }
 
 #[derive(Serialize)]
 struct Pair<'a> {
     writer: &'a str,
     victim: &'a str,
-    waiting_ns: Figure,
+    waiting_ns: Interval,
 }
 
 #[derive(Serialize)]
 struct Proposed<'a> {
     size: u64,
     align: u64,
-    gain_ns: Figure,
-    gain_percent: Figure,
-    throughput_percent: Figure,
+    gain_ns: Interval,
+    gain_percent: Interval,
+    throughput_percent: Interval,
     members: Vec<Member<'a>>,
     moves: Vec<Move<'a>>,
     cost: Costs<'a>,
@@ -109,7 +96,7 @@ struct Move<'a> {
     begins: Option<u64>,
     reason: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    gain_ns: Option<Figure>,
+    gain_ns: Option<Interval>,
 }
 
 fn costs<'a>(advice: &'a Advice, cost: &'a Cost, place: &Place, width: u64) -> Costs<'a> {
@@ -117,13 +104,13 @@ fn costs<'a>(advice: &'a Advice, cost: &'a Cost, place: &Place, width: u64) -> C
         let (reads, writes) = advice.uses.rates(spot);
         let of = &cost.fields[spot];
         let (name, offset) = (&*of.path, place.offsets[spot]);
-        Field { name, offset, reads, writes, waiting_ns: Figure::of(&of.waiting) }
+        Field { name, offset, reads, writes, waiting_ns: of.waiting }
     };
     let lines = cost.by_lines(place, width).into_iter().map(|line| Line {
         line: line.line,
-        waiting_ns: Figure::of(&line.waiting),
+        waiting_ns: line.waiting,
         fetching_ns: line.fetching,
-        transfers: Figure::of(&line.transfers),
+        transfers: line.transfers,
         fields: (0..place.offsets.len())
             .filter(|&spot| place.offsets[spot] / width == line.line)
             .map(field)
@@ -132,11 +119,11 @@ fn costs<'a>(advice: &'a Advice, cost: &'a Cost, place: &Place, width: u64) -> C
     let pairs = cost.pairs.iter().map(|pair| Pair {
         writer: &pair.writer,
         victim: &pair.victim,
-        waiting_ns: Figure::of(&pair.waiting),
+        waiting_ns: pair.waiting,
     });
     Costs {
-        nanoseconds: Figure::of(&cost.nanoseconds),
-        waiting_ns: Figure::of(&cost.waiting),
+        nanoseconds: cost.nanoseconds,
+        waiting_ns: cost.waiting,
         line_size: width,
         lines: lines.collect(),
         pairs: pairs.collect(),
@@ -165,14 +152,14 @@ pub fn json(types: &Types, id: TypeId, advice: &Advice, options: &Options<'_>) -
             to_line: of.offsets.1 / options.line,
             begins: of.begins,
             reason: &of.reason,
-            gain_ns: of.gain.as_ref().map(Figure::of),
+            gain_ns: of.gain,
         });
         Proposed {
             size: proposal.size,
             align: proposal.align,
-            gain_ns: Figure::of(&negated(&proposal.change.change)),
-            gain_percent: Figure::of(&negated(&proposal.change.percent)),
-            throughput_percent: Figure::of(&proposal.change.throughput),
+            gain_ns: negated(&proposal.change.change),
+            gain_percent: negated(&proposal.change.percent),
+            throughput_percent: proposal.change.throughput,
             members: members.collect(),
             moves: moves.collect(),
             cost: costs(advice, &proposal.cost, &proposal.place, options.line),
@@ -192,7 +179,7 @@ pub fn json(types: &Types, id: TypeId, advice: &Advice, options: &Options<'_>) -
         size_max: advice.size_max,
         today: costs(advice, &advice.today, &advice.place, options.line),
         proposed: proposal.is_some(),
-        unsure_gain_ns: advice.unsure.as_ref().map(|change| Figure::of(&negated(&change.change))),
+        unsure_gain_ns: advice.unsure.as_ref().map(|change| negated(&change.change)),
         proposal,
     };
     serde_json::to_string(&object).expect("keys are texts")

@@ -10,6 +10,7 @@ use super::{Options, figure, negated, range};
 use crate::advice::{Advice, Proposal};
 use crate::cost::{Cost, Place};
 use crate::pieces::Held;
+use crate::uses::few;
 
 const FAINT: &str = "\x1b[2m";
 const STRONG: &str = "\x1b[1m";
@@ -133,23 +134,16 @@ impl Page<'_> {
         let mut spots: Vec<usize> =
             (0..uses.spots.len()).filter(|&spot| place.offsets[spot] / width == line).collect();
         spots.sort_by_key(|&spot| (place.offsets[spot], spot));
-        let named: Vec<String> = spots
-            .iter()
-            .take(NAMED)
-            .map(|&spot| {
-                let (reads, writes) = uses.rates(spot);
-                let how = match (reads > 0.0, writes > 0.0) {
-                    (true, true) => "rw",
-                    (_, true) => "w",
-                    _ => "r",
-                };
-                format!("{}:{how}", uses.spots[spot].path)
-            })
-            .collect();
-        match spots.len().checked_sub(NAMED) {
-            Some(more @ 1..) => format!("{} and {more} more", named.join(" ")),
-            _ => named.join(" "),
-        }
+        let named = spots.iter().map(|&spot| {
+            let (reads, writes) = uses.rates(spot);
+            let how = match (reads > 0.0, writes > 0.0) {
+                (true, true) => "rw",
+                (_, true) => "w",
+                _ => "r",
+            };
+            format!("{}:{how}", uses.spots[spot].path)
+        });
+        few(&named.collect::<Vec<_>>(), NAMED, " ")
     }
 
     fn pairs(&mut self) {
@@ -241,12 +235,15 @@ impl Page<'_> {
                     Held::Compiler => "the compiler puts it there",
                     Held::Last => "an array without a length comes last",
                 };
-                self.wrapped(&format!("Stays: {} ({why}).", few(&names)), 2);
+                self.wrapped(&format!("Stays: {} ({why}).", few(&names, NAMED, ", ")), 2);
             }
         }
         if !pieces.dropped.is_empty() {
             let names: Vec<&str> = pieces.dropped.iter().map(String::as_str).collect();
-            self.wrapped(&format!("Left out, as they have no size: {}.", few(&names)), 2);
+            self.wrapped(
+                &format!("Left out, as they have no size: {}.", few(&names, NAMED, ", ")),
+                2,
+            );
         }
         if language == Language::Rust {
             self.line("Rust keeps an order of repr(C) types alone.");
@@ -302,13 +299,5 @@ impl Page<'_> {
             line.push_str(word);
         }
         self.line(&line);
-    }
-}
-
-/// The first names, and how many more.
-fn few(names: &[&str]) -> String {
-    match names.len().checked_sub(NAMED) {
-        Some(more @ 1..) => format!("{} and {more} more", names[..NAMED].join(", ")),
-        _ => names.join(", "),
     }
 }

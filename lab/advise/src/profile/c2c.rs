@@ -9,6 +9,7 @@
 
 use ledgerline_layout::Error;
 
+use super::dotted::Dotted;
 use super::samples::{Place, Samples, Who};
 use super::{Kind, Known, Profile};
 
@@ -91,19 +92,7 @@ pub(super) fn parse(text: &str, source: &str, known: &Known<'_>) -> Result<Profi
 
 /// `dots` has a run of dots a column, `names` the name above each.
 fn read_columns(dots: &str, names: &str) -> Option<Columns> {
-    let mut spans = Vec::new();
-    let mut start = None;
-    for (at, byte) in dots.bytes().chain([b' ']).enumerate() {
-        match (byte == b'.', start) {
-            (true, None) => start = Some(at),
-            (false, Some(from)) => spans.extend(start.take().map(|_| (from, at))),
-            _ => {}
-        }
-    }
-    let name = |&(from, to): &(usize, usize)| {
-        names.get(from..to.min(names.len())).unwrap_or_default().trim()
-    };
-    let names: Vec<&str> = spans.iter().map(name).collect();
+    let names: Vec<&str> = Dotted::of(dots, names).names().collect();
     let offset = names.iter().position(|name| *name == "Offset")?;
     // The first column is the number of the line.
     let shares = names.get(1..offset)?;

@@ -7,6 +7,7 @@
 
 use ledgerline_layout::Error;
 
+use super::dotted::Dotted;
 use super::samples::{Place, Samples, Who};
 use super::script::of_event;
 use super::{Kind, Known, Profile};
@@ -21,32 +22,6 @@ pub(super) fn is(text: &str) -> bool {
     text.lines()
         .take(1000)
         .any(|line| line.starts_with('#') && (line.starts_with(RAW) || line.contains(DATA)))
-}
-
-/// The columns of a table, by the extent of the dots below their names.
-#[derive(Default)]
-struct Columns<'a>(Vec<(usize, usize, &'a str)>);
-
-impl<'a> Columns<'a> {
-    /// Columns hold whole characters: a report with longer ones is not cut within them.
-    fn of(dots: &str, names: &'a str) -> Columns<'a> {
-        let mut columns = Vec::new();
-        let mut at = 0;
-        for run in dots.split(' ') {
-            if run.starts_with('.') {
-                let name = names.get(at..(at + run.len()).min(names.len())).unwrap_or_default();
-                columns.push((at, at + run.len(), name.trim()));
-            }
-            at += run.len() + 1;
-        }
-        Columns(columns)
-    }
-
-    /// What a row has in a column; `None` without such a column or where the row is shorter.
-    fn cell<'r>(&self, row: &'r str, name: &str) -> Option<&'r str> {
-        let &(from, to, _) = self.0.iter().find(|column| column.2 == name)?;
-        row.get(from..to.min(row.len())).map(str::trim)
-    }
 }
 
 pub(super) fn parse(text: &str, source: &str, known: &Known<'_>) -> Result<Profile, Error> {
@@ -65,14 +40,14 @@ pub(super) fn parse(text: &str, source: &str, known: &Known<'_>) -> Result<Profi
 }
 
 fn table(text: &str, samples: &mut Samples<'_>) -> u64 {
-    let (mut columns, mut names, mut of_table) = (Columns::default(), "", None);
+    let (mut columns, mut names, mut of_table) = (Dotted::default(), "", None);
     let mut taken = 0;
     for line in text.lines() {
         if let Some(comment) = line.strip_prefix('#') {
             if let Some((_, event)) = line.split_once("of event ") {
                 of_table = of_event(event);
             } else if comment.trim_start().starts_with("...") {
-                columns = Columns::of(comment, names);
+                columns = Dotted::of(comment, names);
             } else {
                 names = comment;
             }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use toml_writer::{ToTomlKey, ToTomlValue, TomlKeyBuilder, TomlStringBuilder};
+
 use super::{ALWAYS, Access, EVERYONE, Instances, Kind, Phase, Profile, Role, TypeProfile};
 
 /// Lines are broken before this column, where there is a choice.
@@ -101,21 +103,10 @@ fn rates_of(rates: &[f64; 3]) -> String {
 
 /// A key, bare where TOML lets it be.
 pub(super) fn key(name: &str) -> String {
-    let bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    if !name.is_empty() && name.bytes().all(bare) { name.to_owned() } else { quoted(name) }
+    let key = TomlKeyBuilder::new(name);
+    key.as_unquoted().unwrap_or_else(|| key.as_basic()).to_toml_key()
 }
 
 fn quoted(text: &str) -> String {
-    let mut out = String::from("\"");
-    for character in text.chars() {
-        match character {
-            '"' | '\\' => out.extend(['\\', character]),
-            character if character.is_control() => {
-                let _ = write!(out, "\\U{:08X}", u32::from(character));
-            }
-            character => out.push(character),
-        }
-    }
-    out.push('"');
-    out
+    TomlStringBuilder::new(text).as_basic().to_toml_value()
 }

@@ -132,9 +132,9 @@ pub fn json(difference: &Difference, priced: &Priced, question: &Question<'_>) -
     value["predicted"] = json!({
         "machine": question.machine.name, "cpus": question.cpus, "points": question.points,
         "unit": "nanoseconds an operation",
-        "before": range(&priced.before), "after": range(&priced.after),
-        "change": range(&change.change), "percent": range(&change.percent),
-        "throughput_percent": range(&change.throughput), "sure": change.is_sure(),
+        "before": priced.before, "after": priced.after,
+        "change": change.change, "percent": change.percent,
+        "throughput_percent": change.throughput, "sure": change.is_sure(),
         "rest": shared(&priced.rest),
         "not_before": priced.not_before, "not_after": priced.not_after,
     });
@@ -146,10 +146,6 @@ pub fn json(difference: &Difference, priced: &Priced, question: &Question<'_>) -
     });
     value["changes"] = changes.collect();
     value
-}
-
-fn range(interval: &Interval) -> Value {
-    json!({ "median": interval.median, "low": interval.low, "high": interval.high })
 }
 
 fn shared(share: &Share) -> Value {
@@ -164,9 +160,9 @@ fn shared(share: &Share) -> Value {
             };
             json!({
                 "writer": culprit.writer, "victim": culprit.victim, "near": near,
-                "change": range(&culprit.change),
+                "change": culprit.change,
             })
         })
         .collect();
-    json!({ "change": range(&share.change), "culprits": culprits })
+    json!({ "change": share.change, "culprits": culprits })
 }
