@@ -18,169 +18,140 @@ fn strongest(order: c_int) -> bool {
 
 // Loads acquire and stores release at least. Operations that do both are sequential, which costs nothing more here.
 
-/// Exports the operations on one size.
+/// Exports a change of one size, within its module.
+macro_rules! change {
+    ($bits:literal, $change:ident) => {
+        /// An atomic change. Returns the value before.
+        ///
+        /// # Safety
+        /// The address is an atomic variable's.
+        #[unsafe(export_name = concat!("__tsan_atomic", $bits, "_", stringify!($change)))]
+        pub unsafe extern "C" fn $change(at: *mut Value, operand: Value, _: c_int) -> Value {
+            touch(at as usize, SIZE, ATOMIC);
+            // SAFETY: R5.
+            unsafe { Atomic::from_ptr(at) }.$change(operand, Ordering::SeqCst)
+        }
+    };
+}
+
+/// Exports the operations on one size: `__tsan_atomic8_load` and the like.
 macro_rules! export {
-    ($atomic:ty, $value:ty, $size:literal,
-     $load:ident $store:ident $exchange:ident $strong:ident $weak:ident $val:ident,
-     $($rmw:ident $method:ident)*) => {
-        /// An atomic load.
-        ///
-        /// # Safety
-        /// The address is an atomic variable's.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $load(at: *mut $value, order: c_int) -> $value {
-            touch(at as usize, $size, LOAD);
-            let order = if strongest(order) { Ordering::SeqCst } else { Ordering::Acquire };
-            // SAFETY: R5.
-            unsafe { <$atomic>::from_ptr(at) }.load(order)
-        }
+    ($module:ident, $atomic:ty, $value:ty, $bits:literal) => {
+        mod $module {
+            use super::*;
+            type Value = $value;
+            type Atomic = $atomic;
+            const SIZE: usize = size_of::<Value>();
 
-        /// An atomic store.
-        ///
-        /// # Safety
-        /// The address is an atomic variable's.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $store(at: *mut $value, value: $value, order: c_int) {
-            touch(at as usize, $size, STORE);
-            let order = if strongest(order) { Ordering::SeqCst } else { Ordering::Release };
-            // SAFETY: R5.
-            unsafe { <$atomic>::from_ptr(at) }.store(value, order);
-        }
-
-        /// An atomic exchange.
-        ///
-        /// # Safety
-        /// The address is an atomic variable's.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $exchange(at: *mut $value, value: $value, _: c_int) -> $value {
-            touch(at as usize, $size, ATOMIC);
-            // SAFETY: R5.
-            unsafe { <$atomic>::from_ptr(at) }.swap(value, Ordering::SeqCst)
-        }
-
-        $(
-            /// An atomic change. Returns the value before.
+            /// An atomic load.
             ///
             /// # Safety
             /// The address is an atomic variable's.
-            #[unsafe(no_mangle)]
-            pub unsafe extern "C" fn $rmw(at: *mut $value, operand: $value, _: c_int) -> $value {
-                touch(at as usize, $size, ATOMIC);
+            #[unsafe(export_name = concat!("__tsan_atomic", $bits, "_load"))]
+            pub unsafe extern "C" fn load(at: *mut Value, order: c_int) -> Value {
+                touch(at as usize, SIZE, LOAD);
+                let order = if strongest(order) { Ordering::SeqCst } else { Ordering::Acquire };
                 // SAFETY: R5.
-                unsafe { <$atomic>::from_ptr(at) }.$method(operand, Ordering::SeqCst)
+                unsafe { Atomic::from_ptr(at) }.load(order)
             }
-        )*
 
-        /// A compare-and-swap. Returns whether it was done.
-        ///
-        /// # Safety
-        /// The first address is an atomic variable's, the second a variable's.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $strong(
-            at: *mut $value,
-            expected: *mut $value,
-            new: $value,
-            _: c_int,
-            _: c_int,
-        ) -> c_int {
-            // SAFETY: R5.
-            unsafe {
-                let wanted = *expected;
-                let found = $val(at, wanted, new, SEQUENTIAL, SEQUENTIAL);
-                if found != wanted {
-                    *expected = found;
+            /// An atomic store.
+            ///
+            /// # Safety
+            /// The address is an atomic variable's.
+            #[unsafe(export_name = concat!("__tsan_atomic", $bits, "_store"))]
+            pub unsafe extern "C" fn store(at: *mut Value, value: Value, order: c_int) {
+                touch(at as usize, SIZE, STORE);
+                let order = if strongest(order) { Ordering::SeqCst } else { Ordering::Release };
+                // SAFETY: R5.
+                unsafe { Atomic::from_ptr(at) }.store(value, order);
+            }
+
+            /// An atomic exchange.
+            ///
+            /// # Safety
+            /// The address is an atomic variable's.
+            #[unsafe(export_name = concat!("__tsan_atomic", $bits, "_exchange"))]
+            pub unsafe extern "C" fn exchange(at: *mut Value, value: Value, _: c_int) -> Value {
+                touch(at as usize, SIZE, ATOMIC);
+                // SAFETY: R5.
+                unsafe { Atomic::from_ptr(at) }.swap(value, Ordering::SeqCst)
+            }
+
+            change! { $bits, fetch_add }
+            change! { $bits, fetch_sub }
+            change! { $bits, fetch_and }
+            change! { $bits, fetch_or }
+            change! { $bits, fetch_xor }
+            change! { $bits, fetch_nand }
+
+            /// A compare-and-swap. Returns whether it was done.
+            ///
+            /// # Safety
+            /// The first address is an atomic variable's, the second a variable's.
+            #[unsafe(export_name = concat!("__tsan_atomic", $bits, "_compare_exchange_strong"))]
+            pub unsafe extern "C" fn compare_exchange_strong(
+                at: *mut Value,
+                expected: *mut Value,
+                new: Value,
+                _: c_int,
+                _: c_int,
+            ) -> c_int {
+                // SAFETY: R5.
+                unsafe {
+                    let wanted = *expected;
+                    let found = compare_exchange_val(at, wanted, new, SEQUENTIAL, SEQUENTIAL);
+                    if found != wanted {
+                        *expected = found;
+                    }
+                    c_int::from(found == wanted)
                 }
-                c_int::from(found == wanted)
             }
-        }
 
-        /// As the strong one: it never fails without reason.
-        ///
-        /// # Safety
-        /// The first address is an atomic variable's, the second a variable's.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $weak(
-            at: *mut $value,
-            expected: *mut $value,
-            new: $value,
-            success: c_int,
-            failure: c_int,
-        ) -> c_int {
-            // SAFETY: R5.
-            unsafe { $strong(at, expected, new, success, failure) }
-        }
+            /// As the strong one: it never fails without reason.
+            ///
+            /// # Safety
+            /// The first address is an atomic variable's, the second a variable's.
+            #[unsafe(export_name = concat!("__tsan_atomic", $bits, "_compare_exchange_weak"))]
+            pub unsafe extern "C" fn compare_exchange_weak(
+                at: *mut Value,
+                expected: *mut Value,
+                new: Value,
+                success: c_int,
+                failure: c_int,
+            ) -> c_int {
+                // SAFETY: R5.
+                unsafe { compare_exchange_strong(at, expected, new, success, failure) }
+            }
 
-        /// A compare-and-swap. Returns the value before.
-        ///
-        /// # Safety
-        /// The address is an atomic variable's.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $val(
-            at: *mut $value,
-            expected: $value,
-            new: $value,
-            _: c_int,
-            _: c_int,
-        ) -> $value {
-            touch(at as usize, $size, ATOMIC);
-            // SAFETY: R5.
-            let atomic = unsafe { <$atomic>::from_ptr(at) };
-            match atomic.compare_exchange(expected, new, Ordering::SeqCst, Ordering::SeqCst) {
-                Ok(found) | Err(found) => found,
+            /// A compare-and-swap. Returns the value before.
+            ///
+            /// # Safety
+            /// The address is an atomic variable's.
+            #[unsafe(export_name = concat!("__tsan_atomic", $bits, "_compare_exchange_val"))]
+            pub unsafe extern "C" fn compare_exchange_val(
+                at: *mut Value,
+                expected: Value,
+                new: Value,
+                _: c_int,
+                _: c_int,
+            ) -> Value {
+                touch(at as usize, SIZE, ATOMIC);
+                // SAFETY: R5.
+                let atomic = unsafe { Atomic::from_ptr(at) };
+                match atomic.compare_exchange(expected, new, Ordering::SeqCst, Ordering::SeqCst) {
+                    Ok(found) | Err(found) => found,
+                }
             }
         }
     };
 }
 
-export! {
-    AtomicU8, u8, 1,
-    __tsan_atomic8_load __tsan_atomic8_store __tsan_atomic8_exchange
-    __tsan_atomic8_compare_exchange_strong __tsan_atomic8_compare_exchange_weak
-    __tsan_atomic8_compare_exchange_val,
-    __tsan_atomic8_fetch_add fetch_add __tsan_atomic8_fetch_sub fetch_sub
-    __tsan_atomic8_fetch_and fetch_and __tsan_atomic8_fetch_or fetch_or
-    __tsan_atomic8_fetch_xor fetch_xor __tsan_atomic8_fetch_nand fetch_nand
-}
-
-export! {
-    AtomicU16, u16, 2,
-    __tsan_atomic16_load __tsan_atomic16_store __tsan_atomic16_exchange
-    __tsan_atomic16_compare_exchange_strong __tsan_atomic16_compare_exchange_weak
-    __tsan_atomic16_compare_exchange_val,
-    __tsan_atomic16_fetch_add fetch_add __tsan_atomic16_fetch_sub fetch_sub
-    __tsan_atomic16_fetch_and fetch_and __tsan_atomic16_fetch_or fetch_or
-    __tsan_atomic16_fetch_xor fetch_xor __tsan_atomic16_fetch_nand fetch_nand
-}
-
-export! {
-    AtomicU32, u32, 4,
-    __tsan_atomic32_load __tsan_atomic32_store __tsan_atomic32_exchange
-    __tsan_atomic32_compare_exchange_strong __tsan_atomic32_compare_exchange_weak
-    __tsan_atomic32_compare_exchange_val,
-    __tsan_atomic32_fetch_add fetch_add __tsan_atomic32_fetch_sub fetch_sub
-    __tsan_atomic32_fetch_and fetch_and __tsan_atomic32_fetch_or fetch_or
-    __tsan_atomic32_fetch_xor fetch_xor __tsan_atomic32_fetch_nand fetch_nand
-}
-
-export! {
-    AtomicU64, u64, 8,
-    __tsan_atomic64_load __tsan_atomic64_store __tsan_atomic64_exchange
-    __tsan_atomic64_compare_exchange_strong __tsan_atomic64_compare_exchange_weak
-    __tsan_atomic64_compare_exchange_val,
-    __tsan_atomic64_fetch_add fetch_add __tsan_atomic64_fetch_sub fetch_sub
-    __tsan_atomic64_fetch_and fetch_and __tsan_atomic64_fetch_or fetch_or
-    __tsan_atomic64_fetch_xor fetch_xor __tsan_atomic64_fetch_nand fetch_nand
-}
-
-export! {
-    AtomicU128, u128, 16,
-    __tsan_atomic128_load __tsan_atomic128_store __tsan_atomic128_exchange
-    __tsan_atomic128_compare_exchange_strong __tsan_atomic128_compare_exchange_weak
-    __tsan_atomic128_compare_exchange_val,
-    __tsan_atomic128_fetch_add fetch_add __tsan_atomic128_fetch_sub fetch_sub
-    __tsan_atomic128_fetch_and fetch_and __tsan_atomic128_fetch_or fetch_or
-    __tsan_atomic128_fetch_xor fetch_xor __tsan_atomic128_fetch_nand fetch_nand
-}
+export! { of_8, AtomicU8, u8, 8 }
+export! { of_16, AtomicU16, u16, 16 }
+export! { of_32, AtomicU32, u32, 32 }
+export! { of_64, AtomicU64, u64, 64 }
+export! { of_128, AtomicU128, u128, 128 }
 
 /// A fence between threads.
 #[unsafe(no_mangle)]
