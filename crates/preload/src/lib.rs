@@ -19,6 +19,7 @@
 //! | `next`    | the allocator behind this one; memory before it is found   |
 //! | `shadow`  | the owner of each block                                    |
 //! | `mapped`  | memory that the program maps by itself                     |
+//! | `ranges`  | the table of what it mapped                                |
 //! | `process` | this process's rows; what a fork must forget               |
 //! | `thread`  | the calling thread's row                                   |
 //! | `library` | the calling library's row                                  |
@@ -37,6 +38,7 @@ mod library;
 mod mapped;
 mod next;
 mod process;
+mod ranges;
 mod refuse;
 mod say;
 mod shadow;

@@ -21,15 +21,13 @@
 //! A forked child has its parent's mappings and none of them in its account: they were charged to its parent, which
 //! still has them.
 
-mod ranges;
 mod real;
 
 use crate::alloc;
 use crate::process::{self, Mapping, STATE};
+use crate::ranges::{Kind, Range, Ranges};
 use crate::say::{errno, set_errno};
 use crate::thread::Busy;
-pub(crate) use ranges::Table;
-use ranges::{Kind, Range};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
 
@@ -52,7 +50,7 @@ fn accounted(caller: usize) -> Option<u32> {
 }
 
 /// Does something with the table; `None` in a signal handler that interrupted this thread while it did.
-fn with<T>(act: impl FnOnce(&mut ranges::Ranges<'_>) -> T) -> Option<T> {
+fn with<T>(act: impl FnOnce(&mut Ranges<'_>) -> T) -> Option<T> {
     let _busy = Busy::enter()?;
     let before = errno();
     let done = act(&mut STATE.mappings.hold());
@@ -156,7 +154,7 @@ pub(crate) unsafe extern "C" fn mmap(
     if !charge(slot, counted) {
         return libc::MAP_FAILED;
     }
-    let enter = |ranges: &mut ranges::Ranges<'_>, at: *mut c_void| {
+    let enter = |ranges: &mut Ranges<'_>, at: *mut c_void| {
         let start = at as usize;
         let range = Range { start, end: start + bytes, slot, kind };
         ranges.insert(range, gone);

@@ -6,7 +6,7 @@
 //! was forked (`fork`, a bare `clone`, inside somebody's atfork handler), and attaches as a process of
 //! its own. What it needs for that is outside of the wiped memory: the mapped ledger, the settings.
 
-use crate::mapped;
+use crate::ranges::Table;
 use crate::say::{environment, say};
 use crate::text::Text;
 use ledgerline::{Group, GroupId, Ledger, NAME_MAX, StatItem};
@@ -37,7 +37,7 @@ pub(crate) struct State {
     pub(crate) sole: [AtomicUsize; SPANS],
     pub(crate) first: [AtomicU16; SPANS],
     /// What the program mapped by itself, and what it took from the break (mapped.rs).
-    pub(crate) mappings: mapped::Table,
+    pub(crate) mappings: Table,
     pub(crate) program_break: AtomicUsize,
 }
 
@@ -71,7 +71,7 @@ pub(crate) static STATE: State = State {
     pages: [const { AtomicU64::new(0) }; 4096],
     sole: [const { AtomicUsize::new(0) }; SPANS],
     first: [const { AtomicU16::new(0) }; SPANS],
-    mappings: mapped::Table::new(),
+    mappings: Table::new(),
     program_break: AtomicUsize::new(0),
 };
 
