@@ -15,8 +15,11 @@ use std::sync::atomic::Ordering;
 
 /// The slot in which the calling thread is charged now; zero for nowhere.
 pub(crate) fn owner(caller: usize) -> u32 {
-    let slot = thread::get(Word::Slot) as u32;
-    if process::group(slot).is_some() { slot } else { find_owner(caller) }
+    let known = [Word::Slot, Word::SlowSlot].map(|word| thread::get(word) as u32);
+    match known.into_iter().find(|&slot| process::group(slot).is_some()) {
+        Some(slot) => slot,
+        None => find_owner(caller),
+    }
 }
 
 #[cold]
@@ -38,8 +41,10 @@ pub(crate) fn find_owner(caller: usize) -> u32 {
             return library::slot(if through_new != 0 { through_new } else { caller });
         }
     };
-    // The fast path reads glibc's headers; where there are none, every call comes through here.
-    if NEXT.headers() {
+    // The fast path reads glibc's headers; where there are none, every call comes by `owner`.
+    if !NEXT.headers() {
+        thread::set(Word::SlowSlot, slot as usize);
+    } else {
         thread::set(Word::Slot, slot as usize);
         let cell = process::group(slot).and_then(|group| group.prepaid()?.into_raw());
         thread::set(Word::Cell, cell.map_or(thread::NO_CELL, |(cell, _area)| cell));
@@ -125,7 +130,8 @@ unsafe extern "C" fn adopt_shared(block: *mut c_void, caller: usize) -> *mut c_v
 #[cold]
 #[inline(never)]
 unsafe extern "C" fn adopt_otherwise(block: *mut c_void, caller: usize) -> *mut c_void {
-    if early::owns(block.cast()) || !NEXT.ready() {
+    // (What this library allocates for itself, and what an operator of the allocator's asks malloc for.)
+    if early::owns(block.cast()) || !NEXT.ready() || Busy::is_entered() {
         return block;
     }
     let slot = shadow::assign(block, owner(caller));
@@ -205,6 +211,10 @@ unsafe extern "C" fn free_otherwise(block: *mut c_void) {
     if early::owns(block.cast()) || !NEXT.ready() {
         return;
     }
+    if Busy::is_entered() {
+        // SAFETY: the block came from the next allocator.
+        return unsafe { NEXT.free(block) };
+    }
     // System calls for the account may fail, and `free` must leave errno alone.
     let errno = errno();
     // SAFETY: the block came from the next allocator.
@@ -216,6 +226,22 @@ unsafe extern "C" fn free_otherwise(block: *mut c_void) {
         }
         set_errno(errno);
         NEXT.free(block);
+    }
+}
+
+/// Returns the units of a block that is about to be freed by another way than [`free`].
+///
+/// # Safety
+/// `block` is the next allocator's, which is ready.
+pub(crate) unsafe fn forget(block: *mut c_void) {
+    let slot = shadow::owner(block);
+    if slot != 0 {
+        // What is done for the account may fail, and whoever frees leaves errno alone.
+        let errno = errno();
+        shadow::clear(block);
+        // SAFETY: as the caller says.
+        uncharge(slot, unsafe { NEXT.size(block) });
+        set_errno(errno);
     }
 }
 
@@ -251,8 +277,7 @@ pub(crate) unsafe extern "C" fn realloc(
             return moved;
         }
         if size == 0 {
-            free(block);
-            return null_mut();
+            return realloc_to_nothing(block, caller);
         }
         // No allocator has so much. This is no question of limits, and no reason to kill.
         if size > isize::MAX as usize {
@@ -290,6 +315,29 @@ pub(crate) unsafe extern "C" fn realloc(
             }
         }
         moved
+    }
+}
+
+/// `realloc` to no bytes: glibc and others free the block, and some give a small one for it.
+///
+/// # Safety
+/// As [`realloc`], and not null, nor an early block.
+#[cold]
+unsafe fn realloc_to_nothing(block: *mut c_void, caller: usize) -> *mut c_void {
+    // SAFETY: the caller's word; what the next allocator gives is its own.
+    unsafe {
+        if NEXT.headers() {
+            free(block);
+            return null_mut();
+        }
+        forget(block);
+        let given = NEXT.realloc(block, 0);
+        if given.is_null() {
+            return given;
+        }
+        // It may lie closer to another than a window of shadow.
+        NEXT.free(given);
+        malloc(0, caller)
     }
 }
 

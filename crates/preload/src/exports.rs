@@ -1,9 +1,9 @@
 //! The C symbols. Each hands its body one more argument: the address that it returns to. That is the
 //! caller which `--by library` charges.
 
-use crate::{alloc, mapped, next, thread};
+use crate::{alloc, mapped, next, objects, thread};
 use std::ffi::{c_char, c_int, c_ulong, c_void};
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Exports `name` as its body with the return address in the next free argument register.
 macro_rules! export {
@@ -181,73 +181,6 @@ unsafe extern "C" fn pvalloc_body(size: usize, caller: usize) -> *mut c_void {
     unsafe { alloc::memalign(page(), whole, caller) }
 }
 
-/// Exports an `operator new`: notes who called it and goes on to the real one, which will call
-/// malloc. A jump and not a call, so that an exception unwinds as if this were not here.
-#[cfg(target_arch = "x86_64")]
-macro_rules! export_new {
-    ($($symbol:literal $name:ident $slot:ident $first:ident;)*) => {$(
-        static $slot: AtomicPtr<()> = AtomicPtr::new($first as *const () as *mut ());
-
-        /// Runs at the first call: finds the real operator, and calls it.
-        unsafe extern "C" fn $first(a: usize, b: usize, c: usize) -> *mut c_void {
-            const NAME: &std::ffi::CStr =
-                match std::ffi::CStr::from_bytes_with_nul(concat!($symbol, "\0").as_bytes()) {
-                    Ok(name) => name,
-                    Err(_) => panic!(),
-                };
-            // The linker allocates during the look-up for itself.
-            let caller = thread::get(thread::Word::Caller);
-            thread::set(thread::Word::Caller, 0);
-            let real = next::find_for(NAME, caller);
-            thread::set(thread::Word::Caller, caller);
-            if real == 0 {
-                // Nobody who calls an operator new runs without a library that has it.
-                crate::say::say(&[b"no ", NAME.to_bytes(), b" behind this library"]);
-                // SAFETY: ends the process.
-                unsafe { libc::abort() };
-            }
-            $slot.store(real as *mut (), Ordering::Relaxed);
-            // SAFETY: the symbol is an operator new with at most three arguments in registers.
-            unsafe {
-                let real: unsafe extern "C-unwind" fn(usize, usize, usize) -> *mut c_void =
-                    std::mem::transmute(real);
-                real(a, b, c)
-            }
-        }
-
-        #[doc = concat!("C++'s `", $symbol, "`.")]
-        ///
-        /// # Safety
-        /// As the C++ operator.
-        #[unsafe(naked)]
-        #[unsafe(export_name = $symbol)]
-        pub unsafe extern "C" fn $name() {
-            std::arch::naked_asm!(
-                "mov rax, qword ptr [rip + ledgerline_thread_words@GOTTPOFF]",
-                // One operator new calls another (that of arrays calls the plain one): the first one counts.
-                "cmp qword ptr fs:[rax + {caller}], 0",
-                "jne 2f",
-                "mov r11, [rsp]",
-                "mov qword ptr fs:[rax + {caller}], r11",
-                "2:",
-                "jmp qword ptr [rip + {slot}]",
-                caller = const thread::Word::Caller as usize,
-                slot = sym $slot,
-            );
-        }
-    )*};
-}
-
-#[cfg(target_arch = "x86_64")]
-export_new! {
-    "_Znwm" new NEW first_new;
-    "_Znam" new_array NEW_ARRAY first_new_array;
-    "_ZnwmRKSt9nothrow_t" new_nothrow NEW_NOTHROW first_new_nothrow;
-    "_ZnamRKSt9nothrow_t" new_array_nothrow NEW_ARRAY_NOTHROW first_new_array_nothrow;
-    "_ZnwmSt11align_val_t" new_aligned NEW_ALIGNED first_new_aligned;
-    "_ZnamSt11align_val_t" new_array_aligned NEW_ARRAY_ALIGNED first_new_array_aligned;
-}
-
 /// C's `pthread_setname_np`: a thread that names itself is charged under its new name.
 ///
 /// # Safety
@@ -301,7 +234,7 @@ pub unsafe extern "C" fn prctl(
 fn real(slot: &AtomicUsize, name: &std::ffi::CStr) -> Option<usize> {
     let mut address = slot.load(Ordering::Relaxed);
     if address == 0 {
-        address = next::find(name);
+        address = objects::find(name);
         slot.store(address, Ordering::Relaxed);
     }
     (address != 0).then_some(address)

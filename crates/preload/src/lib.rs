@@ -17,6 +17,8 @@
 //! |-----------|------------------------------------------------------------|
 //! | `alloc`   | the bodies of malloc and its family                        |
 //! | `next`    | the allocator behind this one; memory before it is found   |
+//! | `operators` | C++'s new and delete                                     |
+//! | `objects` | whose code is at an address                                |
 //! | `shadow`  | the owner of each block                                    |
 //! | `mapped`  | memory that the program maps by itself                     |
 //! | `ranges`  | the table of what it mapped                                |
@@ -37,6 +39,9 @@ mod exports;
 mod library;
 mod mapped;
 mod next;
+mod objects;
+#[cfg(target_arch = "x86_64")]
+mod operators;
 mod process;
 mod ranges;
 mod refuse;

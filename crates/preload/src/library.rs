@@ -4,7 +4,7 @@
 //! `_dl_find_object` (glibc 2.35 and later), which takes no lock and allocates nothing, so that it
 //! may be asked in the middle of a `dlopen`; elsewhere with `dladdr`.
 
-use crate::next;
+use crate::objects;
 use crate::process::{self, STATE};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -60,7 +60,7 @@ fn by_find_object(address: usize) -> Option<&'static [u8]> {
     static FUNCTION: AtomicUsize = AtomicUsize::new(0);
     let mut function = FUNCTION.load(Ordering::Relaxed);
     if function == 0 {
-        function = next::find(c"_dl_find_object").max(1);
+        function = objects::find(c"_dl_find_object").max(1);
         FUNCTION.store(function, Ordering::Relaxed);
     }
     if function == 1 {

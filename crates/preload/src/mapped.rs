@@ -24,6 +24,7 @@
 mod real;
 
 use crate::alloc;
+use crate::objects;
 use crate::process::{self, Mapping, STATE};
 use crate::ranges::{Kind, Range, Ranges};
 use crate::say::{errno, set_errno};
@@ -40,7 +41,7 @@ pub(crate) fn start() {
 
 /// The slot to charge for a call; `None` if it is passed on unseen.
 fn accounted(caller: usize) -> Option<u32> {
-    if !real::is_resolved() || real::is_beneath(caller) || Busy::is_entered() {
+    if !real::is_resolved() || objects::is_beneath(caller) || Busy::is_entered() {
         return None;
     }
     let before = errno();

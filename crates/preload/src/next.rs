@@ -5,7 +5,9 @@
 //! before the look-up is done: they are served from a small static buffer, whose blocks are known by
 //! their address and never given back.
 
-use std::ffi::{CStr, c_int, c_void};
+use crate::objects::{self, find};
+use crate::thread::Busy;
+use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicUsize, Ordering};
 
 /// Addresses of the next allocator's functions; zero before they are found. (`malloc` and `free` are
@@ -77,43 +79,6 @@ unsafe extern "C" fn spaced_malloc(size: usize) -> *mut c_void {
 
 static REAL_MALLOC: AtomicUsize = AtomicUsize::new(0);
 
-/// Looks a function up in the libraries behind this one.
-pub(crate) fn find(name: &CStr) -> usize {
-    // SAFETY: the name is NUL-terminated.
-    unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) as usize }
-}
-
-/// As [`find`], and if need be as the code at `caller` sees it: an object that was loaded for itself
-/// alone (`dlopen` without `RTLD_GLOBAL`) has libraries that nobody else sees.
-#[cfg(target_arch = "x86_64")]
-pub(crate) fn find_for(name: &CStr, caller: usize) -> usize {
-    const LOADED: c_int = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
-    let found = find(name);
-    if found != 0 {
-        return found;
-    }
-    // SAFETY: the names are NUL-terminated, those of the linker stay as long as their objects; a
-    // handle is only used when it is not null.
-    unsafe {
-        let mut info: libc::Dl_info = std::mem::zeroed();
-        if libc::dladdr(caller as *const c_void, &raw mut info) == 0 || info.dli_fname.is_null() {
-            return 0;
-        }
-        let object = libc::dlopen(info.dli_fname, LOADED);
-        if object.is_null() {
-            return 0;
-        }
-        let found = libc::dlsym(object, name.as_ptr());
-        if !found.is_null() && libc::dladdr(found, &raw mut info) != 0 && !info.dli_fname.is_null()
-        {
-            // Never closed: the address is kept for good.
-            libc::dlopen(info.dli_fname, LOADED);
-        }
-        libc::dlclose(object);
-        found as usize
-    }
-}
-
 macro_rules! forward {
     ($(#[$doc:meta])* $name:ident, $table:ident.$field:ident, ($($argument:ident: $kind:ty),*) -> $result:ty) => {
         $(#[$doc])*
@@ -173,7 +138,8 @@ impl Next {
             }
             field.store(address, Ordering::Release);
         }
-        if malloc == find(c"__libc_malloc") && self.headers_tell() {
+        // (Not by its own `__libc_malloc`, which other allocators define as well.)
+        if objects::are_of_one(malloc, find(c"gnu_get_libc_version")) && self.headers_tell() {
             self.headers.store(true, Ordering::Release);
         } else {
             REAL_MALLOC.store(malloc, Ordering::Relaxed);
@@ -223,7 +189,14 @@ impl Next {
     #[inline(always)]
     pub(crate) unsafe fn size(&self, block: *mut c_void) -> usize {
         // SAFETY: by the caller's word and, for the header, by the test at start.
-        unsafe { if self.headers() { chunk_size(block) } else { self.usable(block) } }
+        unsafe {
+            if self.headers() {
+                return chunk_size(block);
+            }
+            // An allocator may make something of its own to answer: that is not the program's.
+            let _busy = Busy::enter();
+            self.usable(block)
+        }
     }
 
     /// Whether the header of a block tells its size. This tries blocks of several sizes, none of them so

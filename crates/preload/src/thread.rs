@@ -19,6 +19,9 @@ pub(crate) enum Word {
     /// The slot in which the thread is charged; zero before it has one. (A forked child inherits the
     /// number, but its process has no row in that slot until it gets one of its own.)
     Slot = 24,
+    /// The same where blocks bear no header that the fast path could read: what the slow path looks at, so that it
+    /// need not ask for the thread's name each time.
+    SlowSlot = 32,
 }
 
 /// No cell, and nothing that a span's entry may hold instead of one.
@@ -35,9 +38,9 @@ mod words {
         ".hidden ledgerline_thread_words",
         ".globl ledgerline_thread_words",
         ".type ledgerline_thread_words, @tls_object",
-        ".size ledgerline_thread_words, 32",
+        ".size ledgerline_thread_words, 40",
         "ledgerline_thread_words:",
-        ".quad {no_cell}, 0, 0, 0",
+        ".quad {no_cell}, 0, 0, 0, 0",
         ".popsection",
         no_cell = const super::NO_CELL,
     );
@@ -107,8 +110,8 @@ mod words {
     use super::Word;
     use std::cell::Cell;
 
-    thread_local!(static WORDS: [Cell<usize>; 4] =
-        const { [Cell::new(super::NO_CELL), Cell::new(0), Cell::new(0), Cell::new(0)] });
+    thread_local!(static WORDS: [Cell<usize>; 5] =
+        const { [Cell::new(super::NO_CELL), Cell::new(0), Cell::new(0), Cell::new(0), Cell::new(0)] });
 
     pub(crate) fn place() -> usize {
         0
@@ -139,6 +142,7 @@ pub(crate) use words::{get, set};
 /// The thread finds its row anew: it has a new name.
 pub(crate) fn forget_slot() {
     set(Word::Slot, 0);
+    set(Word::SlowSlot, 0);
     set(Word::Cell, NO_CELL);
 }
 

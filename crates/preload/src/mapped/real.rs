@@ -3,7 +3,7 @@
 //! They are looked up when the library is started, not at the first call: an allocator that maps memory while it
 //! holds its own lock must not come back to itself through `dlsym`. Until then the calls go to the kernel.
 
-use crate::next::find;
+use crate::objects::{self, find};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -66,69 +66,13 @@ real! {
     brk = c"brk", (end: *mut c_void) -> c_int, { let _ = end; -1 };
 }
 
-/// Where the code of this library lies, and that of the allocator behind it: what they map is not the
-/// program's.
-static OBJECTS: [[AtomicUsize; 2]; 2] = [const { [const { AtomicUsize::new(0) }; 2] }; 2];
-
 /// Looks everything up. Once, before the program's first instruction.
 pub(super) fn resolve() {
-    let known = [resolve as *const () as usize, find(c"malloc")];
-    for (object, address) in OBJECTS.iter().zip(known) {
-        if let Some((start, end)) = object_of(address) {
-            object[0].store(start, Ordering::Relaxed);
-            object[1].store(end, Ordering::Relaxed);
-        }
-    }
+    objects::resolve();
     look_up();
 }
 
 /// Whether the functions are known.
 pub(super) fn is_resolved() -> bool {
     addresses::mmap.load(Ordering::Relaxed) != 0
-}
-
-/// Whether code at an address is this library's or the allocator's.
-pub(super) fn is_beneath(caller: usize) -> bool {
-    OBJECTS.iter().any(|object| {
-        let [start, end] = object;
-        (start.load(Ordering::Relaxed)..end.load(Ordering::Relaxed)).contains(&caller)
-    })
-}
-
-/// Where the object that holds an address is mapped.
-fn object_of(address: usize) -> Option<(usize, usize)> {
-    struct Search {
-        address: usize,
-        found: Option<(usize, usize)>,
-    }
-
-    unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
-        // SAFETY: the linker hands out a description that is valid during the call, and `data` is the search
-        // below.
-        let (info, search) = unsafe { (&*info, &mut *data.cast::<Search>()) };
-        if info.dlpi_phdr.is_null() {
-            return 0;
-        }
-        // SAFETY: so many program headers lie there.
-        let headers =
-            unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
-        let loaded = headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
-        let ends = loaded.map(|header| {
-            let start = info.dlpi_addr as usize + header.p_vaddr as usize;
-            (start, start + header.p_memsz as usize)
-        });
-        let whole = ends.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
-        match whole {
-            Some((start, end)) if (start..end).contains(&search.address) => {
-                search.found = Some((start, end));
-                1
-            }
-            _ => 0,
-        }
-    }
-
-    let mut search = Search { address, found: None };
-    // SAFETY: the callback is of the type that is asked for, and gets what it casts back.
-    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
-    search.found
 }
