@@ -1,4 +1,4 @@
-//! Bare per-CPU sums: the cheapest thing a counter can be.
+//! Plain per-CPU sums, the cheapest counters there are.
 
 use super::columns::{possible_cpus, stripe};
 use super::registration::{self, Registration};
@@ -9,8 +9,8 @@ use std::io;
 
 /// A fixed number of signed 64-bit sums, each with one instance a CPU.
 ///
-/// [`add`](Array::add) touches the running CPU's instance alone: about half a nanosecond, no lock,
-/// no atomic, flat with the number of CPUs. [`sum`](Array::sum) adds the instances up.
+/// [`add`](Array::add) touches the running CPU's instance alone. It takes about half a nanosecond, without
+/// a lock or an atomic, on any number of CPUs. [`sum`](Array::sum) adds up the instances.
 ///
 /// ```
 /// let requests = ledgerline::percpu::Array::new(1)?;
@@ -43,7 +43,7 @@ impl Array {
         // The mode is known before the first addition.
         super::detect();
         let columns = possible_cpus();
-        // Columns a page apart at least: two CPUs never share a line, nor a pair of lines.
+        // Columns are at least a page apart: two CPUs never share a line, nor a line pair.
         let stride = slots
             .max(1)
             .checked_mul(8)
@@ -97,8 +97,8 @@ impl Array {
             .fetch_add(n as u64, Ordering::Relaxed);
     }
 
-    /// Adds all CPUs' instances up: exact when writers are still, otherwise off by what was being
-    /// added during the call. About a nanosecond a CPU plus a line transfer for each that wrote.
+    /// Adds up all CPUs' instances. The sum is exact when writers are still, otherwise off by what was
+    /// added during the call. Costs about a nanosecond a CPU, and a line transfer for each that wrote.
     ///
     /// # Panics
     /// If there is no such slot.

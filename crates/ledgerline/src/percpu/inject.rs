@@ -1,9 +1,9 @@
-//! Holding a thread at a numbered point inside a section, and what happens to it there.
+//! Holds a thread at a numbered point inside a section, while something happens to it there.
 //!
-//! Test builds have a loop at every point: a thread that reaches the chosen one stays until it is
-//! aborted or let go. The test then does to it what an operating system does (a signal, a handler
-//! that sleeps, losing the CPU, being moved, a remote fence), and checks that the section was
-//! restarted and that its effect happened exactly once.
+//! Test builds have a loop at every point: a thread that reaches the chosen one stays until it is aborted
+//! or let go. The test then does to it what an operating system may do: it sends a signal, runs a handler
+//! that sleeps, takes the CPU away, moves the thread, fences. Then it checks that the section was restarted
+//! and that its effect happened exactly once.
 //!
 //! The variables are the process's, so the test runs in a process of its own.
 
@@ -267,8 +267,8 @@ mod tests {
         assert!(seen >= 10, "{seen} descriptors");
     }
 
-    /// What must not be stored is not: limits that are passed or closed, overflows, a word, limits or
-    /// a column other than expected.
+    /// What must not be stored is not stored: where limits are passed or closed, a sum overflows, or a
+    /// word, limits or the column are other than expected.
     #[test]
     fn a_section_that_fails_stores_nothing() {
         let Registration::Compact { area } = registration::adopt() else {

@@ -9,7 +9,7 @@ fn membarrier(command: libc::c_int) -> bool {
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
-/// Asks the kernel to let this process fence; once a process (a forked child inherits it).
+/// Asks the kernel to let this process fence. That is needed once a process (a forked child inherits it).
 pub(crate) fn register() -> bool {
     membarrier(REGISTER_PRIVATE_EXPEDITED_RSEQ)
 }
@@ -19,7 +19,7 @@ pub(crate) fn register() -> bool {
 /// section that starts later sees what the caller stored before.
 ///
 /// Costs one system call and an interrupt for each CPU that runs a thread of the process (a few
-/// microseconds). Async-signal-safe. `false` only where a sandbox forbids it after start-up.
+/// microseconds). Async-signal-safe. Says `false` only where a sandbox forbids it after start-up.
 pub(crate) fn fence() -> bool {
     membarrier(PRIVATE_EXPEDITED_RSEQ)
 }

@@ -60,8 +60,8 @@ pub(crate) use word::STRIDE;
 #[cfg(not(loom))]
 pub(crate) use words::Words;
 
-/// In a marked word, bit 0 says that whoever reads the row knows of this column; the value is in
-/// the 63 bits above.
+/// In a marked word, bit 0 says that readers of the row know of this column. The value is in the 63 bits
+/// above.
 const MARK: u64 = 1;
 
 /// How this process updates its per-CPU memory.
@@ -86,10 +86,10 @@ impl std::fmt::Display for Mode {
 
 /// The mode of this process, found on the first call and kept.
 ///
-/// `LEDGERLINE_PERCPU=fallback` forces the fallback. `LEDGERLINE_PERCPU=rseq` skips the self-test
-/// (somebody else in this environment ran it), not the check that glibc registered the thread. Any
-/// other value, or none, runs the self-test: a short-lived thread fences this one in the middle of
-/// a section, and the mode is [`Mode::Rseq`] only if the section was aborted.
+/// `LEDGERLINE_PERCPU=fallback` forces the fallback. `LEDGERLINE_PERCPU=rseq` skips the self-test (it was
+/// run before in this environment), not the check that glibc registered the thread. Any other value, or
+/// none, runs the self-test: a short-lived thread fences this one in the middle of a section, and the mode
+/// is [`Mode::Rseq`] only if the section was aborted.
 #[cfg(not(loom))]
 pub fn detect() -> Mode {
     if probe::registration().is_some() { Mode::Rseq } else { Mode::Fallback }

@@ -3,13 +3,14 @@
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 use super::{probe, rseq};
 
-/// Where the node lies, relative to `rseq_cs`: `node_id` in the kernel's `struct rseq`. It lies before
-/// `mm_cid`, so a kernel that fills compact ids fills it.
+/// The offset of the node from `rseq_cs`: `node_id` in the kernel's `struct rseq`. It lies before `mm_cid`,
+/// so a kernel that fills compact ids fills it.
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 const NODE: isize = 20 - 8;
 
-/// That node: one load where compact ids are in use, the system's `getcpu` elsewhere; 0 where a sandbox
-/// forbids that. Right when read; the thread may have moved when it is used. Async-signal-safe.
+/// The running node: one load where compact ids are in use, the system's `getcpu` elsewhere, and 0 where a
+/// sandbox forbids that. It is right when it is read; the thread may have moved when it is used.
+/// Async-signal-safe.
 #[inline]
 pub(crate) fn running_node() -> u32 {
     #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]

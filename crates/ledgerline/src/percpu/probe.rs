@@ -96,7 +96,7 @@ fn sections_abort(found: Registration) -> bool {
     aborted
 }
 
-/// Blocks all signals for the calling thread; the mask from before.
+/// Blocks all signals for the calling thread. Returns the mask from before.
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 fn block_signals() -> libc::sigset_t {
     // SAFETY: both sets are on the stack; the first is filled before it is used, the second
@@ -120,8 +120,8 @@ fn sections_abort(_: Registration) -> bool {
     false
 }
 
-/// Stays inside a section until the kernel aborts it or `turns` turns have passed; tells whether
-/// it was aborted. The self-test at start rests on this.
+/// Stays inside a section until the kernel aborts it or `turns` turns have passed. Says whether it was
+/// aborted. The self-test at start uses this.
 ///
 /// # Safety
 /// `area` is the calling thread's registration.

@@ -1,9 +1,9 @@
-//! Adopting the registration that glibc made for every thread.
+//! Adopts the registration that glibc made for every thread.
 //!
-//! Who does what: the **kernel** writes the thread's CPU and compact id into the area whenever the
-//! thread returns to user space on another CPU, and moves it out of a section that was interrupted.
-//! **glibc** (2.35 and later) owns the one registration a thread may have, made at thread start.
-//! **We** read the ids and write the one field that is ours to write, `rseq_cs`.
+//! Three parties take part. The **kernel** writes the thread's CPU and compact id into the area whenever
+//! the thread returns to user space on another CPU, and moves it out of a section that was interrupted.
+//! **glibc** (2.35 and later) owns the one registration a thread may have, made at thread start. **This
+//! library** reads the ids and writes the one field that a program may write, `rseq_cs`.
 
 /// How the calling process finds its running column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

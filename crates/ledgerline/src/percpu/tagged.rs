@@ -1,7 +1,7 @@
-//! Cells of statistics: a tag and several sums, of which the running CPU adds to one at a time.
+//! Cells of statistics: a tag and several sums. The running CPU adds to one sum at a time.
 //!
-//! The tag says whom the cell serves. An addition is one section that stores only while the tag is
-//! as expected; whoever clears the tag and fences owns the sums until the tag is set again.
+//! The tag names the group that the cell serves. An addition is one section that stores only while the tag
+//! is as expected. A thread that clears the tag and fences owns the sums until the tag is set again.
 
 use super::columns::Columns;
 use super::registration::Registration;
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::sync::AtomicU64;
 
-/// Where the cells lie: `width` bytes a row, `stride` bytes a column.
+/// The addresses of the cells: `width` bytes a row, `stride` bytes a column.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tagged {
     cells: *const AtomicU64,
@@ -22,8 +22,8 @@ pub(crate) struct Tagged {
     at: Registration,
 }
 
-// SAFETY: the pointer is to shared memory that is only touched through atomics and sections; the
-// table that made this value keeps it mapped (invariant R1 in region.rs).
+// SAFETY: the pointer is to shared memory that is only touched through atomics and sections; the table that
+// made this value keeps it mapped (invariant R1 in `region/mod.rs`).
 unsafe impl Send for Tagged {}
 // SAFETY: as above.
 unsafe impl Sync for Tagged {}
@@ -54,8 +54,8 @@ impl Tagged {
         self.at.is_some()
     }
 
-    /// Adds `n` to a sum in the running column; `false` if the cell there has another tag, or where
-    /// sections do not work. Async-signal-safe, about a nanosecond.
+    /// Adds `n` to a sum in the running column. Says `false` if the cell there has another tag, or where
+    /// sections do not work. Async-signal-safe; costs about a nanosecond.
     #[inline(always)]
     pub(crate) fn add(&self, row: u32, tag: u64, word: usize, n: i64) -> bool {
         debug_assert!(word > 0 && word * 8 < self.width);

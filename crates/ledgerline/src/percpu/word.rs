@@ -14,24 +14,23 @@
 //! | 32-38 | charges    | charges since the last fold                                       |
 //! | 39    | guard      | set by the addition when the count is full: fold                  |
 //! | 40-46 | uncharges  | uncharges since the last fold                                     |
-//! | 47    | guard      | count full; in memory it means *frozen*: somebody takes the stock |
+//! | 47    | guard      | count full; in memory it means *frozen*: a drain takes the stock  |
 //! | 48-63 | generation | of the row that the cell serves; 0: the cell serves nobody        |
 //!
-//! A charge of `n` adds `CHARGE - n`, an uncharge adds `UNCHARGE + n`: one addition moves the stock
-//! and the count together. Whatever can go wrong (too little stock, a full count, a frozen cell, a
-//! row that was destroyed and reused) shows in the guards or the generation of the *sum*, so one
-//! test decides whether it may be stored. A sum that fails the test is never stored, which is why
-//! bit 47 is set in memory by [`FROZEN`] alone.
+//! A charge of `n` adds `CHARGE - n`, an uncharge adds `UNCHARGE + n`: one addition moves the stock and the
+//! count together. Every obstacle (too little stock, a full count, a frozen cell, a row that was destroyed
+//! and reused) shows in the guards or the generation of the *sum*, so one test decides whether it may be
+//! stored. A sum that fails the test is never stored, so only [`FROZEN`] sets bit 47 in memory.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// Columns lie 2^25 bytes apart: room for a Mi cells of 16 bytes and as many counts. A constant, so
-/// that finding a column is a shift; it costs address space alone.
+/// Columns lie 2^25 bytes apart, with room for 1 Mi cells of 16 bytes and as many counts. It is a constant,
+/// so that finding a column is a shift; it costs address space alone.
 pub(crate) const STRIDE_SHIFT: u32 = 25;
 /// See [`STRIDE_SHIFT`].
 pub(crate) const STRIDE: usize = 1 << STRIDE_SHIFT;
 
-/// Most units that a cell can hold, and that one fast charge can move.
+/// The most units that a cell can hold, and that one fast charge can move.
 pub(crate) const STOCK_MAX: u64 = (1 << 31) - 1;
 const STOCK: u64 = STOCK_MAX;
 /// Added by a charge, besides the units that it takes.
@@ -95,7 +94,7 @@ pub(crate) const fn passes(sum: u64, id: u64) -> bool {
 #[derive(Debug)]
 pub(crate) struct Cell {
     pub(crate) word: AtomicU64,
-    /// Most units that the stock may hold: the idle units that the ancestors allowed this cell.
+    /// The most units that the stock may hold: the ancestors allowed this cell that many idle units.
     /// Written under the stock lock only.
     pub(crate) cap: AtomicU32,
     spare: u32,

@@ -1,4 +1,4 @@
-//! How a table of counters is made.
+//! Makes a table of counters.
 
 use super::counters::{Counters, Shared, limits};
 use super::items::Item;
@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-/// How a table of [`Counters`] is made.
+/// The settings with which a table of [`Counters`] is made.
 #[derive(Clone, Debug)]
 pub struct CountersBuilder<I, W = i64> {
     places: Places,
@@ -28,17 +28,16 @@ impl<I: Item, W: Width> CountersBuilder<I, W> {
         CountersBuilder { places: places.clone(), cpus: None, threshold: None, kind: PhantomData }
     }
 
-    /// Simulates so many CPUs: a column each, driven by [`Counters::on`] with atomics. For tests and
-    /// experiments with machines that one does not have. (Updates that do not say on which CPU take
-    /// a column by thread.)
+    /// Simulates this many CPUs: a column each, which [`Counters::on`] updates by atomics. It is for tests,
+    /// and for experiments with machines that are not at hand. (An update that names no CPU uses a column
+    /// chosen by thread.)
     pub fn cpus(mut self, cpus: u32) -> Self {
         self.cpus = Some(cpus);
         self
     }
 
-    /// The threshold of every place, instead of the default: for `i8` the
-    /// [formula](threshold::normal) for this machine's memory and the table's CPUs, for `u16` 65533.
-    /// 0 keeps nothing back.
+    /// The threshold of every place, instead of the default: for `i8` the [formula](threshold::normal) for
+    /// this machine's memory and the table's CPUs, for `u16` 65533. With 0 no CPU keeps anything back.
     pub fn threshold(mut self, threshold: u32) -> Self {
         self.threshold = Some(threshold);
         self
@@ -47,16 +46,16 @@ impl<I: Item, W: Width> CountersBuilder<I, W> {
     /// Makes the table in memory of this process.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] when the items have a bad name or one twice, or are more than
-    /// 1024, when the CPUs are none or more than 65536, or the threshold above what the width can
-    /// hold; otherwise when the memory cannot be mapped.
+    /// [`io::ErrorKind::InvalidInput`] when an item has a bad name, two have the same, or there are more
+    /// than 1024; when there are no CPUs or more than 65536; or when the threshold is above what the width
+    /// can hold. Another error when the memory cannot be mapped.
     pub fn anonymous(self) -> io::Result<Counters<I, W>> {
         let layout = self.layout()?;
         self.finish(Region::anonymous(layout.size)?, layout)
     }
 
-    /// Makes the table in an empty file, so that other processes can look on: see
-    /// [`CountersFile`](super::CountersFile). This process alone updates it.
+    /// Makes the table in an empty file, so that other processes can read it (see
+    /// [`CountersFile`](super::CountersFile)). This process alone updates it.
     ///
     /// # Errors
     /// As [`anonymous`](Self::anonymous), and when the file is not empty or cannot be mapped for
@@ -75,7 +74,9 @@ impl<I: Item, W: Width> CountersBuilder<I, W> {
         let names: Vec<&str> = I::ALL.iter().map(|item| item.name()).collect();
         for (at, name) in names.iter().enumerate() {
             if !is_name(name) || names[..at].contains(name) {
-                return Err(invalid(format!("the item name {name:?} is none, or there twice")));
+                return Err(invalid(format!(
+                    "{name:?} cannot be an item's name, or two items have it"
+                )));
             }
             if I::ALL[at].index() != at {
                 return Err(invalid(format!("the item {name:?} is not where its index says")));
@@ -93,7 +94,7 @@ impl<I: Item, W: Width> CountersBuilder<I, W> {
     }
 
     fn finish(self, region: Region, layout: Layout) -> io::Result<Counters<I, W>> {
-        // The mode is known before the first update, and no fork falls into a fold.
+        // The mode is known before the first update, and no fork comes in the middle of a fold.
         percpu::detect();
         crate::gate::lock::guard_forks();
         // SAFETY: the region has the layout's size, and lives as long as the table (S1).
@@ -152,7 +153,7 @@ impl<I: Item, W: Width> Counters<I, W> {
         Self::builder(places).anonymous()
     }
 
-    /// Makes a table with a choice.
+    /// Starts to make a table with other settings.
     pub fn builder(places: &Places) -> CountersBuilder<I, W> {
         CountersBuilder::new(places)
     }

@@ -19,9 +19,9 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 /// Counters of items at places: a difference for each CPU, and shared totals.
 ///
-/// `I` says what is counted (see [`items!`](crate::items)), `W` how wide a difference is
-/// ([`Width`]). An update touches the running CPU's difference alone. When that passes the place's
-/// threshold, it goes to the total of the place; readers add up what is below.
+/// `I` says what is counted (see [`items!`](crate::items)), `W` how wide a difference is ([`Width`]). An
+/// update touches the running CPU's difference alone. When the difference passes the place's threshold, it
+/// goes to the total of the place. Readers add up the totals of a place and all below it.
 ///
 /// | call | cost |
 /// |---|---|
@@ -30,12 +30,12 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 /// | [`precise`](Self::precise), [`snapshot`](Self::snapshot) | a load for each CPU and place below |
 /// | [`fold`](Self::fold) and the like | microseconds: a remote fence |
 ///
-/// Updates are async-signal-safe, never wait, and may be made by any thread at any time. Readers
-/// take no lock either. Folds, drains and threshold changes take a lock of the table's, which
-/// updates and readers never touch; they are not for signal handlers.
+/// Updates are async-signal-safe, never wait, and may be made by any thread at any time. Readers take no
+/// lock either. Folds, drains and threshold changes take a lock of the table, which updates and readers
+/// never touch. They are not async-signal-safe.
 ///
-/// A forked child has a copy of its own of a table in memory. It must not update a table in a file:
-/// that is its parent's.
+/// A forked child has its own copy of a table in memory. It must not update a table in a file, which
+/// belongs to its parent.
 ///
 /// ```
 /// use ledgerline::stat::{Counters, Places};
@@ -70,13 +70,13 @@ pub struct Counters<I, W = i64> {
     pub(super) block: usize,
     pub(super) stride: usize,
     pub(super) tree: u32,
-    /// Offset of `rseq_cs` where sections with compact ids update this table; zero elsewhere. A
-    /// field and not the process's, so that a simulated table has none.
+    /// Offset of `rseq_cs` where sections with compact ids update this table; zero elsewhere. It is a field
+    /// of the table, so that a simulated table has none.
     pub(super) area: isize,
     pub(super) simulated: bool,
     pub(super) view: View,
-    /// For each place itself and all below it: here and not looked up in the tree, because going there
-    /// takes longer than adding two CPUs up.
+    /// For each place the list of itself and all below it. It is kept here, because a look into the tree
+    /// takes longer than adding up two CPUs.
     pub(super) below: Box<[Box<[u32]>]>,
     pub(super) shared: Box<Shared>,
     #[allow(dead_code, reason = "keeps the memory mapped")]
@@ -84,11 +84,11 @@ pub struct Counters<I, W = i64> {
     pub(super) kind: PhantomData<(fn(I), W)>,
 }
 
-/// What only slow paths need.
+/// The fields that only slow paths need.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) places: Places,
-    /// Held by whoever takes differences out of columns, or changes thresholds.
+    /// Locked by a thread that takes differences out of columns, or changes thresholds.
     pub(super) fold: Mutex<()>,
 }
 
@@ -105,8 +105,8 @@ impl<I, W: Width> std::fmt::Debug for Counters<I, W> {
 
 /// The limits of a block.
 pub(super) fn limits<'v>(block: *const u8) -> &'v AtomicU16 {
-    // SAFETY: blocks of bounded widths begin with a word of limits that are touched by atomics and
-    // sections alone; the view that the block is from keeps them mapped (S1).
+    // SAFETY: blocks of bounded widths begin with a word of limits that are touched by atomics and sections
+    // alone; the view to which the block belongs keeps them mapped (S1).
     unsafe { &*block.cast() }
 }
 
@@ -116,7 +116,8 @@ impl<I: Item, W: Width> Counters<I, W> {
         &self.shared.places
     }
 
-    /// How many columns the table has: the CPUs that this machine may ever have, or the simulated.
+    /// How many columns the table has: one for each CPU that this machine may ever have, or for each
+    /// simulated one.
     pub fn cpus(&self) -> u32 {
         self.view.layout.columns
     }
@@ -126,22 +127,22 @@ impl<I: Item, W: Width> Counters<I, W> {
         if self.simulated { Mode::Fallback } else { percpu::detect() }
     }
 
-    /// A handle to one place: the check of the place is made once, here.
+    /// Makes a handle to one place, which is checked here once.
     ///
     /// # Panics
-    /// If the place is one of another tree (so with all calls that take a place).
+    /// If the place belongs to another tree. (All calls that take a place do that.)
     #[inline(always)]
     pub fn at(&self, place: PlaceId) -> At<'_, I, W> {
         At { counters: self, place: self.check(place) }
     }
 
-    /// Adds one to an item at a place (and so at all that it lies in).
+    /// Adds one to an item at a place, and so at all places that it lies in.
     #[inline(always)]
     pub fn inc(&self, place: PlaceId, item: I) {
         self.at(place).inc(item);
     }
 
-    /// Takes one off.
+    /// Subtracts one.
     #[inline(always)]
     pub fn dec(&self, place: PlaceId, item: I)
     where
@@ -150,14 +151,14 @@ impl<I: Item, W: Width> Counters<I, W> {
         self.at(place).dec(item);
     }
 
-    /// Adds `n`. What is too much for a difference goes to the totals at once; what is too much for
+    /// Adds `n`. What does not fit into a difference goes to the totals at once. What does not fit into
     /// those is left out and counted (see [`clamps`](Self::clamps)).
     #[inline(always)]
     pub fn add(&self, place: PlaceId, item: I, n: W::Amount) {
         self.at(place).add(item, n);
     }
 
-    /// A handle to one simulated CPU.
+    /// Makes a handle to one simulated CPU.
     ///
     /// # Panics
     /// If the table was not made with [`CountersBuilder::cpus`](super::CountersBuilder::cpus), or has no such CPU.
@@ -194,7 +195,7 @@ impl<I: Item, W: Width> Counters<I, W> {
         self.update_otherwise(place, item, update);
     }
 
-    /// Where the sections find a difference.
+    /// The addresses by which the sections find a difference.
     #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
     #[inline(always)]
     fn lane(&self, place: usize, item: usize) -> Lane {
@@ -204,7 +205,7 @@ impl<I: Item, W: Width> Counters<I, W> {
         Lane { block, word, shift: (offset & 7) as u32 * 8, stride: self.stride }
     }
 
-    /// Everything but the fast path: an overstep, a closed place, another mode.
+    /// Updates where the fast path cannot: an overstep, a closed place, another mode.
     #[cold]
     #[inline(never)]
     fn update_otherwise(&self, place: usize, item: usize, update: Update) {
@@ -220,9 +221,9 @@ impl<I: Item, W: Width> Counters<I, W> {
         self.update_column(stripe() % self.cpus(), place, item, update);
     }
 
-    /// Lets a difference overstep: one section stores what is left of it, then the carry goes to
-    /// the totals. Between the two the carry is in flight: in neither (at most `t + t/2 + 1` or
-    /// `t + n` a thread).
+    /// Lets a difference overstep: one section stores what is left of it, then the carry goes to the
+    /// totals. Between the two the carry is in flight, and counted in neither (at most `t + t/2 + 1` or `t
+    /// + n` a thread).
     #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
     fn overstep<const INDEX: isize>(&self, area: isize, place: usize, item: usize, update: Update) {
         let first = self.lane(place, item);
@@ -256,7 +257,7 @@ impl<I: Item, W: Width> Counters<I, W> {
         }
     }
 
-    /// The update by atomics on a given column.
+    /// Updates by atomics in a given column.
     fn update_column(&self, column: u32, place: usize, item: usize, update: Update) {
         let block = self.view.block(column, place);
         let at = block.wrapping_add(View::offset(W::KIND, item));
@@ -271,8 +272,8 @@ impl<I: Item, W: Width> Counters<I, W> {
             // SAFETY: as above.
             if unsafe { W::exchange(at, old, new) } {
                 self.totals().add(column, place, item, carry);
-                // SeqCst, partner of the limits' store in fold.rs: either whoever lowered the
-                // threshold takes this difference out, or this sees the new threshold.
+                // SeqCst, partner of the limits' store in `fold.rs`: either the thread that lowered the
+                // threshold takes this difference out, or this thread sees the new threshold.
                 if W::BOUNDED && limits(block).load(Ordering::SeqCst) != before {
                     self.take_out(column, block, at, place, item);
                 }
@@ -281,7 +282,7 @@ impl<I: Item, W: Width> Counters<I, W> {
         }
     }
 
-    /// Takes a difference out that may not stay under the limits as they are now.
+    /// Takes out a difference that may not stay under the present limits.
     #[cold]
     fn take_out(&self, column: u32, block: *const u8, at: *const u8, place: usize, item: usize) {
         loop {

@@ -1,4 +1,4 @@
-//! Looking at the counters of another process.
+//! Reads the counters of another process.
 
 use super::layout::{Described, Header, View, read_layout};
 use super::snapshot::CountersSnapshot;
@@ -6,12 +6,12 @@ use crate::region::Region;
 use std::fs::File;
 use std::io;
 
-/// The table that another process keeps in a file ([`CountersBuilder::create_in`]), to look at. The
-/// file says itself what is counted where; no type is needed.
+/// The table that another process keeps in a file ([`CountersBuilder::create_in`]), for reading. The file
+/// itself says what is counted where; no type is needed.
 ///
-/// Everything that the file says is checked; a damaged one gives an error, or numbers that make no
-/// sense, but never more. (Somebody who *truncates* a file while it is mapped takes the memory
-/// away from everybody who has it open; a memfd can be sealed against that.)
+/// Everything in the file is checked. A damaged file gives an error, or numbers that make no sense, and
+/// does no other harm. (A process that *truncates* a file while it is mapped takes the memory away from all
+/// that have it open; a memfd can be sealed against that.)
 ///
 /// [`CountersBuilder::create_in`]: super::CountersBuilder::create_in
 ///
@@ -43,16 +43,16 @@ unsafe impl Send for CountersFile {}
 // SAFETY: as above.
 unsafe impl Sync for CountersFile {}
 
-/// Turns to wait for a fold to end. Few: the process may have died in one, and a fold takes
-/// microseconds.
+/// How many turns a reader waits for a fold to end. They are few: the process may have died in one, and a
+/// fold takes microseconds.
 const PATIENCE: u32 = 200;
 
 impl CountersFile {
-    /// Maps the file for reading; it need not be open for more.
+    /// Maps the file for reading; it need not be open for writing.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidData`] when it is no file of counters, one of another version, or
-    /// damaged; otherwise when it cannot be mapped.
+    /// [`io::ErrorKind::InvalidData`] when it is no file of counters, has another version, or is damaged.
+    /// Another error when it cannot be mapped.
     pub fn open(file: &File) -> io::Result<CountersFile> {
         let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why);
         let length = file.metadata()?.len();

@@ -1,17 +1,17 @@
-//! Taking differences to the totals: fold, drain, another threshold.
+//! Takes differences to the totals: folds, drains, changes of a threshold.
 //!
 //! ```text
 //! take(cells):                               under the table's lock
 //!   sections:  each block: limits = CLOSED            updates go to the totals meanwhile
-//!              fence                                  no section that saw it open runs on
+//!              fence                                  no section that saw it open goes on
 //!   sequence += 1                                     readers wait
 //!   each difference: total += difference; difference = 0
 //!   sequence += 1
 //!   each block: limits = open(threshold)
 //! ```
 //!
-//! With atomics (fallback, simulated CPUs) nothing is closed: each difference is swapped for a zero,
-//! and an update that finds other limits after it than before looks at its difference again.
+//! With atomics (fallback, simulated CPUs) nothing is closed. Each difference is swapped for a zero, and an
+//! update that finds the limits changed since it began looks at its difference again.
 
 use super::counters::{Counters, limits};
 use super::items::Item;
@@ -27,9 +27,9 @@ use std::sync::PoisonError;
 /// A threshold that a place cannot have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThresholdError {
-    /// It is above what the width can hold.
+    /// The threshold is above what the width can hold.
     TooLarge {
-        /// That threshold.
+        /// The threshold.
         threshold: u32,
         /// The largest possible one; 0 for `i64`, which has none.
         most: u32,
@@ -51,33 +51,32 @@ impl fmt::Display for ThresholdError {
 
 impl std::error::Error for ThresholdError {}
 
-/// Which blocks to take differences from.
+/// The blocks from which differences are taken.
 struct Cells<'a> {
     places: &'a [u32],
     columns: Range<u32>,
-    /// Also from blocks that are empty: they get other limits.
+    /// Whether empty blocks are included, since they get other limits.
     all: bool,
 }
 
 impl<I: Item, W: Width> Counters<I, W> {
-    /// Takes all differences of all CPUs to the totals; how many there were. A block that is empty is
-    /// looked at and left alone.
+    /// Takes all differences of all CPUs to the totals. Says how many there were. It looks at empty blocks
+    /// and leaves them alone.
     ///
-    /// Nothing to do for `i64`: those are added up when they are read. Where the kernel refuses
-    /// the remote fence, nothing is taken; `precise` is right all the same. Not for signal handlers.
+    /// It does nothing for `i64`: readers add those up. Where the kernel refuses the remote fence, it takes
+    /// nothing; `precise` is right all the same. Not async-signal-safe.
     pub fn fold(&self) -> u64 {
         let all: Vec<u32> = (0..self.view.layout.places as u32).collect();
         self.take(&Cells { places: &all, columns: 0..self.cpus(), all: false }).unwrap_or(0)
     }
 
-    /// As [`fold`](Self::fold), the differences of one place alone, not of those below it.
+    /// As [`fold`](Self::fold), but only the differences of one place, not of those below it.
     pub fn fold_place(&self, place: PlaceId) -> u64 {
         let place = [self.check(place) as u32];
         self.take(&Cells { places: &place, columns: 0..self.cpus(), all: false }).unwrap_or(0)
     }
 
-    /// As [`fold`](Self::fold), the differences of one CPU (a column) alone: one that is idle, or
-    /// gone.
+    /// As [`fold`](Self::fold), but only the differences of one CPU (a column): one that is idle, or gone.
     ///
     /// # Panics
     /// If there is no such CPU.
@@ -87,11 +86,11 @@ impl<I: Item, W: Width> Counters<I, W> {
         self.take(&Cells { places: &all, columns: cpu..cpu + 1, all: false }).unwrap_or(0)
     }
 
-    /// Empties a place that goes away, and all below it: its differences go to the totals, and
-    /// from now on every update there does so at once (its threshold is 0 until
-    /// [`set_threshold`](Self::set_threshold)). How many differences there were.
+    /// Empties a place that will be used no more, and all below it. Their differences go to the totals, and
+    /// from now on so does every update there (the threshold is 0 until
+    /// [`set_threshold`](Self::set_threshold)). Says how many differences there were.
     ///
-    /// Nothing to do for `i64`.
+    /// It does nothing for `i64`.
     ///
     /// # Errors
     /// When the kernel refuses the remote fence. Nothing was changed.
@@ -100,9 +99,9 @@ impl<I: Item, W: Width> Counters<I, W> {
         self.change(subtree, 0).ok_or(ThresholdError::Fence)
     }
 
-    /// Gives a place another threshold, from 0 (nothing is kept back) to 125 with `i8`, 65533 with
-    /// `u16`; its differences go to the totals. When this returns, no update from before keeps
-    /// back more than the new threshold.
+    /// Gives a place another threshold, from 0 (nothing is kept back) to 125 with `i8` or 65533 with `u16`.
+    /// Its differences go to the totals. When this returns, no earlier update keeps back more than the new
+    /// threshold.
     ///
     /// # Errors
     /// When the width cannot hold it, and when the kernel refuses the remote fence.
@@ -115,7 +114,7 @@ impl<I: Item, W: Width> Counters<I, W> {
         self.change(&place, threshold).map(drop).ok_or(ThresholdError::Fence)
     }
 
-    /// Sets the threshold of some places; how many differences there were. `None` without a fence.
+    /// Sets the threshold of some places. Says how many differences there were; `None` without a fence.
     fn change(&self, places: &[u32], threshold: u32) -> Option<u64> {
         if !W::BOUNDED {
             return Some(0);
@@ -125,7 +124,7 @@ impl<I: Item, W: Width> Counters<I, W> {
             .iter()
             .map(|&place| self.view.place(place as usize).threshold.load(Ordering::Relaxed))
             .collect();
-        // The bound is raised before anything may grow up to it, and lowered afterwards.
+        // The bound is raised before any difference may grow up to it, and lowered afterwards.
         for (&place, &old) in places.iter().zip(&old) {
             self.set(place, threshold, old.max(threshold), old);
         }
@@ -139,7 +138,7 @@ impl<I: Item, W: Width> Counters<I, W> {
         taken
     }
 
-    /// Notes a place's threshold, and what it adds to the bounds of all that it lies in.
+    /// Notes a place's threshold, and adds it to the bounds of all places that it lies in.
     fn set(&self, place: u32, threshold: u32, bound: u32, before: u32) {
         self.view.place(place as usize).threshold.store(threshold, Ordering::Relaxed);
         let change = u64::from(bound).wrapping_sub(u64::from(before));
@@ -157,10 +156,10 @@ impl<I: Item, W: Width> Counters<I, W> {
         self.take_locked(cells)
     }
 
-    /// The lock, inside the gate that forks close: no child starts with a fold that never ends.
+    /// Takes the lock, inside the gate that forks close: no child starts with a fold that never ends.
     fn lock(&self) -> (impl Drop, crate::gate::lock::Inside) {
         let inside = crate::gate::lock::pass();
-        // Nothing in here panics half-way through; a poisoned lock would say nothing.
+        // No code under this lock panics half-way, so a poisoned lock means nothing.
         let held = self.shared.fold.lock().unwrap_or_else(PoisonError::into_inner);
         (held, inside)
     }
@@ -192,7 +191,7 @@ impl<I: Item, W: Width> Counters<I, W> {
                 return None;
             }
         } else {
-            // Partner of the limits' load after an update (counters.rs): whoever stored a
+            // Partner of the limits' load after an update (`counters.rs`): a thread that stores a
             // difference by the old limits either does so before the swap below, or looks again.
             for block in &blocks {
                 limits_of(block).store(open(block.0), Ordering::SeqCst);
@@ -201,7 +200,7 @@ impl<I: Item, W: Width> Counters<I, W> {
         let taken = self.move_to_totals(&blocks);
         if self.is_rseq() {
             for block in &blocks {
-                // Release, partner of the sections' order of loads: who sees it open sees zeros.
+                // Release, partner of the sections' order of loads: a section that sees it open sees zeros.
                 limits_of(block).store(open(block.0), Ordering::Release);
             }
         }
@@ -217,11 +216,13 @@ impl<I: Item, W: Width> Counters<I, W> {
         })
     }
 
-    /// Moves the differences of blocks that nobody else takes from; how many were not zero.
+    /// Moves the differences of blocks to the totals, while no other thread takes from these. Says how many
+    /// were not zero.
     fn move_to_totals(&self, blocks: &[(u32, u32)]) -> u64 {
         let sequence = &self.view.header().sequence;
         sequence.fetch_add(1, Ordering::Relaxed);
-        // Partner of the fence in `steady` (read.rs): whoever reads what follows sees the number.
+        // Partner of the fence in `try_steady` (`read.rs`): a reader that reads what follows sees the
+        // number.
         fence(Ordering::Release);
         let mut taken = 0;
         let mut sums = vec![0i64; I::ALL.len()];
@@ -244,7 +245,7 @@ impl<I: Item, W: Width> Counters<I, W> {
                 self.totals().add(run[0].1, run[0].0 as usize, item, sum);
             }
         }
-        // Release, partner of the Acquire in `steady`.
+        // Release, partner of the Acquire in `try_steady`.
         sequence.fetch_add(1, Ordering::Release);
         taken
     }

@@ -1,14 +1,14 @@
-//! What is counted: items, declared once.
+//! Items say what is counted. A program declares them once.
 
 use std::fmt;
 
-/// A fixed set of things to count. Declare one with [`items!`](crate::items); everything that prints
-/// is driven by that declaration.
+/// A fixed set of things to count. Declare one with [`items!`](crate::items); all printers follow that
+/// declaration.
 pub trait Item: Copy + 'static {
     /// All items, in the order in which they were declared and are printed.
     const ALL: &'static [Self];
 
-    /// The item's place in [`ALL`](Self::ALL).
+    /// The item's index in [`ALL`](Self::ALL).
     fn index(self) -> usize;
 
     /// The name as printed.
@@ -17,10 +17,10 @@ pub trait Item: Copy + 'static {
     /// What is counted, in a sentence.
     fn doc(self) -> &'static str;
 
-    /// The item with a printed name.
+    /// Finds the item that has this printed name.
     ///
     /// # Errors
-    /// When there is none.
+    /// When no item has it.
     fn from_name(name: &str) -> Result<Self, UnknownItem> {
         let found = Self::ALL.iter().copied().find(|item| item.name() == name);
         found.ok_or_else(|| UnknownItem { name: name.to_owned() })
@@ -30,7 +30,7 @@ pub trait Item: Copy + 'static {
 /// A name that none of the items has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownItem {
-    /// That name.
+    /// The name.
     pub name: String,
 }
 

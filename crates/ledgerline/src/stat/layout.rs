@@ -1,4 +1,4 @@
-//! Where everything lies in a table's region, in memory as in a file.
+//! The layout of a table's region, in memory and in a file.
 //!
 //! ```text
 //! header     what follows, and how much of it
@@ -10,11 +10,11 @@
 //!            CPU 1: ...
 //! ```
 //!
-//! All offsets follow from four numbers (width, items, places, columns), so that a file cannot name a
-//! wrong one. A block of up to 64 bytes lies in one line, the threshold beside the differences.
-//! Columns are an odd number of pairs of lines long: no two CPUs share a pair, and the same word of
-//! many columns does not fall into the same cache set, which makes adding a row up several times
-//! cheaper than with columns a page apart.
+//! All offsets follow from four numbers (width, items, places, columns), so that a file cannot name a wrong
+//! one. A block of up to 64 bytes lies in one line, with the threshold beside the differences. Columns are
+//! an odd number of line pairs long, so no two CPUs share a pair. The same word of many columns does not
+//! fall into the same cache set, which makes adding up a row several times cheaper than with columns a page
+//! apart.
 
 use super::places::{NAME_MAX, PLACES_MAX, PlaceKind};
 use super::width::WidthKind;
@@ -23,19 +23,19 @@ use std::sync::atomic::{AtomicI64, AtomicU8};
 
 /// "ledgstat".
 const MAGIC: u64 = u64::from_le_bytes(*b"ledgstat");
-/// Of this layout.
+/// The version of this layout.
 const VERSION: u32 = 2;
-/// Two lines, which CPUs fetch together.
+/// A line pair: two lines that CPUs fetch together.
 const PAIR: usize = 128;
 /// How many items a table may have.
 pub(super) const ITEMS_MAX: usize = 1024;
-/// Most stripes that a total is kept in: a reader adds them up, and as many CPUs can overstep without
-/// taking a line from each other. Four lines cost a reader less than one that others write.
+/// The most stripes of a total. A reader adds them up, and as many CPUs can overstep without taking a line
+/// from each other. Four lines cost a reader less than one line that others write.
 pub(super) const STRIPES_MAX: u32 = 4;
 /// How many columns a table may have.
 pub(super) const COLUMNS_MAX: u32 = 1 << 16;
 
-/// What a table consists of; every offset follows from it.
+/// The parts of a table; every offset follows from these numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) width: WidthKind,
@@ -46,19 +46,19 @@ pub(super) struct Layout {
     pub(super) block: usize,
     /// Bytes from a column to the next.
     pub(super) stride: usize,
-    /// In how many parts a total is kept: a power of two.
+    /// The number of stripes of a total: a power of two.
     pub(super) stripes: u32,
     places_at: usize,
     totals_at: usize,
     totals_stride: usize,
     stripe_size: usize,
     pub(super) columns_at: usize,
-    /// Bytes of the whole.
+    /// Bytes of the whole table.
     pub(super) size: usize,
 }
 
 impl Layout {
-    /// `None` where a number is zero or too large.
+    /// Computes the layout; `None` where a number is zero or too large.
     pub(super) fn new(
         width: WidthKind,
         items: usize,
@@ -116,11 +116,11 @@ pub(super) struct Header {
     places: AtomicU32,
     columns: AtomicU32,
     apart: [AtomicU32; 25],
-    /// Odd while differences are on their way to the totals; see fold.rs.
+    /// Odd while differences move to the totals; see `fold.rs`.
     pub(super) sequence: AtomicU64,
-    /// Readings that were clamped at zero.
+    /// How many readings were clamped at zero.
     pub(super) below_zero: AtomicU64,
-    /// Amounts that a total could not take.
+    /// How many amounts did not fit into a total.
     pub(super) saturated: AtomicU64,
 }
 
@@ -148,7 +148,7 @@ impl Name {
         self.length.store(name.len().min(NAME_MAX) as u8, Ordering::Relaxed);
     }
 
-    /// The name, if it is one.
+    /// The name, if the bytes are a valid one.
     fn read(&self) -> Option<String> {
         let length = self.length.load(Ordering::Relaxed) as usize;
         let bytes = self.bytes.get(..length)?;
@@ -162,10 +162,10 @@ impl Name {
 #[derive(Debug)]
 pub(super) struct PlaceRecord {
     name: Name,
-    /// Of an earlier number; the root is its own.
+    /// The number of its parent, which is smaller than its own; the root is its own parent.
     parent: AtomicU32,
     kind: AtomicU32,
-    /// Of every column of this place.
+    /// The threshold of this place in every column.
     pub(super) threshold: AtomicU32,
     /// Sum of the thresholds of the place and all below it.
     pub(super) below: AtomicU64,
@@ -194,10 +194,10 @@ fn kind_from(number: u32) -> Option<PlaceKind> {
         .find(|&kind| kind_number(kind) == number)
 }
 
-/// A table's memory, by its parts.
+/// The memory of a table, by its parts.
 ///
-/// Invariant S1: `base` is the start of a mapping of at least `layout.size` bytes that outlives
-/// every use of the view; indices that are handed to a view are below the layout's.
+/// Invariant S1: `base` is the start of a mapping of at least `layout.size` bytes that outlives every use
+/// of the view; indices that are given to a view are below the layout's.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View {
     base: *const u8,
@@ -211,7 +211,7 @@ impl View {
         View { base, layout }
     }
 
-    /// What lies at an offset that follows from the layout.
+    /// The value at an offset that follows from the layout.
     fn at<T>(&self, offset: usize) -> &T {
         debug_assert!(offset + size_of::<T>() <= self.layout.size);
         // SAFETY: within the mapping (S1; guarded by `tests::the_parts_lie_apart_and_inside`); all
@@ -231,21 +231,21 @@ impl View {
         self.at(self.layout.places_at + place * size_of::<PlaceRecord>())
     }
 
-    /// The part of a total that a column adds to.
+    /// The stripe of a total to which a column adds.
     #[inline(always)]
     pub(super) fn total(&self, column: u32, place: usize, item: usize) -> &AtomicI64 {
         self.stripe(column & (self.layout.stripes - 1), place, item)
     }
 
-    /// What all parts of a total come to. (The width is given again, so that what has no threshold and
-    /// therefore one part costs no loop.)
+    /// The sum of a total's stripes. (The width is given again, so that a width without a threshold, which
+    /// has one stripe, costs no loop.)
     #[inline(always)]
     pub(super) fn total_sum(&self, width: WidthKind, place: usize, item: usize) -> i64 {
         let first = self.stripe(0, place, item).load(Ordering::Relaxed);
         if matches!(width, WidthKind::I64) {
             return first;
         }
-        // Those together fit (total.rs); but a damaged file may hold anything.
+        // The sum of the stripes fits (`total.rs`), but a damaged file may hold anything. So this wraps.
         (1..self.layout.stripes).fold(first, |sum, stripe| {
             sum.wrapping_add(self.stripe(stripe, place, item).load(Ordering::Relaxed))
         })
@@ -273,7 +273,7 @@ impl View {
         width.header() + item * width.bytes()
     }
 
-    /// Writes down what the table consists of; last of all, that it is one.
+    /// Writes down the parts of the table. Last of all it writes that this is a table.
     pub(super) fn describe<'n>(
         &self,
         items: impl Iterator<Item = &'n str>,
@@ -298,7 +298,7 @@ impl View {
         header.magic.store(MAGIC, Ordering::Release);
     }
 
-    /// The names of the items, if they are names.
+    /// The names of the items, if they are valid.
     pub(super) fn read_items(&self) -> Option<Vec<String>> {
         (0..self.layout.items).map(|item| self.item(item).read()).collect()
     }
@@ -311,14 +311,14 @@ impl View {
                 let parent = record.parent.load(Ordering::Relaxed) as usize;
                 let kind = kind_from(record.kind.load(Ordering::Relaxed))?;
                 let name = record.name.read()?;
-                // Parents come first, so that there is no circle; only the root is its own.
+                // Parents come first, so that there is no cycle; only the root is its own parent.
                 (parent < at || at == 0 && parent == 0).then_some(Described { name, kind, parent })
             })
             .collect()
     }
 }
 
-/// What the header at the start of a file says, as far as it can be believed.
+/// Reads the layout from the header at the start of a file, and checks it.
 ///
 /// # Errors
 /// A sentence that says what is wrong.

@@ -6,7 +6,7 @@
 //! | say where                                     | [`Places`]                                   |
 //! | count                                         | [`Counters`]                                 |
 //! | choose how far a CPU may lag behind           | [`threshold`], [`Width`]                     |
-//! | read all, or look on from another process     | [`CountersSnapshot`], [`CountersFile`]       |
+//! | read all, here or in another process          | [`CountersSnapshot`], [`CountersFile`]       |
 //! | add up over many CPUs, read in one load       | [`tree::Sum`]                                |
 //! | count the resident pages of many owners       | [`rss::Table`]                               |
 //! | count where allocations come from             | [`numa::Numa`]                               |

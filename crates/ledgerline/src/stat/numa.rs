@@ -1,4 +1,4 @@
-//! NUMA statistics: did an allocation come from the node that it wanted, and from the running one?
+//! NUMA statistics: did an allocation come from the node that it wanted, and from the running CPU's node?
 //!
 //! ```text
 //! an allocation that wanted zone P and came from zone A, on a CPU of node R:
@@ -8,10 +8,10 @@
 //!     interleaved, and A's node = P's node:            A counts numa_interleave as well
 //! ```
 //!
-//! These are the kernel's rules (`zone_statistics`; seed 003 has them in full). What an item says so
-//! depends on whom one asks: hits, misses, local and other are the zone's that *gave* the page,
-//! foreign the zone's that was wanted. For each zone, hit + miss = local + other; over all zones,
-//! miss = foreign.
+//! These are the kernel's rules (`zone_statistics`; the mail of the series of Linux commit 1d90ca897cb0,
+//! "mm: update NUMA counter threshold size" has them in full). The zone that *gave* the page counts hits,
+//! misses, local and other; the zone that was wanted counts foreign. For each zone, hit + miss = local +
+//! other; over all zones, miss = foreign.
 
 use super::{At, Counters, PlaceId, PlaceKind, Places, Width};
 use crate::percpu;
@@ -37,7 +37,7 @@ crate::items! {
 }
 
 impl NumaItem {
-    /// The name in a node's `numastat`, which has its own.
+    /// The name in a node's `numastat`, which has names of its own.
     pub const fn numastat(self) -> &'static str {
         match self {
             NumaItem::Hit => "numa_hit",
@@ -50,7 +50,7 @@ impl NumaItem {
     }
 }
 
-/// What an allocation was.
+/// The class of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Class {
     /// It came from the node that was wanted.
@@ -143,13 +143,13 @@ impl<W: Width> Numa<W> {
         &self.counters
     }
 
-    /// A handle to a zone (or to a whole node): where it lies is looked up once, here.
+    /// Makes a handle to a zone (or to a whole node). Its node is looked up here once.
     ///
     /// # Errors
     /// [`NotInANode`].
     ///
     /// # Panics
-    /// If the place is one of another tree.
+    /// If the place belongs to another tree.
     pub fn zone(&self, place: PlaceId) -> Result<Zone<'_, W>, NotInANode> {
         let places = self.counters.places();
         let node = node(places, place).ok_or_else(|| NotInANode { place: places.path(place) })?;
@@ -158,15 +158,15 @@ impl<W: Width> Numa<W> {
 }
 
 impl<W: Width> From<Counters<NumaItem, W>> for Numa<W> {
-    /// With counters that were made with a choice of threshold, say.
+    /// Uses counters that were made with other settings, a threshold for instance.
     fn from(counters: Counters<NumaItem, W>) -> Numa<W> {
         Numa { counters }
     }
 }
 
 impl<W: Width> Zone<'_, W> {
-    /// Counts an allocation that came from this zone, by the running CPU, where `preferred` was wanted.
-    /// Two or three updates. Async-signal-safe.
+    /// Counts an allocation of the running CPU that came from this zone, where `preferred` was wanted.
+    /// Makes two or three updates. Async-signal-safe.
     #[inline]
     pub fn count(self, preferred: Zone<'_, W>) {
         self.count_on(running_node(), preferred);

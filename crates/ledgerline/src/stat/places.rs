@@ -1,4 +1,4 @@
-//! Where things are counted: a fixed tree of places.
+//! Places say where something is counted. They form a fixed tree.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub const PLACES_MAX: usize = 4096;
 /// How many levels a tree may have.
 pub const DEPTH_MAX: usize = 16;
-/// Longest name of a place or an item, in bytes.
+/// The longest name of a place or an item, in bytes.
 pub const NAME_MAX: usize = 63;
 
-/// What a place is: printers group by it.
+/// The kind of a place. Printers group by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlaceKind {
     /// The whole.
@@ -20,7 +20,7 @@ pub enum PlaceKind {
     Node,
     /// A zone of a node.
     Zone,
-    /// Something of the user's.
+    /// A kind of the program's own.
     Other,
 }
 
@@ -38,7 +38,7 @@ impl PlaceId {
     }
 }
 
-/// A fixed tree of places. Cheap to clone.
+/// A fixed tree of places. A clone is cheap.
 ///
 /// ```
 /// use ledgerline::stat::{PlaceKind, Places};
@@ -94,7 +94,7 @@ pub enum PlaceError {
         /// That name.
         name: String,
     },
-    /// More than [`PLACES_MAX`] places, or [`DEPTH_MAX`] levels.
+    /// The tree would have more than [`PLACES_MAX`] places, or [`DEPTH_MAX`] levels.
     TooLarge,
 }
 
@@ -107,7 +107,7 @@ impl fmt::Display for PlaceError {
             }
             PlaceError::Name { name } => write!(
                 f,
-                "{name:?} is no name: 1 to {NAME_MAX} bytes without white space or /, please"
+                "{name:?} cannot be a name: a name has 1 to {NAME_MAX} bytes without white space or /"
             ),
             PlaceError::TooLarge => {
                 write!(f, "a tree has at most {PLACES_MAX} places and {DEPTH_MAX} levels")
@@ -118,7 +118,7 @@ impl fmt::Display for PlaceError {
 
 impl std::error::Error for PlaceError {}
 
-/// Whether something may be printed as a name in a line of words.
+/// Whether a text may be printed as a name in a line of words.
 pub(super) fn is_name(name: &str) -> bool {
     let forbidden = |c: char| c.is_whitespace() || !crate::table::name::allows(c);
     (1..=NAME_MAX).contains(&name.len()) && !name.contains(forbidden)
@@ -141,10 +141,10 @@ impl Places {
         PlacesBuilder { number, places: vec![root] }
     }
 
-    /// One place and nothing below it.
+    /// Makes a tree of one place.
     ///
     /// # Errors
-    /// When the name is none.
+    /// When the name is not allowed.
     pub fn single(root: &str) -> Result<Places, PlaceError> {
         Places::builder(root).build()
     }
@@ -168,12 +168,12 @@ impl Places {
     /// A place's name.
     ///
     /// # Panics
-    /// If the place is one of another tree (so with all that take one).
+    /// If the place belongs to another tree. (All calls that take a place do that.)
     pub fn name(&self, place: PlaceId) -> &str {
         &self.place(place).name
     }
 
-    /// What a place is.
+    /// A place's kind.
     pub fn kind(&self, place: PlaceId) -> PlaceKind {
         self.place(place).kind
     }
@@ -197,7 +197,7 @@ impl Places {
         })
     }
 
-    /// The path of a place below the root: what [`find`](Self::find) takes.
+    /// The path of a place below the root, as [`find`](Self::find) takes it.
     pub fn path(&self, place: PlaceId) -> String {
         let mut path = String::new();
         let mut at = place;
@@ -212,7 +212,7 @@ impl Places {
         path
     }
 
-    /// The number of a tree: no other tree of the process has it.
+    /// The number of the tree, which no other tree of the process has.
     pub(super) fn number(&self) -> u32 {
         self.tree.number
     }
@@ -222,7 +222,7 @@ impl Places {
         &self.tree.places[place as usize].subtree
     }
 
-    /// The place and all that it lies in, up to the root.
+    /// The place and all places that it lies in, up to the root.
     pub(super) fn ancestors(&self, place: u32) -> impl Iterator<Item = u32> + '_ {
         std::iter::successors(Some(place), |&at| self.tree.places[at as usize].parent)
     }
@@ -250,7 +250,7 @@ impl PlacesBuilder {
     /// Adds a place below another.
     ///
     /// # Errors
-    /// When the parent is one of another tree or has a child of that name, when the name is none,
+    /// When the parent belongs to another tree or has a child of that name, when the name is not allowed,
     /// and when the tree grows too large.
     pub fn add(
         &mut self,
@@ -295,10 +295,10 @@ impl PlacesBuilder {
         self.add(node, PlaceKind::Zone, name)
     }
 
-    /// The tree.
+    /// Builds the tree.
     ///
     /// # Errors
-    /// When the root's name is none.
+    /// When the root's name is not allowed.
     pub fn build(mut self) -> Result<Places, PlaceError> {
         if self.number == u32::MAX {
             return Err(PlaceError::TooLarge);
@@ -307,7 +307,7 @@ impl PlacesBuilder {
             return Err(PlaceError::Name { name: self.places[0].name.clone() });
         }
         for index in (0..self.places.len()).rev() {
-            // What is below comes later, so its subtree is complete.
+            // The places below come later in the list, so their subtrees are complete.
             let mut subtree = std::mem::take(&mut self.places[index].subtree);
             subtree.push(index as u32);
             subtree.sort_unstable();

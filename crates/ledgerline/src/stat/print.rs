@@ -7,9 +7,9 @@
 //! | cgroup v2 `memory.stat`        | [`Stat::bytes`] and so | [`Flat`]           | `name value` |
 //! | `/proc/zoneinfo`               | [`zoneinfo`]           | [`Zone`]           | see there    |
 //!
-//! What is printed are owned names and values: the printers know of no counters, and the functions above
-//! take [snapshots](super::CountersSnapshot). All are [`Display`](std::fmt::Display), so they print into
-//! any [`fmt::Write`]; nothing is allocated to print.
+//! The printers take owned names and values and know no counters; the functions above make these from
+//! [snapshots](super::CountersSnapshot). All printers are [`Display`](std::fmt::Display), so they print
+//! into any [`fmt::Write`], and allocate nothing.
 
 mod flat;
 #[cfg(test)]
@@ -47,7 +47,7 @@ impl Stat {
         Stat::new(name, u64::try_from(value).unwrap_or(0))
     }
 
-    /// A number of units (pages, say) of so many bytes, in bytes; clamped at zero and at `u64::MAX`.
+    /// A number of units (pages, say) of `unit` bytes each, in bytes; clamped at zero and at `u64::MAX`.
     pub fn bytes(name: impl Into<Cow<'static, str>>, units: i64, unit: u64) -> Stat {
         Stat::new(name, u64::try_from(units).unwrap_or(0).saturating_mul(unit))
     }

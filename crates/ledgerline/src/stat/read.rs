@@ -1,4 +1,4 @@
-//! Reading: within a bound from the total alone, or exactly from all CPUs.
+//! Reads counters: within a bound from the totals alone, or exactly from all CPUs.
 
 use super::counters::Counters;
 use super::items::Item;
@@ -10,26 +10,26 @@ use crate::sync::{Ordering, PATIENCE, fence, wait_a_turn};
 /// A reading of a total, without the differences that CPUs keep back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// The total; zero where it is below that.
+    /// The total; zero where the total is negative.
     pub value: u64,
-    /// How far the true value is from it at most, when no update is in flight (and the true value
-    /// is not negative): the sum over this place and all below it of CPUs times threshold. The bound
-    /// is attained: every CPU may keep exactly its threshold back. `i64` keeps nothing back.
+    /// The most by which the true value differs, when no update is in flight (and the true value is not
+    /// negative). It is the sum of CPUs times threshold over this place and all below it. The bound is
+    /// attained: every CPU may keep back exactly its threshold. `i64` keeps nothing back.
     pub bound: u64,
 }
 
-/// What was clamped, never wrapped, since the table was made.
+/// How often values were clamped (they never wrap) since the table was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clamps {
-    /// Readings of a value below zero, given as zero.
+    /// How many readings of a value below zero were given as zero.
     pub below_zero: u64,
-    /// Additions of which a total took only a part (each of a total's stripes ends at ±2^60).
+    /// How many additions a total took only in part (each of its stripes ends at ±2^60).
     pub saturated: u64,
 }
 
 impl<I: Item, W: Width> Counters<I, W> {
-    /// The totals of the place and of all below it, up to four loads each, and the bound on the error. An `i64`
-    /// has no difference that could be left out; all CPUs are added up and the bound is zero.
+    /// The totals of the place and of all below it, up to four loads each, and the bound on the error. With
+    /// `i64` there is no threshold, so all CPUs are added up and the bound is zero.
     ///
     /// With updates in flight, add to the bound what each of their threads carries at that moment:
     /// at most its amount plus one and a half thresholds. Async-signal-safe.
@@ -42,38 +42,38 @@ impl<I: Item, W: Width> Counters<I, W> {
         Reading { value: self.clamp(within(total)), bound: self.bound(place) }
     }
 
-    /// The total and all differences, clamped at zero: what printers show. As exact as
+    /// The total and all differences, clamped at zero, as printers show it. It is as exact as
     /// [`precise`](Self::precise).
     pub fn snapshot(&self, place: PlaceId, item: I) -> u64 {
         self.clamp(self.precise(place, item))
     }
 
-    /// The total and all differences: exact when writers are still, whatever folds are under way;
-    /// otherwise off by what was in flight during the call. Not clamped, except at the ends of
-    /// `i64`. A load for each CPU and place below. Async-signal-safe.
+    /// The total and all differences. It is exact when writers are still, whatever folds are under way;
+    /// otherwise it is off by what was in flight during the call. It is not clamped, except at the ends of
+    /// `i64`. It costs a load for each CPU and place below. Async-signal-safe.
     pub fn precise(&self, place: PlaceId, item: I) -> i64 {
         let (place, item) = (self.check(place), Self::check_item(item));
         let view = &self.view;
-        // One caller, so that the reading is compiled into it: a call takes as long as two CPUs.
+        // The reading has one caller, so that it is inlined: a call takes as long as two CPUs.
         match try_steady(view, || add_up::<W>(view, place, &self.below[place], item)) {
             (sum, true) => within(sum),
             _ => self.precise_at_last(place, item),
         }
     }
 
-    /// A fold was under way.
+    /// Reads after a fold got in the way.
     #[cold]
     fn precise_at_last(&self, place: usize, item: usize) -> i64 {
         let (view, below) = (&self.view, &self.below[place]);
         within(steady(view, PATIENCE, || add_up::<W>(view, place, below, item)).0)
     }
 
-    /// The threshold of a place: how far a CPU's difference may be from zero. 0 for `i64`.
+    /// The threshold of a place: how far a CPU's difference may be from zero; 0 for `i64`.
     pub fn threshold(&self, place: PlaceId) -> u32 {
         self.view.place(self.check(place)).threshold.load(Ordering::Relaxed)
     }
 
-    /// What was clamped so far.
+    /// How often values were clamped so far.
     pub fn clamps(&self) -> Clamps {
         let header = self.view.header();
         Clamps {
@@ -95,7 +95,8 @@ impl<I: Item, W: Width> Counters<I, W> {
     }
 }
 
-/// What is counted at a place and those below it (`below` has the place itself): totals and differences.
+/// Adds up what is counted at a place and those below it (`below` has the place itself): totals and
+/// differences.
 #[inline(always)]
 fn add_up<W: Difference>(view: &View, place: usize, below: &[u32], item: usize) -> i128 {
     let here =
@@ -107,7 +108,7 @@ fn add_up<W: Difference>(view: &View, place: usize, below: &[u32], item: usize) 
     below.iter().map(|&place| here(place as usize)).sum()
 }
 
-/// A sum of many, clamped at the ends of an `i64`.
+/// Clamps a sum at the ends of an `i64`.
 #[inline(always)]
 fn within(sum: i128) -> i64 {
     #[cold]
@@ -131,9 +132,9 @@ pub(super) fn row<W: Difference>(view: &View, place: usize, item: usize) -> i128
     sum
 }
 
-/// Reads while no fold moves differences to the totals, and tells whether that was so. Waits at most
-/// `patience` turns for a fold to end: it may be the one that this signal handler interrupted, or
-/// that of a process that is no more.
+/// Reads while no fold moves differences to the totals. Says whether that succeeded. It waits at most
+/// `patience` turns for a fold to end: this signal handler may have interrupted the fold, or its process
+/// may be dead.
 #[inline(always)]
 pub(super) fn steady<T>(view: &View, patience: u32, read: impl Fn() -> T) -> (T, bool) {
     match try_steady(view, &read) {
@@ -145,10 +146,10 @@ pub(super) fn steady<T>(view: &View, patience: u32, read: impl Fn() -> T) -> (T,
 #[inline(always)]
 fn try_steady<T>(view: &View, read: impl Fn() -> T) -> (T, bool) {
     let sequence = &view.header().sequence;
-    // Acquire, partner of the Release at the end of a fold: what it moved is seen.
+    // Acquire, partner of the Release at the end of a fold: what the fold moved is seen.
     let before = sequence.load(Ordering::Acquire);
     let value = read();
-    // Partner of the fence at the start of a fold: whoever read what it moved sees that it has
+    // Partner of the fence at the start of a fold: a reader that read what the fold moved sees that it has
     // begun.
     fence(Ordering::Acquire);
     (value, before.is_multiple_of(2) && sequence.load(Ordering::Relaxed) == before)

@@ -1,4 +1,4 @@
-//! Folding now and then, from a thread that the user starts.
+//! Folds at intervals, in a thread that the user starts.
 
 use super::counters::Counters;
 use super::items::Item;
@@ -23,7 +23,7 @@ struct Stop {
 }
 
 impl Stop {
-    /// Sleeps; whether it was asked to stop.
+    /// Sleeps. Says whether the thread was asked to stop.
     fn wait(&self, time: Duration) -> bool {
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.changed.wait_timeout_while(asked, time, |asked| !*asked);
@@ -36,22 +36,25 @@ impl Drop for RefreshHandle {
         *self.stop.asked.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.stop.changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            // It does not panic, and if it did there would be nothing more to do here.
+            // The thread does not panic, and if it did, there would be nothing more to do here.
             let _ = thread.join();
         }
     }
 }
 
 impl<I: Item, W: Width> Counters<I, W> {
-    /// Starts a thread that [folds](Self::fold) every so often, until the handle is dropped (which
-    /// waits for a fold that is under way). So totals lag behind by that time at most, however few
-    /// updates there are. A forked child has no such thread.
+    /// Starts a thread that [folds](Self::fold) at this interval, until the handle is dropped (which waits
+    /// for a fold that is under way). So totals lag behind by that time at most, however few updates there
+    /// are. A forked child has no such thread.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] when the time is zero; otherwise when no thread can be started.
+    /// [`io::ErrorKind::InvalidInput`] when the time is zero. Another error when no thread can be started.
     pub fn refresh(self: &Arc<Self>, every: Duration) -> io::Result<RefreshHandle> {
         if every.is_zero() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "no time between two folds"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the time between two folds is zero",
+            ));
         }
         let stop = Arc::new(Stop::default());
         let (counters, told) = (Arc::clone(self), Arc::clone(&stop));

@@ -1,9 +1,10 @@
-//! Resident pages of owners: exact when read, about a nanosecond an update, no flush ever.
+//! Resident pages of owners. A reading is exact, an update takes about a nanosecond, and nothing is ever
+//! flushed.
 //!
-//! A [`Table`] has a row for each owner (an address space, a thread, an arena) and a column of cells
-//! for each CPU. Whichever CPU runs an owner adds to that owner's cell in its own column; a reader adds
-//! up the cells of the CPUs that ran it, which a mask in the row names. Nothing is batched, so nothing
-//! is late, and nothing is flushed when a CPU turns to another owner.
+//! A [`Table`] has a row for each owner (an address space, a thread, an arena) and a column of cells for
+//! each CPU. The CPU that runs an owner adds to that owner's cell in its own column. A reader adds up the
+//! cells of the CPUs that ran the owner, which a mask in the row names. Nothing is batched, so nothing is
+//! late, and nothing is flushed when a CPU turns to another owner.
 //!
 //! ```text
 //! owner \ CPU  | own | elsewhere | mask | cpu0  cpu1  ...
@@ -11,13 +12,12 @@
 //! 2 (shared)   | 5   | .         | 0    | +7    .         many: the running CPU's cell
 //! ```
 //!
-//! An [`Owner`] starts with one thread and costs its row: each update is one plain instruction on the
-//! row's own words. [`share`](Owner::share) makes it a [`SharedOwner`], for any number of threads.
-//! Who is not the owner (a reclaimer, say) adds through [`Table::add_to`], to words apart.
+//! An [`Owner`] starts with one thread and costs its row: each update is one plain instruction on the row's
+//! own words. [`share`](Owner::share) makes it a [`SharedOwner`], for any number of threads. Other code (a
+//! reclaimer, say) adds through [`Table::add_to`], to separate words.
 //!
-//! A cell is four words, one for each [`Kind`], and bit 0 of a word is its mark: set by the first update
-//! of that owner on that CPU, after the CPU has been put into the mask. So an update looks at its own
-//! word alone.
+//! A cell is four words, one for each [`Kind`]. Bit 0 of a word is its mark. The first update of that owner
+//! on that CPU sets it, after it has put the CPU into the mask. So an update looks at its own word alone.
 //!
 //! ```
 //! use ledgerline::stat::rss::{Kind, Table};
@@ -39,9 +39,9 @@
 //!
 //! # Fork
 //!
-//! A forked child has a copy of the table, made when written, that says what it said at the fork: both
-//! go on with their own, and neither sees the other's updates. Owners of threads that the child does
-//! not have stay in its copy until it drops them.
+//! A forked child has a copy of the table as it was at the fork. Both go on with their own, and neither
+//! sees the other's updates. Owners of threads that the child does not have stay in its copy until it drops
+//! them.
 
 mod owner;
 mod row;
@@ -50,7 +50,7 @@ mod table;
 pub use owner::{Owner, SharedOwner};
 pub use table::{Full, Gone, Mistakes, OwnerId, Table};
 
-/// What kind of page: the four that the kernel counts for an address space.
+/// The kind of a page: the four that the kernel counts for an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// Pages of files.
@@ -64,12 +64,13 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them, in the order in which they are kept.
+    /// All kinds, in the order in which they are kept.
     pub const ALL: [Kind; 4] = [Kind::File, Kind::Anon, Kind::Swap, Kind::Shmem];
 }
 
-/// How many pages of each kind. A negative number is a mistake of the caller (more taken away than was
-/// added), or, while updates are in flight, a page that moved from one CPU to another during the read.
+/// How many pages of each kind an owner has. A negative number is a mistake of the caller (it took away
+/// more than was added), or, while updates are in flight, a page that moved from one CPU to another during
+/// the read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pages {
     /// [`Kind::File`].
@@ -83,7 +84,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Those of one kind.
+    /// The pages of one kind.
     pub const fn of(self, kind: Kind) -> i64 {
         match kind {
             Kind::File => self.file,
@@ -93,7 +94,7 @@ impl Pages {
         }
     }
 
-    /// The resident ones: file, anonymous and shared; clamped at the ends of an `i64`.
+    /// The resident pages: file, anonymous and shared; clamped at the ends of an `i64`.
     pub const fn resident(self) -> i64 {
         self.file.saturating_add(self.anon).saturating_add(self.shmem)
     }

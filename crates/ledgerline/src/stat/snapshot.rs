@@ -8,8 +8,8 @@ use super::read::{row, steady};
 use super::width::{Width, WidthKind};
 use crate::sync::{Ordering, PATIENCE};
 
-/// A table at the time of a snapshot: what printers take. From [`Counters::table`], or from a file
-/// by [`CountersFile::table`](super::CountersFile::table).
+/// A table at the time of a snapshot, as printers take it. [`Counters::table`] makes it, and
+/// [`CountersFile::table`](super::CountersFile::table) makes it from a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CountersSnapshot {
     /// How wide the differences are.
@@ -20,9 +20,9 @@ pub struct CountersSnapshot {
     pub items: Vec<String>,
     /// The places; the root first, each after the place that it lies in.
     pub places: Vec<PlaceSnapshot>,
-    /// Whether no fold moved numbers meanwhile. `false` only where one was under way all the time,
-    /// or the process of a file died in the middle of one: then some differences may be missing, or
-    /// there twice.
+    /// Whether no fold moved numbers meanwhile. It is `false` only if a fold was under way all the time, or
+    /// the process of a file died in the middle of one. Then some differences may be missing, or counted
+    /// twice.
     pub steady: bool,
 }
 
@@ -31,7 +31,7 @@ pub struct CountersSnapshot {
 pub struct PlaceSnapshot {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: PlaceKind,
     /// The place that it lies in, by its position in [`CountersSnapshot::places`]; `None` for the
     /// root.
@@ -85,7 +85,7 @@ impl CountersSnapshot {
         CountersSnapshot::read(&counters.view, items, places.collect(), PATIENCE)
     }
 
-    /// Reads a table whose names are known.
+    /// Reads a table whose names are given.
     pub(super) fn read(
         view: &View,
         items: Vec<String>,
@@ -105,7 +105,7 @@ impl CountersSnapshot {
             let mut values: Vec<Vec<i128>> = (0..places.len())
                 .map(|place| (0..items.len()).map(|item| here(place, item)).collect())
                 .collect();
-            // From the end: what is below a place was added to it when its turn comes.
+            // This goes from the end, so the places below a place are added to it before its own turn.
             for place in (1..places.len()).rev() {
                 let own = std::mem::take(&mut values[place]);
                 for (up, own) in values[places[place].parent].iter_mut().zip(&own) {

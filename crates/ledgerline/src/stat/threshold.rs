@@ -1,4 +1,5 @@
-//! How large a difference may grow before it goes to the total: the kernel's formulas.
+//! Thresholds say how large a difference may grow before it goes to the total. The formulas are the
+//! kernel's.
 //!
 //! Source of all four: `mm/vmstat.c` of Linux (`calculate_normal_threshold`,
 //! `calculate_pressure_threshold`, `refresh_zone_stat_thresholds`).
@@ -6,15 +7,16 @@
 /// No threshold of an 8-bit difference is above this, so that it never overflows.
 pub const MOST: u32 = 125;
 
-/// The threshold of a 16-bit difference: the largest that leaves room for an addition (seed 003).
+/// The threshold of a 16-bit difference: the largest that leaves room for an addition (Linux commit
+/// 1d90ca897cb0, "mm: update NUMA counter threshold size").
 pub const MOST_U16: u32 = u16::MAX as u32 - 2;
 
 /// The threshold for a zone of `memory` bytes on a machine of `cpus`:
 /// `min(125, 2 * fls(cpus) * (1 + fls(memory in units of 128 MiB)))`, where `fls` is the number of
 /// the highest bit set, counted from 1, and 0 for 0.
 ///
-/// It grows slowly with both: more CPUs make the total dearer, more memory makes the error matter
-/// less.
+/// It grows slowly with both: more CPUs make the total more expensive, and more memory makes the error
+/// matter less.
 ///
 /// ```
 /// # use ledgerline::stat::threshold;
@@ -33,9 +35,9 @@ pub fn pressure(low: u64, min: u64, cpus: u32) -> u32 {
     each.clamp(1, MOST.into()) as u32
 }
 
-/// Below which value the approximation is no good for a decision: `high + cpus * threshold`, if all
-/// CPUs together can hide more than lies between the watermarks; `None` where they cannot.
-/// Saturates at `u64::MAX`.
+/// The value below which the approximation is not good enough for a decision. It is `high + cpus *
+/// threshold`, if all CPUs together can hide more than lies between the watermarks; `None` where they
+/// cannot. It saturates at `u64::MAX`.
 pub fn drift_mark(low: u64, min: u64, high: u64, cpus: u32, threshold: u32) -> Option<u64> {
     let hidden = u64::from(cpus) * u64::from(threshold);
     (hidden > low.saturating_sub(min)).then(|| high.saturating_add(hidden))
@@ -84,10 +86,10 @@ mod tests {
         }
     }
 
-    /// The rows of the sample table in the kernel's comment: CPUs, memory in MiB (the lower end of
-    /// the range that the comment gives), the threshold it says, and what the formula beside it
-    /// gives. Five of the eighteen contradict it: four take `fls(memory)` one too small, the last
-    /// takes `fls(512)` for 9 besides. The formula is what the kernel computes, and so do we.
+    /// The rows of the sample table in the kernel's comment: CPUs, memory in MiB (the lower end of the
+    /// range that the comment gives), the threshold it says, and what the formula beside it gives. Five of
+    /// the eighteen contradict it: four take `fls(memory)` one too small, the last takes `fls(512)` for 9
+    /// besides. The formula is what the kernel computes, and what this code computes.
     const SAMPLES: [(u32, u64, u32, u32); 18] = [
         (1, 922, 8, 8),
         (2, 922, 16, 16),

@@ -1,18 +1,18 @@
 //! The shared totals of the places.
 //!
-//! An overstep goes to the total of its own place alone: one line is written, and not that of the whole
-//! machine, which all CPUs would share. And a total is kept in stripes, each on lines of its own, that CPUs
-//! take turns at: up to four CPUs never take a line from each other. Who reads a place adds up the stripes of
-//! what is below it.
+//! An overstep goes only to the total of its own place. So it writes one line, and not the line of the
+//! whole machine, which all CPUs would share. A total is kept in stripes on lines of their own, over which
+//! the CPUs are spread: up to four CPUs never take a line from each other. A reader of a place adds up the
+//! stripes of all places below it.
 
 use super::layout::{STRIPES_MAX, View};
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// A stripe goes no further than this from zero, so that all of them together fit, with as much room again.
+/// A stripe goes no further than this from zero. So the sum of all stripes fits into a word, twice.
 pub(super) const LIMIT: i64 = 1 << 60;
 const _: () = assert!(STRIPES_MAX as i64 * LIMIT <= 1 << 62);
-/// Amounts up to this are added first and clamped afterwards; 2^30 threads would have to do that at
-/// the same moment before a total wrapped.
+/// Amounts up to this are added first and clamped afterwards. A total would wrap only if 2^30 threads did
+/// that at the same moment.
 const SMALL: u64 = 1 << 32;
 
 /// The totals of a table.
@@ -28,7 +28,7 @@ impl Totals<'_> {
         }
     }
 
-    /// What the totals of these places come to.
+    /// The sum of the totals of these places.
     pub(super) fn sum(&self, places: &[u32], item: usize) -> i128 {
         places
             .iter()
@@ -39,10 +39,10 @@ impl Totals<'_> {
     }
 }
 
-/// Adds to a total; `false` if it stopped at the limit, and a part of `n` was left out.
+/// Adds to a total. Says `false` if it stopped at the limit, and left out a part of `n`.
 ///
-/// Relaxed: the value is all there is to see; what a reader needs to see in order is ordered by the
-/// sequence (fold.rs, read.rs).
+/// Relaxed: the value is all there is to see; the sequence orders what a reader must see in order
+/// (`fold.rs`, `read.rs`).
 fn add_clamped(total: &AtomicI64, n: i64) -> bool {
     if n.unsigned_abs() <= SMALL {
         let sum = total.fetch_add(n, Ordering::Relaxed) + n;

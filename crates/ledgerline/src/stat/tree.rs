@@ -1,9 +1,9 @@
 //! A sum over many CPUs that is read in one load, with a bound on the error.
 //!
-//! Each CPU adds to a cell of its own. What passes a multiple of the batch there is carried to a node
-//! that a few CPUs share, what passes a larger multiple there to a node above it, and so on to the
-//! top, which readers read. The [`Shape`] says how many words there are and which multiples; the
-//! error of the top is what lies below the multiples in all of them.
+//! Each CPU adds to a cell of its own. What passes a multiple of the batch there is carried to a node that
+//! a few CPUs share. What passes a larger multiple there is carried to a node above it, and so on to the
+//! top, which readers read. The [`Shape`] says how many words there are and which multiples they pass on.
+//! The error of the top is what lies below the multiples in all words.
 //!
 //! ```text
 //! add(n):      old, new = the running CPU's cell before and after += n
@@ -39,9 +39,9 @@ struct Line(AtomicU64);
 
 /// A signed sum that many CPUs add to, with a top that is read in one load.
 ///
-/// Safe to share between threads. [`add`](Sum::add) is async-signal-safe and costs about a nanosecond,
-/// and an atomic addition once a batch. A sum takes 128 bytes a CPU and a node. Sums wrap at 2^63 like
-/// the machine.
+/// Threads may share it. [`add`](Sum::add) is async-signal-safe and costs about a nanosecond, and an atomic
+/// addition once a batch. A sum takes 128 bytes for each CPU and each node. Sums wrap at 2^63 like the
+/// machine.
 ///
 /// ```
 /// use ledgerline::stat::tree::Sum;
@@ -58,14 +58,14 @@ pub struct Sum {
     shape: Shape,
     /// The words of all levels, the CPUs' cells first, the top last.
     lines: Box<[Line]>,
-    /// The cells, where the running CPU's is updated by section. Without: by atomics, so that any
-    /// thread may write any cell.
+    /// The cells, if a section updates the running CPU's. `None`: atomics update them, so any thread may
+    /// write any cell.
     running: Option<Words>,
     /// What the cells held at the start.
     started: i64,
 }
 
-/// What [`Sum::approximate`] tells: the truth lies between [`least`](Self::least) and
+/// The result of [`Sum::approximate`]: the truth lies between [`least`](Self::least) and
 /// [`most`](Self::most) when no update is in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Approximation {
@@ -78,22 +78,22 @@ pub struct Approximation {
 }
 
 impl Approximation {
-    /// The smallest sum that it may stand for; clamped at the ends of an `i64`.
+    /// The smallest sum that is possible; clamped at the ends of an `i64`.
     pub const fn least(self) -> i64 {
         self.value.saturating_sub_unsigned(self.below)
     }
 
-    /// The largest sum that it may stand for; clamped likewise.
+    /// The largest sum that is possible; clamped at the ends of an `i64`.
     pub const fn most(self) -> i64 {
         self.value.saturating_add_unsigned(self.above)
     }
 }
 
 impl Sum {
-    /// A sum over the CPUs of this machine. A cell holds back less than a batch.
+    /// Makes a sum over the CPUs of this machine. A cell holds back less than a batch.
     ///
     /// # Errors
-    /// A batch that is not a power of two up to 2^20.
+    /// When the batch is not a power of two up to 2^20.
     pub fn new(batch: u64) -> Result<Sum, BadShape> {
         let mut sum = Sum::with_shape(Shape::new(possible_cpus(), batch)?);
         // SAFETY: there is a line for every possible CPU, 128 bytes apart, and the box is as long
@@ -102,8 +102,8 @@ impl Sum {
         Ok(sum)
     }
 
-    /// A sum over as many CPUs as the shape has, whatever this machine has: any thread may add on any
-    /// of them, by atomics. For CPUs of a simulation, and for stripes that are no CPUs.
+    /// Makes a sum over as many CPUs as the shape has, whatever this machine has. Any thread may add on any
+    /// of them, by atomics. It is for CPUs of a simulation, and for stripes that are not CPUs.
     pub fn with_shape(shape: Shape) -> Sum {
         let starts = shape.levels().flat_map(|level| (0..level.words).map(move |n| level.start(n)));
         let lines: Box<[Line]> =
@@ -112,7 +112,7 @@ impl Sum {
         Sum { shape, lines, running: None, started }
     }
 
-    /// Its shape, and with it the bounds.
+    /// Its shape, which gives the bounds.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
@@ -140,8 +140,8 @@ impl Sum {
     /// Adds `n` on a CPU of the shape, from any thread. Async-signal-safe.
     ///
     /// # Panics
-    /// If the shape has no such CPU; if the sum was made by [`new`](Self::new), where a cell is
-    /// written by its CPU alone.
+    /// If the shape has no such CPU, or if the sum was made by [`new`](Self::new), where only its own CPU
+    /// writes a cell.
     pub fn add_on(&self, cpu: u32, n: i64) {
         let mut update = self.begin(cpu, n);
         while update.step() {}
@@ -157,14 +157,14 @@ impl Sum {
     /// The sum within a bound, in one load: exact to the shape's bounds when no update is in flight,
     /// and to [`Shape::in_flight_bound`] more while some are.
     pub fn approximate(&self) -> Approximation {
-        // Acquire, partner of the Release in `Update::step`: a precise sum that is asked for next has
-        // all that the top has.
+        // Acquire, partner of the Release in `Update::step`: a precise sum that is read next has all that
+        // the top has.
         let value = self.lines[self.lines.len() - 1].0.load(Ordering::Acquire) as i64;
         Approximation { value, below: self.shape.below(), above: self.shape.above() }
     }
 
-    /// The sum, from all cells: exact when writers are still, otherwise off by what was added during
-    /// the call. About a nanosecond a CPU, and a line transfer for each that wrote.
+    /// The sum, from all cells. It is exact when writers are still, otherwise off by what was added during
+    /// the call. Costs about a nanosecond a CPU, and a line transfer for each that wrote.
     pub fn precise(&self) -> i64 {
         let cells = &self.lines[..self.shape.cpus() as usize];
         cells.iter().fold(0i64, |sum, cell| sum.wrapping_add(cell.get())).wrapping_sub(self.started)
@@ -178,32 +178,32 @@ impl Line {
     }
 }
 
-/// What a word passes on when it changes: the difference of the multiples below its two values. (A
-/// word starts at half a multiple, so this rounds to the nearest.)
+/// The carry of a word that changes: the difference of the multiples below its two values. (A word starts
+/// at half a multiple, so this rounds to the nearest.)
 #[inline(always)]
 fn carry(old: i64, new: i64, multiple: u64) -> i64 {
     let whole = !(multiple as i64 - 1);
     (new & whole).wrapping_sub(old & whole)
 }
 
-/// An update on its way to the top.
+/// An update in flight to the top.
 struct Update<'s> {
     sum: &'s Sum,
     cpu: u32,
-    /// The level that it comes to next.
+    /// The level that it reaches next.
     level: usize,
-    /// What it brings there.
+    /// The carry that it adds there.
     carry: i64,
 }
 
 impl Update<'_> {
-    /// One atomic addition; whether there is another to do.
+    /// Makes one atomic addition. Says whether there is another to do.
     fn step(&mut self) -> bool {
         let shape = &self.sum.shape;
         let Some(level) = shape.level(self.level) else {
             let top = &self.sum.lines[self.sum.lines.len() - 1];
-            // Release, partner of the Acquire in `approximate`: who sees a carry there sees the cell
-            // that it came from. (AcqRel below hands that on from node to node.)
+            // Release, partner of the Acquire in `approximate`: a reader that sees a carry there sees the
+            // cell that it came from. (AcqRel below passes that on from node to node.)
             top.0.fetch_add(self.carry as u64, Ordering::Release);
             return false;
         };
@@ -239,7 +239,7 @@ pub fn compare(a: &Sum, b: &Sum) -> cmp::Ordering {
     }
 }
 
-/// Compares a sum with a number, likewise.
+/// Compares a sum with a number, in the same way.
 pub fn compare_value(sum: &Sum, value: i64) -> cmp::Ordering {
     let about = sum.approximate();
     if about.least() > value {

@@ -1,7 +1,7 @@
-//! How wide a difference is, and the rule by which it goes to the total.
+//! The width of a difference, and the rule by which it goes to the total.
 //!
-//! The rules are the kernel's (`__inc_zone_state`, `__dec_zone_state`, `__mod_zone_page_state` and, in
-//! seed 003, `__inc_numa_state`):
+//! The rules are the kernel's: `__inc_zone_state`, `__dec_zone_state`, `__mod_zone_page_state` and, for 16
+//! bits, `__inc_numa_state` (Linux commit 1d90ca897cb0, "mm: update NUMA counter threshold size"):
 //!
 //! ```text
 //! i8, threshold t, at rest |difference| <= t
@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU16, Ordering};
 /// | `u16` | up only | 0 to 65533 | one load | events that are hardly ever read |
 /// | `i64` | yes | none | adds the CPUs up | everything else; the cheapest to update |
 pub trait Width: sealed::Difference {
-    /// What may be added at a time.
+    /// The type of what is added.
     type Amount: Copy + Into<i64>;
 }
 
@@ -48,7 +48,7 @@ impl Width for i64 {
 impl Signed for i8 {}
 impl Signed for i64 {}
 
-/// A width as a value: what a file says of itself.
+/// A width as a value, as a file names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WidthKind {
     /// Signed bytes.
@@ -79,8 +79,8 @@ impl WidthKind {
         self.number() as usize
     }
 
-    /// Bytes before a block's differences: a word of its own for the limits, since sections store
-    /// whole words.
+    /// Bytes before a block's differences. The limits have a word of their own, since sections store whole
+    /// words.
     pub(super) fn header(self) -> usize {
         if self == WidthKind::I64 { 0 } else { 8 }
     }
@@ -105,18 +105,18 @@ impl std::fmt::Display for WidthKind {
     }
 }
 
-/// An update: how much, and by which rule.
+/// An update: the amount and the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Update {
     pub n: i64,
-    /// By `inc` or `dec`, not by `add`.
+    /// Whether it is an `inc` or `dec`, not an `add`.
     pub by_one: bool,
 }
 
 pub(super) mod sealed {
     use super::*;
 
-    /// What the table needs to know of a width.
+    /// The properties of a width that the table needs.
     pub trait Difference: Copy + Send + Sync + 'static {
         /// This width as a value.
         const KIND: WidthKind;
@@ -124,29 +124,29 @@ pub(super) mod sealed {
         const BOUNDED: bool = true;
         /// The limits that let no update through.
         const CLOSED: u16;
-        /// How a difference of zero is stored: so that no lane ever carries into the next.
+        /// The stored value of a difference of zero, chosen so that no lane ever carries into the next.
         const ZERO: i64 = 0;
 
-        /// The limits for a threshold. For 0 those are closed: nothing is kept back.
+        /// The limits for a threshold. For 0 they are closed: nothing is kept back.
         fn open(threshold: u32) -> u16;
 
-        /// The rule: what is left of a difference, and what goes to the total.
+        /// Applies the rule. Returns what is left of a difference, and what goes to the total.
         fn step(old: i64, update: Update, limits: u16) -> (i64, i64);
 
         /// Whether a difference may stay under open limits.
         fn rests(difference: i64, limits: u16) -> bool;
 
         /// # Safety
-        /// `at` is a live difference (so in all that follow).
+        /// `at` is a live difference. (The functions below require that, too.)
         unsafe fn load(at: *const u8) -> i64;
 
-        /// Compare and swap, SeqCst: partner of the limits' store in fold.rs.
+        /// Compares and swaps. SeqCst, partner of the limits' store in `fold.rs`.
         ///
         /// # Safety
         /// As [`load`](Self::load).
         unsafe fn exchange(at: *const u8, old: i64, new: i64) -> bool;
 
-        /// Swaps a zero in, SeqCst: partner of the limits' load after an update.
+        /// Swaps in a zero. SeqCst, partner of the limits' load after an update.
         ///
         /// # Safety
         /// As [`load`](Self::load).
@@ -155,7 +155,7 @@ pub(super) mod sealed {
         /// The fast path: adds on the running column if the rule lets it stay there.
         ///
         /// # Safety
-        /// As the sections in percpu/narrow.rs.
+        /// As for the sections in `percpu/narrow.rs`.
         #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
         unsafe fn add<const INDEX: isize>(area: isize, lane: Lane, n: i64) -> bool;
     }
@@ -165,7 +165,7 @@ pub(super) mod sealed {
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 const AMOUNT_MOST: u64 = 1 << 16;
 
-/// The atomics on a difference, which are alike for all widths.
+/// The atomic operations on a difference, which are alike for all widths.
 macro_rules! atomics {
     ($Atomic:ty, $Stored:ty) => {
         #[inline(always)]
@@ -194,8 +194,8 @@ macro_rules! atomics {
 
 impl sealed::Difference for i8 {
     const KIND: WidthKind = WidthKind::I8;
-    /// Stored from 3 to 253, so no sum is below 1 or, going down, above 252: the most is 0, the
-    /// least 255.
+    /// Differences are stored as 3 to 253, so no sum is below 1 or, going down, above 252. The most is 0,
+    /// the least 255.
     const CLOSED: u16 = u16::from_le_bytes([0, u8::MAX]);
     const ZERO: i64 = 128;
 

@@ -65,7 +65,7 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     escaped_unless(text, allows)
 }
 
-/// A text with each character that is not allowed as an escape.
+/// The text, with each character that is not allowed shown as an escape.
 pub(crate) fn escaped_unless(text: &str, allowed: impl Fn(char) -> bool) -> Cow<'_, str> {
     if text.chars().all(&allowed) {
         return Cow::Borrowed(text);
@@ -81,15 +81,15 @@ pub(crate) fn escaped_unless(text: &str, allowed: impl Fn(char) -> bool) -> Cow<
     Cow::Owned(shown)
 }
 
-/// Why a text is no name for a group.
+/// Why a text cannot be a group's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NameError {
-    /// There is nothing.
+    /// The text is empty.
     Empty,
     /// It is longer than [`NAME_MAX`].
     TooLong {
-        /// How long.
+        /// Its length.
         bytes: usize,
     },
     /// It holds a character that no name [`allows`].
@@ -134,7 +134,7 @@ pub(crate) fn check(name: &str) -> Result<(), NameError> {
     if name.len() > NAME_MAX {
         return Err(NameError::TooLong { bytes: name.len() });
     }
-    // Most names are like this, and groups are created in less time than letters are decoded.
+    // Most names pass here. Decoding their letters would take longer than creating a group.
     if name.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'/') {
         return Ok(());
     }

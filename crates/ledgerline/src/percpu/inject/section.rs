@@ -1,4 +1,4 @@
-//! The sections, each to be run once, and the columns that they run over.
+//! Runs each section once, over columns made for that.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -68,7 +68,7 @@ impl Section {
         matches!(self, Section::CompareStore | Section::CompareStoreLane)
     }
 
-    /// Runs the section once over what [`prepared`] made; whether it took effect.
+    /// Runs the section once over what [`prepared`] made. Says whether it took effect.
     pub(super) fn run<const INDEX: isize>(self, area: isize, region: &Region) -> bool {
         let cell = region.at::<Cell>(0);
         let lane = |shift| {

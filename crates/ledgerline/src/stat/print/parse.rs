@@ -1,5 +1,4 @@
-//! The grammar of the files, read the other way: for tests, which hold the kernel's own files and ours
-//! against it.
+//! Parses the files, for tests: they hold the kernel's own files and ours against this grammar.
 
 use super::{Pageset, Stat, Zone};
 

@@ -1,11 +1,11 @@
-//! From snapshots of counters to what is printed.
+//! Turns snapshots of counters into what is printed.
 
 use super::{Pageset, Stat, Zone};
 use crate::stat::numa::NumaItem;
 use crate::stat::{CountersSnapshot, Item, PlaceKind};
 
 /// `/proc/vmstat`: what each table counted in all, one table after the other. The kernel has the items of
-/// zones first, then those of NUMA, then those of nodes. Printed by [`Flat`](super::Flat).
+/// zones first, then those of NUMA, then those of nodes. [`Flat`](super::Flat) prints it.
 ///
 /// ```
 /// use ledgerline::stat::print::{Flat, vmstat};
@@ -28,9 +28,9 @@ pub fn vmstat(tables: &[&CountersSnapshot]) -> Vec<Stat> {
     tables.iter().flat_map(|table| stats(table, 0)).collect()
 }
 
-/// A node's `numastat`: what the zones of that place (by its position in the table) have counted, under
-/// the names that this file has for the items. Printed by [`Flat`](super::Flat). Empty if there is no
-/// such place.
+/// A node's `numastat`: what the zones of that place (by its position in the table) have counted, under the
+/// names that this file has for the items. [`Flat`](super::Flat) prints it. Empty if there is no such
+/// place.
 pub fn numastat(numa: &CountersSnapshot, place: usize) -> Vec<Stat> {
     let stat = |(name, value): (&str, u64)| match NumaItem::from_name(name) {
         Ok(item) => Stat::new(item.numastat(), value),
@@ -39,11 +39,12 @@ pub fn numastat(numa: &CountersSnapshot, place: usize) -> Vec<Stat> {
     numa.values(place).map(stat).collect()
 }
 
-/// `/proc/zoneinfo`: the zones of a table with their items, behind them those of `numa`, and the items of
-/// `nodes` in the first zone of each node. Tables of other places give what they have of the same paths.
+/// `/proc/zoneinfo`: the zones of a table with their items, after them those of `numa`, and the items of
+/// `nodes` in the first zone of each node. From tables with other places it takes those with the same
+/// paths.
 ///
 /// `pages free` is the item `nr_free_pages`, where there is one, and each CPU has the threshold of the
-/// zone. What else the kernel says of a zone (its watermarks, its size) counters do not know: set it in
+/// zone. Counters do not know what else the kernel says of a zone (its watermarks, its size): set that in
 /// the [`Zone`] before it is printed.
 pub fn zoneinfo(
     zones: &CountersSnapshot,
@@ -72,7 +73,7 @@ pub fn zoneinfo(
     printed
 }
 
-/// What a table has counted at a path, if there is a table, and it has the path.
+/// What a table has counted at a path; empty without a table or without that path.
 fn at_path(table: Option<&CountersSnapshot>, path: &str) -> Vec<Stat> {
     table.and_then(|table| Some(stats(table, table.find(path)?))).unwrap_or_default()
 }

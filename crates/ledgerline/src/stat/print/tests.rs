@@ -21,7 +21,8 @@ fn stats<const N: usize>(pairs: [(&'static str, u64); N]) -> Vec<Stat> {
     pairs.map(|(name, value)| Stat::new(name, value)).into()
 }
 
-/// The zone that seed 003 shows, with the pages and CPUs around it.
+/// The zone that the mail of the series of Linux commit 1d90ca897cb0, "mm: update NUMA counter threshold
+/// size" shows, with the pages and CPUs around it.
 fn zone() -> Zone {
     let set = |cpu, count| Pageset {
         cpu,
@@ -198,7 +199,7 @@ fn numastat_has_the_lines_of_this_machines_own() {
     assert_eq!(names(numastat(&table, 1)), names(parse::flat(&text).unwrap()));
 }
 
-/// What this machine has of a file; says so when it has none (or shows it to root alone).
+/// The text of a file of this machine. Says so if the machine has none (or shows it to root alone).
 fn kernels(path: &str) -> Option<String> {
     let text = std::fs::read_to_string(path);
     if let Err(error) = &text {

@@ -4,11 +4,11 @@ use super::{Stat, Word};
 use std::borrow::Cow;
 use std::fmt;
 
-/// Prints a zone as `/proc/zoneinfo` does; a file is its zones one after the other.
+/// Prints a zone as `/proc/zoneinfo` does. The file is its zones, one after the other.
 ///
-/// The order is the kernel's: the pages, the zone's items, behind them the NUMA items, then each CPU's
-/// page set. What is empty is left out. (The kernel prints a zone without pages as far as the
-/// protection, and the items of a node in its first zone with pages.)
+/// The order is the kernel's: the pages, the zone's items, after them the NUMA items, then each CPU's page
+/// set. Empty parts are left out. (The kernel prints a zone without pages as far as the protection, and the
+/// items of a node in its first zone with pages.)
 ///
 /// ```
 /// use ledgerline::stat::print::{Stat, Zone};
@@ -46,7 +46,7 @@ pub struct Zone {
     pub numa: Vec<Stat>,
     /// What each CPU keeps for itself.
     pub pagesets: Vec<Pageset>,
-    /// What stands at the end: `node_unreclaimable` and `start_pfn`.
+    /// The lines at the end: `node_unreclaimable` and `start_pfn`.
     pub tail: Vec<Stat>,
 }
 
@@ -62,7 +62,7 @@ pub struct Pageset {
 }
 
 impl Zone {
-    /// A zone of which nothing is known yet.
+    /// A zone without any numbers yet.
     pub fn new(node: u32, name: impl Into<Cow<'static, str>>) -> Zone {
         Zone { node, name: name.into(), ..Zone::default() }
     }
@@ -70,7 +70,7 @@ impl Zone {
 
 impl fmt::Display for Zone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // To the right in eight places, as all names of zones fit.
+        // Right-aligned in eight places, into which all names of zones fit.
         let left = 8usize.saturating_sub(self.name.chars().count());
         writeln!(f, "Node {}, zone {:left$}{}", self.node, "", Word(&self.name, 0))?;
         if !self.node_stats.is_empty() {
@@ -113,7 +113,7 @@ fn items(f: &mut fmt::Formatter<'_>, stats: &[Stat]) -> fmt::Result {
     stats.iter().try_for_each(|stat| writeln!(f, "      {} {}", Word(&stat.name, 12), stat.value))
 }
 
-/// A name with a colon, and the value `width` places behind the name's start and a space.
+/// Prints a name with a colon, and the value `width` places after the name's start and a space.
 fn labelled(
     f: &mut fmt::Formatter<'_>,
     start: &str,

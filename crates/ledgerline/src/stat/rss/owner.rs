@@ -1,4 +1,4 @@
-//! The handles: an owner with one thread, and one with many.
+//! Handles: an owner with one thread, and an owner with many.
 
 use super::row::MOVE_MAX;
 use super::table::{Full, OwnerId, Table, slot};
@@ -9,8 +9,8 @@ use std::mem::ManuallyDrop;
 
 /// An owner that one thread updates: its words lie in its row, and no CPU has a cell for it.
 ///
-/// May be sent to another thread, but not shared: [`share`](Owner::share) is for that. Dropped, it
-/// unregisters.
+/// It may be sent to another thread, but not shared; [`share`](Owner::share) makes one that can be.
+/// Dropping it unregisters the owner.
 #[derive(Debug)]
 pub struct Owner<'t> {
     row: Registered<'t>,
@@ -20,13 +20,13 @@ pub struct Owner<'t> {
 
 /// An owner that any number of threads update, by reference.
 ///
-/// Dropped, it unregisters.
+/// Dropping it unregisters the owner.
 #[derive(Debug)]
 pub struct SharedOwner<'t> {
     row: Registered<'t>,
 }
 
-/// A row that is taken, and is given back when this is dropped.
+/// A row that is taken, until this is dropped.
 #[derive(Debug)]
 struct Registered<'t> {
     table: &'t Table,
@@ -40,13 +40,13 @@ impl Drop for Registered<'_> {
 }
 
 impl Registered<'_> {
-    /// As dropping it, and tells what was left.
+    /// Does what dropping it does, and returns what was left.
     fn close(self) -> Pages {
         let row = ManuallyDrop::new(self);
         row.table.close(row.id)
     }
 
-    /// What does not fit in a word goes to the words for others, which clamp and count.
+    /// Adds what does not fit into a word to the words for others, which clamp and count.
     #[cold]
     fn add_elsewhere(&self, kind: Kind, n: i64) {
         let gone = self.table.add_to(self.id, kind, n).is_err();
@@ -55,7 +55,7 @@ impl Registered<'_> {
 }
 
 impl Table {
-    /// Registers an owner with one thread; it has no pages. Costs some tens of nanoseconds.
+    /// Registers an owner with one thread and no pages. Costs some tens of nanoseconds.
     ///
     /// # Errors
     /// [`Full`].
@@ -76,23 +76,23 @@ impl<'t> Owner<'t> {
         }
     }
 
-    /// What it has: exact, but for what others [add](Table::add_to) during the call.
+    /// Its pages: exact, except for what others [add](Table::add_to) during the call.
     pub fn read(&self) -> Pages {
         self.row.table.sum(self.row.id.row)
     }
 
-    /// Its name, for [`Table::read`] and [`Table::add_to`] on other threads.
+    /// Its id, for [`Table::read`] and [`Table::add_to`] on other threads.
     pub fn id(&self) -> OwnerId {
         self.row.id
     }
 
-    /// Makes it an owner that threads can share. What it has stays where it is; updates go to the
-    /// cells of the CPUs from here on.
+    /// Makes it an owner that threads can share. Its pages stay where they are; from here on updates go to
+    /// the cells of the CPUs.
     pub fn share(self) -> SharedOwner<'t> {
         SharedOwner { row: self.row }
     }
 
-    /// Gives the row back, and tells what was left in it.
+    /// Unregisters the owner. Returns the pages that were left.
     pub fn unregister(self) -> Pages {
         self.row.close()
     }
@@ -126,23 +126,23 @@ impl SharedOwner<'_> {
         }
     }
 
-    /// What it has: exact when the writers are still, otherwise off by what moved during the call. Costs
-    /// a few loads, and a line for each CPU that ran it.
+    /// Its pages: exact when the writers are still, otherwise off by what moved during the call. Costs a
+    /// few loads, and a line for each CPU that ran it.
     pub fn read(&self) -> Pages {
         self.row.table.sum(self.row.id.row)
     }
 
-    /// How many CPUs ran it since it was shared: what a read costs.
+    /// How many CPUs ran it since it was shared. A read costs a line for each.
     pub fn cpus(&self) -> usize {
         self.row.table.ran_on(self.row.id.row).count()
     }
 
-    /// Its name, for [`Table::read`] and [`Table::add_to`].
+    /// Its id, for [`Table::read`] and [`Table::add_to`].
     pub fn id(&self) -> OwnerId {
         self.row.id
     }
 
-    /// Gives the row back, and tells what was left in it.
+    /// Unregisters the owner. Returns the pages that were left.
     pub fn unregister(self) -> Pages {
         self.row.close()
     }

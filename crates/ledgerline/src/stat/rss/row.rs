@@ -1,34 +1,34 @@
-//! One owner's row: its own words, the words for others, the generation.
+//! The row of one owner: its own words, the words for others, the generation.
 
 use super::Kind;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// Most pages that one update moves, either way: 2^58 bytes of 4 KiB pages.
+/// The most pages that one update moves, either way: 2^58 bytes of 4 KiB pages.
 pub(super) const MOVE_MAX: i64 = 1 << 46;
-/// Where the value of a word for others begins; below is the generation it belongs to.
+/// The bit at which the value of a word for others begins; below is the generation that it belongs to.
 const VALUE: u32 = 16;
 
 /// See the [module](super). 128 bytes, so that two owners never share a pair of lines.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(super) struct Row {
-    /// Written by the one thread of an owner that is not shared.
+    /// The one thread of an owner that is not shared writes these.
     own: [AtomicU64; 4],
     /// Odd while an owner has the row; grows by one whenever it is taken or given back.
     pub(super) generation: AtomicU32,
-    /// The free row behind this one.
+    /// The next free row.
     pub(super) next: AtomicU32,
     spare: [u64; 3],
-    /// Written by anyone: 48 bits of pages and 16 of the generation, so that what was meant for an
-    /// owner that has gone does not reach the next.
+    /// Any thread writes these: 48 bits of pages and 16 of the generation, so that pages meant for an owner
+    /// that has gone do not reach the next.
     elsewhere: [AtomicU64; 4],
 }
 
 const _: () = assert!(size_of::<Row>() == 128);
 
 impl Row {
-    /// Adds to the one thread's own word, in one instruction that nothing can interrupt in the middle;
-    /// `false`, and nothing has changed, if the sum does not fit in 64 bits.
+    /// Adds to the one thread's own word, in one instruction that nothing can interrupt in the middle. If
+    /// the sum does not fit in 64 bits, it changes nothing and says `false`.
     ///
     /// Only one thread calls this at a time. (Readers load the word, which is whole at every moment.)
     #[inline(always)]
@@ -59,7 +59,7 @@ impl Row {
         }
     }
 
-    /// Adds to the words for others if the owner is still of that generation.
+    /// Adds to the words for others if the row still has the owner of that generation.
     ///
     /// Returns what did not fit (the word was clamped), or `None` if the owner has gone.
     pub(super) fn add_elsewhere(&self, generation: u32, kind: Kind, n: i64) -> Option<i64> {
@@ -96,12 +96,12 @@ impl Row {
         for word in &self.elsewhere {
             word.store(elsewhere(0, generation), Ordering::Relaxed);
         }
-        // Release, partner of the Acquire in `Table::read`: who sees the owner sees empty words.
+        // Release, partner of the Acquire in `Table::read`: a reader that sees the owner sees empty words.
         self.generation.store(generation, Ordering::Release);
     }
 
-    /// Empties the words of a kind, and says what they held. `closed` is a generation that no owner has,
-    /// so that nothing is added to the words for others from here on. The row is the caller's.
+    /// Empties the words of a kind. Returns what they held. `closed` is a generation that no owner has, so
+    /// that nothing is added to the words for others from here on. The row is the caller's.
     pub(super) fn take(&self, closed: u32, kind: Kind) -> i128 {
         let own = self.own[kind as usize].swap(0, Ordering::Relaxed) as i64;
         let word = &self.elsewhere[kind as usize];

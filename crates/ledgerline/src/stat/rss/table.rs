@@ -9,13 +9,13 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use std::fmt;
 use std::io;
 
-/// Most owners of a table.
+/// The most owners of a table.
 const CAPACITY_MAX: u32 = 1 << 24;
 const PAGE: usize = 4096;
-/// Words of a cell.
+/// How many words a cell has.
 const KINDS: usize = Kind::ALL.len();
 
-/// Names an owner: a row, and how often it was used. A name of an owner that has gone is refused.
+/// The id of an owner: a row, and how often that was used. The id of an owner that has gone is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OwnerId {
     pub(super) row: u32,
@@ -31,7 +31,7 @@ pub struct Full {
 
 impl fmt::Display for Full {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the table has its {} owners", self.capacity)
+        write!(f, "the table is full with {} owners", self.capacity)
     }
 }
 
@@ -49,12 +49,12 @@ impl fmt::Display for Gone {
 
 impl std::error::Error for Gone {}
 
-/// Mistakes of callers that a table has counted.
+/// The mistakes of callers that a table has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mistakes {
-    /// Updates of more than 2^46 pages at once, and sums past 2^47 pages: clamped.
+    /// How many updates of more than 2^46 pages at once, and sums past 2^47 pages, were clamped.
     pub clamped: u64,
-    /// Owners that unregistered with less than nothing of a kind.
+    /// How many owners unregistered with a negative number of pages of a kind.
     pub negative: u64,
 }
 
@@ -63,7 +63,7 @@ pub struct Mistakes {
 #[derive(Debug)]
 struct Header {
     free: FreeList,
-    /// Rows up to this one were used before.
+    /// Rows up to this one have been used.
     high_water: AtomicU32,
     clamped: AtomicU64,
     negative: AtomicU64,
@@ -73,9 +73,9 @@ const _: () = assert!(size_of::<Header>() <= size_of::<Row>());
 
 /// Resident pages by owner. See the [module](super).
 ///
-/// Safe to share; usually in a `static LazyLock`, or leaked, so that owners are `Owner<'static>`. Costs
-/// address space when made; then 128 bytes and a mask an owner, and 32 bytes for each CPU that ran a
-/// shared one.
+/// Threads may share it. It is usually in a `static LazyLock`, or leaked, so that owners are
+/// `Owner<'static>`. Making it costs address space; then it costs 128 bytes and a mask an owner, and 32
+/// bytes for each CPU that ran a shared one.
 #[derive(Debug)]
 pub struct Table {
     header: *const Header,
@@ -94,10 +94,10 @@ unsafe impl Send for Table {}
 unsafe impl Sync for Table {}
 
 impl Table {
-    /// A table for so many owners at a time.
+    /// Makes a table for up to `capacity` owners at a time.
     ///
     /// # Errors
-    /// No owners, more than 2^24 - 1, or no address space for them.
+    /// When `capacity` is zero or more than 2^24 - 1, or there is no address space for it.
     pub fn new(capacity: u32) -> io::Result<Table> {
         if !(1..CAPACITY_MAX).contains(&capacity) {
             return Err(io::Error::new(
@@ -133,7 +133,7 @@ impl Table {
         let row = match self.header().free.pop(|row| self.checked(row).map(|row| &row.next)) {
             Some(row) => row,
             None => {
-                // Relaxed: rows past the mark are untouched memory.
+                // Relaxed: rows past the high water are untouched memory.
                 let more = |rows| (rows < self.capacity).then(|| rows + 1);
                 let high_water = &self.header().high_water;
                 let taken = high_water.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
@@ -145,8 +145,8 @@ impl Table {
         Ok(OwnerId { row, generation })
     }
 
-    /// What an owner has, from whichever thread: exact when its writers are still, otherwise off by
-    /// what moved during the call. Costs a few loads, and a line for each CPU that ran the owner.
+    /// The pages of an owner, on any thread. It is exact when the owner's writers are still, otherwise off
+    /// by what moved during the call. Costs a few loads, and a line for each CPU that ran the owner.
     ///
     /// # Errors
     /// [`Gone`].
@@ -166,8 +166,9 @@ impl Table {
         Ok(pages)
     }
 
-    /// Adds `n` pages to an owner from elsewhere: a reclaimer, a thread that returns what another took. An
-    /// atomic operation on the owner's row. Async-signal-safe. Clamps (and counts) as [`Mistakes`] says.
+    /// Adds `n` pages to an owner from other code: a reclaimer, or a thread that returns what another took.
+    /// It is an atomic operation on the owner's row. Async-signal-safe. Clamps (and counts) as [`Mistakes`]
+    /// says.
     ///
     /// # Errors
     /// [`Gone`]; nothing is changed then, not even if the row has another owner by now.
@@ -187,7 +188,7 @@ impl Table {
         }
     }
 
-    /// All owners and what they have, one after the other.
+    /// All owners with their pages, one after the other.
     pub fn owners(&self) -> impl Iterator<Item = (OwnerId, Pages)> + '_ {
         (1..=self.header().high_water.load(Ordering::Relaxed)).filter_map(|row| {
             let generation = self.row(row).generation.load(Ordering::Relaxed);
@@ -196,7 +197,7 @@ impl Table {
         })
     }
 
-    /// What callers did wrong.
+    /// The mistakes of callers so far.
     pub fn mistakes(&self) -> Mistakes {
         Mistakes {
             clamped: self.header().clamped.load(Ordering::Relaxed),
@@ -214,7 +215,7 @@ impl Table {
         self.capacity
     }
 
-    /// `n`, or the most that one update moves; counted.
+    /// Clamps `n` to the most that one update moves, and counts that.
     pub(super) fn clamp(&self, n: i64) -> i64 {
         let clamped = n.clamp(-MOVE_MAX, MOVE_MAX);
         if clamped != n {
@@ -241,7 +242,7 @@ impl Table {
         })
     }
 
-    /// What an owner's words add up to.
+    /// The sum of an owner's words.
     pub(super) fn sum(&self, row: u32) -> Pages {
         let mut sums = Kind::ALL.map(|kind| self.row(row).pages(kind));
         for column in self.ran_on(row) {
@@ -253,7 +254,7 @@ impl Table {
         self.pages(sums)
     }
 
-    /// Ends an owner: empties all its words, frees its row. What they held.
+    /// Ends an owner: empties all its words and frees its row. Returns what the words held.
     pub(super) fn close(&self, owner: OwnerId) -> Pages {
         let row = self.row(owner.row);
         let closed = owner.generation.wrapping_add(1);
@@ -263,7 +264,7 @@ impl Table {
         let mut sums = Kind::ALL.map(|kind| row.take(closed, kind));
         for column in self.ran_on(owner.row) {
             for (sum, kind) in sums.iter_mut().zip(Kind::ALL) {
-                // No section is under way on this word: nobody else has the owner any more.
+                // No section is under way on this word: no other thread has the owner any more.
                 let word = self.cell(column, owner.row, kind).swap(0, Ordering::Relaxed);
                 *sum += i128::from(word as i64 >> 1);
             }
@@ -279,7 +280,8 @@ impl Table {
         pages
     }
 
-    /// Sums as pages; one past an `i64` (which takes 2^16 largest updates) is clamped and counted.
+    /// Turns sums into pages. A sum past an `i64` (which takes 2^16 largest updates) is clamped and
+    /// counted.
     fn pages(&self, sums: [i128; 4]) -> Pages {
         Pages::from(sums.map(|sum| {
             let clamped = sum.clamp(i64::MIN.into(), i64::MAX.into());
@@ -322,7 +324,7 @@ impl Table {
     }
 }
 
-/// Which word of a column.
+/// The index of a word in a column.
 #[inline(always)]
 pub(super) fn slot(row: u32, kind: Kind) -> usize {
     row as usize * KINDS + kind as usize

@@ -1,23 +1,23 @@
-//! The shape of a tree: its words, the multiple that each passes on, and what that bounds.
+//! The shape of a tree: its words, the multiple that each passes on, and the bounds that follow.
 
 use std::fmt;
 
-/// Most CPUs of a shape.
+/// The most CPUs of a shape.
 const CPUS_MAX: u32 = 1 << 16;
-/// Largest batch.
+/// The largest batch.
 const BATCH_MAX: u64 = 1 << 20;
-/// Largest multiple.
+/// The largest multiple.
 const MULTIPLE_MAX: u64 = 1 << 40;
-/// CPUs that share a node of the first level.
+/// How many CPUs share a node of the first level, as a power of two.
 const FIRST: u32 = 3;
-/// Nodes that share a node above them. Both as powers of two.
+/// How many nodes share a node above them, as a power of two.
 const ABOVE: u32 = 2;
 
 /// How many words a tree has and when they pass on what they hold.
 ///
-/// [`Shape::new`] chooses so that the bound is small and no line is busy: when all CPUs add at one pace,
-/// a node is written once for each `batch / 8` units that each of them adds, and the top no more often.
-/// That compares so, for 256 CPUs, a batch of 32 and pages of 4 KiB, with the kernel's hierarchical
+/// [`Shape::new`] chooses so that the bound is small and no line is busy: when all CPUs add at one pace, a
+/// node is written once for each `batch / 8` units that each of them adds, and the top no more often. The
+/// table compares shapes for 256 CPUs, a batch of 32 and pages of 4 KiB, with the kernel's hierarchical
 /// counter first (`atomics` is how many additions to nodes and top a page costs, `busiest` how often the
 /// busiest line is written for a page on each CPU, `top` how often the top is):
 ///
@@ -52,19 +52,19 @@ pub(super) struct Level {
     pub(super) shift: u32,
     /// How many words.
     pub(super) words: u32,
-    /// Where they begin among the words of all levels.
+    /// The index of the first among the words of all levels.
     pub(super) first: usize,
-    /// What they pass on: multiples of this.
+    /// They pass on multiples of this.
     pub(super) multiple: u64,
-    /// What they get: multiples of this.
+    /// They get multiples of this.
     step: u64,
     /// The words with this parity start half a multiple up, the others a step less.
     parity: u32,
 }
 
 impl Level {
-    /// What the word starts at, so that truncating it rounds to the nearest multiple: it can then be
-    /// as much below a multiple.
+    /// The start value of the word, with which truncating it rounds to the nearest multiple. The word can
+    /// be that much below a multiple.
     pub(super) fn start(self, word: u32) -> u64 {
         match self.multiple == self.step {
             true => 0,
@@ -79,21 +79,21 @@ impl Level {
     }
 }
 
-/// A shape that cannot be.
+/// Why a shape is not possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadShape {
-    /// No CPUs, or more than 65 536.
+    /// There are no CPUs, or more than 65 536.
     Cpus {
         /// How many.
         cpus: u32,
     },
-    /// A batch that is not a power of two up to 2^20.
+    /// The batch is not a power of two up to 2^20.
     Batch {
         /// The batch.
         batch: u64,
     },
-    /// A level of nodes whose number of CPUs or whose multiple is not a power of two, or not larger
-    /// (the multiple: not smaller) than that of the level below, or past 2^40.
+    /// The numbers of a level of nodes do not fit: the CPUs below a node and the multiple are powers of
+    /// two, the former larger than in the level below, the latter not smaller, and at most 2^40.
     Level {
         /// CPUs below a node.
         cpus: u32,
@@ -121,11 +121,11 @@ impl fmt::Display for BadShape {
 impl std::error::Error for BadShape {}
 
 impl Shape {
-    /// The shape for so many CPUs and a batch: eight CPUs share a node, four nodes the node above,
+    /// Makes the shape for this many CPUs and a batch: eight CPUs share a node, four nodes the node above,
     /// and each level passes on larger multiples by as much as the node above has words below it.
     ///
     /// # Errors
-    /// No CPUs, more than 65 536, or a batch that is not a power of two up to 2^20.
+    /// When there are no CPUs or more than 65 536, or the batch is not a power of two up to 2^20.
     pub fn new(cpus: u32, batch: u64) -> Result<Shape, BadShape> {
         if cpus > CPUS_MAX {
             return Err(BadShape::Cpus { cpus });
@@ -142,11 +142,11 @@ impl Shape {
         Shape::with_levels(cpus, batch, &levels)
     }
 
-    /// A shape of one's own: for each level of nodes, from the CPUs up, the CPUs below a node and the
-    /// multiples that it passes on.
+    /// Makes a shape of the caller's own. `levels` has, for each level of nodes from the CPUs up, the CPUs
+    /// below a node and the multiples that it passes on.
     ///
     /// # Errors
-    /// As [`new`](Self::new), and a level that does not fit on the one below.
+    /// As [`new`](Self::new), and when a level does not fit on the one below.
     pub fn with_levels(cpus: u32, batch: u64, levels: &[(u32, u64)]) -> Result<Shape, BadShape> {
         if !(1..=CPUS_MAX).contains(&cpus) {
             return Err(BadShape::Cpus { cpus });
@@ -185,12 +185,12 @@ impl Shape {
         self.levels[0].words
     }
 
-    /// What a CPU's cell passes on: multiples of this.
+    /// A CPU's cell passes on multiples of this.
     pub fn batch(&self) -> u64 {
         self.levels[0].multiple
     }
 
-    /// What reaches the top: multiples of this.
+    /// Multiples of this reach the top.
     pub fn top_multiple(&self) -> u64 {
         self.levels[self.levels.len() - 1].multiple
     }
@@ -200,7 +200,7 @@ impl Shape {
         self.levels.iter().map(|level| level.words as usize).sum::<usize>() + 1
     }
 
-    /// By how much the sum can be below the top when no update is in flight; attained.
+    /// The most by which the sum can be below the top when no update is in flight. It is attained.
     ///
     /// A word of level *l* keeps a multiple of `m[l-1]` between `-m[l]/2` and `m[l]/2 - m[l-1]` (every
     /// other word: the same with the signs changed), so that over all words there is
@@ -209,14 +209,14 @@ impl Shape {
         self.below
     }
 
-    /// By how much the sum can be above the top when no update is in flight; attained.
+    /// The most by which the sum can be above the top when no update is in flight. It is attained.
     pub fn above(&self) -> u64 {
         self.above
     }
 
-    /// By how much more the top can be off, on either side, while `writers` threads are in the middle of
-    /// adding at most `largest`, up or down; attained. Each holds one carry in its hands, and the
-    /// largest carry is `largest` rounded up to what reaches the top. Clamped at `u64::MAX`.
+    /// The most by which the top can be off in addition, on either side, while `writers` threads are in the
+    /// middle of adding at most `largest`, up or down. It is attained. Each thread has one carry in flight,
+    /// and the largest carry is `largest` rounded up to what reaches the top. Clamped at `u64::MAX`.
     pub fn in_flight_bound(&self, writers: u64, largest: u64) -> u64 {
         let multiple = self.top_multiple();
         let carry = u128::from(largest.div_ceil(multiple)) * u128::from(multiple);
