@@ -1,14 +1,14 @@
 //! A query server with fifty tenants on one memory budget.
 //!
-//! Each tenant has a max, a high and a low, a cache that gives way, and queries that are throttled above its
-//! high, wait for room at its max, and, when that does not help, have the largest query of the tenant
-//! cancelled. One tenant runs a query that never stops growing.
+//! Each tenant has a max, a high and a low, a cache that gives way, and queries that are throttled above
+//! its high, wait for room at its max, and, when that does not help, cancel the largest query of the
+//! tenant. One tenant runs a query that never stops growing.
 //!
 //! ```console
 //! $ cargo run --release --example query_server
 //! ```
 //!
-//! At the end it prints who got what, and fails if anything else than the runaway was hurt.
+//! At the end it prints what each tenant got, and fails if anything but the runaway was hurt.
 
 use ledgerline::{CancelToken, Charge, Group, Ledger, Reclaimer, Refused};
 use std::error::Error;

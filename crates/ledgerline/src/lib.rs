@@ -25,21 +25,21 @@
 //! | call                  | at a limit                                                   | costs                |
 //! |-----------------------|--------------------------------------------------------------|----------------------|
 //! | [`Group::try_charge`] | asks the reclaimers, then refuses and names the full group   | 4.5 ns with its drop |
-//! | [`Group::charge`]     | goes over it and counts that: for what must not fail         | the same             |
-//! | [`Group::request`]    | waits, in a thread or a task; has others cancelled; is slowed down above `high` | the same, and what it waits |
+//! | [`Group::charge`]     | goes over it and counts that, for what must not fail         | the same             |
+//! | [`Group::request`]    | waits, in a thread or a task; cancels victims; is slowed down above `high` | the same, and its wait |
 //!
-//! Each returns a [`Charge`], which gives the units back when it drops, on whichever thread. (4.5 ns is a
-//! guard charged and dropped on a virtual Xeon of 2026, `ledgerline bench charge`, case `guard_depth3`;
-//! the units alone, without a guard, take as long. That is where the CPU's cell holds the units: for charges
-//! that are small beside what the group holds, a thirty-second or so, and where nobody waits. A larger one, or
-//! one close to a limit, walks to the root: a quarter of a microsecond.)
+//! Each returns a [`Charge`], which gives the units back when it drops, on any thread. (Charging and
+//! dropping a guard takes 4.5 ns on a virtual Xeon of 2026: `ledgerline bench charge`, case `guard_depth3`.
+//! The units alone, without a guard, take as long. This holds where the CPU's cell holds the units: for
+//! charges that are small beside what the group holds, a thirty-second or so, and while no request waits. A
+//! larger charge, or one close to a limit, walks to the root, which takes a quarter of a microsecond.)
 //!
 //! An allocator or a C interface cannot keep a guard: [`Group::try_charge_units`] and
 //! [`Group::charge_units`] charge without one, [`Group::uncharge_units`] returns, [`Prepaid`] is the fast
-//! half of both, and [`Charge::into_units`] and [`Charge::from_units`] lead from one world to the other.
+//! half of both, and [`Charge::into_units`] and [`Charge::from_units`] turn a guard into units and back.
 //! [`OwnedGroup`] is a handle without a lifetime.
 //!
-//! # And then
+//! # What else there is
 //!
 //! | to                                    | call                                         | cost         |
 //! |---------------------------------------|----------------------------------------------|--------------|
@@ -49,7 +49,7 @@
 //! | find groups                           | [`Ledger::find`], [`Group::children`], [`Group::descendants`] | rows in use |
 //! | end a group                           | [`Group::destroy`], [`Group::destroy_tree`], [`Group::destroy_on_drop`] | 0.2 µs a group |
 //! | find what destroyed groups still hold | [`Ledger::leaks`]                            | rows in use  |
-//! | ask who fills a group                 | [`Ledger::diagnose`], [`Group::diagnose`]    | rows in use  |
+//! | ask which groups fill one             | [`Ledger::diagnose`], [`Group::diagnose`]    | rows in use  |
 //! | be asked before a charge is refused   | [`Group::add_reclaimer`]                     |              |
 //! | limit a runaway, whatever it holds    | [`Group::set_max_now`]                       | a drain      |
 //! | charge once what several groups use   | [`Charge::share`]                            | a lock       |

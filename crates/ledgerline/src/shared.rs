@@ -1,34 +1,34 @@
-//! A charge that several groups hold and one of them pays for.
+//! A shared charge: several groups hold it, and one of them pays for it.
 //!
 //! ```text
-//! a holder goes                                       a holder joins
-//!   it was not the payer: done                          nobody among the holders pays: settle
-//!   settle
+//! a holder is dropped                                 a holder joins
+//!   choose the payer                                    choose the payer
 //!
-//! settle: take the charge out of the common state (then nobody else settles)
-//!   nobody holds it: return the units
+//! choose the payer: one of the holders is the payer: done
+//!   take the charge out of the common state (then no other thread chooses)
+//!   there is no holder: return the units
 //!   move them to the oldest holder whose group has room; if none has, to the oldest that takes them
 //!     over its limits
-//!   put the charge back; if the new payer went meanwhile: again
+//!   put the charge back; if the new payer was dropped meanwhile: again
 //! ```
 //!
 //! The lock guards the list of holders and is held for a few instructions. Units are moved and returned
-//! without it, for that wakes others and may ask reclaimers.
+//! without it, since that wakes waiters and may ask reclaimers.
 
 use crate::charge::Charge;
 use crate::group::Group;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A holder of a shared charge: a buffer, say, that several queries use. It is counted once, for the
-/// holder that pays; the others hold it free of charge.
+/// A holder of a shared charge, of a buffer that several queries use, say. The buffer is counted once, for
+/// the holder that pays; the others hold it free of charge.
 ///
-/// When the payer is dropped, the units move to the oldest other holder whose group has room for them.
-/// If none has, the oldest takes them over its limits, which counts a `max` event there: the memory is
-/// there, whoever pays for it. The last holder returns them. A holder whose group was destroyed pays
-/// nothing for others any more; if all are like that, the units stay with who paid last.
+/// When the payer is dropped, the units move to the oldest other holder whose group has room for them. If
+/// none has, the oldest takes them over its limits, which counts a `max` event there: the memory is in use,
+/// whichever group pays. The last holder returns them. A holder whose group was destroyed can no longer
+/// become the payer; if that holds for all, the units stay with the last payer.
 ///
 /// Joining and dropping take a lock for a few instructions and room in a list, so they are not
-/// async-signal-safe. Limits that do not let the units in count a `max` event, as with any
+/// async-signal-safe. A limit that refuses the units counts a `max` event, as with any
 /// [transfer](Charge::transfer).
 ///
 /// ```
@@ -51,7 +51,7 @@ pub struct SharedCharge<'l> {
     me: Holder<'l>,
 }
 
-/// `number` tells holders apart and older from younger.
+/// A holder. Its `number` tells it from others, and older holders from younger ones.
 #[derive(Clone, Copy, Debug)]
 struct Holder<'l> {
     group: Group<'l>,
@@ -66,17 +66,17 @@ struct Common<'l> {
 
 #[derive(Debug)]
 struct State<'l> {
-    /// `None` while somebody settles who pays.
+    /// `None` while a thread chooses the payer.
     charge: Option<Charge<'l>>,
-    /// Whose group is charged.
+    /// The holder whose group is charged.
     payer: Holder<'l>,
-    /// The oldest first.
+    /// The holders, the oldest first.
     holders: Vec<Holder<'l>>,
     next: u64,
 }
 
 impl<'l> Charge<'l> {
-    /// Makes it a charge that others can [`join`](SharedCharge::join). It stays where it is.
+    /// Makes it a charge that others can [`join`](SharedCharge::join). The units stay where they are.
     pub fn share(self) -> SharedCharge<'l> {
         let me = Holder { group: self.group(), number: 0 };
         let units = self.units();
@@ -86,9 +86,9 @@ impl<'l> Charge<'l> {
 }
 
 impl<'l> SharedCharge<'l> {
-    /// Another holder, for a group that pays only if those who came before it go. (A group of another
-    /// ledger is charged there then, and this one is charged no more.) Nothing is asked of the group
-    /// now, so this does not fail, not even for one that was destroyed.
+    /// Adds a holder, whose group pays only if the holders before it are dropped. (A group of another
+    /// ledger is charged in that ledger then, and this ledger is charged no more.) The group need not have
+    /// room now, so this does not fail, not even for a group that was destroyed.
     pub fn join(&self, group: Group<'l>) -> SharedCharge<'l> {
         let mut state = self.common.lock();
         let me = Holder { group, number: state.next };
@@ -104,17 +104,18 @@ impl<'l> SharedCharge<'l> {
         self.me.group
     }
 
-    /// The group that the units are charged to. (While they are being moved: that they are moved from.)
+    /// The group that the units are charged to. (While they are moved, it is the group that they come
+    /// from.)
     pub fn owner(&self) -> Group<'l> {
         self.common.lock().payer.group
     }
 
-    /// How many units there are.
+    /// How many units are held.
     pub fn units(&self) -> u64 {
         self.common.units
     }
 
-    /// How many hold it, this one included.
+    /// How many holders there are, this one included.
     pub fn holders(&self) -> usize {
         self.common.lock().holders.len()
     }
@@ -131,12 +132,12 @@ impl Drop for SharedCharge<'_> {
 
 impl<'l> Common<'l> {
     fn lock(&self) -> MutexGuard<'_, State<'l>> {
-        // Each use leaves the state whole, whatever panicked.
+        // Every use leaves the state whole, even if it panics.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sees to it that a holder pays, or that nobody does if there is none. Who finds somebody else at
-    /// it leaves it to him: he looks again when he has done.
+    /// Chooses a payer among the holders, or returns the units if there is no holder. A thread that finds
+    /// another one choosing leaves it to that one, which looks again at its end.
     fn choose_payer(&self) {
         loop {
             let mut state = self.lock();
@@ -147,7 +148,8 @@ impl<'l> Common<'l> {
             let (holders, next) = (state.holders.clone(), state.next);
             drop(state);
             if holders.is_empty() {
-                // Nobody is left who could join. The units go back here, the lock not held.
+                // No holder is left from which another could join. The units go back here, without the
+                // lock.
                 return;
             }
             let (charge, payer) = hand_over(charge, &holders);
@@ -155,7 +157,8 @@ impl<'l> Common<'l> {
             state.charge = Some(charge);
             match payer {
                 Some(payer) => state.payer = payer,
-                // Nobody can pay. If somebody joined or the last one went meanwhile, he left it to us.
+                // No holder can pay. A holder that joined meanwhile, or the last one that was dropped, left
+                // the choice to this thread.
                 None if state.next == next && !state.holders.is_empty() => return,
                 None => {}
             }

@@ -1,4 +1,4 @@
-//! An audited ledger names who uncharges wrongly, and takes nothing for it.
+//! An audited ledger names the line of a wrong uncharge, and takes nothing for it.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! An allocator that charges what it hands out to a ledger that is audited.
+//! An allocator charges the blocks that it gives out to an audited ledger.
 
 use ledgerline::{Group, Ledger, Mistakes};
 use std::alloc::{GlobalAlloc, Layout, System};

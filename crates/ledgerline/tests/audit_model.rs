@@ -1,4 +1,4 @@
-//! An audited ledger under random work, threads, forks and other processes: it says what an obvious count says.
+//! An audited ledger under random work, threads, forks and other processes says what an obvious count says.
 
 mod common;
 

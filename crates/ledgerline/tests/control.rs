@@ -1,5 +1,5 @@
-//! Memory control as a whole against a slow obvious model: random trees, limits, protections, modes, caches
-//! and victims; every outcome, every usage, every event.
+//! Memory control as a whole is compared with a slow, obvious model, on random trees, limits, protections,
+//! modes, caches and victims: every outcome, every usage, every event.
 
 mod common;
 
@@ -111,7 +111,7 @@ impl Both {
         live[pick % live.len()]
     }
 
-    /// A charge that somebody holds.
+    /// A charge that is held.
     fn pick_held(&self, pick: usize) -> Option<u64> {
         let mut numbers: Vec<u64> = self.model.held.keys().copied().collect();
         numbers.sort_unstable();

@@ -1,4 +1,4 @@
-//! Counters against a slow oracle, on simulated CPUs: every total, every bound, every sum.
+//! Counters are compared with a slow oracle, on simulated CPUs: every total, every bound, every sum.
 
 use ledgerline::stat::{
     Clamps, Counters, On, PlaceId, Places, Reading, ThresholdError, Width, WidthKind,

@@ -1,4 +1,4 @@
-//! Counters in a file: another process looks on, and what is damaged does no damage.
+//! Counters in a file: another process reads them, and a damaged file does no damage.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Counters under fire: threads, folds, signals, forks; in the end nothing is lost.
+//! Counters lose nothing under threads, folds, signals and forks.
 
 mod common;
 
@@ -34,7 +34,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Writers that move between CPUs, against whoever folds, drains and changes thresholds; `update`
+/// Writers that move between CPUs, against a thread that folds, drains and changes thresholds; `update`
 /// does one and says by how much.
 fn hammer<W: Width>(
     counters: &Counters<Vm, W>,

@@ -1,4 +1,4 @@
-//! The end of a group: what is left in it, who still holds its handle, who gets its row.
+//! The end of a group: what is left in it, what its old handles do, and which group gets its row.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Diagnoses: what they say of a tree that is known, and how that is printed.
+//! Diagnoses of a known tree: what they say, and how they are printed.
 
 mod common;
 

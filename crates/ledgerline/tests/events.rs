@@ -1,4 +1,4 @@
-//! Events: counted in the group and above, told to those who watch.
+//! Events are counted in the group and above, and told to its watchers.
 
 mod common;
 

@@ -139,7 +139,7 @@ fn a_forked_child_has_a_whole_ledger_whatever_the_threads_were_at() {
     });
 }
 
-/// Children of a process whose ledger lies in a file, where no handler is registered before somebody needs one:
+/// Children of a process whose ledger lies in a file, where no handler is registered before it is needed:
 /// forked beside threads that use something, they use it as well.
 fn fork_beside(test: &str, act: impl Fn(Group<'_>) + Sync) {
     in_modes(test, &[Run::Natural], || {

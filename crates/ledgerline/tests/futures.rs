@@ -1,4 +1,5 @@
-//! Waiting in futures: woken, in order, dropped at any time; by units, by events, by time.
+//! Futures wait: they are served in order, may be dropped at any time, and are woken by units, by events
+//! and by time.
 
 mod common;
 
@@ -337,7 +338,7 @@ fn who_waits_at_a_group_that_is_gone_ends_and_holds_up_nobody_at_the_next_of_its
             drop(held);
             let (served, charge) = crowd.next();
             assert_eq!((served, charge.map(|charge| charge.units()).ok()), (waits, Some(1)));
-            // Whoever comes late finds its group gone, too, and takes nobody's place.
+            // A task that comes late finds its group gone, too, and takes no other's place.
             assert_eq!(old.request(1).wait(LONG).charge().unwrap_err().reason, Reason::Gone);
             for late in [gone[0], gone[2]] {
                 assert_eq!(crowd.poll(late).unwrap().unwrap_err().reason, Reason::Gone);

@@ -1,4 +1,4 @@
-//! Readers of groups that come and go in one row: what a reader is told is one group's own, or nothing.
+//! Groups come and go in one row: what a reader is told is one group's own, or nothing.
 
 mod common;
 
@@ -172,7 +172,7 @@ fn look(ledger: &Ledger, group: Group<'_>, life: Life, way: u64) -> bool {
     }
 }
 
-/// What the ledger's own reports say of the row, whoever is in it by then.
+/// What the ledger's own reports say of the row, whichever group has it by then.
 fn in_reports(ledger: &Ledger, row: u32) {
     let whole = |id: GroupId, path: &str, max: Option<Limit>| {
         let name = path.rsplit('/').next().unwrap();

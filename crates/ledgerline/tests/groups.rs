@@ -1,4 +1,4 @@
-//! The tree as a program walks it, handles without a lifetime, and guards.
+//! The tree as a program goes through it, handles without a lifetime, and guards.
 
 use ledgerline::{Charge, DestroyError, Group, GroupId, Ledger, Limit, Mistakes};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -172,7 +172,7 @@ fn a_guard_destroys_its_group_and_all_below_unless_it_is_kept() {
     drop(owned);
     assert!(!also.group().exists());
     assert_eq!(also.try_charge(1).unwrap_err().reason, ledgerline::Reason::Gone);
-    // Somebody else destroyed it: the guard has nothing left to do.
+    // It was destroyed before: the guard has nothing left to do.
     let gone = tenant.create("q4").unwrap().destroy_on_drop();
     gone.destroy().unwrap();
     assert_eq!(ledger.root().descendants().count(), 1);
@@ -221,12 +221,12 @@ fn a_ledger_is_refused_with_numbers_that_make_no_sense() {
     assert_eq!(Ledger::builder().capacity(2).anonymous().unwrap().capacity(), 2);
 }
 
-/// Whoever holds an old handle destroys what was below *that* group, and nobody's else.
+/// An old handle destroys what was below *its* group, and no other's.
 #[test]
 fn a_tree_that_ends_meanwhile_is_destroyed_without_what_its_rows_hold_next() {
     let ledger = Ledger::builder().capacity(4096).anonymous().unwrap();
     let other = ledger.root().create("other").unwrap();
-    // So that a pass takes long enough for a row to change hands.
+    // So that a pass takes long enough for a row to get another group.
     let _many: Vec<_> = (0..500).map(|_| other.create("many").unwrap()).collect();
     let handle = Mutex::new(None::<Group<'_>>);
     let stop = AtomicBool::new(false);

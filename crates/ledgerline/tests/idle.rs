@@ -1,5 +1,5 @@
-//! How much may lie idle, against the sums that the tests keep themselves: at every moment, with and without
-//! limits, a group reads at most a quarter and the slack above the truth, and never below it.
+//! How much may lie idle, compared with sums that the tests keep: at every moment, with and without limits,
+//! a group reads at most a quarter and the slack above the truth, and never below it.
 
 mod common;
 

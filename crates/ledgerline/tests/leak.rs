@@ -1,4 +1,4 @@
-//! What is said of groups that were destroyed with charges that nobody had returned.
+//! What the ledger says of groups that were destroyed with charges that were not returned.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! Limits under fire: nobody goes over (I1), nobody is refused who fits (I2), nothing is lost (I7).
+//! Limits with many threads: no charge goes over (I1), no charge that fits is refused (I2), nothing is lost
+//! (I7).
 
 mod common;
 
@@ -187,7 +188,7 @@ fn what_must_not_fail_does_not_fail_and_counts_an_event_when_it_goes_over() {
         drop((first, over, more));
         assert_eq!(ledger.root().precise(), 0);
 
-        // Not even while somebody sets a first limit on an ancestor.
+        // Not even while a thread sets a first limit on an ancestor.
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {

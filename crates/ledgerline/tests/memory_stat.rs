@@ -1,4 +1,4 @@
-//! `memory.stat`: what groups and subtrees count, against a slow obvious count.
+//! `memory.stat`: what groups and subtrees count, compared with a slow, obvious count.
 
 mod common;
 

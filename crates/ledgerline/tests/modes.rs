@@ -1,4 +1,4 @@
-//! Modes: enforce, measure, off; of a subtree, at run time.
+//! The modes of a subtree, enforce, measure and off, change at run time.
 
 mod common;
 

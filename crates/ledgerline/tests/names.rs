@@ -1,4 +1,4 @@
-//! Names steer nothing: neither those that a program gives nor those that it finds in a file.
+//! Names steer no terminal: neither those that a program gives nor those that it finds in a file.
 
 mod common;
 

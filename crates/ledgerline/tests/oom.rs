@@ -1,4 +1,4 @@
-//! Victims: who is cancelled, when, how often, and what is counted.
+//! Victims: which one is cancelled, when, how often, and what is counted.
 
 mod common;
 
@@ -166,7 +166,7 @@ fn when_the_lowest_has_room_those_above_it_are_reclaimed_and_then_cancelled() {
             assert_eq!(reclaimer.report().runs, 1);
             assert!(!neighbour.token.is_cancelled());
             assert_eq!((acme.local_events().oom, machine.local_events().oom), (1, 0));
-            // And when that has no more, somebody of the machine's goes, for the tenant has room.
+            // And when that has no more, a victim of the machine's is cancelled, since the tenant has room.
             let _rest = machine.create("rest").unwrap().try_charge(210).unwrap();
             drop(granted);
             let _rest = (acme.try_charge(100).unwrap(), cache.try_charge(390).unwrap());

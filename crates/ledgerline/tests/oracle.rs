@@ -1,4 +1,4 @@
-//! The library against a slow, obvious implementation: random operations, equal after every step.
+//! The library is compared with a slow, obvious implementation: random operations, equal after every step.
 
 mod common;
 #[path = "common/oracle.rs"]

@@ -1,4 +1,4 @@
-//! Reclaim before refusal: who is asked, in which order, and what a reclaimer may do.
+//! Reclaim before a refusal: which reclaimers are asked, in which order, and what a reclaimer may do.
 
 mod common;
 
@@ -124,7 +124,7 @@ fn inside_a_reclaimer_charges_are_served_from_room_and_never_wait_or_reclaim() {
                         drop(group.try_charge(0).unwrap());
                         group.charge_units(room + 1).unwrap();
                         group.uncharge_units(room + 1);
-                        // What does not fit is refused, at once and by whom it would be outside.
+                        // What does not fit is refused at once, by the group that would refuse it outside.
                         full(group.try_charge(room + 1).unwrap_err());
                         full(group.request(room + 1).wait(LONG).oom().charge().unwrap_err());
                         full(

@@ -1,4 +1,4 @@
-//! A ledger that processes share: who ends, however it ends, is settled.
+//! Processes share a ledger: the rows of one that ends, however it ends, are settled.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! How much each is asked for: in proportion to what is unprotected, as the kernel's reclaim takes it; and
-//! what asking costs.
+//! How much each reclaimer is asked for: in proportion to what is unprotected, as the kernel's reclaim
+//! takes it. Also what asking costs.
 
 mod common;
 
@@ -124,7 +124,7 @@ fn the_kernels_numbers(hard: bool) {
         close(c, 29.0, &way);
         close(d, 21.0, &way);
         assert!(e <= 1.5 && f == 0.0, "{way}: {e} {f}");
-        // Now that is a cache, too, and unprotected; and somebody asks for 170 who keeps it.
+        // Now that is a cache, too, and unprotected; and a charge asks for 170 and keeps them.
         let [cached, greedy] = ["cached", "greedy"].map(|name| family.g.create(name).unwrap());
         held.into_iter().for_each(|charge| std::mem::forget(charge.transfer(cached).unwrap()));
         let cache = Cache::new(cached, grain);

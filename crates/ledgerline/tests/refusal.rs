@@ -11,7 +11,7 @@ thread_local!(static ALLOCATIONS: Cell<u64> = const { Cell::new(0) });
 /// Counts what the calling thread allocates.
 struct Counting;
 
-// SAFETY: hands everything on to the system's allocator.
+// SAFETY: passes everything on to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);

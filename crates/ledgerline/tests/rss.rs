@@ -1,4 +1,5 @@
-//! Resident pages of owners: exact with many writers, right owner, in both per-CPU modes.
+//! Resident pages of owners are exact with many writers and counted for the right owner, in both per-CPU
+//! modes.
 
 mod common;
 
@@ -208,7 +209,7 @@ fn a_name_of_an_owner_that_has_gone_is_refused() {
     assert_eq!(table.add_to(all[8].id(), Kind::Anon, 1), Err(Gone));
 }
 
-/// Somebody else keeps adding to whichever owner was named last, while that owner ends.
+/// Another thread keeps adding to whichever owner was named last, while that owner ends.
 #[test]
 fn what_others_add_reaches_the_owner_they_meant_or_nobody() {
     let table = Table::new(2).unwrap();
@@ -400,7 +401,7 @@ fn tables_of_a_size_that_cannot_be_are_refused() {
     assert_eq!(Table::new((1 << 24) - 1).unwrap().register().unwrap().read(), Pages::default());
     let table = Table::new(1).unwrap();
     let _owner = table.register().unwrap();
-    assert_eq!(table.register().unwrap_err().to_string(), "the table has its 1 owners");
+    assert_eq!(table.register().unwrap_err().to_string(), "the table is full with 1 owners");
 }
 
 static SINGLE: AtomicPtr<Owner<'static>> = AtomicPtr::new(std::ptr::null_mut());

@@ -1,4 +1,4 @@
-//! Lowering a limit below what is in use: by asking first, and at once.
+//! Lowers a limit below what is in use: after asking reclaimers, or at once.
 
 mod common;
 
@@ -88,7 +88,7 @@ fn a_limit_that_is_set_at_once_lets_nothing_in_until_usage_is_below_it() {
         let runaway = limited(ledger.root(), "runaway", 1_000_000);
         let part = runaway.create("part").unwrap();
         let mut charge = part.try_charge(1000).unwrap();
-        // Stock on every CPU, which would serve whoever asks there.
+        // Stock on every CPU, which would serve charges there.
         let on_every_cpu = |each: &(dyn Fn() + Sync)| {
             for &cpu in &common::allowed_cpus() {
                 let pinned = || {

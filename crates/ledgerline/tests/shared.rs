@@ -1,4 +1,4 @@
-//! Shared charges: counted once, for a holder, until the last one goes.
+//! Shared charges are counted once, for one holder, until the last holder is dropped.
 
 mod common;
 
@@ -317,7 +317,7 @@ proptest! {
     }
 }
 
-/// Joins and leaves shared charges, with a holder of each in its hands all the time but one.
+/// Joins and leaves shared charges. It always has a holder of each charge but the one that it works on.
 fn come_and_go<'l>(
     mut mine: Vec<SharedCharge<'l>>,
     groups: &[Group<'l>],
@@ -354,7 +354,7 @@ fn threads_that_join_and_leave_at_once_lose_no_unit_and_count_none_twice() {
                     scope.spawn(move || come_and_go(mine, groups, seed, turns))
                 })
                 .collect();
-            // From now on whoever pays may go at any time.
+            // From now on the payer may be dropped at any time.
             drop(shared);
             let stop = &stop;
             let root = ledger.root();

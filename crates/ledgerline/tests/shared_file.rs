@@ -1,4 +1,4 @@
-//! What is no ledger is refused, and what is damaged does no damage.
+//! A file that is no ledger is refused, and a damaged one does no damage.
 
 mod common;
 

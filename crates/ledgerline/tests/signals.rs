@@ -1,4 +1,4 @@
-//! Signal handlers that charge: whatever the interrupted thread was at, nothing is lost.
+//! Signal handlers charge: whatever the interrupted thread was doing, nothing is lost.
 
 mod common;
 

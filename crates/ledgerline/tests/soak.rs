@@ -1,4 +1,4 @@
-//! Everything at once, for a while, with the invariants watched all along.
+//! Everything runs at once for a while, and the invariants are checked all the time.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Threads come, move and go: a charge belongs to its group, not to who made it or where.
+//! Threads come, move and go: a charge belongs to its group, whichever thread made it on whichever CPU.
 
 mod common;
 

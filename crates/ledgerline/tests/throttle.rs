@@ -1,4 +1,4 @@
-//! `high`: charges above it succeed and pay, a bounded time each, and it is counted.
+//! `high`: charges above it succeed and pay a bounded time each, which is counted.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Random operations of several threads, each with its own share of charges: at the end the books
-//! balance, and at no moment was a limit passed.
+//! Several threads make random operations, each with its own share of charges. At the end the books
+//! balance, and no limit was passed at any moment.
 
 mod common;
 

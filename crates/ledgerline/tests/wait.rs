@@ -1,4 +1,4 @@
-//! Waiting for room: nobody is forgotten, nobody overtakes, nobody waits for what cannot be.
+//! Requests wait for room: none is forgotten, none overtakes, none waits for what cannot be.
 
 mod common;
 
@@ -169,7 +169,7 @@ fn who_has_no_time_or_takes_no_room_is_not_kept_behind_others() {
         let never = query.request(91).wait(LONG).charge().unwrap_err();
         assert_eq!((&*never.group, never.limit), ("/tenant/query", 90));
         assert!(start.elapsed() < LONG / 2);
-        // Behind the first, whoever's time is up takes what there is, and is refused by what is full.
+        // A request behind the first whose time is up takes what there is, and is refused by what is full.
         let patience = Duration::from_millis(30);
         let granted = query.request(50).wait(patience).charge().unwrap();
         let refused = query.request(41).wait(patience).charge().unwrap_err();
@@ -319,7 +319,7 @@ fn hundreds_of_threads_in_one_queue_are_each_served_once() {
     assert_eq!((tenant.precise(), ledger.mistakes()), (0, Mistakes::default()));
 }
 
-/// Whether units that are returned below a group stay in the cells: not while somebody waits there.
+/// Whether units that are returned below a group stay in the cells: not while a request waits there.
 fn keeps_idle_units(group: Group<'_>) -> bool {
     drop(group.try_charge(1000).unwrap());
     group.approximate().bound > 0

@@ -133,7 +133,7 @@ impl<'l> Group<'l> {
             if high >= COUNTER_MAX {
                 continue;
             }
-            // What may lie idle is charged by nobody.
+            // What may lie idle is nobody's charge.
             let usage = counter.usage().saturating_sub(counter.idle_at_most());
             let further = |(_, its_usage, its_high): (u32, u64, u64)| {
                 let excess = |usage: u64, high: u64| u128::from(usage.saturating_sub(high));

@@ -70,7 +70,7 @@ impl Waiter {
     fn call(&self) {
         self.eventcount.notify();
         if let Some(waker) = self.leave_waker(None) {
-            // A waker that panics is its executor's trouble, and nobody else's.
+            // A waker that panics harms its own executor alone.
             let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
         }
     }
@@ -235,8 +235,8 @@ impl<'l> Place<'l> {
         drop(self.waiter.leave_waker(Some(waker.clone())));
     }
 
-    /// Leaves the alarm of a future that is the first, so that units that come back wake it. (It asks
-    /// likewise.)
+    /// Leaves the alarm of a future that is the first, so that units that come back wake it. (The future
+    /// asks afterwards whether it was called meanwhile.)
     pub(crate) fn leave_alarm(&self, number: u32) {
         let _queues = queues(self.ledger);
         // Otherwise the head serves the row's next group, and this waiter was told so (W1).

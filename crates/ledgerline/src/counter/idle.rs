@@ -134,7 +134,7 @@ impl PageCounter {
                 > max.saturating_sub(self.hot.reserved.load(Ordering::Relaxed) & !CLOSED) / 16
     }
 
-    /// Whether more may lie idle than the usage tolerates. The caller has made a SeqCst fence, likewise: of
+    /// Whether more may lie idle than the usage tolerates. The caller has made a SeqCst fence, as above: of
     /// a walk that returns units and a cell that is allowed a cap, at least one sees the other.
     pub(crate) fn overstocked_for_usage(&self, slack: u64) -> bool {
         self.idle_at_most() > self.tolerated(slack)

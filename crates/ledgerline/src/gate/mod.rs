@@ -144,7 +144,7 @@ impl Gate {
         }
     }
 
-    /// Enters, waiting while somebody else has closed the gate.
+    /// Enters. Waits while another thread has closed the gate.
     ///
     /// This wait is not bounded. A closer opens the gate again after a bounded time, and is let through
     /// itself. (A signal handler may find the gate closed while the thread that it interrupted asks to

@@ -49,7 +49,8 @@ pub(crate) unsafe fn take_fast(cell: *const Cell, id: u64, units: u64) -> bool {
     }
 }
 
-/// Puts `units <= STOCK_MAX` into the running column's stock and counts an uncharge: likewise.
+/// Puts `units <= STOCK_MAX` into the running column's stock and counts an uncharge, where compact ids make
+/// that fast; says `false` elsewhere, too.
 ///
 /// # Safety
 /// As [`take_fast`].
@@ -87,7 +88,7 @@ pub(crate) unsafe fn take_first(area: isize, cell: *const Cell, units: u64) -> b
     }
 }
 
-/// As [`put_fast`], likewise.
+/// As [`put_fast`] for the first group in a row, for a caller that keeps the offset of the registration.
 ///
 /// # Safety
 /// As [`take_first`].

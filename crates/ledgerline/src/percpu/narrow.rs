@@ -17,7 +17,7 @@
 //!     word[offset] = sum      // commit       add(word, stride, n): likewise, without limits;
 //!                                               if the sum overflows: fail
 //! down: likewise, with the least
-//! inc, dec: likewise by one; what is compared is the lane before, which saves two instructions
+//! inc, dec: likewise by one; the lane is compared before the addition, which saves two instructions
 //! ```
 //!
 //! A whole word is loaded and stored, since processors forward a word from a store to the next load

@@ -152,7 +152,7 @@ impl Region {
             None => (std::ptr::null_mut(), 0),
         };
         // SAFETY: a new mapping: at an address of the kernel's choice, or over a reservation of ours that
-        // nobody else knows. It overlaps nothing that is in use.
+        // no other code knows. It overlaps nothing that is in use.
         let base = unsafe { libc::mmap(at.cast(), size, access, flags | fixed, file, 0) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -187,8 +187,8 @@ impl Region {
             return Ok(());
         }
         assert!(offset.checked_add(size).is_some_and(|end| end <= self.size));
-        // SAFETY: replaces a part of our own mapping, as just checked, by another of the same size;
-        // nobody has an address into it yet.
+        // SAFETY: replaces a part of our own mapping, as just checked, by another of the same size; no code
+        // has an address into it yet.
         let mapped = unsafe {
             libc::mmap(
                 self.base.as_ptr().add(offset).cast(),

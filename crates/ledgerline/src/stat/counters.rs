@@ -161,7 +161,8 @@ impl<I: Item, W: Width> Counters<I, W> {
     /// Makes a handle to one simulated CPU.
     ///
     /// # Panics
-    /// If the table was not made with [`CountersBuilder::cpus`](super::CountersBuilder::cpus), or has no such CPU.
+    /// If the table was not made with [`CountersBuilder::cpus`](super::CountersBuilder::cpus), or has no
+    /// such CPU.
     pub fn on(&self, cpu: u32) -> On<'_, I, W> {
         assert!(self.simulated, "only simulated CPUs can be chosen");
         assert!(cpu < self.cpus(), "CPU {cpu} of {}", self.cpus());

@@ -2,10 +2,10 @@
 //! notice.
 //!
 //! ```text
-//! wait                                        notify (whoever changed something)
+//! wait                                        notify (after a change)
 //!   key = count                                 count += 1
 //!   look: nothing yet                           fence
-//!   sleepers += 1                               nobody sleeps: done
+//!   sleepers += 1                               no thread sleeps: done
 //!   fence                                       wake one
 //!   sleep while count == key
 //! ```

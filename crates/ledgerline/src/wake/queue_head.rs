@@ -1,4 +1,5 @@
-//! The head of a wait queue. A thread that returns units looks at it, and it says whom to tell.
+//! The head of a wait queue. A thread that returns units looks at it, and finds there the first waiter to
+//! tell.
 //!
 //! ```text
 //! the first waiter of a queue                   a thread that returned units (signal-safe)

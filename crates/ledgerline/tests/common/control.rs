@@ -1,5 +1,5 @@
-//! Memory control, slowly and obviously: a tree of groups with all that they hold in a list, and every rule
-//! as a loop over it. What `tests/control.rs` holds the ledger against.
+//! Memory control, slow and obvious: a tree of groups with all that they hold in a list, and every rule as
+//! a loop over it. `tests/control.rs` compares the ledger with this.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ pub enum Mode {
     Off,
 }
 
-/// Units that somebody holds.
+/// Units that are held.
 #[derive(Clone, Debug)]
 pub struct Held {
     pub group: usize,
@@ -64,7 +64,7 @@ pub enum Outcome {
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     pub rows: Vec<Row>,
-    /// By number; whoever holds them may let go of any.
+    /// By number; the holder may let go of any.
     pub held: HashMap<u64, Held>,
     /// A charge ended above a high by no more than what may lie idle: whether caches are asked for that
     /// depends on what does.
@@ -310,7 +310,7 @@ impl Model {
         self.path(group).iter().any(|&it| self.rows[it].victim == Some(true))
     }
 
-    /// Cancels whoever holds the most above its protection; whether there was anybody.
+    /// Cancels the victim that holds the most above its protection. Says whether there was one.
     fn cancel_one(&mut self, full: usize) -> bool {
         let victims: Vec<usize> = self
             .live()
@@ -366,7 +366,7 @@ impl Model {
         Outcome::Counted
     }
 
-    /// Moves what somebody holds to another group.
+    /// Moves held units to another group.
     pub fn transfer(&mut self, number: u64, to: usize) -> Outcome {
         let held = self.held[&number].clone();
         if !held.counted || self.rows[to].mode == Mode::Off {

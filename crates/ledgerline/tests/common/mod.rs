@@ -1,4 +1,4 @@
-//! What the integration tests share: processes of their own, both per-CPU modes, randomness.
+//! The integration tests share this: processes of their own, both per-CPU modes, randomness.
 //!
 //! The mode is chosen once a process, and the gate, the stock lock and signal handlers are the
 //! process's too. So a test here runs its body in a fresh process for each mode: the test binary

@@ -1,4 +1,4 @@
-//! The crate's public methods, as its sources have them.
+//! Lists the crate's public methods, as its sources have them.
 
 use std::collections::BTreeSet;
 use std::path::Path;

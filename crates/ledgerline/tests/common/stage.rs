@@ -1,4 +1,4 @@
-//! A handle of a group that is gone, and who lives in its row.
+//! A handle of a group that is gone, and the group that has its row now.
 
 use ledgerline::{
     Charge, ControlMode, Group, GroupId, Ledger, Limit, Prepaid, Protection, Refused,

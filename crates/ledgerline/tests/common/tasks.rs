@@ -1,4 +1,4 @@
-//! Running futures without a runtime: each task has a thread that parks until it is woken.
+//! Runs futures without a runtime: each task has a thread that parks until it is woken.
 
 use super::LONG;
 use std::future::{Future, IntoFuture};

@@ -12,8 +12,7 @@ use std::panic::Location;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuditReport {
-    /// The wrong uncharges, in the order in which each came first; at most
-    /// [`AUDIT_REPORTS_MAX`](crate::AUDIT_REPORTS_MAX).
+    /// The wrong uncharges, in the order in which each came first; at most [`AUDIT_REPORTS_MAX`](super::wrong::AUDIT_REPORTS_MAX).
     pub wrong: Vec<WrongUncharge>,
     /// How many wrong uncharges there were beyond those.
     pub left_out: u64,
