@@ -1,9 +1,9 @@
 //! A set of rows: a bitmap with summaries, so that the few rows in a large set are found quickly.
 //!
-//! Level 0 has a bit for each row, level 1 a bit for each word of level 0, level 2 for each word of level
-//! 1. Each column has one such set, of the rows whose cell holds a cap there. Only the holder of the stock
-//! lock changes it. A reader (a snapshot) may look during a change, and then sees a row a moment too early
-//! or too late.
+//! Level 0 has a bit for each row, level 1 a bit for each word of level 0, and level 2 a bit for each word of
+//! level 1. Each column has one such set, of the rows whose cell holds a cap there. Only the holder of the
+//! stock lock changes it. A reader (a snapshot) may look during a change, and then sees a row a moment too
+//! early or too late.
 
 use crate::sync::{AtomicU64, Ordering};
 

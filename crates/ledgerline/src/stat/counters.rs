@@ -223,8 +223,8 @@ impl<I: Item, W: Width> Counters<I, W> {
     }
 
     /// Lets a difference overstep: one section stores what is left of it, then the carry goes to the
-    /// totals. Between the two the carry is in flight, and counted in neither (at most `t + t/2 + 1` or `t
-    /// + n` a thread).
+    /// totals. Between the two the carry is in flight, and counted in neither (at most `t + t/2 + 1` or
+    /// `t + n` a thread).
     #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
     fn overstep<const INDEX: isize>(&self, area: isize, place: usize, item: usize, update: Update) {
         let first = self.lane(place, item);

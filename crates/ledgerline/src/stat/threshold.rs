@@ -35,9 +35,9 @@ pub fn pressure(low: u64, min: u64, cpus: u32) -> u32 {
     each.clamp(1, MOST.into()) as u32
 }
 
-/// The value below which the approximation is not good enough for a decision. It is `high + cpus *
-/// threshold`, if all CPUs together can hide more than lies between the watermarks; `None` where they
-/// cannot. It saturates at `u64::MAX`.
+/// The value below which the approximation is not good enough for a decision. It is
+/// `high + cpus * threshold`, if all CPUs together can hide more than lies between the watermarks; `None`
+/// where they cannot. It saturates at `u64::MAX`.
 pub fn drift_mark(low: u64, min: u64, high: u64, cpus: u32, threshold: u32) -> Option<u64> {
     let hidden = u64::from(cpus) * u64::from(threshold);
     (hidden > low.saturating_sub(min)).then(|| high.saturating_add(hidden))
