@@ -47,6 +47,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ledgerline_coherence::experiments::Interval;
 use ledgerline_coherence::machine::Machine;
 use ledgerline_layout::Error;
+use serde::Serialize;
 
 use crate::uses::Uses;
 
@@ -142,26 +143,29 @@ pub struct FieldCost {
 }
 
 /// What a line costs.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LineCost {
     /// Which.
     pub line: u64,
     /// The sum of its fields' waiting.
+    #[serde(rename = "waiting_ns")]
     pub waiting: Interval,
     /// The sum of its fields' fetching.
+    #[serde(rename = "fetching_ns")]
     pub fetching: f64,
     /// How often an operation moves it from one CPU to another.
     pub transfers: Interval,
 }
 
 /// A pair of fields that share a line or a pair of lines, and what it costs.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PairCost {
     /// The field whose writing takes the line away.
     pub writer: String,
     /// The field whose access waits for the line.
     pub victim: String,
     /// How long, in nanoseconds an operation.
+    #[serde(rename = "waiting_ns")]
     pub waiting: Interval,
 }
 

@@ -15,6 +15,7 @@ use ledgerline_layout::Error;
 use ledgerline_layout::diff::{Change, Difference, Sides, What};
 use ledgerline_layout::model::{TypeId, Types};
 use ledgerline_layout::pick::advise_field;
+use serde::Serialize;
 
 pub use print::{json, text};
 
@@ -42,7 +43,7 @@ pub struct Priced {
 }
 
 /// What a change did to the waiting.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Share {
     /// In nanoseconds an operation: above zero it became dearer.
     pub change: Interval,
@@ -51,7 +52,7 @@ pub struct Share {
 }
 
 /// A pair of fields.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Culprit {
     /// The field whose writing takes the line away.
     pub writer: String,
@@ -64,7 +65,8 @@ pub struct Culprit {
 }
 
 /// How two fields lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Near {
     /// They are one field.
     Itself,

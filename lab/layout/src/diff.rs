@@ -12,6 +12,7 @@ pub use print::{json, text};
 use crate::leaf::{self, Expand, Leaf};
 use crate::lines::Lines;
 use crate::model::{TypeId, Types};
+use serde::Serialize;
 
 /// The two builds of one record.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +24,7 @@ pub struct Sides<'t> {
 }
 
 /// Size, lines and alignment of a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Extent {
     /// The size in bytes.
     pub size: u64,

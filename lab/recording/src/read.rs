@@ -3,6 +3,7 @@
 use crate::format::{self, KINDS, OUTSIDE, REST, Shape, header, table, thread as block};
 use crate::plan::Plan;
 use ledgerline_layout::Error;
+use serde::Serialize;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -48,7 +49,7 @@ pub struct Site {
 }
 
 /// What was not recorded, each a number of times.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Losses {
     /// Objects, threads, sites and counts for which there was no room.
     pub no_room: u64,
@@ -57,6 +58,7 @@ pub struct Losses {
     /// Blocks of a size that several wanted types have.
     pub ambiguous: u64,
     /// The first such size.
+    #[serde(skip)]
     pub ambiguous_size: u64,
     /// Annotations that name no wanted type.
     pub unknown_names: u64,

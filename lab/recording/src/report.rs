@@ -36,12 +36,8 @@ pub fn text(
 fn of_type(out: &mut String, plan: &Plan, profile: &TypeProfile, basis: &Basis) {
     let size = plan.types[basis.ty].size;
     let _ = writeln!(out, "{}, {size} bytes: {}", short(&profile.name), objects(profile, basis));
-    let mut fields: Vec<&str> = Vec::new();
-    for path in &plan.types[basis.ty].cells.paths {
-        if basis.users.contains_key(path) && !fields.contains(&&**path) {
-            fields.push(path);
-        }
-    }
+    let paths = plan.types[basis.ty].cells.paths.iter();
+    let fields = distinct(paths.filter(|path| basis.users.contains_key(*path)));
     let shown: Vec<String> = fields.iter().map(|of| path(of)).collect();
     let wide = shown.iter().map(|path| path.chars().count()).max().unwrap_or(0).max(5);
     let per = if plan.operations.is_empty() { "of all accesses" } else { "an operation" };
@@ -85,13 +81,7 @@ fn of_type(out: &mut String, plan: &Plan, profile: &TypeProfile, basis: &Basis) 
         };
         if !plan.operations.is_empty() {
             for phase in &role.phases {
-                let mut fields: Vec<String> = Vec::new();
-                for access in &phase.accesses {
-                    let field = path(&access.field);
-                    if !fields.contains(&field) {
-                        fields.push(field);
-                    }
-                }
+                let fields = distinct(phase.accesses.iter().map(|access| path(&access.field)));
                 let _ =
                     writeln!(out, "    {:>6} %  {}", rate(phase.times * 100.0), fields.join(" "));
             }
@@ -107,6 +97,17 @@ fn of_type(out: &mut String, plan: &Plan, profile: &TypeProfile, basis: &Basis) 
             if plan.operations.is_empty() { "" } else { " and no operation" }
         );
     }
+}
+
+/// Each once, where it comes first.
+fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut list = Vec::new();
+    for item in items {
+        if !list.contains(&item) {
+            list.push(item);
+        }
+    }
+    list
 }
 
 fn objects(profile: &TypeProfile, basis: &Basis) -> String {
@@ -309,12 +310,8 @@ pub fn json(plan: &Plan, recordings: &[Recording], recorded: &Recorded) -> Value
         });
         let roles = profile.roles.iter().zip(&basis.roles).map(|(role, rests)| {
             let phases = role.phases.iter().map(|phase| {
-                let mut fields: Vec<&str> = Vec::new();
-                for access in phase.accesses.iter().filter(|access| access.times > 0.0) {
-                    if !fields.contains(&&*access.field) {
-                        fields.push(&access.field);
-                    }
-                }
+                let touched = phase.accesses.iter().filter(|access| access.times > 0.0);
+                let fields = distinct(touched.map(|access| &access.field));
                 json!({ "times": phase.times, "fields": fields })
             });
             json!({
@@ -340,18 +337,10 @@ pub fn json(plan: &Plan, recordings: &[Recording], recorded: &Recorded) -> Value
             "roles": roles.collect::<Vec<_>>(),
         })
     });
-    let losses = losses(recordings);
     json!({
         "operations": plan.operations,
         "types": types.collect::<Vec<_>>(),
-        "lost": {
-            "no_room": losses.no_room,
-            "overlapping": losses.overlapping,
-            "ambiguous": losses.ambiguous,
-            "unknown_names": losses.unknown_names,
-            "dropped": losses.dropped,
-            "unfinished": losses.unfinished,
-        },
+        "lost": losses(recordings),
     })
 }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::sketch::{Language, sketch};
 use super::{Options, negated};
 use crate::advice::Advice;
-use crate::cost::{Cost, Place};
+use crate::cost::{Cost, LineCost, PairCost, Place};
 
 #[derive(Serialize)]
 struct Object<'a> {
@@ -35,15 +35,13 @@ struct Costs<'a> {
     waiting_ns: Interval,
     line_size: u64,
     lines: Vec<Line<'a>>,
-    pairs: Vec<Pair<'a>>,
+    pairs: &'a [PairCost],
 }
 
 #[derive(Serialize)]
 struct Line<'a> {
-    line: u64,
-    waiting_ns: Interval,
-    fetching_ns: f64,
-    transfers: Interval,
+    #[serde(flatten)]
+    cost: LineCost,
     fields: Vec<Field<'a>>,
 }
 
@@ -53,13 +51,6 @@ struct Field<'a> {
     offset: u64,
     reads: f64,
     writes: f64,
-    waiting_ns: Interval,
-}
-
-#[derive(Serialize)]
-struct Pair<'a> {
-    writer: &'a str,
-    victim: &'a str,
     waiting_ns: Interval,
 }
 
@@ -106,27 +97,17 @@ fn costs<'a>(advice: &'a Advice, cost: &'a Cost, place: &Place, width: u64) -> C
         let (name, offset) = (&*of.path, place.offsets[spot]);
         Field { name, offset, reads, writes, waiting_ns: of.waiting }
     };
-    let lines = cost.by_lines(place, width).into_iter().map(|line| Line {
-        line: line.line,
-        waiting_ns: line.waiting,
-        fetching_ns: line.fetching,
-        transfers: line.transfers,
-        fields: (0..place.offsets.len())
-            .filter(|&spot| place.offsets[spot] / width == line.line)
-            .map(field)
-            .collect(),
-    });
-    let pairs = cost.pairs.iter().map(|pair| Pair {
-        writer: &pair.writer,
-        victim: &pair.victim,
-        waiting_ns: pair.waiting,
+    let lines = cost.by_lines(place, width).into_iter().map(|cost| {
+        let here =
+            (0..place.offsets.len()).filter(|&spot| place.offsets[spot] / width == cost.line);
+        Line { fields: here.map(field).collect(), cost }
     });
     Costs {
         nanoseconds: cost.nanoseconds,
         waiting_ns: cost.waiting,
         line_size: width,
         lines: lines.collect(),
-        pairs: pairs.collect(),
+        pairs: &cost.pairs,
     }
 }
 

@@ -135,34 +135,15 @@ pub fn json(difference: &Difference, priced: &Priced, question: &Question<'_>) -
         "before": priced.before, "after": priced.after,
         "change": change.change, "percent": change.percent,
         "throughput_percent": change.throughput, "sure": change.is_sure(),
-        "rest": shared(&priced.rest),
+        "rest": priced.rest,
         "not_before": priced.not_before, "not_after": priced.not_after,
     });
     let changes = std::mem::take(&mut value["changes"]);
     let changes = ranked(priced).into_iter().map(|(index, share)| {
         let mut each = changes[index].clone();
-        each["predicted"] = shared(share);
+        each["predicted"] = json!(share);
         each
     });
     value["changes"] = changes.collect();
     value
-}
-
-fn shared(share: &Share) -> Value {
-    let culprits: Vec<Value> = share
-        .culprits
-        .iter()
-        .map(|culprit| {
-            let near = match culprit.near {
-                Near::Itself => "itself",
-                Near::Line => "line",
-                Near::Neighbour => "neighbour",
-            };
-            json!({
-                "writer": culprit.writer, "victim": culprit.victim, "near": near,
-                "change": culprit.change,
-            })
-        })
-        .collect();
-    json!({ "change": share.change, "culprits": culprits })
 }

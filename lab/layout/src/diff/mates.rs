@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::Serialize;
+
 use super::Sides;
 use crate::leaf::Leaf;
 use crate::lines::Lines;
 use crate::model::{Type, TypeId, Types};
 
 /// Fields that share a line with others. Of an array, the elements that do are named.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Mates(pub Vec<String>);
 
 /// Fields that lay on the same lines in the old build and still do, with the fields whose line they left and those

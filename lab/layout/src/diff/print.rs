@@ -112,10 +112,6 @@ pub fn text(difference: &Difference, out: &mut String) {
 /// A difference as a JSON value.
 pub fn json(difference: &Difference) -> serde_json::Value {
     let (old, new) = difference.extent;
-    let extent = |extent: super::Extent| json!({ "size": extent.size, "lines": extent.lines, "align": extent.align });
-    let mates = |mates: &[Mates]| -> Vec<Vec<String>> {
-        mates.iter().map(|mates| mates.0.clone()).collect()
-    };
     let causes: Vec<_> = difference
         .causes
         .iter()
@@ -140,13 +136,13 @@ pub fn json(difference: &Difference) -> serde_json::Value {
         .iter()
         .map(|each| {
             json!({
-                "fields": each.fields, "left": mates(&each.left), "joined": mates(&each.joined),
+                "fields": each.fields, "left": each.left, "joined": each.joined,
                 "line_before": each.lines.0, "line_after": each.lines.1, "message": each.to_string(),
             })
         })
         .collect();
     json!({
-        "name": difference.name, "before": extent(old), "after": extent(new),
+        "name": difference.name, "before": old, "after": new,
         "causes": causes, "changes": changes,
     })
 }
