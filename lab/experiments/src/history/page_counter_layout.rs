@@ -3,7 +3,7 @@
 //! The same walk passes over two orders of the fields. [`Packed`] has them as 6.0 did. [`Split`] has them as 6.1 did:
 //! what every charge writes, what is written now and then, and what hardly ever is, have lines of their own.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 
 /// When a counter tells its parent how much of it is protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum Propagate {
 pub struct Packed {
     _css: [u64; 8],
     /// The parent's number plus one; zero: none.
-    css_parent: AtomicU64,
+    css_parent: AtomicI64,
     _id: u64,
     usage: AtomicI64,
     min: AtomicI64,
@@ -37,7 +37,7 @@ pub struct Packed {
     watermark: AtomicI64,
     failures: AtomicI64,
     /// As `css_parent`: the counters are linked as well as the groups.
-    parent: AtomicU64,
+    parent: AtomicI64,
     swap_usage: AtomicI64,
     _swap: [u64; 2],
     swap_high: AtomicI64,
@@ -49,7 +49,7 @@ pub struct Packed {
 pub struct Split {
     _css: [u64; 8],
     /// The parent's number plus one; zero: none.
-    css_parent: AtomicU64,
+    css_parent: AtomicI64,
     _id: [u64; 7],
     usage: AtomicI64,
     _line: [u64; 7],
@@ -66,67 +66,38 @@ pub struct Split {
     high: AtomicI64,
     max: AtomicI64,
     /// As `css_parent`: the counters are linked as well as the groups.
-    parent: AtomicU64,
+    parent: AtomicI64,
     _limits: [u64; 3],
     swap_usage: AtomicI64,
     _swap: [u64; 17],
     swap_high: AtomicI64,
 }
 
-/// The fields that a walk touches, wherever they lie.
-pub struct Fields<'a> {
-    css_parent: &'a AtomicU64,
-    usage: &'a AtomicI64,
-    min: &'a AtomicI64,
-    low: &'a AtomicI64,
-    high: &'a AtomicI64,
-    max: &'a AtomicI64,
-    min_usage: &'a AtomicI64,
-    children_min_usage: &'a AtomicI64,
-    low_usage: &'a AtomicI64,
-    children_low_usage: &'a AtomicI64,
-    watermark: &'a AtomicI64,
-    failures: &'a AtomicI64,
-    parent: &'a AtomicU64,
-    swap_usage: &'a AtomicI64,
-    swap_high: &'a AtomicI64,
-}
+macro_rules! layouts {
+    ($($field:ident)*) => {
+        /// An order of the fields that a walk touches.
+        pub trait Layout: Default + Send + Sync {
+            $(#[doc = concat!("The group's `", stringify!($field), "`.")]
+            fn $field(&self) -> &AtomicI64;)*
+        }
 
-/// An order of the fields.
-pub trait Layout: Default + Send + Sync {
-    /// Where it puts each.
-    fn fields(&self) -> Fields<'_>;
-}
-
-macro_rules! layout {
-    ($type:ident) => {
-        impl Layout for $type {
-            #[inline(always)]
-            fn fields(&self) -> Fields<'_> {
-                Fields {
-                    css_parent: &self.css_parent,
-                    usage: &self.usage,
-                    min: &self.min,
-                    low: &self.low,
-                    high: &self.high,
-                    max: &self.max,
-                    min_usage: &self.min_usage,
-                    children_min_usage: &self.children_min_usage,
-                    low_usage: &self.low_usage,
-                    children_low_usage: &self.children_low_usage,
-                    watermark: &self.watermark,
-                    failures: &self.failures,
-                    parent: &self.parent,
-                    swap_usage: &self.swap_usage,
-                    swap_high: &self.swap_high,
-                }
-            }
+        layouts! { for Packed: $($field)* }
+        layouts! { for Split: $($field)* }
+    };
+    (for $layout:ident: $($field:ident)*) => {
+        impl Layout for $layout {
+            $(#[inline(always)]
+            fn $field(&self) -> &AtomicI64 {
+                &self.$field
+            })*
         }
     };
 }
 
-layout!(Packed);
-layout!(Split);
+layouts! {
+    css_parent usage min low high max min_usage children_min_usage low_usage children_low_usage
+    watermark failures parent swap_usage swap_high
+}
 
 /// A chain of groups, the root first; the last is the one that is charged.
 #[derive(Debug)]
@@ -140,15 +111,14 @@ impl<L: Layout> Charged<L> {
     pub fn new(depth: usize, protected: i64, propagate: Propagate) -> Charged<L> {
         let levels: Vec<L> = (0..=depth).map(|_| L::default()).collect();
         for (number, level) in levels.iter().enumerate() {
-            let fields = level.fields();
-            fields.max.store(i64::MAX, Ordering::Relaxed);
-            fields.high.store(i64::MAX, Ordering::Relaxed);
-            fields.swap_high.store(i64::MAX, Ordering::Relaxed);
-            fields.parent.store(number as u64, Ordering::Relaxed);
-            fields.css_parent.store(number as u64, Ordering::Relaxed);
+            level.max().store(i64::MAX, Ordering::Relaxed);
+            level.high().store(i64::MAX, Ordering::Relaxed);
+            level.swap_high().store(i64::MAX, Ordering::Relaxed);
+            level.parent().store(number as i64, Ordering::Relaxed);
+            level.css_parent().store(number as i64, Ordering::Relaxed);
             if number == 1 {
-                fields.min.store(protected, Ordering::Relaxed);
-                fields.low.store(protected, Ordering::Relaxed);
+                level.min().store(protected, Ordering::Relaxed);
+                level.low().store(protected, Ordering::Relaxed);
             }
         }
         Charged { levels, propagate }
@@ -159,24 +129,24 @@ impl<L: Layout> Charged<L> {
     pub fn try_charge(&self, pages: i64) -> bool {
         let mut at = self.levels.len();
         while at > 0 {
-            let level = self.levels[at - 1].fields();
+            let level = &self.levels[at - 1];
             // Relaxed, here and below: each word's sum is all that matters here.
-            let usage = level.usage.fetch_add(pages, Ordering::Relaxed) + pages;
-            if usage > level.max.load(Ordering::Relaxed) {
+            let usage = level.usage().fetch_add(pages, Ordering::Relaxed) + pages;
+            if usage > level.max().load(Ordering::Relaxed) {
                 self.take_back(at, pages);
                 return false;
             }
-            self.tell_parent(&level, usage);
-            if usage > level.watermark.load(Ordering::Relaxed) {
-                level.watermark.store(usage, Ordering::Relaxed);
+            self.tell_parent(level, usage);
+            if usage > level.watermark().load(Ordering::Relaxed) {
+                level.watermark().store(usage, Ordering::Relaxed);
             }
-            at = level.parent.load(Ordering::Relaxed) as usize;
+            at = level.parent().load(Ordering::Relaxed) as usize;
         }
         if self.any(|group| {
             let above = |usage: &AtomicI64, high: &AtomicI64| {
                 usage.load(Ordering::Relaxed) > high.load(Ordering::Relaxed)
             };
-            above(group.usage, group.high) || above(group.swap_usage, group.swap_high)
+            above(group.usage(), group.high()) || above(group.swap_usage(), group.swap_high())
         }) {
             self.above_high();
         }
@@ -192,14 +162,14 @@ impl<L: Layout> Charged<L> {
 
     /// Whether something holds of the group or of one above it.
     #[inline(always)]
-    fn any(&self, of: impl Fn(&Fields<'_>) -> bool) -> bool {
+    fn any(&self, of: impl Fn(&L) -> bool) -> bool {
         let mut at = self.levels.len();
         while at > 0 {
-            let group = self.levels[at - 1].fields();
-            if of(&group) {
+            let group = &self.levels[at - 1];
+            if of(group) {
                 return true;
             }
-            at = group.css_parent.load(Ordering::Relaxed) as usize;
+            at = group.css_parent().load(Ordering::Relaxed) as usize;
         }
         false
     }
@@ -214,10 +184,10 @@ impl<L: Layout> Charged<L> {
     fn uncharge_down_to(&self, last: usize, pages: i64) {
         let mut at = self.levels.len();
         while at >= last {
-            let level = self.levels[at - 1].fields();
-            let usage = level.usage.fetch_sub(pages, Ordering::Relaxed) - pages;
-            self.tell_parent(&level, usage);
-            at = level.parent.load(Ordering::Relaxed) as usize;
+            let level = &self.levels[at - 1];
+            let usage = level.usage().fetch_sub(pages, Ordering::Relaxed) - pages;
+            self.tell_parent(level, usage);
+            at = level.parent().load(Ordering::Relaxed) as usize;
             if at == 0 {
                 return;
             }
@@ -227,7 +197,7 @@ impl<L: Layout> Charged<L> {
     #[cold]
     fn take_back(&self, at: usize, pages: i64) {
         self.uncharge_down_to(at, pages);
-        let failures = self.levels[at - 1].fields().failures;
+        let failures = self.levels[at - 1].failures();
         failures.store(failures.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
@@ -236,14 +206,14 @@ impl<L: Layout> Charged<L> {
     fn above_high(&self) {}
 
     #[inline(always)]
-    fn tell_parent(&self, level: &Fields<'_>, usage: i64) {
-        let parent = level.parent.load(Ordering::Relaxed) as usize;
+    fn tell_parent(&self, level: &L, usage: i64) {
+        let parent = level.parent().load(Ordering::Relaxed) as usize;
         if parent == 0 {
             return;
         }
-        let parent = self.levels[parent - 1].fields();
-        self.tell(usage, level.min, level.min_usage, parent.children_min_usage);
-        self.tell(usage, level.low, level.low_usage, parent.children_low_usage);
+        let parent = &self.levels[parent - 1];
+        self.tell(usage, level.min(), level.min_usage(), parent.children_min_usage());
+        self.tell(usage, level.low(), level.low_usage(), parent.children_low_usage());
     }
 
     #[inline(always)]
@@ -306,19 +276,18 @@ mod tests {
     fn settled<L: Layout>(counters: &Charged<L>, pages: i64, protected: i64) {
         let value = |word: &AtomicI64| word.load(Ordering::Relaxed);
         for (number, level) in counters.levels.iter().enumerate() {
-            let fields = level.fields();
-            assert_eq!(value(fields.usage), pages);
+            assert_eq!(value(level.usage()), pages);
             let told = if number == 1 { pages.min(protected) } else { 0 };
-            assert_eq!((value(fields.min_usage), value(fields.low_usage)), (told, told));
+            assert_eq!((value(level.min_usage()), value(level.low_usage())), (told, told));
             let children = if number == 0 { pages.min(protected) } else { 0 };
-            assert_eq!(value(fields.children_min_usage), children);
-            assert_eq!(value(fields.children_low_usage), children);
+            assert_eq!(value(level.children_min_usage()), children);
+            assert_eq!(value(level.children_low_usage()), children);
         }
     }
 
     fn follows<L: Layout>(steps: &[i64], protected: i64, propagate: Propagate) {
         let counters = Charged::<L>::new(3, protected, propagate);
-        counters.levels[2].fields().max.store(500, Ordering::Relaxed);
+        counters.levels[2].max().store(500, Ordering::Relaxed);
         let (mut pages, mut refused, mut most) = (0, 0, 0);
         for &step in steps {
             if step > 0 {
@@ -334,9 +303,9 @@ mod tests {
             settled(&counters, pages, protected);
         }
         assert!(!counters.short_of_memory());
-        assert_eq!(counters.levels[2].fields().failures.load(Ordering::Relaxed), refused);
+        assert_eq!(counters.levels[2].failures().load(Ordering::Relaxed), refused);
         // Only what was charged before the refusal is known above the level that refused.
-        assert_eq!(counters.levels[0].fields().watermark.load(Ordering::Relaxed), most);
+        assert_eq!(counters.levels[0].watermark().load(Ordering::Relaxed), most);
     }
 
     proptest! {
@@ -368,11 +337,11 @@ mod tests {
                 }
             });
             for level in &counters.levels {
-                assert_eq!(level.fields().usage.load(Ordering::Relaxed), 0);
+                assert_eq!(level.usage().load(Ordering::Relaxed), 0);
             }
             // Walks race to tell the parent; what it was told in sum is what the child says it told.
-            let told = counters.levels[1].fields().min_usage.load(Ordering::Relaxed);
-            let sum = counters.levels[0].fields().children_min_usage.load(Ordering::Relaxed);
+            let told = counters.levels[1].min_usage().load(Ordering::Relaxed);
+            let sum = counters.levels[0].children_min_usage().load(Ordering::Relaxed);
             assert_eq!(told, sum);
         }
         for propagate in [Propagate::Always, Propagate::Changed] {
