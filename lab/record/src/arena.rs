@@ -4,6 +4,7 @@
 //! file system for the room first, so that a full disk loses counts and does not kill the program.
 
 use crate::format::{self, header};
+use crate::map::anonymous;
 use crate::say::Path;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
@@ -169,17 +170,7 @@ pub(crate) fn leave_parent(folder: &[u8]) -> Result<(), &'static str> {
     let bytes = objects as usize * format::OBJECT_WORDS * 8;
     // SAFETY: a mapping of this function's own, of the size that is copied into it and out of it.
     unsafe {
-        let kept = libc::mmap(
-            std::ptr::null_mut(),
-            bytes,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        );
-        if kept == libc::MAP_FAILED {
-            return Err(CANNOT);
-        }
+        let kept = anonymous(bytes, libc::PROT_READ | libc::PROT_WRITE).ok_or(CANNOT)?;
         std::ptr::copy_nonoverlapping(at(format::OBJECTS_AT).cast::<u8>(), kept.cast(), bytes);
         let done = create(folder).and_then(|()| {
             if !room_for_object(format::OBJECTS_AT + bytes) {

@@ -2,6 +2,7 @@
 
 use crate::format::{LOAD, NO_CELL, header};
 use crate::lock::Lock;
+use crate::map::anonymous;
 use crate::plan::Plan;
 use crate::touch::touch;
 use crate::{arena, objects, operation, thread};
@@ -33,20 +34,8 @@ pub(crate) fn measure(plan: &Plan) {
         return;
     };
     let offset = ty.map.iter().position(|&cell| cell != NO_CELL).unwrap_or(0);
-    // SAFETY: a new mapping, which is never looked at, and goes below.
-    let place = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            ty.size,
-            libc::PROT_NONE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-            -1,
-            0,
-        )
-    };
-    if place == libc::MAP_FAILED {
-        return;
-    }
+    // It is never looked at.
+    let Some(place) = anonymous(ty.size, libc::PROT_NONE) else { return };
     let start = place as usize;
     objects::add(plan, start, index, 1, &Lock::take());
     let field = || touch(black_box(start + offset), 1, LOAD);

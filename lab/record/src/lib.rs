@@ -61,6 +61,7 @@ mod format;
 mod heap;
 mod local;
 mod lock;
+mod map;
 mod next;
 mod objects;
 mod operation;

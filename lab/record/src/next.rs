@@ -1,42 +1,14 @@
-//! The allocator behind this library, and a little memory to hand out before that is found.
+//! The allocator behind this library, and a little memory for before it is found.
 
 use crate::say::say;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// The next allocator's functions.
-#[derive(Clone, Copy)]
-#[repr(usize)]
-enum Function {
-    Malloc,
-    Calloc,
-    Realloc,
-    Free,
-    AlignedAlloc,
-    PosixMemalign,
-    Memalign,
-    /// The last one that is looked up: once it is found, all are.
-    UsableSize,
-}
-
-const NAMES: [&CStr; 8] = [
-    c"malloc",
-    c"calloc",
-    c"realloc",
-    c"free",
-    c"aligned_alloc",
-    c"posix_memalign",
-    c"memalign",
-    c"malloc_usable_size",
-];
-
-static FOUND: [AtomicUsize; 8] = [const { AtomicUsize::new(0) }; 8];
-
 /// Whether the next allocator is known; looks it up on the first call.
 #[inline(always)]
 pub(crate) fn ready() -> bool {
     // Acquire, partner of the Release in `find`.
-    FOUND[Function::UsableSize as usize].load(Ordering::Acquire) != 0 || find()
+    FOUND[Function::usable_size as usize].1.load(Ordering::Acquire) != 0 || find()
 }
 
 #[cold]
@@ -46,7 +18,7 @@ fn find() -> bool {
         // `dlsym` itself allocates, or another thread is here in these first microseconds.
         return false;
     }
-    for (slot, name) in FOUND.iter().zip(NAMES) {
+    for (name, slot) in &FOUND {
         // SAFETY: the name ends in zero.
         let address = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) } as usize;
         if address == 0 {
@@ -59,38 +31,49 @@ fn find() -> bool {
     true
 }
 
-/// Calls a function of the next allocator as what it is.
+/// The next allocator's functions, each called as what it is.
 macro_rules! forward {
-    ($($name:ident: $function:ident($($argument:ident: $kind:ty),*) $(-> $result:ty)?;)*) => {$(
-        /// The next allocator's function.
-        ///
-        /// # Safety
-        /// As the C function; [`ready`] said yes.
-        #[inline(always)]
-        pub(crate) unsafe fn $name($($argument: $kind),*) $(-> $result)? {
-            let address = FOUND[Function::$function as usize].load(Ordering::Relaxed);
-            // SAFETY: found under the name of a C function of this type; what is passed is the caller's word.
-            unsafe {
-                let function: unsafe extern "C" fn($($kind),*) $(-> $result)? =
-                    std::mem::transmute(address);
-                function($($argument),*)
-            }
+    ($($name:ident = $symbol:literal($($argument:ident: $kind:ty),*) $(-> $result:ty)?;)*) => {
+        #[expect(non_camel_case_types, reason = "named as the functions are")]
+        enum Function {
+            $($name),*
         }
-    )*};
+
+        /// Each function's name, and where it is once it is found. Once the last is there, all are.
+        static FOUND: [(&CStr, AtomicUsize); [$($symbol),*].len()] =
+            [$(($symbol, AtomicUsize::new(0))),*];
+
+        $(
+            /// The next allocator's function.
+            ///
+            /// # Safety
+            /// As the C function; [`ready`] said yes.
+            #[inline(always)]
+            pub(crate) unsafe fn $name($($argument: $kind),*) $(-> $result)? {
+                let address = FOUND[Function::$name as usize].1.load(Ordering::Relaxed);
+                // SAFETY: found under the name of a C function of this type; what is passed is the caller's word.
+                unsafe {
+                    let function: unsafe extern "C" fn($($kind),*) $(-> $result)? =
+                        std::mem::transmute(address);
+                    function($($argument),*)
+                }
+            }
+        )*
+    };
 }
 
 forward! {
-    malloc: Malloc(size: usize) -> *mut c_void;
-    calloc: Calloc(count: usize, size: usize) -> *mut c_void;
-    realloc: Realloc(block: *mut c_void, size: usize) -> *mut c_void;
-    free: Free(block: *mut c_void);
-    aligned_alloc: AlignedAlloc(align: usize, size: usize) -> *mut c_void;
-    posix_memalign: PosixMemalign(into: *mut *mut c_void, align: usize, size: usize) -> c_int;
-    memalign: Memalign(align: usize, size: usize) -> *mut c_void;
-    usable_size: UsableSize(block: *mut c_void) -> usize;
+    malloc = c"malloc"(size: usize) -> *mut c_void;
+    calloc = c"calloc"(count: usize, size: usize) -> *mut c_void;
+    realloc = c"realloc"(block: *mut c_void, size: usize) -> *mut c_void;
+    free = c"free"(block: *mut c_void);
+    aligned_alloc = c"aligned_alloc"(align: usize, size: usize) -> *mut c_void;
+    posix_memalign = c"posix_memalign"(into: *mut *mut c_void, align: usize, size: usize) -> c_int;
+    memalign = c"memalign"(align: usize, size: usize) -> *mut c_void;
+    usable_size = c"malloc_usable_size"(block: *mut c_void) -> usize;
 }
 
-/// Memory to hand out before the next allocator is known: `dlsym` asks for some hundred bytes. It is never given back.
+/// Memory for before the next allocator is known: `dlsym` asks for some hundred bytes. Never given back.
 pub(crate) mod early {
     use std::cell::UnsafeCell;
     use std::ffi::c_void;

@@ -9,6 +9,7 @@
 //! a program without objects. A leaf has the object's number for each four bytes, and says how many objects touch each
 //! page, so that large blocks are searched by pages. It costs memory where objects are.
 
+use crate::map::anonymous;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 const SPAN_BITS: u32 = 26;
@@ -105,20 +106,9 @@ fn write(from: usize, end: usize, id: u32, objects: u32) {
 }
 
 fn make_leaf(slot: &AtomicPtr<Leaf>) -> bool {
-    // SAFETY: a new mapping.
-    let leaf = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            size_of::<Leaf>(),
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-            -1,
-            0,
-        )
-    };
-    if leaf == libc::MAP_FAILED {
+    let Some(leaf) = anonymous(size_of::<Leaf>(), libc::PROT_READ | libc::PROT_WRITE) else {
         return false;
-    }
+    };
     // Release, partner of the Acquire in `leaf`.
     slot.store(leaf.cast(), Ordering::Release);
     true
