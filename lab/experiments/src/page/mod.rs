@@ -143,43 +143,32 @@ fn legend(marks: &[(&str, Shape, &str)]) -> String {
 }
 
 fn row(line: &Line, unit: &str) -> Row {
-    let dot = |class, lane, interval: Interval, what: &str| Dot {
-        class,
-        shape: Shape::Dot,
-        lane,
-        value: interval.median,
-        whisker: Some((interval.low, interval.high)),
-        says: format!(
-            "{}, {what}: {} {unit} ({})",
-            line.name,
-            figure(interval.median),
-            range(interval.low, interval.high)
-        ),
-    };
-    let mut dots = Vec::new();
-    if let Some(interval) = line.predicted {
-        let class = if line.calibration { "fitted" } else { "predicted" };
-        dots.push(dot(
-            class,
-            -0.6,
-            interval,
-            if line.calibration { "calibrated" } else { "predicted" },
-        ));
-    }
-    if let Some(published) = line.published {
-        dots.push(Dot {
-            class: "published",
-            shape: Shape::Diamond,
-            lane: -0.6,
-            value: published,
-            whisker: None,
-            says: format!("{}, published: {} {unit}", line.name, figure(published)),
-        });
-    }
-    if let Some(interval) = line.ours {
-        dots.push(dot("ours", 0.9, interval, "ours, predicted"));
-    }
+    let (class, said) =
+        if line.calibration { ("fitted", "calibrated") } else { ("predicted", "predicted") };
+    let predicted = line.predicted.map(|interval| dot(line, class, -0.6, interval, said, unit));
+    let published = line.published.map(|value| published_dot(line, -0.6, value, unit));
+    let ours = line.ours.map(|interval| dot(line, "ours", 0.9, interval, "ours, predicted", unit));
+    let dots = [predicted, published, ours].into_iter().flatten().collect();
     Row { name: line.name.clone(), shaded: line.calibration, dots }
+}
+
+/// A figure of the simulation, or a measured one.
+fn dot(
+    line: &Line,
+    class: &'static str,
+    lane: f64,
+    interval: Interval,
+    said: &str,
+    unit: &str,
+) -> Dot {
+    let Interval { median: value, low, high } = interval;
+    let says = format!("{}, {said}: {} {unit} ({})", line.name, figure(value), range(low, high));
+    Dot { class, shape: Shape::Dot, lane, value, whisker: Some((low, high)), says }
+}
+
+fn published_dot(line: &Line, lane: f64, value: f64, unit: &str) -> Dot {
+    let says = format!("{}, published: {} {unit}", line.name, figure(value));
+    Dot { class: "published", shape: Shape::Diamond, lane, value, whisker: None, says }
 }
 
 /// Cycles over the threshold: the shape of the document's table.
@@ -299,23 +288,10 @@ fn measured(out: &mut String, table: &Table) {
 
 fn measured_row(line: &Line, measured: &Measured) -> Row {
     let designs = measured.designs().into_iter().zip([-0.9, 0.0, 0.9]);
-    let dots = designs.filter_map(|((class, figures), lane)| {
-        let Interval { median, low, high } = figures?;
-        let says = format!(
-            "{}, {class}: {} {} ({})",
-            line.name,
-            figure(median),
-            measured.unit,
-            range(low, high)
-        );
-        let whisker = Some((low, high));
-        Some(Dot { class, shape: Shape::Dot, lane, value: median, whisker, says })
+    let dots = designs.filter_map(|((class, interval), lane)| {
+        Some(dot(line, class, lane, interval?, class, measured.unit))
     });
-    let mut dots: Vec<Dot> = dots.collect();
-    if let (Some(value), None) = (line.published, line.predicted) {
-        let says = format!("{}, published: {} {}", line.name, figure(value), measured.unit);
-        let (class, shape) = ("published", Shape::Diamond);
-        dots.push(Dot { class, shape, lane: 0.0, value, whisker: None, says });
-    }
-    Row { name: line.name.clone(), shaded: false, dots }
+    let published = line.published.filter(|_| line.predicted.is_none());
+    let published = published.map(|value| published_dot(line, 0.0, value, measured.unit));
+    Row { name: line.name.clone(), shaded: false, dots: dots.chain(published).collect() }
 }
