@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! charge:    pass the gate; follow the parents; look at the own cell and the group's usage
-//!            in_flight += surplus                 root first
+//!            in_flight += surplus               root first
 //!            max, and usage where it is set     root first
 //!            reserved += , max again            root first
 //!            usage += ; watermark, high, max    root first
-//!            in_flight -= surplus                 row first
+//!            in_flight -= surplus               row first
 //!            leave the gate
 //! uncharge:  pass the gate; follow the parents; look at the own cell and the group's usage
 //!            in_flight += ; usage, reserved -= ; in_flight -= ; prepaid (what may lie idle); leave the gate
