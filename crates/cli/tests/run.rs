@@ -327,6 +327,70 @@ fn a_program_that_answers_a_signal_is_not_cut_short() {
 }
 
 #[test]
+fn signals_that_mean_something_to_the_program_alone_reach_it_and_lose_no_account() {
+    let Some(python) = python() else { return };
+    let real_time = libc::SIGRTMIN() + 3;
+    let script = "import signal, sys, time\n\
+        def answer(number, frame): print(number, flush=True)\n\
+        for number in map(int, sys.argv[1:]): signal.signal(number, answer)\n\
+        print('ready', flush=True)\n\
+        while True: time.sleep(0.05)";
+    let numbers = [libc::SIGALRM, libc::SIGWINCH, libc::SIGURG, libc::SIGCONT, real_time];
+    let words = numbers.map(|number| number.to_string());
+    let mut child = ledgerline()
+        .args(["run", "--", python, "-c", script])
+        .args(&words)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "ready");
+    // SAFETY: kill takes no pointers; the child has not been waited for, here and below.
+    let send = |number| unsafe { libc::kill(child.id().cast_signed(), number) };
+    for (number, word) in numbers.into_iter().zip(&words) {
+        assert_eq!(send(number), 0);
+        assert_eq!(lines.next().unwrap().unwrap(), *word);
+    }
+    assert_eq!(send(libc::SIGTERM), 0);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(143), "{}", stderr(&output));
+    assert!(stderr(&output).contains("The ledger itself took"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_stop_stops_both_and_a_continuation_resumes_both() {
+    let child = ledgerline()
+        .args(["run", "--", "sh", "-c", "echo $$; exec sleep 60"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut child = child.unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let both = [child.id().cast_signed(), line.trim().parse().unwrap()];
+    let state = |process: i32| {
+        let text = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+        text[text.rfind(')').unwrap() + 2..].chars().next().unwrap()
+    };
+    let until = |stopped: bool| {
+        let start = std::time::Instant::now();
+        while both.iter().any(|&process| (state(process) == 'T') != stopped) {
+            assert!(start.elapsed().as_secs() < 60, "stopped: {stopped}, {:?}", both.map(state));
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    };
+    // SAFETY: kill takes no pointers; the child has not been waited for, here and below.
+    let send = |number| unsafe { libc::kill(both[0], number) };
+    send(libc::SIGTSTP);
+    until(true);
+    send(libc::SIGCONT);
+    until(false);
+    send(libc::SIGTERM);
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+}
+
+#[test]
 fn what_still_runs_is_named_and_not_waited_for() {
     let started = std::time::Instant::now();
     let (output, account) = account(
@@ -349,6 +413,30 @@ fn what_still_runs_is_named_and_not_waited_for() {
     }
     assert!(!running.is_empty(), "{account:#}");
     assert!(stderr(&output).contains("still running"), "{}", stderr(&output));
+}
+
+#[test]
+fn what_outlives_the_run_goes_on_without_a_word() {
+    let (go, said, done) = (scratch("go"), scratch("said"), scratch("done"));
+    let script = format!(
+        "(until [ -e '{0}' ]; do sleep 0.02; done; /bin/echo out; ls / >/dev/null; echo x >'{2}') \
+         >'{1}' 2>&1 & true",
+        go.display(),
+        said.display(),
+        done.display()
+    );
+    let output = run(&["--", "sh", "-c", &script]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    std::fs::write(&go, "").unwrap();
+    let start = std::time::Instant::now();
+    while !done.exists() {
+        assert!(start.elapsed().as_secs() < 60, "the orphan does not end");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert_eq!(std::fs::read_to_string(&said).unwrap(), "out\n");
+    for file in [go, said, done] {
+        let _ = std::fs::remove_file(file);
+    }
 }
 
 #[test]

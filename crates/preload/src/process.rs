@@ -13,6 +13,7 @@ use ledgerline::{Group, GroupId, Ledger, NAME_MAX, StatItem};
 use ledgerline_protocol::{By, MAPPED, OnMax, Order, PERCPU};
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, OsStr};
+use std::io::ErrorKind;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -207,9 +208,16 @@ fn open() -> bool {
     }
     let path = order.ledger;
     let file = std::fs::OpenOptions::new().read(true).write(true).open(OsStr::from_bytes(path));
-    let Ok(file) = file else {
-        say(&[b"cannot open the ledger ", path, b"; this process is not accounted"]);
-        return false;
+    let file = match file {
+        Ok(file) => file,
+        // The run has ended, and its ledger with it: this process outlived both, and goes on as it would plain.
+        Err(gone) if gone.kind() == ErrorKind::NotFound && path.starts_with(b"/proc/") => {
+            return false;
+        }
+        Err(_) => {
+            say(&[b"cannot open the ledger ", path, b"; this process is not accounted"]);
+            return false;
+        }
     };
     let Ok(ledger) = Ledger::open_in(&file) else {
         say(&[path, b" is not a ledger of this version; this process is not accounted"]);

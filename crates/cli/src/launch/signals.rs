@@ -11,9 +11,31 @@ use std::time::Duration;
 
 use super::failure::Failure;
 
-/// Signals that would end this process before it has said what there is to say.
-const PASSED_ON: [libc::c_int; 6] =
-    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
+/// Signals that would end or stop this process before it has said what there is to say, or that are of use to the
+/// program alone. (Those that tell of a fault in this process itself stay its own.)
+const PASSED_ON: [libc::c_int; 16] = [
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGQUIT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGALRM,
+    libc::SIGVTALRM,
+    libc::SIGPROF,
+    libc::SIGIO,
+    libc::SIGPWR,
+    libc::SIGSTKFLT,
+    libc::SIGWINCH,
+    libc::SIGURG,
+    libc::SIGTSTP,
+    libc::SIGCONT,
+];
+
+/// All that are held back: those, the real-time signals, and the one that tells of ended children.
+fn all_held() -> impl Iterator<Item = libc::c_int> {
+    PASSED_ON.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX()).chain([libc::SIGCHLD])
+}
 
 /// Holds the signals back until it is dropped.
 pub struct Signals {
@@ -39,7 +61,7 @@ impl Signals {
         // cannot fail.
         let failed = unsafe {
             libc::sigemptyset(&mut held);
-            for signal in PASSED_ON.into_iter().chain([libc::SIGCHLD]) {
+            for signal in all_held() {
                 libc::sigaddset(&mut held, signal);
             }
             libc::sigprocmask(libc::SIG_BLOCK, &held, &mut before) != 0

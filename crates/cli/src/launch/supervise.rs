@@ -83,12 +83,18 @@ impl Session {
         // second Ctrl-C would often mean something else to it. What somebody sent to this process alone is passed
         // on. (The program has not been waited for yet, so its process id is still its own.)
         let same_group = || getpgid(Some(self.main)) == Ok(getpgrp());
-        if signal.number == libc::SIGCHLD || (signal.by_kernel && same_group()) {
+        if signal.number == libc::SIGCHLD {
             return;
         }
-        if let Some(signal) = Signal::from_named_raw(signal.number) {
-            // Where it fails the program has ended, and the signal has nobody to reach.
-            let _ = kill_process(self.main, signal);
+        if !(signal.by_kernel && same_group()) {
+            // By libc, since rustix names no real-time signals. Where it fails the program has ended, and the
+            // signal has nobody to reach.
+            // SAFETY: kill takes no pointers.
+            unsafe { libc::kill(self.main.as_raw_nonzero().get(), signal.number) };
+        }
+        if signal.number == libc::SIGTSTP {
+            // A shell waits for this process to stop, too. Its SIGCONT resumes both.
+            let _ = kill_process(getpid(), Signal::STOP);
         }
     }
 }
