@@ -18,6 +18,8 @@ pub struct Account {
     pub mode: String,
     /// Memory that the ledger itself took.
     pub ledger_bytes: u64,
+    /// The most memory that the kernel saw resident in one process; `None` while the program goes on.
+    pub max_resident: Option<u64>,
     pub mistakes: Mistakes,
     /// Why nothing could be seen, where that was known before the start.
     pub unseen: Option<String>,
@@ -43,7 +45,7 @@ pub struct Row {
     pub peak: u64,
     pub charges: u64,
     pub uncharges: u64,
-    /// Charges that a limit of this row, or of one below it, refused.
+    /// Charges of this row, and of those below it, that a limit refused, whose ever it was.
     pub refused: u64,
     /// Limits; `None` is no limit.
     pub max: Option<u64>,
@@ -69,14 +71,12 @@ pub struct Mapped {
     pub file: u64,
 }
 
-impl Mapped {
-    /// What a group and those below it count now.
-    fn of(ledger: &Ledger, id: GroupId) -> Mapped {
-        let stat = ledger.group(id).stat();
-        let item = |name: &str| stat.get(name).map_or(0, |line| line.subtree.max(0) as u64);
-        let [private, shared, file] = MAPPED.map(item);
-        Mapped { private, shared, file }
-    }
+/// What a group and those below it counted: what they mapped, and their charges that were refused.
+fn counted(ledger: &Ledger, id: GroupId) -> (Mapped, u64) {
+    let stat = ledger.group(id).stat();
+    let item = |name: &str| stat.get(name).map_or(0, |line| line.subtree.max(0) as u64);
+    let [private, shared, file] = MAPPED.map(item);
+    (Mapped { private, shared, file }, item("refused"))
 }
 
 impl Row {
@@ -104,6 +104,7 @@ pub struct Ending<'a> {
     pub wall: Duration,
     pub mode: String,
     pub ledger_bytes: u64,
+    pub max_resident: Option<u64>,
     pub mistakes: Mistakes,
     /// Whether a process still runs.
     pub running: &'a dyn Fn(u32) -> bool,
@@ -117,7 +118,8 @@ impl Account {
         let mut rows: Vec<Row> = snapshot
             .groups
             .iter()
-            .map(|group| Row {
+            .map(|group| (group, counted(ledger, group.id)))
+            .map(|(group, (mapped, refused))| Row {
                 path: group.path.clone(),
                 name: group.name.clone(),
                 depth: group.depth as usize,
@@ -125,7 +127,7 @@ impl Account {
                 peak: group.peak.value,
                 charges: group.charges,
                 uncharges: group.uncharges,
-                refused: group.refused,
+                refused,
                 max: group.max.get(),
                 high: group.high.get(),
                 max_events: group.max_events,
@@ -139,7 +141,7 @@ impl Account {
                     GroupState::Exited => State::Exited,
                 },
                 pid: group.owner,
-                mapped: Mapped::of(ledger, group.id),
+                mapped,
             })
             .collect();
         // What ended processes had mapped is theirs, and not the root's any more.
@@ -158,6 +160,7 @@ impl Account {
             wall: ending.wall,
             mode: ending.mode,
             ledger_bytes: ending.ledger_bytes,
+            max_resident: ending.max_resident,
             mistakes: ending.mistakes,
             unseen: ending.unseen,
             unit: snapshot.unit.to_owned(),
@@ -287,6 +290,7 @@ pub mod tests {
             wall: Duration::from_millis(1234),
             mode: "rseq".to_owned(),
             ledger_bytes: 86_016,
+            max_resident: Some(93_323_264),
             mistakes: Mistakes::default(),
             unseen: None,
             unit: "bytes".to_owned(),

@@ -16,6 +16,7 @@ struct Document<'a> {
     wall_seconds: f64,
     mode: &'a str,
     ledger_bytes: u64,
+    max_resident: Option<u64>,
     mistakes: Mistakes,
     groups: Vec<Group<'a>>,
 }
@@ -70,6 +71,7 @@ pub fn document(account: &Account) -> String {
         wall_seconds: (account.wall.as_secs_f64() * 1000.0).round() / 1000.0,
         mode: &account.mode,
         ledger_bytes: account.ledger_bytes,
+        max_resident: account.max_resident,
         mistakes: Mistakes {
             underflows: account.mistakes.underflows,
             strays: account.mistakes.strays,

@@ -279,6 +279,10 @@ fn nothing_seen(out: &mut String, account: &Account, style: &Style) {
 
 fn footer(out: &mut String, account: &Account, style: &Style) {
     let mut text = format!("The ledger itself took {}.", size::format(account.ledger_bytes));
+    if let Some(resident) = account.max_resident {
+        let resident = size::format(resident);
+        let _ = write!(text, " The kernel saw {resident} resident in one process at most.");
+    }
     let mistakes = account.mistakes.underflows + account.mistakes.strays;
     if mistakes > 0 {
         let _ = write!(

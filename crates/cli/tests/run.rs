@@ -189,6 +189,8 @@ fn objects_in_arenas_of_pythons_own_show_in_the_peak() {
     let resident: u64 = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap();
     let (peak, resident) = (number(&groups(&account)[0], "peak"), resident << 10);
     assert!(peak > resident - 20 * MIB && peak < resident + 5 * MIB, "{peak} of {resident}");
+    let kernel = account["max_resident"].as_u64().expect("it has ended");
+    assert!(kernel.abs_diff(resident) < 2 * MIB, "{kernel} of {resident}");
     let process = &groups(&account)[1];
     assert_eq!(
         number(process, "heap") + number(process, "mapped"),
@@ -205,6 +207,9 @@ fn a_limit_holds_for_objects_in_arenas_of_pythons_own() {
     assert!(stderr(&output).contains("MemoryError"), "{}", stderr(&output));
     let root = &groups(&account)[0];
     assert!(number(root, "peak") <= 32 * MIB && number(root, "refused") > 0, "{root}");
+    // Whoever asked: the only process, and its only thread.
+    let asked = |group: &serde_json::Value| number(group, "refused");
+    assert!(groups(&account).iter().all(|group| asked(group) == asked(root)), "{account:#}");
 }
 
 #[test]

@@ -25,6 +25,8 @@ pub struct Session {
 pub struct Ended {
     pub status: Status,
     pub wall: Duration,
+    /// The most bytes that were resident in one process, of those that were waited for.
+    pub max_resident: u64,
     signals: Signals,
 }
 
@@ -56,7 +58,8 @@ impl Session {
             if let Some(status) = collected {
                 let wall = self.started.elapsed();
                 tick();
-                return Ok(Ended { status, wall, signals: self.signals });
+                let max_resident = max_resident();
+                return Ok(Ended { status, wall, max_resident, signals: self.signals });
             }
             if last.elapsed() >= period {
                 tick();
@@ -97,6 +100,18 @@ impl Session {
             let _ = kill_process(getpid(), Signal::STOP);
         }
     }
+}
+
+/// What the kernel says of all children that were waited for, and theirs. (rustix has no such call.)
+fn max_resident() -> u64 {
+    // SAFETY: a rusage is integers, for which zeros are valid; the call writes one.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);
+        usage
+    };
+    // It counts in KiB.
+    usage.ru_maxrss.unsigned_abs() << 10
 }
 
 fn status_of(status: WaitStatus) -> Status {

@@ -38,7 +38,8 @@ The account has a row for each group, with what it held when the program ended (
 most that it held (peak), that peak as a share of the root's (peaks of neighbours need not \
 coincide, so shares may add up to more than 100 %), the number of charges, how many were refused, \
 and which limit refused them. Rows of processes that ended before the program did also show what \
-they held then (at exit).
+they held then (at exit). Below the table stands the most memory that the kernel saw resident in one \
+process, code and files included, so that what the account does not see is seen at once.
 
 What a program maps by itself (mmap, sbrk), as Python, V8 and the JVM do with their heaps, is charged \
 like its blocks as long as it is private and writable, touched or not; `mapped` shows it. A \
@@ -61,7 +62,8 @@ const JSON_HELP: &str = "\
 Also write the account to FILE as JSON; `-` is standard output.
 
 The object has `unit`, `command`, `exit_code`, `signal` (a name or null), `wall_seconds`, `mode`, \
-`ledger_bytes`, `mistakes` (frees that matched no charge) and `groups`: one object for each row, \
+`ledger_bytes`, `max_resident` (the most bytes that the kernel saw resident in one process), \
+`mistakes` (frees that matched no charge) and `groups`: one object for each row, \
 the root `/` first, then depth-first, with `path`, `state`, `pid`, `current`, `peak`, `charges`, \
 `uncharges`, `refused`, `max`, `high`, `max_events`, `high_events` and `at_exit`. `state` is live, \
 exited (the process ended before the program did) or running (it still ran after that). Sizes are \
@@ -196,6 +198,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
             wall: ended.wall,
             mode,
             ledger_bytes: ledger.footprint().resident,
+            max_resident: Some(ended.max_resident),
             mistakes: Mistakes { underflows: mistakes.underflows, strays: mistakes.strays },
             running: &|pid| pid != main && alive(pid),
             unseen: launch.blind.map(|spot| spot.to_string()),

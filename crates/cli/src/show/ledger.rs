@@ -63,6 +63,7 @@ fn account(ledger: &Ledger) -> Account {
         wall: Duration::ZERO,
         mode: String::new(),
         ledger_bytes: ledger.footprint().resident,
+        max_resident: None,
         mistakes: Mistakes { underflows: mistakes.underflows, strays: mistakes.strays },
         running: &|_| true,
         unseen: None,
