@@ -22,6 +22,21 @@ pub struct Error {
 }
 
 impl Error {
+    /// What is wrong with a text in TOML, and on which line.
+    pub fn of_toml(text: &str, error: &toml::de::Error) -> Error {
+        let what = Error::new(error.message().split_whitespace().collect::<Vec<_>>().join(" "));
+        match error.span() {
+            Some(span) => what.on_line_of(text, span.start),
+            None => what,
+        }
+    }
+
+    /// Names the line of a text that has the byte at `at`.
+    pub fn on_line_of(self, text: &str, at: usize) -> Error {
+        let breaks = text.bytes().take(at).filter(|&byte| byte == b'\n').count();
+        self.within(format_args!("line {}", breaks + 1))
+    }
+
     /// An error that says what is wrong, and where in the file. It has no full stop.
     pub fn new(what: impl Into<String>) -> Error {
         Error { file: None, what: what.into(), advice: None }

@@ -120,13 +120,7 @@ pub(super) fn parse(text: &str, source: &str) -> Result<Profile, Error> {
     }
     let breaks: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
     let line = |at: usize| 1 + breaks.partition_point(|&end| end < at);
-    let file: File = toml::from_str(text).map_err(|error| {
-        let what = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
-        match error.span() {
-            Some(span) => Error::new(what).within(format_args!("line {}", line(span.start))),
-            None => Error::new(what),
-        }
-    })?;
+    let file: File = toml::from_str(text).map_err(|error| Error::of_toml(text, &error))?;
     let mut lines = BTreeMap::new();
     for field in file.types.values().flat_map(named) {
         let line = line(field.span().start);
@@ -135,7 +129,7 @@ pub(super) fn parse(text: &str, source: &str) -> Result<Profile, Error> {
     }
     profile(file, source)
         .map(|profile| Profile { lines, ..profile })
-        .map_err(|complaint| complaint.error.within(format_args!("line {}", line(complaint.at))))
+        .map_err(|complaint| complaint.error.on_line_of(text, complaint.at))
 }
 
 /// The fields that a type's tables name, with their places.

@@ -7,7 +7,6 @@ use crate::Error;
 use gimli::{
     Dwarf, DwarfPackage, DwarfPackageSections, IndexSectionId, RunTimeEndian, SectionId, UnitIndex,
 };
-use object::Object;
 use std::borrow::Cow;
 
 /// A package's sections, decompressed.
@@ -18,8 +17,7 @@ pub(super) struct Package<'a> {
 
 impl<'a> Package<'a> {
     pub(super) fn load(file: &object::File<'a>) -> Result<Package<'a>, Error> {
-        let endian =
-            if file.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
+        let endian = sections::endian(file);
         let load = |id: SectionId| match id.dwo_name() {
             // All of them are taken: a unit has a part of each section that the index has a column for.
             Some(name) => sections::section(file, name).map_err(Failed::Refused),

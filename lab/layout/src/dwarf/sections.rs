@@ -2,7 +2,7 @@
 
 use super::Slice;
 use crate::Error;
-use gimli::{Dwarf, DwarfFileType, DwarfSections, RunTimeEndian, SectionId};
+use gimli::{Dwarf, DwarfFileType, DwarfSections, Endianity, RunTimeEndian, SectionId};
 use object::{
     Architecture, Object, ObjectKind, ObjectSection, ObjectSymbol, RelocationKind, RelocationTarget,
 };
@@ -43,8 +43,7 @@ pub(super) struct Sections<'a> {
 impl<'a> Sections<'a> {
     /// Loads the sections that the reader needs.
     pub(super) fn load(file: &object::File<'a>, names: Names) -> Result<Sections<'a>, Error> {
-        let endian =
-            if file.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
+        let endian = endian(file);
         let loader = Loader::new(file);
         let sections = DwarfSections::load(|id| {
             if !WANTED.contains(&id) {
@@ -168,7 +167,7 @@ impl<'f, 'a> Loader<'f, 'a> {
     /// Puts the offsets of strings and tables where the linker would. It leaves relocations that a debug section does
     /// not use (calls, offsets into tables of addresses).
     fn relocate(&self, section: &object::Section<'a, 'f>, contents: &mut Cow<'a, [u8]>) {
-        let little = self.file.is_little_endian();
+        let endian = endian(self.file);
         for (offset, relocation) in section.relocations() {
             if !matches!(
                 relocation.kind(),
@@ -185,27 +184,23 @@ impl<'f, 'a> Loader<'f, 'a> {
                 _ => continue,
             };
             let Ok(start) = usize::try_from(offset) else { continue };
-            let Some(end) = start.checked_add(width) else { continue };
-            if end > contents.len() {
+            let Some(end) = start.checked_add(width).filter(|&end| end <= contents.len()) else {
                 continue;
-            }
+            };
             let place = &mut contents.to_mut()[start..end];
-            let mut bytes = [0; 8];
-            bytes[..width].copy_from_slice(place);
-            if !little {
-                bytes[..width].reverse();
-            }
-            let stored =
-                if relocation.has_implicit_addend() { u64::from_le_bytes(bytes) } else { 0 };
+            let stored = match width {
+                _ if !relocation.has_implicit_addend() => 0,
+                4 => endian.read_u32(place).into(),
+                _ => endian.read_u64(place),
+            };
             let value = stored
                 .wrapping_add(symbol.address())
                 .wrapping_add(base.unwrap_or(0))
                 .wrapping_add_signed(relocation.addend());
-            bytes = value.to_le_bytes();
-            if !little {
-                bytes[..width].reverse();
+            match width {
+                4 => endian.write_u32(place, value as u32),
+                _ => endian.write_u64(place, value),
             }
-            place.copy_from_slice(&bytes[..width]);
         }
     }
 }
@@ -219,6 +214,11 @@ pub(crate) fn widest_scalar_align(file: &object::File<'_>) -> u64 {
         Architecture::Arm | Architecture::S390x | Architecture::Mips | Architecture::Xtensa => 8,
         _ => 16,
     }
+}
+
+/// The order of the file's bytes.
+pub(super) fn endian(file: &object::File<'_>) -> RunTimeEndian {
+    if file.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big }
 }
 
 /// Opens an ELF file.

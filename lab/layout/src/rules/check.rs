@@ -53,22 +53,8 @@ impl One<'_> {
         for list in &rules.together {
             self.together(&self.all(list)?);
         }
-        for apart in &rules.apart {
-            let distance = apart.distance.unwrap_or(self.line);
-            let (fields, from) = (self.all(&apart.fields)?, self.all(&apart.from)?);
-            for one in &fields {
-                self.apart("apart", one, &from, distance);
-            }
-            let among = self.all(&apart.among)?;
-            for (index, one) in among.iter().enumerate() {
-                self.apart("apart", one, &among[index + 1..], distance);
-            }
-        }
-        if let Some(mixed) = &rules.no_rmw_with_read_mostly {
-            let (rmw, read) = (self.all(&mixed.rmw)?, self.all(&mixed.read_mostly)?);
-            for one in &rmw {
-                self.apart("no_rmw_with_read_mostly", one, &read, self.line);
-            }
+        for (rule, one, others, distance) in rules.separate(self.line, |names| self.all(names))? {
+            self.apart(rule, &one, &others, distance);
         }
         for one in &self.all(&rules.alone)? {
             // The fields that contain it, and the fields within it, are left out.

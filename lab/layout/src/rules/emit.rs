@@ -107,34 +107,17 @@ impl One<'_> {
                 }
             }
         }
-        let mut apart = Vec::new();
-        for rule in &rules.apart {
-            let distance = rule.distance.unwrap_or(self.line);
-            let (fields, from) = (self.all(&rule.fields)?, self.all(&rule.from)?);
-            apart.extend(fields.iter().flat_map(|one| {
-                from.iter().map(move |other| (one.clone(), other.clone(), distance))
-            }));
-            let among = self.all(&rule.among)?;
-            for (index, one) in among.iter().enumerate() {
-                let others = among[index + 1..].iter();
-                apart.extend(others.map(|other| (one.clone(), other.clone(), distance)));
+        for (_, one, others, distance) in rules.separate(self.line, |names| self.all(names))? {
+            for other in others {
+                let condition = format!(
+                    "({} < {} || {} < {})",
+                    self.last(&one, distance),
+                    self.first(&other, distance),
+                    self.last(&other, distance),
+                    self.first(&one, distance)
+                );
+                list.push((condition, format!("{} apart from {}", one.path, other.path)));
             }
-        }
-        if let Some(mixed) = &rules.no_rmw_with_read_mostly {
-            for one in self.all(&mixed.rmw)? {
-                let others = self.all(&mixed.read_mostly)?.into_iter();
-                apart.extend(others.map(|other| (one.clone(), other, self.line)));
-            }
-        }
-        for (one, other, distance) in apart {
-            let condition = format!(
-                "({} < {} || {} < {})",
-                self.last(&one, distance),
-                self.first(&other, distance),
-                self.last(&other, distance),
-                self.first(&one, distance)
-            );
-            list.push((condition, format!("{} apart from {}", one.path, other.path)));
         }
         for leaf in self.all(&rules.starts_line)? {
             let condition = format!("{} % {} == 0", self.offset(&leaf), self.line);

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use crate::Error;
+use crate::leaf::Leaf;
 use crate::pick::near;
 
 /// No file of rules is larger.
@@ -85,6 +86,36 @@ pub struct Mixed {
     pub read_mostly: Vec<String>,
 }
 
+/// A rule's name, a field, the fields that it must stay away from, and by how many bytes.
+pub(super) type Separate = (&'static str, Leaf, Vec<Leaf>, u64);
+
+impl TypeRules {
+    /// The fields that must share no line of `line` bytes, or as many as a rule says; `all` finds them by their names.
+    pub(super) fn separate(
+        &self,
+        line: u64,
+        all: impl Fn(&[String]) -> Result<Vec<Leaf>, Error>,
+    ) -> Result<Vec<Separate>, Error> {
+        let mut list: Vec<Separate> = Vec::new();
+        for rule in &self.apart {
+            let distance = rule.distance.unwrap_or(line);
+            let (fields, from, mut among) =
+                (all(&rule.fields)?, all(&rule.from)?, all(&rule.among)?);
+            list.extend(fields.into_iter().map(|one| ("apart", one, from.clone(), distance)));
+            while !among.is_empty() {
+                let one = among.remove(0);
+                list.push(("apart", one, among.clone(), distance));
+            }
+        }
+        if let Some(mixed) = &self.no_rmw_with_read_mostly {
+            let (rmw, read) = (all(&mixed.rmw)?, all(&mixed.read_mostly)?);
+            let rule = "no_rmw_with_read_mostly";
+            list.extend(rmw.into_iter().map(|one| (rule, one, read.clone(), line)));
+        }
+        Ok(list)
+    }
+}
+
 impl File {
     /// Reads a file.
     ///
@@ -106,17 +137,7 @@ impl File {
     /// # Errors
     /// As for [`File::read`], but the error does not name a file.
     pub fn parse(text: &str) -> Result<File, Error> {
-        let file: File = toml::from_str(text).map_err(|error| {
-            let line = error.span().map(|span| {
-                let before = text.get(..span.start).unwrap_or(text);
-                before.bytes().filter(|&byte| byte == b'\n').count() + 1
-            });
-            let what = error.message().trim().replace('\n', " ");
-            match line {
-                Some(line) => Error::new(what).within(format_args!("line {line}")),
-                None => Error::new(what),
-            }
-        })?;
+        let file: File = toml::from_str(text).map_err(|error| Error::of_toml(text, &error))?;
         let two = |what: &str, bytes: Option<u64>| match bytes {
             None | Some(64 | 128) => Ok(()),
             Some(bytes) => Err(Error::new(format!("{what} = {bytes}")).advise("give 64 or 128")),
