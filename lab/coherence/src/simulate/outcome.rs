@@ -58,12 +58,6 @@ impl Outcome {
         self.operations.iter().sum()
     }
 
-    /// Millions of operations a second, of all CPUs together.
-    #[must_use]
-    pub fn millions_per_second(&self) -> f64 {
-        self.total() as f64 * 1e6 / self.picoseconds as f64
-    }
-
     /// Nanoseconds a CPU spends on an operation.
     #[must_use]
     pub fn nanoseconds(&self) -> f64 {
