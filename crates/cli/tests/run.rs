@@ -396,6 +396,43 @@ fn a_stop_stops_both_and_a_continuation_resumes_both() {
 }
 
 #[test]
+fn a_closed_descriptor_stays_closed() {
+    let command = ledgerline().get_program().to_owned();
+    let shell = |script: &str| {
+        let mut shell = std::process::Command::new("sh");
+        let output = shell.args(["-c", script, "sh"]).arg(&command).output().unwrap();
+        (output.status.code(), stderr(&output))
+    };
+    let plain = shell("/bin/echo hi >&-");
+    assert_eq!(plain.0, Some(1), "{}", plain.1);
+    let (code, said) = shell("\"$1\" run -- /bin/echo hi >&-");
+    assert!(said.starts_with(&plain.1), "{said}");
+    assert_eq!(code, plain.0, "{said}");
+    let plain = shell("/bin/cat <&-");
+    assert_eq!(plain.0, Some(1), "{}", plain.1);
+    let (code, said) = shell("\"$1\" run -- /bin/cat <&-");
+    assert!(code == plain.0 && said.starts_with(&plain.1), "{said}");
+}
+
+#[test]
+fn a_short_address_space_leaves_room_for_the_program_or_is_named() {
+    let command = ledgerline().get_program().to_owned();
+    let shell = |script: &str| {
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", script, "sh"]).arg(&command).output().unwrap()
+    };
+    let output = shell("ulimit -v 850000; \"$1\" run -- sh -c 'echo $(echo fine)'");
+    assert_eq!(output.stdout, b"fine\n", "{}", stderr(&output));
+    assert!(stderr(&output).contains("`- sh."), "{}", stderr(&output));
+    assert!(!stderr(&output).contains("not accounted"), "{}", stderr(&output));
+    // The limit came after the ledger, which is as large as ever.
+    let output = shell("\"$1\" run -- sh -c 'ulimit -v 850000; exec sleep 0'");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let why = "too little address space for the ledger (ulimit -v)";
+    assert!(stderr(&output).contains(why), "{}", stderr(&output));
+}
+
+#[test]
 fn what_still_runs_is_named_and_not_waited_for() {
     let started = std::time::Instant::now();
     let (output, account) = account(

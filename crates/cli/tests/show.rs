@@ -202,6 +202,35 @@ fn the_ledger_of_a_run_is_shown_while_it_runs() {
 }
 
 #[test]
+fn a_run_that_was_killed_leaves_its_ledger_with_its_programs() {
+    let mut run = support::ledgerline()
+        .args(["run", "--", "sh", "-c", "echo $$; read line"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut lines = std::io::BufReader::new(run.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut lines, &mut line).unwrap();
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let program = line.trim();
+    // Only root may open what another process mapped.
+    if Path::new(&format!("/proc/{program}/map_files"))
+        .read_dir()
+        .is_ok_and(|mut maps| maps.any(|map| map.unwrap().path().metadata().is_ok()))
+    {
+        let tree = shown(&["--pid", program], &[]);
+        assert!(tree.contains(&format!("sh.{program}")), "{tree}");
+    } else {
+        let (code, text) = refused(&["--pid", program], &[]);
+        assert!(code == 1 && text.contains("as root, of a process that runs under it"), "{text}");
+    }
+    drop(run.stdin.take());
+}
+
+#[test]
 fn what_cannot_be_shown_is_refused_in_one_line_that_says_what_to_do() {
     let (ledger_file, counters_file, empty) =
         (Shared::new("l"), Shared::new("c"), Shared::new("e"));

@@ -9,7 +9,7 @@
 use crate::ranges::Table;
 use crate::say::{environment, say};
 use crate::text::Text;
-use ledgerline::{Group, GroupId, Ledger, NAME_MAX, StatItem};
+use ledgerline::{Group, GroupId, Ledger, NAME_MAX, OpenError, StatItem};
 use ledgerline_protocol::{By, MAPPED, OnMax, Order, PERCPU};
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, OsStr};
@@ -219,9 +219,16 @@ fn open() -> bool {
             return false;
         }
     };
-    let Ok(ledger) = Ledger::open_in(&file) else {
-        say(&[path, b" is not a ledger of this version; this process is not accounted"]);
-        return false;
+    let ledger = match Ledger::open_in(&file) {
+        Ok(ledger) => ledger,
+        Err(OpenError::Io(error)) if error.raw_os_error() == Some(libc::ENOMEM) => {
+            say(&[b"too little address space for the ledger (ulimit -v); this process is not accounted"]);
+            return false;
+        }
+        Err(_) => {
+            say(&[path, b" is not a ledger of this version; this process is not accounted"]);
+            return false;
+        }
     };
     let state = (&raw const STATE).cast_mut().cast();
     // SAFETY: advises about whole pages of this library's zero-initialised data: private anonymous

@@ -13,6 +13,7 @@
 //! All that can be wrong with a command line is found before the program starts. A [`Failure`] is told in one line
 //! and ends the command with a code that a shell knows.
 
+mod closed;
 mod failure;
 pub mod library;
 pub mod program;
@@ -67,6 +68,7 @@ impl<'w> Launch<'w> {
             let users = std::env::var_os("LD_PRELOAD");
             command.env("LD_PRELOAD", library::joined(&self.library, users));
         }
+        closed::leave_to(&mut command);
         Session::start(&mut command, signals).map_err(|error| self.program.start_failed(&error))
     }
 }

@@ -5,8 +5,9 @@
 //! opens that file through `/proc` and charges every allocation; watch the
 //! processes until the program has ended; print the account.
 
+mod ledger;
+
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
@@ -14,9 +15,8 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use ledgerline::{Ledger, Limit};
-use ledgerline_protocol::{By, MAPPED, MEMORY_FILE, OnMax, Order, PERCPU, alive};
-use rustix::fs::{MemfdFlags, memfd_create};
+use ledgerline::Limit;
+use ledgerline_protocol::{By, OnMax, Order, PERCPU, alive};
 
 use crate::account::{Account, Ending, Mistakes};
 use crate::launch::{Failure, Launch, Signals, Target, library, program};
@@ -165,8 +165,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     let launch = Launch::new(program, &args.command, &library::ACCOUNT)?;
 
     let signals = Signals::hold()?;
-    let file = memory_file()?;
-    let ledger = new_ledger(&file, max, high)?;
+    let (file, ledger) = ledger::new(max, high)?;
     if let Some(spot) = launch.blind {
         let path = launch.program.path.display().to_string();
         eprintln!("ledgerline: warning: {}: {spot}", printable(&path));
@@ -220,24 +219,4 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
 
 fn limit(option: &str, text: &str) -> Result<Limit, Failure> {
     text.parse().map_err(|error| Failure::usage(format!("{option}: {error}")))
-}
-
-/// A file that exists only in memory and only while somebody has it open.
-fn memory_file() -> Result<File, Failure> {
-    memfd_create(MEMORY_FILE, MemfdFlags::CLOEXEC)
-        .map(File::from)
-        .map_err(|error| Failure::internal(format!("no memory file for the ledger: {error}")))
-}
-
-fn new_ledger(file: &File, max: Limit, high: Limit) -> Result<Ledger, Failure> {
-    let ledger = Ledger::builder()
-        .items(&MAPPED)
-        .create_in(file)
-        .map_err(|error| Failure::internal(format!("the ledger cannot be created: {error}")))?;
-    ledger
-        .root()
-        .set_max(max)
-        .map_err(|error| Failure::internal(format!("--max cannot be set: {error}")))?;
-    ledger.root().set_high(high);
-    Ok(ledger)
 }

@@ -24,7 +24,8 @@ Print what a ledger, or a table of counters, says now.
 
 FILE is one that a program shares: a ledger made with LedgerBuilder::create_in, or a table made \
 with CountersBuilder::create_in. --pid shows the ledger of a `ledgerline run` that is still \
-running. Looking changes nothing.
+running; for root it may also be a process under it, even one that outlived the run. Looking changes \
+nothing.
 
 A ledger has the formats tree (the account, as `run` prints it), memory.stat and memory.events. The \
 last two are cgroup v2's, of the root or of the group at --at, subtree included. Counters have the \
@@ -66,7 +67,7 @@ pub struct ShowArgs {
     #[arg(value_name = "FILE", required_unless_present = "pid")]
     files: Vec<PathBuf>,
 
-    /// The ledger of the `ledgerline run` with this process ID
+    /// The ledger of the `ledgerline run` with this process ID, or, for root, of a process under one
     #[arg(long, value_name = "PID", conflicts_with = "files")]
     pid: Option<u32>,
 

@@ -37,19 +37,23 @@ pub(super) fn open(path: &Path) -> Result<Source, String> {
     }
 }
 
-/// Where the ledger of a running `ledgerline run` can be opened.
+/// Where the ledger of a run can be opened: `pid` is the `ledgerline run` itself, which has it open, or a process that
+/// runs under it, which has it mapped. (The kernel lets only a privileged user open what another process mapped.)
 pub(super) fn of_run(pid: u32) -> Result<PathBuf, String> {
-    let folder = PathBuf::from(format!("/proc/{pid}/fd"));
-    let entries = folder.read_dir().map_err(|error| match error.kind() {
+    let name = format!("/memfd:{MEMORY_FILE} (deleted)");
+    let is_ledger = |path: &PathBuf| path.read_link().is_ok_and(|link| link.as_os_str() == &*name);
+    let inside = |folder: &str| {
+        let entries = PathBuf::from(format!("/proc/{pid}/{folder}")).read_dir();
+        entries.map(|entries| entries.flatten().map(|entry| entry.path()).find(is_ledger))
+    };
+    let open = inside("fd").map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => format!("there is no process {pid}"),
         _ => format!("process {pid} cannot be looked into: {error}"),
     })?;
-    let name = format!("/memfd:{MEMORY_FILE} (deleted)");
-    entries
-        .flatten()
-        .map(|entry| entry.path())
-        .find(|path| path.read_link().is_ok_and(|link| link.as_os_str() == &*name))
-        .ok_or_else(|| {
-            format!("process {pid} has no ledger: give the ID of the `ledgerline run` itself")
-        })
+    open.or_else(|| inside("map_files").ok().flatten()).ok_or_else(|| {
+        format!(
+            "process {pid} has no ledger: give the ID of the `ledgerline run` itself, or, as root, of a process \
+             that runs under it"
+        )
+    })
 }
