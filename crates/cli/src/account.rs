@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use ledgerline::{GroupId, GroupState, Ledger};
-use ledgerline_protocol::MAPPED;
+use ledgerline_protocol::{MAPPED, REFUSED};
 
 use crate::launch::Status;
 
@@ -18,6 +18,8 @@ pub struct Account {
     pub mode: String,
     /// Memory that the ledger itself took.
     pub ledger_bytes: u64,
+    /// When the program was started, in milliseconds of `CLOCK_MONOTONIC`; `None` of somebody else's.
+    pub started: Option<u64>,
     /// The most memory that the kernel saw resident in one process; `None` while the program goes on.
     pub max_resident: Option<u64>,
     pub mistakes: Mistakes,
@@ -60,6 +62,18 @@ pub struct Row {
     /// The process of the row; 0 for the root.
     pub pid: u32,
     pub mapped: Mapped,
+    pub most_refused: Option<Refusals>,
+}
+
+/// What a row itself asked for and was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusals {
+    /// Bytes of the first request.
+    pub first: u64,
+    /// When that was: milliseconds of `CLOCK_MONOTONIC`.
+    pub time: u64,
+    /// Bytes of the largest request.
+    pub largest: u64,
 }
 
 /// What processes mapped by themselves, by kind; of a process that ended, at its end.
@@ -71,12 +85,15 @@ pub struct Mapped {
     pub file: u64,
 }
 
-/// What a group and those below it counted: what they mapped, and their charges that were refused.
-fn counted(ledger: &Ledger, id: GroupId) -> (Mapped, u64) {
+/// What a group and those below it mapped, how many of their charges were refused, and what the group itself was refused.
+fn counted(ledger: &Ledger, id: GroupId) -> (Mapped, u64, Option<Refusals>) {
     let stat = ledger.group(id).stat();
     let item = |name: &str| stat.get(name).map_or(0, |line| line.subtree.max(0) as u64);
     let [private, shared, file] = MAPPED.map(item);
-    (Mapped { private, shared, file }, item("refused"))
+    let own = |name: &str| stat.get(name).map_or(0, |line| line.own.max(0) as u64);
+    let [first, time, largest] = REFUSED.map(own);
+    let most_refused = (first > 0).then_some(Refusals { first, time, largest });
+    (Mapped { private, shared, file }, item("refused"), most_refused)
 }
 
 impl Row {
@@ -104,6 +121,7 @@ pub struct Ending<'a> {
     pub wall: Duration,
     pub mode: String,
     pub ledger_bytes: u64,
+    pub started: Option<u64>,
     pub max_resident: Option<u64>,
     pub mistakes: Mistakes,
     /// Whether a process still runs.
@@ -119,7 +137,7 @@ impl Account {
             .groups
             .iter()
             .map(|group| (group, counted(ledger, group.id)))
-            .map(|(group, (mapped, refused))| Row {
+            .map(|(group, (mapped, refused, most_refused))| Row {
                 path: group.path.clone(),
                 name: group.name.clone(),
                 depth: group.depth as usize,
@@ -142,6 +160,7 @@ impl Account {
                 },
                 pid: group.owner,
                 mapped,
+                most_refused,
             })
             .collect();
         // What ended processes had mapped is theirs, and not the root's any more.
@@ -160,6 +179,7 @@ impl Account {
             wall: ending.wall,
             mode: ending.mode,
             ledger_bytes: ending.ledger_bytes,
+            started: ending.started,
             max_resident: ending.max_resident,
             mistakes: ending.mistakes,
             unseen: ending.unseen,
@@ -171,6 +191,11 @@ impl Account {
     /// The peak of the root, of which every row's peak is a share.
     pub fn root_peak(&self) -> u64 {
         self.rows.first().map_or(0, |root| root.peak)
+    }
+
+    /// Seconds from the start of the program, where that is known.
+    pub fn since_start(&self, time: u64) -> Option<f64> {
+        self.started.map(|started| time.saturating_sub(started) as f64 / 1000.0)
     }
 
     /// For each row the index of its parent; the root is its own.
@@ -280,6 +305,7 @@ pub mod tests {
             state: State::Live,
             pid: if names.is_empty() { 0 } else { 4711 },
             mapped: Mapped::default(),
+            most_refused: None,
         }
     }
 
@@ -290,6 +316,7 @@ pub mod tests {
             wall: Duration::from_millis(1234),
             mode: "rseq".to_owned(),
             ledger_bytes: 86_016,
+            started: Some(1_000),
             max_resident: Some(93_323_264),
             mistakes: Mistakes::default(),
             unseen: None,

@@ -46,6 +46,15 @@ struct Group<'a> {
     mapped: u64,
     mapped_shared: u64,
     mapped_file: u64,
+    first_refused: Option<First>,
+    largest_refused: Option<u64>,
+}
+
+/// The first request of a row that was refused.
+#[derive(Serialize)]
+struct First {
+    size: u64,
+    seconds: Option<f64>,
 }
 
 /// A number, or the word that a cgroup's files have for no limit.
@@ -107,6 +116,11 @@ fn rows(account: &Account) -> Vec<Group<'_>> {
             mapped: row.mapped.private,
             mapped_shared: row.mapped.shared,
             mapped_file: row.mapped.file,
+            first_refused: row.most_refused.map(|refused| First {
+                size: refused.first,
+                seconds: account.since_start(refused.time),
+            }),
+            largest_refused: row.most_refused.map(|refused| refused.largest),
         })
         .collect()
 }
@@ -154,6 +168,7 @@ pub fn pretty(document: &impl Serialize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::account::Refusals;
     use crate::account::tests::{account, golden, row};
     use crate::launch::Status;
 
@@ -169,6 +184,7 @@ mod tests {
         killed.rows[0].max_events = 3;
         killed.rows[1].state = State::Exited;
         killed.rows[1].at_exit = 4096;
+        killed.rows[1].most_refused = Some(Refusals { first: 4096, time: 1_250, largest: 70_000 });
         golden("account.json", &document(&killed));
     }
 

@@ -49,6 +49,7 @@ pub fn text(account: &Account, style: &Style) -> String {
     } else {
         nothing_seen(&mut out, account, style);
     }
+    refused(&mut out, account);
     footer(&mut out, account, style);
     out
 }
@@ -57,6 +58,7 @@ pub fn text(account: &Account, style: &Style) -> String {
 pub fn groups(account: &Account, style: &Style) -> String {
     let mut out = String::new();
     table(&mut out, &Account { rows: account.distinct(), ..account.clone() }, style);
+    refused(&mut out, account);
     footer(&mut out, account, style);
     out
 }
@@ -275,6 +277,20 @@ fn nothing_seen(out: &mut String, account: &Account, style: &Style) {
     if let Some(root) = account.rows.first().and_then(note) {
         let _ = writeln!(out, "The limit was not applied: {}", root.1);
     }
+}
+
+/// Who was refused first, and when, and the largest request that was refused.
+fn refused(out: &mut String, account: &Account) {
+    let rows = || account.rows.iter().filter_map(|row| Some((row, row.most_refused?)));
+    let Some((row, first)) = rows().min_by_key(|(_, refused)| refused.time) else { return };
+    let name = |row: &Row| printable(&row.path);
+    let time = account.since_start(first.time).map(|time| format!(" after {time:.3} s"));
+    let (first, time) = (size::format(first.first), time.unwrap_or_default());
+    let _ = write!(out, "First refused: {first} for {}{time}.", name(row));
+    if let Some((row, most)) = rows().max_by_key(|(_, refused)| refused.largest) {
+        let _ = write!(out, " Largest: {} for {}.", size::format(most.largest), name(row));
+    }
+    out.push('\n');
 }
 
 fn footer(out: &mut String, account: &Account, style: &Style) {

@@ -245,6 +245,17 @@ fn a_limit_refuses() {
     assert!(number(root, "refused") > 0 && number(root, "max_events") > 0, "{root}");
     assert!(number(root, "peak") <= 128 * MIB, "{root}");
     assert!(stderr(&output).contains("max 128M refused "), "{}", stderr(&output));
+    // What was asked for, by whom and when.
+    let asked: Vec<_> =
+        groups(&account).iter().filter(|group| !group["first_refused"].is_null()).collect();
+    assert_eq!(asked.len(), 1, "{account:#}");
+    let size = number(asked[0], "largest_refused");
+    assert!((256 * MIB..257 * MIB).contains(&size), "{}", asked[0]);
+    assert_eq!(asked[0]["first_refused"]["size"], size);
+    let seconds = asked[0]["first_refused"]["seconds"].as_f64().unwrap();
+    assert!(seconds <= account["wall_seconds"].as_f64().unwrap() + 0.002, "{account:#}");
+    let line = format!("First refused: 256.0M for {} after ", asked[0]["path"].as_str().unwrap());
+    assert!(stderr(&output).contains(&line), "{}", stderr(&output));
 }
 
 #[test]

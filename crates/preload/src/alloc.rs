@@ -57,7 +57,7 @@ pub(crate) fn charge(slot: u32, units: usize) -> bool {
     let Some(group) = process::group(slot) else { return true };
     match group.try_charge_units(units as u64) {
         Ok(()) => true,
-        Err(refusal) => refuse::try_again(group, refusal),
+        Err(refusal) => refuse::try_again(slot, group, refusal),
     }
 }
 

@@ -25,7 +25,7 @@ mod real;
 
 use crate::alloc;
 use crate::objects;
-use crate::process::{self, Mapping, STATE};
+use crate::process::{self, Item, STATE};
 use crate::ranges::{Kind, Range, Ranges};
 use crate::say::{errno, set_errno};
 use crate::thread::Busy;
@@ -84,11 +84,11 @@ fn kind(protection: c_int, flags: c_int) -> Kind {
 fn note(slot: u32, kind: Kind, bytes: i64) {
     let of = match kind {
         Kind::Reserved => return,
-        Kind::Writable | Kind::Held | Kind::Dropped => Mapping::Private,
-        Kind::Shared => Mapping::Shared,
-        Kind::File => Mapping::File,
+        Kind::Writable | Kind::Held | Kind::Dropped => Item::Private,
+        Kind::Shared => Item::Shared,
+        Kind::File => Item::File,
     };
-    process::note_mapped(slot, of, bytes);
+    process::note(slot, of, bytes);
 }
 
 /// What is entered from now on.
@@ -413,7 +413,7 @@ fn moved_break<T: Copy>(
         uncharge(slot, more);
     } else if more > 0 {
         STATE.program_break.fetch_add(more, Ordering::Relaxed);
-        process::note_mapped(slot, Mapping::Private, by as i64);
+        process::note(slot, Item::Private, by as i64);
     } else {
         let mut less = 0;
         let taken = |held: usize| {
@@ -423,7 +423,7 @@ fn moved_break<T: Copy>(
         // (It always succeeds.)
         let _ = STATE.program_break.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken);
         uncharge(slot, less);
-        process::note_mapped(slot, Mapping::Private, -(less as i64));
+        process::note(slot, Item::Private, -(less as i64));
     }
     set_errno(before);
     Some(result)

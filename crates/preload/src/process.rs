@@ -10,7 +10,7 @@ use crate::ranges::Table;
 use crate::say::{environment, say};
 use crate::text::Text;
 use ledgerline::{Group, GroupId, Ledger, NAME_MAX, OpenError, StatItem};
-use ledgerline_protocol::{By, MAPPED, OnMax, Order, PERCPU};
+use ledgerline_protocol::{By, ITEMS, OnMax, Order, PERCPU};
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, OsStr};
 use std::io::ErrorKind;
@@ -37,6 +37,8 @@ pub(crate) struct State {
     /// The one owner's cell, and the first owner, of each span of the heap (shadow.rs).
     pub(crate) sole: [AtomicUsize; SPANS],
     pub(crate) first: [AtomicU16; SPANS],
+    /// The largest request of each slot that was refused (refuse.rs).
+    pub(crate) refused: [AtomicU64; SLOTS],
     /// What the program mapped by itself, and what it took from the break (mapped.rs).
     pub(crate) mappings: Table,
     pub(crate) program_break: AtomicUsize,
@@ -72,6 +74,7 @@ pub(crate) static STATE: State = State {
     pages: [const { AtomicU64::new(0) }; 4096],
     sole: [const { AtomicUsize::new(0) }; SPANS],
     first: [const { AtomicU16::new(0) }; SPANS],
+    refused: [const { AtomicU64::new(0) }; SLOTS],
     mappings: Table::new(),
     program_break: AtomicUsize::new(0),
 };
@@ -80,16 +83,19 @@ pub(crate) static STATE: State = State {
 struct Settings {
     by: By,
     on_max: OnMax,
-    /// The items that count what is mapped, by [`Mapping`]; none in a ledger without them.
-    mapped: [Option<StatItem>; MAPPED.len()],
+    /// The ledger's items, by [`Item`]; none in a ledger without them.
+    items: [Option<StatItem>; ITEMS.len()],
 }
 
-/// What a mapping is to the account: the places of [`MAPPED`].
+/// What a row counts beside its units: the places of [`ITEMS`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Mapping {
+pub(crate) enum Item {
     Private,
     Shared,
     File,
+    RefusedFirst,
+    RefusedFirstTime,
+    RefusedLargest,
 }
 
 /// What outlives a fork.
@@ -110,7 +116,7 @@ static INHERITED: Inherited = Inherited {
     settings: UnsafeCell::new(Settings {
         by: By::Thread,
         on_max: OnMax::Enomem,
-        mapped: [None; MAPPED.len()],
+        items: [None; ITEMS.len()],
     }),
 };
 
@@ -137,14 +143,14 @@ pub(crate) fn on_max() -> OnMax {
     unsafe { (*INHERITED.settings.get()).on_max }
 }
 
-/// Notes that a slot has so many bytes more, or fewer, of a kind of mapping.
-pub(crate) fn note_mapped(slot: u32, what: Mapping, bytes: i64) {
+/// Notes that a slot has so much more, or less, of an item.
+pub(crate) fn note(slot: u32, what: Item, more: i64) {
     // SAFETY: a slot has a row only after the settings were written.
-    let item = || unsafe { (*INHERITED.settings.get()).mapped[what as usize] };
+    let item = || unsafe { (*INHERITED.settings.get()).items[what as usize] };
     if let Some(group) = group(slot)
         && let Some(item) = item()
     {
-        group.add_stat(item, bytes);
+        group.add_stat(item, more);
     }
 }
 
@@ -240,11 +246,21 @@ fn open() -> bool {
     }
     // SAFETY: only the attaching thread is here, and nobody reads before `opened` is 1.
     unsafe {
-        let mapped = MAPPED.map(|name| ledger.item(name));
-        (*INHERITED.settings.get()) = Settings { by: order.by, on_max: order.on_max, mapped };
+        let items = ITEMS.map(|name| ledger.item(name));
+        (*INHERITED.settings.get()) = Settings { by: order.by, on_max: order.on_max, items };
         (*INHERITED.ledger.get()).write(ledger);
     }
     true
+}
+
+/// What the row of a slot is called below the process's own, if it is another.
+pub(crate) fn slot_name(slot: u32) -> Option<[u8; NAME_MAX]> {
+    let name = (slot > OWN).then(|| &STATE.names[slot as usize % SLOTS])?;
+    let mut bytes = [0; NAME_MAX];
+    for (to, from) in bytes.chunks_exact_mut(8).zip(&name.text) {
+        to.copy_from_slice(&from.load(Ordering::Relaxed).to_le_bytes());
+    }
+    Some(bytes)
 }
 
 /// The slot of the row with this name below the process's own; creates the row when the name is new. Where

@@ -74,8 +74,17 @@ fn in_kill_mode_a_program_dies_and_says_why() {
         let ended = run.env("LEDGERLINE_ON_MAX", "kill").end();
         assert_eq!(ended.status.signal(), Some(libc::SIGKILL), "{ended:#?}");
         assert_eq!(ended.stderr.lines().count(), 1, "{ended:#?}");
-        let said: String =
-            ended.stderr.chars().map(|c| if c.is_ascii_digit() { c } else { ' ' }).collect();
+        // Who asked stands first: the row of the program's thread.
+        let (who, why) = ended.stderr.split_once(": max of ").unwrap();
+        let rows = account.rows();
+        let row = rows.0.groups.iter().find(|row| row.depth == 2).unwrap();
+        assert_eq!(who, format!("ledgerline: killed: {}", row.path));
+        let stat = account.ledger.group(row.id).stat();
+        let own = |name: &str| stat.get(name).unwrap().own as u64;
+        let largest = [chunk(65_536), own("refused_largest")];
+        assert_eq!([own("refused_first"), largest[1]], largest, "{stat:?}");
+        assert!(own("refused_first_time") > 0, "{stat:?}");
+        let said: String = why.chars().map(|c| if c.is_ascii_digit() { c } else { ' ' }).collect();
         let [limit, usage, asked] = numbers(&said)[..] else { panic!("{ended:#?}") };
         assert_eq!((limit, asked), (8 * MIB, chunk(65_536)));
         assert!(usage <= limit && usage + asked > limit, "{}", ended.stderr);

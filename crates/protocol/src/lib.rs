@@ -43,6 +43,14 @@ pub const PERCPU: &CStr = c"LEDGERLINE_PERCPU";
 /// writable, which is charged; shared memory; files that are mapped to be read.
 pub const MAPPED: [&str; 3] = ["mapped", "mapped_shared", "mapped_file"];
 
+/// The ledger's items in which a row keeps what it was refused: the bytes and the time (milliseconds of
+/// `CLOCK_MONOTONIC`) of the first request, and the bytes of the largest. They are a row's own: sums of several
+/// rows' mean nothing.
+pub const REFUSED: [&str; 3] = ["refused_first", "refused_first_time", "refused_largest"];
+
+/// All items of a run's ledger: [`MAPPED`], then [`REFUSED`].
+pub const ITEMS: [&str; 6] = [MAPPED[0], MAPPED[1], MAPPED[2], REFUSED[0], REFUSED[1], REFUSED[2]];
+
 /// What the ledger's file in memory is called, by which `ledgerline show --pid` finds it.
 pub const MEMORY_FILE: &str = "ledgerline";
 

@@ -2,6 +2,7 @@
 
 use super::words::BAR;
 use super::*;
+use crate::account::Refusals;
 use crate::account::tests::{account, golden, row};
 
 const UNICODE: Style = Style { unicode: true, colour: false, width: Some(100) };
@@ -23,6 +24,9 @@ fn family() -> Account {
     family.rows[0].max_events = 3;
     family.rows[0].high_events = 1;
     family.rows[0].refused = 3;
+    let refused = |first, time, largest| Some(Refusals { first, time, largest });
+    family.rows[2].most_refused = refused(1 << 20, 1_900, 6 << 20);
+    family.rows[6].most_refused = refused(65_536, 1_250, 65_536);
     for index in [5, 6] {
         family.rows[index].state = State::Exited;
         family.rows[index].at_exit = 8_000_000;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 
 use ledgerline::{Ledger, Limit};
-use ledgerline_protocol::{MAPPED, MEMORY_FILE};
+use ledgerline_protocol::{ITEMS, MEMORY_FILE};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Resource, getrlimit};
 
@@ -40,7 +40,7 @@ fn create() -> io::Result<(File, Ledger)> {
     let mut groups = GROUPS;
     loop {
         let file = File::from(memfd_create(MEMORY_FILE, MemfdFlags::CLOEXEC)?);
-        match Ledger::builder().items(&MAPPED).capacity(groups).create_in(&file) {
+        match Ledger::builder().items(&ITEMS).capacity(groups).create_in(&file) {
             Ok(ledger) if fits(&ledger) || groups <= LEAST => return Ok((file, ledger)),
             Err(error) if room.is_none() || groups <= LEAST => return Err(error),
             _ => groups /= 4,

@@ -37,7 +37,8 @@ or 128 plus the signal that killed it.
 The account has a row for each group, with what it held when the program ended (current), the \
 most that it held (peak), that peak as a share of the root's (peaks of neighbours need not \
 coincide, so shares may add up to more than 100 %), the number of charges, how many were refused, \
-and which limit refused them. Rows of processes that ended before the program did also show what \
+and which limit refused them. Below the table stands who was refused first, when and how much, and the \
+largest request that was refused. Rows of processes that ended before the program did also show what \
 they held then (at exit). Below the table stands the most memory that the kernel saw resident in one \
 process, code and files included, so that what the account does not see is seen at once.
 
@@ -69,7 +70,9 @@ the root `/` first, then depth-first, with `path`, `state`, `pid`, `current`, `p
 exited (the process ended before the program did) or running (it still ran after that). Sizes are \
 numbers of bytes; `max` and `high` are a number, or the string \"max\" where there is no limit, as \
 in a cgroup's memory.max. `current` (at its end: `at_exit`) is `heap`, the blocks of malloc, and \
-`mapped`, private memory that was mapped; `mapped_shared` and `mapped_file` are not part of it.";
+`mapped`, private memory that was mapped; `mapped_shared` and `mapped_file` are not part of it. \
+`first_refused` is null, or the `size` of the first request that a row made itself and that was refused, \
+with the `seconds` since the start; `largest_refused` is the size of the largest.";
 
 /// How often the command looks for processes that have ended: those that are not
 /// its children end without telling it.
@@ -179,6 +182,8 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     // All processes of one ledger update it in one way: the user's, or this one's.
     let percpu = OsStr::from_bytes(PERCPU.to_bytes());
     let percpu = std::env::var_os(percpu).is_none().then(|| (percpu, OsStr::new(&mode)));
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let started = (now.tv_sec * 1000 + now.tv_nsec / 1_000_000).unsigned_abs();
     let session = launch.start(order.write().into_iter().chain(percpu), signals)?;
 
     let main = session.main();
@@ -197,6 +202,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
             wall: ended.wall,
             mode,
             ledger_bytes: ledger.footprint().resident,
+            started: Some(started),
             max_resident: Some(ended.max_resident),
             mistakes: Mistakes { underflows: mistakes.underflows, strays: mistakes.strays },
             running: &|pid| pid != main && alive(pid),

@@ -7,6 +7,7 @@ use crate::launch::Status;
 use crate::render;
 use ledgerline::stat::print::{Flat, Stat};
 use ledgerline::{Group, Ledger};
+use ledgerline_protocol::REFUSED;
 use ledgerline_terminal::style::Style;
 use std::time::Duration;
 
@@ -50,7 +51,9 @@ fn memory_stat(group: Group<'_>) -> Vec<Stat> {
     let mut stats =
         vec![Stat::new("current", group.precise()), Stat::new("peak", group.peak().value)];
     let counted = group.stat().lines;
-    stats.extend(counted.into_iter().map(|line| Stat::clamped(line.name, line.subtree)));
+    // A sum of what rows were refused first means nothing.
+    let counted = counted.into_iter().filter(|line| !REFUSED.contains(&&*line.name));
+    stats.extend(counted.map(|line| Stat::clamped(line.name, line.subtree)));
     stats
 }
 
@@ -63,6 +66,7 @@ fn account(ledger: &Ledger) -> Account {
         wall: Duration::ZERO,
         mode: String::new(),
         ledger_bytes: ledger.footprint().resident,
+        started: None,
         max_resident: None,
         mistakes: Mistakes { underflows: mistakes.underflows, strays: mistakes.strays },
         running: &|_| true,

@@ -10,7 +10,7 @@ mod library;
 pub use have::have;
 use ledgerline::percpu::{self, Mode};
 use ledgerline::{GroupSnapshot, Ledger, Limit, Mistakes, Snapshot};
-use ledgerline_protocol::MAPPED;
+use ledgerline_protocol::ITEMS;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -125,7 +125,7 @@ pub struct Account {
 impl Account {
     pub fn new() -> Account {
         let file = memory_file();
-        let builder = Ledger::builder().capacity(4096).items(&MAPPED);
+        let builder = Ledger::builder().capacity(4096).items(&ITEMS);
         let ledger = builder.create_in(&file).expect("a ledger");
         Account { file, ledger }
     }
