@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use ledgerline::{GroupId, GroupState, Ledger};
-use ledgerline_protocol::{MAPPED, REFUSED};
+use ledgerline_protocol::{Identity, MAPPED, REFUSED};
 
 use crate::launch::Status;
 
@@ -158,7 +158,7 @@ impl Account {
                     GroupState::Live => State::Live,
                     GroupState::Exited => State::Exited,
                 },
-                pid: group.owner,
+                pid: Identity::from_owner(group.owner).pid(),
                 mapped,
                 most_refused,
             })

@@ -272,6 +272,50 @@ fn a_limit_can_kill() {
     check(&account);
 }
 
+/// Whether this user may make namespaces of process ids here.
+fn namespaces() -> bool {
+    let made = std::process::Command::new("unshare").args(["-pf", "true"]).output();
+    made.is_ok_and(|made| made.status.success())
+}
+
+#[test]
+fn a_process_in_another_namespace_is_charged_and_refused_and_harms_nobody() {
+    let Some(python) = python() else { return };
+    if !namespaces() {
+        return eprintln!("left out: no namespace of process ids can be made");
+    }
+    // What holds memory outside must survive a refusal inside, where its process id is nobody's.
+    let inside = "held = bytearray(60 << 20)\n\
+        import subprocess, time\n\
+        subprocess.run(['true'])\n\
+        time.sleep(0.3)\n\
+        more = bytearray(20 << 20)\n\
+        try: bytearray(90 << 20)\n\
+        except MemoryError: print('refused inside', flush=True)\n";
+    let outside = "import subprocess, sys, time\n\
+        held = bytearray(60 << 20)\n\
+        subprocess.run(['unshare', '-pf', sys.executable, '-c', sys.argv[1]], check=True)\n\
+        time.sleep(0.3)\n\
+        try: bytearray(140 << 20)\n\
+        except MemoryError: print('refused outside', flush=True)\n\
+        more = bytearray(100 << 20)\n\
+        print('room again')\n";
+    let (output, account) =
+        account(&["--max", "200M", "--by", "process"], &[python, "-c", outside, inside]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(said, "refused inside\nrefused outside\nroom again\n", "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    check(&account);
+    let nested: Vec<_> = groups(&account)
+        .iter()
+        .filter(|group| group["path"].as_str().unwrap().contains(".ns"))
+        .collect();
+    // Python, and what it started; both have ended, as the supervisor sees them.
+    assert!(nested.len() >= 2 && nested.iter().all(|row| row["state"] == "exited"), "{account:#}");
+    assert!(nested.iter().any(|row| number(row, "peak") > 80 * MIB), "{account:#}");
+    assert!(number(&groups(&account)[0], "peak") <= 200 * MIB, "{account:#}");
+}
+
 #[test]
 fn a_process_that_ended_earlier_gives_back_what_it_held() {
     let Some(python) = python() else { return };

@@ -10,7 +10,7 @@ use crate::ranges::Table;
 use crate::say::{environment, say};
 use crate::text::Text;
 use ledgerline::{Group, GroupId, Ledger, NAME_MAX, OpenError, StatItem};
-use ledgerline_protocol::{By, ITEMS, OnMax, Order, PERCPU};
+use ledgerline_protocol::{By, ITEMS, Identity, Namespace, OnMax, Order, PERCPU};
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, OsStr};
 use std::io::ErrorKind;
@@ -29,6 +29,8 @@ pub(crate) struct State {
     /// 1 the process's own.
     rows: [AtomicU32; SLOTS],
     phase: AtomicU32,
+    /// The owner of its rows.
+    identity: AtomicU32,
     naming: AtomicU32,
     /// The names of slots 2 and up.
     names: [Name; SLOTS],
@@ -69,6 +71,7 @@ mod phase {
 pub(crate) static STATE: State = State {
     rows: [const { AtomicU32::new(0) }; SLOTS],
     phase: AtomicU32::new(phase::NEW),
+    identity: AtomicU32::new(0),
     naming: AtomicU32::new(0),
     names: [const { Name { text: [const { AtomicU64::new(0) }; NAME_MAX / 8] } }; SLOTS],
     pages: [const { AtomicU64::new(0) }; 4096],
@@ -83,6 +86,8 @@ pub(crate) static STATE: State = State {
 struct Settings {
     by: By,
     on_max: OnMax,
+    /// The number of the run's namespace.
+    namespace: Option<u64>,
     /// The ledger's items, by [`Item`]; none in a ledger without them.
     items: [Option<StatItem>; ITEMS.len()],
 }
@@ -116,6 +121,7 @@ static INHERITED: Inherited = Inherited {
     settings: UnsafeCell::new(Settings {
         by: By::Thread,
         on_max: OnMax::Enomem,
+        namespace: None,
         items: [None; ITEMS.len()],
     }),
 };
@@ -178,6 +184,29 @@ pub(crate) fn attached() -> bool {
     }
 }
 
+/// This process.
+pub(crate) fn identity() -> Identity {
+    Identity::from_owner(STATE.identity.load(Ordering::Relaxed))
+}
+
+/// What the process's row is called: the program and its id; the id of one in another namespace says so, since somebody
+/// else has that number elsewhere.
+pub(crate) fn push_name<const N: usize>(text: &mut Text<N>) {
+    let before = text.as_str().len();
+    text.push(program_name()).shorten(before + NAME_MAX - 18);
+    match identity().namespace() {
+        Namespace::Same => text.push(b"."),
+        Namespace::Apart(distance) if distance < 0 => {
+            text.push(b".ns-").push_number(distance.unsigned_abs()).push(b".")
+        }
+        Namespace::Apart(distance) => {
+            text.push(b".ns").push_number(distance.unsigned_abs()).push(b".")
+        }
+        Namespace::Unknown => text.push(b".ns."),
+    }
+    .push_number(identity().pid().into());
+}
+
 fn attach() -> bool {
     if INHERITED.opened.load(Ordering::Acquire) == 0 {
         let opened = if open() { 1 } else { 2 };
@@ -188,12 +217,13 @@ fn attach() -> bool {
     }
     // SAFETY: `opened` is 1.
     let ledger = unsafe { (*INHERITED.ledger.get()).assume_init_ref() };
-    // SAFETY: getpid has no preconditions.
-    let pid = unsafe { libc::getpid() } as u32;
+    // SAFETY: as above; the settings were written before.
+    let run = unsafe { (*INHERITED.settings.get()).namespace };
+    let identity = Identity::own(run);
+    STATE.identity.store(identity.owner(), Ordering::Relaxed);
     let mut name = Text::<NAME_MAX>::name();
-    name.push(program_name()).shorten(NAME_MAX - 11);
-    name.push(b".").push_number(pid.into());
-    let Ok(process) = ledger.attach_process(name.as_str(), pid) else {
+    push_name(&mut name);
+    let Ok(process) = ledger.attach_process(name.as_str(), identity.owner()) else {
         say(&[b"the ledger holds no more groups; this process is not accounted"]);
         return false;
     };
@@ -246,8 +276,11 @@ fn open() -> bool {
     }
     // SAFETY: only the attaching thread is here, and nobody reads before `opened` is 1.
     unsafe {
+        let namespace = order.namespace.and_then(|text| std::str::from_utf8(text).ok());
+        let namespace = namespace.and_then(|text| text.parse().ok());
         let items = ITEMS.map(|name| ledger.item(name));
-        (*INHERITED.settings.get()) = Settings { by: order.by, on_max: order.on_max, items };
+        (*INHERITED.settings.get()) =
+            Settings { by: order.by, on_max: order.on_max, namespace, items };
         (*INHERITED.ledger.get()).write(ledger);
     }
     true

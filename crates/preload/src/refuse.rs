@@ -4,14 +4,15 @@ use crate::process::{self, Item, STATE};
 use crate::say::write;
 use crate::text::Text;
 use ledgerline::{Group, Refusal};
-use ledgerline_protocol::{OnMax, alive};
+use ledgerline_protocol::{Identity, OnMax};
 use std::sync::atomic::Ordering;
 
 /// Settles the rows of dead processes after a refusal, and charges if there is room then.
 #[cold]
 #[inline(never)]
 pub(crate) fn try_again(slot: u32, group: Group<'_>, mut refusal: Refusal) -> bool {
-    group.ledger().settle_dead(&alive);
+    let own = process::identity();
+    group.ledger().settle_dead(&|owner| Identity::from_owner(owner).may_live(own));
     // This process or another may have made room. (The usage is looked at first, since a second refusal would count.)
     let usage = group.ledger().group(refusal.group).approximate().value;
     if usage.saturating_add(refusal.requested) <= refusal.limit {
@@ -53,9 +54,8 @@ fn milliseconds() -> i64 {
 /// [`OnMax::Kill`]: says who asked, who refused and why, and ends the process.
 fn kill(slot: u32, refusal: &Refusal) -> ! {
     let mut line = Text::line();
-    // SAFETY: getpid has no preconditions.
-    let pid = unsafe { libc::getpid() }.unsigned_abs();
-    line.push(b"killed: /").push(process::program_name()).push(b".").push_number(pid.into());
+    line.push(b"killed: /");
+    process::push_name(&mut line);
     if let Some(name) = process::slot_name(slot) {
         let length = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
         line.push(b"/").push(&name[..length]);

@@ -3,13 +3,14 @@
 //! `run` makes a ledger in a file, writes an [`Order`] into the environment of the program, and preloads the
 //! library. The library reads the order in each process that the program becomes or starts, opens the ledger and
 //! charges every allocation to it. Both settle the rows of processes that have ended, so they must agree on
-//! which processes these are: [`alive`].
+//! which processes these are: [`alive`], in any namespace: [`Identity`].
 //!
 //! | variable            | what it says                                  | where it is missing               |
 //! |---------------------|-----------------------------------------------|-----------------------------------|
 //! | `LEDGERLINE_LEDGER` | the path of the ledger's file                 | nothing is charged                |
 //! | `LEDGERLINE_BY`     | what a row stands for: [`By`]                 | [`By::Thread`]                    |
 //! | `LEDGERLINE_ON_MAX` | what happens at the root's limit: [`OnMax`]   | [`OnMax::Enomem`]                 |
+//! | `LEDGERLINE_NAMESPACE` | the number of the run's namespace of processes | there is but one namespace     |
 //! | `LEDGERLINE_PERCPU` | how cells are updated: `rseq` or `fallback`   | the library does not attach       |
 //!
 //! The ledger's own format is not part of this: `Ledger::open_in` refuses a ledger of another version.
@@ -19,8 +20,10 @@
 //! within malloc.
 
 mod alive;
+mod identity;
 
 pub use alive::alive;
+pub use identity::{Identity, Namespace, OWN_NAMESPACE, number};
 
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -31,6 +34,9 @@ const LEDGER: &CStr = c"LEDGERLINE_LEDGER";
 const BY: &CStr = c"LEDGERLINE_BY";
 /// The variable that says what happens at the limit.
 const ON_MAX: &CStr = c"LEDGERLINE_ON_MAX";
+
+/// The variable that says which namespace of process ids is the run's.
+const NAMESPACE: &CStr = c"LEDGERLINE_NAMESPACE";
 
 /// The variable that says how cells are updated, which `ledgerline` itself reads.
 ///
@@ -112,13 +118,16 @@ pub struct Order<'a> {
     pub by: By,
     /// What happens at the limit.
     pub on_max: OnMax,
+    /// The number of the run's namespace of process ids, in decimal, if that is known.
+    pub namespace: Option<&'a [u8]>,
 }
 
 impl<'a> Order<'a> {
     /// The variables that carry the order, and their values.
     #[must_use]
-    pub fn write(&self) -> [(&'static OsStr, &'a OsStr); 3] {
+    pub fn write(&self) -> [(&'static OsStr, &'a OsStr); 4] {
         [
+            (NAMESPACE, self.namespace.unwrap_or_default()),
             (LEDGER, self.ledger),
             (BY, self.by.name().as_bytes()),
             (ON_MAX, self.on_max.name().as_bytes()),
@@ -136,6 +145,7 @@ impl<'a> Order<'a> {
             ledger,
             by: by.unwrap_or(By::Thread),
             on_max: on_max.unwrap_or(OnMax::Enomem),
+            namespace: variable(NAMESPACE).filter(|number| !number.is_empty()),
         })
     }
 }
@@ -148,7 +158,8 @@ mod tests {
     fn what_is_written_is_read() {
         for by in By::ALL {
             for on_max in OnMax::ALL {
-                let order = Order { ledger: b"/proc/7/fd/3", by, on_max };
+                let namespace = (by == By::Thread).then_some(&b"4026531836"[..]);
+                let order = Order { ledger: b"/proc/7/fd/3", by, on_max, namespace };
                 let written = order.write();
                 let find = |name: &CStr| {
                     let name = OsStr::from_bytes(name.to_bytes());
@@ -163,7 +174,7 @@ mod tests {
     fn without_a_ledger_nothing_is_asked_and_the_rest_has_defaults() {
         assert_eq!(Order::read(|_| None), None);
         let only = |name: &CStr| (name == LEDGER).then_some(&b"x"[..]);
-        let order = Order { ledger: b"x", by: By::Thread, on_max: OnMax::Enomem };
+        let order = Order { ledger: b"x", by: By::Thread, on_max: OnMax::Enomem, namespace: None };
         assert_eq!(Order::read(only), Some(order));
     }
 }

@@ -6,6 +6,7 @@
 //! processes until the program has ended; print the account.
 
 mod ledger;
+mod living;
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsRawFd;
@@ -16,13 +17,14 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use ledgerline::Limit;
-use ledgerline_protocol::{By, OnMax, Order, PERCPU, alive};
+use ledgerline_protocol::{By, OnMax, Order, PERCPU};
 
 use crate::account::{Account, Ending, Mistakes};
 use crate::launch::{Failure, Launch, Signals, Target, library, program};
 use crate::render;
 use ledgerline_terminal::output::printable;
 use ledgerline_terminal::style::Style;
+use living::Living;
 
 /// What `ledgerline run --help` says first.
 pub const LONG_ABOUT: &str = "\
@@ -37,10 +39,13 @@ or 128 plus the signal that killed it.
 The account has a row for each group, with what it held when the program ended (current), the \
 most that it held (peak), that peak as a share of the root's (peaks of neighbours need not \
 coincide, so shares may add up to more than 100 %), the number of charges, how many were refused, \
-and which limit refused them. Below the table stands who was refused first, when and how much, and the \
-largest request that was refused. Rows of processes that ended before the program did also show what \
-they held then (at exit). Below the table stands the most memory that the kernel saw resident in one \
-process, code and files included, so that what the account does not see is seen at once.
+and which limit refused them. Rows of processes that ended before the program did also show what \
+they held then (at exit). A process is called PROGRAM.PID; one in another PID namespace \
+PROGRAM.nsN.PID, with its ID in there.
+
+Below the table stands who was refused first, when and how much, and the largest request that was \
+refused; then the most memory that the kernel saw resident in one process, code and files included, \
+so that what the account does not see is seen at once.
 
 What a program maps by itself (mmap, sbrk), as Python, V8 and the JVM do with their heaps, is charged \
 like its blocks as long as it is private and writable, touched or not; `mapped` shows it. A \
@@ -49,7 +54,8 @@ mapped to be read are not charged; the JSON document has them.
 
 The account does not see what a program maps by a system call of its own, its threads' stacks, nor \
 programs that the loader preloads nothing into (statically linked, set-user-ID, or of another \
-architecture). A warning says so before such a program starts.";
+architecture). A warning says so before such a program starts. Nor does it see programs that start \
+where this process's /proc is not (in a chroot, or after `unshare --mount-proc`).";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -177,7 +183,14 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     // The path leads through this process, which outlives the program: the
     // descriptor itself is closed on exec and need not survive in the child.
     let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
-    let order = Order { ledger: path.as_bytes(), by: args.by, on_max: args.on_max };
+    let living = Living::new();
+    let namespace = living.namespace().map(|number| number.to_string());
+    let order = Order {
+        ledger: path.as_bytes(),
+        by: args.by,
+        on_max: args.on_max,
+        namespace: namespace.as_deref().map(str::as_bytes),
+    };
     let mode = ledger.mode().to_string();
     // All processes of one ledger update it in one way: the user's, or this one's.
     let percpu = OsStr::from_bytes(PERCPU.to_bytes());
@@ -190,7 +203,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     let ended = session.watch(if max == Limit::MAX { IDLE } else { LIMITED }, || {
         // What the program itself held when it ended is the point of the
         // account, so its rows stay as they are.
-        ledger.settle_dead(&|pid| pid == main || alive(pid));
+        ledger.settle_dead(&|owner| owner == main || living.may(owner));
     })?;
 
     let mistakes = ledger.mistakes();
@@ -205,7 +218,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
             started: Some(started),
             max_resident: Some(ended.max_resident),
             mistakes: Mistakes { underflows: mistakes.underflows, strays: mistakes.strays },
-            running: &|pid| pid != main && alive(pid),
+            running: &|owner| owner != main && living.is_known(owner),
             unseen: launch.blind.map(|spot| spot.to_string()),
         },
     );

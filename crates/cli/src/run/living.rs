@@ -1,0 +1,98 @@
+//! Which processes of a run still hold memory, as the supervisor sees them.
+//!
+//! Processes in the supervisor's own namespace of process ids are asked for by their ids. Those in another are looked
+//! for in `/proc`, which shows the number of each process's namespace and its id in there, if it lies below this one.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use ledgerline_protocol::{Identity, Namespace, OWN_NAMESPACE, alive, number};
+use rustix::process::geteuid;
+
+/// The processes of other namespaces that were found, with their ids here.
+pub(super) struct Living {
+    /// The number of the namespace that the supervisor is in.
+    namespace: Option<u64>,
+    found: RefCell<HashMap<u32, u32>>,
+}
+
+impl Living {
+    pub(super) fn new() -> Living {
+        Living { namespace: number(OWN_NAMESPACE), found: RefCell::default() }
+    }
+
+    /// The number of the run's namespace, for the processes under it.
+    pub(super) fn namespace(&self) -> Option<u64> {
+        self.namespace
+    }
+
+    /// Whether the owner of a row may still hold memory. Who cannot be told to be dead may.
+    pub(super) fn may(&self, owner: u32) -> bool {
+        let process = Identity::from_owner(owner);
+        match process.namespace() {
+            Namespace::Same => alive(process.pid()),
+            Namespace::Unknown => true,
+            Namespace::Apart(distance) => match self.namespace {
+                Some(own) => self.look(owner, process.pid(), own.wrapping_add_signed(distance)),
+                None => true,
+            },
+        }
+    }
+
+    /// Whether the owner of a row is known to be there.
+    pub(super) fn is_known(&self, owner: u32) -> bool {
+        Identity::from_owner(owner).namespace() != Namespace::Unknown && self.may(owner)
+    }
+
+    fn look(&self, owner: u32, pid: u32, namespace: u64) -> bool {
+        let known = self.found.borrow().get(&owner).copied();
+        if known.is_some_and(|here| is(here, pid, namespace) == Some(true)) {
+            return true;
+        }
+        // A row is made after its process, so who made it is in this list if it is alive. (An older list would not do.)
+        let Ok(entries) = fs::read_dir("/proc") else { return true };
+        for entry in entries.flatten() {
+            let Some(here) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            match is(here, pid, namespace) {
+                Some(true) => {
+                    self.found.borrow_mut().insert(owner, here);
+                    return true;
+                }
+                Some(false) => {}
+                // A process of this user that hides might be the one. Somebody else's is none of the run's: the loader
+                // preloads nothing into a program that changes its user.
+                None if entry.metadata().is_ok_and(|entry| entry.uid() == geteuid().as_raw()) => {
+                    return true;
+                }
+                None => {}
+            }
+        }
+        false
+    }
+}
+
+/// Whether the process that is `here` in this namespace has that id in that namespace, and still holds memory; `None`
+/// where it does not show that.
+fn is(here: u32, pid: u32, namespace: u64) -> Option<bool> {
+    let Ok(status) = fs::read_to_string(format!("/proc/{here}/status")) else { return Some(false) };
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    // A zombie shows no namespace, and holds nothing.
+    if field("State:").is_some_and(|state| state.starts_with(['Z', 'X'])) {
+        return Some(false);
+    }
+    // Its ids, from this namespace down to its own. Who has but one lives in this one.
+    let ids = field("NSpid:").unwrap_or_default().split_whitespace().skip(1);
+    if ids.last() != Some(&*pid.to_string()) {
+        return Some(false);
+    }
+    let path = CString::new(format!("/proc/{here}/ns/pid")).ok()?;
+    match number(&path) {
+        None if alive(here) => None,
+        number => Some(number == Some(namespace)),
+    }
+}
