@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use ledgerline::{GroupId, GroupState, Ledger};
-use ledgerline_protocol::{Identity, MAPPED, REFUSED};
+use ledgerline_protocol::{FOLDED, Identity, MAPPED, REFUSED};
 
 use crate::launch::Status;
 
@@ -63,6 +63,8 @@ pub struct Row {
     pub pid: u32,
     pub mapped: Mapped,
     pub most_refused: Option<Refusals>,
+    /// Whether the process had more names than rows, and its own row has the rest.
+    pub folded: bool,
 }
 
 /// What a row itself asked for and was refused.
@@ -85,15 +87,16 @@ pub struct Mapped {
     pub file: u64,
 }
 
-/// What a group and those below it mapped, how many of their charges were refused, and what the group itself was refused.
-fn counted(ledger: &Ledger, id: GroupId) -> (Mapped, u64, Option<Refusals>) {
+/// What a group and those below it mapped, how many of their charges were refused, what the group itself was refused, and
+/// whether it stands for names that have no row.
+fn counted(ledger: &Ledger, id: GroupId) -> (Mapped, u64, Option<Refusals>, bool) {
     let stat = ledger.group(id).stat();
     let item = |name: &str| stat.get(name).map_or(0, |line| line.subtree.max(0) as u64);
     let [private, shared, file] = MAPPED.map(item);
     let own = |name: &str| stat.get(name).map_or(0, |line| line.own.max(0) as u64);
     let [first, time, largest] = REFUSED.map(own);
     let most_refused = (first > 0).then_some(Refusals { first, time, largest });
-    (Mapped { private, shared, file }, item("refused"), most_refused)
+    (Mapped { private, shared, file }, item("refused"), most_refused, own(FOLDED) > 0)
 }
 
 impl Row {
@@ -137,7 +140,7 @@ impl Account {
             .groups
             .iter()
             .map(|group| (group, counted(ledger, group.id)))
-            .map(|(group, (mapped, refused, most_refused))| Row {
+            .map(|(group, (mapped, refused, most_refused, folded))| Row {
                 path: group.path.clone(),
                 name: group.name.clone(),
                 depth: group.depth as usize,
@@ -161,6 +164,7 @@ impl Account {
                 pid: Identity::from_owner(group.owner).pid(),
                 mapped,
                 most_refused,
+                folded,
             })
             .collect();
         // What ended processes had mapped is theirs, and not the root's any more.
@@ -306,6 +310,7 @@ pub mod tests {
             pid: if names.is_empty() { 0 } else { 4711 },
             mapped: Mapped::default(),
             most_refused: None,
+            folded: false,
         }
     }
 

@@ -48,6 +48,7 @@ struct Group<'a> {
     mapped_file: u64,
     first_refused: Option<First>,
     largest_refused: Option<u64>,
+    folded: bool,
 }
 
 /// The first request of a row that was refused.
@@ -121,6 +122,7 @@ fn rows(account: &Account) -> Vec<Group<'_>> {
                 seconds: account.since_start(refused.time),
             }),
             largest_refused: row.most_refused.map(|refused| refused.largest),
+            folded: row.folded,
         })
         .collect()
 }

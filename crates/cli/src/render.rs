@@ -263,6 +263,9 @@ fn note(row: &Row) -> Option<(Paint, String)> {
     if row.state == State::Running && row.depth == 1 {
         notes.push("still running".to_owned());
     }
+    if row.folded {
+        notes.push("further names counted here".to_owned());
+    }
     (!notes.is_empty()).then(|| (paint, notes.join(", ")))
 }
 

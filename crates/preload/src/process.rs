@@ -101,6 +101,7 @@ pub(crate) enum Item {
     RefusedFirst,
     RefusedFirstTime,
     RefusedLargest,
+    Folded,
 }
 
 /// What outlives a fork.
@@ -304,7 +305,10 @@ pub(crate) fn named_slot(name: &[u8]) -> u32 {
     while STATE.naming.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
         std::thread::yield_now();
     }
-    let slot = find_or_create(&text).unwrap_or(OWN);
+    let slot = find_or_create(&text).unwrap_or_else(|| {
+        note(OWN, Item::Folded, 1);
+        OWN
+    });
     STATE.naming.store(0, Ordering::Release);
     slot
 }

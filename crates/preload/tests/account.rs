@@ -4,7 +4,7 @@
 
 mod support;
 
-use support::{account, chunk, compile, live, modes};
+use support::{Account, account, chunk, compile, live, modes};
 
 /// The sizes of `known.c`, and what of them stays.
 fn known(count: u64, keep: u64) -> (u64, u64) {
@@ -105,7 +105,9 @@ fn a_thread_whose_name_is_no_text_has_a_row_of_its_own_all_the_same() {
 #[test]
 fn names_beyond_254_are_charged_to_the_process() {
     let program = compiled!("rename.c");
-    let (_, rows) = account(&program, &["many"], &[]);
+    let account = Account::new();
+    account.run(&program, &["many"]).well();
+    let rows = account.rows();
     let named: Vec<_> = rows.0.groups.iter().filter(|row| row.name.starts_with("name ")).collect();
     let below = rows.0.groups.iter().filter(|row| row.depth == 2);
     assert_eq!(below.clone().count(), 254);
@@ -117,6 +119,9 @@ fn names_beyond_254_are_charged_to_the_process() {
         .fold((0, 0), |(current, charges), row| (current + row.current, charges + row.charges));
     let beyond = 3 * (300 - named.len() as u64);
     let process = rows.processes()[0];
+    // Each thread looked for its row once.
+    let folded = account.ledger.group(process.id).stat().get("folded_names").unwrap().own;
+    assert_eq!(folded, 300 - named.len() as i64);
     assert_eq!(process.charges - charges, beyond);
     assert_eq!(process.current - current, beyond * chunk(1000));
 }

@@ -54,8 +54,13 @@ pub const MAPPED: [&str; 3] = ["mapped", "mapped_shared", "mapped_file"];
 /// rows' mean nothing.
 pub const REFUSED: [&str; 3] = ["refused_first", "refused_first_time", "refused_largest"];
 
-/// All items of a run's ledger: [`MAPPED`], then [`REFUSED`].
-pub const ITEMS: [&str; 6] = [MAPPED[0], MAPPED[1], MAPPED[2], REFUSED[0], REFUSED[1], REFUSED[2]];
+/// The item in which a process's own row counts how often a name found no row, since the process has as many as it may
+/// have: what goes by that name is charged to the process's own row.
+pub const FOLDED: &str = "folded_names";
+
+/// All items of a run's ledger: [`MAPPED`], then [`REFUSED`], then [`FOLDED`].
+pub const ITEMS: [&str; 7] =
+    [MAPPED[0], MAPPED[1], MAPPED[2], REFUSED[0], REFUSED[1], REFUSED[2], FOLDED];
 
 /// What the ledger's file in memory is called, by which `ledgerline show --pid` finds it.
 pub const MEMORY_FILE: &str = "ledgerline";

@@ -78,7 +78,8 @@ numbers of bytes; `max` and `high` are a number, or the string \"max\" where the
 in a cgroup's memory.max. `current` (at its end: `at_exit`) is `heap`, the blocks of malloc, and \
 `mapped`, private memory that was mapped; `mapped_shared` and `mapped_file` are not part of it. \
 `first_refused` is null, or the `size` of the first request that a row made itself and that was refused, \
-with the `seconds` since the start; `largest_refused` is the size of the largest.";
+with the `seconds` since the start; `largest_refused` is the size of the largest. `folded` is true for a \
+process that has more threads or libraries by name than rows (254): its own row counts the rest.";
 
 /// How often the command looks for processes that have ended: those that are not
 /// its children end without telling it.
