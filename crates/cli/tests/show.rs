@@ -213,6 +213,8 @@ fn a_run_that_was_killed_leaves_its_ledger_with_its_programs() {
     let mut line = String::new();
     let mut lines = std::io::BufReader::new(run.stdout.take().unwrap());
     std::io::BufRead::read_line(&mut lines, &mut line).unwrap();
+    // (A wait would close it, and the shell would end.)
+    let stdin = run.stdin.take();
     run.kill().unwrap();
     run.wait().unwrap();
     let program = line.trim();
@@ -227,7 +229,7 @@ fn a_run_that_was_killed_leaves_its_ledger_with_its_programs() {
         let (code, text) = refused(&["--pid", program], &[]);
         assert!(code == 1 && text.contains("as root, of a process that runs under it"), "{text}");
     }
-    drop(run.stdin.take());
+    drop(stdin);
 }
 
 #[test]
