@@ -10,7 +10,7 @@ use crate::ranges::Table;
 use crate::say::{environment, say};
 use crate::text::Text;
 use ledgerline::{Group, GroupId, Ledger, NAME_MAX, OpenError, StatItem};
-use ledgerline_protocol::{By, ITEMS, Identity, Namespace, OnMax, Order, PERCPU};
+use ledgerline_protocol::{By, ITEMS, Identity, OnMax, Order, PERCPU};
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, OsStr};
 use std::io::ErrorKind;
@@ -110,6 +110,8 @@ struct Inherited {
     opened: AtomicU32,
     ledger: UnsafeCell<MaybeUninit<Ledger>>,
     settings: UnsafeCell<Settings>,
+    /// The identity of the process that attached last: in a forked child, of its parent.
+    parent: AtomicU32,
 }
 
 // SAFETY: the ledger and the settings are written once, by the one thread that moves `phase` from
@@ -119,6 +121,7 @@ unsafe impl Sync for Inherited {}
 static INHERITED: Inherited = Inherited {
     opened: AtomicU32::new(0),
     ledger: UnsafeCell::new(MaybeUninit::uninit()),
+    parent: AtomicU32::new(0),
     settings: UnsafeCell::new(Settings {
         by: By::Thread,
         on_max: OnMax::Enomem,
@@ -195,15 +198,10 @@ pub(crate) fn identity() -> Identity {
 pub(crate) fn push_name<const N: usize>(text: &mut Text<N>) {
     let before = text.as_str().len();
     text.push(program_name()).shorten(before + NAME_MAX - 18);
-    match identity().namespace() {
-        Namespace::Same => text.push(b"."),
-        Namespace::Apart(distance) if distance < 0 => {
-            text.push(b".ns-").push_number(distance.unsigned_abs()).push(b".")
-        }
-        Namespace::Apart(distance) => {
-            text.push(b".ns").push_number(distance.unsigned_abs()).push(b".")
-        }
-        Namespace::Unknown => text.push(b".ns."),
+    match identity().distance() {
+        0 => text.push(b"."),
+        less @ ..0 => text.push(b".ns-").push_number(less.unsigned_abs()).push(b"."),
+        more => text.push(b".ns").push_number(more.unsigned_abs()).push(b"."),
     }
     .push_number(identity().pid().into());
 }
@@ -220,8 +218,14 @@ fn attach() -> bool {
     let ledger = unsafe { (*INHERITED.ledger.get()).assume_init_ref() };
     // SAFETY: as above; the settings were written before.
     let run = unsafe { (*INHERITED.settings.get()).namespace };
-    let identity = Identity::own(run);
+    let parent = INHERITED.parent.load(Ordering::Relaxed);
+    let parent = (parent != 0).then(|| Identity::from_owner(parent));
+    let Some(identity) = Identity::own(run, parent) else {
+        say(&[b"the PID namespace cannot be told from others; this process is not accounted"]);
+        return false;
+    };
     STATE.identity.store(identity.owner(), Ordering::Relaxed);
+    INHERITED.parent.store(identity.owner(), Ordering::Relaxed);
     let mut name = Text::<NAME_MAX>::name();
     push_name(&mut name);
     let Ok(process) = ledger.attach_process(name.as_str(), identity.owner()) else {

@@ -3,10 +3,12 @@
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 
-/// The kernel's process ids are below 2^22.
-const PID_BITS: u32 = 22;
-/// How far the numbers of two namespaces may lie apart.
-const REACH: i64 = 512;
+/// Set in the owner of a row whose process is in another namespace than the run's.
+const APART: u32 = 1 << 31;
+/// Bits of a process id in another namespace. (A namespace counts its processes from 1.)
+const PID_BITS: u32 = 17;
+/// How far the numbers of two namespaces may lie apart: the kernel gives each the lowest that is free.
+const REACH: i64 = 1 << 13;
 
 /// Where the process's namespace of process ids shows its number.
 pub const OWN_NAMESPACE: &CStr = c"/proc/self/ns/pid";
@@ -15,48 +17,46 @@ pub const OWN_NAMESPACE: &CStr = c"/proc/self/ns/pid";
 /// run's (the supervisor's). The owner of its rows.
 ///
 /// ```text
-/// bits 31..22  0: the run's own namespace; 1023: not known; else 512 + its number - the run's number
-/// bits 21..0   the process id in there
+/// the run's own namespace:  bit 31 clear                  the process id
+/// another:                  bit 31 set    bits 30..17     bits 16..0
+///                                         8192 + its      the process id
+///                                         number - the    in there
+///                                         run's number
 /// ```
 ///
 /// A process id alone says nothing in another namespace: what is 1 in there is somebody else here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity(u32);
 
-/// A namespace of process ids, by its distance from the run's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Namespace {
-    /// The run's own.
-    Same,
-    /// Its number is so much larger than that of the run's, or smaller. Never 0.
-    Apart(i64),
-    /// It is too far away to be told, or its number cannot be read.
-    Unknown,
-}
-
 impl Identity {
-    /// The process with this id in a namespace.
+    /// The process with this id in the namespace whose number is so much larger than the run's (0 is the run's own).
+    /// `None` where the namespace is too far away, or the id too large, to be told from others.
     #[must_use]
-    pub fn new(pid: u32, namespace: Namespace) -> Identity {
-        let part = match namespace {
-            Namespace::Same => 0,
-            Namespace::Apart(distance) => (distance + REACH) as u32,
-            Namespace::Unknown => 2 * REACH as u32 - 1,
-        };
-        Identity(part << PID_BITS | pid & ((1 << PID_BITS) - 1))
+    pub fn new(pid: u32, distance: i64) -> Option<Identity> {
+        if distance == 0 {
+            return Some(Identity(pid & !APART));
+        }
+        let near = (-REACH..REACH).contains(&distance) && pid < 1 << PID_BITS;
+        near.then(|| Identity(APART | ((distance + REACH) as u32) << PID_BITS | pid))
     }
 
     /// The calling process, where the run's namespace has this number (`None` is: nothing is known of namespaces,
-    /// and all processes are in one). Allocates nothing.
+    /// and all processes are in one). Where its own namespace cannot be read (in a chroot without a `/proc`), it is
+    /// the one of the process that it was `forked` from, unless it is the first in its namespace. `None` as above, or
+    /// where nothing is known. Allocates nothing.
     #[must_use]
-    pub fn own(run: Option<u64>) -> Identity {
+    pub fn own(run: Option<u64>, forked: Option<Identity>) -> Option<Identity> {
         // SAFETY: getpid has no preconditions.
         let pid = unsafe { libc::getpid() }.unsigned_abs();
-        let namespace = match run {
-            None => Namespace::Same,
-            Some(run) => Namespace::between(run, number(OWN_NAMESPACE)),
+        let distance = match run {
+            None => 0,
+            Some(run) => match number(OWN_NAMESPACE) {
+                Some(number) => number.wrapping_sub(run).cast_signed(),
+                None if pid == 1 => return None,
+                None => forked?.distance(),
+            },
         };
-        Identity::new(pid, namespace)
+        Identity::new(pid, distance)
     }
 
     /// The owner of a row.
@@ -74,41 +74,21 @@ impl Identity {
     /// Its id, in its namespace.
     #[must_use]
     pub const fn pid(self) -> u32 {
-        self.0 & ((1 << PID_BITS) - 1)
+        if self.0 & APART == 0 { self.0 } else { self.0 & ((1 << PID_BITS) - 1) }
     }
 
-    /// Its namespace.
+    /// By how much the number of its namespace is larger than that of the run's; 0 is the run's own.
     #[must_use]
-    pub fn namespace(self) -> Namespace {
-        match i64::from(self.0 >> PID_BITS) {
-            0 => Namespace::Same,
-            part if part == 2 * REACH - 1 => Namespace::Unknown,
-            part => Namespace::Apart(part - REACH),
-        }
+    pub const fn distance(self) -> i64 {
+        if self.0 & APART == 0 { 0 } else { ((self.0 & !APART) >> PID_BITS) as i64 - REACH }
     }
 
-    /// Whether this may still hold memory, as a process in the same namespace as `asking` can tell. What cannot be
-    /// told from there counts as alive: that memory of the dead is held for longer does less harm than that a living
-    /// process's is taken for free. Allocates nothing.
+    /// Whether this may still hold memory, as a process in the same namespace as `asking` can tell. Who is in another
+    /// counts as alive: that memory of the dead is held for longer does less harm than that a living process's is taken
+    /// for free. Allocates nothing.
     #[must_use]
     pub fn may_live(self, asking: Identity) -> bool {
-        match self.namespace() {
-            Namespace::Unknown => true,
-            namespace => namespace != asking.namespace() || crate::alive(self.pid()),
-        }
-    }
-}
-
-impl Namespace {
-    /// What the namespace with a number is to the run's.
-    fn between(run: u64, other: Option<u64>) -> Namespace {
-        match other.map(|other| other.wrapping_sub(run).cast_signed()) {
-            Some(0) => Namespace::Same,
-            Some(distance) if (1 - REACH..REACH - 1).contains(&distance) => {
-                Namespace::Apart(distance)
-            }
-            _ => Namespace::Unknown,
-        }
+        self.distance() != asking.distance() || crate::alive(self.pid())
     }
 }
 
@@ -128,48 +108,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_owner_says_which_process_and_where() {
-        let spaces = [Namespace::Same, Namespace::Unknown, Namespace::Apart(-511)];
-        let apart = [1, -1, 341, 510].map(Namespace::Apart);
-        for namespace in spaces.into_iter().chain(apart) {
-            for pid in [1, 4711, (1 << 22) - 1] {
-                let owner = Identity::new(pid, namespace).owner();
-                let read = Identity::from_owner(owner);
-                assert_eq!((read.pid(), read.namespace()), (pid, namespace));
+    fn an_owner_says_which_process_and_where_and_is_nobody_elses() {
+        let mut seen = std::collections::HashSet::new();
+        for distance in [0, 1, -1, 341, 660, -8192, 8191] {
+            for pid in [1, 2, 4711, (1 << 17) - 1] {
+                let process = Identity::new(pid, distance).unwrap();
+                assert!(seen.insert(process.owner()), "{process:?}");
+                let read = Identity::from_owner(process.owner());
+                assert_eq!((read.pid(), read.distance()), (pid, distance));
             }
         }
-        // In the run's own namespace an owner is the process id, as ever.
-        assert_eq!(Identity::new(4711, Namespace::Same).owner(), 4711);
+        // In the run's own namespace an owner is the process id, as ever, and the kernel's largest has room.
+        assert_eq!(Identity::new(4_194_303, 0).unwrap().owner(), 4_194_303);
     }
 
     #[test]
-    fn namespaces_that_are_far_apart_are_unknown_and_never_mixed_up() {
-        let run = 4_026_531_836;
-        let mut seen = std::collections::HashSet::new();
-        for other in run - 600..run + 600 {
-            let namespace = Namespace::between(run, Some(other));
-            let known = namespace != Namespace::Unknown;
-            assert_eq!(known, (run - 511..=run + 510).contains(&other), "{other}");
-            assert!(!known || seen.insert(Identity::new(1, namespace).owner()), "{other}");
+    fn who_cannot_be_told_from_others_has_no_identity() {
+        for (pid, distance) in [(1, 8192), (1, -8193), (1 << 17, 1), (1, i64::MIN)] {
+            assert_eq!(Identity::new(pid, distance), None);
         }
-        assert_eq!(Namespace::between(run, None), Namespace::Unknown);
     }
 
     #[test]
     fn who_cannot_be_judged_from_here_counts_as_alive() {
-        let here = Identity::own(number(OWN_NAMESPACE));
+        let here = Identity::own(number(OWN_NAMESPACE), None).unwrap();
         assert_eq!(here.owner(), std::process::id());
         assert!(here.may_live(here));
         // No process has the largest id of all.
-        let nobody = (1 << 22) - 1;
-        assert!(!Identity::new(nobody, Namespace::Same).may_live(here));
-        for namespace in [Namespace::Apart(7), Namespace::Unknown] {
-            assert!(Identity::new(nobody, namespace).may_live(here));
-            let there = Identity::new(1, namespace);
-            assert_eq!(
-                Identity::new(nobody, namespace).may_live(there),
-                namespace == Namespace::Unknown
-            );
-        }
+        assert!(!Identity::new((1 << 22) - 1, 0).unwrap().may_live(here));
+        let there = Identity::new((1 << 17) - 1, 7).unwrap();
+        assert!(there.may_live(here));
+        assert!(here.may_live(there));
     }
 }

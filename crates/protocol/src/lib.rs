@@ -23,7 +23,7 @@ mod alive;
 mod identity;
 
 pub use alive::alive;
-pub use identity::{Identity, Namespace, OWN_NAMESPACE, number};
+pub use identity::{Identity, OWN_NAMESPACE, number};
 
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;

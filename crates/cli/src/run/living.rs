@@ -9,7 +9,7 @@ use std::ffi::CString;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use ledgerline_protocol::{Identity, Namespace, OWN_NAMESPACE, alive, number};
+use ledgerline_protocol::{Identity, OWN_NAMESPACE, alive, number};
 use rustix::process::geteuid;
 
 /// The processes of other namespaces that were found, with their ids here.
@@ -32,19 +32,13 @@ impl Living {
     /// Whether the owner of a row may still hold memory. Who cannot be told to be dead may.
     pub(super) fn may(&self, owner: u32) -> bool {
         let process = Identity::from_owner(owner);
-        match process.namespace() {
-            Namespace::Same => alive(process.pid()),
-            Namespace::Unknown => true,
-            Namespace::Apart(distance) => match self.namespace {
-                Some(own) => self.look(owner, process.pid(), own.wrapping_add_signed(distance)),
-                None => true,
-            },
+        match (process.distance(), self.namespace) {
+            (0, _) => alive(process.pid()),
+            (_, None) => true,
+            (distance, Some(own)) => {
+                self.look(owner, process.pid(), own.wrapping_add_signed(distance))
+            }
         }
-    }
-
-    /// Whether the owner of a row is known to be there.
-    pub(super) fn is_known(&self, owner: u32) -> bool {
-        Identity::from_owner(owner).namespace() != Namespace::Unknown && self.may(owner)
     }
 
     fn look(&self, owner: u32, pid: u32, namespace: u64) -> bool {

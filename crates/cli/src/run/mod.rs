@@ -219,7 +219,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
             started: Some(started),
             max_resident: Some(ended.max_resident),
             mistakes: Mistakes { underflows: mistakes.underflows, strays: mistakes.strays },
-            running: &|owner| owner != main && living.is_known(owner),
+            running: &|owner| owner != main && living.may(owner),
             unseen: launch.blind.map(|spot| spot.to_string()),
         },
     );
