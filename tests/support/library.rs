@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The library of a package, built in the profile of this test and beside it: `cargo test` builds none that
-/// no crate links.
+/// The package as a library to be loaded, built in the profile of this test and beside it: `cargo test` builds
+/// only what crates link.
 pub fn built(package: &str, file: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a test knows where it lies");
     let directory = test.ancestors().nth(2).expect("it lies in deps, below its profile");
@@ -15,8 +15,8 @@ pub fn built(package: &str, file: &str) -> PathBuf {
     };
     let above = directory.parent().expect("a profile's directory lies in a target directory");
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.current_dir(env!("CARGO_MANIFEST_DIR")).args(["build", "--quiet", "--package", package]);
-    cargo.args(["--profile", profile]);
+    cargo.current_dir(env!("CARGO_MANIFEST_DIR")).args(["rustc", "--quiet", "--package", package]);
+    cargo.args(["--lib", "--crate-type", "cdylib", "--profile", profile]);
     // With --target there is one more level, named after it.
     if above.join("CACHEDIR.TAG").exists() {
         cargo.arg("--target-dir").arg(above);

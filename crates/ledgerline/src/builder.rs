@@ -12,17 +12,14 @@ use crate::region::Region;
 use crate::sync::Ordering;
 use crate::table::Settings;
 use crate::table::handle::CAPACITY_MAX;
-use crate::table::header::Header;
+use crate::table::header::{Header, MAGIC, VERSION};
 use crate::table::items;
 use crate::table::plan::Plan;
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-/// "LEDGLINE" in ASCII, so that `file` and a hex dump show what the file is.
-const MAGIC: u64 = u64::from_le_bytes(*b"LEDGLINE");
-/// Changes whenever the meaning of a byte of the region does.
-const VERSION: u32 = 7;
 /// 64 pages of 4 KiB, as in the kernel.
 const DEFAULT_BATCH: u64 = 64 * 4096;
 /// The capacities that a ledger may have.
@@ -32,6 +29,12 @@ const BATCHES: std::ops::RangeInclusive<u64> = 1..=1 << 28;
 /// The times, unless the builder sets others.
 const TIMES: Times =
     Times { reclaim: Duration::from_millis(100), throttle: THROTTLE_TIME, victim: VICTIM_TIME };
+
+/// A copy of a file's header.
+#[repr(C, align(128))]
+struct CopiedHeader([u8; size_of::<Header>()]);
+
+const _: () = assert!(align_of::<CopiedHeader>() >= align_of::<Header>());
 
 /// The settings with which a [`Ledger`] is made.
 #[derive(Clone, Debug)]
@@ -81,7 +84,8 @@ impl LedgerBuilder {
 
     /// How long reclaimers may run before a charge is refused, after a charge was granted above a high, or
     /// before a lower limit is refused (default 100 ms; see
-    /// [`Group::add_reclaimer`](crate::Group::add_reclaimer)).
+    /// [`Group::add_reclaimer`](crate::Group::add_reclaimer)). One is asked in any case, also by a thread that
+    /// lost its CPU for as long.
     pub fn reclaim_time(mut self, time: Duration) -> Self {
         self.times.reclaim = time.min(LONGEST);
         self
@@ -141,6 +145,11 @@ impl LedgerBuilder {
 
     /// Makes the ledger in an empty file, so that other processes can read it ([`Ledger::open_in`]) and
     /// charge rows of their own ([`Ledger::attach_process`]).
+    ///
+    /// Whoever has the file open may write over the ledger, by mistake too. That harms no process that uses it:
+    /// charges may be refused then ([`Reason::Damaged`](crate::Reason::Damaged)), and what makes no sense is
+    /// [damaged](crate::GroupState::Damaged) in snapshots. But the file must not become shorter (a file in memory
+    /// can be sealed): a process that has it mapped would be killed.
     ///
     /// # Errors
     /// When the file is not empty, cannot be extended or cannot be mapped; and as
@@ -206,7 +215,7 @@ impl LedgerBuilder {
     /// let ledger = Ledger::builder().audit(true).anonymous()?;
     /// let query = ledger.root().create("q1")?;
     /// let others = query.try_charge(900)?;
-    /// query.try_charge_units(100).map_err(|refusal| format!("{refusal:?}"))?;
+    /// query.try_charge_units(100)?;
     /// query.uncharge_units(100);
     /// query.uncharge_units(100); // once too often
     /// assert_eq!((query.precise(), ledger.mistakes().audited), (900, 1));
@@ -263,15 +272,17 @@ impl Ledger {
     /// When the file is not a ledger, has another version, or was made for fewer CPUs than this machine may
     /// have.
     pub fn open_in(file: &File) -> Result<Ledger, OpenError> {
-        let length = usize::try_from(file.metadata().map_err(OpenError::Io)?.len())
-            .map_err(|_| OpenError::NotALedger)?;
+        // (Not by `stat`, which costs a small program two pages more. Nobody reads at this file's position.)
+        let length = (&mut &*file).seek(SeekFrom::End(0)).map_err(OpenError::Io)?;
+        let length = usize::try_from(length).map_err(|_| OpenError::NotALedger)?;
         if length < Plan::PAGE {
             return Err(OpenError::NotALedger);
         }
-        let first = Region::shared(file, Plan::PAGE).map_err(OpenError::Io)?;
-        // SAFETY: the region holds a page, a header is smaller, all its fields are atomics.
-        let header = unsafe { &*first.at::<Header>(0) };
-        // Acquire: partner of the Release in `initialise`.
+        let mut first = CopiedHeader([0; size_of::<Header>()]);
+        file.read_exact_at(&mut first.0, 0).map_err(OpenError::Io)?;
+        // SAFETY: it is as large as a header, and aligned as one; any bytes are atomics.
+        let header = unsafe { &*first.0.as_ptr().cast::<Header>() };
+        // Acquire: partner of the Release in `initialise`. (The kernel read the page after that, or not.)
         if header.magic.load(Ordering::Acquire) != MAGIC {
             return Err(OpenError::NotALedger);
         }
@@ -296,11 +307,21 @@ impl Ledger {
             return Err(OpenError::Damaged);
         }
         let plan = Plan { capacity: capacity as usize, columns: columns as usize, items };
-        // The file must hold all that will be touched: a hole behind its end would be a SIGBUS.
-        if length < plan.size() {
+        // The file must hold all that will be touched: a hole behind its end would be a SIGBUS. One of another length
+        // was made with other numbers: this process would write over what is not its own.
+        if length != plan.size() {
             return Err(OpenError::Damaged);
         }
-        let region = Region::shared_at(file, plan.size(), plan.place()).map_err(OpenError::Io)?;
+        let region = Region::shared_at(file, plan.size(), plan.place()).map_err(|error| {
+            if error.kind() == io::ErrorKind::OutOfMemory
+                && let Ok(first) = Region::shared(file, Plan::PAGE)
+            {
+                // SAFETY: as above, of the file's own page.
+                let header = unsafe { &*first.at::<Header>(0) };
+                header.turned_away.fetch_add(1, Ordering::Relaxed);
+            }
+            OpenError::Io(error)
+        })?;
         let flows = flows == 1;
         let settings = Settings { plan, batch, flows, detour: flows || audit == 1, opened: true };
         let audit = (audit == 1).then(|| Audit::new(None));

@@ -88,6 +88,12 @@ impl fmt::Display for Refused {
                 self.group,
                 size::format(self.requested),
             ),
+            Reason::Damaged => write!(
+                f,
+                "the ledger is damaged, another program wrote over it: {} was not charged ({} requested)",
+                self.group,
+                size::format(self.requested),
+            ),
             Reason::Gone => write!(
                 f,
                 "{} takes no more charges (group {}, {} requested)",

@@ -77,7 +77,7 @@ impl Prepaid<'_> {
     }
 
     /// Charges `units` that lie prepaid on the running CPU, or changes nothing and returns `false`; then
-    /// [`Group::try_charge_units`] does all of it. Costs about a nanosecond; async-signal-safe.
+    /// [`Group::try_charge_units`] does all of it. Costs one to three nanoseconds; async-signal-safe.
     #[inline(always)]
     #[must_use = "without prepaid units nothing was charged"]
     pub fn take(self, units: u64) -> bool {

@@ -9,6 +9,7 @@ use crate::gate::lock;
 use crate::group::Group;
 use crate::ledger::Ledger;
 use crate::stock::settle;
+use crate::sync::Ordering;
 use crate::table::attached;
 use crate::tree;
 
@@ -31,12 +32,26 @@ impl Ledger {
                 audit.forget();
             }
         }
-        settle::all_but(self.table(), &|owner| owner != pid);
+        settle::earlier(self.table(), pid);
         attached::attach(pid);
         tree::create(self.root(), name, pid)
     }
 
-    /// Settles the rows of processes that ended: their units go back to the ancestors, and they
+    /// Creates a group below the root for another process, which does not attach: one that cannot be charged, and is to be
+    /// named in the account all the same. It is [settled](Self::settle_dead) when that process ends.
+    ///
+    /// # Errors
+    /// As [`Group::create`].
+    pub fn create_for_process(&self, name: &str, pid: u32) -> Result<Group<'_>, CreateError> {
+        tree::create(self.root(), name, pid)
+    }
+
+    /// How many processes failed to map the ledger since they had too little address space.
+    pub fn turned_away(&self) -> u64 {
+        self.table().header().turned_away.load(Ordering::Relaxed)
+    }
+
+    /// Settles the rows of processes that ended, if no other process does so now: their units go back to the ancestors, and they
     /// stay in snapshots as [`Exited`](crate::GroupState::Exited) with what they held. Returns how
     /// many units that were.
     ///
@@ -45,5 +60,94 @@ impl Ledger {
     /// fetch (at most a batch and the request, a thread).
     pub fn settle_dead(&self, alive: &dyn Fn(u32) -> bool) -> u64 {
         settle::all_but(self.table(), alive)
+    }
+
+    /// The groups of processes that ended and were [settled](Self::settle_dead): for each its topmost one. Costs a pass
+    /// over the rows in use.
+    pub fn ended(&self) -> impl Iterator<Item = Group<'_>> {
+        settle::ended(self.table()).map(|row| self.group(self.table().id(row)))
+    }
+
+    /// Folds processes that [`ended`](Self::ended) into a group that has the same parent, so that a ledger has room for
+    /// any number of processes, one after the other. The group gets what they counted, the sum of what they held at
+    /// their ends, and their highest peak; their rows are free for new groups. Returns the handles of those that were
+    /// folded, which name no group any more. A process stays if a part of it is not settled yet, and all stay if another
+    /// process settles now.
+    ///
+    /// Costs a pass over the rows in use, and memory for the list. Whoever looks at both groups meanwhile may find a
+    /// count in both or in neither; units are never in either. At most one process does this or settles at a time.
+    ///
+    /// ```
+    /// # use ledgerline::Ledger;
+    /// # let path = std::env::temp_dir().join(format!("ledger-fold-{}", std::process::id()));
+    /// # let file = std::fs::File::options().read(true).write(true).create_new(true).open(&path)?;
+    /// # std::fs::remove_file(&path)?;
+    /// let ledger = Ledger::builder().create_in(&file)?;
+    /// let jobs = ledger.root().create("jobs")?;
+    ///
+    /// // In a process of its own, which ends without returning what it holds:
+    /// let job = ledger.attach_process("job", 4711)?;
+    /// job.try_charge_units(1000).map_err(|refusal| format!("{refusal:?}"))?;
+    ///
+    /// // In any process, later:
+    /// ledger.settle_dead(&|process| process != 4711);
+    /// let ended: Vec<_> = ledger.ended().collect();
+    /// assert_eq!(ledger.fold_ended(&ended, jobs), [job]);
+    /// assert_eq!((job.exists(), ledger.root().precise()), (false, 0));
+    /// assert_eq!(ledger.snapshot().groups[1].at_exit, 1000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn fold_ended<'l>(&'l self, ended: &[Group<'l>], into: Group<'_>) -> Vec<Group<'l>> {
+        if !into.exists() {
+            return Vec::new();
+        }
+        let row = |group: Group<'_>| group.id().index();
+        let is_there = |group: &Group<'_>| {
+            row(*group) < self.capacity() && self.table().id(row(*group)) == group.id()
+        };
+        let ended: Vec<Group<'l>> = ended.iter().copied().filter(is_there).collect();
+        let rows: Vec<u32> = ended.iter().copied().map(row).collect();
+        let folded = settle::fold_into(self.table(), &rows, row(into));
+        ended.into_iter().filter(|&group| folded.contains(&row(group))).collect()
+    }
+
+    /// Charges a group although a limit says no, as long as the ledger then holds no more than `most` units. So a
+    /// program that was refused may still have what it needs to say so, out of a reserve: `most` is the root's max and
+    /// the reserve together. Says `false`, and charges nothing, if there is no such room, or if another process
+    /// settles, or charges in this way, for too long; `alive` is as in [`settle_dead`](Self::settle_dead).
+    ///
+    /// No more than `most` is ever held: charges that the root's max allows end below it, and of the others there is
+    /// one at a time. It costs a lock that processes share and a walk.
+    pub fn charge_reserve(
+        &self,
+        group: Group<'_>,
+        units: u64,
+        most: u64,
+        alive: &dyn Fn(u32) -> bool,
+    ) -> bool {
+        let max = self.root().max().get().unwrap_or(u64::MAX);
+        // More than the reserve could come beside a charge that the max allowed a moment ago.
+        if most.saturating_sub(max) < units {
+            return false;
+        }
+        settle::alone(self.table(), alive, || {
+            let held = self.root().approximate().value;
+            held.saturating_add(units) <= most && group.charge_units(units).is_ok()
+        })
+        .unwrap_or(false)
+    }
+
+    /// From now on, in this process and in those that it forks, charging, uncharging, creating groups,
+    /// [`attach_process`](Self::attach_process) and what they wait for make no system call: for an allocator whose
+    /// process was put under a seccomp filter that may forbid any of them. `false` takes it back.
+    ///
+    /// Two things are worse then. Stock that lies idle in other CPUs' cells cannot be drained before a refusal, so
+    /// up to the sum of their caps may be missing below a limit. And a thread that waits for another's step spins,
+    /// a fifth of a second at most.
+    ///
+    /// It says nothing about waiting, reclaiming, readers and watchers: they make their system calls as ever (readers
+    /// leave what they would have to drain in the cells). Async-signal-safe.
+    pub fn forbid_system_calls(forbidden: bool) {
+        crate::sync::forbid_calls(forbidden);
     }
 }

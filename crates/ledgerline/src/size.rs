@@ -5,6 +5,17 @@ use std::fmt;
 use std::str::FromStr;
 
 /// A limit in units; [`Limit::MAX`] is no limit.
+///
+/// It is parsed from what [`parse`] takes, `512M` or `max` in either case, and printed so that it reads back
+/// as it was.
+///
+/// ```
+/// use ledgerline::Limit;
+/// let limit: Limit = "512M".parse()?;
+/// assert_eq!((limit.get(), limit.to_string().as_str()), (Some(512 << 20), "512M"));
+/// assert_eq!("MAX".parse(), Ok(Limit::MAX));
+/// # Ok::<(), ledgerline::size::SizeError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Limit(u64);
 

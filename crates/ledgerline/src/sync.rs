@@ -17,11 +17,25 @@ pub(crate) fn model_fence() {
     fence(Ordering::SeqCst);
 }
 
+/// Whether this process must make no system call (see `Ledger::forbid_system_calls`).
+static CALLS_FORBIDDEN: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+/// Relaxed, here and below: the flag is all there is to see.
+pub(crate) fn forbid_calls(forbidden: bool) {
+    CALLS_FORBIDDEN.store(forbidden, Ordering::Relaxed);
+}
+
+pub(crate) fn are_calls_forbidden() -> bool {
+    CALLS_FORBIDDEN.load(Ordering::Relaxed)
+}
+
 /// Waits one turn for another thread's short step. It spins first, then yields the CPU, then sleeps a
-/// little, so that a waiter never keeps the very thread that it waits for off the CPU. Async-signal-safe.
+/// little, so that a waiter never keeps the very thread that it waits for off the CPU. Where no system call may
+/// be made it spins, about as long. Async-signal-safe.
 #[cfg(not(loom))]
 pub(crate) fn wait_a_turn(turn: u32) {
     match turn {
+        64.. if are_calls_forbidden() => (0..2000).for_each(|_| std::hint::spin_loop()),
         0..64 => std::hint::spin_loop(),
         64..1000 => std::thread::yield_now(),
         _ => std::thread::sleep(std::time::Duration::from_micros(100)),

@@ -16,6 +16,7 @@ use crate::table::id::GroupId;
 use crate::table::path::{DEPTH_MAX, RowPath};
 use crate::table::row::state;
 use crate::table::{allocate, collect, counts, follow, name};
+use std::collections::HashSet;
 
 /// How often [`Group::destroy_tree`] looks again for groups that other threads created meanwhile.
 const ROUNDS: usize = 16;
@@ -83,7 +84,12 @@ impl<'l> Families<'l> {
     fn below(&self, top: Group<'l>) -> Vec<(u32, Group<'l>)> {
         let mut found = Vec::new();
         let mut open = vec![(0, top)];
+        // A group that is found again is its own ancestor, in a ledger that was written over.
+        let mut seen = HashSet::new();
         while let Some((depth, group)) = open.pop() {
+            if !seen.insert(group.id()) {
+                continue;
+            }
             if depth > 0 {
                 found.push((depth, group));
             }
@@ -218,7 +224,7 @@ impl<'l> Group<'l> {
         self.children().find(|child| child.name() == name)
     }
 
-    /// The groups right below this one, as they are found. A group that is created or destroyed meanwhile
+    /// The groups right below this one, in the order of their rows, as they are found. A group that is created or destroyed meanwhile
     /// may be missing, or gone when it is used. Costs a pass over the rows in use, about a nanosecond a
     /// row, and no memory.
     ///

@@ -228,6 +228,14 @@ fn nobody_is_chosen(s: &Stage<'_>, register: impl FnOnce(&CancelToken)) {
 
 /// What alice left behind, with bob in her row.
 const OF_ALICE: &[Check] = &[
+    ("Ledger::charge_reserve", |s| {
+        s.ledger.root().set_max(Limit::units(1 << 40)).unwrap();
+        assert!(!s.ledger.charge_reserve(s.stale, 1, u64::MAX, &|_| true));
+    }),
+    ("Ledger::fold_ended", |s| {
+        assert_eq!(s.ledger.fold_ended(&[s.stale], s.bob), []);
+        assert_eq!(s.ledger.fold_ended(&[s.bob, s.stale], s.stale), []);
+    }),
     ("Ledger::diagnose", |s| {
         let diagnosis = s.ledger.diagnose(&s.refused);
         let paths: Vec<&str> = diagnosis.chain.iter().map(|level| &*level.path).collect();

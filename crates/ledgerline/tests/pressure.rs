@@ -467,3 +467,24 @@ fn a_reclaimer_that_was_dropped_is_not_run_and_not_running() {
     tenant.try_charge(1).unwrap_err();
     assert!(!started.load(SeqCst));
 }
+
+#[test]
+fn a_charge_is_not_refused_before_a_reclaimer_was_asked_however_late_it_is() {
+    // No time at all: as for a thread that lost its CPU until the time was up.
+    let ledger = Ledger::builder().reclaim_time(Duration::ZERO).anonymous().unwrap();
+    let ledger: &'static Ledger = Box::leak(Box::new(ledger));
+    let group = ledger.root().create("q").unwrap();
+    group.set_max(Limit::units(100)).unwrap();
+    let held = std::sync::Mutex::new(Some(group.try_charge(100).unwrap()));
+    let _reclaimer = group.add_reclaimer(0, move |_| match held.lock().unwrap().take() {
+        Some(charge) => {
+            drop(charge);
+            100
+        }
+        None => 0,
+    });
+    let second = group.try_charge(60).expect("the reclaimer made room");
+    // It has nothing more.
+    assert!(group.try_charge(60).is_err());
+    drop(second);
+}

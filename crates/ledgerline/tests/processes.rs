@@ -2,10 +2,8 @@
 
 mod common;
 
-use common::{Random, fork, in_both_modes, times, wait};
+use common::{Random, alive, fork, in_both_modes, memfd, own_pid, times, wait};
 use ledgerline::{Group, GroupState, Ledger, Limit};
-use std::fs::File;
-use std::os::fd::FromRawFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Whether a child has not ended; does not reap it.
@@ -16,20 +14,6 @@ fn is_running(child: i32) -> bool {
         let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
         assert_eq!(libc::waitid(libc::P_PID, child as u32, &raw mut info, flags), 0);
         info.si_pid() == 0
-    }
-}
-
-fn alive(pid: u32) -> bool {
-    // SAFETY: signal 0 asks only whether the process exists.
-    unsafe { libc::kill(pid as i32, 0) == 0 }
-}
-
-fn memfd() -> File {
-    // SAFETY: makes a file of its own; the name is NUL-terminated.
-    unsafe {
-        let file = libc::memfd_create(c"ledger".as_ptr(), libc::MFD_CLOEXEC);
-        assert!(file >= 0);
-        File::from_raw_fd(file)
     }
 }
 
@@ -54,10 +38,6 @@ fn report() -> &'static Report {
         assert_ne!(page, libc::MAP_FAILED);
         &*page.cast::<Report>()
     }
-}
-
-fn own_pid() -> u32 {
-    std::process::id()
 }
 
 #[test]

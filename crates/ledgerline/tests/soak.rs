@@ -113,6 +113,7 @@ impl<'l> Tree<'l> {
         }
         if random.one_in(50) {
             let snapshot = self.root.ledger().snapshot();
+            assert!(!snapshot.damaged, "{snapshot:#?}");
             let fixed = 1 + 4 + 12 + 12 + 1;
             let short = snapshot.groups.iter().filter(|group| group.name == "short").count();
             assert_eq!(snapshot.groups.len(), fixed + short);

@@ -321,7 +321,8 @@ fn announce_some(ledger: &Ledger, path: &RowPath<'_>, levels: Levels) {
     fence(Ordering::SeqCst);
     if ledger.control().watchers.count.load(Ordering::Relaxed) != 0 {
         // The lowest level at which something happened, and its ancestors.
-        wake(ledger, &path.rows()[levels.trailing_zeros() as usize..]);
+        // (A path that was written over may be shorter than the walk's was.)
+        wake(ledger, path.rows().get(levels.trailing_zeros() as usize..).unwrap_or_default());
     }
 }
 

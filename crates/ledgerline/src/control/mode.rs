@@ -58,8 +58,9 @@ impl Row {
     /// Gives a new row the mode of its parent.
     pub(crate) fn adopt_mode(&self, parent: &Row) {
         // SeqCst loads (`Row::has`, `is_enforced`) after the SeqCst store in `Row::begin`: partners of
-        // the fence in `Group::set_mode`.
-        loop {
+        // the fence in `Group::set_mode`. (A round for each change of the parent's mode meanwhile: so many changes are
+        // those of a program that writes over the ledger.)
+        for _ in 0..1000 {
             let mode = parent.mode();
             if self.mode() == mode {
                 return;

@@ -77,6 +77,11 @@ impl Group<'_> {
     /// zero for `top` itself and for groups outside of it, which that reclaim does not touch. It is zero
     /// where one of the two groups is gone.
     ///
+    /// A group right below `top` has what was set. Further down, a group claims what was set as far as it
+    /// uses that. Where the children claim more than their parent has, they share it in proportion to their
+    /// claims; what none of them claims is shared in proportion to the rest of their usage, or lost
+    /// ([`Unclaimed`]).
+    ///
     /// Usage includes what lies idle. For each level at which there is protection to share, this costs a
     /// pass over the rows in use, about a nanosecond a row. It allocates nothing.
     ///

@@ -50,6 +50,7 @@ use crate::sync::{Ordering, wait_a_turn};
 use crate::table::id::GroupId;
 use crate::table::path;
 use crate::table::sums::Sum;
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -83,11 +84,29 @@ struct Candidate {
     share: u64,
 }
 
+/// How long reclaimers may run for one request. The time is up only when one of them was asked: a thread that lost its
+/// CPU for as long as that asks all the same.
+pub(crate) struct Clock {
+    until: Instant,
+    asked: Cell<bool>,
+}
+
+impl Clock {
+    pub(crate) fn start(ledger: &Ledger) -> Clock {
+        let until = Instant::now() + ledger.control().times.reclaim;
+        Clock { until, asked: Cell::new(false) }
+    }
+
+    fn is_up(&self) -> bool {
+        Instant::now() >= self.until
+    }
+}
+
 /// How much is asked for, and how long.
 struct Order<'m> {
     /// What is still missing.
     missing: &'m dyn Fn() -> u64,
-    until: Instant,
+    clock: &'m Clock,
     /// Whether a charge is about to be refused. Then reclaim also waits for reclaimers that other threads
     /// run, and asks those that gave nothing the last time.
     urgent: bool,
@@ -97,7 +116,13 @@ impl Order<'_> {
     /// How much is missing, while there is time.
     fn open(&self) -> Option<u64> {
         let missing = (self.missing)();
-        (missing > 0 && Instant::now() < self.until).then_some(missing)
+        let is_over = self.clock.asked.get() && self.clock.is_up();
+        (missing > 0 && !is_over).then_some(missing)
+    }
+
+    /// Whether there is no time to begin: for somebody who asked, or who need not ask.
+    fn is_over(&self) -> bool {
+        self.clock.is_up() && (self.clock.asked.get() || (self.missing)() == 0)
     }
 }
 
@@ -116,8 +141,8 @@ pub(crate) fn and_charge(
     {
         return Err(refusal);
     }
-    let until = Instant::now() + ledger.control().times.reclaim;
-    while refusal.reason == Reason::Limit && reclaim(ledger, &refusal, until) {
+    let clock = Clock::start(ledger);
+    while refusal.reason == Reason::Limit && reclaim(ledger, &refusal, &clock) {
         match attempt::once(ledger, id, units, AtLimit::Refuse, by) {
             Ok(met) => return Ok(met),
             Err(again) => refusal = again,
@@ -127,21 +152,21 @@ pub(crate) fn and_charge(
 }
 
 /// Tries to make room for a charge that was refused. Says whether another try is worth it.
-fn reclaim(ledger: &Ledger, refusal: &Refusal, until: Instant) -> bool {
+fn reclaim(ledger: &Ledger, refusal: &Refusal, clock: &Clock) -> bool {
     let full = ledger.group(refusal.group);
     let missing = || {
         let counter = &full.row().counter;
         counter.usage().saturating_add(refusal.requested).saturating_sub(counter.max())
     };
-    reclaim_below(ledger, full, &Order { missing: &missing, until, urgent: true })
+    reclaim_below(ledger, full, &Order { missing: &missing, clock, urgent: true })
 }
 
 /// Tries to bring a group down to `level`. Says whether there was any progress.
-pub(crate) fn above(ledger: &Ledger, group: Group<'_>, level: u64, until: Instant) -> bool {
+pub(crate) fn above(ledger: &Ledger, group: Group<'_>, level: u64, clock: &Clock) -> bool {
     let counter = &group.row().counter;
     let missing = || counter.usage().saturating_sub(level);
     ledger.control().reclaimers.can_help()
-        && reclaim_below(ledger, group, &Order { missing: &missing, until, urgent: true })
+        && reclaim_below(ledger, group, &Order { missing: &missing, clock, urgent: true })
 }
 
 /// Reclaims after a charge that ended above the high of some levels of its path: asks the reclaimers there,
@@ -168,14 +193,14 @@ pub(crate) fn high(ledger: &Ledger, id: GroupId, met: Levels) {
             continue;
         }
         let missing = || counter.usage().saturating_sub(high);
-        let until = Instant::now() + ledger.control().times.reclaim;
-        reclaim_below(ledger, group, &Order { missing: &missing, until, urgent: false });
+        let clock = &Clock::start(ledger);
+        reclaim_below(ledger, group, &Order { missing: &missing, clock, urgent: false });
     }
 }
 
 /// Asks the reclaimers below a full group. Says whether there was any progress.
 fn reclaim_below(ledger: &Ledger, full: Group<'_>, order: &Order<'_>) -> bool {
-    if Instant::now() >= order.until || reclaiming::is_inside(ledger) {
+    if order.is_over() || reclaiming::is_inside(ledger) {
         return false;
     }
     let mut entries = ledger.control().reclaimers.below(full.id());
@@ -217,6 +242,7 @@ fn ask_in_rounds(
                 continue;
             }
             ran = true;
+            order.clock.asked.set(true);
             match entry.run(ledger, need) {
                 Some(0) => {
                     entry.rest(ledger.control().times.reclaim);
@@ -248,7 +274,7 @@ fn ask_in_rounds(
     }
     // A run of another thread may free enough.
     let mut turn = 0;
-    while Instant::now() < order.until {
+    while !order.clock.is_up() {
         if !busy.iter().any(|entry| entry.is_running()) {
             return busy.iter().any(|entry| !entry.has_panicked());
         }

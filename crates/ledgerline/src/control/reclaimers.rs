@@ -105,9 +105,10 @@ impl<'l> Group<'l> {
     /// one or an ancestor) is refused, `reclaim(need)` is called; it uncharges about `need` units and
     /// returns how many it did. Lower priorities are asked first (caches, then spilling to disk).
     /// Reclaimers of equal priority are asked in proportion to what their groups hold above their
-    /// protection ([`protection`](Self::protection)); for a small request one is drawn by lot. In the same
-    /// way they are asked for the excess when a charge ends above a high ([`set_high`](Self::set_high)),
-    /// and before a limit is lowered below what is in use ([`set_max`](Self::set_max)).
+    /// protection ([`protection`](Self::protection) below the full group, with
+    /// [`Unclaimed::Lost`](crate::Unclaimed)); for a small request one is drawn by lot. In the same way
+    /// they are asked for the excess when a charge ends above a high ([`set_high`](Self::set_high)), and
+    /// before a limit is lowered below what is in use ([`set_max`](Self::set_max)).
     ///
     /// The thread whose charge met the limit runs it, with nothing locked, and one thread at a time does.
     /// Only [`try_charge`](Self::try_charge) and [`request`](Self::request) run it, never

@@ -11,7 +11,6 @@ use crate::stock::caps;
 use crate::stock::drain::HeldOff;
 use crate::table::allocate;
 use std::fmt;
-use std::time::Instant;
 
 /// Why a limit was not set. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,13 +66,13 @@ impl Group<'_> {
     /// [`SetMaxError::Gone`] when the group was destroyed.
     pub fn set_max(self, limit: Limit) -> Result<(), SetMaxError> {
         let ledger = self.ledger();
-        let until = Instant::now() + ledger.control().times.reclaim;
+        let clock = reclaim::Clock::start(ledger);
         loop {
             let error = match self.try_set_max(limit) {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
-            if error == SetMaxError::Gone || !reclaim::above(ledger, self, limit.raw(), until) {
+            if error == SetMaxError::Gone || !reclaim::above(ledger, self, limit.raw(), &clock) {
                 return Err(error);
             }
         }
@@ -129,8 +128,8 @@ impl Group<'_> {
         wait_queue::tell_below(ledger, self.id());
         let above = || self.row().counter.usage().saturating_sub(limit.raw());
         if above() > 0 && self.row().counter.is_enforced() {
-            let until = Instant::now() + ledger.control().times.reclaim;
-            reclaim::above(ledger, self, limit.raw(), until);
+            let clock = reclaim::Clock::start(ledger);
+            reclaim::above(ledger, self, limit.raw(), &clock);
         }
         Ok(if self.exists() { above() } else { 0 })
     }

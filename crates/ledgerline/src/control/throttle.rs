@@ -99,8 +99,7 @@ impl<'l> Group<'l> {
     pub fn backoff(self, units: u64) -> Backoff<'l> {
         let mut worst = self.above_high();
         if let Some((above, _, high)) = worst
-            && let until = Instant::now() + self.ledger().control().times.reclaim
-            && reclaim::above(self.ledger(), above, high, until)
+            && reclaim::above(self.ledger(), above, high, &reclaim::Clock::start(self.ledger()))
         {
             worst = self.above_high();
         }

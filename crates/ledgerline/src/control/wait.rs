@@ -279,7 +279,7 @@ impl<'l> Wait<'l> {
         if self.may_choose(full) && ledger.control().reclaimers.can_help() {
             let group = ledger.group(full);
             let level = group.row().counter.max().saturating_sub(self.units);
-            reclaim::above(ledger, group, level, Instant::now() + ledger.control().times.reclaim);
+            reclaim::above(ledger, group, level, &reclaim::Clock::start(ledger));
         }
         self.sleep_or_cancel(key, full)
     }

@@ -20,8 +20,9 @@
 use super::life::CLOSED;
 use super::limit::UNENFORCED;
 use super::reserve::AHEAD_MAX;
-use super::{PageCounter, Underflow, at_least_zero};
-use crate::sync::{Ordering, PATIENCE, wait_a_turn};
+use super::stuck::Waiting;
+use super::{PageCounter, Underflow, at_least_zero, is_impossible};
+use crate::sync::{Ordering, PATIENCE};
 
 impl PageCounter {
     /// Units granted, idle stock included.
@@ -67,9 +68,12 @@ impl PageCounter {
     #[cold]
     #[inline(never)]
     fn ungrant_in_turn(&self, n: u64) -> Result<(), Underflow> {
-        let mut turn = 0;
+        let mut waiting = Waiting::new();
         loop {
             let usage = self.hot.usage.load(Ordering::Relaxed);
+            if is_impossible(usage) {
+                return Err(Underflow);
+            }
             if at_least_zero(usage) >= n {
                 let exchanged = self.hot.usage.compare_exchange_weak(
                     usage,
@@ -83,11 +87,10 @@ impl PageCounter {
                 continue;
             }
             let reserved = self.hot.reserved.load(Ordering::Relaxed) & !CLOSED;
-            if reserved < n || turn >= PATIENCE {
+            let pending = reserved.saturating_sub(at_least_zero(usage));
+            if reserved < n || !waiting.turn(&self.hot.stuck, pending, PATIENCE) {
                 return Err(Underflow);
             }
-            wait_a_turn(turn);
-            turn += 1;
         }
     }
 }

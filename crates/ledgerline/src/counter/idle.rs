@@ -36,7 +36,7 @@ impl Tally {
 
     /// Adds units. Says how many there are then.
     pub(crate) fn add(&self, units: u64) -> u64 {
-        (self.0.fetch_add(units, Ordering::SeqCst) + units) % WENT
+        self.0.fetch_add(units, Ordering::SeqCst).wrapping_add(units) % WENT
     }
 
     /// Subtracts units.
@@ -107,11 +107,6 @@ impl PageCounter {
         // Read before the usage: what this does not count any more is in a cell or was returned.
         let in_flight = self.track.in_flight.units();
         self.usage().saturating_sub(in_flight).saturating_add(n) <= self.max()
-    }
-
-    /// Whether units are in flight, and `n` would fit without them.
-    pub(crate) fn waits_for_in_flight(&self, n: u64) -> bool {
-        self.track.in_flight.units() > 0 && self.fits_without_in_flight(n)
     }
 
     /// How much may lie idle at the present usage.

@@ -89,6 +89,16 @@ impl PageCounter {
         at_least_zero(self.hot.usage.swap(0, Ordering::AcqRel))
     }
 
+    /// Makes the emptied row of an ended process one that the free list holds.
+    ///
+    /// Nobody walks the row any more. By an addition all the same, so that what anybody adds and takes back stays exact.
+    pub(crate) fn abandon(&self) {
+        let reserved = self.hot.reserved.load(Ordering::Relaxed);
+        self.hot.reserved.fetch_add((CLOSED + HOLD).wrapping_sub(reserved), Ordering::AcqRel);
+        // Its drains ended with it.
+        self.track.draining.store(0, Ordering::Relaxed);
+    }
+
     /// Takes from a level what [`take_all`](Self::take_all) found below it. It takes the same from both
     /// words, whatever the row had reserved: a process that was killed in the middle of a walk may have
     /// turned the reservation into usage on one level and not on the other. Says `true` as

@@ -1,8 +1,9 @@
 //! The limit of one level: `max`, whether it is enforced, and how it is lowered.
 
 use super::life::CLOSED;
+use super::stuck::Waiting;
 use super::{COUNTER_MAX, PageCounter};
-use crate::sync::{Ordering, PATIENCE, wait_a_turn};
+use crate::sync::{Ordering, PATIENCE};
 
 /// In `max`: the limit is kept and not enforced (`control/mode.rs`).
 pub(super) const UNENFORCED: u64 = 1 << 63;
@@ -70,7 +71,7 @@ impl PageCounter {
     /// is reserved for that.
     pub(crate) fn set_max(&self, new: u64, meant: impl Fn() -> bool) -> Result<bool, NotSet> {
         let new = new.min(COUNTER_MAX);
-        let mut turn = 0;
+        let mut waiting = Waiting::new();
         loop {
             let old = self.limits.max.load(Ordering::Acquire);
             if old & UNENFORCED != 0 || new >= old {
@@ -88,11 +89,10 @@ impl PageCounter {
             }
             if reserved > new {
                 let usage = self.usage();
-                if usage > new || turn >= PATIENCE {
+                let pending = reserved.saturating_sub(usage);
+                if usage > new || !waiting.turn(&self.hot.stuck, pending, PATIENCE) {
                     return Err(NotSet::InUse { usage });
                 }
-                wait_a_turn(turn);
-                turn += 1;
                 continue;
             }
             let difference = old - new;

@@ -34,6 +34,7 @@ mod idle;
 mod life;
 mod limit;
 mod reserve;
+mod stuck;
 mod watermark;
 
 pub(crate) use idle::Tally;
@@ -43,9 +44,13 @@ pub(crate) use limit::NotSet;
 pub(crate) use reserve::NotReserved;
 
 use crate::sync::{AtomicU64, Ordering};
+use stuck::Stuck;
 
 /// No counter and no limit passes this. (2^62 bytes are 4 EiB.)
 pub(crate) const COUNTER_MAX: u64 = 1 << 62;
+/// No word of a counter passes this: what all walks together add ahead (`reserve.rs`) is less than the difference. If
+/// one does, another program wrote over it.
+pub(crate) const IMPOSSIBLE: u64 = COUNTER_MAX + (1 << 54);
 
 /// The words that every walk writes: alone on their line.
 #[repr(C)]
@@ -57,7 +62,10 @@ pub(crate) struct Hot {
     lower_watermark: AtomicU64,
     /// How small the caps of the cells below are made (`idle.rs`).
     thrift: AtomicU64,
-    spare: [u64; 4],
+    /// What stands in the way of walks and does not go away (`stuck.rs`).
+    stuck: Stuck,
+    stuck_in_flight: Stuck,
+    spare: [u64; 2],
 }
 
 /// The words that are written now and then. They lie on the line beside the hot words, since the same CPUs
@@ -112,7 +120,9 @@ impl PageCounter {
                 usage: word(0),
                 lower_watermark: word(0),
                 thrift: word(0),
-                spare: [0; 4],
+                stuck: Stuck::new(),
+                stuck_in_flight: Stuck::new(),
+                spare: [0; 2],
             },
             track: Track {
                 watermark: word(0),
@@ -143,14 +153,46 @@ impl PageCounter {
         ] {
             word.store(0, Ordering::Relaxed);
         }
+        self.hot.stuck.forget();
+        self.hot.stuck_in_flight.forget();
         self.track.prepaid.take_all();
         self.reset_lower_watermark();
         self.limits.max.store(COUNTER_MAX, Ordering::Relaxed);
         self.limits.high.store(COUNTER_MAX, Ordering::Relaxed);
     }
 
+    /// Whether a word holds what no walk leaves there: another program wrote over it. (One that still makes sense is not
+    /// noticed.)
+    pub(crate) fn is_damaged(&self) -> bool {
+        let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let limit = |word: u64| word <= COUNTER_MAX;
+        let all = [
+            &self.track.watermark,
+            &self.track.failcnt,
+            &self.track.max_events,
+            &self.track.high_events,
+        ];
+        let limits = [&self.limits.high, &self.limits.low, &self.limits.min];
+        !(!is_impossible(load(&self.hot.usage))
+            && self.pending() <= IMPOSSIBLE
+            && all.into_iter().all(|word| load(word) <= IMPOSSIBLE)
+            && limit(self.max_as_set())
+            && limits.into_iter().all(|word| limit(load(word))))
+    }
+
     pub(crate) fn failcnt(&self) -> u64 {
         self.track.failcnt.load(Ordering::Relaxed)
+    }
+
+    /// Adds the events of another counter to this one's.
+    pub(crate) fn inherit_events(&self, from: &PageCounter) {
+        for (to, from) in [
+            (&self.track.failcnt, &from.track.failcnt),
+            (&self.track.max_events, &from.track.max_events),
+            (&self.track.high_events, &from.track.high_events),
+        ] {
+            to.fetch_add(from.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+        }
     }
 
     /// Notes a refusal by this level.
@@ -175,6 +217,11 @@ const _: () = {
 /// An uncharge of more than the counter holds; nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Underflow;
+
+/// Whether no walk leaves a word of `usage` so. (It may be below zero for a moment, by what is added ahead.)
+const fn is_impossible(word: u64) -> bool {
+    word > IMPOSSIBLE && word < (IMPOSSIBLE - COUNTER_MAX).wrapping_neg()
+}
 
 /// A word of `usage` as a number of units.
 const fn at_least_zero(word: u64) -> u64 {

@@ -16,13 +16,18 @@
 //! many CPUs an addition succeeds at its first try, where a compare-and-swap fails most of the time.
 
 use super::life::CLOSED;
-use super::{COUNTER_MAX, PageCounter};
-use crate::sync::{Ordering, wait_a_turn};
+use super::stuck::Waiting;
+use super::{COUNTER_MAX, IMPOSSIBLE, PageCounter, is_impossible};
+use crate::sync::Ordering;
 
 /// The most that is added to a word, or subtracted, before it is known to be right. Linux has 2^22 threads
 /// at most, so all of them together move a word by 2^54. So no carry reaches [`CLOSED`], and a word below
 /// zero is told from a large one.
 pub(super) const AHEAD_MAX: u64 = 1 << 32;
+
+/// The most that walks have in flight for as long as a wait takes. (A larger request is either granted or refused within
+/// a few instructions.)
+const PENDING_MAX: u64 = 1 << 56;
 
 /// Why a reservation was not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +36,8 @@ pub(crate) enum NotReserved {
     Full,
     /// The row was destroyed.
     Closed,
+    /// The counter holds what no walk leaves there.
+    Damaged,
     /// The row was destroyed, and all else was returned while this request stood in it: the caller frees
     /// it.
     Emptied,
@@ -89,11 +96,14 @@ impl PageCounter {
         n: u64,
         patience: u32,
     ) -> Result<(), NotReserved> {
-        let mut turn = 0;
+        let mut waiting = Waiting::new();
         loop {
             let reserved = self.hot.reserved.load(Ordering::Relaxed);
             if reserved & CLOSED != 0 {
                 return Err(NotReserved::Closed);
+            }
+            if reserved > IMPOSSIBLE || is_impossible(self.hot.usage.load(Ordering::Relaxed)) {
+                return Err(NotReserved::Damaged);
             }
             if reserved.saturating_add(n) <= max() {
                 // As the addition above.
@@ -114,11 +124,16 @@ impl PageCounter {
                 continue;
             }
             // Only what is granted counts against a request (I2).
-            if self.usage().saturating_add(n) > max() || turn >= patience {
+            let usage = self.usage();
+            if usage.saturating_add(n) > max() {
                 return Err(NotReserved::Full);
             }
-            wait_a_turn(turn);
-            turn += 1;
+            let pending = reserved.saturating_sub(usage);
+            if !waiting.turn(&self.hot.stuck, pending, patience) {
+                // No walks have so much in flight.
+                let damaged = waiting.least() > PENDING_MAX;
+                return Err(if damaged { NotReserved::Damaged } else { NotReserved::Full });
+            }
         }
     }
 

@@ -35,6 +35,8 @@ pub(crate) enum NotGranted {
     Full { level: usize },
     /// The row was destroyed.
     Closed { level: usize },
+    /// A level holds what no walk leaves there: another program wrote over it.
+    Damaged,
 }
 
 /// The levels (the row is 0) whose closed rows lost their last unit: the caller frees them.
@@ -116,6 +118,7 @@ fn refuse(path: &Path<'_>, n: u64, level: usize, why: NotReserved) -> Stopped {
             NotGranted::Full { level: below.unwrap_or(level) }
         }
         NotReserved::Closed | NotReserved::Emptied => NotGranted::Closed { level },
+        NotReserved::Damaged => NotGranted::Damaged,
     };
     (no, emptied)
 }

@@ -85,6 +85,13 @@ impl PageCounter {
         (least.min(most), most)
     }
 
+    /// Raises the watermarks to those of another counter.
+    pub(crate) fn raise_to_peak_of(&self, other: &PageCounter) {
+        let (least, most) = other.peak();
+        self.track.watermark.fetch_max(most, Ordering::Relaxed);
+        self.raise_lower_watermark(self.lower_watermark(), least);
+    }
+
     /// Starts the watermarks anew at the present usage.
     pub(crate) fn reset_watermark(&self) {
         self.reset_lower_watermark();

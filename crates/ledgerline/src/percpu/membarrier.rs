@@ -1,6 +1,8 @@
 //! The remote fence: `membarrier(PRIVATE_EXPEDITED_RSEQ)` makes every CPU that runs a thread of
 //! this process abort the section it is in, and orders memory on all of them.
 
+use crate::sync::are_calls_forbidden;
+
 const PRIVATE_EXPEDITED_RSEQ: libc::c_int = 1 << 7;
 const REGISTER_PRIVATE_EXPEDITED_RSEQ: libc::c_int = 1 << 8;
 
@@ -19,7 +21,8 @@ pub(crate) fn register() -> bool {
 /// section that starts later sees what the caller stored before.
 ///
 /// Costs one system call and an interrupt for each CPU that runs a thread of the process (a few
-/// microseconds). Async-signal-safe. Says `false` only where a sandbox forbids it after start-up.
+/// microseconds). Async-signal-safe. Says `false` only where a sandbox forbids it after start-up, or this process
+/// makes no system calls any more.
 pub(crate) fn fence() -> bool {
-    membarrier(PRIVATE_EXPEDITED_RSEQ)
+    !are_calls_forbidden() && membarrier(PRIVATE_EXPEDITED_RSEQ)
 }

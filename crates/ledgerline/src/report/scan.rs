@@ -5,6 +5,7 @@
 //! holds up those of this process for one look. If the tree is too large for that, or a process was killed
 //! in the middle of a transfer, the scan is reported as not steady.
 
+use crate::counter::IMPOSSIBLE;
 use crate::gate::lock::{self, GATE};
 use crate::percpu::word;
 use crate::sync::{Ordering, wait_a_turn};
@@ -39,6 +40,8 @@ pub(crate) struct Line {
     pub(crate) charges: u64,
     pub(crate) uncharges: u64,
     pub(crate) refused: u64,
+    /// Whether the row does not lead to the root, or counts what nobody can count: another program wrote over it.
+    pub(crate) damaged: bool,
 }
 
 impl Line {
@@ -52,7 +55,7 @@ impl Line {
     }
 }
 
-/// All rows. Unused rows, and those that do not lead to the root, are [`state::FREE`].
+/// All rows. Unused rows are [`state::FREE`]. One that does not lead to the root is damaged, and shown below it.
 #[derive(Debug)]
 pub(crate) struct Scan {
     pub(crate) lines: Vec<Line>,
@@ -84,6 +87,9 @@ fn read_rows(table: &Table, lines: &mut [Line]) {
         // (A row that another group gets meanwhile is left out.)
         *line = follow::read_held(table, id, |row| read_row(table, id, row)).unwrap_or_default();
     }
+    // The root is there, whatever its row says.
+    let root = read_row(table, GroupId::ROOT, table.row(0));
+    lines[0] = Line { state: state::LIVE, parent: 0, ..root };
 }
 
 fn read_row(table: &Table, id: GroupId, row: &Row) -> Line {
@@ -102,6 +108,12 @@ fn read_row(table: &Table, id: GroupId, row: &Row) -> Line {
         }
     }
     line.usage = row.counter.usage();
+    for count in [&mut line.charges, &mut line.uncharges, &mut line.refused] {
+        if *count > IMPOSSIBLE {
+            *count = 0;
+            line.damaged = true;
+        }
+    }
     line
 }
 
@@ -117,36 +129,57 @@ impl Scan {
             GATE.open();
         }
         let mut scan = Scan { lines, steady };
-        scan.measure_depths();
+        scan.place(table);
         scan
     }
 
-    /// Finds each row's depth, and drops rows that do not lead to the root: another process may have
-    /// written over them.
-    fn measure_depths(&mut self) {
+    /// Finds each row's depth. A row that does not lead to the root was left by its ancestors during the look, and is
+    /// dropped; or another program wrote over it, and it is placed below the root. The first round does that where the
+    /// row's own parent is at fault, so that the rows below it stay there; the second, in a ring of parents.
+    fn place(&mut self, table: &Table) {
         for index in 1..self.lines.len() {
-            if self.lines[index].state == state::FREE {
-                continue;
-            }
-            let (mut at, mut depth) = (index, 0);
-            while at != 0 && depth < DEPTH_MAX {
-                let line = self.lines.get(at).filter(|line| line.state != state::FREE);
-                let Some(line) = line else { break };
-                at = line.parent as usize;
-                depth += 1;
-            }
-            if at == 0 && depth < DEPTH_MAX {
-                self.lines[index].depth = depth as u32;
-            } else {
-                // It is not dropped at once: the rows below follow the same chain, with the same result.
-                self.lines[index].depth = u32::MAX;
+            let parent = self.lines[index].parent as usize;
+            let is_used = self.lines.get(parent).is_some_and(|line| line.state != state::FREE);
+            if parent == index || !is_used {
+                self.place_below_root(table, index);
             }
         }
-        for line in &mut self.lines {
-            if line.depth == u32::MAX {
-                *line = Line::default();
+        for index in 1..self.lines.len() {
+            if self.depth_of(index).is_none() {
+                self.place_below_root(table, index);
             }
         }
+        for index in 1..self.lines.len() {
+            match self.depth_of(index) {
+                Some(depth) => self.lines[index].depth = depth,
+                // What it hung from was dropped.
+                None => self.lines[index] = Line::default(),
+            }
+        }
+    }
+
+    fn place_below_root(&mut self, table: &Table, index: usize) {
+        let line = &mut self.lines[index];
+        let id = GroupId::from_parts(index as u32, line.generation);
+        *line = if line.state != state::FREE && follow::is_lost(table, id) {
+            Line { parent: 0, damaged: true, ..*line }
+        } else {
+            Line::default()
+        };
+    }
+
+    /// How many levels a row is below the root; `None` where it does not lead there.
+    fn depth_of(&self, index: usize) -> Option<u32> {
+        let (mut at, mut depth) = (index, 0);
+        while at != 0 {
+            let line = self.lines.get(at).filter(|line| line.state != state::FREE)?;
+            at = line.parent as usize;
+            depth += 1;
+            if depth as usize >= DEPTH_MAX {
+                return None;
+            }
+        }
+        Some(depth)
     }
 
     /// The rows in use, the deepest first.
@@ -166,7 +199,7 @@ impl Scan {
             }
             let own = self.lines[row as usize];
             let up = &mut self.lines[own.parent as usize];
-            // (Wrapping: another process may have written anything here, too.)
+            // (Wrapping: a program may have written anything here.)
             up.idle = up.idle.wrapping_add(own.idle);
             up.charges = up.charges.wrapping_add(own.charges);
             up.uncharges = up.uncharges.wrapping_add(own.uncharges);

@@ -5,6 +5,8 @@ use crate::report::estimate::Estimate;
 use crate::report::scan::{Line, Scan};
 use crate::size::Limit;
 use crate::sync::Ordering;
+use crate::table::Table;
+use crate::table::follow;
 use crate::table::id::GroupId;
 use crate::table::row::{Row, state};
 
@@ -22,6 +24,9 @@ pub struct Snapshot {
     /// That happens when transfers of other processes follow each other without a pause, or when one
     /// stopped in the middle (its process was killed, or a signal handler interrupted its thread).
     pub steady: bool,
+    /// Whether another program wrote over the ledger: a group is [damaged](GroupState::Damaged), or the
+    /// ledger's header is. The other groups' numbers may be wrong then, too: what was written may make sense.
+    pub damaged: bool,
 }
 
 /// Whether a group still accepts charges.
@@ -31,6 +36,10 @@ pub enum GroupState {
     Live,
     /// Its process ended; it is kept for the account.
     Exited,
+    /// Another program wrote over its row, which holds what a ledger never does: a usage, a limit or a count of
+    /// more than 2^62, a name that is none, a parent that does not lead to the root. The group's numbers mean
+    /// nothing.
+    Damaged,
 }
 
 /// One group at the time of a snapshot.
@@ -94,6 +103,7 @@ impl Ledger {
             }
         }
         let mut groups: Vec<GroupSnapshot> = Vec::new();
+        let mut damaged = self.table().is_header_damaged();
         // Each with its parent's place among the groups.
         let mut open = vec![(0u32, 0)];
         while let Some((index, parent)) = open.pop() {
@@ -101,31 +111,43 @@ impl Ledger {
             let above = if parent == 0 { "" } else { &groups[parent].path };
             let line = &lines[index as usize];
             let id = GroupId::from_parts(index, line.generation);
-            let look = |row: &Row| picture(id, row, above, line);
+            let look = |row: &Row| picture(self.table(), id, row, above, line);
             // A group that is gone by now is left out, as are those below it, which were destroyed before.
-            // (The root stays, whatever another process wrote there.)
+            // (The root stays, whatever another program wrote there.)
             let read = if index == 0 {
                 Some(look(self.table().row(0)))
             } else {
-                self.group(id).read(look)
+                follow::read_in_use(self.table(), id, look)
             };
             let Some(group) = read else { continue };
+            damaged |= group.state == GroupState::Damaged;
             open.extend(children[index as usize].iter().rev().map(|&child| (child, groups.len())));
             groups.push(group);
         }
-        Snapshot { unit: "bytes", groups, steady: scan.steady }
+        Snapshot { unit: "bytes", groups, steady: scan.steady, damaged }
     }
 }
 
 /// The picture of a group below one whose path is `above`.
-fn picture(id: GroupId, row: &Row, above: &str, line: &Line) -> GroupSnapshot {
+fn picture(table: &Table, id: GroupId, row: &Row, above: &str, line: &Line) -> GroupSnapshot {
+    let is_root = id.index() == 0;
+    // A row knows its depth, as its parent does.
+    let parent = row.parent.load(Ordering::Relaxed).min(table.capacity() - 1);
+    let misplaced =
+        !is_root && row.depth() != line.depth && row.depth() != table.row(parent).depth() + 1;
+    let damaged = line.damaged || misplaced || row.is_damaged(is_root);
     let counter = &row.counter;
     let limit = |word: u64| Limit::units(word);
     let load = |word: &crate::sync::AtomicU64| word.load(Ordering::Relaxed);
-    let name = if id.index() == 0 { "/".into() } else { row.name() };
+    let name = match row.name() {
+        _ if is_root => "/".into(),
+        // (Only of a damaged row.)
+        name if name.is_empty() => "(no name)".into(),
+        name => name,
+    };
     GroupSnapshot {
         id,
-        path: if id.index() == 0 { "/".into() } else { format!("{above}/{name}") },
+        path: if is_root { "/".into() } else { format!("{above}/{name}") },
         name,
         depth: line.depth,
         current: line.current(),
@@ -142,6 +164,7 @@ fn picture(id: GroupId, row: &Row, above: &str, line: &Line) -> GroupSnapshot {
         min: limit(load(&counter.limits.min)),
         owner: row.owner.load(Ordering::Relaxed),
         state: match line.state {
+            _ if damaged => GroupState::Damaged,
             state::EXITED | state::SETTLED => GroupState::Exited,
             _ => GroupState::Live,
         },

@@ -144,7 +144,7 @@ fn wanted_cap(table: &Table, row: &Row, n: u64) -> u64 {
 /// gets some too). It is a power of two, so that it changes seldom.
 fn grantable_cap(table: &Table, path: &RowPath<'_>, wanted: u64, thrift: u32) -> u64 {
     let slack = slack(table);
-    let mut cap = (wanted >> thrift).max(2);
+    let mut cap = wanted.checked_shr(thrift).unwrap_or(0).max(2);
     for counter in path.counters() {
         if thrift > 0 && counter.thrift() > 0 {
             counter.note_calm(cap, slack);

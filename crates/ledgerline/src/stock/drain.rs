@@ -157,18 +157,19 @@ fn is_open(table: &Table, column: u32, row: u32) -> bool {
             == table.cell_generation(table.row(row))
 }
 
+/// How often cells are frozen again. A section stores over a frozen word once at most, so more than a few times is the
+/// work of a program that writes over the ledger.
+const ROUNDS: usize = 100;
+
 /// Fences until every cell is still frozen after a fence. Says `false` when fencing is forbidden (by a
-/// sandbox entered after start-up); then the cells are thawed.
+/// sandbox entered after start-up), or when cells do not stay frozen; then the cells are thawed.
 fn fence_until_frozen<I: Iterator<Item = (u32, u32)>>(
     table: &Table,
     cells: impl Fn() -> I,
 ) -> bool {
-    loop {
+    for _ in 0..ROUNDS {
         if !table.columns.fence() {
-            for (column, row) in cells() {
-                table.columns.cell(column, row).word.fetch_and(!word::FROZEN, Ordering::AcqRel);
-            }
-            return false;
+            break;
         }
         let mut lost = false;
         for (column, row) in cells() {
@@ -181,6 +182,10 @@ fn fence_until_frozen<I: Iterator<Item = (u32, u32)>>(
             return true;
         }
     }
+    for (column, row) in cells() {
+        table.columns.cell(column, row).word.fetch_and(!word::FROZEN, Ordering::AcqRel);
+    }
+    false
 }
 
 /// Takes everything from a frozen cell, and leaves it frozen and without a cap. Returns the stock and the

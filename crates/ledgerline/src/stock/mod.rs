@@ -39,6 +39,7 @@ pub(crate) mod precise;
 pub(crate) mod refusal;
 mod returns;
 pub(crate) mod settle;
+mod settler;
 pub(crate) mod totals;
 pub(crate) mod transfer;
 
@@ -46,7 +47,7 @@ use crate::counter::COUNTER_MAX;
 use crate::counter::walk::{self, Levels, NotGranted};
 use crate::gate::lock::{self, Inside};
 use crate::percpu::word;
-use crate::sync::{Ordering, fence, wait_a_turn};
+use crate::sync::{Ordering, fence};
 use crate::table::id::GroupId;
 use crate::table::path::RowPath;
 use crate::table::{Table, allocate, counts};
@@ -216,11 +217,7 @@ fn fetch_exactly(
                 if waited >> level & 1 == 0 && path.counters()[level].fits_without_in_flight(n) =>
             {
                 waited |= 1 << level;
-                let mut turn = 0;
-                while turn < inside.patience() && path.counters()[level].waits_for_in_flight(n) {
-                    wait_a_turn(turn);
-                    turn += 1;
-                }
+                path.counters()[level].wait_for_in_flight(n, inside.patience());
             }
             Err(no) => break Err(no),
         }

@@ -9,7 +9,7 @@
 //! counts nothing, and the function that gives the final answer counts it (`control/slow_path.rs`).
 
 use crate::counter::walk::NotGranted;
-use crate::counter::{COUNTER_MAX, PageCounter};
+use crate::counter::{COUNTER_MAX, IMPOSSIBLE, PageCounter};
 use crate::table::Table;
 use crate::table::id::GroupId;
 use crate::table::path::RowPath;
@@ -23,6 +23,9 @@ pub enum Reason {
     Limit,
     /// The group was destroyed, or its process ended.
     Gone,
+    /// The ledger holds what it never holds by itself: another program wrote over it. The refusal names no
+    /// limit, since what stands there is not one.
+    Damaged,
     /// The charge would have had to wait, and its group was cancelled to make room for others.
     Cancelled,
 }
@@ -53,6 +56,10 @@ impl Refusal {
         Refusal { reason: Reason::Cancelled, ..Refusal::gone(id, requested) }
     }
 
+    pub(crate) fn damaged(id: GroupId, requested: u64) -> Refusal {
+        Refusal { reason: Reason::Damaged, ..Refusal::gone(id, requested) }
+    }
+
     pub(crate) fn gone(id: GroupId, requested: u64) -> Refusal {
         Refusal { group: id, charged: id, limit: 0, usage: 0, requested, reason: Reason::Gone }
     }
@@ -77,6 +84,12 @@ impl fmt::Display for Refusal {
                 "group {group} was cancelled to make room for others, and does not wait for room \
                  ({requested} requested)"
             ),
+            Reason::Damaged => {
+                write!(
+                    f,
+                    "the ledger is damaged: group {group} was not charged ({requested} requested)"
+                )
+            }
             Reason::Gone => {
                 write!(f, "group {group} takes no more charges ({requested} requested)")
             }
@@ -99,17 +112,15 @@ pub(crate) fn of(
         // The row may be another group's by now.
         NotGranted::Closed { level: 0 } => return Refusal::gone(charged, requested),
         NotGranted::Closed { level } => (level, Reason::Gone),
+        NotGranted::Damaged => return Refusal::damaged(charged, requested),
     };
     let index = path.row(level);
     let counter = path.counters()[level];
-    Refusal {
-        group: table.id(index),
-        charged,
-        limit: counter.max(),
-        usage: counter.usage(),
-        requested,
-        reason,
+    let (limit, usage) = (counter.max(), counter.usage());
+    if usage > IMPOSSIBLE || limit > COUNTER_MAX {
+        return Refusal::damaged(charged, requested);
     }
+    Refusal { group: table.id(index), charged, limit, usage, requested, reason }
 }
 
 /// The lowest group of the path that has no room for this much more. What may lie idle counts as room,

@@ -1,21 +1,39 @@
 //! Settles the rows of processes that ended: what they hold goes back to the rows of others.
 
 use super::precise;
+use super::settler::Settler;
+use crate::gate::lock;
 use crate::percpu::word;
 use crate::sync::Ordering;
 use crate::table::path::RowPath;
 use crate::table::row::{Row, state};
-use crate::table::{Table, allocate, collect, counts};
+use crate::table::{Table, allocate, collect, counts, fold};
+
+/// Settles the rows that an earlier program left in this process, or an earlier process of this number.
+pub(crate) fn earlier(table: &Table, process: u32) {
+    Settler::forget_own(table, process);
+    // Most processes find none, and need not become the settler.
+    let left = |row: &Row| {
+        row.owner.load(Ordering::Relaxed) == process
+            && matches!(row.state.load(Ordering::Acquire), state::LIVE | state::EXITED)
+    };
+    if (1..table.high_water()).any(|index| left(table.row(index))) {
+        all_but(table, &|owner| owner != process);
+    }
+}
 
 /// Settles the rows of all processes but those to keep. Says how many units went back to rows of others.
 pub(crate) fn all_but(table: &Table, keep: &dyn Fn(u32) -> bool) -> u64 {
-    // Rows of one process come in runs, so the last answer is usually the next one.
-    let mut last = (0, true);
+    let Some(_settler) = Settler::take(table, keep) else { return 0 };
+    // Rows of one process come in runs, so who was to be kept mostly is so again. (That a process was dead says nothing
+    // of a row that is seen later: it may be of a new process with its number.)
+    let mut last = 0;
     let mut kept = |owner: u32| {
-        if owner != last.0 {
-            last = (owner, keep(owner));
+        let kept = owner == last || keep(owner);
+        if kept {
+            last = owner;
         }
-        last.1
+        kept
     };
     // First it is read how much each group of the dead held; their cells are untouched until that is known.
     for index in 1..table.high_water() {
@@ -43,6 +61,50 @@ pub(crate) fn all_but(table: &Table, keep: &dyn Fn(u32) -> bool) -> u64 {
     // Then it is taken out, by swaps: each unit once, even if several processes settle at a time, or one
     // was killed in the middle.
     (1..table.high_water()).map(|index| row(table, index)).sum()
+}
+
+/// The topmost rows of the processes that ended and were settled.
+pub(crate) fn ended(table: &Table) -> impl Iterator<Item = u32> {
+    (1..table.high_water()).filter(|&row| fold::top(table, row) == Some(row))
+}
+
+/// Folds ended processes, by their topmost rows, into another row. Returns those that were folded: a process of which a
+/// row is not settled yet stays as it is.
+pub(crate) fn fold_into(table: &Table, tops: &[u32], into: u32) -> Vec<u32> {
+    let Some(_settler) = Settler::take(table, &|_| true) else { return Vec::new() };
+    let Some(held) = lock::lock() else { return Vec::new() };
+    let owner = |index: u32| table.row(index).owner.load(Ordering::Relaxed);
+    let parent = |index: u32| table.row(index).parent.load(Ordering::Relaxed);
+    let wanted = |top: u32| tops.contains(&top) && parent(top) == parent(into);
+    let mut rows = Vec::new();
+    let mut unsettled = Vec::new();
+    for index in 1..table.high_water() {
+        match fold::top(table, index) {
+            Some(top) if wanted(top) => rows.push((table.row(index).depth(), top, index)),
+            Some(_) => {}
+            None if table.row(index).state.load(Ordering::Acquire) == state::FREE => {}
+            None => unsettled.push(owner(index)),
+        }
+    }
+    rows.retain(|&(_, top, _)| !unsettled.contains(&owner(top)));
+    // The lowest first: a row is freed when none below it is left.
+    rows.sort_unstable_by_key(|&(depth, ..)| std::cmp::Reverse(depth));
+    table.begin_collection();
+    for &(_, top, index) in &rows {
+        fold::fold(table, &held, index, into, index == top);
+    }
+    table.end_collection();
+    rows.iter().filter(|(_, top, index)| top == index).map(|&(.., index)| index).collect()
+}
+
+/// Does something while no other process settles; `None` where another does for too long.
+pub(crate) fn alone<T>(
+    table: &Table,
+    alive: &dyn Fn(u32) -> bool,
+    act: impl FnOnce() -> T,
+) -> Option<T> {
+    let _settler = Settler::take(table, alive)?;
+    Some(act())
 }
 
 /// Whether a row is the topmost of its process.

@@ -3,10 +3,15 @@
 use super::id::GroupId;
 use super::path::RowPath;
 use super::row::state;
-use super::{DETOUR, Table, collect};
+use super::{DETOUR, Table, collect, counts};
 use crate::counter::walk::Emptied;
 use crate::gate::lock;
 use crate::sync::Ordering;
+use std::iter::repeat_with;
+
+/// How many rows are tried for a new group. All but the first are in use, so the ledger's free list, or its number
+/// of rows, was written over.
+const TRIES: usize = 64;
 
 /// Takes a row for a new group below `parent`, in whose children the caller has counted it.
 pub(crate) fn allocate(
@@ -16,7 +21,13 @@ pub(crate) fn allocate(
     owner: u32,
     name: &str,
 ) -> Option<GroupId> {
-    let index = reuse(table).or_else(|| take_fresh(table))?;
+    let free =
+        |&index: &u32| index != 0 && table.row(index).state.load(Ordering::Acquire) == state::FREE;
+    // (A row that is in use, or never was, is no loss to the list: it did not belong there.)
+    let freed = |index: &u32| free(index) && table.row(*index).generation() != 0;
+    let reused = repeat_with(|| reuse(table)).take(TRIES).map_while(|row| row).find(freed);
+    let fresh = || repeat_with(|| take_fresh(table)).take(TRIES).map_while(|row| row).find(free);
+    let index = reused.or_else(fresh)?;
     let row = table.row(index);
     row.begin_change();
     row.counter.reset();
@@ -28,7 +39,7 @@ pub(crate) fn allocate(
 }
 
 /// Frees a row that has no open cell, no charge and no child.
-fn free(table: &Table, index: u32) {
+pub(super) fn free(table: &Table, index: u32) {
     let row = table.row(index);
     row.state.store(state::FREE, Ordering::Release);
     // The parent becomes the next free row.
@@ -42,23 +53,10 @@ pub(crate) fn recycle(table: &Table, index: u32) {
     let row = table.row(index);
     row.begin_change();
     let parent = row.parent.load(Ordering::Relaxed).min(table.capacity() - 1);
-    let column = table.columns.current();
     // A collection must not see one half of this.
     let _held = row.has_statistics().then(lock::lock);
     collect::hand_up(table, index, parent);
-    for from in row.noted_columns(table.columns.count()) {
-        let counts = table.counts(from, index);
-        let charges = counts.charges.swap(0, Ordering::Relaxed);
-        let uncharges = counts.uncharges.swap(0, Ordering::Relaxed);
-        if charges | uncharges != 0 {
-            table.row(parent).note_column(column);
-            let inherited = table.counts(column, parent);
-            inherited.charges.fetch_add(charges, Ordering::Relaxed);
-            inherited.uncharges.fetch_add(uncharges, Ordering::Relaxed);
-            table.note_changed(column, parent);
-        }
-    }
-    row.forget_columns();
+    counts::hand_over(table, index, parent);
     free(table, index);
 }
 
@@ -67,15 +65,18 @@ fn reuse(table: &Table) -> Option<u32> {
 }
 
 fn take_fresh(table: &Table) -> Option<u32> {
-    let capacity = table.capacity();
-    table
-        .header()
-        .given
-        .high_water
-        .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |used| {
-            (used < capacity).then(|| used + 1)
-        })
-        .ok()
+    let word = &table.header().given.high_water;
+    let mut seen = word.load(Ordering::Acquire);
+    loop {
+        let used = table.rows_used(seen);
+        if used >= table.capacity() {
+            return None;
+        }
+        match word.compare_exchange_weak(seen, used + 1, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return Some(used),
+            Err(now) => seen = now,
+        }
+    }
 }
 
 /// Recycles the rows of a path whose last unit a walk returned.

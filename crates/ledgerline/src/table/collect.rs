@@ -148,6 +148,24 @@ pub(crate) fn hand_up(table: &Table, index: u32, parent: u32) {
     row.forget_statistics();
 }
 
+/// Moves all that a row of an ended process has in its totals to another row below the same parent, as that row's own.
+pub(super) fn hand_over(table: &Table, from: u32, to: u32) {
+    if !table.row(from).has_statistics() {
+        return;
+    }
+    let words = total_words(table.plan.items);
+    table.row(to).note_totals();
+    for word in 0..words / 2 {
+        let own = table.total(from, word).swap(0, Ordering::AcqRel);
+        table.total(from, words / 2 + word).store(0, Ordering::Relaxed);
+        if own != 0 {
+            table.total(to, word).fetch_add(own, Ordering::Relaxed);
+            table.total(to, words / 2 + word).fetch_add(own, Ordering::Relaxed);
+        }
+    }
+    table.row(from).forget_statistics();
+}
+
 /// Reads the totals of a row, and adds what rows of other processes have not collected yet.
 pub(crate) fn read_totals(table: &Table, top: u32, totals: &mut [i64]) {
     let words = totals.len() / 2;

@@ -46,3 +46,21 @@ pub(crate) fn note_uncharge(table: &Table, column: u32, row: u32) {
     table.counts(column, row).uncharges.fetch_add(1, Ordering::Relaxed);
     table.note_changed(column, row);
 }
+
+/// Moves what a row counted beside its cells to another row, which the running CPU's column keeps for it.
+pub(super) fn hand_over(table: &Table, from: u32, to: u32) {
+    let current = table.columns.current();
+    for column in table.row(from).noted_columns(table.columns.count()) {
+        let counts = table.counts(column, from);
+        let charges = counts.charges.swap(0, Ordering::Relaxed);
+        let uncharges = counts.uncharges.swap(0, Ordering::Relaxed);
+        if charges | uncharges != 0 {
+            table.row(to).note_column(current);
+            let inherited = table.counts(current, to);
+            inherited.charges.fetch_add(charges, Ordering::Relaxed);
+            inherited.uncharges.fetch_add(uncharges, Ordering::Relaxed);
+            table.note_changed(current, to);
+        }
+    }
+    table.row(from).forget_columns();
+}

@@ -53,8 +53,9 @@ impl Row {
         let there = match self.state.load(Ordering::Acquire) {
             state::LIVE => true,
             state::EXITED | state::SETTLED => asks != Asks::Tree,
-            state::RETIRED => asks == Asks::Report,
-            _ => false,
+            state::FREE => false,
+            // (Beyond the last state the row is damaged, and its group is shown as such.)
+            _ => asks == Asks::Report,
         };
         there && self.generation_acquired() == generation
     }
@@ -92,6 +93,17 @@ pub(crate) fn read_live<T>(
     read_as(table, Asks::Tree, id, look).map(|seen| (id, seen))
 }
 
+/// Whether a group is there whose ancestors do not lead to the root: another program wrote over its row or theirs.
+/// (A group keeps its ancestors, so none of them is free.)
+pub(crate) fn is_lost(table: &Table, id: GroupId) -> bool {
+    let free = |&row: &u32| table.row(row).state.load(Ordering::Acquire) == state::FREE;
+    let leads = |_: &Row| {
+        let path = RowPath::new(table, id.index());
+        path.is_some_and(|path| !path.rows().iter().any(|row| *row != 0 && free(row)))
+    };
+    read_held(table, id, leads) == Some(false)
+}
+
 /// The path of a group, also of one that was destroyed and still holds something. (If the ancestors of such
 /// a group were destroyed as well, only its units keep them. For the few instructions in which the last
 /// units are returned, an ancestor's row may be free, or another's, before its own is.)
@@ -115,6 +127,16 @@ pub(crate) fn spell(table: &Table, row: u32) -> Option<String> {
 /// be another group's, or a mixture, and is dropped.
 pub(crate) fn read<T>(table: &Table, id: GroupId, look: impl FnOnce(&Row) -> T) -> Option<T> {
     read_as(table, Asks::Handle, id, look)
+}
+
+/// As [`read`], also where the row has a state that there is not: another program wrote over it.
+pub(crate) fn read_in_use<T>(
+    table: &Table,
+    id: GroupId,
+    look: impl FnOnce(&Row) -> T,
+) -> Option<T> {
+    let retired = |row: &Row| row.state.load(Ordering::Acquire) == state::RETIRED;
+    read_held(table, id, |row| (!retired(row)).then(|| look(row))).flatten()
 }
 
 /// Whether a group exists: it was not destroyed, and its process has not ended.

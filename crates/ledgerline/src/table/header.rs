@@ -5,6 +5,11 @@ use crate::counter::transfers::Transfers;
 use crate::region::free_list::FreeList;
 use crate::sync::{AtomicU32, AtomicU64};
 
+/// "LEDGLINE" in ASCII, so that `file` and a hex dump show what the file is.
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"LEDGLINE");
+/// Changes whenever the meaning of a byte of the region does.
+pub(crate) const VERSION: u32 = 8;
+
 /// The first page of the region. It has what never changes, and on line pairs of their own the words
 /// written by those that make groups, those that transfer, and those that collect (`layout.toml`).
 #[repr(C)]
@@ -31,6 +36,8 @@ pub(crate) struct Header {
     /// Uncharges of groups that exist, which returned what no charge had taken: where charges are followed
     /// (`control/audit.rs`).
     pub(crate) audited: AtomicU64,
+    /// How many processes had too little address space for the ledger.
+    pub(crate) turned_away: AtomicU64,
     pub(crate) items: [Name; ITEMS_MAX],
 }
 
@@ -41,6 +48,8 @@ pub(crate) struct GivenRows {
     /// How many rows were ever used: the rows from this one on are untouched.
     pub(crate) high_water: AtomicU32,
     pub(crate) free: FreeList,
+    /// Which process settles rows (`stock/settler.rs`).
+    pub(crate) settler: AtomicU64,
 }
 
 /// How many collections of statistics began, and how many ended (`sums.rs`).

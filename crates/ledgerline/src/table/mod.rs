@@ -23,6 +23,7 @@ pub(crate) mod allocate;
 pub(crate) mod attached;
 pub(crate) mod collect;
 pub(crate) mod counts;
+pub(crate) mod fold;
 pub(crate) mod follow;
 pub(crate) mod handle;
 pub(crate) mod header;
@@ -34,18 +35,22 @@ pub(crate) mod plan;
 pub(crate) mod row;
 pub(crate) mod sums;
 
+use crate::counter::IMPOSSIBLE;
 use crate::counter::transfers::Transfers;
 use crate::percpu::{Columns, STRIDE, Tagged};
 use crate::region::Region;
 use crate::region::row_set::RowSet;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::table::header::Collections;
 use crate::wake::queue_head::QueueHeads;
-use header::{Counts, Header};
+use header::{Counts, Header, MAGIC, VERSION};
 use id::GroupId;
 use plan::Plan;
 use row::Row;
 use std::io;
+
+/// Of so many rows in sequence below the last that was used, one was used.
+const WINDOW: u32 = 256;
 
 /// See [`Table::detour`].
 pub(crate) const DETOUR: u16 = 1 << 15;
@@ -150,9 +155,31 @@ impl Table {
         self.plan.capacity as u32
     }
 
-    /// How many rows were ever used. The number is kept within the table, whatever another process wrote.
+    /// How many rows were ever used.
     pub(crate) fn high_water(&self) -> u32 {
-        self.header().given.high_water.load(Ordering::Acquire).clamp(1, self.capacity())
+        self.rows_used(self.header().given.high_water.load(Ordering::Acquire))
+    }
+
+    /// How many rows were ever used, where the header says `told`. Rows are used in order, so the row behind the last
+    /// was never used, and of those before it one was. (A thread or process that makes a group takes its row a moment
+    /// before it uses it, or never uses it, if it is killed in between.) If that is not so, another program wrote over
+    /// the number; then it is found by the rows.
+    pub(crate) fn rows_used(&self, told: u32) -> u32 {
+        let capacity = self.capacity();
+        let end = told.clamp(1, capacity);
+        let used = |row: u32| self.row(row).generation() != 0;
+        let last = || (end.saturating_sub(WINDOW)..end).rev().any(used);
+        if told == end && (end == capacity || !used(end)) && last() {
+            return end;
+        }
+        // The windows in use are the first ones. (Not by `partition_point`, which is for slices.)
+        let (mut first, mut behind) = (0, capacity.div_ceil(WINDOW));
+        while first < behind {
+            let middle = (first + behind) / 2;
+            let window = middle * WINDOW..((middle + 1) * WINDOW).min(capacity);
+            if window.clone().any(used) { first = middle + 1 } else { behind = middle }
+        }
+        (first * WINDOW).clamp(1, capacity)
     }
 
     /// The process whose rows may be charged through this table; 0 in a ledger of one process.
@@ -186,6 +213,26 @@ impl Table {
 
     pub(crate) fn count_stray(&self) {
         self.header().strays.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether the header says something else than it did when this process opened the ledger, or what no ledger says:
+    /// another program wrote over it.
+    pub(crate) fn is_header_damaged(&self) -> bool {
+        let header = self.header();
+        let told = header.given.high_water.load(Ordering::Acquire);
+        let number = |word: &AtomicU32| word.load(Ordering::Relaxed) as usize;
+        let mistakes = [&header.underflows, &header.strays, &header.audited];
+        header.magic.load(Ordering::Relaxed) != MAGIC
+            || number(&header.version) != VERSION as usize
+            || number(&header.columns) != self.plan.columns
+            || number(&header.capacity) != self.plan.capacity
+            || number(&header.item_count) != self.plan.items
+            || header.batch.load(Ordering::Relaxed) != self.batch
+            || number(&header.flows) != usize::from(self.flows)
+            || number(&header.audit) > 1
+            // (Rows that were taken meanwhile make no difference of a window.)
+            || self.rows_used(told).abs_diff(told) > WINDOW
+            || mistakes.into_iter().any(|count| count.load(Ordering::Relaxed) > IMPOSSIBLE)
     }
 
     pub(crate) fn header(&self) -> &Header {
@@ -263,6 +310,12 @@ impl Table {
         let Collections([begun, ended]) = &self.header().collections;
         let ended = ended.load(Ordering::Acquire);
         (begun.load(Ordering::Acquire) == ended).then_some(ended)
+    }
+
+    /// A number for the collections that began and ended so far; others give another number.
+    pub(crate) fn collections_word(&self) -> u64 {
+        let [begun, ended] = &self.header().collections.0;
+        begun.load(Ordering::Relaxed).rotate_left(32) ^ ended.load(Ordering::Relaxed)
     }
 
     pub(crate) fn begin_collection(&self) {

@@ -1,7 +1,7 @@
 //! The row of one group.
 
 use super::name::{self, NAME_MAX};
-use crate::counter::PageCounter;
+use crate::counter::{IMPOSSIBLE, PageCounter};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// The states of a row.
@@ -14,6 +14,8 @@ pub(crate) mod state {
     pub(crate) const EXITED: u32 = 3;
     /// The group's process ended, and nothing is left in the row.
     pub(crate) const SETTLED: u32 = 4;
+    /// There are no states beyond this one.
+    pub(crate) const LAST: u32 = SETTLED;
 }
 
 /// In `children`: the row takes no more children.
@@ -31,6 +33,9 @@ const fn family(generation: u16) -> u32 {
 /// All rows may be children of one, and each may be counted once more while a thread finds that no row is
 /// left to take.
 const _: () = assert!(2 * super::handle::CAPACITY_MAX <= 1 << FAMILY_SHIFT);
+
+/// In `depth`: the number of levels below the root.
+const DEPTH: u32 = 0xff;
 
 /// Flags of a row: bits of `depth`, above the number.
 pub(crate) mod flag {
@@ -117,7 +122,7 @@ impl Row {
     }
 
     pub(crate) fn depth(&self) -> u32 {
-        self.depth.load(Ordering::Relaxed) & 0xff
+        self.depth.load(Ordering::Relaxed) & DEPTH
     }
 
     /// Whether a [`flag`] is set.
@@ -231,11 +236,41 @@ impl Row {
     /// The name. Another process may have written over it: what is not UTF-8 shows as replacement marks,
     /// and what no name may hold is escaped.
     pub(crate) fn name(&self) -> String {
+        let bytes = self.name_bytes();
+        let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(NAME_MAX);
+        name::escaped(&String::from_utf8_lossy(&bytes[..length])).into_owned()
+    }
+
+    fn name_bytes(&self) -> [u8; NAME_MAX] {
         let mut bytes = [0u8; NAME_MAX];
         for (word, part) in self.name.iter().zip(bytes.chunks_exact_mut(8)) {
             part.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
         }
-        let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(NAME_MAX);
-        name::escaped(&String::from_utf8_lossy(&bytes[..length])).into_owned()
+        bytes
+    }
+
+    /// Whether the row of a group holds what the ledger never writes: another program wrote over it. (What still makes
+    /// sense is not noticed.) Allocates nothing.
+    pub(crate) fn is_damaged(&self, is_root: bool) -> bool {
+        let state = self.state.load(Ordering::Acquire);
+        let generation = self.generation.load(Ordering::Relaxed);
+        let flags = self.depth.load(Ordering::Relaxed) & !(DEPTH | flag::OFF | flag::OOM_GROUP);
+        if is_root {
+            return state != state::LIVE
+                || (generation, self.depth(), flags) != (1, 0, 0)
+                || self.counter.is_damaged();
+        }
+        let bytes = self.name_bytes();
+        let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(NAME_MAX);
+        let is_name =
+            |text: &[u8]| std::str::from_utf8(text).is_ok_and(|it| name::check(it).is_ok());
+        state > state::LAST
+            || generation == 0
+            || generation > u32::from(u16::MAX)
+            || flags != 0
+            || self.at_exit.load(Ordering::Relaxed) > IMPOSSIBLE
+            || !is_name(&bytes[..end])
+            || bytes[end..].iter().any(|&byte| byte != 0)
+            || self.counter.is_damaged()
     }
 }

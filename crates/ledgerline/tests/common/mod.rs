@@ -11,7 +11,9 @@ pub mod tasks;
 
 use ledgerline::percpu::{self, Mode};
 use ledgerline::{Group, Ledger, Limit, Mistakes};
+use std::fs::File;
 use std::io::Read;
+use std::os::fd::FromRawFd;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -224,6 +226,26 @@ pub fn wait(child: i32) -> i32 {
     let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!(waited, child);
     if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { -libc::WTERMSIG(status) }
+}
+
+/// Whether a process exists.
+pub fn alive(pid: u32) -> bool {
+    // SAFETY: signal 0 asks only whether the process exists.
+    unsafe { libc::kill(pid as i32, 0) == 0 }
+}
+
+pub fn own_pid() -> u32 {
+    std::process::id()
+}
+
+/// A file in memory, for a ledger.
+pub fn memfd() -> File {
+    // SAFETY: makes a file of its own; the name is NUL-terminated.
+    unsafe {
+        let file = libc::memfd_create(c"ledger".as_ptr(), libc::MFD_CLOEXEC);
+        assert!(file >= 0);
+        File::from_raw_fd(file)
+    }
 }
 
 /// A ledger that is audited.

@@ -1,0 +1,105 @@
+//! One process at a time settles the rows of ended processes, and frees them.
+//!
+//! ```text
+//! take:      the word is 0, or names a process that has ended:  it names this one: taken
+//!            it names a living process:                         a turn, for a while
+//! let go:    the word is 0
+//! ```
+//!
+//! A settler that was killed leaves its number in the word, and the next takes over from it. What it had begun is done
+//! again: each step takes out, by a swap, what is still there.
+//!
+//! Whoever waits in vain leaves the rows to the process that settles now. So memory of the dead is held a little
+//! longer; nothing is counted wrongly.
+
+use crate::sync::{Ordering, wait_a_turn};
+use crate::table::Table;
+
+/// In the word: somebody settles. The process's number is in the lower half.
+const TAKEN: u64 = 1 << 32;
+/// For how many turns the settler is waited for. Few, since a program waits here within its malloc.
+const TURNS: u32 = 300;
+/// In how many turns it is asked once whether the settler lives: that takes a system call.
+const ASK: u32 = 50;
+
+/// This process settles, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Settler<'t> {
+    table: &'t Table,
+    own: u64,
+}
+
+/// The word that stands for this process.
+fn own(table: &Table) -> u64 {
+    // The process that made the ledger need not be attached.
+    let number = match table.process() {
+        0 => std::process::id(),
+        number => number,
+    };
+    TAKEN | u64::from(number)
+}
+
+impl<'t> Settler<'t> {
+    /// Becomes the settler; `None` if another process, or another thread, is that for too long.
+    pub(super) fn take(table: &'t Table, alive: &dyn Fn(u32) -> bool) -> Option<Self> {
+        let (word, own) = (&table.header().given.settler, own(table));
+        let mut expected = 0;
+        for turn in 0..TURNS {
+            // Acquire, partner of the Release in `drop`: what the last settler wrote is seen.
+            let taken = word.compare_exchange(expected, own, Ordering::Acquire, Ordering::Relaxed);
+            let Err(holder) = taken else { return Some(Settler { table, own }) };
+            let gone = holder != 0 && holder != own && turn % ASK == 0 && !alive(holder as u32);
+            expected = if gone { holder } else { 0 };
+            if !gone {
+                wait_a_turn(turn);
+            }
+        }
+        None
+    }
+
+    /// Forgets that this process settles: an earlier program in it did, before an `exec`, or a process of that number.
+    pub(super) fn forget_own(table: &Table, number: u32) {
+        let own = TAKEN | u64::from(number);
+        let word = &table.header().given.settler;
+        let _ = word.compare_exchange(own, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Settler<'_> {
+    fn drop(&mut self) {
+        // (Another has taken over if it was told that this process is dead. Then the word is not ours.)
+        let word = &self.table.header().given.settler;
+        let _ = word.compare_exchange(self.own, 0, Ordering::Release, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Ledger;
+
+    #[test]
+    fn a_settler_that_lives_is_left_alone_and_one_that_died_is_replaced() {
+        let ledger = Ledger::builder().capacity(4).anonymous().unwrap();
+        let table = ledger.table();
+        let word = &table.header().given.settler;
+        {
+            let _settler = Settler::take(table, &|_| true).unwrap();
+            assert_eq!(word.load(Ordering::Relaxed), own(table));
+            // Another thread of this process.
+            assert!(Settler::take(table, &|_| false).is_none());
+        }
+        assert_eq!(word.load(Ordering::Relaxed), 0);
+        let other = TAKEN | 4711;
+        word.store(other, Ordering::Relaxed);
+        assert!(Settler::take(table, &|_| true).is_none());
+        assert_eq!(word.load(Ordering::Relaxed), other);
+        let settler = Settler::take(table, &|process| process != 4711).unwrap();
+        // Who is taken over from while it lives lets go of nothing.
+        word.store(other, Ordering::Relaxed);
+        drop(settler);
+        assert_eq!(word.load(Ordering::Relaxed), other);
+        Settler::forget_own(table, 4711);
+        assert!(Settler::take(table, &|_| true).is_some());
+    }
+}
