@@ -1,47 +1,13 @@
 //! Who is blamed, reclaimed, cancelled and let in: as the documentation says, tried from outside.
 
-use ledgerline::{CancelToken, Charge, Group, Ledger, Limit, SetMaxError};
+use ledgerline::{CancelToken, Charge, Ledger, Limit, SetMaxError};
+use outside::cache::Cache;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 fn ledger() -> &'static Ledger {
     Box::leak(Box::new(Ledger::new().unwrap()))
-}
-
-/// A cache that gives back what it is asked for, in entries of `entry` units.
-struct Cache {
-    group: Group<'static>,
-    entry: u64,
-    entries: Arc<Mutex<Vec<Charge<'static>>>>,
-    _reclaimer: ledgerline::Reclaimer<'static>,
-}
-
-impl Cache {
-    fn new(group: Group<'static>, entry: u64) -> Cache {
-        let entries: Arc<Mutex<Vec<Charge<'static>>>> = Arc::default();
-        let evicted = entries.clone();
-        let reclaimer = group.add_reclaimer(0, move |need| {
-            let mut freed = 0;
-            while freed < need {
-                let Some(entry) = evicted.lock().unwrap().pop() else { break };
-                freed += entry.units();
-            }
-            freed
-        });
-        Cache { group, entry, entries, _reclaimer: reclaimer }
-    }
-
-    fn fill(&self, units: u64) {
-        for _ in 0..units / self.entry {
-            let entry = self.group.try_charge(self.entry).expect("the test leaves room for it");
-            self.entries.lock().unwrap().push(entry);
-        }
-    }
-
-    fn holds(&self) -> u64 {
-        self.entries.lock().unwrap().iter().map(Charge::units).sum()
-    }
 }
 
 #[test]
@@ -51,7 +17,7 @@ fn the_lowest_full_group_is_named_and_nobody_outside_of_it_gives_anything_up() {
     let [tenant, neighbour] = ["tenant", "neighbour"].map(|name| root.create(name).unwrap());
     tenant.set_max(Limit::units(50_000)).unwrap();
     let cache = Cache::new(neighbour, 1000);
-    cache.fill(50_000);
+    cache.fill(50_000).unwrap();
     let _full = tenant.try_charge(50_000).unwrap();
     let token = CancelToken::new();
     let innocent = neighbour.create("innocent").unwrap();
@@ -113,7 +79,7 @@ fn what_must_not_fail_does_not_fail_inside_a_reclaimer() {
 fn lowering_a_limit_asks_first_and_at_once_lets_nothing_more_in() {
     let tenant = ledger().root().create("tenant").unwrap();
     let cache = Cache::new(tenant.create("cache").unwrap(), 100);
-    cache.fill(6000);
+    cache.fill(6000).unwrap();
     let runaway = tenant.try_charge(3000).unwrap();
     // The cache makes room.
     tenant.set_max(Limit::units(5000)).unwrap();
@@ -140,7 +106,7 @@ fn who_crosses_high_has_the_caches_asked_for_the_excess() {
     let tenant = ledger().root().create("tenant").unwrap();
     tenant.set_high(Limit::units(1 << 20));
     let cache = Cache::new(tenant.create("cache").unwrap(), 4096);
-    cache.fill(1 << 20);
+    cache.fill(1 << 20).unwrap();
     let _query = tenant.create("query").unwrap().try_charge(512 << 10).unwrap();
     assert!(tenant.precise() <= 1 << 20, "{} are held", tenant.precise());
     assert!(cache.holds() >= 256 << 10, "no more than the excess is taken: {}", cache.holds());
