@@ -1,10 +1,18 @@
 //! The account of a program that has ended: owned data, from which the printed
 //! tree and the JSON document are made.
 
+mod choice;
+mod damaged;
+pub mod resident;
+
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ledgerline::{GroupId, GroupState, Ledger};
-use ledgerline_protocol::{FOLDED, Identity, MAPPED, REFUSED};
+use ledgerline::{GroupId, GroupSnapshot, GroupState, Ledger, Limit};
+use ledgerline_protocol::blind::Blind;
+use ledgerline_protocol::{
+    BLIND, ENDED, FOLDED, Identity, MAPPED, REFUSED, RESERVED, RESIDENT, SPARED, program,
+};
 
 use crate::launch::Status;
 
@@ -22,12 +30,24 @@ pub struct Account {
     pub started: Option<u64>,
     /// The most memory that the kernel saw resident in one process; `None` while the program goes on.
     pub max_resident: Option<u64>,
-    pub mistakes: Mistakes,
-    /// Why nothing could be seen, where that was known before the start.
-    pub unseen: Option<String>,
+    /// `None` where a program wrote over them.
+    pub mistakes: Option<Mistakes>,
+    /// The processes that were not accounted.
+    pub not_accounted: Vec<NotAccounted>,
+    /// Whether a program wrote over the ledger, as far as that can be seen.
+    pub damaged: bool,
     pub unit: String,
     /// The root first, then depth-first.
     pub rows: Vec<Row>,
+}
+
+/// Processes of one program that were not accounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotAccounted {
+    /// `None` of processes that could not even say who they are.
+    pub program: Option<String>,
+    pub why: Blind,
+    pub processes: u64,
 }
 
 /// Uncharges that matched no charge.
@@ -38,7 +58,7 @@ pub struct Mistakes {
 }
 
 /// One group.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Row {
     pub path: String,
     pub name: String,
@@ -65,6 +85,13 @@ pub struct Row {
     pub most_refused: Option<Refusals>,
     /// Whether the process had more names than rows, and its own row has the rest.
     pub folded: bool,
+    /// How many processes that ended the row stands for, if it is no process's own.
+    pub processes: u64,
+    /// Requests that the reserve served; they are not among the refused.
+    pub spared: u64,
+    /// The most bytes that the kernel saw resident in the row's process; of one that goes on, what it sees now. `None`
+    /// where that is not known.
+    pub resident: Option<u64>,
 }
 
 /// What a row itself asked for and was refused.
@@ -87,19 +114,88 @@ pub struct Mapped {
     pub file: u64,
 }
 
-/// What a group and those below it mapped, how many of their charges were refused, what the group itself was refused, and
-/// whether it stands for names that have no row.
-fn counted(ledger: &Ledger, id: GroupId) -> (Mapped, u64, Option<Refusals>, bool) {
-    let stat = ledger.group(id).stat();
-    let item = |name: &str| stat.get(name).map_or(0, |line| line.subtree.max(0) as u64);
-    let [private, shared, file] = MAPPED.map(item);
-    let own = |name: &str| stat.get(name).map_or(0, |line| line.own.max(0) as u64);
-    let [first, time, largest] = REFUSED.map(own);
-    let most_refused = (first > 0).then_some(Refusals { first, time, largest });
-    (Mapped { private, shared, file }, item("refused"), most_refused, own(FOLDED) > 0)
+/// What a run counts of a row in the ledger's items.
+struct Counted {
+    /// What it and those below it mapped.
+    mapped: Mapped,
+    /// How many charges of it and of those below it were refused.
+    refused: u64,
+    most_refused: Option<Refusals>,
+    folded: bool,
+    processes: u64,
+    spared: u64,
+    resident: u64,
+    /// What of the row's max is kept.
+    reserve: u64,
+    /// Why the row's process is not accounted.
+    blind: Option<Blind>,
+    /// Whether a sum is more than anybody counts.
+    absurd: bool,
+}
+
+impl Counted {
+    fn of(ledger: &Ledger, id: GroupId) -> Counted {
+        let stat = ledger.group(id).stat();
+        let item = |name: &str| stat.get(name).map_or(0, |line| line.subtree.max(0) as u64);
+        let own = |name: &str| stat.get(name).map_or(0, |line| line.own.max(0) as u64);
+        let [private, shared, file] = MAPPED.map(item);
+        let [first, time, largest] = REFUSED.map(own);
+        // (A request may have any size.)
+        let sums = stat.lines.iter().filter(|line| !REFUSED.contains(&&*line.name));
+        Counted {
+            mapped: Mapped { private, shared, file },
+            refused: item("refused").saturating_sub(item(SPARED)),
+            most_refused: (first > 0).then_some(Refusals { first, time, largest }),
+            folded: own(FOLDED) > 0,
+            processes: own(ENDED),
+            spared: item(SPARED),
+            resident: own(RESIDENT),
+            reserve: own(RESERVED),
+            blind: Blind::from_number(own(BLIND).cast_signed()),
+            absurd: sums
+                .flat_map(|line| [line.own, line.subtree])
+                .any(|sum| sum.unsigned_abs() > damaged::MOST),
+        }
+    }
 }
 
 impl Row {
+    fn of(group: &GroupSnapshot, counted: Counted, ending: &Ending<'_>) -> Row {
+        let is_process = group.depth == 1 && group.owner != 0;
+        let seen = is_process.then(|| (ending.resident)(group.owner)).flatten();
+        let resident = Some(counted.resident).filter(|&bytes| bytes > 0).or(seen);
+        Row {
+            path: group.path.clone(),
+            name: group.name.clone(),
+            depth: group.depth as usize,
+            current: group.current,
+            peak: group.peak.value,
+            charges: group.charges,
+            uncharges: group.uncharges,
+            refused: counted.refused,
+            max: group.max.get().map(|max| max.saturating_add(counted.reserve)),
+            high: group.high.get(),
+            max_events: group.max_events,
+            high_events: group.high_events,
+            at_exit: group.at_exit,
+            state: match group.state {
+                GroupState::Live if group.owner != 0 && (ending.running)(group.owner) => {
+                    State::Running
+                }
+                GroupState::Live if counted.processes > 0 => State::Exited,
+                GroupState::Exited => State::Exited,
+                _ => State::Live,
+            },
+            pid: Identity::from_owner(group.owner).pid(),
+            mapped: counted.mapped,
+            most_refused: counted.most_refused,
+            folded: counted.folded,
+            processes: counted.processes,
+            spared: counted.spared,
+            resident,
+        }
+    }
+
     /// What its blocks take.
     pub fn heap(&self) -> u64 {
         self.current.max(self.at_exit).saturating_sub(self.mapped.private)
@@ -107,14 +203,17 @@ impl Row {
 }
 
 /// What has become of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
     /// Of a process that still ran when the program had ended.
     Running,
     /// Of the program itself, or the root.
+    #[default]
     Live,
     /// Of a process that ended before the program did.
     Exited,
+    /// A program wrote over it; its numbers are zero here, and are not shown.
+    Damaged,
 }
 
 /// What the snapshot does not know: how the program was run and how it ended.
@@ -126,55 +225,65 @@ pub struct Ending<'a> {
     pub ledger_bytes: u64,
     pub started: Option<u64>,
     pub max_resident: Option<u64>,
-    pub mistakes: Mistakes,
+    pub mistakes: Option<Mistakes>,
     /// Whether a process still runs.
     pub running: &'a dyn Fn(u32) -> bool,
-    pub unseen: Option<String>,
+    /// What of a process is resident, of one that goes on.
+    pub resident: &'a dyn Fn(u32) -> Option<u64>,
+    /// The limits of the root as the ledger has them, of a run.
+    pub limits: Option<[Limit; 2]>,
+}
+
+/// The processes that were not accounted, by program and reason.
+fn not_accounted(ledger: &Ledger, rows: &[(&GroupSnapshot, Counted)]) -> Vec<NotAccounted> {
+    let mut found: BTreeMap<(Option<&str>, Blind), u64> = BTreeMap::new();
+    for (group, counted) in rows {
+        if let Some(why) = counted.blind {
+            let name = Some(program(&group.name));
+            *found.entry((name, why)).or_default() += counted.processes.max(1);
+        }
+    }
+    if ledger.turned_away() > 0 {
+        found.insert((None, Blind::AddressSpace), ledger.turned_away());
+    }
+    let told = |((program, why), processes): ((Option<&str>, Blind), u64)| NotAccounted {
+        program: program.map(str::to_owned),
+        why,
+        processes,
+    };
+    found.into_iter().map(told).collect()
+}
+
+/// Whether a group of a ledger makes no sense, as far as that can be seen.
+pub fn is_damaged(ledger: &Ledger, group: &GroupSnapshot) -> bool {
+    damaged::is_damaged(group, &Counted::of(ledger, group.id), None)
 }
 
 impl Account {
     /// Puts together what the ledger and the supervisor know.
     pub fn new(ledger: &Ledger, ending: Ending<'_>) -> Account {
         let snapshot = ledger.snapshot();
-        let mut rows: Vec<Row> = snapshot
-            .groups
-            .iter()
-            .map(|group| (group, counted(ledger, group.id)))
-            .map(|(group, (mapped, refused, most_refused, folded))| Row {
-                path: group.path.clone(),
-                name: group.name.clone(),
-                depth: group.depth as usize,
-                current: group.current,
-                peak: group.peak.value,
-                charges: group.charges,
-                uncharges: group.uncharges,
-                refused,
-                max: group.max.get(),
-                high: group.high.get(),
-                max_events: group.max_events,
-                high_events: group.high_events,
-                at_exit: group.at_exit,
-                state: match group.state {
-                    GroupState::Live if group.owner != 0 && (ending.running)(group.owner) => {
-                        State::Running
-                    }
-                    GroupState::Live => State::Live,
-                    GroupState::Exited => State::Exited,
-                },
-                pid: Identity::from_owner(group.owner).pid(),
-                mapped,
-                most_refused,
-                folded,
+        let counted: Vec<(&GroupSnapshot, Counted)> =
+            snapshot.groups.iter().map(|group| (group, Counted::of(ledger, group.id))).collect();
+        let not_accounted = not_accounted(ledger, &counted);
+        let mut rows: Vec<Row> = counted
+            .into_iter()
+            // Who has charged nothing has no row of numbers.
+            .filter(|(group, counted)| counted.blind.is_none() || group.charges > 0)
+            .map(|(group, counted)| match damaged::is_damaged(group, &counted, ending.limits) {
+                true => Row::damaged(group),
+                false => Row::of(group, counted, &ending),
             })
             .collect();
+        let damaged = snapshot.damaged || rows.iter().any(|row| row.state == State::Damaged);
         // What ended processes had mapped is theirs, and not the root's any more.
         let processes = rows.iter().filter(|row| row.depth == 1 && row.state != State::Exited);
         let now = processes.fold(Mapped::default(), |sum, row| Mapped {
-            private: sum.private + row.mapped.private,
-            shared: sum.shared + row.mapped.shared,
-            file: sum.file + row.mapped.file,
+            private: sum.private.saturating_add(row.mapped.private),
+            shared: sum.shared.saturating_add(row.mapped.shared),
+            file: sum.file.saturating_add(row.mapped.file),
         });
-        if let Some(root) = rows.first_mut() {
+        if let Some(root) = rows.first_mut().filter(|root| root.state != State::Damaged) {
             root.mapped = now;
         }
         Account {
@@ -185,8 +294,11 @@ impl Account {
             ledger_bytes: ending.ledger_bytes,
             started: ending.started,
             max_resident: ending.max_resident,
-            mistakes: ending.mistakes,
-            unseen: ending.unseen,
+            mistakes: ending
+                .mistakes
+                .filter(|count| count.underflows.max(count.strays) <= damaged::MOST),
+            not_accounted,
+            damaged,
             unit: snapshot.unit.to_owned(),
             rows,
         }
@@ -197,91 +309,11 @@ impl Account {
         self.rows.first().map_or(0, |root| root.peak)
     }
 
-    /// Seconds from the start of the program, where that is known.
+    /// Seconds from the start of the program, where both are known. (Under a seccomp filter a refusal has no time: zero.)
     pub fn since_start(&self, time: u64) -> Option<f64> {
-        self.started.map(|started| time.saturating_sub(started) as f64 / 1000.0)
-    }
-
-    /// For each row the index of its parent; the root is its own.
-    pub fn parents(&self) -> Vec<usize> {
-        // The rows on the way from the root to the one before.
-        let mut way: Vec<usize> = Vec::new();
-        self.rows
-            .iter()
-            .enumerate()
-            .map(|(index, row)| {
-                way.truncate(row.depth);
-                let parent = way.last().copied().unwrap_or(index);
-                way.push(index);
-                parent
-            })
-            .collect()
-    }
-
-    /// The rows that say something new. The only row below a process (its one
-    /// thread, say) is left out where it has the same numbers.
-    pub fn distinct(&self) -> Vec<Row> {
-        let same = |row: &Row, above: &Row| {
-            (row.current, row.peak, row.charges, row.refused, row.at_exit)
-                == (above.current, above.peak, above.charges, above.refused, above.at_exit)
-        };
-        let echoes = |index: usize| {
-            let row = &self.rows[index];
-            let is_last = self.rows.get(index + 1).is_none_or(|next| next.depth < row.depth);
-            row.depth > 1
-                && self.rows[index - 1].depth + 1 == row.depth
-                && is_last
-                && (row.max, row.high) == (None, None)
-                && same(row, &self.rows[index - 1])
-        };
-        (0..self.rows.len())
-            .filter(|&index| !echoes(index))
-            .map(|index| self.rows[index].clone())
-            .collect()
-    }
-
-    /// The rows to show where only `most` fit: those with the largest peaks, and
-    /// the way from each to the root. They stand in the order of the tree, with
-    /// the children of one parent sorted by peak.
-    pub fn largest(&self, most: usize) -> Vec<usize> {
-        let parents = self.parents();
-        let mut by_peak: Vec<usize> = (0..self.rows.len()).collect();
-        by_peak.sort_by_key(|&index| std::cmp::Reverse(self.rows[index].peak));
-
-        let mut shown = vec![false; self.rows.len()];
-        let mut room = most;
-        for index in by_peak {
-            let mut missing = Vec::new();
-            let mut at = index;
-            while !shown[at] && missing.len() <= room {
-                missing.push(at);
-                if parents[at] == at {
-                    break;
-                }
-                at = parents[at];
-            }
-            if missing.len() > room {
-                continue;
-            }
-            room -= missing.len();
-            missing.into_iter().for_each(|index| shown[index] = true);
-        }
-
-        let mut children: Vec<Vec<usize>> = vec![Vec::new(); self.rows.len()];
-        let mut pending = Vec::new();
-        for (index, &parent) in parents.iter().enumerate().filter(|(index, _)| shown[*index]) {
-            if parent == index { pending.push(index) } else { children[parent].push(index) }
-        }
-        let mut order = Vec::with_capacity(most.min(self.rows.len()));
-        while let Some(index) = pending.pop() {
-            order.push(index);
-            // The last that is pushed is the first that is visited: the
-            // largest, and of equals the one that came first.
-            children[index].reverse();
-            children[index].sort_by_key(|&child| self.rows[child].peak);
-            pending.append(&mut children[index]);
-        }
-        order
+        self.started
+            .filter(|_| time > 0)
+            .map(|started| time.saturating_sub(started) as f64 / 1000.0)
     }
 }
 
@@ -300,17 +332,8 @@ pub mod tests {
             peak,
             charges: peak / 1000,
             uncharges: (peak - current) / 1000,
-            refused: 0,
-            max: None,
-            high: None,
-            max_events: 0,
-            high_events: 0,
-            at_exit: 0,
-            state: State::Live,
             pid: if names.is_empty() { 0 } else { 4711 },
-            mapped: Mapped::default(),
-            most_refused: None,
-            folded: false,
+            ..Row::default()
         }
     }
 
@@ -323,75 +346,18 @@ pub mod tests {
             ledger_bytes: 86_016,
             started: Some(1_000),
             max_resident: Some(93_323_264),
-            mistakes: Mistakes::default(),
-            unseen: None,
+            mistakes: Some(Mistakes::default()),
+            not_accounted: Vec::new(),
+            damaged: false,
             unit: "bytes".to_owned(),
             rows,
         }
     }
 
-    fn paths(account: &Account, most: usize) -> Vec<&str> {
-        account.largest(most).into_iter().map(|index| account.rows[index].path.as_str()).collect()
-    }
-
     #[test]
-    fn siblings_stand_by_peak_and_equals_as_they_came() {
-        let account = account(vec![
-            row("/", 0, 100),
-            row("/a", 0, 10),
-            row("/a/x", 0, 1),
-            row("/a/y", 0, 9),
-            row("/b", 0, 90),
-            row("/c", 0, 10),
-        ]);
-        assert_eq!(paths(&account, 40), ["/", "/b", "/a", "/a/y", "/a/x", "/c"]);
-        assert_eq!(account.parents(), [0, 0, 1, 1, 0, 0]);
-    }
-
-    #[test]
-    fn a_row_is_never_shown_without_its_parents() {
-        // A child can have a larger peak than its parent where the parent's
-        // was reset, and the way to it must be there all the same.
-        let account = account(vec![
-            row("/", 0, 100),
-            row("/a", 0, 1),
-            row("/a/x", 0, 95),
-            row("/b", 0, 50),
-            row("/c", 0, 40),
-        ]);
-        assert_eq!(paths(&account, 3), ["/", "/a", "/a/x"]);
-        assert_eq!(paths(&account, 2), ["/", "/b"]);
-        assert_eq!(paths(&account, 0), [""; 0]);
-    }
-
-    #[test]
-    fn an_only_row_that_repeats_its_parent_is_left_out() {
-        let account = account(vec![
-            row("/", 0, 10),
-            row("/a", 0, 10),
-            row("/a/a", 0, 10),
-            row("/b", 0, 10),
-            row("/b/x", 0, 10),
-            row("/b/y", 0, 10),
-            row("/c", 0, 9000),
-            row("/c/c", 0, 8000),
-        ]);
-        let rows = account.distinct();
-        let paths: Vec<&str> = rows.iter().map(|row| row.path.as_str()).collect();
-        assert_eq!(paths, ["/", "/a", "/b", "/b/x", "/b/y", "/c", "/c/c"]);
-    }
-
-    #[test]
-    fn a_deep_or_wide_tree_is_no_trouble() {
-        let mut path = String::new();
-        let mut rows = vec![row("/", 0, 1 << 20)];
-        for depth in 0..10_000 {
-            path.push_str("/d");
-            rows.push(row(&path, 0, 1_000_000 - depth));
-        }
-        for index in 0..10_000 {
-            rows.push(row(&format!("/w{index}"), 0, index));
-        }
-        assert_eq!(account(rows).largest(40).len(), 40);
+    fn a_time_that_nobody_noted_is_none() {
+        let account = account(Vec::new());
+        assert_eq!(account.since_start(1_250), Some(0.25));
+        assert_eq!(account.since_start(0), None);
     }
 }

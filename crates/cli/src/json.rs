@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::{Serialize, Serializer};
 
-use crate::account::{Account, State};
+use crate::account::{Account, Row, State};
 use ledgerline_terminal::output::is_plain;
 
 #[derive(Serialize)]
@@ -17,8 +17,18 @@ struct Document<'a> {
     mode: &'a str,
     ledger_bytes: u64,
     max_resident: Option<u64>,
-    mistakes: Mistakes,
+    mistakes: Option<Mistakes>,
+    not_accounted: Vec<NotAccounted<'a>>,
+    damaged: bool,
     groups: Vec<Group<'a>>,
+}
+
+/// Processes of one program that were not accounted.
+#[derive(Serialize)]
+struct NotAccounted<'a> {
+    program: Option<&'a str>,
+    reason: &'static str,
+    processes: u64,
 }
 
 #[derive(Serialize)]
@@ -31,24 +41,27 @@ struct Mistakes {
 struct Group<'a> {
     path: &'a str,
     state: &'static str,
-    pid: u32,
-    current: u64,
-    peak: u64,
-    charges: u64,
-    uncharges: u64,
-    refused: u64,
-    max: Limit,
-    high: Limit,
-    max_events: u64,
-    high_events: u64,
-    at_exit: u64,
-    heap: u64,
-    mapped: u64,
-    mapped_shared: u64,
-    mapped_file: u64,
+    pid: Option<u32>,
+    current: Option<u64>,
+    peak: Option<u64>,
+    charges: Option<u64>,
+    uncharges: Option<u64>,
+    refused: Option<u64>,
+    max: Option<Limit>,
+    high: Option<Limit>,
+    max_events: Option<u64>,
+    high_events: Option<u64>,
+    at_exit: Option<u64>,
+    heap: Option<u64>,
+    mapped: Option<u64>,
+    mapped_shared: Option<u64>,
+    mapped_file: Option<u64>,
     first_refused: Option<First>,
     largest_refused: Option<u64>,
     folded: bool,
+    processes: Option<u64>,
+    spared: Option<u64>,
+    resident: Option<u64>,
 }
 
 /// The first request of a row that was refused.
@@ -82,49 +95,68 @@ pub fn document(account: &Account) -> String {
         mode: &account.mode,
         ledger_bytes: account.ledger_bytes,
         max_resident: account.max_resident,
-        mistakes: Mistakes {
-            underflows: account.mistakes.underflows,
-            strays: account.mistakes.strays,
-        },
+        mistakes: mistakes(account),
+        not_accounted: not_accounted(account),
+        damaged: account.damaged,
         groups: rows(account),
     };
     pretty(&document)
 }
 
+fn not_accounted(account: &Account) -> Vec<NotAccounted<'_>> {
+    let told = account.not_accounted.iter().map(|one| NotAccounted {
+        program: one.program.as_deref(),
+        reason: one.why.name(),
+        processes: one.processes,
+    });
+    told.collect()
+}
+
+fn mistakes(account: &Account) -> Option<Mistakes> {
+    account.mistakes.map(|of| Mistakes { underflows: of.underflows, strays: of.strays })
+}
+
 fn rows(account: &Account) -> Vec<Group<'_>> {
-    account
-        .rows
-        .iter()
-        .map(|row| Group {
-            path: &row.path,
-            state: match row.state {
-                State::Running => "running",
-                State::Live => "live",
-                State::Exited => "exited",
-            },
-            pid: row.pid,
-            current: row.current,
-            peak: row.peak,
-            charges: row.charges,
-            uncharges: row.uncharges,
-            refused: row.refused,
-            max: Limit(row.max),
-            high: Limit(row.high),
-            max_events: row.max_events,
-            high_events: row.high_events,
-            at_exit: row.at_exit,
-            heap: row.heap(),
-            mapped: row.mapped.private,
-            mapped_shared: row.mapped.shared,
-            mapped_file: row.mapped.file,
-            first_refused: row.most_refused.map(|refused| First {
-                size: refused.first,
-                seconds: account.since_start(refused.time),
-            }),
-            largest_refused: row.most_refused.map(|refused| refused.largest),
-            folded: row.folded,
-        })
-        .collect()
+    account.rows.iter().map(|row| group(account, row)).collect()
+}
+
+fn group<'a>(account: &'a Account, row: &'a Row) -> Group<'a> {
+    // What a damaged row says is no fact.
+    let sound = row.state != State::Damaged;
+    let fact = |number: u64| sound.then_some(number);
+    Group {
+        path: &row.path,
+        state: match row.state {
+            State::Running => "running",
+            State::Live => "live",
+            State::Exited => "exited",
+            State::Damaged => "damaged",
+        },
+        pid: sound.then_some(row.pid),
+        current: fact(row.current),
+        peak: fact(row.peak),
+        charges: fact(row.charges),
+        uncharges: fact(row.uncharges),
+        refused: fact(row.refused),
+        max: sound.then_some(Limit(row.max)),
+        high: sound.then_some(Limit(row.high)),
+        max_events: fact(row.max_events),
+        high_events: fact(row.high_events),
+        at_exit: fact(row.at_exit),
+        heap: fact(row.heap()),
+        mapped: fact(row.mapped.private),
+        mapped_shared: fact(row.mapped.shared),
+        mapped_file: fact(row.mapped.file),
+        first_refused: row.most_refused.map(|refused| First {
+            size: refused.first,
+            seconds: account.since_start(refused.time),
+        }),
+        largest_refused: row.most_refused.map(|refused| refused.largest),
+        folded: row.folded,
+        processes: fact(row.processes),
+        spared: fact(row.spared),
+        resident: row.resident,
+    }
 }
 
 /// The groups alone, of a ledger whose program goes on.
@@ -133,16 +165,17 @@ pub fn groups(account: &Account) -> String {
     struct Groups<'a> {
         unit: &'a str,
         ledger_bytes: u64,
-        mistakes: Mistakes,
+        mistakes: Option<Mistakes>,
+        not_accounted: Vec<NotAccounted<'a>>,
+        damaged: bool,
         groups: Vec<Group<'a>>,
     }
     pretty(&Groups {
         unit: &account.unit,
         ledger_bytes: account.ledger_bytes,
-        mistakes: Mistakes {
-            underflows: account.mistakes.underflows,
-            strays: account.mistakes.strays,
-        },
+        mistakes: mistakes(account),
+        not_accounted: not_accounted(account),
+        damaged: account.damaged,
         groups: rows(account),
     })
 }
@@ -188,6 +221,21 @@ mod tests {
         killed.rows[1].at_exit = 4096;
         killed.rows[1].most_refused = Some(Refusals { first: 4096, time: 1_250, largest: 70_000 });
         golden("account.json", &document(&killed));
+    }
+
+    #[test]
+    fn no_number_of_a_damaged_row_is_a_fact() {
+        let mut damaged = account(vec![row("/", 0, 1), row("/job.1", 0, 1)]);
+        damaged.rows[1].state = State::Damaged;
+        (damaged.damaged, damaged.mistakes) = (true, None);
+        let read: serde_json::Value = serde_json::from_str(&document(&damaged)).unwrap();
+        assert_eq!((&read["damaged"], &read["mistakes"]), (&true.into(), &serde_json::Value::Null));
+        assert_eq!(read["groups"][0]["peak"], 1);
+        let group = read["groups"][1].as_object().unwrap();
+        let facts: Vec<_> = group.iter().filter(|(_, value)| !value.is_null()).collect();
+        let names: Vec<_> = facts.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["folded", "path", "state"]);
+        assert_eq!(group["state"], "damaged");
     }
 
     #[test]

@@ -43,13 +43,14 @@ struct Line {
 pub fn text(account: &Account, style: &Style) -> String {
     let mut out = String::new();
     header(&mut out, account, style);
-    if account.rows.len() > 1 {
+    if account.rows.len() > 1 || account.damaged {
         let distinct = Account { rows: account.distinct(), ..account.clone() };
         table(&mut out, &distinct, style);
     } else {
         nothing_seen(&mut out, account, style);
     }
     refused(&mut out, account);
+    not_accounted(&mut out, account, style);
     footer(&mut out, account, style);
     out
 }
@@ -59,6 +60,7 @@ pub fn groups(account: &Account, style: &Style) -> String {
     let mut out = String::new();
     table(&mut out, &Account { rows: account.distinct(), ..account.clone() }, style);
     refused(&mut out, account);
+    not_accounted(&mut out, account, style);
     footer(&mut out, account, style);
     out
 }
@@ -98,7 +100,12 @@ fn table(out: &mut String, account: &Account, style: &Style) {
     if mapped {
         titles.insert(1, "mapped");
     }
-    let lines = lines(account, &shown, Shown { at_exit, mapped }, style);
+    let resident = account.rows.iter().any(|row| row.resident.is_some());
+    if resident {
+        let after_peak = titles.iter().position(|title| *title == "peak").unwrap_or(0) + 1;
+        titles.insert(after_peak, "resident");
+    }
+    let lines = lines(account, &shown, Shown { at_exit, mapped, resident }, style);
 
     let widths: Vec<usize> = titles
         .iter()
@@ -172,6 +179,7 @@ fn print_line(out: &mut String, line: &Line, names: usize, widths: &[usize], sty
 struct Shown {
     at_exit: bool,
     mapped: bool,
+    resident: bool,
 }
 
 fn lines(account: &Account, shown: &[usize], columns: Shown, style: &Style) -> Vec<Line> {
@@ -213,6 +221,7 @@ fn lines(account: &Account, shown: &[usize], columns: Shown, style: &Style) -> V
 }
 
 fn line(account: &Account, row: &Row, stem: String, columns: Shown, style: &Style) -> Line {
+    let damaged = row.state == State::Damaged;
     let mut cells = vec![
         size::format(row.current),
         size::format(row.peak),
@@ -224,14 +233,20 @@ fn line(account: &Account, row: &Row, stem: String, columns: Shown, style: &Styl
     if columns.at_exit {
         cells.insert(2, some(row.at_exit));
     }
+    if columns.resident {
+        cells.insert(2, some(row.resident.unwrap_or(0)));
+    }
     if columns.mapped {
         cells.insert(1, some(row.mapped.private));
+    }
+    if damaged {
+        cells.fill("-".to_owned());
     }
     Line {
         stem,
         name: if row.depth == 0 { "/".to_owned() } else { printable(&row.name) },
         ended: row.state == State::Exited,
-        refused: row.max_events > 0,
+        refused: row.max_events > 0 || damaged,
         cells,
         note: note(row),
     }
@@ -242,6 +257,9 @@ fn note(row: &Row) -> Option<(Paint, String)> {
     let limit = |units: Option<u64>| {
         units.map_or("max".to_owned(), |units| ledgerline::Limit::units(units).to_string())
     };
+    if row.state == State::Damaged {
+        return Some((Paint::Bad, "damaged".to_owned()));
+    }
     let mut notes = Vec::new();
     let mut paint = Paint::Faint;
     // The program felt only those events that were refusals. The other charges went over the limit.
@@ -266,14 +284,18 @@ fn note(row: &Row) -> Option<(Paint, String)> {
     if row.folded {
         notes.push("further names counted here".to_owned());
     }
+    if row.processes > 0 {
+        let processes = if row.processes == 1 { "process" } else { "processes" };
+        notes.push(format!("{} {processes}", count(row.processes)));
+    }
     (!notes.is_empty()).then(|| (paint, notes.join(", ")))
 }
 
 fn nothing_seen(out: &mut String, account: &Account, style: &Style) {
-    let reason = match &account.unseen {
-        Some(reason) => reason.clone(),
-        None => "the program ended before its first allocation, brings a malloc of its own, or \
-                 could not open the ledger through /proc"
+    let reason = match account.not_accounted.first() {
+        Some(one) => one.why.to_string(),
+        None => "the program ended before its first allocation, or could not open the ledger \
+                 through /proc"
             .to_owned(),
     };
     let _ = writeln!(out, "{} {reason}", style.paint(Paint::Bad, "No allocation was seen:"));
@@ -285,7 +307,9 @@ fn nothing_seen(out: &mut String, account: &Account, style: &Style) {
 /// Who was refused first, and when, and the largest request that was refused.
 fn refused(out: &mut String, account: &Account) {
     let rows = || account.rows.iter().filter_map(|row| Some((row, row.most_refused?)));
-    let Some((row, first)) = rows().min_by_key(|(_, refused)| refused.time) else { return };
+    // (Whoever was refused without a time comes last.)
+    let earliest = rows().min_by_key(|(_, refused)| refused.time.wrapping_sub(1));
+    let Some((row, first)) = earliest else { return };
     let name = |row: &Row| printable(&row.path);
     let time = account.since_start(first.time).map(|time| format!(" after {time:.3} s"));
     let (first, time) = (size::format(first.first), time.unwrap_or_default());
@@ -296,13 +320,47 @@ fn refused(out: &mut String, account: &Account) {
     out.push('\n');
 }
 
+/// Which processes were not accounted, and why.
+fn not_accounted(out: &mut String, account: &Account, style: &Style) {
+    let all = &account.not_accounted;
+    if all.is_empty() {
+        return;
+    }
+    let told = all.iter().map(|one| {
+        let program = one.program.as_deref().map_or("unknown".to_owned(), printable);
+        let times = if one.processes > 1 {
+            format!("{} times, ", count(one.processes))
+        } else {
+            String::new()
+        };
+        format!("{program} ({times}{})", one.why.name())
+    });
+    let told: Vec<String> = told.collect();
+    let processes: u64 = all.iter().map(|one| one.processes).sum();
+    let plural = if processes == 1 { "process" } else { "processes" };
+    let title = format!("Not accounted: {} {plural}:", count(processes));
+    let _ = writeln!(out, "{} {}.", style.paint(Paint::Bad, &title), told.join(", "));
+}
+
 fn footer(out: &mut String, account: &Account, style: &Style) {
+    if account.damaged {
+        let rows = account.rows.iter().filter(|row| row.state == State::Damaged).count() as u64;
+        let rows = match rows {
+            0 => "Its header makes no sense, and its rows".to_owned(),
+            1 => "One of its rows makes no sense, and the others".to_owned(),
+            rows => format!("{} of its rows make no sense, and the others", count(rows)),
+        };
+        let text =
+            format!("The ledger is damaged: a program wrote over it. {rows} may be wrong, too.");
+        let _ = writeln!(out, "{}", style.paint(Paint::Bad, &text));
+    }
     let mut text = format!("The ledger itself took {}.", size::format(account.ledger_bytes));
     if let Some(resident) = account.max_resident {
         let resident = size::format(resident);
         let _ = write!(text, " The kernel saw {resident} resident in one process at most.");
     }
-    let mistakes = account.mistakes.underflows + account.mistakes.strays;
+    let mistakes = account.mistakes.unwrap_or_default();
+    let mistakes = mistakes.underflows + mistakes.strays;
     if mistakes > 0 {
         let _ = write!(
             text,

@@ -1,29 +1,12 @@
-//! `ledgerline run` with real programs.
+//! What `ledgerline run` accepts, limits and accounts, with real programs.
 
 mod support;
 
-use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use support::*;
 
 const MIB: u64 = 1 << 20;
-
-#[test]
-fn the_exit_code_is_the_programs() {
-    for (script, code) in [
-        ("exit 0", 0),
-        ("exit 7", 7),
-        ("exit 255", 255),
-        ("kill -9 $$", 137),
-        ("kill -SEGV $$", 139),
-    ] {
-        let output = run(&["--", "sh", "-c", script]);
-        assert_eq!(output.status.code(), Some(code), "{script}: {}", stderr(&output));
-    }
-    let output = run(&["sh", "-c", "kill -SEGV $$"]);
-    assert!(stderr(&output).contains("killed by SIGSEGV"), "{}", stderr(&output));
-}
 
 #[test]
 fn what_cannot_run_says_so_in_one_line() {
@@ -37,6 +20,9 @@ fn what_cannot_run_says_so_in_one_line() {
         (&["--max", "", "true"], 2, "--max: a size is missing"),
         (&["--max", "99999999999G", "true"], 2, "--max: '99999999999G' is too large"),
         (&["--max=1.5G", "true"], 2, "--max: '1.5G' is not a size"),
+        (&["--reserve", "1M", "true"], 2, "--reserve is a part of --max"),
+        (&["--max", "1M", "--reserve", "2M", "true"], 2, "--reserve is a part of --max"),
+        (&["--max", "1M", "--reserve", "some", "true"], 2, "--reserve: 'some' is not a size"),
         (&["--high", "lots", "true"], 2, "--high: 'lots' is not a size"),
         (&["--json", unwritable, "true"], 2, "cannot be written"),
         (&["--json", "/", "true"], 2, "cannot be written"),
@@ -92,24 +78,6 @@ fn help_and_version_go_to_standard_output() {
     }
     assert!(long.contains("\"max\" where there is no limit"), "{long}");
     assert!(short.lines().count() < long.lines().count());
-}
-
-#[test]
-fn standard_output_stays_clean_and_input_arrives() {
-    let output = run(&["--", "printf", r"one\000two\377"]);
-    assert_eq!(output.stdout, b"one\0two\xff");
-    let input = scratch("input");
-    std::fs::write(&input, "b\na\n").unwrap();
-    let output = ledgerline()
-        .args(["run", "sort"])
-        .stdin(std::fs::File::open(&input).unwrap())
-        .output()
-        .unwrap();
-    assert_eq!(output.stdout, b"a\nb\n");
-    let account = stderr(&output);
-    assert!(account.starts_with("ledgerline: sort: exit 0, "), "{account}");
-    assert!(account.is_ascii() && !account.contains('\x1b'), "a pipe gets plain text: {account}");
-    std::fs::remove_file(input).unwrap();
 }
 
 #[test]
@@ -348,206 +316,6 @@ fn a_process_that_ended_earlier_gives_back_what_it_held() {
 }
 
 #[test]
-fn a_signal_is_passed_on_and_the_account_is_printed() {
-    for (signal, code) in [(libc::SIGTERM, 143), (libc::SIGINT, 130), (libc::SIGHUP, 129)] {
-        let mut child = ledgerline()
-            .args(["run", "--", "sh", "-c", "echo ready; exec sleep 60"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "ready\n");
-        // SAFETY: kill takes no pointers; the child has not been waited for,
-        // so its process id is still its own.
-        assert_eq!(unsafe { libc::kill(child.id().cast_signed(), signal) }, 0);
-        let output = child.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(code), "{}: {}", output.status, stderr(&output));
-        assert!(stderr(&output).contains("killed by SIG"), "{}", stderr(&output));
-        assert!(stderr(&output).contains("The ledger itself took"), "{}", stderr(&output));
-    }
-}
-
-#[test]
-fn a_program_that_answers_a_signal_is_not_cut_short() {
-    let script = "trap 'echo answered; exit 5' TERM; echo ready; while :; do sleep 0.05; done";
-    let mut child = ledgerline()
-        .args(["run", "--", "sh", "-c", script])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    assert_eq!(lines.next().unwrap().unwrap(), "ready");
-    // SAFETY: as above.
-    assert_eq!(unsafe { libc::kill(child.id().cast_signed(), libc::SIGTERM) }, 0);
-    assert_eq!(lines.next().unwrap().unwrap(), "answered");
-    assert_eq!(child.wait().unwrap().code(), Some(5));
-}
-
-#[test]
-fn signals_that_mean_something_to_the_program_alone_reach_it_and_lose_no_account() {
-    let Some(python) = python() else { return };
-    let real_time = libc::SIGRTMIN() + 3;
-    let script = "import signal, sys, time\n\
-        def answer(number, frame): print(number, flush=True)\n\
-        for number in map(int, sys.argv[1:]): signal.signal(number, answer)\n\
-        print('ready', flush=True)\n\
-        while True: time.sleep(0.05)";
-    let numbers = [libc::SIGALRM, libc::SIGWINCH, libc::SIGURG, libc::SIGCONT, real_time];
-    let words = numbers.map(|number| number.to_string());
-    let mut child = ledgerline()
-        .args(["run", "--", python, "-c", script])
-        .args(&words)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    assert_eq!(lines.next().unwrap().unwrap(), "ready");
-    // SAFETY: kill takes no pointers; the child has not been waited for, here and below.
-    let send = |number| unsafe { libc::kill(child.id().cast_signed(), number) };
-    for (number, word) in numbers.into_iter().zip(&words) {
-        assert_eq!(send(number), 0);
-        assert_eq!(lines.next().unwrap().unwrap(), *word);
-    }
-    assert_eq!(send(libc::SIGTERM), 0);
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(143), "{}", stderr(&output));
-    assert!(stderr(&output).contains("The ledger itself took"), "{}", stderr(&output));
-}
-
-#[test]
-fn a_stop_stops_both_and_a_continuation_resumes_both() {
-    let child = ledgerline()
-        .args(["run", "--", "sh", "-c", "echo $$; exec sleep 60"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn();
-    let mut child = child.unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let both = [child.id().cast_signed(), line.trim().parse().unwrap()];
-    let state = |process: i32| {
-        let text = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
-        text[text.rfind(')').unwrap() + 2..].chars().next().unwrap()
-    };
-    let until = |stopped: bool| {
-        let start = std::time::Instant::now();
-        while both.iter().any(|&process| (state(process) == 'T') != stopped) {
-            assert!(start.elapsed().as_secs() < 60, "stopped: {stopped}, {:?}", both.map(state));
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-    };
-    // SAFETY: kill takes no pointers; the child has not been waited for, here and below.
-    let send = |number| unsafe { libc::kill(both[0], number) };
-    send(libc::SIGTSTP);
-    until(true);
-    send(libc::SIGCONT);
-    until(false);
-    send(libc::SIGTERM);
-    assert_eq!(child.wait().unwrap().code(), Some(143));
-}
-
-#[test]
-fn a_closed_descriptor_stays_closed() {
-    let command = ledgerline().get_program().to_owned();
-    let shell = |script: &str| {
-        let mut shell = std::process::Command::new("sh");
-        let output = shell.args(["-c", script, "sh"]).arg(&command).output().unwrap();
-        (output.status.code(), stderr(&output))
-    };
-    let plain = shell("/bin/echo hi >&-");
-    assert_eq!(plain.0, Some(1), "{}", plain.1);
-    let (code, said) = shell("\"$1\" run -- /bin/echo hi >&-");
-    assert!(said.starts_with(&plain.1), "{said}");
-    assert_eq!(code, plain.0, "{said}");
-    let plain = shell("/bin/cat <&-");
-    assert_eq!(plain.0, Some(1), "{}", plain.1);
-    let (code, said) = shell("\"$1\" run -- /bin/cat <&-");
-    assert!(code == plain.0 && said.starts_with(&plain.1), "{said}");
-}
-
-#[test]
-fn a_short_address_space_leaves_room_for_the_program_or_is_named() {
-    let command = ledgerline().get_program().to_owned();
-    let shell = |script: &str| {
-        let mut shell = std::process::Command::new("sh");
-        shell.args(["-c", script, "sh"]).arg(&command).output().unwrap()
-    };
-    let output = shell("ulimit -v 850000; \"$1\" run -- sh -c 'echo $(echo fine)'");
-    assert_eq!(output.stdout, b"fine\n", "{}", stderr(&output));
-    assert!(stderr(&output).contains("`- sh."), "{}", stderr(&output));
-    assert!(!stderr(&output).contains("not accounted"), "{}", stderr(&output));
-    // The limit came after the ledger, which is as large as ever.
-    let output = shell("\"$1\" run -- sh -c 'ulimit -v 850000; exec sleep 0'");
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let why = "too little address space for the ledger (ulimit -v)";
-    assert!(stderr(&output).contains(why), "{}", stderr(&output));
-}
-
-#[test]
-fn what_still_runs_is_named_and_not_waited_for() {
-    let started = std::time::Instant::now();
-    let (output, account) = account(
-        &[],
-        &[
-            "sh",
-            "-c",
-            "sleep 60 >/dev/null 2>&1 & until [ -e /proc/$!/exe ] && \
-                 readlink /proc/$!/exe | grep -qv sh$; do :; done; sleep 0.3",
-        ],
-    );
-    assert!(started.elapsed().as_secs() < 30, "waited for an orphan");
-    let running: Vec<_> =
-        groups(&account).iter().filter(|group| group["state"] == "running").collect();
-    for group in &running {
-        let pid = i32::try_from(number(group, "pid")).unwrap();
-        // SAFETY: kill takes no pointers; this is the sleep from above, which
-        // no other test knows.
-        unsafe { libc::kill(pid, libc::SIGKILL) };
-    }
-    assert!(!running.is_empty(), "{account:#}");
-    assert!(stderr(&output).contains("still running"), "{}", stderr(&output));
-}
-
-#[test]
-fn what_outlives_the_run_goes_on_without_a_word() {
-    let (go, said, done) = (scratch("go"), scratch("said"), scratch("done"));
-    let script = format!(
-        "(until [ -e '{0}' ]; do sleep 0.02; done; /bin/echo out; ls / >/dev/null; echo x >'{2}') \
-         >'{1}' 2>&1 & true",
-        go.display(),
-        said.display(),
-        done.display()
-    );
-    let output = run(&["--", "sh", "-c", &script]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    std::fs::write(&go, "").unwrap();
-    let start = std::time::Instant::now();
-    while !done.exists() {
-        assert!(start.elapsed().as_secs() < 60, "the orphan does not end");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    assert_eq!(std::fs::read_to_string(&said).unwrap(), "out\n");
-    for file in [go, said, done] {
-        let _ = std::fs::remove_file(file);
-    }
-}
-
-#[test]
-fn the_users_own_preload_stays() {
-    let ours = preload().canonicalize().unwrap();
-    let output = ledgerline()
-        .args(["run", "--", "sh", "-c", "echo $LD_PRELOAD"])
-        .env("LD_PRELOAD", "libm.so.6")
-        .output()
-        .unwrap();
-    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{}:libm.so.6\n", ours.display()));
-}
-
-#[test]
 fn a_missing_preload_library_says_what_to_do() {
     let output = ledgerline()
         .args(["run", "true"])
@@ -562,30 +330,11 @@ fn a_missing_preload_library_says_what_to_do() {
     );
 }
 
-#[cfg(target_arch = "x86_64")]
-#[test]
-fn a_static_program_runs_with_a_warning() {
-    use std::os::unix::fs::PermissionsExt;
-    let program = scratch("static");
-    std::fs::write(&program, static_program()).unwrap();
-    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
-    let output = run(&["--max", "1M", program.to_str().unwrap()]);
-    std::fs::remove_file(&program).unwrap();
-    assert_eq!(output.status.code(), Some(42), "{}", stderr(&output));
-    let message = stderr(&output);
-    assert!(
-        message.starts_with("ledgerline: warning: ") && message.contains("statically linked"),
-        "{message}"
-    );
-    assert!(message.contains("No allocation was seen: "), "{message}");
-}
-
 #[test]
 fn a_terminal_gets_lines_and_colour() {
     if !have("script") {
         return;
     }
-    preload();
     let show = |name: &str, value: &str| {
         let command = format!("{} run true", env!("CARGO_BIN_EXE_ledgerline"));
         let mut script = std::process::Command::new("script");
@@ -601,4 +350,63 @@ fn a_terminal_gets_lines_and_colour() {
     assert!(grey.contains("└─ ") && !grey.contains('\x1b'), "{grey}");
     let ascii = show("LC_ALL", "C");
     assert!(ascii.contains("`- ") && ascii.contains("\x1b["), "{ascii}");
+}
+
+#[test]
+fn beside_each_peak_stands_what_the_kernel_saw_in_the_process() {
+    let Some(python) = python() else { return };
+    // The first holds 50 MiB and starts a small one by a call that shares its memory; another ends at once; the last is
+    // killed.
+    let script = format!(
+        "{python} -c 'import subprocess; x = bytearray(50 << 20); subprocess.run([\"/bin/true\"])'
+         {python} -c 'import os; x = bytearray(20 << 20); os._exit(0)'
+         {python} -c 'import os; os.kill(os.getpid(), 9)'; :"
+    );
+    let (output, account) = account(&["--by", "process"], &["sh", "-c", &script]);
+    let resident: Vec<Option<u64>> =
+        groups(&account)[1..].iter().map(|row| row["resident"].as_u64()).collect();
+    let within = |low: u64, high: u64| {
+        let range = low * MIB..high * MIB;
+        resident.iter().flatten().filter(|bytes| range.contains(bytes)).count()
+    };
+    assert_eq!((within(50, 90), within(20, 50)), (1, 1), "{resident:?}");
+    // The shell, and what it started: not what its parent's parent had.
+    assert_eq!((within(1, 20), resident.iter().filter(|one| one.is_none()).count()), (2, 1));
+    assert!(stderr(&output).contains("  resident"), "{}", stderr(&output));
+}
+
+#[test]
+fn the_limit_is_told_as_it_was_asked_for_and_the_reserve_is_within_it() {
+    let Some(python) = python() else { return };
+    // Blocks of 4000 until one is refused; then small ones, until the reserve is used up.
+    let script = "import ctypes; m = ctypes.CDLL(None).malloc; m.restype = ctypes.c_void_p; n = 0
+while m(4000): pass
+while m(100): n += 1
+print(n)";
+    let spared = |reserve: &str| {
+        let options = ["--max", "64M", "--reserve", reserve];
+        let (output, account) = account(&options, &[python, "-c", script]);
+        let root = &groups(&account)[0];
+        assert_eq!(number(root, "max"), 64 * MIB);
+        assert!(number(root, "peak") <= 64 * MIB, "{account:#}");
+        let said = String::from_utf8_lossy(&output.stdout).trim().parse::<u64>().unwrap();
+        (said, number(root, "spared"))
+    };
+    // A quarter of 4M in chunks of 112 bytes, and what was left of a page.
+    let (said, counted) = spared("4M");
+    assert!((9_000..9_500).contains(&said) && counted >= 9_000, "{said} {counted}");
+    let (said, counted) = spared("0");
+    assert!(said < 100 && counted == 0, "{said} {counted}");
+}
+
+#[test]
+fn with_stack_it_is_said_from_where_the_first_refused_request_came() {
+    let Some(python) = python() else { return };
+    let program = [python, "-c", "x = bytearray(40 << 20)"];
+    let output = run(&[&["--stack", "--max", "20M", "--"][..], &program].concat());
+    let said = stderr(&output);
+    assert!(said.contains(" bytes for /python") && said.contains("asked for by\n"), "{said}");
+    assert!(said.contains("libc.so") && said.contains("__libc_start_main"), "{said}");
+    let output = run(&[&["--max", "20M", "--"][..], &program].concat());
+    assert!(!stderr(&output).contains("asked for by"), "{}", stderr(&output));
 }

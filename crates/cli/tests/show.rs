@@ -9,7 +9,7 @@ use ledgerline::{Ledger, Limit};
 use serde_json::Value;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::Output;
 use std::time::{Duration, Instant};
 
 /// A file that goes with the test.
@@ -176,23 +176,15 @@ Node 0, zone   Normal
 
 #[test]
 fn the_ledger_of_a_run_is_shown_while_it_runs() {
-    let mut run = support::ledgerline()
-        .args(["run", "--", "sh", "-c", "echo started; read line"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
     // The shell has charged something when it has spoken.
-    let mut line = String::new();
-    std::io::BufRead::read_line(
-        &mut std::io::BufReader::new(run.stdout.take().unwrap()),
-        &mut line,
-    )
-    .unwrap();
-    assert_eq!(line, "started\n");
+    let (mut run, line, _) = support::started(&["sh", "-c", "echo started; read line"]);
+    assert_eq!(line, "started");
     let tree = shown(&["--pid", &run.id().to_string()], &[]);
     assert!(tree.lines().any(|line| line.contains("sh.")), "{tree}");
+    let json = shown(&["--json", "--pid", &run.id().to_string()], &[]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let resident = json["groups"][1]["resident"].as_u64().unwrap_or_else(|| panic!("{json}"));
+    assert!((100 << 10..1 << 30).contains(&resident), "{resident}");
     drop(run.stdin.take());
     let start = Instant::now();
     while run.try_wait().unwrap().is_none() {
@@ -203,30 +195,20 @@ fn the_ledger_of_a_run_is_shown_while_it_runs() {
 
 #[test]
 fn a_run_that_was_killed_leaves_its_ledger_with_its_programs() {
-    let mut run = support::ledgerline()
-        .args(["run", "--", "sh", "-c", "echo $$; read line"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    let mut lines = std::io::BufReader::new(run.stdout.take().unwrap());
-    std::io::BufRead::read_line(&mut lines, &mut line).unwrap();
+    let (mut run, program, _lines) = support::started(&["sh", "-c", "echo $$; read line"]);
     // (A wait would close it, and the shell would end.)
     let stdin = run.stdin.take();
     run.kill().unwrap();
     run.wait().unwrap();
-    let program = line.trim();
     // Only root may open what another process mapped.
     if Path::new(&format!("/proc/{program}/map_files"))
         .read_dir()
         .is_ok_and(|mut maps| maps.any(|map| map.unwrap().path().metadata().is_ok()))
     {
-        let tree = shown(&["--pid", program], &[]);
+        let tree = shown(&["--pid", &program], &[]);
         assert!(tree.contains(&format!("sh.{program}")), "{tree}");
     } else {
-        let (code, text) = refused(&["--pid", program], &[]);
+        let (code, text) = refused(&["--pid", &program], &[]);
         assert!(code == 1 && text.contains("as root, of a process that runs under it"), "{text}");
     }
     drop(stdin);
@@ -289,15 +271,43 @@ fn what_another_process_wrote_for_a_name_steers_no_terminal() {
         (&[], name),
         (&["--json"], &format!("/{}", name.replace('\\', r"\\"))),
         (&["--format", "memory.stat"], r"\u{1b}\u{a}max\u{20}1 0"),
-        (&["--format", "memory.stat", "--at", &format!("/{name}")], "current 5"),
+        (&["--format", "memory.stat", "--at", "/"], "current 5"),
     ];
     for (arguments, expected) in all {
         let text = shown(arguments, &[&file.0]);
         assert!(text.contains(expected), "{arguments:?}:\n{text:?}");
         assert!(text.chars().all(plain), "{arguments:?}:\n{text:?}");
     }
+    // A row whose name was written over tells no facts.
+    let at = format!("/{name}");
+    let (code, error) = refused(&["--format", "memory.stat", "--at", &at], &[&file.0]);
+    assert!(code == 1 && error.contains("is damaged") && error.chars().all(plain), "{error:?}");
     let (code, error) = refused(&[], &[Path::new("/no/such\x1b[2J\u{202e}file")]);
     assert_eq!(code, 1);
     assert!(error.contains(r"/no/such\u{1b}[2J\u{202e}file: "), "{error:?}");
     assert!(error.chars().all(plain), "{error:?}");
+}
+
+#[test]
+fn what_another_process_wrote_over_is_shown_as_damaged_and_not_as_numbers() {
+    let file = Shared::new("damaged");
+    let ledger = Ledger::builder().capacity(8).create_in(&file.1).unwrap();
+    let [bad, _good] = ["bad", "good"].map(|name| ledger.root().create(name).unwrap());
+    bad.charge_units(1000).unwrap();
+    // Its usage, in row 1.
+    let usage = 4096 + 256 + 8;
+    std::os::unix::fs::FileExt::write_all_at(&file.1, &(1u64 << 60).to_le_bytes(), usage).unwrap();
+    let text = shown(&[], &[&file.0]);
+    let line = text.lines().find(|line| line.contains("bad")).unwrap();
+    assert!(line.ends_with("damaged") && !line.contains(|it: char| it.is_ascii_digit()), "{text}");
+    assert!(text.contains("One of its rows makes no sense"), "{text}");
+    let read: Value = serde_json::from_str(&shown(&["--json"], &[&file.0])).unwrap();
+    let states = read["groups"].as_array().unwrap().iter().map(|group| &group["state"]);
+    assert!(states.eq(["live", "damaged", "live"]), "{read:#}");
+    assert!(read["damaged"] == true && read["groups"][1]["current"].is_null(), "{read:#}");
+    for format in ["memory.stat", "memory.events"] {
+        let (code, said) = refused(&["--format", format, "--at", "/bad"], &[&file.0]);
+        assert_eq!((code, said.contains("is damaged")), (1, true), "{said}");
+        shown(&["--format", format, "--at", "/good"], &[&file.0]);
+    }
 }

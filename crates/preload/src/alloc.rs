@@ -1,5 +1,6 @@
 //! The bodies of malloc and its family. `caller` is the address that the function returns to.
 
+use crate::filter;
 use crate::library;
 use crate::next::{self, HOT, NEXT, WINDOW, early};
 use crate::process;
@@ -7,7 +8,7 @@ use crate::refuse;
 use crate::say::{errno, set_errno};
 use crate::shadow;
 use crate::thread::{self, Busy, Word};
-use ledgerline::Prepaid;
+use ledgerline::{Prepaid, Reason, Refusal};
 use ledgerline_protocol::By;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -33,6 +34,7 @@ pub(crate) fn find_owner(caller: usize) -> u32 {
     early::used().into_iter().flatten().for_each(|place| shadow::claim(place.cast()));
     let slot = match process::by() {
         By::Process => process::OWN,
+        By::Thread if filter::is_on() => process::OWN,
         By::Thread => process::named_slot(thread::name(&mut [0; 16])),
         By::Library => {
             let through_new = thread::get(Word::Caller);
@@ -57,8 +59,20 @@ pub(crate) fn charge(slot: u32, units: usize) -> bool {
     let Some(group) = process::group(slot) else { return true };
     match group.try_charge_units(units as u64) {
         Ok(()) => true,
+        // No limit said so, and the program is not at fault.
+        Err(refusal) if is_of_damage(&refusal) => {
+            process::leave();
+            true
+        }
         Err(refusal) => refuse::try_again(slot, group, refusal),
     }
+}
+
+/// Whether a refusal comes of a ledger that a program wrote over. A row of a living process takes charges, and no
+/// machine holds 64 PiB. (What was written and makes sense is taken for true: it may be a limit, and refuses.)
+#[cold]
+fn is_of_damage(refusal: &Refusal) -> bool {
+    matches!(refusal.reason, Reason::Gone | Reason::Damaged) || refusal.usage > 1 << 56
 }
 
 /// Returns units to a slot, if it is one of this process's.
@@ -379,6 +393,8 @@ pub(crate) unsafe extern "C" fn aligned_alloc(
     if !NEXT.ready() {
         return early::allocate(size, align.next_power_of_two()).cast();
     }
+    // (A window is a multiple of a smaller alignment, as the size of such a block is to be.)
+    let size = if align <= WINDOW { spaced(size) } else { size };
     // SAFETY: the next allocator is ready.
     unsafe { adopt(NEXT.aligned_alloc(align, size), caller) }
 }

@@ -1,9 +1,10 @@
 //! The C symbols. Each hands its body one more argument: the address that it returns to. That is the
 //! caller which `--by library` charges.
 
-use crate::{alloc, mapped, next, objects, thread};
-use std::ffi::{c_char, c_int, c_ulong, c_void};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use crate::process::Item;
+use crate::{alloc, doors, exec, mapped, next, objects, process};
+use ledgerline_protocol::blind::Blind;
+use std::ffi::{c_int, c_void};
 
 /// Exports `name` as its body with the return address in the next free argument register.
 macro_rules! export {
@@ -181,65 +182,6 @@ unsafe extern "C" fn pvalloc_body(size: usize, caller: usize) -> *mut c_void {
     unsafe { alloc::memalign(page(), whole, caller) }
 }
 
-/// C's `pthread_setname_np`: a thread that names itself is charged under its new name.
-///
-/// # Safety
-/// As the C function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_setname_np(of: libc::pthread_t, name: *const c_char) -> c_int {
-    static REAL: AtomicUsize = AtomicUsize::new(0);
-    let Some(real) = real(&REAL, c"pthread_setname_np") else { return libc::ENOSYS };
-    // SAFETY: the C library's function of this type; arguments handed on.
-    let result = unsafe {
-        let real: unsafe extern "C" fn(libc::pthread_t, *const c_char) -> c_int =
-            std::mem::transmute(real);
-        real(of, name)
-    };
-    // SAFETY: pthread_self has no preconditions.
-    if of == unsafe { libc::pthread_self() } {
-        thread::forget_slot();
-    }
-    result
-}
-
-/// C's `prctl`, for `PR_SET_NAME`: the other way for a thread to name itself.
-///
-/// # Safety
-/// As the C function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn prctl(
-    option: c_int,
-    a: c_ulong,
-    b: c_ulong,
-    c: c_ulong,
-    d: c_ulong,
-) -> c_int {
-    static REAL: AtomicUsize = AtomicUsize::new(0);
-    let Some(real) = real(&REAL, c"prctl") else {
-        crate::say::set_errno(libc::ENOSYS);
-        return -1;
-    };
-    // SAFETY: the C library's prctl, which takes up to four numbers or addresses; handed on.
-    let result = unsafe {
-        let real: unsafe extern "C" fn(c_int, c_ulong, c_ulong, c_ulong, c_ulong) -> c_int =
-            std::mem::transmute(real);
-        real(option, a, b, c, d)
-    };
-    if option == libc::PR_SET_NAME {
-        thread::forget_slot();
-    }
-    result
-}
-
-fn real(slot: &AtomicUsize, name: &std::ffi::CStr) -> Option<usize> {
-    let mut address = slot.load(Ordering::Relaxed);
-    if address == 0 {
-        address = objects::find(name);
-        slot.store(address, Ordering::Relaxed);
-    }
-    (address != 0).then_some(address)
-}
-
 /// Runs when the library is loaded, so that a program which never allocates has its row, too.
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -247,7 +189,40 @@ static START: extern "C" fn() = start;
 
 extern "C" fn start() {
     mapped::start();
-    if next::NEXT.ready() {
+    doors::start();
+    exec::start();
+    // Under a filter that may forbid it, nothing is allocated that the program would not allocate itself.
+    if !process::is_filtered() && next::NEXT.ready() {
         alloc::find_owner(start as *const () as usize);
+        if objects::has_own_malloc() {
+            process::note(process::OWN, Item::Blind, Blind::OwnMalloc as i64);
+        }
     }
 }
+
+/// Runs when the program ends by `exit`, or returns from `main`.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = end;
+
+extern "C" fn end() {
+    process::note_end();
+}
+
+/// Exports a function that ends the process at once.
+macro_rules! export_exit {
+    ($($name:ident)*) => {$(
+        #[doc = concat!("C's `", stringify!($name), "`.")]
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name(status: c_int) -> ! {
+            process::note_end();
+            // SAFETY: ends the process; nothing runs after it.
+            unsafe {
+                libc::syscall(libc::SYS_exit_group, status);
+                libc::abort()
+            }
+        }
+    )*};
+}
+
+export_exit! { _exit _Exit }

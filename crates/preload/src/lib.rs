@@ -25,7 +25,11 @@
 //! | `process` | this process's rows; what a fork must forget               |
 //! | `thread`  | the calling thread's row                                   |
 //! | `library` | the calling library's row                                  |
+//! | `exec`    | programs that it executes and will not see                 |
+//! | `filter`  | what a seccomp filter may forbid                           |
+//! | `doors`   | calls by which a program names a thread, or filters itself |
 //! | `refuse`  | what happens at `max`                                      |
+//! | `stack`   | where a program asked for what was refused                 |
 //! | `say`     | words to the user, the environment, `errno`                |
 //! | `text`    | names and lines, made on the stack                         |
 //! | `exports` | the C symbols                                              |
@@ -35,7 +39,10 @@
 //! and the C library's own `posix_spawn` keeps to that.
 
 mod alloc;
+mod doors;
+mod exec;
 mod exports;
+mod filter;
 mod library;
 mod mapped;
 mod next;
@@ -47,5 +54,6 @@ mod ranges;
 mod refuse;
 mod say;
 mod shadow;
+mod stack;
 mod text;
 mod thread;

@@ -26,6 +26,16 @@ pub(crate) fn slot(caller: usize) -> u32 {
     slot
 }
 
+/// Forgets which library lies where: one was unloaded. (Whoever calls from another one meanwhile is looked up again.)
+pub(crate) fn forget() {
+    for entry in &STATE.pages {
+        // Most were never used, and are not to take memory for this.
+        if entry.load(Ordering::Relaxed) != 0 {
+            entry.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
 /// The file name of the object that contains an address.
 fn object_name(address: usize) -> &'static [u8] {
     let path = by_find_object(address).or_else(|| by_dladdr(address));

@@ -7,7 +7,7 @@
 
 use crate::objects::{self, find};
 use crate::thread::Busy;
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicUsize, Ordering};
 
 /// Addresses of the next allocator's functions; zero before they are found. (`malloc` and `free` are
@@ -21,6 +21,8 @@ pub(crate) struct Next {
     usable: AtomicUsize,
     /// Whether blocks bear glibc's header, so that their size can be read off it.
     headers: AtomicBool,
+    /// Whether nobody knows how large blocks are.
+    secret: AtomicBool,
 }
 
 pub(crate) static NEXT: Next = Next {
@@ -31,6 +33,7 @@ pub(crate) static NEXT: Next = Next {
     aligned_alloc: AtomicUsize::new(0),
     usable: AtomicUsize::new(0),
     headers: AtomicBool::new(false),
+    secret: AtomicBool::new(false),
 };
 
 /// Smallest distance between the starts of two blocks: glibc's smallest chunk. Other allocators are
@@ -80,7 +83,8 @@ unsafe extern "C" fn spaced_malloc(size: usize) -> *mut c_void {
 static REAL_MALLOC: AtomicUsize = AtomicUsize::new(0);
 
 macro_rules! forward {
-    ($(#[$doc:meta])* $name:ident, $table:ident.$field:ident, ($($argument:ident: $kind:ty),*) -> $result:ty) => {
+    ($(#[$doc:meta])* $name:ident, $table:ident.$field:ident, ($($argument:ident: $kind:ty),*) -> $result:ty
+        $(, $busy:expr)?) => {
         $(#[$doc])*
         ///
         /// # Safety
@@ -88,6 +92,7 @@ macro_rules! forward {
         #[inline(always)]
         pub(crate) unsafe fn $name(&self, $($argument: $kind),*) -> $result {
             let address = $table.$field.load(Ordering::Relaxed);
+            $(let _busy = $busy;)?
             // SAFETY: not zero once `ready`; dlsym found it under the name of a C function of this
             // type, in a library that stays loaded.
             unsafe {
@@ -107,16 +112,17 @@ impl Next {
         self.usable.load(Ordering::Acquire) != 0 || self.resolve()
     }
 
+    /// Looks everything up. `false` while that is under way: for a caller that `dlsym` itself called, and for
+    /// another thread in these first microseconds.
     #[cold]
     #[inline(never)]
     fn resolve(&self) -> bool {
-        /// The thread that looks up; nobody else waits for it.
-        static LOOKING: AtomicUsize = AtomicUsize::new(0);
-        if LOOKING.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            // Recursion from dlsym, or another thread in these first microseconds.
+        /// Set by the one thread that looks up; nobody waits for it.
+        static LOOKING: AtomicBool = AtomicBool::new(false);
+        if LOOKING.swap(true, Ordering::Relaxed) {
             return self.usable.load(Ordering::Acquire) != 0;
         }
-        let malloc = find(c"malloc");
+        let malloc = needed(c"malloc");
         for (field, name) in [
             (&HOT.free, c"free"),
             (&self.calloc, c"calloc"),
@@ -124,28 +130,28 @@ impl Next {
             (&self.memalign, c"memalign"),
             (&self.posix_memalign, c"posix_memalign"),
             (&self.aligned_alloc, c"aligned_alloc"),
-            (&self.usable, c"malloc_usable_size"),
         ] {
-            let address = find(name);
-            if address == 0 || malloc == 0 {
-                // Without these there is no telling how large a block is: nothing works.
-                crate::say::say(&[b"the next allocator has no ", name.to_bytes()]);
-                // SAFETY: ends the process.
-                unsafe { libc::abort() };
-            }
-            if name == c"malloc_usable_size" {
-                HOT.malloc.store(malloc as *mut (), Ordering::Relaxed);
-            }
-            field.store(address, Ordering::Release);
+            field.store(needed(name), Ordering::Relaxed);
+        }
+        let mut usable = needed(c"malloc_usable_size");
+        if !objects::are_of_one(malloc, usable)
+            && !sizes_are_told(malloc, HOT.free.load(Ordering::Relaxed), usable)
+        {
+            usable = nothing_known as *const () as usize;
+            self.secret.store(true, Ordering::Relaxed);
         }
         // (Not by its own `__libc_malloc`, which other allocators define as well.)
-        if objects::are_of_one(malloc, find(c"gnu_get_libc_version")) && self.headers_tell() {
-            self.headers.store(true, Ordering::Release);
+        if objects::are_of_one(malloc, find(c"gnu_get_libc_version"))
+            && headers_tell(malloc, HOT.free.load(Ordering::Relaxed), usable)
+        {
+            self.headers.store(true, Ordering::Relaxed);
+            HOT.malloc.store(malloc as *mut (), Ordering::Release);
         } else {
             REAL_MALLOC.store(malloc, Ordering::Relaxed);
             HOT.malloc.store(spaced_malloc as *const () as *mut (), Ordering::Release);
         }
-        LOOKING.store(0, Ordering::Release);
+        // Release, partner of the Acquire in `ready`: whoever sees it sees all of the above.
+        self.usable.store(usable, Ordering::Release);
         true
     }
 
@@ -157,23 +163,36 @@ impl Next {
         free, HOT.free, (block: *mut c_void) -> ());
     forward!(
         /// The next `calloc`.
-        calloc, NEXT.calloc, (count: usize, size: usize) -> *mut c_void);
+        calloc, NEXT.calloc, (count: usize, size: usize) -> *mut c_void, NEXT.alone());
     forward!(
         /// The next `realloc`.
-        realloc, NEXT.realloc, (block: *mut c_void, size: usize) -> *mut c_void);
+        realloc, NEXT.realloc, (block: *mut c_void, size: usize) -> *mut c_void, NEXT.alone());
     forward!(
         /// The next `memalign`.
-        memalign, NEXT.memalign, (align: usize, size: usize) -> *mut c_void);
+        memalign, NEXT.memalign, (align: usize, size: usize) -> *mut c_void, NEXT.alone());
     forward!(
         /// The next `posix_memalign`.
         posix_memalign, NEXT.posix_memalign,
-        (into: *mut *mut c_void, align: usize, size: usize) -> c_int);
+        (into: *mut *mut c_void, align: usize, size: usize) -> c_int, NEXT.alone());
     forward!(
         /// The next `aligned_alloc`.
-        aligned_alloc, NEXT.aligned_alloc, (align: usize, size: usize) -> *mut c_void);
+        aligned_alloc, NEXT.aligned_alloc, (align: usize, size: usize) -> *mut c_void, NEXT.alone());
     forward!(
         /// The next `malloc_usable_size`.
         usable, NEXT.usable, (block: *mut c_void) -> usize);
+
+    /// Keeps what another allocator than glibc does within one of its functions from being charged by itself: some
+    /// have their blocks from functions of their own by name, to which this library answers.
+    #[inline(always)]
+    fn alone(&self) -> Option<Busy> {
+        if self.headers() { None } else { Busy::enter() }
+    }
+
+    /// Whether the allocator keeps to itself how large its blocks are, so that none can be charged. It looks the
+    /// allocator up.
+    pub(crate) fn is_secret(&self) -> bool {
+        self.ready() && self.secret.load(Ordering::Relaxed)
+    }
 
     /// Whether blocks bear glibc's header. It implies [`ready`](Self::ready).
     #[inline(always)]
@@ -198,20 +217,76 @@ impl Next {
             self.usable(block)
         }
     }
+}
 
-    /// Whether the header of a block tells its size. This tries blocks of several sizes, none of them so
-    /// large that glibc maps it by itself (freeing such a block moves that limit for the whole program).
-    fn headers_tell(&self) -> bool {
-        [1, 24, 25, 40, 100, 1000, 5000, 70_000].iter().all(|&size| {
-            // SAFETY: the functions were found; each block is freed.
-            unsafe {
-                let block = self.malloc(size);
-                let same = block.is_null() || {
-                    let mapped = block.cast::<usize>().sub(1).read() & 2 != 0;
-                    chunk_size(block) == self.usable(block) + if mapped { 16 } else { 8 }
-                };
-                self.free(block);
-                same
+/// A function that this library cannot do without: without one of them there is no telling how large a block is.
+fn needed(name: &CStr) -> usize {
+    let address = find(name);
+    if address == 0 {
+        crate::say::say(&[b"the next allocator has no ", name.to_bytes()]);
+        // SAFETY: ends the process.
+        unsafe { libc::abort() };
+    }
+    address
+}
+
+/// Stands for a `malloc_usable_size` that does not know the allocator's blocks.
+extern "C" fn nothing_known(_block: *mut c_void) -> usize {
+    0
+}
+
+/// What a block is tried with: sizes that no allocator maps by itself unless it is told to. (To free a block that
+/// glibc mapped moves that limit for the whole program.)
+const TRIED: [usize; 8] = [1, 24, 25, 40, 100, 1000, 5000, 70_000];
+
+/// Gets a block of each size that is tried; whether something holds for all.
+///
+/// # Safety
+/// The functions are those of one allocator.
+unsafe fn holds_for_all(
+    malloc: usize,
+    free: usize,
+    holds: impl Fn(*mut c_void, usize) -> bool,
+) -> bool {
+    // SAFETY: as the caller says; each block is freed.
+    unsafe {
+        let malloc: unsafe extern "C" fn(usize) -> *mut c_void = std::mem::transmute(malloc);
+        let free: unsafe extern "C" fn(*mut c_void) = std::mem::transmute(free);
+        TRIED.iter().all(|&size| {
+            let block = malloc(size);
+            let held = block.is_null() || holds(block, size);
+            free(block);
+            held
+        })
+    }
+}
+
+/// Whether a `malloc_usable_size` of another library than `malloc` knows the blocks: where that one hands everything
+/// to glibc, as heap profilers do, and not where glibc's is found because the allocator has none.
+fn sizes_are_told(malloc: usize, free: usize, usable: usize) -> bool {
+    // SAFETY: dlsym found them under the names of C functions of these types. glibc's looks at the word before a
+    // block, which may not be there where a page begins; no block of its own malloc begins one. (Some keep a
+    // word of each block for themselves.)
+    unsafe {
+        let usable: unsafe extern "C" fn(*mut c_void) -> usize = std::mem::transmute(usable);
+        holds_for_all(malloc, free, |block, size| {
+            let begins_page = (block as usize).is_multiple_of(4096);
+            !begins_page && (size.saturating_sub(8)..1 << 20).contains(&usable(block))
+        })
+    }
+}
+
+/// Whether the header of a block tells its size.
+fn headers_tell(malloc: usize, free: usize, usable: usize) -> bool {
+    // SAFETY: dlsym found them under the names of C functions of these types; glibc's blocks have a word before them.
+    unsafe {
+        let usable: unsafe extern "C" fn(*mut c_void) -> usize = std::mem::transmute(usable);
+        holds_for_all(malloc, free, |block, _| {
+            // Where a checker of memory stands in for glibc, nothing may be read in front of a block. It has as many usable
+            // bytes as were asked for there, and never a single one with glibc.
+            usable(block) > 1 && {
+                let mapped = block.cast::<usize>().sub(1).read() & 2 != 0;
+                chunk_size(block) == usable(block) + if mapped { 16 } else { 8 }
             }
         })
     }
@@ -234,7 +309,10 @@ pub(crate) mod early {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     const SIZE: usize = 64 << 10;
-    const HEADER: usize = 16;
+    /// Blocks start at multiples of this, and the word before them is their header: of the first one the second word
+    /// of the buffer, of the others the last word of the chunk before.
+    const STEP: usize = 16;
+    const WORD: usize = size_of::<usize>();
 
     #[repr(C, align(4096))]
     struct Buffer(UnsafeCell<[u8; SIZE]>);
@@ -242,39 +320,41 @@ pub(crate) mod early {
     unsafe impl Sync for Buffer {}
 
     static BUFFER: Buffer = Buffer(UnsafeCell::new([0; SIZE]));
-    static USED: AtomicUsize = AtomicUsize::new(0);
+    static USED: AtomicUsize = AtomicUsize::new(STEP);
 
-    /// Zeroed memory; null when it is used up. A block has its size before it, as glibc's have.
+    /// Zeroed memory; null when it is used up. A block has its size before it, as glibc's have. `align` is a power
+    /// of two.
     pub(crate) fn allocate(size: usize, align: usize) -> *mut u8 {
-        let align = align.max(HEADER);
-        let Some(room) = size.checked_add(2 * HEADER + align).filter(|&room| room <= SIZE) else {
+        let align = align.max(STEP);
+        let chunk = size.checked_add(WORD).and_then(|whole| whole.checked_next_multiple_of(STEP));
+        // (From one multiple of a step to the first of `align`.)
+        let room = chunk.and_then(|chunk| chunk.checked_add(align - STEP));
+        let take = |used: usize| used.checked_add(room?).filter(|&end| end <= SIZE);
+        // Relaxed: an exchange of one word hands each part out once.
+        let start = USED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        let Some((start, chunk)) = start.ok().zip(chunk) else {
+            crate::say::set_errno(libc::ENOMEM);
             return std::ptr::null_mut();
         };
-        let room = room.next_multiple_of(HEADER);
-        let start = USED.fetch_add(room, Ordering::Relaxed);
-        if start > SIZE - room {
-            USED.fetch_sub(room, Ordering::Relaxed);
-            return std::ptr::null_mut();
-        }
-        let base = BUFFER.0.get() as usize;
-        let block = (base + start + HEADER).next_multiple_of(align);
-        let chunk = (size + 8).next_multiple_of(HEADER);
-        // SAFETY: `room` bytes from `start` are this caller's, zero so far; the header lies in
-        // front of the block, and the block ends within them.
+        let block = (BUFFER.0.get() as usize + start).next_multiple_of(align);
+        // SAFETY: `room` bytes from a word before `start` are this caller's, zero so far: they begin with the header
+        // where nothing is to be aligned, and the block ends within them.
         unsafe { (block as *mut usize).sub(1).write(chunk) };
         block as *mut u8
     }
 
-    /// The first and the last place of the buffer, if anything was taken from it.
+    /// The first place of the buffer and the end of what was taken from it, if anything was.
     pub(crate) fn used() -> Option<[*const u8; 2]> {
         let base: *const u8 = BUFFER.0.get().cast();
-        (USED.load(Ordering::Relaxed) != 0).then(|| [base, base.wrapping_add(SIZE - 1)])
+        let used = USED.load(Ordering::Relaxed);
+        (used != STEP).then(|| [base, base.wrapping_add(used)])
     }
 
     /// Whether a block came from here.
     #[inline(always)]
     pub(crate) fn owns(block: *const u8) -> bool {
-        (block as usize).wrapping_sub(BUFFER.0.get() as usize) < SIZE
+        let start = BUFFER.0.get() as usize;
+        (start..start + SIZE).contains(&(block as usize))
     }
 
     /// The size of a block from here.
@@ -283,6 +363,6 @@ pub(crate) mod early {
     /// [`owns`] said so.
     pub(crate) unsafe fn size(block: *const u8) -> usize {
         // SAFETY: `allocate` wrote a header like glibc's.
-        unsafe { (block as *const usize).sub(1).read() - 8 }
+        unsafe { (block as *const usize).sub(1).read() - WORD }
     }
 }

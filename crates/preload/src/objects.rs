@@ -70,6 +70,49 @@ pub(crate) fn resolve() {
     ALLOCATOR.look_up(find(c"malloc"));
 }
 
+/// The path by which the loader was told of this library; empty if it cannot say.
+pub(crate) fn own_path() -> &'static CStr {
+    static PATH: AtomicUsize = AtomicUsize::new(0);
+    let mut path = PATH.load(Ordering::Relaxed);
+    if path == 0 {
+        // SAFETY: the call fills the record where it returns non-zero; the name stays as long as this library.
+        path = unsafe {
+            let mut info: libc::Dl_info = std::mem::zeroed();
+            let own = own_path as *const c_void;
+            if libc::dladdr(own, &raw mut info) == 0 { 0 } else { info.dli_fname as usize }
+        };
+        PATH.store(path, Ordering::Relaxed);
+    }
+    // SAFETY: not null, and a string of the linker's.
+    if path == 0 { c"" } else { unsafe { CStr::from_ptr(path as *const _) } }
+}
+
+/// Whether malloc, as the program finds it, is another than this library's.
+pub(crate) fn has_own_malloc() -> bool {
+    /// The last argument of `dladdr1` for the symbol (dlfcn.h).
+    const SYMBOL: c_int = 1;
+    unsafe extern "C" {
+        fn dladdr1(
+            at: *const c_void,
+            info: *mut libc::Dl_info,
+            extra: *mut *const c_void,
+            flags: c_int,
+        ) -> c_int;
+    }
+    // SAFETY: the name is NUL-terminated; the call fills the records where it returns non-zero.
+    unsafe {
+        let malloc = libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr());
+        if OURS.holds(malloc as usize) {
+            return false;
+        }
+        // A program at a fixed address that takes malloc's has a stub for it, under an undefined symbol's name.
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        let mut symbol = std::ptr::null();
+        let found = dladdr1(malloc, &raw mut info, &raw mut symbol, SYMBOL) != 0;
+        !(found && !symbol.is_null() && (*symbol.cast::<libc::Elf64_Sym>()).st_shndx == 0)
+    }
+}
+
 /// Whether code at an address is this library's, or the allocator's: what they map is not the program's.
 pub(crate) fn is_beneath(address: usize) -> bool {
     OURS.holds(address) || ALLOCATOR.holds(address)

@@ -20,8 +20,18 @@ use crate::{alloc, objects, say};
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-/// Any of the operators: at most three arguments, in registers.
+/// Any `operator new`: at most three arguments, in registers.
 type New = unsafe extern "C-unwind" fn(usize, usize, usize) -> *mut c_void;
+/// Any `operator delete`, likewise.
+type Delete = unsafe extern "C" fn(*mut c_void, usize, usize);
+
+/// A symbol as C writes it, with its NUL.
+const fn symbol(text: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(text.as_bytes()) {
+        Ok(name) => name,
+        Err(_) => panic!(),
+    }
+}
 
 /// The next operator of a name, as the code at `caller` sees it.
 fn next_of(name: &CStr, caller: usize) -> usize {
@@ -33,6 +43,23 @@ fn next_of(name: &CStr, caller: usize) -> usize {
         unsafe { libc::abort() };
     }
     real
+}
+
+/// Finds out at an operator's first call where it goes on from then: to `counted` if the next one is an allocator's,
+/// and otherwise to that.
+fn resolve(
+    name: &CStr,
+    caller: usize,
+    real: &AtomicUsize,
+    next: &AtomicPtr<()>,
+    counted: *const (),
+) -> *mut () {
+    let found = next_of(name, caller);
+    real.store(found, Ordering::Relaxed);
+    let goes_on = if objects::is_allocators(found) { counted.cast_mut() } else { found as *mut () };
+    // Release: who is sent to `counted` sees where the real one is.
+    next.store(goes_on, Ordering::Release);
+    goes_on
 }
 
 /// What a `new` that is not granted does: the program's handler makes room and it is tried again, or there is none.
@@ -110,11 +137,7 @@ macro_rules! export_new {
         mod $name {
             use super::*;
 
-            const NAME: &CStr =
-                match CStr::from_bytes_with_nul(concat!($symbol, "\0").as_bytes()) {
-                    Ok(name) => name,
-                    Err(_) => panic!(),
-                };
+            const NAME: &CStr = symbol(concat!($symbol, "\0"));
             static NEXT: AtomicPtr<()> = AtomicPtr::new(first as *const () as *mut ());
             static REAL: AtomicUsize = AtomicUsize::new(0);
 
@@ -123,16 +146,8 @@ macro_rules! export_new {
                 // The linker allocates during the look-up for itself.
                 let caller = thread::get(Word::Caller);
                 thread::set(Word::Caller, 0);
-                let real = next_of(NAME, caller);
+                let goes_on = resolve(NAME, caller, &REAL, &NEXT, counted as *const ());
                 thread::set(Word::Caller, caller);
-                REAL.store(real, Ordering::Relaxed);
-                let goes_on = if objects::is_allocators(real) {
-                    counted as *const () as *mut ()
-                } else {
-                    real as *mut ()
-                };
-                // Release: who is sent to `counted` sees where the real one is.
-                NEXT.store(goes_on, Ordering::Release);
                 // SAFETY: an operator new with at most three arguments in registers.
                 unsafe {
                     let goes_on: New = std::mem::transmute(goes_on);
@@ -186,29 +201,16 @@ macro_rules! export_delete {
         mod $name {
             use super::*;
 
-            const NAME: &CStr =
-                match CStr::from_bytes_with_nul(concat!($symbol, "\0").as_bytes()) {
-                    Ok(name) => name,
-                    Err(_) => panic!(),
-                };
+            const NAME: &CStr = symbol(concat!($symbol, "\0"));
             static NEXT: AtomicPtr<()> = AtomicPtr::new(first as *const () as *mut ());
             static REAL: AtomicUsize = AtomicUsize::new(0);
 
             /// Runs at the first call: finds out whose the next operator is.
             unsafe extern "C" fn first(block: *mut c_void, b: usize, c: usize) {
-                let real = next_of(NAME, 0);
-                REAL.store(real, Ordering::Relaxed);
-                let goes_on = if objects::is_allocators(real) {
-                    counted as *const () as *mut ()
-                } else {
-                    real as *mut ()
-                };
-                // Release: who is sent to `counted` sees where the real one is.
-                NEXT.store(goes_on, Ordering::Release);
+                let goes_on = resolve(NAME, 0, &REAL, &NEXT, counted as *const ());
                 // SAFETY: an operator delete with at most three arguments in registers.
                 unsafe {
-                    let goes_on: unsafe extern "C" fn(*mut c_void, usize, usize) =
-                        std::mem::transmute(goes_on);
+                    let goes_on: Delete = std::mem::transmute(goes_on);
                     goes_on(block, b, c);
                 }
             }
@@ -221,8 +223,7 @@ macro_rules! export_delete {
                 let _busy = Busy::enter();
                 // SAFETY: `first` stored it; such an operator delete.
                 unsafe {
-                    let real: unsafe extern "C" fn(*mut c_void, usize, usize) =
-                        std::mem::transmute(REAL.load(Ordering::Relaxed));
+                    let real: Delete = std::mem::transmute(REAL.load(Ordering::Relaxed));
                     real(block, b, c);
                 }
             }

@@ -6,10 +6,19 @@
 //! was forked (`fork`, a bare `clone`, inside somebody's atfork handler), and attaches as a process of
 //! its own. What it needs for that is outside of the wiped memory: the mapped ledger, the settings.
 
+mod blind;
+mod end;
+
+pub(crate) use blind::{can_open, is_strict, may_account, name_blind, order, unname_blind};
+pub(crate) use end::note_end;
+
+use crate::filter;
+use crate::next::NEXT;
 use crate::ranges::Table;
 use crate::say::{environment, say};
 use crate::text::Text;
-use ledgerline::{Group, GroupId, Ledger, NAME_MAX, OpenError, StatItem};
+use crate::thread;
+use ledgerline::{CreateError, Group, GroupId, Ledger, NAME_MAX, OpenError, StatItem};
 use ledgerline_protocol::{By, ITEMS, Identity, OnMax, Order, PERCPU};
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, OsStr};
@@ -18,20 +27,18 @@ use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// Rows of a ledger that is shared like this are never destroyed, so all are the first in theirs.
-const GENERATION: u16 = 1;
-
 /// Zero in a new process, also in a forked one.
 #[repr(C, align(4096))]
 pub(crate) struct State {
-    /// Rows by slot. (A slot is the number that stands for an owner in the shadow and in a thread's
-    /// word.) A slot without a row has zero, the root's row, which owns no block. Slot 0 is nobody's, slot
-    /// 1 the process's own.
-    rows: [AtomicU32; SLOTS],
+    /// Groups by slot, as numbers. (A slot is the number that stands for an owner in the shadow and in a
+    /// thread's word.) A slot without a group has zero. Slot 0 is nobody's, slot 1 the process's own.
+    groups: [AtomicU64; SLOTS],
     phase: AtomicU32,
     /// The owner of its rows.
     identity: AtomicU32,
     naming: AtomicU32,
+    /// Not zero in a child that the C library forked.
+    forked: AtomicU32,
     /// The names of slots 2 and up.
     names: [Name; SLOTS],
     /// Code page and slot of callers (library.rs).
@@ -41,6 +48,11 @@ pub(crate) struct State {
     pub(crate) first: [AtomicU16; SPANS],
     /// The largest request of each slot that was refused (refuse.rs).
     pub(crate) refused: [AtomicU64; SLOTS],
+    /// When this process was refused last, and what it has had of the reserve since (refuse.rs).
+    pub(crate) refused_last: AtomicU64,
+    pub(crate) spared: AtomicU64,
+    /// The most that was resident when the process attached: also in what its number was used for before an `exec`.
+    resident_before: AtomicU64,
     /// What the program mapped by itself, and what it took from the break (mapped.rs).
     pub(crate) mappings: Table,
     pub(crate) program_break: AtomicUsize,
@@ -69,15 +81,19 @@ mod phase {
 }
 
 pub(crate) static STATE: State = State {
-    rows: [const { AtomicU32::new(0) }; SLOTS],
+    groups: [const { AtomicU64::new(0) }; SLOTS],
     phase: AtomicU32::new(phase::NEW),
     identity: AtomicU32::new(0),
     naming: AtomicU32::new(0),
+    forked: AtomicU32::new(0),
     names: [const { Name { text: [const { AtomicU64::new(0) }; NAME_MAX / 8] } }; SLOTS],
     pages: [const { AtomicU64::new(0) }; 4096],
     sole: [const { AtomicUsize::new(0) }; SPANS],
     first: [const { AtomicU16::new(0) }; SPANS],
     refused: [const { AtomicU64::new(0) }; SLOTS],
+    refused_last: AtomicU64::new(0),
+    spared: AtomicU64::new(0),
+    resident_before: AtomicU64::new(0),
     mappings: Table::new(),
     program_break: AtomicUsize::new(0),
 };
@@ -86,6 +102,14 @@ pub(crate) static STATE: State = State {
 struct Settings {
     by: By,
     on_max: OnMax,
+    /// Whether programs keep this library over `exec`.
+    strict: bool,
+    /// Whether the first refusal of each row comes with its stack.
+    stack: bool,
+    /// Who opened the ledger.
+    user: u32,
+    /// What is kept of the root's limit for those who were refused.
+    reserve: u64,
     /// The number of the run's namespace.
     namespace: Option<u64>,
     /// The ledger's items, by [`Item`]; none in a ledger without them.
@@ -102,6 +126,13 @@ pub(crate) enum Item {
     RefusedFirstTime,
     RefusedLargest,
     Folded,
+    #[expect(dead_code, reason = "the command counts these; the places are those of `ITEMS`")]
+    Ended,
+    #[expect(dead_code, reason = "as above")]
+    Reserved,
+    Spared,
+    Blind,
+    Resident,
 }
 
 /// What outlives a fork.
@@ -125,6 +156,10 @@ static INHERITED: Inherited = Inherited {
     settings: UnsafeCell::new(Settings {
         by: By::Thread,
         on_max: OnMax::Enomem,
+        strict: false,
+        stack: false,
+        user: 0,
+        reserve: 0,
         namespace: None,
         items: [None; ITEMS.len()],
     }),
@@ -134,11 +169,19 @@ static INHERITED: Inherited = Inherited {
 /// that a forked child finds in what it inherited.
 #[inline(always)]
 pub(crate) fn group(slot: u32) -> Option<Group<'static>> {
-    let row = STATE.rows[(slot as usize) % SLOTS].load(Ordering::Relaxed);
-    // SAFETY: a slot has a row only after the ledger was opened, and it stays open for good.
+    let group = STATE.groups[(slot as usize) % SLOTS].load(Ordering::Relaxed);
+    // SAFETY: a slot has a group only after the ledger was opened, and it stays open for good.
     let ledger = unsafe { (*INHERITED.ledger.get()).assume_init_ref() };
+    let (row, generation) = (group as u32, (group >> 32) as u16);
     // (The mask tells the compiler what the ledger guarantees: rows have 20 bits.)
-    (row != 0).then(|| ledger.group(GroupId::from_parts(row & 0xf_ffff, GENERATION)))
+    (group != 0).then(|| ledger.group(GroupId::from_parts(row & 0xf_ffff, generation)))
+}
+
+/// Gives a slot its group. (The generation of a group is never zero.)
+fn set_group(slot: usize, group: Group<'_>) {
+    let id = group.id();
+    let number = u64::from(id.generation()) << 32 | u64::from(id.index());
+    STATE.groups[slot].store(number, Ordering::Release);
 }
 
 /// What rows stand for. Only after [`attached`] was true.
@@ -151,6 +194,18 @@ pub(crate) fn by() -> By {
 pub(crate) fn on_max() -> OnMax {
     // SAFETY: written once, before the process was attached.
     unsafe { (*INHERITED.settings.get()).on_max }
+}
+
+/// What is kept of the root's limit for those who were refused. Only after [`attached`] was true.
+pub(crate) fn reserve() -> u64 {
+    // SAFETY: written once, before the process was attached.
+    unsafe { (*INHERITED.settings.get()).reserve }
+}
+
+/// Whether the first refusal of each row comes with its stack. Only after [`attached`] was true.
+pub(crate) fn says_stacks() -> bool {
+    // SAFETY: written once, before the process was attached.
+    unsafe { (*INHERITED.settings.get()).stack }
 }
 
 /// Notes that a slot has so much more, or less, of an item.
@@ -183,9 +238,26 @@ pub(crate) fn attached() -> bool {
                 }
             }
             // Another thread attaches. It is busy, so it does not wait for this one.
-            _ => std::thread::yield_now(),
+            _ => filter::wait(),
         }
     }
+}
+
+/// This process, if it is attached.
+pub(crate) fn attached_as() -> Option<Identity> {
+    (STATE.phase.load(Ordering::Acquire) == phase::ATTACHED).then(identity)
+}
+
+/// Ends the account of this process, whose rows a program wrote over. It goes on as it would plain; what it held stays
+/// in the account as it was.
+#[cold]
+pub(crate) fn leave() {
+    if STATE.phase.swap(phase::OFF, Ordering::AcqRel) == phase::ATTACHED {
+        say(&[
+            b"the ledger is damaged: a program wrote over it; this process is no longer accounted",
+        ]);
+    }
+    STATE.groups.iter().for_each(|group| group.store(0, Ordering::Relaxed));
 }
 
 /// This process.
@@ -193,17 +265,22 @@ pub(crate) fn identity() -> Identity {
     Identity::from_owner(STATE.identity.load(Ordering::Relaxed))
 }
 
-/// What the process's row is called: the program and its id; the id of one in another namespace says so, since somebody
-/// else has that number elsewhere.
+/// What the process's row is called.
 pub(crate) fn push_name<const N: usize>(text: &mut Text<N>) {
+    push_process(text, program_name(), identity());
+}
+
+/// What a process's row is called: the program and its id; the id of one in another namespace says so, since somebody
+/// else has that number elsewhere.
+fn push_process<const N: usize>(text: &mut Text<N>, program: &[u8], process: Identity) {
     let before = text.as_str().len();
-    text.push(program_name()).shorten(before + NAME_MAX - 18);
-    match identity().distance() {
+    text.push(program).shorten(before + NAME_MAX - 18);
+    match process.distance() {
         0 => text.push(b"."),
         less @ ..0 => text.push(b".ns-").push_number(less.unsigned_abs()).push(b"."),
         more => text.push(b".ns").push_number(more.unsigned_abs()).push(b"."),
     }
-    .push_number(identity().pid().into());
+    .push_number(process.pid().into());
 }
 
 fn attach() -> bool {
@@ -220,7 +297,7 @@ fn attach() -> bool {
     let run = unsafe { (*INHERITED.settings.get()).namespace };
     let parent = INHERITED.parent.load(Ordering::Relaxed);
     let parent = (parent != 0).then(|| Identity::from_owner(parent));
-    let Some(identity) = Identity::own(run, parent) else {
+    let Some(identity) = identify(run, parent) else {
         say(&[b"the PID namespace cannot be told from others; this process is not accounted"]);
         return false;
     };
@@ -228,23 +305,73 @@ fn attach() -> bool {
     INHERITED.parent.store(identity.owner(), Ordering::Relaxed);
     let mut name = Text::<NAME_MAX>::name();
     push_name(&mut name);
-    let Ok(process) = ledger.attach_process(name.as_str(), identity.owner()) else {
-        say(&[b"the ledger holds no more groups; this process is not accounted"]);
-        return false;
+    let process = match ledger.attach_process(name.as_str(), identity.owner()) {
+        Ok(process) => process,
+        Err(CreateError::Full { .. }) => {
+            say(&[b"the ledger holds no more groups; this process is not accounted"]);
+            return false;
+        }
+        Err(_) => {
+            say(&[
+                b"the ledger is damaged: a program wrote over it; this process is not accounted",
+            ]);
+            return false;
+        }
     };
-    if process.id().generation() != GENERATION {
-        return false;
+    set_group(OWN as usize, process);
+    if !filter::is_on() {
+        STATE.resident_before.store(end::most_resident(), Ordering::Relaxed);
     }
-    STATE.rows[OWN as usize].store(process.id().index(), Ordering::Release);
     true
+}
+
+/// Whether this program started in the namespace of process ids that `/proc` shows. The ledger is found through the
+/// run's `/proc`, so that is the run's. It counts for the first process of this program: one that is forked may be in
+/// another.
+static IN_VIEW: AtomicU32 = AtomicU32::new(0);
+
+/// Who this process is; under a filter as far as that is known without a call.
+fn identify(run: Option<u64>, parent: Option<Identity>) -> Option<Identity> {
+    if !filter::is_on() {
+        let in_view = IN_VIEW.swap(0, Ordering::Relaxed) != 0 && parent.is_none();
+        return Identity::own(run.filter(|_| !in_view), parent);
+    }
+    let forked = STATE.forked.load(Ordering::Relaxed) != 0;
+    Identity::forked(forked.then(thread::id_without_a_call)??, parent?)
+}
+
+/// Runs in the child of each `fork` of the C library's: its one thread bears the process's id.
+extern "C" fn in_forked_child() {
+    STATE.forked.store(1, Ordering::Relaxed);
+}
+
+/// Whether a filter may forbid what this library does. Looks once in a program whether there was one from the start.
+pub(crate) fn is_filtered() -> bool {
+    static LOOKED: AtomicU32 = AtomicU32::new(0);
+    // Relaxed: the first caller is the loader, or the one thread that opens the ledger.
+    if LOOKED.load(Ordering::Relaxed) == 0
+        && let Some(order) = Order::read(environment)
+        && LOOKED.swap(1, Ordering::Relaxed) == 0
+    {
+        let of_run = order.filters.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+        let start = filter::look(of_run);
+        IN_VIEW.store(u32::from(start.is_nested == Some(false)), Ordering::Relaxed);
+    }
+    filter::is_on()
 }
 
 /// Opens the ledger that the environment names; says why not, if it names one.
 fn open() -> bool {
-    let Some(order) = Order::read(environment) else { return false };
+    let Some(order) = Order::read(environment).filter(|_| !is_filtered()) else { return false };
     if environment(PERCPU).is_none() {
         let why = b" is not set to rseq or fallback; start programs with ledgerline run";
         say(&[PERCPU.to_bytes(), why]);
+        return false;
+    }
+    if NEXT.is_secret() {
+        say(&[
+            b"the allocator does not tell how large its blocks are; this process is not accounted",
+        ]);
         return false;
     }
     let path = order.ledger;
@@ -279,13 +406,26 @@ fn open() -> bool {
         say(&[b"this kernel cannot wipe memory on fork; this process is not accounted"]);
         return false;
     }
+    // SAFETY: the handler is a plain function of a library that stays loaded, and touches a static alone. (Where it
+    // cannot be registered, a child that is forked under a filter goes unaccounted.)
+    let _ = unsafe { libc::pthread_atfork(None, None, Some(in_forked_child)) };
     // SAFETY: only the attaching thread is here, and nobody reads before `opened` is 1.
     unsafe {
-        let namespace = order.namespace.and_then(|text| std::str::from_utf8(text).ok());
-        let namespace = namespace.and_then(|text| text.parse().ok());
+        let number = |text| std::str::from_utf8(text).ok()?.parse().ok();
+        let namespace = order.namespace.and_then(number);
+        let reserve = order.reserve.and_then(number).unwrap_or(0);
         let items = ITEMS.map(|name| ledger.item(name));
-        (*INHERITED.settings.get()) =
-            Settings { by: order.by, on_max: order.on_max, namespace, items };
+        (*INHERITED.settings.get()) = Settings {
+            by: order.by,
+            on_max: order.on_max,
+            strict: order.strict,
+            stack: order.stack,
+            user: libc::geteuid(),
+            reserve,
+            namespace,
+            items,
+        };
+        blind::keep_order();
         (*INHERITED.ledger.get()).write(ledger);
     }
     true
@@ -307,7 +447,7 @@ pub(crate) fn named_slot(name: &[u8]) -> u32 {
     let mut text = Text::name();
     text.push(if name.is_empty() { b"(no name)" } else { name });
     while STATE.naming.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-        std::thread::yield_now();
+        filter::wait();
     }
     let slot = find_or_create(&text).unwrap_or_else(|| {
         note(OWN, Item::Folded, 1);
@@ -320,16 +460,12 @@ pub(crate) fn named_slot(name: &[u8]) -> u32 {
 fn find_or_create(text: &Text<NAME_MAX>) -> Option<u32> {
     let words = text.words::<{ NAME_MAX / 8 }>();
     for (slot, name) in STATE.names.iter().enumerate().skip(OWN as usize + 1) {
-        let row = &STATE.rows[slot];
-        if row.load(Ordering::Relaxed) == 0 {
+        if STATE.groups[slot].load(Ordering::Relaxed) == 0 {
             let group = group(OWN)?.create(text.as_str()).ok()?;
-            if group.id().generation() != GENERATION {
-                return None;
-            }
             for (to, from) in name.text.iter().zip(words) {
                 to.store(from, Ordering::Relaxed);
             }
-            row.store(group.id().index(), Ordering::Release);
+            set_group(slot, group);
             return Some(slot as u32);
         }
         if name.text.iter().zip(words).all(|(have, want)| have.load(Ordering::Relaxed) == want) {

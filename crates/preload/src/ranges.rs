@@ -5,6 +5,7 @@
 //! about as many entries as `/proc/self/maps` has lines of the program's own. To enter or to take out costs a
 //! search and the move of what lies behind.
 
+use crate::filter;
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -130,7 +131,7 @@ impl Table {
         // Acquire, partner of the Release in `drop`: the table is as the last holder left it.
         while self.held.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err()
         {
-            std::thread::yield_now();
+            filter::wait();
         }
         // SAFETY: `held` was this thread's to set, and nobody else touches the table before it is reset.
         Ranges { held: &self.held, table: unsafe { &mut *self.table.get() } }

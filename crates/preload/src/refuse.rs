@@ -1,10 +1,21 @@
 //! What happens when a limit says no.
+//!
+//! ```text
+//! settle the rows of the dead; is there room now?  charge
+//! is it small, and was this process refused before?  charge the reserve, of which it may have a part
+//! otherwise: note who asked for how much; refuse, or end the process
+//! ```
+//!
+//! A program that was refused needs a little to say so: to format a message, to unwind, to log. Where each of those is
+//! refused again, handlers call themselves until the stack ends.
 
+use crate::filter;
 use crate::process::{self, Item, STATE};
 use crate::say::write;
+use crate::stack;
 use crate::text::Text;
 use ledgerline::{Group, Refusal};
-use ledgerline_protocol::{Identity, OnMax};
+use ledgerline_protocol::{Identity, OnMax, RESERVE_REQUEST, RESERVE_SHARE};
 use std::sync::atomic::Ordering;
 
 /// Settles the rows of dead processes after a refusal, and charges if there is room then.
@@ -12,7 +23,10 @@ use std::sync::atomic::Ordering;
 #[inline(never)]
 pub(crate) fn try_again(slot: u32, group: Group<'_>, mut refusal: Refusal) -> bool {
     let own = process::identity();
-    group.ledger().settle_dead(&|owner| Identity::from_owner(owner).may_live(own));
+    // (Who lives cannot be asked under a filter.)
+    if !filter::is_on() {
+        group.ledger().settle_dead(&|owner| Identity::from_owner(owner).may_live(own));
+    }
     // This process or another may have made room. (The usage is looked at first, since a second refusal would count.)
     let usage = group.ledger().group(refusal.group).approximate().value;
     if usage.saturating_add(refusal.requested) <= refusal.limit {
@@ -21,30 +35,76 @@ pub(crate) fn try_again(slot: u32, group: Group<'_>, mut refusal: Refusal) -> bo
             Err(again) => refusal = again,
         }
     }
-    note(slot, refusal.requested);
+    let now = milliseconds();
+    if spare(slot, group, &refusal, now) {
+        return true;
+    }
+    note(slot, refusal.requested, now);
     if process::on_max() == OnMax::Kill {
-        kill(slot, &refusal);
+        kill(slot, &refusal, with_reserve(group, &refusal));
     }
     false
 }
 
+/// After so many milliseconds without a refusal a process may have its part of the reserve anew.
+const QUIET: u64 = 1_000;
+
+/// Charges the reserve, for a process that was refused before.
+fn spare(slot: u32, group: Group<'_>, refusal: &Refusal, now: i64) -> bool {
+    let (units, reserve) = (refusal.requested, process::reserve());
+    // (A clock that stands at zero does not make a refusal the first.)
+    let now = now.unsigned_abs().max(1);
+    let last = STATE.refused_last.swap(now, Ordering::Relaxed);
+    if last == 0 || units > RESERVE_REQUEST {
+        return false;
+    }
+    if now.saturating_sub(last) > QUIET {
+        STATE.spared.store(0, Ordering::Relaxed);
+    }
+    // Relaxed: the sum of what threads take at a time is all that counts.
+    if STATE.spared.fetch_add(units, Ordering::Relaxed) + units > reserve / RESERVE_SHARE {
+        STATE.spared.fetch_sub(units, Ordering::Relaxed);
+        return false;
+    }
+    let own = process::identity();
+    let alive = |owner| filter::is_on() || Identity::from_owner(owner).may_live(own);
+    let most = with_reserve(group, refusal);
+    let spared = group.ledger().charge_reserve(group, units, most, &alive);
+    if spared {
+        process::note(slot, Item::Spared, 1);
+    }
+    spared
+}
+
+/// The limit that refused, as the user set it: the root's with its reserve.
+fn with_reserve(group: Group<'_>, refusal: &Refusal) -> u64 {
+    let is_root = refusal.group == group.ledger().root().id();
+    refusal.limit.saturating_add(if is_root { process::reserve() } else { 0 })
+}
+
 /// Keeps what a row was refused first, and when, and the most.
-fn note(slot: u32, requested: u64) {
+fn note(slot: u32, requested: u64, now: i64) {
     let Some(largest) = STATE.refused.get(slot as usize) else { return };
     // Each request that raises it adds what it raised it by, so the item is the largest, and the one that finds a zero
     // is the first, whatever threads do at a time. (Each is an exchange of one word, which needs no ordering.)
     let before = largest.fetch_max(requested, Ordering::Relaxed);
     if before == 0 {
         process::note(slot, Item::RefusedFirst, requested.cast_signed());
-        process::note(slot, Item::RefusedFirstTime, milliseconds());
+        process::note(slot, Item::RefusedFirstTime, now);
+        if process::says_stacks() && !filter::is_on() {
+            stack::say(slot, requested);
+        }
     }
     if requested > before {
         process::note(slot, Item::RefusedLargest, (requested - before).cast_signed());
     }
 }
 
-/// The time of `CLOCK_MONOTONIC`.
+/// The time of `CLOCK_MONOTONIC`; zero under a filter (in strict mode the processor itself refuses to tell it).
 fn milliseconds() -> i64 {
+    if filter::is_on() {
+        return 0;
+    }
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the record is live and writable; the clock is always there.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
@@ -52,7 +112,10 @@ fn milliseconds() -> i64 {
 }
 
 /// [`OnMax::Kill`]: says who asked, who refused and why, and ends the process.
-fn kill(slot: u32, refusal: &Refusal) -> ! {
+fn kill(slot: u32, refusal: &Refusal, limit: u64) -> ! {
+    if filter::is_on() {
+        filter::end();
+    }
     let mut line = Text::line();
     line.push(b"killed: /");
     process::push_name(&mut line);
@@ -60,7 +123,7 @@ fn kill(slot: u32, refusal: &Refusal) -> ! {
         let length = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
         line.push(b"/").push(&name[..length]);
     }
-    line.push(b": max of ").push_number(refusal.limit);
+    line.push(b": max of ").push_number(limit);
     line.push(b" bytes reached, ").push_number(refusal.usage);
     line.push(b" in use, ").push_number(refusal.requested);
     write(line.push(b" requested"));

@@ -1,5 +1,6 @@
 //! Words to the user, the environment and `errno`, without allocating.
 
+use crate::filter;
 use crate::text::Text;
 use std::ffi::CStr;
 
@@ -10,7 +11,7 @@ const BEFORE: &str = "ledgerline: ";
 /// Bytes that are left for what it says.
 const LINE: usize = WHOLE - BEFORE.len() - 1;
 
-/// Writes one line to standard error in one piece. (Paths come from the environment.)
+/// Writes one line to standard error in one piece; nothing under a filter. (Paths come from the environment.)
 pub(crate) fn say(parts: &[&[u8]]) {
     let mut line = Text::line();
     for part in parts {
@@ -21,6 +22,10 @@ pub(crate) fn say(parts: &[&[u8]]) {
 
 /// As [`say`], for a line that is composed already.
 pub(crate) fn write(line: &Text<LINE>) {
+    // (What a filter forbids, or lets through to a descriptor that is something else by now, is not known.)
+    if filter::is_on() {
+        return;
+    }
     let mut bytes = [0; WHOLE];
     let length = compose(line, &mut bytes);
     // SAFETY: writes from a buffer on the stack.

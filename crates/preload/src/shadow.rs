@@ -31,6 +31,7 @@
 //!
 //! A map is made when the first block of its GiB needs a byte; it costs memory where it is touched.
 
+use crate::filter;
 use crate::next::{HOT, NEXT, WINDOW};
 use crate::process::{self, SPANS, STATE};
 use crate::thread;
@@ -169,6 +170,9 @@ fn byte(block: *const c_void) -> Option<&'static AtomicU8> {
 fn make_byte(block: *const c_void) -> Option<&'static AtomicU8> {
     let address = block as usize;
     let entry = DIRECTORY.get(address >> GIB_BITS)?;
+    if filter::is_on() {
+        return byte(block);
+    }
     if entry.load(Ordering::Acquire) == 0 {
         // SAFETY: a new mapping at an address of the kernel's choice; the advice is about it.
         let map = unsafe {
@@ -201,6 +205,17 @@ fn make_byte(block: *const c_void) -> Option<&'static AtomicU8> {
         }
     }
     byte(block)
+}
+
+/// Makes the maps of all that was claimed so far: a process that is about to come under a filter can make none then,
+/// nor can its forked children, whose blocks lie where their ancestors' did.
+#[cold]
+pub(crate) fn prepare() {
+    for (span, claimed) in CLAIMED.iter().enumerate() {
+        if claimed.load(Ordering::Relaxed) {
+            make_byte((span << SPAN_BITS) as *const c_void);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -50,6 +50,14 @@ impl<const N: usize> Text<N> {
         self.push(&[b'0' + (number % 10) as u8])
     }
 
+    /// Adds a number in hexadecimal.
+    pub(crate) fn push_hex(&mut self, number: u64) -> &mut Text<N> {
+        if number >= 16 {
+            self.push_hex(number / 16);
+        }
+        self.push(&[b"0123456789abcdef"[(number % 16) as usize]])
+    }
+
     /// Cuts it to so many bytes, and in front of a letter.
     pub(crate) fn shorten(&mut self, length: usize) {
         if self.length > length {
@@ -128,6 +136,7 @@ mod tests {
     fn numbers_are_printed_whole() {
         for number in [0, 7, 1024, u64::MAX] {
             assert_eq!(Text::<20>::name().push_number(number).as_str(), number.to_string());
+            assert_eq!(Text::<20>::name().push_hex(number).as_str(), format!("{number:x}"));
         }
     }
 }

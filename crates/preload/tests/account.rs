@@ -4,7 +4,7 @@
 
 mod support;
 
-use support::{Account, account, chunk, compile, live, modes};
+use support::{Account, account, chunk, compile, live, modes, numbers};
 
 /// The sizes of `known.c`, and what of them stays.
 fn known(count: u64, keep: u64) -> (u64, u64) {
@@ -137,6 +137,26 @@ fn by_library_the_row_is_named_after_who_called_malloc() {
         let plugin = rows.row("libplugin.so");
         let truth = 300 * chunk(2000) + chunk(5000);
         assert_eq!((plugin.current, plugin.charges), (truth, 301), "{mode}");
+    }
+}
+
+#[test]
+fn by_library_one_that_was_loaded_where_another_lay_is_charged_by_its_own_name() {
+    let (program, plugin) = (compiled!("reload.c"), compiled!("plugin.c"));
+    let other = plugin.with_file_name("libother.so");
+    std::fs::copy(&*plugin, &other).unwrap();
+    let paths = [plugin.to_str().unwrap(), other.to_str().unwrap(), plugin.to_str().unwrap()];
+    for mode in modes() {
+        let env = [("LEDGERLINE_BY", "library"), ("LEDGERLINE_PERCPU", mode)];
+        let (said, rows) = account(&program, &paths, &env);
+        let places = numbers(&said);
+        // (The kernel gives the place that was freed last, unless somebody else took it.)
+        if places[0] != places[1] {
+            eprintln!("the libraries lay in different places: {places:?}");
+        }
+        let truth = 300 * chunk(2000);
+        assert_eq!(rows.row("libother.so").current, truth, "{mode}: {:?}", rows.paths());
+        assert_eq!(rows.row("libplugin.so").current, 2 * truth, "{mode}");
     }
 }
 

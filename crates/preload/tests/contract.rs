@@ -158,3 +158,16 @@ fn an_unusable_ledger_costs_one_line_and_the_program_works() {
     assert_one_line(&program, no_mode, "LEDGERLINE_PERCPU");
     assert_eq!(account.rows().0.groups.len(), 1);
 }
+
+#[test]
+fn a_checker_of_memory_finds_nothing_wrong_with_the_library() {
+    if !support::have("valgrind") {
+        return;
+    }
+    let program = compiled!("hello.c");
+    let path = program.to_str().unwrap();
+    let account = Account::new();
+    // (Whatever it finds is a line on standard error.)
+    let said = account.run(Path::new("valgrind"), &["-q", "--error-exitcode=9", path]).well();
+    assert_eq!(said, "hello\n");
+}

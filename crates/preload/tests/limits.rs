@@ -92,6 +92,29 @@ fn in_kill_mode_a_program_dies_and_says_why() {
     }
 }
 
+#[test]
+fn with_stack_the_first_refusal_of_a_row_says_who_asked() {
+    let program = compiled!("stack.c");
+    for mode in modes() {
+        let account = Account::limited(8 * MIB);
+        let run = account.run(&program, &[]).env("LEDGERLINE_PERCPU", mode);
+        let ended = run.env("LEDGERLINE_STACK", "1").end();
+        assert!(ended.status.success(), "{ended:#?}");
+        let functions = numbers(&ended.stdout);
+        let (title, places) = ended.stderr.split_once('\n').unwrap();
+        assert!(title.starts_with("ledgerline: refused 5243") && title.ends_with(", asked for by"));
+        assert_eq!(ended.stderr.matches("refused").count(), 1, "{}", ended.stderr);
+        // "  inner+0x12 (/path/to/stack+0x1234)": those two are the first.
+        for (place, start) in places.lines().zip(functions) {
+            let (_, offset) = place.rsplit_once("/stack+0x").unwrap_or_else(|| panic!("{place}"));
+            let offset = u64::from_str_radix(offset.trim_end_matches(')'), 16).unwrap();
+            assert!((start..start + 200).contains(&offset), "{place}: {start:x}");
+        }
+        assert!(places.lines().count() >= 3, "{places}");
+        assert!(places.contains("__libc_start_main"), "{places}");
+    }
+}
+
 /// Starts a program that holds so much, and kills it: it has ended, but nobody has reaped it.
 fn killed(account: &Account, program: &Path, size: u64, mode: &str) -> Running {
     let run = account.run(program, &["hold", &size.to_string()]).env("LEDGERLINE_PERCPU", mode);

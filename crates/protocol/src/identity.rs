@@ -48,15 +48,20 @@ impl Identity {
     pub fn own(run: Option<u64>, forked: Option<Identity>) -> Option<Identity> {
         // SAFETY: getpid has no preconditions.
         let pid = unsafe { libc::getpid() }.unsigned_abs();
-        let distance = match run {
-            None => 0,
+        match run {
+            None => Identity::new(pid, 0),
             Some(run) => match number(OWN_NAMESPACE) {
-                Some(number) => number.wrapping_sub(run).cast_signed(),
-                None if pid == 1 => return None,
-                None => forked?.distance(),
+                Some(number) => Identity::new(pid, number.wrapping_sub(run).cast_signed()),
+                None => Identity::forked(pid, forked?),
             },
-        };
-        Identity::new(pid, distance)
+        }
+    }
+
+    /// The process with this id in the namespace of the one that it was forked from, unless it is the first in
+    /// its own. Makes no system call.
+    #[must_use]
+    pub fn forked(pid: u32, from: Identity) -> Option<Identity> {
+        if pid == 1 { None } else { Identity::new(pid, from.distance()) }
     }
 
     /// The owner of a row.
@@ -92,6 +97,18 @@ impl Identity {
     }
 }
 
+/// The program in the name of a process's row, which is `PROGRAM.PID` or, in another namespace, `PROGRAM.nsN.PID`.
+#[must_use]
+pub fn program(name: &str) -> &str {
+    let before_number = |name| -> Option<&str> {
+        let (before, number) = str::rsplit_once(name, '.')?;
+        number.bytes().all(|digit| digit.is_ascii_digit()).then_some(before)
+    };
+    let Some(rest) = before_number(name) else { return name };
+    let apart = rest.rsplit_once(".ns").filter(|(_, number)| number.parse::<i64>().is_ok());
+    apart.map_or(rest, |(program, _)| program)
+}
+
 /// The number of the namespace that a file of `/proc/…/ns` stands for.
 #[must_use]
 pub fn number(file: &CStr) -> Option<u64> {
@@ -120,6 +137,22 @@ mod tests {
         }
         // In the run's own namespace an owner is the process id, as ever, and the kernel's largest has room.
         assert_eq!(Identity::new(4_194_303, 0).unwrap().owner(), 4_194_303);
+    }
+
+    #[test]
+    fn a_name_says_which_program_a_process_ran() {
+        for (name, of) in [
+            ("sort.4711", "sort"),
+            ("sort.ns341.7", "sort"),
+            ("sort.ns-12.7", "sort"),
+            ("python3.11.4711", "python3.11"),
+            ("a.ns.4711", "a.ns"),
+            (".1", ""),
+            ("sort", "sort"),
+            ("gr\u{f6}\u{df}e.9", "gr\u{f6}\u{df}e"),
+        ] {
+            assert_eq!(program(name), of);
+        }
     }
 
     #[test]

@@ -3,14 +3,19 @@
 //! `run` makes a ledger in a file, writes an [`Order`] into the environment of the program, and preloads the
 //! library. The library reads the order in each process that the program becomes or starts, opens the ledger and
 //! charges every allocation to it. Both settle the rows of processes that have ended, so they must agree on
-//! which processes these are: [`alive`], in any namespace: [`Identity`].
+//! which processes these are: [`alive`], in any namespace: [`Identity`]; and on what is a filter of the run's own:
+//! [`Start::filters`].
 //!
 //! | variable            | what it says                                  | where it is missing               |
 //! |---------------------|-----------------------------------------------|-----------------------------------|
 //! | `LEDGERLINE_LEDGER` | the path of the ledger's file                 | nothing is charged                |
 //! | `LEDGERLINE_BY`     | what a row stands for: [`By`]                 | [`By::Thread`]                    |
 //! | `LEDGERLINE_ON_MAX` | what happens at the root's limit: [`OnMax`]   | [`OnMax::Enomem`]                 |
+//! | `LEDGERLINE_STRICT` | `1`: programs keep this environment over `exec` | they may drop it |
+//! | `LEDGERLINE_STACK` | `1`: the first refusal of each row comes with its stack | it does not |
+//! | `LEDGERLINE_RESERVE` | what is kept of the root's limit, in bytes: [`Order::reserve`] | nothing is kept |
 //! | `LEDGERLINE_NAMESPACE` | the number of the run's namespace of processes | there is but one namespace     |
+//! | `LEDGERLINE_FILTERS` | the number of seccomp filters of the run   | it has none                       |
 //! | `LEDGERLINE_PERCPU` | how cells are updated: `rseq` or `fallback`   | the library does not attach       |
 //!
 //! The ledger's own format is not part of this: `Ledger::open_in` refuses a ledger of another version.
@@ -20,10 +25,13 @@
 //! within malloc.
 
 mod alive;
+pub mod blind;
 mod identity;
+mod status;
 
 pub use alive::alive;
-pub use identity::{Identity, OWN_NAMESPACE, number};
+pub use identity::{Identity, OWN_NAMESPACE, number, program};
+pub use status::{Start, at_start, most_resident};
 
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -35,8 +43,20 @@ const BY: &CStr = c"LEDGERLINE_BY";
 /// The variable that says what happens at the limit.
 const ON_MAX: &CStr = c"LEDGERLINE_ON_MAX";
 
+/// The variable that says how much is kept for programs that were refused.
+const RESERVE: &CStr = c"LEDGERLINE_RESERVE";
+
+/// The variable that says whether each program must be accounted.
+const STRICT: &CStr = c"LEDGERLINE_STRICT";
+
+/// The variable that says whether refusals come with their stacks.
+const STACK: &CStr = c"LEDGERLINE_STACK";
+
 /// The variable that says which namespace of process ids is the run's.
 const NAMESPACE: &CStr = c"LEDGERLINE_NAMESPACE";
+
+/// The variable that says under how many seccomp filters the run is.
+const FILTERS: &CStr = c"LEDGERLINE_FILTERS";
 
 /// The variable that says how cells are updated, which `ledgerline` itself reads.
 ///
@@ -58,9 +78,33 @@ pub const REFUSED: [&str; 3] = ["refused_first", "refused_first_time", "refused_
 /// have: what goes by that name is charged to the process's own row.
 pub const FOLDED: &str = "folded_names";
 
-/// All items of a run's ledger: [`MAPPED`], then [`REFUSED`], then [`FOLDED`].
-pub const ITEMS: [&str; 7] =
-    [MAPPED[0], MAPPED[1], MAPPED[2], REFUSED[0], REFUSED[1], REFUSED[2], FOLDED];
+/// The item in which `run` counts how many processes that ended a row stands for, if it stands for several.
+pub const ENDED: &str = "ended";
+
+/// The item of the root that says how much of the user's limit is kept as the reserve: the root's own limit is less by
+/// that.
+pub const RESERVED: &str = "reserve";
+
+/// The item in which a row counts how many requests were granted out of the reserve: its limits refused them, and
+/// the program did not feel it.
+pub const SPARED: &str = "spared";
+
+/// The item in which the row of a process that is not accounted says why: the number of a [`Blind`](blind::Blind).
+pub const BLIND: &str = "blind";
+
+/// The item in which a process's row keeps the most bytes that the kernel saw resident in it, when it ended by itself.
+pub const RESIDENT: &str = "resident";
+
+/// All items of a run's ledger, in this order.
+pub const ITEMS: [&str; 12] = [
+    MAPPED[0], MAPPED[1], MAPPED[2], REFUSED[0], REFUSED[1], REFUSED[2], FOLDED, ENDED, RESERVED,
+    SPARED, BLIND, RESIDENT,
+];
+
+/// The largest request, in bytes, that the reserve serves.
+pub const RESERVE_REQUEST: u64 = 16 << 10;
+/// Which part of the reserve one process may have.
+pub const RESERVE_SHARE: u64 = 4;
 
 /// What the ledger's file in memory is called, by which `ledgerline show --pid` finds it.
 pub const MEMORY_FILE: &str = "ledgerline";
@@ -123,16 +167,30 @@ pub struct Order<'a> {
     pub by: By,
     /// What happens at the limit.
     pub on_max: OnMax,
+    /// Whether programs keep what the library needs in their environment, also where who executes them drops it.
+    pub strict: bool,
+    /// Whether the first refusal of each row comes with its stack, on standard error.
+    pub stack: bool,
+    /// The bytes that are kept, below what the user allowed, for small requests of processes that were refused before;
+    /// in decimal.
+    pub reserve: Option<&'a [u8]>,
     /// The number of the run's namespace of process ids, in decimal, if that is known.
     pub namespace: Option<&'a [u8]>,
+    /// Under how many seccomp filters the run is, in decimal ([`Start::filters`]), if that is known. They allow what the
+    /// library does; a process that has more must take care.
+    pub filters: Option<&'a [u8]>,
 }
 
 impl<'a> Order<'a> {
     /// The variables that carry the order, and their values.
     #[must_use]
-    pub fn write(&self) -> [(&'static OsStr, &'a OsStr); 4] {
+    pub fn write(&self) -> [(&'static OsStr, &'a OsStr); 8] {
         [
+            (STACK, if self.stack { b"1".as_slice() } else { b"" }),
+            (STRICT, if self.strict { b"1".as_slice() } else { b"" }),
+            (FILTERS, self.filters.unwrap_or_default()),
             (NAMESPACE, self.namespace.unwrap_or_default()),
+            (RESERVE, self.reserve.unwrap_or_default()),
             (LEDGER, self.ledger),
             (BY, self.by.name().as_bytes()),
             (ON_MAX, self.on_max.name().as_bytes()),
@@ -150,9 +208,28 @@ impl<'a> Order<'a> {
             ledger,
             by: by.unwrap_or(By::Thread),
             on_max: on_max.unwrap_or(OnMax::Enomem),
+            stack: variable(STACK) == Some(b"1"),
+            strict: variable(STRICT) == Some(b"1"),
+            reserve: variable(RESERVE).filter(|number| !number.is_empty()),
             namespace: variable(NAMESPACE).filter(|number| !number.is_empty()),
+            filters: variable(FILTERS).filter(|number| !number.is_empty()),
         })
     }
+}
+
+/// The path of the ledger's file, if a string of an environment, `NAME=value`, says that.
+#[must_use]
+pub fn ledger_path(string: &CStr) -> Option<&CStr> {
+    let value = string.to_bytes_with_nul().strip_prefix(LEDGER.to_bytes())?.strip_prefix(b"=")?;
+    CStr::from_bytes_with_nul(value).ok()
+}
+
+/// Whether a string of an environment, `NAME=value`, is a part of an order.
+#[must_use]
+pub fn is_of_order(string: &[u8]) -> bool {
+    [LEDGER, BY, ON_MAX, STRICT, STACK, RESERVE, NAMESPACE, FILTERS, PERCPU]
+        .iter()
+        .any(|name| string.strip_prefix(name.to_bytes()).is_some_and(|rest| rest.starts_with(b"=")))
 }
 
 #[cfg(test)]
@@ -160,11 +237,35 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_of_an_order_is_known_among_other_variables() {
+        let order = Order::read(|name| (name == LEDGER).then_some(&b"x"[..])).unwrap();
+        for (name, _) in order.write() {
+            let name = name.as_bytes();
+            assert!(is_of_order(&[name, b"=7"].concat()) && is_of_order(&[name, b"="].concat()));
+            assert!(!is_of_order(name) && !is_of_order(&[name, b"S=7"].concat()));
+        }
+        assert_eq!(ledger_path(c"LEDGERLINE_LEDGER=/x"), Some(c"/x"));
+        assert_eq!((ledger_path(c"LEDGERLINE_LEDGER"), ledger_path(c"A=/x")), (None, None));
+        assert!(!is_of_order(b"LD_PRELOAD=x") && !is_of_order(b"LEDGERLINE_PRELOAD=x"));
+    }
+
+    #[test]
     fn what_is_written_is_read() {
         for by in By::ALL {
             for on_max in OnMax::ALL {
                 let namespace = (by == By::Thread).then_some(&b"4026531836"[..]);
-                let order = Order { ledger: b"/proc/7/fd/3", by, on_max, namespace };
+                let reserve = (by == By::Process).then_some(&b"65536"[..]);
+                let filters = (by == By::Process).then_some(&b"3"[..]);
+                let order = Order {
+                    ledger: b"/proc/7/fd/3",
+                    by,
+                    on_max,
+                    strict: by == By::Library,
+                    stack: by == By::Thread,
+                    reserve,
+                    namespace,
+                    filters,
+                };
                 let written = order.write();
                 let find = |name: &CStr| {
                     let name = OsStr::from_bytes(name.to_bytes());
@@ -179,7 +280,16 @@ mod tests {
     fn without_a_ledger_nothing_is_asked_and_the_rest_has_defaults() {
         assert_eq!(Order::read(|_| None), None);
         let only = |name: &CStr| (name == LEDGER).then_some(&b"x"[..]);
-        let order = Order { ledger: b"x", by: By::Thread, on_max: OnMax::Enomem, namespace: None };
+        let order = Order {
+            ledger: b"x",
+            by: By::Thread,
+            on_max: OnMax::Enomem,
+            strict: false,
+            stack: false,
+            reserve: None,
+            namespace: None,
+            filters: None,
+        };
         assert_eq!(Order::read(only), Some(order));
     }
 }

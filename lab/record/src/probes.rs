@@ -61,37 +61,28 @@ pub extern "C" fn __tsan_write_range(address: usize, size: usize) {
     touch_range(address, size, STORE);
 }
 
-/// clang calls it in place of `memcpy`.
-///
-/// # Safety
-/// As the C function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn __tsan_memcpy(
-    to: *mut c_void,
-    from: *const c_void,
-    size: usize,
-) -> *mut c_void {
-    touch_range(from as usize, size, LOAD);
-    touch_range(to as usize, size, STORE);
-    // SAFETY: R5.
-    unsafe { libc::memcpy(to, from, size) }
+/// Exports what clang calls in place of the functions that copy.
+macro_rules! export_copy {
+    ($($name:ident $copy:ident;)*) => {$(
+        #[doc = concat!("clang calls it in place of `", stringify!($copy), "`.")]
+        ///
+        /// # Safety
+        /// As the C function.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            to: *mut c_void,
+            from: *const c_void,
+            size: usize,
+        ) -> *mut c_void {
+            touch_range(from as usize, size, LOAD);
+            touch_range(to as usize, size, STORE);
+            // SAFETY: R5.
+            unsafe { libc::$copy(to, from, size) }
+        }
+    )*};
 }
 
-/// clang calls it in place of `memmove`.
-///
-/// # Safety
-/// As the C function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn __tsan_memmove(
-    to: *mut c_void,
-    from: *const c_void,
-    size: usize,
-) -> *mut c_void {
-    touch_range(from as usize, size, LOAD);
-    touch_range(to as usize, size, STORE);
-    // SAFETY: R5.
-    unsafe { libc::memmove(to, from, size) }
-}
+export_copy! { __tsan_memcpy memcpy; __tsan_memmove memmove; }
 
 /// clang calls it in place of `memset`.
 ///

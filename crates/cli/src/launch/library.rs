@@ -1,93 +1,108 @@
-//! Where the library that is preloaded lies, and how the loader is told.
+//! Which library is preloaded, and how the loader is told.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use super::failure::Failure;
+use super::place::{self, Placed};
 
-/// A library of this project that programs are started with.
+/// A library of this project that programs are started with. It lies in the command: another file could be of
+/// another version.
 pub struct Library {
-    file: &'static str,
-    /// The crate that it is built from.
-    package: &'static str,
-    /// The variable of the environment that names another copy.
+    /// What its files are called.
+    name: &'static str,
+    bytes: &'static [u8],
+    /// The variable of the environment that names a file to be used instead.
     variable: &'static str,
 }
 
 /// Charges allocations to a ledger.
-pub const ACCOUNT: Library = Library {
-    file: "libledgerline_preload.so",
-    package: "ledgerline-preload",
+pub static ACCOUNT: Library = Library {
+    name: "preload",
+    bytes: include_bytes!(concat!(env!("OUT_DIR"), "/libledgerline_preload.so")),
     variable: "LEDGERLINE_PRELOAD",
 };
 
 /// Counts accesses to fields.
-pub const RECORDER: Library = Library {
-    file: "libledgerline_record.so",
-    package: "ledgerline-record",
+pub static RECORDER: Library = Library {
+    name: "record",
+    bytes: include_bytes!(concat!(env!("OUT_DIR"), "/libledgerline_record.so")),
     variable: "LEDGERLINE_RECORD_LIBRARY",
 };
 
-/// The library that was named in the environment, or that lies beside the
-/// command, or in `../lib/ledgerline` from there.
-pub fn find(library: &Library) -> Result<PathBuf, Failure> {
-    let Library { file, variable, .. } = library;
-    let named = std::env::var_os(variable).filter(|value| !value.is_empty());
-    let executable = std::env::current_exe().ok();
-    let path = search(library, named.as_deref(), executable.as_deref())?;
-    // The loader looks the path up in each process, wherever that has gone.
-    let path = path.canonicalize().unwrap_or(path);
-    // LD_PRELOAD is a list without quoting, with names to be expanded.
-    if path.as_os_str().as_bytes().iter().any(|byte| b" :$\t\n".contains(byte)) {
-        return Err(Failure::internal(format!(
-            "LD_PRELOAD cannot carry the path {path:?} (it has a space, a colon or a dollar sign); \
-             set {variable} to a copy of {file} elsewhere"
-        )));
-    }
-    Ok(path)
+/// A library as a file that the loader can open.
+pub enum Ready {
+    /// The user's.
+    Named(PathBuf),
+    /// What lies in the command.
+    Placed(Placed),
 }
 
-fn search(
-    library: &Library,
-    named: Option<&OsStr>,
-    executable: Option<&Path>,
-) -> Result<PathBuf, Failure> {
-    let Library { file, package, variable } = library;
-    if let Some(named) = named {
-        let path = PathBuf::from(named);
-        return if path.is_file() {
-            Ok(path)
-        } else {
-            Err(Failure::internal(format!(
+impl Library {
+    /// What its file holds.
+    pub fn bytes(&self) -> Result<&'static [u8], Failure> {
+        // So it is where the command itself can be built, and the library cannot.
+        if self.bytes.is_empty() {
+            return Err(Failure::internal(format!(
+                "this command carries no library to preload (both need glibc, that of `layout record` x86-64 \
+                 as well); {} can name one",
+                self.variable
+            )));
+        }
+        Ok(self.bytes)
+    }
+
+    /// Makes it a file: the one that the environment names, or a new one with what lies in the command.
+    pub(super) fn ready(&self) -> Result<Ready, Failure> {
+        match std::env::var_os(self.variable).filter(|value| !value.is_empty()) {
+            Some(named) => self.named(&named).map(Ready::Named),
+            None => place::put(self.name, self.bytes()?).map(Ready::Placed),
+        }
+    }
+
+    fn named(&self, named: &OsStr) -> Result<PathBuf, Failure> {
+        let variable = self.variable;
+        let path = Path::new(named);
+        if !path.is_file() {
+            return Err(Failure::internal(format!(
                 "{variable} names {path:?}, which is not a file; \
-                 unset it, or set it to the path of {file}"
-            )))
-        };
+                 unset it, and the library in this command is used"
+            )));
+        }
+        // The loader looks the path up in each process, wherever that has gone.
+        let path = path.canonicalize().unwrap_or(path.to_owned());
+        if !place::can_be_listed(&path) {
+            return Err(Failure::internal(format!(
+                "LD_PRELOAD cannot carry the path {path:?} (it has a space, a colon or a dollar sign); \
+                 unset {variable}, or set it to a copy elsewhere"
+            )));
+        }
+        Ok(path)
     }
-    let directory = executable.and_then(Path::parent);
-    directory
-        .into_iter()
-        .flat_map(|directory| {
-            [directory.join(file), directory.join("../lib/ledgerline").join(file)]
-        })
-        .find(|path| path.is_file())
-        .ok_or_else(|| {
-            Failure::internal(format!(
-                "{file} is not beside the ledgerline command; build it with \
-                 `cargo build -p {package}` in the same profile, or set {variable}"
-            ))
-        })
+
+    /// The value of `LD_PRELOAD`: this library first, then what the user preloads already, but for copies of this one:
+    /// of a run around this one.
+    pub(super) fn before(&self, ready: &Ready, users: Option<OsString>) -> OsString {
+        let mut value = ready.path().as_os_str().as_bytes().to_vec();
+        for other in users.unwrap_or_default().as_bytes().split(|byte| b" :".contains(byte)) {
+            let file = Path::new(OsStr::from_bytes(other)).file_name().unwrap_or_default();
+            if !other.is_empty() && !place::is_name(self.name, file) {
+                value.push(b':');
+                value.extend(other);
+            }
+        }
+        OsString::from_vec(value)
+    }
 }
 
-/// The value of `LD_PRELOAD`: ours first, then what the user preloads already.
-pub fn joined(ours: &Path, users: Option<OsString>) -> OsString {
-    let mut value = ours.as_os_str().to_owned();
-    if let Some(users) = users.filter(|users| !users.is_empty()) {
-        value.push(":");
-        value.push(users);
+impl Ready {
+    fn path(&self) -> &Path {
+        match self {
+            Ready::Named(path) => path,
+            Ready::Placed(placed) => placed.path(),
+        }
     }
-    value
 }
 
 #[cfg(test)]
@@ -95,35 +110,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_users_own_preloads_stay() {
-        let ours = Path::new("/a/b.so");
-        assert_eq!(joined(ours, None), "/a/b.so");
-        assert_eq!(joined(ours, Some("".into())), "/a/b.so");
-        assert_eq!(joined(ours, Some("/c.so /d.so".into())), "/a/b.so:/c.so /d.so");
+    fn the_users_own_preloads_stay_and_those_of_a_run_around_this_one_go() {
+        let ours = Ready::Named("/a/b.so".into());
+        let before = |users: &str| ACCOUNT.before(&ours, Some(users.into()));
+        assert_eq!(ACCOUNT.before(&ours, None), "/a/b.so");
+        assert_eq!(before(""), "/a/b.so");
+        assert_eq!(before("/c.so /d.so"), "/a/b.so:/c.so:/d.so");
+        assert_eq!(before("/x/ledgerline-preload-a1B2c3D4.so:/c.so"), "/a/b.so:/c.so");
+        let recorder = "/x/ledgerline-record-a1B2c3D4.so";
+        assert_eq!(before(recorder), OsString::from(format!("/a/b.so:{recorder}")));
     }
 
     #[test]
-    fn a_missing_library_says_how_to_get_one() {
-        let failure = search(&ACCOUNT, None, Some(Path::new("/nowhere/ledgerline"))).unwrap_err();
+    fn a_variable_that_names_no_file_says_so() {
+        let failure = ACCOUNT.named(OsStr::new("/nowhere/x.so")).unwrap_err();
         assert_eq!(failure.code(), 125);
-        assert!(failure.message().contains("cargo build -p ledgerline-preload"));
-        let failure = search(&ACCOUNT, Some(OsStr::new("/nowhere/x.so")), None).unwrap_err();
         assert!(failure.message().contains("LEDGERLINE_PRELOAD names"));
     }
 
     #[test]
-    fn the_places_are_searched_in_order() {
-        let root =
-            std::env::temp_dir().join(format!("ledgerline-preload-test-{}", std::process::id()));
-        let (bin, lib) = (root.join("bin"), root.join("lib/ledgerline"));
-        std::fs::create_dir_all(&bin).unwrap();
-        std::fs::create_dir_all(&lib).unwrap();
-        let executable = bin.join("ledgerline");
-        std::fs::write(lib.join(ACCOUNT.file), "").unwrap();
-        let far = search(&ACCOUNT, None, Some(&executable)).unwrap();
-        assert_eq!(far.canonicalize().unwrap(), lib.join(ACCOUNT.file).canonicalize().unwrap());
-        std::fs::write(bin.join(ACCOUNT.file), "").unwrap();
-        assert_eq!(search(&ACCOUNT, None, Some(&executable)).unwrap(), bin.join(ACCOUNT.file));
-        std::fs::remove_dir_all(&root).unwrap();
+    fn the_libraries_lie_in_the_command() {
+        for library in [&ACCOUNT, &RECORDER] {
+            if cfg!(all(target_env = "gnu", target_arch = "x86_64")) {
+                assert!(library.bytes().unwrap().starts_with(b"\x7fELF"), "{}", library.name);
+            }
+        }
+        let none = Library { bytes: b"", ..ACCOUNT };
+        assert!(none.bytes().unwrap_err().message().contains("LEDGERLINE_PRELOAD can name one"));
     }
 }

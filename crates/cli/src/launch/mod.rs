@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! program::find(name)                the program, as a shell would find it
-//! Launch::new(program, words, …)     the library that is preloaded, and what keeps it out of the program
+//! Launch::new(program, words, …)     the library that is preloaded, as a file; what keeps it out of the program
 //! Target::check(option, file)        whether what is said afterwards can be written
 //! Signals::hold()                    from here on signals are the program's
 //! Launch::start(variables, signals)  the environment, LD_PRELOAD; fork and exec
 //! Session::watch(period, tick)       passes signals on and collects what has ended, until the program has
 //! Ended::exit(written)               signals act on this process again; the exit code
+//! Launch::drop                       the library's file goes, unless processes of the run live on
 //! ```
 //!
 //! All that can be wrong with a command line is found before the program starts. A [`Failure`] is told in one line
@@ -16,6 +17,7 @@
 mod closed;
 mod failure;
 pub mod library;
+mod place;
 pub mod program;
 mod signals;
 mod status;
@@ -28,31 +30,32 @@ pub use status::Status;
 pub use supervise::Session;
 pub use target::Target;
 
-use library::Library;
-use program::{BlindSpot, Program};
+use ledgerline_protocol::blind::Blind;
+use library::{Library, Ready};
+use program::Program;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::Command;
 
 /// A program that was found, its words, and the library that is preloaded into it.
 pub struct Launch<'w> {
     pub program: Program,
     words: &'w [OsString],
-    library: PathBuf,
+    library: &'static Library,
+    ready: Ready,
     /// What keeps the library out of the program, if anything does.
-    pub blind: Option<BlindSpot>,
+    pub blind: Option<Blind>,
 }
 
 impl<'w> Launch<'w> {
-    /// Finds the library for a program; the first of `words` is what the user called the program.
+    /// Makes the library ready for a program; the first of `words` is what the user called the program.
     pub fn new(
         program: Program,
         words: &'w [OsString],
-        library: &Library,
+        library: &'static Library,
     ) -> Result<Launch<'w>, Failure> {
         let blind = program.blind_spot();
-        Ok(Launch { program, words, library: library::find(library)?, blind })
+        Ok(Launch { program, words, library, ready: library.ready()?, blind })
     }
 
     /// Starts the program with these variables in its environment, under the library if that does not keep the
@@ -64,11 +67,22 @@ impl<'w> Launch<'w> {
     ) -> Result<Session, Failure> {
         let mut command = Command::new(&self.program.path);
         command.arg0(&self.words[0]).args(&self.words[1..]).envs(variables);
-        if !self.blind.is_some_and(BlindSpot::breaks_preload) {
+        if !self.blind.is_some_and(Blind::breaks_preload) {
             let users = std::env::var_os("LD_PRELOAD");
-            command.env("LD_PRELOAD", library::joined(&self.library, users));
+            command.env("LD_PRELOAD", self.library.before(&self.ready, users));
         }
         closed::leave_to(&mut command);
         Session::start(&mut command, signals).map_err(|error| self.program.start_failed(&error))
+    }
+}
+
+impl Drop for Launch<'_> {
+    fn drop(&mut self) {
+        // What processes of the run execute from now on looks for the library, and complains where it is gone.
+        if let Ready::Placed(placed) = &mut self.ready
+            && !supervise::alone()
+        {
+            placed.leave();
+        }
     }
 }

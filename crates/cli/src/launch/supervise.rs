@@ -49,7 +49,7 @@ impl Session {
 
     /// Waits for the end of the program. `tick` runs once in `period` meanwhile, and a last time right after the
     /// end.
-    pub fn watch(self, period: Duration, tick: impl Fn()) -> Result<Ended, Failure> {
+    pub fn watch(self, period: Duration, mut tick: impl FnMut()) -> Result<Ended, Failure> {
         let mut last = Instant::now();
         loop {
             let collected = self.collect().map_err(|error| {
@@ -98,6 +98,18 @@ impl Session {
         if signal.number == libc::SIGTSTP {
             // A shell waits for this process to stop, too. Its SIGCONT resumes both.
             let _ = kill_process(getpid(), Signal::STOP);
+        }
+    }
+}
+
+/// Whether no process of a run lives: each would be a child of this process, or below one, since orphans come here.
+/// Collects what has ended.
+pub(super) fn alone() -> bool {
+    loop {
+        match rustix::io::retry_on_intr(|| wait(WaitOptions::NOHANG)) {
+            Ok(Some(_)) => {}
+            Ok(None) => return false,
+            Err(_) => return true,
         }
     }
 }

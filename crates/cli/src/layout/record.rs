@@ -21,7 +21,8 @@ pub(super) const LONG_ABOUT: &str = "\
 Run a program and count who reads and writes which field, how often, and which fields together.
 
 The program is compiled with the probes that gcc and clang put in for their thread sanitizer, and linked with \
-libledgerline_record.so instead of the sanitizer. Threads run in parallel, and atomic operations are told from plain \
+libledgerline_record.so instead of the sanitizer. (--save-library writes that file; LEDGERLINE_RECORD_LIBRARY names \
+another to be preloaded.) Threads run in parallel, and atomic operations are told from plain \
 ones. The recorder sees neither code that was compiled without probes (the C library but for its locks, assembly) nor \
 what lies on the stack.
 
@@ -37,14 +38,15 @@ signal that killed it; 125 when recording failed.";
 
 const EXAMPLES: &str = "\
 Examples:
+  ledgerline layout record --save-library libledgerline_record.so
   gcc -g -O2 -fsanitize=thread -c server.c
-  gcc server.o -o server -L target/release -lledgerline_record -lpthread
+  gcc server.o -o server -L . -lledgerline_record -lpthread
   ledgerline layout record --type page_counter --operation charge -o s.toml -- ./server
   ledgerline layout record -- ./server             all types, all accesses
   ledgerline layout record --json - -- ./server | jq '.types[] | .name, .fields'
   ledgerline layout record --of ./plugin.so --type cache -- python3 job.py
 
-  With clang, add to the first line: -mllvm -tsan-instrument-read-before-write
+  With clang, add to the second line: -mllvm -tsan-instrument-read-before-write
   gcc expands some calls of memcpy and memset, which are then not seen; to see them:
   -Dmemcpy=__tsan_memcpy -Dmemmove=__tsan_memmove -Dmemset=__tsan_memset";
 
@@ -97,8 +99,17 @@ pub struct RecordArgs {
     #[arg(long, value_name = "FUNCTION")]
     site: Vec<String>,
 
+    /// Only write the library that programs with probes are linked with to FILE
+    #[arg(long, value_name = "FILE", exclusive = true)]
+    save_library: Option<OsString>,
+
     /// The program and its arguments; the options of record come before it
-    #[arg(trailing_var_arg = true, required = true, num_args = 1.., value_name = "PROGRAM")]
+    #[arg(
+        trailing_var_arg = true,
+        required_unless_present = "save_library",
+        num_args = 1..,
+        value_name = "PROGRAM"
+    )]
     command: Vec<OsString>,
 }
 
@@ -115,6 +126,10 @@ fn failure(error: impl Display) -> Failure {
 }
 
 fn record(args: &RecordArgs) -> Result<u8, Failure> {
+    if let Some(file) = &args.save_library {
+        let target = Target::check("--save-library", file)?;
+        return target.write(library::RECORDER.bytes()?).map(|()| 0);
+    }
     // Everything that can be wrong is found before the program starts.
     let target = program::find(&args.command[0])?;
     let file = args.of.clone().unwrap_or_else(|| target.path.clone());

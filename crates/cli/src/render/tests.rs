@@ -2,8 +2,9 @@
 
 use super::words::BAR;
 use super::*;
-use crate::account::Refusals;
 use crate::account::tests::{account, golden, row};
+use crate::account::{Mistakes, NotAccounted, Refusals};
+use ledgerline_protocol::blind::Blind;
 
 const UNICODE: Style = Style { unicode: true, colour: false, width: Some(100) };
 
@@ -38,6 +39,23 @@ fn family() -> Account {
 #[test]
 fn in_a_pipe() {
     golden("family.txt", &text(&family(), &Style::plain()));
+}
+
+#[test]
+fn rows_that_were_written_over() {
+    let mut damaged = family();
+    damaged.damaged = true;
+    damaged.mistakes = None;
+    for index in [0, 3] {
+        let Row { path, name, depth, .. } = damaged.rows[index].clone();
+        damaged.rows[index] = Row { path, name, depth, state: State::Damaged, ..row("/", 0, 0) };
+    }
+    golden("damaged.txt", &text(&damaged, &Style::plain()));
+    // The header alone.
+    let mut header = account(vec![row("/", 0, 0)]);
+    header.damaged = true;
+    let text = text(&header, &Style::plain());
+    assert!(text.contains("Its header makes no sense"), "{text}");
 }
 
 #[test]
@@ -78,14 +96,15 @@ fn a_large_tree_is_folded() {
     }
     let mut large = account(rows);
     large.status = Status::Killed(libc::SIGKILL);
-    large.mistakes.strays = 1234;
+    large.mistakes = Some(Mistakes { underflows: 0, strays: 1234 });
     golden("folded.txt", &text(&large, &Style::plain()));
 }
 
 #[test]
 fn nothing_was_seen() {
     let mut unseen = account(vec![row("/", 0, 0)]);
-    unseen.unseen = Some("the program is statically linked".to_owned());
+    let program = Some("job".to_owned());
+    unseen.not_accounted = vec![NotAccounted { program, why: Blind::Static, processes: 1 }];
     unseen.rows[0].max = Some(1 << 20);
     unseen.status = Status::Exited(3);
     golden("unseen.txt", &text(&unseen, &Style::plain()));

@@ -5,23 +5,27 @@
 //! opens that file through `/proc` and charges every allocation; watch the
 //! processes until the program has ended; print the account.
 
+mod fold;
 mod ledger;
 mod living;
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use ledgerline::Limit;
-use ledgerline_protocol::{By, OnMax, Order, PERCPU};
+use ledgerline::{Ledger, Limit, NAME_MAX, name};
+use ledgerline_protocol::blind::Blind;
+use ledgerline_protocol::{BLIND, By, OnMax, Order, PERCPU};
 
-use crate::account::{Account, Ending, Mistakes};
+use crate::account::{Account, Ending, Mistakes, resident};
 use crate::launch::{Failure, Launch, Signals, Target, library, program};
 use crate::render;
+use fold::Folded;
 use ledgerline_terminal::output::printable;
 use ledgerline_terminal::style::Style;
 use living::Living;
@@ -40,28 +44,63 @@ The account has a row for each group, with what it held when the program ended (
 most that it held (peak), that peak as a share of the root's (peaks of neighbours need not \
 coincide, so shares may add up to more than 100 %), the number of charges, how many were refused, \
 and which limit refused them. Rows of processes that ended before the program did also show what \
-they held then (at exit). A process is called PROGRAM.PID; one in another PID namespace \
-PROGRAM.nsN.PID, with its ID in there.
+they held then (at exit). Resident is the most that the kernel saw in a process, code and files \
+included, so that what the account does not see is seen at once. It is known of processes that ended by \
+themselves, not of those that a signal killed; below 8M it may be what the process had before it executed \
+its program. A process is called PROGRAM.PID; one in another PID namespace \
+PROGRAM.nsN.PID, with its ID in there. Where more than a hundred processes have ended, those with the \
+smaller peaks share a row for each PROGRAM, which has the sum of their charges and of what they held \
+at their ends, and the largest of their peaks.
+
+A program that is refused needs a little memory to say so. So a part of --max is kept (--reserve): after \
+its first refusal a process may have a quarter of that in requests of up to 16K, and anew when it was \
+not refused for a second. All that is charged together stays within --max. Nothing is kept with \
+`--on-max kill`.
 
 Below the table stands who was refused first, when and how much, and the largest request that was \
-refused; then the most memory that the kernel saw resident in one process, code and files included, \
-so that what the account does not see is seen at once.
+refused; then the most memory that the kernel saw resident in any one process.
+
+Every process under `run` may write to the ledger, by mistake too. A row that makes no sense any more is \
+called damaged, none of its numbers is shown, and a line below the table says so; then the other rows may be \
+wrong, too, since a number that was written over and still makes sense cannot be told from a true one. A \
+program whose own row was written over goes on without being accounted.
 
 What a program maps by itself (mmap, sbrk), as Python, V8 and the JVM do with their heaps, is charged \
 like its blocks as long as it is private and writable, touched or not; `mapped` shows it. A \
 reservation without access is free until it becomes writable. Shared memory and files that are \
 mapped to be read are not charged; the JSON document has them.
 
-The account does not see what a program maps by a system call of its own, its threads' stacks, nor \
-programs that the loader preloads nothing into (statically linked, set-user-ID, or of another \
-architecture). A warning says so before such a program starts. Nor does it see programs that start \
-where this process's /proc is not (in a chroot, or after `unshare --mount-proc`).";
+A line names the processes that were not accounted, and why: statically linked; set-user-ID, or with \
+other rights that they would gain; of another architecture or C library; built with a sanitizer, which \
+runs as it does plain; executed with a cleared environment, as another user, under a seccomp filter, or where the ledger has no \
+path (in a chroot, or after `unshare --mount-proc`); with a malloc of their own (what that maps is \
+charged); with too little address space for the ledger. With --strict that is a \
+failure, and programs keep the library where whoever executes them clears the environment.
+
+The account does not see what a program maps by a system call of its own, its threads' stacks, nor what \
+programs that are not accounted start in their turn without the environment that they got.
+
+A process that puts itself under a seccomp filter stays charged and limited, but the library makes no \
+system call for it any more, since the filter might kill it for that: threads that start then are \
+charged to the row of the process, --on-max kill ends it by an illegal instruction without a word, and \
+a refusal has no time. Programs that it executes then are not accounted. Filters that this command is \
+itself under, as in most containers, change nothing.
+
+A program can see that it runs under this command: in its environment (LD_PRELOAD, LEDGERLINE_…), in its \
+mappings, and by its orphans, whose parent is this process and not process 1.
+
+The library that is preloaded lies in this command. A run makes a file of it in /var/tmp, else in /dev/shm, /tmp or \
+the folder that TMPDIR names: in the first where files may be executed and nobody else can exchange them. (The first \
+three also must be open to all users, since programs change theirs.) The file goes with the run. While processes of the \
+run outlive it, the file stays, and a later run of the same user removes it. A sandbox that hides the file has the \
+loader complain, and what runs in there is not seen. LEDGERLINE_PRELOAD names a file to be preloaded instead.";
 
 const EXAMPLES: &str = "\
 Examples:
   ledgerline run -- make -j8
   ledgerline run --by process -- ./build.sh
   ledgerline run --max 512M -- python3 job.py
+  ledgerline run --strict --max 2G -- ./pipeline.sh
   ledgerline run --max 512M --on-max kill --json account.json -- ./server --port 80
   ledgerline run --json - -- sort big.txt -o sorted.txt | jq '.groups[0].peak'";
 
@@ -70,16 +109,22 @@ Also write the account to FILE as JSON; `-` is standard output.
 
 The object has `unit`, `command`, `exit_code`, `signal` (a name or null), `wall_seconds`, `mode`, \
 `ledger_bytes`, `max_resident` (the most bytes that the kernel saw resident in one process), \
-`mistakes` (frees that matched no charge) and `groups`: one object for each row, \
+`mistakes` (frees that matched no charge), `not_accounted` (a list of `program`, `reason` and \
+`processes`; the program may be null), `damaged` and `groups`: one object for each row, \
 the root `/` first, then depth-first, with `path`, `state`, `pid`, `current`, `peak`, `charges`, \
 `uncharges`, `refused`, `max`, `high`, `max_events`, `high_events` and `at_exit`. `state` is live, \
-exited (the process ended before the program did) or running (it still ran after that). Sizes are \
+exited (the process ended before the program did), running (it still ran after that) or damaged (a \
+program wrote over the row, whose other fields are null then; `damaged` of the whole says that this \
+happened anywhere, and `mistakes` is null where that was written over). Sizes are \
 numbers of bytes; `max` and `high` are a number, or the string \"max\" where there is no limit, as \
 in a cgroup's memory.max. `current` (at its end: `at_exit`) is `heap`, the blocks of malloc, and \
 `mapped`, private memory that was mapped; `mapped_shared` and `mapped_file` are not part of it. \
 `first_refused` is null, or the `size` of the first request that a row made itself and that was refused, \
-with the `seconds` since the start; `largest_refused` is the size of the largest. `folded` is true for a \
-process that has more threads or libraries by name than rows (254): its own row counts the rest.";
+with the `seconds` since the start (null under a seccomp filter); `largest_refused` is the size of the largest. `folded` is true for a \
+process that has more threads or libraries by name than rows (254): its own row counts the rest. \
+`processes` is 0, or how many ended processes a program's row stands for; its `pid` is 0. `spared` is \
+how many requests the reserve served, which are not among the `refused`. `resident` is the most bytes that \
+the kernel saw resident in the process, or null where that is not known.";
 
 /// How often the command looks for processes that have ended: those that are not
 /// its children end without telling it.
@@ -129,6 +174,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIZE", default_value = "max", allow_hyphen_values = true)]
     pub max: String,
 
+    /// Of --max, keep SIZE for small requests of processes that were refused; by default a 32nd, at most 1M
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub reserve: Option<String>,
+
     /// Count an event when more than SIZE is held
     #[arg(long, value_name = "SIZE", default_value = "max", allow_hyphen_values = true)]
     pub high: String,
@@ -140,6 +189,14 @@ pub struct RunArgs {
     /// What happens to an allocation that would go over --max
     #[arg(long, value_parser = on_max(), default_value = OnMax::Enomem.name(), value_name = "ACTION")]
     on_max: OnMax,
+
+    /// Fail (125) if a process is not accounted, and keep the library in programs whose environment is cleared
+    #[arg(long)]
+    strict: bool,
+
+    /// Say on standard error from where the first refused request of each row came
+    #[arg(long)]
+    stack: bool,
 
     /// Also write the account to FILE as JSON; `-` is standard output
     #[arg(long, value_name = "FILE", long_help = JSON_HELP)]
@@ -168,14 +225,23 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     // program starts: an account that could not be written after an hour's
     // work is worth less than a message now.
     let max = limit("--max", &args.max)?;
+    let reserve = reserve(args, max)?;
     let high = limit("--high", &args.high)?;
     let json = args.json.as_deref().map(|file| Target::check("--json", file)).transpose()?;
     let text = args.account.as_deref().map(|file| Target::check("--account", file)).transpose()?;
     let program = program::find(&args.command[0])?;
     let launch = Launch::new(program, &args.command, &library::ACCOUNT)?;
 
+    if args.strict
+        && let Some(spot) = launch.blind
+    {
+        return Err(Failure::internal(format!(
+            "--strict: {}: {spot}",
+            launch.program.path.display()
+        )));
+    }
     let signals = Signals::hold()?;
-    let (file, ledger) = ledger::new(max, high)?;
+    let (file, ledger) = ledger::new(max, reserve, high)?;
     if let Some(spot) = launch.blind {
         let path = launch.program.path.display().to_string();
         eprintln!("ledgerline: warning: {}: {spot}", printable(&path));
@@ -186,11 +252,17 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
     let living = Living::new();
     let namespace = living.namespace().map(|number| number.to_string());
+    let kept = reserve.to_string();
+    let filters = ledgerline_protocol::at_start().filters.map(|number| number.to_string());
     let order = Order {
         ledger: path.as_bytes(),
         by: args.by,
         on_max: args.on_max,
+        strict: args.strict,
+        stack: args.stack,
+        reserve: Some(kept.as_bytes()),
         namespace: namespace.as_deref().map(str::as_bytes),
+        filters: filters.as_deref().map(str::as_bytes),
     };
     let mode = ledger.mode().to_string();
     // All processes of one ledger update it in one way: the user's, or this one's.
@@ -201,10 +273,15 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     let session = launch.start(order.write().into_iter().chain(percpu), signals)?;
 
     let main = session.main();
+    if let Some(spot) = launch.blind {
+        name_blind(&ledger, &launch.program.path, main, spot);
+    }
+    let mut folded = Folded::new(&ledger);
     let ended = session.watch(if max == Limit::MAX { IDLE } else { LIMITED }, || {
         // What the program itself held when it ended is the point of the
         // account, so its rows stay as they are.
         ledger.settle_dead(&|owner| owner == main || living.may(owner));
+        folded.fold();
     })?;
 
     let mistakes = ledger.mistakes();
@@ -218,9 +295,10 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
             ledger_bytes: ledger.footprint().resident,
             started: Some(started),
             max_resident: Some(ended.max_resident),
-            mistakes: Mistakes { underflows: mistakes.underflows, strays: mistakes.strays },
+            mistakes: Some(Mistakes { underflows: mistakes.underflows, strays: mistakes.strays }),
             running: &|owner| owner != main && living.may(owner),
-            unseen: launch.blind.map(|spot| spot.to_string()),
+            resident: &|owner| resident::of(owner, "VmHWM:"),
+            limits: Some([ledger::ordinary(max, reserve), high]),
         },
     );
 
@@ -234,9 +312,43 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     if let Some(target) = &json {
         written = written.and(target.write(crate::json::document(&account).as_bytes()));
     }
-    ended.exit(written)
+    let code = ended.exit(written)?;
+    if args.strict && !account.not_accounted.is_empty() {
+        let why = "the account says which processes were not accounted";
+        return Err(Failure::internal(format!("--strict: {why}")));
+    }
+    Ok(code)
+}
+
+/// Makes a row for the program, which will make none itself.
+fn name_blind(ledger: &Ledger, path: &Path, process: u32, why: Blind) {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let mut name = name::escaped(&name).into_owned();
+    let end = name.floor_char_boundary(NAME_MAX - 18);
+    name.truncate(end);
+    let made = ledger.create_for_process(&format!("{name}.{process}"), process);
+    if let (Ok(row), Some(item)) = (made, ledger.item(BLIND)) {
+        row.add_stat(item, why as i64);
+    }
 }
 
 fn limit(option: &str, text: &str) -> Result<Limit, Failure> {
     text.parse().map_err(|error| Failure::usage(format!("{option}: {error}")))
+}
+
+/// What of `max` is kept for those who were refused.
+fn reserve(args: &RunArgs, max: Limit) -> Result<u64, Failure> {
+    let asked = args.reserve.as_deref().map(|size| limit("--reserve", size)).transpose()?;
+    match (asked.map(Limit::get), max.get()) {
+        (Some(_), None) => {
+            Err(Failure::usage("--reserve is a part of --max; give --max, too".to_owned()))
+        }
+        (Some(asked), Some(max)) if asked.is_none_or(|asked| asked > max) => Err(Failure::usage(
+            "--reserve is a part of --max; give a size of at most that".to_owned(),
+        )),
+        (Some(asked), Some(_)) => Ok(asked.unwrap_or(0)),
+        // Nobody is left to say anything.
+        (None, Some(_)) if args.on_max == OnMax::Kill => Ok(0),
+        (None, max) => Ok(max.map_or(0, |max| (max / 32).min(1 << 20))),
+    }
 }

@@ -1,7 +1,7 @@
 //! A ledger's groups.
 
 use super::{Format, not_of};
-use crate::account::{Account, Ending, Mistakes};
+use crate::account::{Account, Ending, Mistakes, is_damaged, resident};
 use crate::json;
 use crate::launch::Status;
 use crate::render;
@@ -38,12 +38,15 @@ pub(super) fn text(
 fn find<'l>(ledger: &'l Ledger, path: &str) -> Result<Group<'l>, String> {
     let snapshot = ledger.snapshot();
     let wanted = format!("/{}", path.trim_matches('/'));
-    snapshot
-        .groups
-        .iter()
-        .find(|group| group.path == wanted)
-        .map(|group| ledger.group(group.id))
-        .ok_or_else(|| format!("there is no group {path:?}; `ledgerline show FILE` lists them"))
+    let found = snapshot.groups.iter().find(|group| group.path == wanted);
+    let group = found
+        .ok_or_else(|| format!("there is no group {path:?}; `ledgerline show FILE` lists them"))?;
+    if is_damaged(ledger, group) {
+        return Err(format!(
+            "the group {path:?} is damaged: a program wrote over it, and its numbers mean nothing"
+        ));
+    }
+    Ok(ledger.group(group.id))
 }
 
 /// What the group uses now and used at most, then what it and its subtree counted.
@@ -68,9 +71,10 @@ fn account(ledger: &Ledger) -> Account {
         ledger_bytes: ledger.footprint().resident,
         started: None,
         max_resident: None,
-        mistakes: Mistakes { underflows: mistakes.underflows, strays: mistakes.strays },
+        mistakes: Some(Mistakes { underflows: mistakes.underflows, strays: mistakes.strays }),
         running: &|_| true,
-        unseen: None,
+        resident: &|owner| resident::of(owner, "VmRSS:"),
+        limits: None,
     };
     Account::new(ledger, ending)
 }

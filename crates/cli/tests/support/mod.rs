@@ -1,5 +1,4 @@
-//! Runs the command as a user does: the built binary, beside the built
-//! preload library.
+//! Runs the command as a user does: the built binary, and nothing beside it.
 
 #![allow(dead_code, unused_imports, reason = "every test binary uses a part of this")]
 
@@ -11,22 +10,18 @@ mod have;
 mod library;
 
 pub use have::have;
+use std::io::{BufRead, BufReader, Lines};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
 
-const BINARY: &str = env!("CARGO_BIN_EXE_ledgerline");
+pub const BINARY: &str = env!("CARGO_BIN_EXE_ledgerline");
 
-/// The preload library, in the directory of the command, which looks there.
-pub fn preload() -> &'static Path {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| library::built("ledgerline-preload", "libledgerline_preload.so"))
-}
-
-/// The recorder's library, likewise.
+/// The recorder's library, to be linked with.
 pub fn recorder() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| library::built("ledgerline-record", "libledgerline_record.so"))
@@ -34,7 +29,6 @@ pub fn recorder() -> &'static Path {
 
 /// The command, with an environment that decides nothing.
 pub fn ledgerline() -> Command {
-    preload();
     let mut command = Command::new(BINARY);
     for name in [
         "LD_PRELOAD",
@@ -52,6 +46,24 @@ pub fn ledgerline() -> Command {
 
 pub fn run(arguments: &[&str]) -> Output {
     ledgerline().arg("run").args(arguments).output().expect("the command starts")
+}
+
+/// Starts a program under `run`, and waits for the first line that it writes. Its standard input stays open; what it
+/// writes next comes from the lines.
+pub fn started(program: &[&str]) -> (Child, String, Lines<BufReader<ChildStdout>>) {
+    let mut child = ledgerline()
+        .args(["run", "--"])
+        .args(program)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        // The kernel stops nobody in a group that no shell looks after, as that of a test may be.
+        .process_group(0)
+        .spawn()
+        .expect("the command starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let first = lines.next().expect("the program writes a line").expect("it is text");
+    (child, first, lines)
 }
 
 /// Runs a program and reads its account.
@@ -122,6 +134,7 @@ pub fn check(account: &Value) {
     assert_eq!(account["unit"], "bytes");
     let groups = groups(account);
     assert_eq!(groups[0]["path"], "/", "the root comes first");
+    assert_eq!(account["damaged"], false, "nobody wrote over the ledger:\n{account:#}");
     // The way from the root to the row before, with what their children hold.
     let mut open: Vec<(String, u64, u64)> = Vec::new();
     let close = |open: &mut Vec<(String, u64, u64)>| {

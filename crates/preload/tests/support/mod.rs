@@ -25,12 +25,15 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// What decides about an account, or about the C library: no run inherits it.
-const OURS: [&str; 7] = [
+const OURS: [&str; 10] = [
+    "LEDGERLINE_STACK",
     "LD_PRELOAD",
+    "LEDGERLINE_RESERVE",
     "LEDGERLINE_LEDGER",
     "LEDGERLINE_BY",
     "LEDGERLINE_ON_MAX",
     "LEDGERLINE_PERCPU",
+    "LEDGERLINE_FILTERS",
     "GLIBC_TUNABLES",
     "MALLOC_ARENA_MAX",
 ];
@@ -146,12 +149,17 @@ impl Account {
             .env("LD_PRELOAD", library().to_str().expect("a path in UTF-8"))
             .env("LEDGERLINE_LEDGER", &self.path())
             .env("LEDGERLINE_PERCPU", modes()[0])
+            .env(
+                "LEDGERLINE_FILTERS",
+                &ledgerline_protocol::at_start().filters.unwrap_or(0).to_string(),
+            )
     }
 
     /// What is in the ledger; no program has made a mistake.
     pub fn rows(&self) -> Rows {
         assert_eq!(self.ledger.mistakes(), Mistakes::default());
         let rows = Rows(self.ledger.snapshot());
+        assert!(!rows.0.damaged, "nobody wrote over the ledger: {rows:#?}");
         for row in &rows.0.groups {
             assert!(row.charges >= row.uncharges && row.peak.value >= row.current, "{row:#?}");
         }

@@ -1,0 +1,250 @@
+//! Where a library lies while programs are started with it.
+//!
+//! ```text
+//! put(name, bytes)     for each place, until one takes it:
+//!     trusted            nobody but this user and root can exchange files there; everybody can open them
+//!     sweep              removes what earlier runs of this user left, and nobody uses
+//!     make               a new file, locked for as long as this process lives; mapped as the loader will, and compared
+//! Placed::drop         removes it
+//! Placed::leave        does not: processes of the run live, and what they execute will look for it
+//! ```
+//!
+//! The file has a path of its own in a folder that all users share, because programs change their user, their root
+//! for other mounts, and their descriptors: nothing but a path comes along. A path in such a folder is exchanged by
+//! nobody else: the sticky bit keeps others from it.
+
+use std::collections::HashSet;
+use std::env::var_os;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::ptr::null_mut;
+use std::thread::sleep;
+use std::time::Duration;
+
+use rustix::process::geteuid;
+use tempfile::{Builder, NamedTempFile};
+
+use super::failure::Failure;
+
+/// Where it may lie, in this order; after them where TMPDIR says. Sandboxes replace the first less often than the
+/// others; the second needs no disk.
+const PLACES: [&str; 3] = ["/var/tmp", "/dev/shm", "/tmp"];
+
+const PREFIX: &str = "ledgerline-";
+const SUFFIX: &str = ".so";
+/// Letters and digits that nobody can guess.
+const RANDOM: usize = 8;
+
+/// How often a process that changes to another program is looked at, before files are left to a later run.
+const LOOKS: usize = 10;
+
+/// A library's file, which goes when this is dropped.
+pub struct Placed {
+    file: NamedTempFile,
+}
+
+impl Placed {
+    pub(super) fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Lets the file stay when this process ends. A later run of this user removes it when nobody uses it any more.
+    pub(super) fn leave(&mut self) {
+        self.file.disable_cleanup(true);
+    }
+}
+
+/// Makes a file with these bytes that programs of any user can be started with.
+pub(super) fn put(name: &str, bytes: &[u8]) -> Result<Placed, Failure> {
+    let users = var_os("TMPDIR").map(PathBuf::from).filter(|path| path.is_absolute());
+    // That the user's own is closed to others is the user's affair.
+    let mut places: Vec<_> = PLACES.iter().map(|place| (PathBuf::from(place), true)).collect();
+    places.extend(users.map(|place| (place, false)));
+    put_in(&places, name, bytes)
+}
+
+fn put_in(places: &[(PathBuf, bool)], name: &str, bytes: &[u8]) -> Result<Placed, Failure> {
+    let mut tried = Vec::new();
+    for (place, for_all) in places {
+        let made = place.canonicalize().map_err(|error| error.to_string()).and_then(|folder| {
+            trusted(&folder, *for_all)?;
+            sweep(&folder);
+            make(&folder, name, bytes).map_err(|error| match error.raw_os_error() {
+                Some(libc::EPERM) => "no program may be executed there (noexec)".to_owned(),
+                _ => error.to_string(),
+            })
+        });
+        match made {
+            Ok(placed) => return Ok(placed),
+            Err(why) => tried.push(format!("{}: {why}", place.display())),
+        }
+    }
+    Err(Failure::internal(format!(
+        "no folder takes the library that is preloaded ({}); set TMPDIR to a folder of your own",
+        tried.join("; ")
+    )))
+}
+
+/// Whether `LD_PRELOAD`, a list without quoting in which names are expanded, can carry a path.
+pub(super) fn can_be_listed(path: &Path) -> bool {
+    !path.as_os_str().as_bytes().iter().any(|byte| b" :$\t\n".contains(byte))
+}
+
+/// Whether a file is called as those that [`put`] makes.
+pub(super) fn is_name(name: &str, file: &OsStr) -> bool {
+    let random = |file: &str| {
+        let rest = file.strip_prefix(PREFIX)?.strip_prefix(name)?.strip_prefix('-')?;
+        rest.strip_suffix(SUFFIX).map(str::to_owned)
+    };
+    file.to_str().and_then(random).is_some_and(|random| {
+        random.len() == RANDOM && random.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    })
+}
+
+/// Whether nobody else can exchange what lies in a folder, and, if it is `for_all`, everybody can look files up there.
+fn trusted(folder: &Path, for_all: bool) -> Result<(), String> {
+    let status = |path: &Path| path.metadata().map_err(|error| error.to_string());
+    if !can_be_listed(folder) {
+        return Err("LD_PRELOAD cannot carry a space, a colon or a dollar sign".to_owned());
+    }
+    // Who owns the root may do anything; in a user namespace that need not look like root.
+    let root = status(Path::new("/"))?.uid();
+    for step in folder.ancestors() {
+        let found = status(step)?;
+        let (mode, step) = (found.mode(), step.display());
+        if found.uid() != root && found.uid() != geteuid().as_raw() {
+            return Err(format!("{step} belongs to another user"));
+        }
+        if mode & 0o022 != 0 && mode & 0o1000 == 0 {
+            return Err(format!("others can exchange what lies in {step}"));
+        }
+        if for_all && mode & 0o001 == 0 {
+            return Err(format!("{step} is closed to other users"));
+        }
+    }
+    Ok(())
+}
+
+fn make(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<Placed> {
+    let prefix = format!("{PREFIX}{name}-");
+    let mut builder = Builder::new();
+    builder.prefix(&prefix).suffix(SUFFIX).rand_bytes(RANDOM);
+    loop {
+        // A name that was not there, for this user alone until it is done.
+        let mut file = builder.tempfile_in(folder)?;
+        match file.as_file().try_lock() {
+            Ok(()) => {}
+            // A run that sweeps was faster: it takes this for left.
+            Err(TryLockError::WouldBlock) => continue,
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        let swept = match file.path().symlink_metadata() {
+            Ok(found) => found.ino() != file.as_file().metadata()?.ino(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+            Err(error) => return Err(error),
+        };
+        if swept {
+            continue;
+        }
+        file.write_all(bytes)?;
+        file.as_file().set_permissions(Permissions::from_mode(0o555))?;
+        compare(file.as_file(), bytes)?;
+        return Ok(Placed { file });
+    }
+}
+
+/// Maps a file as the loader will, which fails where nothing may be executed, and compares what it holds.
+fn compare(file: &File, bytes: &[u8]) -> io::Result<()> {
+    let (length, how) = (bytes.len(), libc::PROT_READ | libc::PROT_EXEC);
+    // SAFETY: a new mapping, which replaces none; it is looked at below, while it is there. The file is as long as
+    // the bytes that were just written, and of this user alone. (The tests below guard it.)
+    unsafe {
+        let start = libc::mmap(null_mut(), length, how, libc::MAP_PRIVATE, file.as_raw_fd(), 0);
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let same = std::slice::from_raw_parts(start.cast::<u8>(), length) == bytes;
+        libc::munmap(start, length);
+        if same { Ok(()) } else { Err(io::Error::other("it reads otherwise than it was written")) }
+    }
+}
+
+/// Removes the files of this user whose run has ended and which no process uses. What `/proc` does not show, or does
+/// not let this user read, is taken to be no process of such a run.
+fn sweep(folder: &Path) {
+    let mut left = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        if ["preload", "record"].iter().any(|of| is_name(of, &name))
+            && let Some(lock) = abandoned(&entry.path())
+        {
+            left.push((lock, name));
+        }
+    }
+    if left.is_empty() {
+        return;
+    }
+    let names = left.iter().map(|(_, name)| name.as_bytes()).collect();
+    let Some(used) = used(&names) else { return };
+    for (_, name) in left.iter().filter(|(_, name)| !used.contains(name)) {
+        let _ = fs::remove_file(folder.join(name));
+    }
+}
+
+/// The lock of a file, if it is this user's and its run has ended.
+fn abandoned(path: &Path) -> Option<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    let found = file.metadata().ok()?;
+    let ours = found.is_file() && found.uid() == geteuid().as_raw();
+    (ours && file.try_lock().is_ok()).then_some(file)
+}
+
+/// Which of these names a process has in its memory map, or had in its environment when it began; `None` where that
+/// cannot be told.
+fn used(names: &HashSet<&[u8]>) -> Option<HashSet<OsString>> {
+    let mut used = HashSet::new();
+    let entries = fs::read_dir("/proc").ok()?.flatten();
+    let mut processes: Vec<_> = entries
+        .filter(|entry| entry.file_name().as_bytes().iter().all(u8::is_ascii_digit))
+        .map(|entry| entry.path())
+        .collect();
+    for _ in 0..LOOKS {
+        processes.retain(|process| {
+            // In this order: where the map is already a new program's, so is the environment.
+            let map = fs::read(process.join("maps")).unwrap_or_default();
+            let Ok(environment) = fs::read(process.join("environ")) else { return false };
+            for text in [&map, &environment] {
+                let words = text.split(|byte| b"/: \n\0".contains(byte));
+                let found = words.filter(|word| names.contains(word));
+                used.extend(found.map(|name| OsStr::from_bytes(name).to_owned()));
+            }
+            environment.is_empty() && begins(process)
+        });
+        if processes.is_empty() {
+            return Some(used);
+        }
+        sleep(Duration::from_millis(1));
+    }
+    None
+}
+
+/// Whether a process without an environment is about to get one, since it changes to another program.
+fn begins(process: &Path) -> bool {
+    let Ok(stat) = fs::read(process.join("stat")) else { return false };
+    // The name, in parentheses, may hold anything. What follows starts with the third field of proc_pid_stat(5).
+    let rest = stat.rsplit(|&byte| byte == b')').next().unwrap_or_default();
+    let fields: Vec<_> = rest.split(|&byte| byte == b' ').skip(1).collect();
+    let is_zero = |number: usize| fields.get(number - 3).is_none_or(|field| *field == b"0");
+    let (size, start, end) = (23, 50, 51);
+    // The kernel's own threads and what has ended have no memory. Who has no variables has a place for them.
+    !is_zero(size) && (is_zero(end) || fields.get(start - 3) != fields.get(end - 3))
+}
+
+#[cfg(test)]
+mod tests;

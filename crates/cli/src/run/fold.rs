@@ -1,0 +1,134 @@
+//! Ended processes share a row by program, once there are many.
+//!
+//! Those with the largest peaks keep rows of their own: they are the ones that the account shows. So a run of any number
+//! of processes needs no more rows than live at a time, and each process that starts looks at few.
+
+use std::collections::HashMap;
+
+use ledgerline::{Group, Ledger, StatLine};
+use ledgerline_protocol::{BLIND, ENDED, REFUSED, RESIDENT, program};
+
+/// How many ended processes keep rows of their own.
+const KEPT: usize = 100;
+/// How many more there are before the smallest are folded: each fold is a look at all rows.
+const SLACK: usize = 28;
+/// How many programs have a row of their own; further ones share [`OTHERS`].
+const PROGRAMS: usize = 200;
+const OTHERS: &str = "(other programs)";
+
+/// The rows that stand for a program's ended processes.
+pub(super) struct Folded<'l> {
+    ledger: &'l Ledger,
+    /// By the program and the reason why it is not accounted (0 if it is).
+    rows: HashMap<(String, i64), Group<'l>>,
+}
+
+impl<'l> Folded<'l> {
+    pub(super) fn new(ledger: &'l Ledger) -> Folded<'l> {
+        Folded { ledger, rows: HashMap::new() }
+    }
+
+    /// Folds the smaller of the processes that have ended, if there are too many.
+    pub(super) fn fold(&mut self) {
+        let mut ended: Vec<Group<'_>> = self.ledger.ended().collect();
+        if ended.len() <= KEPT + SLACK {
+            return;
+        }
+        ended.sort_by_cached_key(|group| std::cmp::Reverse(group.peak().value));
+        let mut by_program: HashMap<(String, i64), Vec<Group<'_>>> = HashMap::new();
+        for group in ended.drain(KEPT..) {
+            let name = group.name();
+            let blind = group.stat().get(BLIND).map_or(0, |line| line.own);
+            let name = match program(&name) {
+                "" => "program",
+                name => name,
+            };
+            let mut key = (name.to_owned(), blind);
+            if !self.rows.contains_key(&key) && self.rows.len() >= PROGRAMS {
+                key.0 = OTHERS.to_owned();
+            }
+            by_program.entry(key).or_default().push(group);
+        }
+        for (key, processes) in by_program {
+            let blind = key.1;
+            let row = match self.rows.get(&key) {
+                Some(&row) => row,
+                // (A program may have taken all rows. Then its processes keep theirs.)
+                None => match self.ledger.root().create(&key.0) {
+                    Ok(row) => *self.rows.entry(key).or_insert(row),
+                    Err(_) => continue,
+                },
+            };
+            let own = |group: &Group<'_>, name| group.stat().get(name).map_or(0, |line| line.own);
+            let most = processes.iter().chain([&row]).map(|group| own(group, RESIDENT)).max();
+            let folded = self.fold_into(row, &processes);
+            // Reasons, and what was resident at most, are no numbers to be added up.
+            for (name, want) in [(BLIND, blind), (RESIDENT, most.unwrap_or(0))] {
+                let now = own(&row, name);
+                if let Some(item) = self.ledger.item(name)
+                    && folded > 0
+                    && want != now
+                {
+                    row.add_stat(item, want - now);
+                }
+            }
+        }
+    }
+
+    fn fold_into(&self, row: Group<'_>, processes: &[Group<'_>]) -> usize {
+        let add = |name: &str, more: i64| {
+            if let Some(item) = self.ledger.item(name)
+                && more != 0
+            {
+                row.add_stat(item, more);
+            }
+        };
+        // What was refused first, and what was the most, is no sum. Until the row is told, it shows no refusal: its first
+        // one is less than nothing.
+        let before = refused(row, |line| line.own);
+        let all = self.refusals(processes);
+        let hidden = before[0] + all.iter().map(|(_, refused)| refused[0]).sum::<i64>();
+        add(REFUSED[0], -hidden);
+        let folded = self.ledger.fold_ended(processes, row);
+        let of_folded = || {
+            all.iter().filter(|(process, _)| folded.contains(process)).map(|&(_, refused)| refused)
+        };
+        let want = of_folded().chain([before]).filter(|refused| refused[0] > 0).reduce(|a, b| {
+            let first = if a[1] <= b[1] { a } else { b };
+            [first[0], first[1], a[2].max(b[2])]
+        });
+        for (at, name) in REFUSED.into_iter().enumerate().rev() {
+            let sum = before[at] + of_folded().map(|refused| refused[at]).sum::<i64>();
+            let now = if at == 0 { sum - hidden } else { sum };
+            add(name, want.map_or(0, |want| want[at]) - now);
+        }
+        add(ENDED, folded.len() as i64);
+        folded.len()
+    }
+
+    /// What each row of these processes was refused, if any was.
+    fn refusals<'p>(&self, processes: &[Group<'p>]) -> Vec<(Group<'p>, [i64; 3])> {
+        if processes.iter().all(|&process| refused(process, |line| line.subtree)[0] == 0) {
+            return Vec::new();
+        }
+        let mut process = None;
+        let mut found = Vec::new();
+        for group in self.ledger.snapshot().groups {
+            // A process's rows stand below its topmost one.
+            if group.depth <= 1 {
+                process = processes.iter().find(|process| process.id() == group.id);
+            }
+            if let Some(&process) = process {
+                let own = refused(self.ledger.group(group.id), |line| line.own);
+                found.push((process, own));
+            }
+        }
+        found
+    }
+}
+
+/// What a group was refused: [`REFUSED`].
+fn refused(group: Group<'_>, part: fn(&StatLine) -> i64) -> [i64; 3] {
+    let stat = group.stat();
+    REFUSED.map(|name| stat.get(name).map_or(0, part))
+}

@@ -1,0 +1,287 @@
+//! Processes that `ledgerline run` cannot account are named, and run as they do plain.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use support::*;
+
+/// A compiled program in a folder of its own, which goes with it.
+struct Compiled(PathBuf);
+
+impl Compiled {
+    /// `None`, and a line, where there is no compiler for that.
+    fn new(source: &str, options: &[&str]) -> Option<Compiled> {
+        let folder = scratch("compiled");
+        std::fs::create_dir_all(&folder).unwrap();
+        let program = folder.join("program");
+        let input = folder.join("source.c");
+        std::fs::write(&input, source).unwrap();
+        let mut compiler = Command::new("cc");
+        compiler.args(["-O1", "-o"]).arg(&program).arg(&input).args(options);
+        match compiler.output() {
+            Ok(output) if output.status.success() => Some(Compiled(program)),
+            Ok(output) if options.is_empty() => panic!("{}", stderr(&output)),
+            _ => {
+                eprintln!("skipped: nothing is compiled by cc {options:?}");
+                None
+            }
+        }
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for Compiled {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(self.0.parent().unwrap());
+    }
+}
+
+const SMALL: &str = "#include <stdlib.h>
+int main(void) { char *volatile p = malloc(5000000); if (!p) return 9; p[0] = 1; free(p); return 7; }";
+
+/// (program, reason, processes) of all that were not accounted.
+fn told(account: &Value) -> Vec<(String, String, u64)> {
+    let list = account["not_accounted"].as_array().expect("a list");
+    let told = list.iter().map(|one| {
+        let text = |field: &str| one[field].as_str().unwrap_or_default().to_owned();
+        (text("program"), text("reason"), one["processes"].as_u64().unwrap())
+    });
+    told.collect()
+}
+
+fn one(program: &str, reason: &str, processes: u64) -> Vec<(String, String, u64)> {
+    vec![(program.to_owned(), reason.to_owned(), processes)]
+}
+
+#[test]
+fn programs_that_cannot_be_seen_are_counted_with_their_reason() {
+    for (options, reason) in [
+        (&["-static"][..], "statically linked"),
+        (&["-fsanitize=address"], "a sanitizer"),
+        (&["-fsanitize=thread"], "a sanitizer"),
+    ] {
+        let Some(program) = Compiled::new(SMALL, options) else { continue };
+        let path = program.path();
+        // By itself, by a shell that goes on, by one that becomes it, and 150 times.
+        for (script, processes) in [
+            (None, 1),
+            (Some(format!("{path}; :")), 1),
+            (Some(format!("exec {path}")), 1),
+            (Some(format!("i=0; while [ $i -lt 150 ]; do {path}; i=$((i+1)); done; :")), 150),
+        ] {
+            let words = match &script {
+                Some(script) => vec!["sh", "-c", script],
+                None => vec![path],
+            };
+            let (output, account) = account(&[], &words);
+            let code = if script.as_ref().is_none_or(|s| s.starts_with("exec")) { 7 } else { 0 };
+            assert_eq!(output.status.code(), Some(code), "{options:?} {}", stderr(&output));
+            assert_eq!(told(&account), one("program", reason, processes), "{options:?} {script:?}");
+            let text = stderr(&output);
+            let line = text.lines().find(|line| line.starts_with("Not accounted: "));
+            let line = line.unwrap_or_else(|| panic!("{text}"));
+            assert!(line.contains("program (") && line.contains(reason), "{line}");
+            // Nothing stands in the table that would look like an account of it.
+            assert!(!text.contains("program."), "{text}");
+        }
+    }
+    // What replaces no allocator is seen.
+    if let Some(program) = Compiled::new(SMALL, &["-fsanitize=undefined"]) {
+        let (_, account) = account(&[], &[program.path()]);
+        assert_eq!(told(&account), []);
+    }
+}
+
+#[test]
+fn a_sanitized_program_finds_its_mistake_as_it_does_plain_and_its_children_are_seen() {
+    let source = "#include <stdlib.h>
+int main(int n, char **v) { if (n > 1) return system(v[1]) ? 1 : 0;
+char *volatile p = malloc(10); free(p); return p[3]; }";
+    let Some(program) = Compiled::new(source, &["-g", "-fsanitize=address"]) else { return };
+    let plain = Command::new(program.path()).output().unwrap();
+    let output = run(&["--", program.path()]);
+    assert_eq!(output.status.code(), plain.status.code());
+    assert!(stderr(&output).contains("heap-use-after-free"), "{}", stderr(&output));
+    let by_shell = run(&["--", "sh", "-c", &format!("{} true; echo $?", program.path())]);
+    assert_eq!(by_shell.stdout, b"0\n", "{}", stderr(&by_shell));
+}
+
+#[test]
+fn a_program_with_a_malloc_of_its_own_is_named_and_what_that_maps_is_charged() {
+    let source = "#define _GNU_SOURCE
+#include <stddef.h>
+#include <stdio.h>
+#include <sys/mman.h>
+static char *at, *end;
+void *malloc(size_t n) {
+    n = (n + 31) & ~15ul;
+    if (!at || at + n > end) {
+        size_t size = n > 1 << 20 ? n : 1 << 20;
+        at = mmap(0, size, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (at == MAP_FAILED) { at = 0; return 0; }
+        end = at + size;
+    }
+    char *p = at; at += n; return p;
+}
+void free(void *p) { (void)p; }
+void *calloc(size_t a, size_t b) { return malloc(a * b); }
+void *realloc(void *p, size_t n) {
+    char *q = malloc(n);
+    if (q && p) for (size_t i = 0; i < n && (char *)p + i < end; i++) q[i] = ((char *)p)[i];
+    return q;
+}
+int main(void) { char *volatile p = malloc(30 << 20); puts(p ? \"got it\" : \"refused\"); return 0; }";
+    let Some(program) = Compiled::new(source, &["-rdynamic"]) else { return };
+    let (output, account_) = account(&[], &[program.path()]);
+    assert_eq!(output.stdout, b"got it\n", "{}", stderr(&output));
+    assert_eq!(told(&account_), one("program", "a malloc of its own", 1));
+    assert!(account_["groups"][0]["peak"].as_u64().unwrap() > 30 << 20, "{account_}");
+    let (output, _) = account(&["--max", "20M"], &[program.path()]);
+    assert_eq!(output.stdout, b"refused\n", "{}", stderr(&output));
+}
+
+#[test]
+fn a_cleared_environment_is_named_and_with_strict_it_is_not_cleared_of_the_library() {
+    let Some(program) = Compiled::new(SMALL, &[]) else { return };
+    let script = format!("env -i {}; :", program.path());
+    let (_, cleared) = account(&[], &["sh", "-c", &script]);
+    assert_eq!(told(&cleared), one("program", "environment cleared", 1));
+    let (output, kept) = account(&["--strict"], &["sh", "-c", &script]);
+    assert_eq!((output.status.code(), told(&kept)), (Some(0), vec![]), "{}", stderr(&output));
+    let row = groups(&kept).iter().find(|row| row["path"].as_str().unwrap().contains("/program."));
+    assert!(row.is_some_and(|row| row["peak"].as_u64() >= Some(5_000_000)), "{kept}");
+}
+
+#[test]
+fn strict_fails_where_a_process_is_not_accounted_before_the_start_if_that_is_known() {
+    let Some(program) = Compiled::new(SMALL, &["-static"]) else { return };
+    let output = run(&["--strict", "--", program.path()]);
+    assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
+    assert!(stderr(&output).contains("--strict: "), "{}", stderr(&output));
+    assert_eq!(stderr(&output).lines().count(), 1, "it did not run: {}", stderr(&output));
+    let script = format!("{}; echo went on", program.path());
+    let output = run(&["--strict", "--", "sh", "-c", &script]);
+    assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
+    assert_eq!(output.stdout, b"went on\n");
+    assert!(stderr(&output).ends_with("which processes were not accounted\n"));
+    let output = run(&["--strict", "--", "sh", "-c", "echo well; true; exit 3"]);
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+}
+
+#[test]
+fn too_little_address_space_is_named() {
+    let Some(program) = Compiled::new(SMALL, &[]) else { return };
+    let script = format!("(ulimit -v 100000; exec {}); :", program.path());
+    let (output, account) = account(&[], &["sh", "-c", &script]);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(told(&account), one("", "too little address space", 1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("unknown (too little address space)"));
+}
+
+#[test]
+fn a_program_of_another_user_is_named_and_told_nothing() {
+    // SAFETY: no preconditions.
+    if unsafe { libc::geteuid() } != 0 || !have("setpriv") {
+        eprintln!("skipped: only root becomes somebody else, by setpriv");
+        return;
+    }
+    let words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "/bin/echo", "hi"];
+    let (output, account) = account(&[], &words);
+    assert_eq!(output.stdout, b"hi\n", "{}", stderr(&output));
+    assert_eq!(told(&account), one("echo", "another user", 1));
+    assert!(stderr(&output).starts_with("ledgerline: setpriv"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_program_that_starts_where_the_ledger_has_no_path_is_named_and_told_nothing() {
+    // SAFETY: no preconditions.
+    if unsafe { libc::geteuid() } != 0 || !have("unshare") {
+        eprintln!("skipped: only root goes elsewhere, by unshare");
+        return;
+    }
+    let words = ["unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", "/bin/true; echo $$"];
+    let plain = Command::new(words[0]).args(&words[1..]).output().unwrap();
+    if !plain.status.success() {
+        eprintln!("skipped: {}", stderr(&plain));
+        return;
+    }
+    let (output, account) = account(&["--max", "100M"], &words);
+    assert_eq!(output.stdout, b"1\n", "{}", stderr(&output));
+    assert_eq!(told(&account), one("sh", "another root or /proc", 1));
+    assert!(stderr(&output).starts_with("ledgerline: unshare"), "{}", stderr(&output));
+}
+
+/// Says what `doors` says, plain and under `run`, with what was not accounted.
+fn doors(how: &str, program: &Path, options: &[&str], pass: bool) -> (String, String, Value) {
+    let folder = program.parent().unwrap();
+    let path = format!("{}:/usr/bin:/bin", folder.display());
+    let words = [program.to_str().unwrap(), how, program.to_str().unwrap()];
+    let mut plain = Command::new(words[0]);
+    plain.args(&words[1..]).env("PATH", &path).env("X", "inherited");
+    let file = scratch("doors.json");
+    let mut run = ledgerline();
+    run.arg("run").args(options).arg("--json").arg(&file).arg("--").args(words);
+    run.env("PATH", &path).env("X", "inherited");
+    if pass {
+        run.env("PASS", "1");
+    }
+    let said = |mut command: Command| {
+        let output = command.output().unwrap();
+        let errors = stderr(&output);
+        let errors = errors.lines().filter(|line| line.contains(" error") || line.contains(": "));
+        let errors = errors.take_while(|line| !line.starts_with("ledgerline")).collect::<Vec<_>>();
+        format!(
+            "{}{}{:?}",
+            String::from_utf8_lossy(&output.stdout),
+            errors.join("\n"),
+            output.status
+        )
+    };
+    let both = (said(plain), said(run));
+    let document = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    (both.0, both.1, serde_json::from_str(&document).unwrap())
+}
+
+#[test]
+fn every_door_to_another_program_passes_its_words_and_its_environment_on() {
+    let Some(program) = Compiled::new(include_str!("programs/doors.c"), &[]) else { return };
+    let own = ["execve", "execvpe", "execle", "execle-short", "fexecve", "execveat"];
+    let own = own.into_iter().chain(["execveat-empty", "spawn", "vfork"]);
+    let inherited = ["execv", "execvp", "execl", "execl-short", "execl-six", "execlp", "spawnp"];
+    let all = own.map(|how| (how, true)).chain(inherited.map(|how| (how, false)));
+    for (how, has_own) in all {
+        let (plain, ran, account) = doors(how, &program.0, &[], false);
+        assert!(plain.contains("X="), "{how}: {plain}");
+        assert_eq!(plain, ran, "{how}");
+        let expected = if has_own { one("program", "environment cleared", 1) } else { vec![] };
+        assert_eq!(told(&account), expected, "{how}");
+        // Where the environment is passed on, and with strict, nobody slips away.
+        for (options, pass) in [(&[][..], true), (&["--strict"], false)] {
+            let (_, ran, account) = doors(how, &program.0, options, pass);
+            assert_eq!(
+                (plain.as_str(), told(&account)),
+                (ran.as_str(), vec![]),
+                "{how} {options:?}"
+            );
+            let charges = account["groups"][0]["charges"].as_u64().unwrap();
+            assert!(charges >= 2, "{how} {options:?}: {account}");
+        }
+    }
+}
+
+#[test]
+fn an_exec_that_fails_fails_as_it_does_plain_and_leaves_no_row() {
+    let Some(program) = Compiled::new(include_str!("programs/doors.c"), &[]) else { return };
+    for options in [&[][..], &["--strict"]] {
+        let (plain, ran, account) = doors("nothing", &program.0, options, false);
+        assert!(plain.contains("No such file") && plain.contains("Permission denied"), "{plain}");
+        assert_eq!((plain, told(&account)), (ran, vec![]), "{options:?}");
+    }
+}

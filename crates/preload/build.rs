@@ -1,0 +1,19 @@
+//! Tells the command, which builds this package as a library of its own, where it lies; and links the unwinder into
+//! that library.
+//!
+//! Rust's standard library asks for `libgcc_s.so.1`. Programs in C do not have that loaded: each would load it at its
+//! start, which costs a tenth of a small program's life, and would have one more library in its list. The same functions
+//! are in the compiler's static library, so a linker script of that name stands in a folder that the linker searches.
+
+use std::path::PathBuf;
+
+fn main() {
+    println!("cargo::metadata=source={}", env!("CARGO_MANIFEST_DIR"));
+    println!("cargo::rerun-if-changed=build.rs");
+    if std::env::var("CARGO_CFG_TARGET_ENV").is_ok_and(|environment| environment == "gnu") {
+        let folder = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo names it"));
+        let script = "INPUT(-lgcc_eh)\n";
+        std::fs::write(folder.join("libgcc_s.so"), script).expect("the folder is ours");
+        println!("cargo::rustc-link-arg=-L{}", folder.display());
+    }
+}

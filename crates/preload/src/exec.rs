@@ -1,0 +1,440 @@
+//! Programs that an accounted process executes: those that this library will not see are named in the ledger.
+//!
+//! ```text
+//! exec(path, environment):
+//!   blind = what path's file says; or the environment lacks this library
+//!   the library would break the program:  take it out of the environment
+//!   the run is strict, and it is missing: put it in
+//!   blind: a row for the process, with the reason
+//!   exec; back here it has failed: the row goes
+//! ```
+//!
+//! All this runs in children that share their parent's memory, too (`vfork`). So it takes no lock that a thread of the
+//! parent may hold, and writes no cell: a row of another process counts in its totals.
+
+mod environment;
+
+use crate::filter;
+use crate::objects::find;
+use crate::process;
+use crate::say::{errno, set_errno};
+use environment::{Environment, List, looks, strings};
+use ledgerline_protocol::blind::{self, Blind};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+unsafe extern "C" {
+    static environ: List;
+}
+
+/// The functions behind this library's. They are looked up when the library is started: where they are called, a lookup
+/// might wait for a lock of the linker's that nobody returns.
+struct Real([AtomicUsize; 6]);
+
+static REAL: Real = Real([const { AtomicUsize::new(0) }; 6]);
+const NAMES: [&CStr; 6] =
+    [c"execve", c"execvpe", c"fexecve", c"execveat", c"posix_spawn", c"posix_spawnp"];
+
+/// Looks the functions up. Once, before the program's first instruction.
+pub(crate) fn start() {
+    for (address, name) in REAL.0.iter().zip(NAMES) {
+        address.store(find(name), Ordering::Relaxed);
+    }
+}
+
+/// Calls a function behind this library's, or fails with `ENOSYS`.
+macro_rules! real {
+    ($which:literal, fn($($kind:ty),*), $($argument:expr),*) => {{
+        let address = REAL.0[$which].load(Ordering::Relaxed);
+        if address == 0 {
+            set_errno(libc::ENOSYS);
+            return -1;
+        }
+        // SAFETY: dlsym found it under the name of a C function of this type, in a library that stays loaded.
+        unsafe {
+            let function: unsafe extern "C" fn($($kind),*) -> c_int = std::mem::transmute(address);
+            function($($argument),*)
+        }
+    }};
+}
+
+/// What is known before a program is executed.
+struct Plan {
+    blind: Option<Blind>,
+    environment: Environment,
+}
+
+impl Plan {
+    /// # Safety
+    /// The environment is a list of strings that ends in null, or null.
+    unsafe fn new(path: Option<&CStr>, given: List) -> Plan {
+        let unchanged = |blind| Plan { blind, environment: Environment::given(given) };
+        // (The kernel says EFAULT to what lies in the first page.)
+        let is_bad = !given.is_null() && (given as usize) < 4096;
+        if is_bad || !process::may_account() {
+            return unchanged(None);
+        }
+        // What a file says cannot be asked then.
+        if filter::is_on() {
+            return unchanged(Some(Blind::Filter));
+        }
+        // SAFETY: as the caller says.
+        let (has_library, has_order) = unsafe { looks(given) };
+        let of_file = path.and_then(blind::of);
+        let blind = of_file.or_else(|| match has_library && has_order {
+            true => process::can_open().err(),
+            false => Some(Blind::Environment),
+        });
+        // SAFETY: as the caller says.
+        let changed =
+            unsafe {
+                match blind {
+                    Some(Blind::Environment) if process::is_strict() => Environment::with(given),
+                    Some(
+                        Blind::Sanitizer | Blind::OtherLibc | Blind::OtherUser | Blind::Elsewhere,
+                    ) if has_library => Environment::without(given),
+                    _ => None,
+                }
+            };
+        match (blind, changed) {
+            (Some(Blind::Environment), Some(environment)) => Plan { blind: None, environment },
+            (blind, Some(environment)) => Plan { blind, environment },
+            (blind, None) => unchanged(blind),
+        }
+    }
+
+    /// Executes in place of this process. Only a failure returns.
+    fn execute(self, path: &CStr, go: impl FnOnce(List) -> c_int) -> c_int {
+        let own = || match filter::is_on() {
+            true => process::identity().pid().cast_signed(),
+            // SAFETY: getpid has no preconditions.
+            false => unsafe { libc::getpid() },
+        };
+        let row = |blind| Some((process::name_blind(path, own(), blind)?, blind));
+        let row = self.blind.and_then(row);
+        let result = go(self.environment.list);
+        let failure = errno();
+        if let Some((row, blind)) = row {
+            process::unname_blind(row, blind);
+        }
+        drop(self);
+        set_errno(failure);
+        result
+    }
+}
+
+/// The file that a name without a slash stands for: the first in `PATH` that may be executed.
+fn search<'b>(name: &'b CStr, buffer: &'b mut [u8; 4096]) -> Option<&'b CStr> {
+    if name.to_bytes().contains(&b'/') {
+        return Some(name);
+    }
+    let path = crate::say::environment(c"PATH").unwrap_or(b"/bin:/usr/bin");
+    let name = name.to_bytes();
+    let mut found = None;
+    for folder in path.split(|&byte| byte == b':') {
+        let folder = if folder.is_empty() { &b"."[..] } else { folder };
+        let length = folder.len() + 1 + name.len();
+        if length >= buffer.len() {
+            continue;
+        }
+        buffer[..folder.len()].copy_from_slice(folder);
+        buffer[folder.len()] = b'/';
+        buffer[folder.len() + 1..length].copy_from_slice(name);
+        buffer[length] = 0;
+        // SAFETY: the text ends in zero.
+        if unsafe { libc::access(buffer.as_ptr().cast(), libc::X_OK) } == 0 {
+            found = Some(length);
+            break;
+        }
+    }
+    CStr::from_bytes_with_nul(&buffer[..=found?]).ok()
+}
+
+/// C's `execve`.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execve(path: *const c_char, words: List, environment: List) -> c_int {
+    // SAFETY: the caller's word for its arguments, here and in all below.
+    let (name, plan) = unsafe {
+        let name = if path.is_null() { c"" } else { CStr::from_ptr(path) };
+        (name, Plan::new(Some(name), environment))
+    };
+    plan.execute(name, |environment| {
+        real!(0, fn(*const c_char, List, List), path, words, environment)
+    })
+}
+
+/// C's `execv`.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execv(path: *const c_char, words: List) -> c_int {
+    // SAFETY: as the caller says.
+    unsafe { execve(path, words, environ) }
+}
+
+/// GNU's `execvpe`.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execvpe(file: *const c_char, words: List, environment: List) -> c_int {
+    // SAFETY: as in `execve`.
+    let (name, plan) = unsafe {
+        let name = CStr::from_ptr(file);
+        let mut buffer = [0; 4096];
+        (name, Plan::new(search(name, &mut buffer), environment))
+    };
+    plan.execute(name, |environment| {
+        real!(1, fn(*const c_char, List, List), file, words, environment)
+    })
+}
+
+/// C's `execvp`.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execvp(file: *const c_char, words: List) -> c_int {
+    // SAFETY: as the caller says.
+    unsafe { execvpe(file, words, environ) }
+}
+
+/// What a descriptor's file is called.
+fn name_of<'b>(path: &'b CStr, buffer: &'b mut [u8; 4096]) -> &'b CStr {
+    // SAFETY: the path ends in zero; the call writes less than the buffer, whose last byte stays zero.
+    let length =
+        unsafe { libc::readlink(path.as_ptr(), buffer.as_mut_ptr().cast(), buffer.len() - 1) };
+    if length < 0 { path } else { CStr::from_bytes_until_nul(buffer).unwrap_or(path) }
+}
+
+/// The path by which a descriptor can be opened again.
+fn path_of(descriptor: c_int, buffer: &mut [u8; 32]) -> &CStr {
+    use std::io::Write;
+    // (The longest number fits, and what is left are zeros.)
+    let _ = write!(&mut buffer[..31], "/proc/self/fd/{descriptor}");
+    CStr::from_bytes_until_nul(buffer).unwrap_or(c"/")
+}
+
+/// C's `fexecve`.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fexecve(file: c_int, words: List, environment: List) -> c_int {
+    let (mut buffer, mut link) = ([0; 32], [0; 4096]);
+    let path = path_of(file, &mut buffer);
+    // SAFETY: as in `execve`.
+    let plan = unsafe { Plan::new(Some(path), environment) };
+    plan.execute(name_of(path, &mut link), |environment| {
+        real!(2, fn(c_int, List, List), file, words, environment)
+    })
+}
+
+/// Linux's `execveat`.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execveat(
+    folder: c_int,
+    path: *const c_char,
+    words: List,
+    environment: List,
+    flags: c_int,
+) -> c_int {
+    let (mut buffer, mut link) = ([0; 32], [0; 4096]);
+    // SAFETY: as in `execve`.
+    let (name, plan) = unsafe {
+        let given = CStr::from_ptr(path);
+        let is_there = given.to_bytes().starts_with(b"/") || folder == libc::AT_FDCWD;
+        let (name, path) = match given.to_bytes() {
+            b"" => {
+                let path = path_of(folder, &mut buffer);
+                (name_of(path, &mut link), Some(path))
+            }
+            // A path below a descriptor is not looked at.
+            _ => (given, is_there.then_some(given)),
+        };
+        (name, Plan::new(path, environment))
+    };
+    plan.execute(name, |environment| {
+        real!(
+            3,
+            fn(c_int, *const c_char, List, List, c_int),
+            folder,
+            path,
+            words,
+            environment,
+            flags
+        )
+    })
+}
+
+/// Starts a program in a new process; its row is made when its number is known.
+fn spawn(
+    plan: Plan,
+    name: &CStr,
+    child: *mut libc::pid_t,
+    go: impl FnOnce(List, *mut libc::pid_t) -> c_int,
+) -> c_int {
+    let mut number = 0;
+    let result = go(plan.environment.list, &raw mut number);
+    if result == 0 {
+        if let Some(blind) = plan.blind {
+            let _ = process::name_blind(name, number, blind);
+        }
+        if !child.is_null() {
+            // SAFETY: the caller's place for the number.
+            unsafe { child.write(number) };
+        }
+    }
+    result
+}
+
+type Actions = *const c_void;
+
+/// C's `posix_spawn`.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_spawn(
+    child: *mut libc::pid_t,
+    path: *const c_char,
+    actions: Actions,
+    attributes: Actions,
+    words: List,
+    environment: List,
+) -> c_int {
+    // SAFETY: as in `execve`.
+    let (name, plan) = unsafe {
+        let name = CStr::from_ptr(path);
+        (name, Plan::new(Some(name), environment))
+    };
+    spawn(plan, name, child, |environment, child| {
+        real!(
+            4,
+            fn(*mut libc::pid_t, *const c_char, Actions, Actions, List, List),
+            child,
+            path,
+            actions,
+            attributes,
+            words,
+            environment
+        )
+    })
+}
+
+/// C's `posix_spawnp`.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_spawnp(
+    child: *mut libc::pid_t,
+    file: *const c_char,
+    actions: Actions,
+    attributes: Actions,
+    words: List,
+    environment: List,
+) -> c_int {
+    // SAFETY: as in `execve`.
+    let (name, plan) = unsafe {
+        let name = CStr::from_ptr(file);
+        let mut buffer = [0; 4096];
+        (name, Plan::new(search(name, &mut buffer), environment))
+    };
+    spawn(plan, name, child, |environment, child| {
+        real!(
+            5,
+            fn(*mut libc::pid_t, *const c_char, Actions, Actions, List, List),
+            child,
+            file,
+            actions,
+            attributes,
+            words,
+            environment
+        )
+    })
+}
+
+/// Exports a function that takes a program's words one by one. The registers that hold the first are put on the stack
+/// before those that lie there, so that all are a list in place.
+macro_rules! export_listed {
+    ($($name:ident => $body:path;)*) => {$(
+        #[doc = concat!("C's `", stringify!($name), "`.")]
+        ///
+        /// # Safety
+        /// As the C function.
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name() -> c_int {
+            // pop the return address; push words 5 to 1; body(path, the words); take all away; return
+            #[cfg(target_arch = "x86_64")]
+            std::arch::naked_asm!(
+                "pop rax",
+                "push r9",
+                "push r8",
+                "push rcx",
+                "push rdx",
+                "push rsi",
+                "mov rsi, rsp",
+                "push rax",
+                "push rbx",
+                // The stack is aligned for the call by a register that the call keeps.
+                "mov rbx, rsp",
+                "and rsp, -16",
+                "call {body}",
+                "mov rsp, rbx",
+                "pop rbx",
+                "pop rcx",
+                "add rsp, 40",
+                "push rcx",
+                "ret",
+                body = sym $body,
+            );
+            // push words 7 to 1 below those on the stack; body(path, the words); take them away; return
+            #[cfg(target_arch = "aarch64")]
+            std::arch::naked_asm!(
+                "stp x6, x7, [sp, #-16]!",
+                "stp x4, x5, [sp, #-16]!",
+                "stp x2, x3, [sp, #-16]!",
+                "stp x30, x1, [sp, #-16]!",
+                "add x1, sp, #8",
+                "bl {body}",
+                "ldr x30, [sp]",
+                "add sp, sp, #64",
+                "ret",
+                body = sym $body,
+            );
+        }
+    )*};
+}
+
+export_listed! {
+    execl => execl_body;
+    execlp => execlp_body;
+    execle => execle_body;
+}
+
+unsafe extern "C" fn execl_body(path: *const c_char, words: List) -> c_int {
+    // SAFETY: the words end in null, as the C function demands; here and below.
+    unsafe { execve(path, words, environ) }
+}
+
+unsafe extern "C" fn execlp_body(file: *const c_char, words: List) -> c_int {
+    // SAFETY: as above.
+    unsafe { execvpe(file, words, environ) }
+}
+
+unsafe extern "C" fn execle_body(path: *const c_char, words: List) -> c_int {
+    // SAFETY: as above; behind the null lies the environment.
+    unsafe {
+        let environment = words.add(strings(words).count() + 1).cast::<List>();
+        execve(path, words, environment.read())
+    }
+}

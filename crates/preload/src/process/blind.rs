@@ -1,0 +1,130 @@
+//! What this process says of programs that it executes and that are not accounted, and what they keep of the run's order.
+
+use super::{INHERITED, Item, attached, identity, push_process};
+use crate::filter;
+use crate::say::errno;
+use crate::text::Text;
+use crate::thread::Busy;
+use ledgerline::{Group, NAME_MAX};
+use ledgerline_protocol::Identity;
+use ledgerline_protocol::blind::Blind;
+use std::cell::UnsafeCell;
+use std::ffi::CStr;
+use std::sync::atomic::Ordering;
+
+/// Whether this process may say of others that they are not accounted: it has opened the ledger.
+pub(crate) fn may_account() -> bool {
+    INHERITED.opened.load(Ordering::Acquire) == 1
+}
+
+/// Whether programs keep this library over `exec`. Only after [`may_account`] was true.
+pub(crate) fn is_strict() -> bool {
+    // SAFETY: written once, before `opened` was 1.
+    unsafe { (*INHERITED.settings.get()).strict }
+}
+
+/// Whether a program that is executed now can open the ledger. Only after [`may_account`] was true.
+pub(crate) fn can_open() -> Result<(), Blind> {
+    // SAFETY: no preconditions; the user was written once, before `opened` was 1.
+    let (now, before) = unsafe { (libc::geteuid(), (*INHERITED.settings.get()).user) };
+    // (What a process may still do with root's capabilities, the program may not.)
+    if now != before && now != 0 {
+        return Err(Blind::OtherUser);
+    }
+    let order = order().unwrap_or_default();
+    let strings = order.split_inclusive(|&byte| byte == 0);
+    let path = strings.filter_map(|string| CStr::from_bytes_with_nul(string).ok());
+    // (Where the order was too long to be kept, nothing is known.)
+    let Some(path) = path.filter_map(ledgerline_protocol::ledger_path).next() else {
+        return Ok(());
+    };
+    let how = libc::R_OK | libc::W_OK;
+    // SAFETY: the path ends in zero.
+    let result = unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), how, libc::AT_EACCESS) };
+    match (result, errno()) {
+        (0, _) => Ok(()),
+        (_, libc::EACCES | libc::EPERM) => Err(Blind::OtherUser),
+        _ => Err(Blind::Elsewhere),
+    }
+}
+
+/// Makes a row for a process that executes a program which is not accounted.
+pub(crate) fn name_blind(
+    path: &CStr,
+    process: libc::pid_t,
+    blind: Blind,
+) -> Option<Group<'static>> {
+    let _busy = Busy::enter()?;
+    if !attached() {
+        return None;
+    }
+    // (A child that shares its parent's memory is attached as its parent.)
+    let owner = Identity::new(process.unsigned_abs(), identity().distance())?;
+    let program = path.to_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    let mut name = Text::<NAME_MAX>::name();
+    push_process(&mut name, program, owner);
+    // SAFETY: the process is attached, so the ledger was opened, and it stays open for good.
+    let (ledger, items) =
+        unsafe { ((*INHERITED.ledger.get()).assume_init_ref(), (*INHERITED.settings.get()).items) };
+    let group = ledger.create_for_process(name.as_str(), owner.owner()).ok()?;
+    if let Some(item) = items[Item::Blind as usize] {
+        group.add_stat(item, blind as i64);
+    }
+    Some(group)
+}
+
+/// Takes such a row back: the program was not executed.
+pub(crate) fn unname_blind(row: Group<'static>, blind: Blind) {
+    // SAFETY: there is such a row, so the settings were written.
+    let item = unsafe { (*INHERITED.settings.get()).items[Item::Blind as usize] };
+    if filter::is_on() {
+        // Ending a group may take a call. The row stays, and says nothing.
+        if let Some(item) = item {
+            row.add_stat(item, -(blind as i64));
+        }
+    } else {
+        // (It is new, and nothing is charged to it.)
+        let _ = row.destroy();
+    }
+}
+
+/// The strings of the environment that carry the order, each with its zero: what programs keep over `exec`.
+struct Kept(UnsafeCell<([u8; 4096], usize)>);
+// SAFETY: written once, before `opened` is 1; read after that.
+unsafe impl Sync for Kept {}
+static KEPT: Kept = Kept(UnsafeCell::new(([0; 4096], 0)));
+
+/// Copies the order's strings. (Where they are too long, none is kept.)
+///
+/// # Safety
+/// Only the attaching thread is here, and nobody reads before `opened` is 1.
+pub(super) unsafe fn keep_order() {
+    unsafe extern "C" {
+        static environ: *const *const libc::c_char;
+    }
+    // SAFETY: the C library's list of strings, which ends in null; the rest as the caller says.
+    unsafe {
+        let (bytes, length) = &mut *KEPT.0.get();
+        let mut at = environ;
+        while !at.is_null() && !(*at).is_null() {
+            let string = CStr::from_ptr(*at);
+            let text = string.to_bytes_with_nul();
+            if ledgerline_protocol::is_of_order(string.to_bytes()) {
+                let Some(room) = bytes.get_mut(*length..*length + text.len()) else {
+                    *length = 0;
+                    return;
+                };
+                room.copy_from_slice(text);
+                *length += text.len();
+            }
+            at = at.add(1);
+        }
+    }
+}
+
+/// The strings that [`keep_order`] copied. Only after [`may_account`] was true.
+pub(crate) fn order() -> Option<&'static [u8]> {
+    // SAFETY: written once, before `opened` was 1.
+    let (bytes, length) = unsafe { &*KEPT.0.get() };
+    (*length > 0).then(|| &bytes[..*length])
+}

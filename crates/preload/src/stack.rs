@@ -1,0 +1,95 @@
+//! `--stack`: says where a program asked for what was refused.
+//!
+//! This unwinds the stack and asks the linker whose code is where. It is for finding out, not for every day: it waits
+//! for the linker's lock, as `dladdr` does, and writes to standard error.
+
+use crate::objects::{is_beneath, own_path};
+use crate::process;
+use crate::say::{errno, set_errno, write};
+use crate::text::Text;
+use crate::thread::Busy;
+use std::ffi::{CStr, c_int, c_void};
+
+/// How many callers are said.
+const DEPTH: usize = 32;
+/// `_URC_NO_REASON` and `_URC_END_OF_STACK` of the unwinder (unwind.h): go on, and stop.
+const GO_ON: c_int = 0;
+const STOP: c_int = 5;
+
+unsafe extern "C" {
+    fn _Unwind_Backtrace(
+        each: unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int,
+        data: *mut c_void,
+    ) -> c_int;
+    fn _Unwind_GetIP(context: *mut c_void) -> usize;
+}
+
+/// The places to which functions return, the innermost first.
+struct Stack {
+    places: [usize; DEPTH],
+    count: usize,
+}
+
+/// Says which row was refused how much, and from where.
+pub(crate) fn say(slot: u32, requested: u64) {
+    // What is allocated meanwhile is this library's.
+    let _busy = Busy::enter();
+    let before = errno();
+    let mut line = Text::line();
+    line.push(b"refused ").push_number(requested).push(b" bytes for /");
+    process::push_name(&mut line);
+    if let Some(name) = process::slot_name(slot) {
+        let length = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+        line.push(b"/").push(&name[..length]);
+    }
+    write(line.push(b", asked for by"));
+    let mut stack = Stack { places: [0; DEPTH], count: 0 };
+    // SAFETY: the callback gets what is handed on, which lives until the call returns.
+    unsafe { _Unwind_Backtrace(each, (&raw mut stack).cast()) };
+    stack.places[..stack.count].iter().for_each(|&place| say_place(place));
+    set_errno(before);
+}
+
+unsafe extern "C" fn each(context: *mut c_void, data: *mut c_void) -> c_int {
+    // SAFETY: the unwinder's own context, and the stack that `say` handed on.
+    let (place, stack) = unsafe { (_Unwind_GetIP(context), &mut *data.cast::<Stack>()) };
+    // What is in here is of no use to anybody, and so is the allocator.
+    if stack.count == 0 && is_beneath(place) {
+        return GO_ON;
+    }
+    match stack.places.get_mut(stack.count) {
+        Some(free) if place != 0 => {
+            *free = place;
+            stack.count += 1;
+            GO_ON
+        }
+        _ => STOP,
+    }
+}
+
+/// Says whose code is at a place: `function+0x12 (file+0x345)`, where `addr2line -e file 0x345` knows the line.
+fn say_place(place: usize) {
+    let mut line = Text::line();
+    line.push(b"  ");
+    // SAFETY: the call fills the record where it returns non-zero; its strings stay as long as their object, whose code
+    // is being run.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        // A place is behind a call: what is called last in a function may lie at the start of the next.
+        let call = place - 1;
+        if libc::dladdr(call as *const c_void, &raw mut info) == 0 || info.dli_fname.is_null() {
+            write(line.push(b"0x").push_hex(call as u64));
+            return;
+        }
+        let file = CStr::from_ptr(info.dli_fname);
+        if file == own_path() {
+            return;
+        }
+        let within = (call - info.dli_fbase as usize) as u64;
+        if !info.dli_sname.is_null() {
+            line.push(CStr::from_ptr(info.dli_sname).to_bytes()).push(b"+0x");
+            line.push_hex((call - info.dli_saddr as usize) as u64).push(b" ");
+        }
+        write(line.push(b"(").push(file.to_bytes()).push(b"+0x").push_hex(within).push(b")"));
+    }
+}

@@ -1,0 +1,335 @@
+//! Why the allocations of a program cannot be seen, as far as its file says.
+//!
+//! `run` asks before it starts a program, the preloaded library before an accounted process executes one. The library
+//! asks within `execve`, also in a child that shares its parent's memory: nothing here allocates, locks or keeps a
+//! descriptor.
+
+use std::ffi::CStr;
+use std::fmt;
+use std::mem::MaybeUninit;
+
+/// Why a process is not accounted. The numbers stand in ledgers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Blind {
+    /// Nothing can be preloaded into it.
+    Static = 1,
+    /// It would gain a user, a group or capabilities, so the loader drops the preload.
+    Privileged = 2,
+    /// It is of another architecture than the preloaded library.
+    OtherArchitecture = 3,
+    /// It uses the musl C library; the preloaded library is for glibc.
+    OtherLibc = 4,
+    /// A sanitizer's runtime wants to be the allocator, and ends a program in which it is not.
+    Sanitizer = 5,
+    /// Whoever executed it dropped the environment that the library needs.
+    Environment = 6,
+    /// It brings a malloc of its own, which its libraries call, too.
+    OwnMalloc = 7,
+    /// The process has too little address space for the ledger.
+    AddressSpace = 8,
+    /// The process became another user, who cannot open the ledger.
+    OtherUser = 9,
+    /// The process was under a seccomp filter when it executed the program, which cannot open the ledger then.
+    Filter = 10,
+    /// The process went where the ledger, or the library, has no path: into a chroot, or where another `/proc` is mounted.
+    Elsewhere = 11,
+}
+
+impl Blind {
+    /// All there are.
+    pub const ALL: [Blind; 11] = [
+        Blind::Static,
+        Blind::Privileged,
+        Blind::OtherArchitecture,
+        Blind::OtherLibc,
+        Blind::Sanitizer,
+        Blind::Environment,
+        Blind::OwnMalloc,
+        Blind::AddressSpace,
+        Blind::OtherUser,
+        Blind::Filter,
+        Blind::Elsewhere,
+    ];
+
+    /// The reason with this number in a ledger.
+    #[must_use]
+    pub fn from_number(number: i64) -> Option<Blind> {
+        Blind::ALL.into_iter().find(|one| *one as i64 == number)
+    }
+
+    /// In a few words.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Blind::Static => "statically linked",
+            Blind::Privileged => "gains privileges",
+            Blind::OtherArchitecture => "another architecture",
+            Blind::OtherLibc => "the musl C library",
+            Blind::Sanitizer => "a sanitizer",
+            Blind::Environment => "environment cleared",
+            Blind::OwnMalloc => "a malloc of its own",
+            Blind::AddressSpace => "too little address space",
+            Blind::OtherUser => "another user",
+            Blind::Filter => "a seccomp filter",
+            Blind::Elsewhere => "another root or /proc",
+        }
+    }
+
+    /// Whether the program would fail to start with the preload in its environment. glibc's loader ignores what does not
+    /// fit; musl's gives up, and so does a sanitizer's runtime.
+    #[must_use]
+    pub const fn breaks_preload(self) -> bool {
+        matches!(self, Blind::OtherLibc | Blind::Sanitizer)
+    }
+}
+
+impl fmt::Display for Blind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the program ")?;
+        f.write_str(match self {
+            Blind::Static => "is statically linked, so nothing can be preloaded into it",
+            Blind::Privileged => {
+                "gains a user, a group or capabilities, so the loader drops the preload"
+            }
+            Blind::OtherArchitecture => "is of another architecture than the preload library",
+            Blind::OtherLibc => "uses the musl C library, and the preload library is for glibc",
+            Blind::Sanitizer => "brings a sanitizer, which must be its allocator",
+            Blind::Environment => "was started without the environment that the library needs",
+            Blind::OwnMalloc => "brings a malloc of its own",
+            Blind::AddressSpace => "has too little address space for the ledger (ulimit -v)",
+            Blind::OtherUser => "runs as another user, who cannot open the ledger",
+            Blind::Filter => "is under a seccomp filter, which may forbid to open the ledger",
+            Blind::Elsewhere => "runs where the ledger has no path (a chroot, another /proc)",
+        })?;
+        f.write_str("; its allocations cannot be seen or limited")
+    }
+}
+
+/// What keeps the library out of a program, by its file; that of its interpreter, if it is a script. `None` for an
+/// ordinary program, for what cannot be read, and for what the kernel will refuse anyway.
+#[must_use]
+pub fn of(path: &CStr) -> Option<Blind> {
+    let mut start = [0; 4096];
+    let file = File::open(path)?;
+    let start = file.read(&mut start, 0);
+    match interpreter(start) {
+        // Set-user-ID bits on a script are ignored; those of its interpreter count.
+        Some(word) => {
+            let mut name = [0; 256];
+            name.get_mut(..word.len())?.copy_from_slice(word);
+            let file = File::open(CStr::from_bytes_until_nul(&name).ok()?)?;
+            let mut start = [0; 4096];
+            let start = file.read(&mut start, 0);
+            privileged(&file).or_else(|| inside(&file, start))
+        }
+        None => privileged(&file).or_else(|| inside(&file, start)),
+    }
+}
+
+/// The interpreter that the first line of a script names.
+fn interpreter(start: &[u8]) -> Option<&[u8]> {
+    let line = start.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
+    line.split(|byte| b" \t".contains(byte)).find(|word| !word.is_empty())
+}
+
+/// Whether the program would gain privileges: the loader's secure mode.
+fn privileged(file: &File) -> Option<Blind> {
+    let status = file.status()?;
+    // SAFETY: these have no preconditions.
+    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+    let gains = gains(&status, user, group) || user != 0 && file.has_capabilities();
+    gains.then_some(Blind::Privileged)
+}
+
+/// Whether a file's bits give somebody another user or group. (A set-user-ID program of one's own gains nothing, and is
+/// seen.)
+fn gains(status: &libc::stat, user: libc::uid_t, group: libc::gid_t) -> bool {
+    let set_group = libc::S_ISGID | libc::S_IXGRP;
+    status.st_mode & libc::S_ISUID != 0 && status.st_uid != user
+        || status.st_mode & set_group == set_group && status.st_gid != group
+}
+
+const OUR_MACHINE: u16 = if cfg!(target_arch = "x86_64") {
+    libc::EM_X86_64
+} else if cfg!(target_arch = "aarch64") {
+    libc::EM_AARCH64
+} else {
+    libc::EM_NONE
+};
+
+/// What an ELF file says about itself. What is not a well-formed one is left to the kernel to judge.
+fn inside(file: &File, start: &[u8]) -> Option<Blind> {
+    if start.get(..4)? != b"\x7fELF" || OUR_MACHINE == libc::EM_NONE {
+        return None;
+    }
+    // A 32-bit header has the machine in the same place.
+    let is_ours = start.get(4..6)? == [2, 1] && number::<2>(start, 18)? == u64::from(OUR_MACHINE);
+    if !is_ours {
+        return Some(Blind::OtherArchitecture);
+    }
+    let (at, size, count) =
+        (number::<8>(start, 32)?, number::<2>(start, 54)?, number::<2>(start, 56)?);
+    let mut segments = [0; 56 * MOST_SEGMENTS];
+    let length = (size as usize).checked_mul((count as usize).min(MOST_SEGMENTS))?;
+    let segments = file.read_after(start, segments.get_mut(..length)?, at);
+    let segments = || segments.chunks_exact((size as usize).max(1)).filter_map(Segment::read);
+    let Some(loader) = segments().find(|segment| segment.kind == libc::PT_INTERP) else {
+        return Some(Blind::Static);
+    };
+    let mut name = [0; 256];
+    let name = name.get_mut(..(loader.length as usize).min(256))?;
+    let name = file.read_after(start, name, loader.offset);
+    if contains(name, b"ld-musl") {
+        return Some(Blind::OtherLibc);
+    }
+    let dynamic = segments().find(|segment| segment.kind == libc::PT_DYNAMIC)?;
+    let (address, length) = strings(file, &dynamic)?;
+    let holder = segments().find(|segment| {
+        segment.kind == libc::PT_LOAD
+            && (segment.address..segment.address.saturating_add(segment.length)).contains(&address)
+    })?;
+    let offset = holder.offset.checked_add(address - holder.address)?;
+    names_sanitizer(file, start, offset, length).then_some(Blind::Sanitizer)
+}
+
+/// More program headers than any program has.
+const MOST_SEGMENTS: usize = 64;
+/// A table of names that is larger is not looked through.
+const MOST_STRINGS: u64 = 16 << 20;
+
+/// A program header of the 64-bit class.
+struct Segment {
+    kind: u32,
+    offset: u64,
+    address: u64,
+    length: u64,
+}
+
+impl Segment {
+    fn read(bytes: &[u8]) -> Option<Segment> {
+        Some(Segment {
+            kind: number::<4>(bytes, 0)? as u32,
+            offset: number::<8>(bytes, 8)?,
+            address: number::<8>(bytes, 16)?,
+            length: number::<8>(bytes, 32)?,
+        })
+    }
+}
+
+/// Where the table of names of the dynamic segment is loaded, and how long it is.
+fn strings(file: &File, dynamic: &Segment) -> Option<(u64, u64)> {
+    /// Tags of the dynamic segment (elf.h).
+    const STRTAB: u64 = 5;
+    const STRSZ: u64 = 10;
+    let mut entries = [0; 2048];
+    let length = (dynamic.length as usize).min(entries.len());
+    let entries = file.read(&mut entries[..length], dynamic.offset);
+    let find = |tag| {
+        let entry = entries.chunks_exact(16).find(|entry| number::<8>(entry, 0) == Some(tag));
+        number::<8>(entry?, 8)
+    };
+    Some((find(STRTAB)?, find(STRSZ)?.min(MOST_STRINGS)))
+}
+
+/// The runtimes of sanitizers, as libraries that a program names (gcc).
+const RUNTIMES: [&[u8]; 5] =
+    [b"libasan.so", b"libtsan.so", b"liblsan.so", b"libhwasan.so", b"libclang_rt."];
+/// A function of each runtime, which a program names that was linked with one (clang).
+const FUNCTIONS: [&[u8]; 5] =
+    [b"__asan_init", b"__tsan_init", b"__msan_init", b"__hwasan_init", b"__lsan_init"];
+/// The library of `ledgerline layout record` has such a function, and replaces no allocator.
+const RECORDER: &[u8] = b"libledgerline_record.so";
+
+fn names_sanitizer(file: &File, start: &[u8], mut offset: u64, mut length: u64) -> bool {
+    /// As many bytes as a name is looked at in: what a piece ends in begins the next.
+    const NAME: usize = 32;
+    let mut piece = [0; 4096];
+    let (mut has_function, mut has_recorder) = (false, false);
+    while length > 0 {
+        let want = (length as usize).min(piece.len());
+        let read = file.read_after(start, &mut piece[..want], offset);
+        let names = read.split(|&byte| byte == 0);
+        for name in names.filter(|name| matches!(name.first(), Some(b'l' | b'_'))) {
+            let is_one = |those: &[&[u8]]| those.iter().any(|one| name.starts_with(one));
+            if is_one(&RUNTIMES) {
+                return true;
+            }
+            has_function |= is_one(&FUNCTIONS);
+            has_recorder |= name == RECORDER;
+        }
+        // What a piece ends in is looked at again with the next.
+        if read.len() < want || read.len() as u64 == length || read.len() <= NAME {
+            break;
+        }
+        let step = (read.len() - NAME) as u64;
+        (offset, length) = (offset + step, length - step);
+    }
+    has_function && !has_recorder
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+/// A number of so many bytes, least significant first.
+fn number<const BYTES: usize>(bytes: &[u8], at: usize) -> Option<u64> {
+    let part = bytes.get(at..at.checked_add(BYTES)?)?;
+    Some(part.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
+}
+
+/// An open file. It is closed when this is dropped.
+struct File(libc::c_int);
+
+impl File {
+    fn open(path: &CStr) -> Option<File> {
+        // Not a terminal, nor a pipe that nobody writes: opening one must neither wait nor do anything.
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
+        // SAFETY: the path ends in zero.
+        let descriptor = unsafe { libc::open(path.as_ptr(), flags) };
+        (descriptor >= 0).then_some(File(descriptor))
+    }
+
+    /// What lies at an offset, as much as there is and has space.
+    fn read<'b>(&self, into: &'b mut [u8], offset: u64) -> &'b [u8] {
+        let offset = libc::off_t::try_from(offset).unwrap_or(libc::off_t::MAX);
+        // SAFETY: writes at most the slice's length to it.
+        let read = unsafe { libc::pread(self.0, into.as_mut_ptr().cast(), into.len(), offset) };
+        &into[..usize::try_from(read).unwrap_or(0)]
+    }
+
+    /// As [`read`](Self::read), where the start of the file was read before: most of what matters lies there.
+    fn read_after<'b>(&self, start: &[u8], into: &'b mut [u8], offset: u64) -> &'b [u8] {
+        let end = (offset as usize).saturating_add(into.len());
+        match start.get(offset as usize..end) {
+            Some(known) => {
+                into.copy_from_slice(known);
+                into
+            }
+            None => self.read(into, offset),
+        }
+    }
+
+    fn status(&self) -> Option<libc::stat> {
+        let mut status = MaybeUninit::uninit();
+        // SAFETY: the call fills the record where it returns 0.
+        unsafe { (libc::fstat(self.0, status.as_mut_ptr()) == 0).then(|| status.assume_init()) }
+    }
+
+    fn has_capabilities(&self) -> bool {
+        // SAFETY: no buffer asks for the length alone.
+        unsafe {
+            libc::fgetxattr(self.0, c"security.capability".as_ptr(), std::ptr::null_mut(), 0) > 0
+        }
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // SAFETY: opened by this, and by nobody else's hand.
+        unsafe { libc::close(self.0) };
+    }
+}
+
+#[cfg(test)]
+mod tests;
