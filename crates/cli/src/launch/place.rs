@@ -17,7 +17,7 @@ use std::collections::HashSet;
 use std::env::var_os;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -42,6 +42,9 @@ const RANDOM: usize = 8;
 
 /// How often a process that changes to another program is looked at, before files are left to a later run.
 const LOOKS: usize = 10;
+
+/// What is made ready for an environment at first. Few are longer; three quarters of 8 MiB is the kernel's limit.
+const ENVIRONMENT: usize = 64 << 10;
 
 /// A library's file, which goes when this is dropped.
 pub struct Placed {
@@ -218,7 +221,7 @@ fn used(names: &HashSet<&[u8]>) -> Option<HashSet<OsString>> {
         processes.retain(|process| {
             // In this order: where the map is already a new program's, so is the environment.
             let map = fs::read(process.join("maps")).unwrap_or_default();
-            let Ok(environment) = fs::read(process.join("environ")) else { return false };
+            let Ok(environment) = in_one(&process.join("environ")) else { return false };
             for text in [&map, &environment] {
                 let words = text.split(|byte| b"/: \n\0".contains(byte));
                 let found = words.filter(|word| names.contains(word));
@@ -234,16 +237,31 @@ fn used(names: &HashSet<&[u8]>) -> Option<HashSet<OsString>> {
     None
 }
 
+/// What the kernel says in a single call. Between two calls the process may change to another program, and the second
+/// then says that the first was all.
+fn in_one(path: &Path) -> io::Result<Vec<u8>> {
+    let mut text = vec![0; ENVIRONMENT];
+    loop {
+        let length = File::open(path)?.read(&mut text)?;
+        if length < text.len() {
+            text.truncate(length);
+            return Ok(text);
+        }
+        text.resize(text.len() * 2, 0);
+    }
+}
+
 /// Whether a process without an environment is about to get one, since it changes to another program.
 fn begins(process: &Path) -> bool {
     let Ok(stat) = fs::read(process.join("stat")) else { return false };
     // The name, in parentheses, may hold anything. What follows starts with the third field of proc_pid_stat(5).
     let rest = stat.rsplit(|&byte| byte == b')').next().unwrap_or_default();
     let fields: Vec<_> = rest.split(|&byte| byte == b' ').skip(1).collect();
-    let is_zero = |number: usize| fields.get(number - 3).is_none_or(|field| *field == b"0");
-    let (size, start, end) = (23, 50, 51);
-    // The kernel's own threads and what has ended have no memory. Who has no variables has a place for them.
-    !is_zero(size) && (is_zero(end) || fields.get(start - 3) != fields.get(end - 3))
+    let field = |number: usize| fields.get(number - 3).copied().unwrap_or(b"0");
+    let (size, code, start, end) = (field(23), field(27), field(50), field(51));
+    // The kernel's own threads and what has ended have no memory. The end of the code is written last, when a new
+    // program's environment has its place; until then the place may look as that of one who has no variables.
+    size != b"0" && (code == b"0" || start != end)
 }
 
 #[cfg(test)]

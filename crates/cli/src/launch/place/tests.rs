@@ -120,6 +120,34 @@ fn what_was_left_is_swept_unless_its_run_lives_or_a_process_uses_it() {
 }
 
 #[test]
+fn a_process_that_changes_its_program_all_the_time_is_never_seen_with_a_part_of_its_environment() {
+    let folder = folder();
+    let script = folder.path().join("again.sh");
+    fs::write(&script, format!("exec sh {}", script.display())).unwrap();
+    // The name stands after so much else that an environment read in pieces loses it. Variables are sorted.
+    let name = "ledgerline-preload-aaaaaaaa.so";
+    let mut command = std::process::Command::new("sh");
+    command.arg(&script).env("Z_LISTED", format!("/{name}"));
+    for number in 0..10 {
+        command.env(format!("PADDING_{number}"), "x".repeat(10_000));
+    }
+    let mut user = command.spawn().unwrap();
+    let names = HashSet::from([name.as_bytes()]);
+    let mut told = 0;
+    let missed = (0..400).any(|_| match used(&names) {
+        Some(used) => {
+            told += 1;
+            !used.contains(OsStr::new(name))
+        }
+        None => false,
+    });
+    user.kill().unwrap();
+    user.wait().unwrap();
+    assert!(!missed, "missed after {told} looks");
+    assert!(told > 0);
+}
+
+#[test]
 fn who_has_no_environment_does_not_wait_for_one() {
     let mut without = std::process::Command::new("cat");
     let mut without = without.env_clear().stdin(std::process::Stdio::piped()).spawn().unwrap();
