@@ -72,6 +72,8 @@ mod charge;
 mod control;
 mod counter;
 #[cfg(not(loom))]
+pub mod current;
+#[cfg(not(loom))]
 mod error;
 mod gate;
 #[cfg(not(loom))]
