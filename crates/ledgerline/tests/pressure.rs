@@ -345,7 +345,8 @@ fn a_reclaimer_that_panics_or_lies_is_contained_and_counted() {
         assert_eq!(giving.report().freed, 100);
         assert_eq!((panicking.report().runs, panicking.report().panics), (1, 1));
         let report = lying.report();
-        assert_eq!((report.runs, report.short, report.claimed, report.freed), (1, 1, 100, 0));
+        // (It is asked thrice: threads could have charged at once what it says that it gave.)
+        assert_eq!((report.runs, report.short, report.claimed, report.freed), (3, 3, 300, 0));
         let _second = query.try_charge(100).unwrap();
         assert_eq!(panicking.report().runs, 1, "it is not run again");
         // Nobody has anything to give: refused, and not for ever.

@@ -5,8 +5,8 @@ mod common;
 
 use common::{in_both_modes, limited};
 use ledgerline::{Charge, Group, Ledger, Limit, Mistakes, Reclaimer};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 const MIB: u64 = 1 << 20;
@@ -223,4 +223,35 @@ fn a_refusal_costs_by_those_below_what_is_full_and_not_by_others() {
         assert!(after < before * 4.0, "{}: {before} s, and then {after}", group.path());
     }
     drop((cache, others));
+}
+
+#[test]
+fn nobody_is_refused_for_room_that_another_thread_took_while_there_is_more_to_reclaim() {
+    const ROUNDS: usize = 10_000;
+    const HELD: usize = 16;
+    let group = ledger().root().create("sort").unwrap();
+    group.set_max(Limit::units(HELD as u64 * MIB)).unwrap();
+    let kept: Arc<Mutex<Vec<Charge<'static>>>> = Arc::default();
+    let pages = kept.clone();
+    // One at a time, in a while, as a file is written: others charge and are refused meanwhile.
+    let _reclaimer = group.add_reclaimer(0, move |_| {
+        let page = pages.lock().unwrap().pop();
+        std::thread::yield_now();
+        page.map_or(0, |page| page.units())
+    });
+    // At any time three hold a page that cannot be reclaimed, and at least a dozen can.
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for round in 0..ROUNDS {
+                    let page = group
+                        .try_charge(MIB)
+                        .unwrap_or_else(|error| panic!("round {round}: {error}"));
+                    kept.lock().unwrap().push(page);
+                }
+            });
+        }
+    });
+    kept.lock().unwrap().clear();
+    assert_eq!((group.precise(), group.ledger().mistakes()), (0, Mistakes::default()));
 }

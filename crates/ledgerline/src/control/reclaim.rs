@@ -37,7 +37,7 @@ use crate::control::attempt;
 use crate::control::audit::By;
 use crate::control::events;
 use crate::control::protection;
-use crate::control::reclaimers::Entry;
+use crate::control::reclaimers::{Entry, Outcome};
 use crate::control::reclaiming;
 use crate::counter::walk::Levels;
 use crate::group::Group;
@@ -58,6 +58,9 @@ use std::time::Instant;
 const STEP: u64 = 4;
 /// When what is left is this part of what the first round found, a round asks for all of it.
 const LAST_STEP: u64 = 64;
+/// How often a reclaimer is asked again that says it gave units which nobody saw: threads may charge what comes back at
+/// once.
+const UNSEEN: u32 = 2;
 /// How many pieces one candidate's excess has on average.
 const PIECES: u64 = 64;
 
@@ -66,6 +69,8 @@ struct Asked {
     entry: Arc<Entry>,
     /// Whether the event was counted that its low did not protect it.
     told: bool,
+    /// How often in a row nobody saw what it says that it gave.
+    unseen: u32,
 }
 
 /// A reclaimer that is asked in one round.
@@ -110,12 +115,20 @@ struct Order<'m> {
     /// Whether a charge is about to be refused. Then reclaim also waits for reclaimers that other threads
     /// run, and asks those that gave nothing the last time.
     urgent: bool,
+    /// Whether nothing was missing at one of the looks, whoever made the room. Then a charge is worth another try,
+    /// though another thread may have taken the room meanwhile.
+    saw_room: Cell<bool>,
 }
 
-impl Order<'_> {
+impl<'m> Order<'m> {
+    fn new(missing: &'m dyn Fn() -> u64, clock: &'m Clock, urgent: bool) -> Order<'m> {
+        Order { missing, clock, urgent, saw_room: Cell::new(false) }
+    }
+
     /// How much is missing, while there is time.
     fn open(&self) -> Option<u64> {
         let missing = (self.missing)();
+        self.saw_room.set(self.saw_room.get() || missing == 0);
         let is_over = self.clock.asked.get() && self.clock.is_up();
         (missing > 0 && !is_over).then_some(missing)
     }
@@ -158,7 +171,7 @@ fn reclaim(ledger: &Ledger, refusal: &Refusal, clock: &Clock) -> bool {
         let counter = &full.row().counter;
         counter.usage().saturating_add(refusal.requested).saturating_sub(counter.max())
     };
-    reclaim_below(ledger, full, &Order { missing: &missing, clock, urgent: true })
+    reclaim_below(ledger, full, &Order::new(&missing, clock, true))
 }
 
 /// Tries to bring a group down to `level`. Says whether there was any progress.
@@ -166,7 +179,7 @@ pub(crate) fn above(ledger: &Ledger, group: Group<'_>, level: u64, clock: &Clock
     let counter = &group.row().counter;
     let missing = || counter.usage().saturating_sub(level);
     ledger.control().reclaimers.can_help()
-        && reclaim_below(ledger, group, &Order { missing: &missing, clock, urgent: true })
+        && reclaim_below(ledger, group, &Order::new(&missing, clock, true))
 }
 
 /// Reclaims after a charge that ended above the high of some levels of its path: asks the reclaimers there,
@@ -194,7 +207,7 @@ pub(crate) fn high(ledger: &Ledger, id: GroupId, met: Levels) {
         }
         let missing = || counter.usage().saturating_sub(high);
         let clock = &Clock::start(ledger);
-        reclaim_below(ledger, group, &Order { missing: &missing, clock, urgent: false });
+        reclaim_below(ledger, group, &Order::new(&missing, clock, false));
     }
 }
 
@@ -211,7 +224,7 @@ fn reclaim_below(ledger: &Ledger, full: Group<'_>, order: &Order<'_>) -> bool {
     if entries.is_empty() {
         return false;
     }
-    let asked = entries.into_iter().map(|entry| Asked { entry, told: false }).collect();
+    let asked = entries.into_iter().map(|entry| Asked { entry, told: false, unseen: 0 }).collect();
     let _held_off = HeldOff::begin(ledger.table(), full.id().index());
     reclaiming::inside(ledger, || ask_in_rounds(ledger, full, asked, order))
 }
@@ -222,7 +235,7 @@ fn ask_in_rounds(
     mut asked: Vec<Asked>,
     order: &Order<'_>,
 ) -> bool {
-    let mut progress = (order.missing)() == 0;
+    let mut progress = false;
     let mut busy: Vec<Arc<Entry>> = Vec::new();
     // What the first round found above protection that moves.
     let mut first = 0;
@@ -244,12 +257,14 @@ fn ask_in_rounds(
             ran = true;
             order.clock.asked.set(true);
             match entry.run(ledger, need) {
-                Some(0) => {
+                Some(Outcome::Unseen) if asked.unseen < UNSEEN => asked.unseen += 1,
+                Some(Outcome::Unseen | Outcome::Nothing) => {
                     entry.rest(ledger.control().times.reclaim);
                     done.push(candidate.asked);
                 }
-                Some(_) => {
+                Some(Outcome::Freed) => {
                     progress = true;
+                    asked.unseen = 0;
                     if candidate.protected && !asked.told {
                         events::count(ledger, entry.group, Sum::Low);
                         asked.told = true;
@@ -269,8 +284,9 @@ fn ask_in_rounds(
         done.into_iter().rev().for_each(|place| drop(asked.swap_remove(place)));
     }
     // (A reclaimer may have raised the limit instead of giving anything back.)
-    if progress || !order.urgent || (order.missing)() == 0 {
-        return progress || order.urgent;
+    let _ = order.open();
+    if progress || !order.urgent || order.saw_room.get() {
+        return progress || order.saw_room.get();
     }
     // A run of another thread may free enough.
     let mut turn = 0;

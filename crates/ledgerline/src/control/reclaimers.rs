@@ -114,7 +114,9 @@ impl<'l> Group<'l> {
     /// Only [`try_charge`](Self::try_charge) and [`request`](Self::request) run it, never
     /// [`try_charge_units`](Self::try_charge_units), which allocators call. It should be short: the time
     /// given to reclaim ([`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time)) is looked at
-    /// between reclaimers. If it panics, the charge goes on without it, and it is not run again.
+    /// between reclaimers. If it panics, the charge goes on without it, and it is not run again. What it says
+    /// that it gave and nobody sees in the group's usage, another thread may have charged at once: then it is
+    /// asked again, twice at most.
     ///
     /// It may uncharge, destroy groups (this one, too) and charge. What it charges to any group of this
     /// ledger is served where there is room, and starts no reclaim. Where there is no room it is refused at
@@ -211,9 +213,21 @@ impl Drop for Reclaimer<'_> {
     }
 }
 
+/// What came of a reclaimer's run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Its group's usage fell.
+    Freed,
+    /// It says that it gave units back, and the usage did not fall: either another thread charged as many meanwhile,
+    /// or that is not so.
+    Unseen,
+    /// It gave nothing.
+    Nothing,
+}
+
 impl Entry {
-    /// Runs it, unless another thread does. Says by how much its group's usage fell, if it ran to its end.
-    pub(crate) fn run(&self, ledger: &Ledger, units: u64) -> Option<u64> {
+    /// Runs it, unless another thread does. Says what came of it, if it ran to its end.
+    pub(crate) fn run(&self, ledger: &Ledger, units: u64) -> Option<Outcome> {
         let me = lock::thread();
         // The state of a reclaimer that panicked is unknown.
         if self.has_panicked()
@@ -246,7 +260,11 @@ impl Entry {
             sums::note(ledger.table(), *there.unwrap_or(&GroupId::ROOT), Sum::Reclaimed, units);
         }
         self.runner.store(0, Ordering::Release);
-        claimed.is_ok().then_some(freed)
+        claimed.ok().map(|claimed| match (freed, claimed) {
+            (0, 0) => Outcome::Nothing,
+            (0, _) => Outcome::Unseen,
+            _ => Outcome::Freed,
+        })
     }
 
     pub(crate) fn is_running(&self) -> bool {
