@@ -48,7 +48,8 @@ fn code_that_was_handed_no_group_charges_that_of_its_task_and_thread() {
     assert_eq!(query.scope(|| current::spawn(|| sort(10))).join().unwrap().unwrap(), 640);
     let sorted = query.scope(|| {
         thread::scope(|scope| {
-            let parts = [1, 2, 3].map(|rows| scope.spawn(current::inherit_once(move || sort(rows))));
+            let parts =
+                [1, 2, 3].map(|rows| scope.spawn(current::inherit_once(move || sort(rows))));
             parts.map(|part| part.join().unwrap().is_ok())
         })
     });

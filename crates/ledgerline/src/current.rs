@@ -154,6 +154,9 @@ pub fn get() -> Current {
 /// (Everything else is better off with [`Group::scope`].) Costs a few plain instructions. It is async-signal-safe for
 /// a handler that swaps back before it returns.
 ///
+/// A fiber that goes on on another thread has the hazard of every thread-local there: a function that read one before
+/// the switch may keep its address.
+///
 /// ```
 /// use ledgerline::current::{self, Current};
 ///

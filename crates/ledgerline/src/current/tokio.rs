@@ -1,8 +1,9 @@
 //! Spawns tasks of tokio that inherit the current group (feature `tokio`).
 //!
 //! A task that is spawned by tokio's own functions begins with nobody. These hand it the group that is current where
-//! they are called: it is current whenever the task is polled, on whichever worker, and when it is dropped. A task for
-//! some other group is `tokio::spawn(task.charged_to(group))`, by [`ChargeTo`].
+//! they are called: it is current whenever the task is polled, on whichever worker, and when it is dropped. Whatever else
+//! takes a task, like a runtime's handle or a `LocalSet`, takes `task.charged_to_current()`, or
+//! `task.charged_to(group)` for some other group, by [`ChargeTo`].
 //!
 //! ```
 //! use ledgerline::{Ledger, current};
