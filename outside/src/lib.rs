@@ -4,3 +4,4 @@
 pub mod cache;
 pub mod fast_path;
 pub mod rounds;
+pub mod serve;

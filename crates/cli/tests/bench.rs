@@ -193,6 +193,67 @@ fn the_sweep_of_thresholds_stands_beside_the_source_documents_columns() {
 }
 
 #[test]
+fn what_a_group_adds_to_a_poll_stands_beside_the_poll_without() {
+    let rows = suite("task", &["--threads", "1,2"]);
+    for case in cases("task") {
+        let threads: Vec<u64> =
+            of(&rows, case).iter().map(|row| row["threads"].as_u64().unwrap()).collect();
+        assert!(threads.contains(&1) && threads.contains(&2), "{case}: {threads:?}");
+    }
+    for row in &rows {
+        let plain = match row["case"].as_str().unwrap() {
+            "poll_charged" | "poll_scope" | "poll_groups8" => "poll",
+            "poll_span_group" => "poll_span",
+            "tokio_yield_charged" => "tokio_yield",
+            _ => {
+                assert_eq!(row.get("added_ns"), None, "{row}");
+                continue;
+            }
+        };
+        let same = |other: &&&Value| ["mode", "threads"].iter().all(|key| other[key] == row[key]);
+        let plain = *of(&rows, plain).iter().find(same).unwrap();
+        let more = row["ns_per_op"].as_f64().unwrap() - plain["ns_per_op"].as_f64().unwrap();
+        assert!((row["added_ns"].as_f64().unwrap() - more).abs() < 0.002, "{row}");
+    }
+}
+
+#[test]
+fn a_quota_of_one_atomic_is_measured_beside_ours() {
+    let rows = suite("quota", &["--threads", "1,2"]);
+    for case in cases("quota") {
+        let threads: Vec<u64> =
+            of(&rows, case).iter().map(|row| row["threads"].as_u64().unwrap()).collect();
+        assert!(threads.contains(&1) && threads.contains(&2), "{case}: {threads:?}");
+    }
+    let arguments = ["bench", "quota", "--quick", "--threads", "1", "--mode", "fallback"];
+    let output = Command::new(env!("CARGO_BIN_EXE_ledgerline")).args(arguments).output().unwrap();
+    let text = String::from_utf8(output.stdout).expect("text");
+    let line = text.lines().find(|line| line.starts_with("  group_units ")).expect("a line");
+    assert!(line.contains("x quota_exchange"), "{text}");
+}
+
+/// Nanoseconds are the machine's business: one atomic addition that nobody contends for, in the same run, is the
+/// measure. (It takes some five.)
+#[cfg(not(debug_assertions))]
+#[test]
+fn switching_the_group_adds_less_to_a_poll_than_one_atomic_addition() {
+    let chosen = "atomic_add,poll,poll_charged,poll_groups8";
+    let arguments =
+        ["bench", "task", "--threads", "1", "--runs", "7", "--json", "--mode", "fallback"];
+    let output = Command::new(env!("CARGO_BIN_EXE_ledgerline"))
+        .args(arguments)
+        .args(["--cases", chosen])
+        .output()
+        .unwrap();
+    let rows = rows(&output);
+    let atomic = of(&rows, "atomic_add")[0]["ns_per_op"].as_f64().unwrap();
+    for case in ["poll_charged", "poll_groups8"] {
+        let added = of(&rows, case)[0]["added_ns"].as_f64().unwrap();
+        assert!(added < atomic, "{case} adds {added} ns, an atomic addition takes {atomic}");
+    }
+}
+
+#[test]
 fn pages_are_counted_four_ways_and_ours_misses_none() {
     let rows = suite("rss", &["--threads", "1", "--sleepers", "150"]);
     for case in cases("rss") {

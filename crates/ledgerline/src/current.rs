@@ -1,10 +1,29 @@
 //! The current group of each thread: what the global allocator ([`Alloc`](crate::Alloc)) charges, and what code
 //! that was handed no group may ask for.
 //!
-//! A thread has one current group, or none. [`Group::enter`] and [`Group::scope`] change it for a stretch of code,
-//! [`ChargeTo::charged_to`](future::ChargeTo::charged_to) for each poll of a task, and [`swap`] for runtimes that
-//! switch stacks by themselves. Nothing is flushed at a switch, since a thread holds no units: they lie in the cells
-//! of the CPUs.
+//! A thread has one current group, or none. Nothing is flushed at a switch, since a thread holds no units: they lie
+//! in the cells of the CPUs.
+//!
+//! | to                                        | call                                                        |
+//! |-------------------------------------------|-------------------------------------------------------------|
+//! | have a group for a stretch of code        | [`Group::scope`], [`Group::enter`]                          |
+//! | have one for a task, a stream or a sink   | [`charged_to`](future::ChargeTo::charged_to)                |
+//! | hand it to another thread                 | [`spawn`], [`inherit_once`], [`inherit`]; [`get`] and [`Current::scope`] |
+//! | charge it explicitly                      | [`try_charge`], [`charge`]                                  |
+//! | hand it to tasks and jobs (with features) | `current::tokio`, `current::rayon`                          |
+//! | have it follow spans (with a feature)     | `current::tracing`                                          |
+//! | switch stacks                             | [`swap`]                                                    |
+//!
+//! A thread, a task or a job inherits nothing by itself: it begins with nobody, unless one of these says otherwise.
+//! The destructors of a thread's thread-locals run with nobody, too.
+//!
+//! # What outlives its group
+//!
+//! A group that is destroyed stays current wherever it was: tasks and threads go on, and [`group`] still names it.
+//! What such a task charges explicitly is refused as [`Reason::Gone`](crate::Reason::Gone), so that it ends; what it
+//! holds already stays charged to the group's ancestors until it is returned ([`Ledger::leaks`] lists it). Another
+//! group that has the row by then is never charged. Charges belong to the group that was current when they were made,
+//! whoever returns them: a guard or a block that outlives its task, its thread or its scope is returned to that group.
 //!
 //! Only groups of a ledger that lives for good can be current (`Group<'static>`): blocks that are charged to a group
 //! may be freed at any time, on any thread, so no scope could keep the ledger for long enough. [`Ledger::into_static`] makes
@@ -25,10 +44,22 @@
 //! ```
 
 pub mod future;
+mod inherit;
+#[cfg(feature = "rayon")]
+pub mod rayon;
+#[cfg(feature = "futures")]
+mod stream;
+#[cfg(feature = "tokio")]
+pub mod tokio;
+#[cfg(feature = "tracing")]
+pub mod tracing;
 
+use crate::charge::Charge;
+use crate::error::Refused;
 use crate::group::Group;
 use crate::ledger::Ledger;
 use crate::table::handle::Packed;
+pub use inherit::{inherit, inherit_once, spawn};
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
@@ -91,6 +122,13 @@ impl From<Group<'static>> for Current {
     }
 }
 
+impl From<&Group<'static>> for Current {
+    #[inline]
+    fn from(group: &Group<'static>) -> Current {
+        Current::from(*group)
+    }
+}
+
 impl From<Option<Group<'static>>> for Current {
     #[inline]
     fn from(group: Option<Group<'static>>) -> Current {
@@ -104,7 +142,8 @@ pub fn group() -> Option<Group<'static>> {
     get().group()
 }
 
-/// What the calling thread has as its current group, to be kept or handed to another thread.
+/// What the calling thread has as its current group, to be kept or handed to another thread: two words. (A signal
+/// handler may find them halfway exchanged. It asks [`group`], which is one.)
 #[inline]
 pub fn get() -> Current {
     CURRENT.get()
@@ -112,7 +151,32 @@ pub fn get() -> Current {
 
 /// Exchanges the calling thread's current group, and returns the one before. For runtimes that switch stacks by
 /// themselves: they swap when they resume a fiber, and swap back, and keep what comes out, when it yields.
-/// (Everything else is better off with [`Group::scope`].) Costs a few plain instructions; async-signal-safe.
+/// (Everything else is better off with [`Group::scope`].) Costs a few plain instructions. It is async-signal-safe for
+/// a handler that swaps back before it returns.
+///
+/// A fiber that goes on on another thread has the hazard of every thread-local there: a function that read one before
+/// the switch may keep its address.
+///
+/// ```
+/// use ledgerline::current::{self, Current};
+///
+/// /// What a scheduler keeps of a fiber that does not run.
+/// struct Fiber {
+///     current: Current,
+/// }
+///
+/// fn resume(fiber: &mut Fiber, run_until_it_yields: impl FnOnce()) {
+///     let scheduler = current::swap(fiber.current);
+///     run_until_it_yields();
+///     fiber.current = current::swap(scheduler);
+/// }
+/// # let ledger = ledgerline::Ledger::new()?.into_static();
+/// # let query = ledger.root().create("q42")?;
+/// # let mut fiber = Fiber { current: query.into() };
+/// # resume(&mut fiber, || assert_eq!(current::group(), Some(query)));
+/// # assert_eq!(current::group(), None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[inline]
 pub fn swap(next: Current) -> Current {
     CURRENT.replace(next)
@@ -123,6 +187,52 @@ pub fn swap(next: Current) -> Current {
 #[inline]
 pub fn uncharged<R>(work: impl FnOnce() -> R) -> R {
     Current::NOBODY.scope(work)
+}
+
+/// Charges the current group as [`Group::try_charge`]; `None` if nobody is current, who has no limits.
+///
+/// ```
+/// use ledgerline::{Ledger, Reason, current};
+///
+/// fn sort(rows: u64) -> Result<(), ledgerline::Refused> {
+///     let _buffer = current::try_charge(64 * rows)?; // returned at the end
+///     Ok(())
+/// }
+///
+/// let ledger = Ledger::new()?.into_static();
+/// let query = ledger.root().create("q42")?;
+/// query.set_max("1M".parse()?)?;
+/// assert!(query.scope(|| sort(1000)).is_ok());
+/// assert!(query.scope(|| sort(1_000_000)).is_err());
+/// assert!(sort(1_000_000).is_ok()); // nobody's
+///
+/// query.destroy()?;
+/// assert_eq!(query.scope(|| sort(1000)).unwrap_err().reason, Reason::Gone);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// As there; for a group that was destroyed the reason is [`Reason::Gone`](crate::Reason::Gone).
+#[inline]
+#[track_caller]
+pub fn try_charge(units: u64) -> Result<Option<Charge<'static>>, Refused> {
+    match group() {
+        Some(group) => Ok(Some(group.try_charge(units)?)),
+        None => Ok(None),
+    }
+}
+
+/// Charges the current group as [`Group::charge`], even over its limits; `None` if nobody is current.
+///
+/// # Errors
+/// As there: for a group that was destroyed, and beyond 2^62 units.
+#[inline]
+#[track_caller]
+pub fn charge(units: u64) -> Result<Option<Charge<'static>>, Refused> {
+    match group() {
+        Some(group) => Ok(Some(group.charge(units)?)),
+        None => Ok(None),
+    }
 }
 
 impl Ledger {
@@ -136,10 +246,25 @@ impl Ledger {
 impl Group<'static> {
     /// Makes this the thread's current group until the guard drops; then it is again the one before.
     ///
-    /// Guards of one thread are to be dropped in the order opposite to that in which they were made. ([`scope`](Self::scope)
-    /// cannot do otherwise.) The guard must not live across an `await`: another task may be polled on the thread
-    /// then. [`charged_to`](future::ChargeTo::charged_to) is for that; the guard is not `Send`, so that most
-    /// executors refuse such a task.
+    /// Guards of one thread are to be dropped in the order opposite to that in which they were made, as locals are.
+    /// ([`scope`](Self::scope) cannot do otherwise.) In any other order each still brings back what was current when
+    /// it was made, so the last to drop decides, and may leave the group of an earlier guard. A guard that is
+    /// forgotten leaves its group current.
+    ///
+    /// The guard must not live across an `await`: another task may be polled on the thread then, and would be
+    /// charged to this group. [`charged_to`](future::ChargeTo::charged_to) is for that. Since the guard is not `Send`,
+    /// most executors refuse such a task. One that runs tasks on a single thread does not; there at least the tasks
+    /// that are `charged_to` groups, whatever they do, leave what they found.
+    ///
+    /// ```compile_fail,E0277
+    /// # use ledgerline::Ledger;
+    /// # fn send<T: Send>(_: T) {}
+    /// # let query = Ledger::new().unwrap().into_static().root();
+    /// send(async move {
+    ///     let _entered = query.enter();
+    ///     std::future::ready(()).await;
+    /// });
+    /// ```
     #[inline]
     pub fn enter(self) -> Entered {
         Entered::new(self.into())
@@ -202,6 +327,52 @@ mod tests {
             None,
             "a thread inherits nothing by itself"
         );
+    }
+
+    #[test]
+    fn of_guards_in_a_wrong_order_the_last_to_drop_decides() {
+        let [a, b] = groups();
+        let (outer, inner) = (a.enter(), b.enter());
+        drop(outer);
+        assert_eq!(group(), None);
+        drop(inner);
+        assert_eq!(group(), Some(a));
+        swap(Current::NOBODY);
+        std::mem::forget(b.enter());
+        assert_eq!(group(), Some(b));
+        swap(Current::NOBODY);
+    }
+
+    #[test]
+    fn there_is_a_current_group_until_the_last_destructor_of_a_thread() {
+        struct AtExit(Group<'static>);
+        impl Drop for AtExit {
+            fn drop(&mut self) {
+                assert_eq!(group(), None);
+                assert_eq!(self.0.scope(group), Some(self.0));
+                self.0.scope(|| drop(try_charge(1).unwrap().expect("a group is current")));
+                SEEN.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            }
+        }
+        static SEEN: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        thread_local!(static KEPT: Cell<Option<AtExit>> = const { Cell::new(None) });
+        let [a, _] = groups();
+        std::thread::spawn(move || KEPT.set(Some(AtExit(a)))).join().unwrap();
+        assert_eq!(SEEN.load(std::sync::atomic::Ordering::Relaxed), 1);
+        assert_eq!(a.precise(), 0);
+    }
+
+    #[test]
+    fn an_explicit_charge_goes_to_the_current_group_or_to_nobody() {
+        let [a, b] = groups();
+        assert!(try_charge(5).unwrap().is_none() && charge(5).unwrap().is_none());
+        a.set_max(crate::Limit::units(10)).unwrap();
+        let held = a.scope(|| try_charge(7)).unwrap();
+        assert_eq!(a.scope(|| try_charge(7)).unwrap_err().group, "/a");
+        let over = a.scope(|| charge(7)).unwrap();
+        assert_eq!((a.precise(), b.precise()), (14, 0));
+        b.scope(|| drop((held, over)));
+        assert_eq!((a.precise(), b.precise()), (0, 0), "returned to whom it was charged");
     }
 
     #[test]

@@ -67,7 +67,11 @@ pub(super) const CASES: [(&str, Option<Make>); 19] = [
 ];
 
 /// One group with so many levels, the root included: a charge of `/a/b` passes three.
-fn chain<'l>(ledger: &'l Ledger, levels: usize, work: fn(Group<'_>, u64, u64)) -> Made<Work<'l>> {
+pub(super) fn chain<'l>(
+    ledger: &'l Ledger,
+    levels: usize,
+    work: fn(Group<'_>, u64, u64),
+) -> Made<Work<'l>> {
     let mut group = ledger.root();
     group.set_max(Limit::units(MAX))?;
     for _ in 1..levels {
@@ -107,7 +111,7 @@ fn charge_uncharge(group: Group<'_>, units: u64) {
 }
 
 #[inline(never)]
-fn pair(group: Group<'_>, units: u64, n: u64) {
+pub(super) fn pair(group: Group<'_>, units: u64, n: u64) {
     for _ in 0..n / UNROLLED {
         four_times!(charge_uncharge(group, units));
     }
@@ -123,7 +127,7 @@ fn pairs(groups: &[Group<'_>], units: u64, n: u64) {
 }
 
 /// What threads share that have no per-CPU memory.
-fn shared<P: Peer + 'static>(peer: P) -> Made<Work<'static>> {
+pub(super) fn shared<P: Peer + 'static>(peer: P) -> Made<Work<'static>> {
     Ok((UNROLLED, Box::new(move |_, n| peer_pair(&peer, black_box(UNITS), n))))
 }
 

@@ -3,7 +3,7 @@
 //! | module     | what it holds                                                          |
 //! |------------|------------------------------------------------------------------------|
 //! | `options`  | what the user asked for                                                |
-//! | `suite`    | a suite as the command sees it: `charge`, `stat`, `read`, `numa`, `rss`|
+//! | `suite`    | a suite as the command sees it: `charge`, `stat`, `read`, `numa`, `rss`, `task`, `quota` |
 //! | `modes`    | one process a mode                                                     |
 //! | `rounds`   | the harness of all suites: a pass for each number of threads           |
 //! | `cases`    | the cases of `charge`; `guards`: their loops that hold guards          |
@@ -26,6 +26,7 @@ mod modes;
 mod numa;
 mod options;
 mod peers;
+mod quota;
 mod read;
 mod report;
 mod rounds;
@@ -33,6 +34,7 @@ mod row;
 mod rss;
 mod stat;
 mod suite;
+mod task;
 
 use self::options::{Options, RssArgs, SuiteArgs, one_of};
 use self::rounds::Run;
@@ -68,9 +70,16 @@ enum Suites {
     /// Resident pages: many threads counted four ways, beside what the kernel says
     #[command(after_help = rss::RSS.help, mut_arg("cases", one_of(rss::RSS.cases)))]
     Rss(RssArgs),
+    /// Tasks: what it adds to a poll that the task has a group
+    #[command(after_help = task::TASK.help, mut_arg("cases", one_of(task::TASK.cases)))]
+    Task(SuiteArgs),
+    /// Quotas: a limit of a whole node in one atomic, beside ours
+    #[command(after_help = quota::QUOTA.help, mut_arg("cases", one_of(quota::QUOTA.cases)))]
+    Quota(SuiteArgs),
 }
 
-static SUITES: [&Suite; 5] = [&charge::CHARGE, &stat::STAT, &read::READ, &numa::NUMA, &rss::RSS];
+static SUITES: [&Suite; 7] =
+    [&charge::CHARGE, &stat::STAT, &read::READ, &numa::NUMA, &rss::RSS, &task::TASK, &quota::QUOTA];
 
 /// The names of a suite's cases, in the order of the report; none if there is no such suite.
 pub fn cases(suite: &str) -> &'static [&'static str] {
@@ -87,6 +96,8 @@ pub fn main(args: &BenchArgs) -> ExitCode {
         Suites::Read(args) => (&read::READ, args, 0),
         Suites::Numa(args) => (&numa::NUMA, args, 0),
         Suites::Rss(args) => (&rss::RSS, &args.suite, args.sleepers),
+        Suites::Task(args) => (&task::TASK, args, 0),
+        Suites::Quota(args) => (&quota::QUOTA, args, 0),
     };
     if args.in_this_process
         && let Err(status) = modes::check_own(args.mode)

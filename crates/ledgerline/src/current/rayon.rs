@@ -1,0 +1,117 @@
+//! Jobs of rayon that inherit the current group (feature `rayon`).
+//!
+//! A worker that waits for a part of its job runs other jobs meanwhile, on top of its stack. A job that says nothing
+//! about its group is then charged to whatever the worker was at. These functions hand each closure the group that is
+//! current where they are called; a worker that runs it goes on in its own group afterwards.
+//!
+//! **Parallel iterators** spawn their jobs by themselves. There are two ways:
+//!
+//! * Each closure inherits, by [`current::inherit`](super::inherit), for about a nanosecond an item: `par_iter().for_each(inherit(|row|
+//!   …))`. Where a closure has two arguments: `let here = current::get();` outside, and `here.scope(|| …)` within. What
+//!   the iterator itself allocates between closures, like the parts of a `collect` whose length is not known, is
+//!   charged to what the worker is at.
+//! * A pool has one group for good, all that its workers allocate included. That is for few and large tenants:
+//!
+//! ```
+//! use ledgerline::{Ledger, current};
+//! use rayon::prelude::*;
+//!
+//! let ledger = Ledger::new()?.into_static();
+//! let tenant = ledger.root().create("acme")?;
+//! let pool = rayon::ThreadPoolBuilder::new()
+//!     .num_threads(2)
+//!     .start_handler(move |_| {
+//!         current::swap(tenant.into());
+//!     })
+//!     .build()?;
+//! pool.install(|| (0..100).into_par_iter().for_each(|_| assert_eq!(current::group(), Some(tenant))));
+//!
+//! // Any pool, and the group of each query:
+//! let query = tenant.create("q42")?;
+//! query.scope(|| {
+//!     (0..100).into_par_iter().for_each(current::inherit(|_| assert_eq!(current::group(), Some(query))));
+//! });
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use super::{get, inherit_once};
+use rayon_core::{Scope, ThreadPool};
+
+/// As [`rayon::join`](rayon_core::join): both closures run in the current group.
+pub fn join<A, B, RA, RB>(a: A, b: B) -> (RA, RB)
+where
+    A: FnOnce() -> RA + Send,
+    B: FnOnce() -> RB + Send,
+    RA: Send,
+    RB: Send,
+{
+    rayon_core::join(inherit_once(a), inherit_once(b))
+}
+
+/// As [`rayon::spawn`](rayon_core::spawn), for a job that inherits the current group.
+pub fn spawn(work: impl FnOnce() + Send + 'static) {
+    rayon_core::spawn(inherit_once(work));
+}
+
+/// As [`rayon::scope`](rayon_core::scope): `work` runs in the current group. The jobs that it spawns inherit if they
+/// are spawned by [`ScopeExt::spawn_inheriting`].
+///
+/// ```
+/// use ledgerline::{Ledger, current};
+/// use ledgerline::current::rayon::{ScopeExt, scope};
+///
+/// let ledger = Ledger::new()?.into_static();
+/// let query = ledger.root().create("q42")?;
+/// query.scope(|| {
+///     scope(|s| {
+///         s.spawn_inheriting(|s| {
+///             assert_eq!(current::group(), Some(query));
+///             s.spawn_inheriting(|_| assert_eq!(current::group(), Some(query)));
+///         });
+///     });
+/// });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn scope<'scope, R: Send>(work: impl FnOnce(&Scope<'scope>) -> R + Send) -> R {
+    let here = get();
+    rayon_core::scope(move |scope| here.scope(|| work(scope)))
+}
+
+/// Spawns jobs in a [`Scope`] that inherit the current group.
+pub trait ScopeExt<'scope>: sealed::Sealed {
+    /// As [`Scope::spawn`].
+    fn spawn_inheriting(&self, work: impl FnOnce(&Scope<'scope>) + Send + 'scope);
+}
+
+impl<'scope> ScopeExt<'scope> for Scope<'scope> {
+    fn spawn_inheriting(&self, work: impl FnOnce(&Scope<'scope>) + Send + 'scope) {
+        let here = get();
+        self.spawn(move |scope| here.scope(|| work(scope)));
+    }
+}
+
+/// Runs work in a [`ThreadPool`] that inherits the current group.
+pub trait ThreadPoolExt: sealed::Sealed {
+    /// As [`ThreadPool::install`]: `work` runs in the current group. (Jobs below it inherit as anywhere: by these
+    /// functions, or by [`current::inherit`](super::inherit).)
+    fn install_inheriting<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R;
+
+    /// As [`ThreadPool::spawn`].
+    fn spawn_inheriting(&self, work: impl FnOnce() + Send + 'static);
+}
+
+impl ThreadPoolExt for ThreadPool {
+    fn install_inheriting<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        self.install(inherit_once(work))
+    }
+
+    fn spawn_inheriting(&self, work: impl FnOnce() + Send + 'static) {
+        self.spawn(inherit_once(work));
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for rayon_core::Scope<'_> {}
+    impl Sealed for rayon_core::ThreadPool {}
+}

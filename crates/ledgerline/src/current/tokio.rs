@@ -1,0 +1,120 @@
+//! Spawns tasks of tokio that inherit the current group (feature `tokio`).
+//!
+//! A task that is spawned by tokio's own functions begins with nobody. These hand it the group that is current where
+//! they are called: it is current whenever the task is polled, on whichever worker, and when it is dropped. Whatever else
+//! takes a task, like a runtime's handle or a `LocalSet`, takes `task.charged_to_current()`, or
+//! `task.charged_to(group)` for some other group, by [`ChargeTo`].
+//!
+//! ```
+//! use ledgerline::{Ledger, current};
+//!
+//! let ledger = Ledger::new()?.into_static();
+//! let query = ledger.root().create("q42")?;
+//! let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+//! runtime.block_on(async {
+//!     let task = query.scope(|| current::tokio::spawn(async { current::group() }));
+//!     assert_eq!(task.await.unwrap(), Some(query));
+//! });
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use super::future::ChargeTo;
+use super::inherit_once;
+use std::future::Future;
+use tokio::task::{AbortHandle, JoinHandle, JoinSet};
+
+/// As [`tokio::spawn`], for a task that inherits the current group.
+///
+/// # Panics
+/// As there, outside of a runtime.
+#[track_caller]
+pub fn spawn<F>(task: F) -> JoinHandle<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    tokio::spawn(task.charged_to_current())
+}
+
+/// As [`tokio::task::spawn_local`], for a task that inherits the current group.
+///
+/// # Panics
+/// As there, outside of a `LocalSet`.
+#[track_caller]
+pub fn spawn_local<F>(task: F) -> JoinHandle<F::Output>
+where
+    F: Future + 'static,
+    F::Output: 'static,
+{
+    tokio::task::spawn_local(task.charged_to_current())
+}
+
+/// As [`tokio::task::spawn_blocking`], for work that inherits the current group.
+///
+/// # Panics
+/// As there, outside of a runtime.
+#[track_caller]
+pub fn spawn_blocking<F, R>(work: F) -> JoinHandle<R>
+where
+    F: FnOnce() -> R + Send + 'static,
+    R: Send + 'static,
+{
+    tokio::task::spawn_blocking(inherit_once(work))
+}
+
+/// Spawns tasks on a [`JoinSet`] that inherit the current group.
+pub trait JoinSetExt<T>: sealed::Sealed {
+    /// As [`JoinSet::spawn`].
+    ///
+    /// # Panics
+    /// As there, outside of a runtime.
+    #[track_caller]
+    fn spawn_inheriting<F>(&mut self, task: F) -> AbortHandle
+    where
+        F: Future<Output = T> + Send + 'static,
+        T: Send;
+
+    /// As [`JoinSet::spawn_local`].
+    ///
+    /// # Panics
+    /// As there, outside of a `LocalSet`.
+    #[track_caller]
+    fn spawn_local_inheriting<F: Future<Output = T> + 'static>(&mut self, task: F) -> AbortHandle;
+
+    /// As [`JoinSet::spawn_blocking`].
+    ///
+    /// # Panics
+    /// As there, outside of a runtime.
+    #[track_caller]
+    fn spawn_blocking_inheriting<F>(&mut self, work: F) -> AbortHandle
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send;
+}
+
+impl<T: 'static> JoinSetExt<T> for JoinSet<T> {
+    fn spawn_inheriting<F>(&mut self, task: F) -> AbortHandle
+    where
+        F: Future<Output = T> + Send + 'static,
+        T: Send,
+    {
+        self.spawn(task.charged_to_current())
+    }
+
+    fn spawn_local_inheriting<F: Future<Output = T> + 'static>(&mut self, task: F) -> AbortHandle {
+        self.spawn_local(task.charged_to_current())
+    }
+
+    fn spawn_blocking_inheriting<F>(&mut self, work: F) -> AbortHandle
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send,
+    {
+        self.spawn_blocking(inherit_once(work))
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl<T> Sealed for tokio::task::JoinSet<T> {}
+}

@@ -1,0 +1,256 @@
+//! The current group follows the spans of `tracing` (feature `tracing`): a span with a certain field, like `tenant`,
+//! is a group's, and so is every span below it.
+//!
+//! ```
+//! use ledgerline::current::{self, tracing::GroupLayer};
+//! use ledgerline::Ledger;
+//! use tracing_subscriber::prelude::*;
+//!
+//! let ledger = Ledger::new()?.into_static();
+//! let acme = ledger.root().create("acme")?;
+//! let layer = GroupLayer::new("tenant", |name| ledger.root().child(name));
+//! let subscriber = tracing_subscriber::registry().with(layer);
+//! tracing::subscriber::with_default(subscriber, || {
+//!     let request = tracing::info_span!("request", tenant = "acme");
+//!     request.in_scope(|| {
+//!         assert_eq!(current::group(), Some(acme));
+//!         tracing::info_span!("parse").in_scope(|| assert_eq!(current::group(), Some(acme)));
+//!     });
+//!     assert_eq!(current::group(), None);
+//! });
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Which group
+//!
+//! A span's group is what its own field maps to, else that of the nearest span above it for which there is one. It is
+//! looked up whenever the span is entered, in as many steps as there are spans up to that one. So a field that is recorded later
+//! (`Span::record`) counts from then on: at once on the thread that records it, if it is inside of the span, and
+//! elsewhere when a span below is entered next. A span without any group changes nothing.
+//!
+//! # What leaves, and in which order
+//!
+//! When a thread leaves a span, the group before is current again. Spans may be left in any order, as in `tracing`
+//! itself: the thread has the group of the innermost one that it is still in. A task in a span
+//! (`Instrument::instrument`) has the span's group at each poll, on whichever worker. So there is no need for
+//! [`charged_to`](super::future::ChargeTo::charged_to), which is a tenth of the price. Where both are used, the
+//! innermost decides, as with guards ([`Group::enter`](crate::Group::enter)), which must then nest with the spans.
+//!
+//! Have one `GroupLayer` in a subscriber. A filter that hides a span from the layer hides its field, too.
+
+use super::{Current, get, swap, uncharged};
+use crate::group::Group;
+use std::cell::RefCell;
+use std::fmt::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use tracing_core::Subscriber;
+use tracing_core::field::{Field, Visit};
+use tracing_core::span::{Attributes, Id, Record};
+use tracing_subscriber::layer::{Context, Layer};
+use tracing_subscriber::registry::LookupSpan;
+
+/// The layer. See the module's documentation.
+pub struct GroupLayer<F> {
+    field: &'static str,
+    group: F,
+    /// Tells its entries in a thread's list from those of other layers, whose spans may have the same numbers.
+    number: u64,
+}
+
+/// What a span's own field says; kept with the span.
+#[derive(Clone, Copy)]
+struct Own(Current);
+
+/// A span that a thread is in.
+struct Inside {
+    layer: u64,
+    span: Id,
+    /// What the span made current; `None` if it has no group.
+    made: Option<Current>,
+    /// What was current before.
+    before: Current,
+}
+
+impl Inside {
+    /// What was current when the thread had entered.
+    fn after(&self) -> Current {
+        self.made.unwrap_or(self.before)
+    }
+}
+
+thread_local! {
+    /// The spans that the thread is in, the innermost last.
+    static INSIDE: RefCell<Vec<Inside>> = const { RefCell::new(Vec::new()) };
+}
+
+impl<F> GroupLayer<F>
+where
+    F: Fn(&str) -> Option<Group<'static>> + 'static,
+{
+    /// A layer that asks `group` for the group of each span that has `field`, whose value it is told: a text as it is,
+    /// and anything else as `tracing` formats it (`%value` by `Display`, `?value` by `Debug`, which puts texts into
+    /// quotes). `None` says that the span has no group of its own.
+    ///
+    /// `group` is called once for each value that is recorded, with nobody as the current group. It may create groups.
+    /// It must not use spans.
+    pub fn new(field: &'static str, group: F) -> GroupLayer<F> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        // Relaxed: the numbers differ, and that is all.
+        GroupLayer { field, group, number: NEXT.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    /// Notes what a span's field says, if it says something. Whether it did.
+    fn note<S>(
+        &self,
+        record: impl FnOnce(&mut dyn Visit),
+        span: &Id,
+        context: &Context<'_, S>,
+    ) -> bool
+    where
+        S: Subscriber + for<'s> LookupSpan<'s>,
+    {
+        uncharged(|| {
+            let mut told = Told { field: self.field, group: &self.group, own: None };
+            record(&mut told);
+            let (Some(own), Some(span)) = (told.own, context.span(span)) else { return false };
+            let mut extensions = span.extensions_mut();
+            match own {
+                Some(own) => extensions.replace(own),
+                None => extensions.remove(),
+            };
+            true
+        })
+    }
+}
+
+impl<F> fmt::Debug for GroupLayer<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GroupLayer").field("field", &self.field).finish_non_exhaustive()
+    }
+}
+
+/// The group of a span: its own, or the nearest one's above.
+fn group_of<S>(span: &Id, context: &Context<'_, S>) -> Option<Current>
+where
+    S: Subscriber + for<'s> LookupSpan<'s>,
+{
+    context.span(span)?.scope().find_map(|span| span.extensions().get::<Own>().map(|own| own.0))
+}
+
+impl<S, F> Layer<S> for GroupLayer<F>
+where
+    S: Subscriber + for<'s> LookupSpan<'s>,
+    F: Fn(&str) -> Option<Group<'static>> + 'static,
+{
+    fn on_new_span(&self, attributes: &Attributes<'_>, span: &Id, context: Context<'_, S>) {
+        // Most spans have no such field, which costs a look at the names.
+        if attributes.fields().field(self.field).is_some() {
+            self.note(|visit| attributes.record(visit), span, &context);
+        }
+    }
+
+    fn on_record(&self, span: &Id, values: &Record<'_>, context: Context<'_, S>) {
+        if !self.note(|visit| values.record(visit), span, &context) {
+            return;
+        }
+        // A thread that ends has no list any more, and is in no span that matters.
+        let _gone = INSIDE.try_with(|inside| {
+            let mut inside = inside.borrow_mut();
+            let own = |inside: &Inside| inside.layer == self.number;
+            let Some(first) = inside.iter().position(|at| own(at) && at.span == *span) else {
+                return;
+            };
+            // From this span inwards each is looked up anew. What others made current in between stays.
+            let mut changed: Option<(Current, Current)> = None;
+            for at in &mut inside[first..] {
+                let old = at.after();
+                match changed {
+                    Some((old, new)) if at.before == old => at.before = new,
+                    _ => {}
+                }
+                if own(at) {
+                    at.made = group_of(&at.span, &context);
+                }
+                changed = Some((old, at.after()));
+            }
+            if let Some((old, new)) = changed
+                && get() == old
+            {
+                swap(new);
+            }
+        });
+    }
+
+    fn on_enter(&self, span: &Id, context: Context<'_, S>) {
+        let made = group_of(span, &context);
+        let _gone = INSIDE.try_with(|inside| {
+            let mut inside = inside.borrow_mut();
+            if inside.len() == inside.capacity() {
+                // The list lives as long as the thread, and is no group's.
+                uncharged(|| inside.reserve(8));
+            }
+            let before = made.map_or_else(get, swap);
+            inside.push(Inside { layer: self.number, span: span.clone(), made, before });
+        });
+    }
+
+    fn on_exit(&self, span: &Id, _: Context<'_, S>) {
+        // (The registry may have forgotten the span by now, if this was its last use.)
+        let _gone = INSIDE.try_with(|inside| {
+            let mut inside = inside.borrow_mut();
+            let found = inside.iter().rposition(|at| at.layer == self.number && at.span == *span);
+            let Some(place) = found else { return };
+            let left = inside.remove(place);
+            match inside.get_mut(place) {
+                // Others go on inside of it: the next of them is where this one was.
+                Some(next) => {
+                    let old = left.after();
+                    let mut changed = (next.before == old).then_some(left.before);
+                    // Those without a group of their own hand on what was before them.
+                    for at in &mut inside[place..] {
+                        let Some(before) = changed else { return };
+                        changed = None;
+                        if at.before == old {
+                            at.before = before;
+                            changed = at.made.is_none().then_some(before);
+                        }
+                    }
+                    if let Some(before) = changed
+                        && get() == old
+                    {
+                        swap(before);
+                    }
+                }
+                None => {
+                    swap(left.before);
+                }
+            }
+        });
+    }
+}
+
+/// Reads the field, and asks for its group.
+struct Told<'f, F> {
+    field: &'static str,
+    group: &'f F,
+    /// What it said, once it said something.
+    own: Option<Option<Own>>,
+}
+
+impl<F: Fn(&str) -> Option<Group<'static>>> Visit for Told<'_, F> {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == self.field {
+            self.own = Some((self.group)(value).map(|group| Own(group.into())));
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == self.field {
+            let mut text = String::new();
+            // What cannot be formatted names no group.
+            if write!(text, "{value:?}").is_ok() {
+                self.record_str(field, &text);
+            }
+        }
+    }
+}
