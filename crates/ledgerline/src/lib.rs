@@ -97,6 +97,8 @@ mod request;
 #[cfg(not(loom))]
 mod settled;
 #[cfg(not(loom))]
+pub mod shadow;
+#[cfg(not(loom))]
 mod shared;
 #[cfg(not(loom))]
 pub mod size;
