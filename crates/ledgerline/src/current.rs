@@ -39,7 +39,6 @@ use std::marker::PhantomData;
 pub struct Current {
     group: Option<Packed>,
     /// The allocator's number for the group, once it is known; zero before.
-    #[allow(dead_code, reason = "the allocator's")]
     slot: u32,
 }
 
@@ -51,6 +50,17 @@ thread_local! {
 impl Current {
     /// No group: what is allocated is charged to nobody.
     pub const NOBODY: Current = Current { group: None, slot: 0 };
+
+    #[inline(always)]
+    pub(crate) fn packed(self) -> Option<Packed> {
+        self.group
+    }
+
+    /// See the field.
+    #[inline(always)]
+    pub(crate) fn slot(self) -> u32 {
+        self.slot
+    }
 
     /// The group; `None` for nobody.
     #[inline]
@@ -108,6 +118,13 @@ pub fn group() -> Option<Group<'static>> {
 #[inline]
 pub fn get() -> Current {
     CURRENT.get()
+}
+
+/// Notes the allocator's number for a group, if that is the thread's current one.
+pub(crate) fn note_slot(group: Packed, slot: u16) {
+    if get().group == Some(group) {
+        CURRENT.set(Current { group: Some(group), slot: u32::from(slot) });
+    }
 }
 
 /// Exchanges the calling thread's current group, and returns the one before. For runtimes that switch stacks by

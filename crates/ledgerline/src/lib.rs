@@ -62,8 +62,11 @@
 //!
 //! What always holds (I1 to I7) and which test guards it is in ARCHITECTURE.md.
 
+#![cfg_attr(feature = "unwind", feature(alloc_error_hook))]
 #![cfg_attr(loom, allow(dead_code, reason = "the models need the protocols alone"))]
 
+#[cfg(not(loom))]
+pub mod alloc;
 #[cfg(not(loom))]
 mod builder;
 #[cfg(not(loom))]
@@ -113,6 +116,8 @@ mod table;
 mod tree;
 mod wake;
 
+#[cfg(not(loom))]
+pub use alloc::Alloc;
 #[cfg(not(loom))]
 pub use builder::LedgerBuilder;
 #[cfg(not(loom))]

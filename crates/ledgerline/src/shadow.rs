@@ -192,7 +192,9 @@ mod tests {
         unsafe {
             let child = libc::fork();
             if child == 0 {
-                libc::_exit((kept.load(Ordering::Relaxed) << 4 | wiped.load(Ordering::Relaxed)) as i32);
+                libc::_exit(
+                    (kept.load(Ordering::Relaxed) << 4 | wiped.load(Ordering::Relaxed)) as i32,
+                );
             }
             let mut status = 0;
             assert_eq!(libc::waitpid(child, &mut status, 0), child);
