@@ -35,6 +35,9 @@ pub(super) struct Row {
     /// same depth in the same run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) times_units: Option<f64>,
+    /// For an allocator: what a block takes beyond the allocator beneath, in the same run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) adds_ns: Option<f64>,
     /// For a reading: how many CPUs were added up, and what each took.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cpus: Option<u32>,
