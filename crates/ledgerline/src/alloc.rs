@@ -55,15 +55,15 @@
 
 mod limit;
 mod owner;
-mod slots;
 
 use crate::control::slow_path;
 use crate::current;
 use crate::group::Group;
+use crate::percpu::{self, word};
 use crate::shadow::Shadow;
+use crate::slots::{self, Slot};
 use crate::stock::AtLimit;
 use crate::sync::Ordering;
-use crate::table::handle::Packed;
 use limit::forget;
 pub use limit::{OVERDRAFT, checkpoint, last_refusal};
 use owner::{Charged, UNOWNED};
@@ -157,31 +157,28 @@ fn spaced(layout: Layout) -> Layout {
     unsafe { Layout::from_size_align_unchecked(size, align) }
 }
 
+/// [`spaced`] for a size that the fast half of a charge takes, and an alignment that needs nothing.
 #[inline(always)]
-fn take(group: Packed, units: usize) -> bool {
-    Group::<'static>::unpack(group).take_prepaid(units as u64)
-}
-
-#[inline(always)]
-fn put(group: Packed, units: usize) -> bool {
-    Group::<'static>::unpack(group).put_prepaid(units as u64)
+fn spaced_small(size: usize) -> Layout {
+    // SAFETY: 16 is a power of two, and the size is far below isize::MAX.
+    unsafe { Layout::from_size_align_unchecked(size.max(SIZE_LEAST), ALIGN_LEAST) }
 }
 
 /// Returns units to the group of a slot.
 #[cold]
 #[inline(never)]
-fn uncharge(slot: u16, units: usize) {
-    if let Some(group) = slots::group(slot) {
-        Group::<'static>::unpack(group).uncharge_units(units as u64);
+fn uncharge(slot: &Slot, units: usize) {
+    if let Some(group) = slot.group() {
+        group.uncharge_units(units as u64);
     }
 }
 
 /// Notes the owner of a new block; without memory for that it is nobody's.
 #[cold]
 #[inline(never)]
-fn own(block: *mut u8, slot: u16, units: usize) {
+fn own(block: *mut u8, slot: &Slot, units: usize) {
     match slots::make(&OWNERS, block.addr()) {
-        Some(entry) => entry.store(slot, Ordering::Relaxed),
+        Some(entry) => entry.store(slot.number(), Ordering::Relaxed),
         None => {
             uncharge(slot, units);
             UNOWNED.fetch_add(1, Ordering::Relaxed);
@@ -190,35 +187,67 @@ fn own(block: *mut u8, slot: u16, units: usize) {
 }
 
 impl<A: GlobalAlloc> Alloc<A> {
-    /// Charges a block and gets it.
+    /// Charges a block and gets it. The fast path is short in instructions, since these are what it adds: the section
+    /// overlaps with what the allocator beneath waits for.
     #[inline(always)]
     fn obtain(&self, layout: Layout, get: impl Fn(&A, Layout) -> *mut u8) -> *mut u8 {
+        let (size, align) = (layout.size(), layout.align());
+        if size as u64 > word::STOCK_MAX || align > ALIGN_LEAST {
+            return self.obtain_otherwise(layout, get);
+        }
+        // From here on the program's alignment is of no use, and no register is to be kept for it.
         let current = current::get();
-        if let Some(group) = current.packed() {
-            let slot = current.slot();
-            if slots::holds(slot, group) && owner::is_on() && take(group, layout.size()) {
-                let block = get(&self.beneath, spaced(layout));
+        let Some(slot) = current.slot() else {
+            if current.packed().is_none() && !owner::has_default() {
+                return get(&self.beneath, spaced_small(size));
+            }
+            return self.obtain_small(size, get);
+        };
+        if let Some(group) = current.packed()
+            && slot.holds(group)
+            && owner::is_on()
+        {
+            let (cell, generation_bits) = slot.parts();
+            // SAFETY: the parts are those of a group's handle (R2), and a thread notes slots only where sections are
+            // fast. Guarded by `tests/alloc_oracle.rs`.
+            if unsafe { percpu::take_known(cell, generation_bits, size as u64) } {
+                let block = get(&self.beneath, spaced_small(size));
                 // Relaxed, as all entries: whoever frees the block has it from this thread.
                 if !block.is_null()
                     && let Some(entry) = OWNERS.entry(block.addr())
                 {
-                    entry.store(slot as u16, Ordering::Relaxed);
+                    entry.store(slot.number(), Ordering::Relaxed);
                     return block;
                 }
-                return self.obtained(block, slot as u16, layout);
+                return self.obtained(block, slot, size);
             }
-        } else if !owner::has_default() {
-            return get(&self.beneath, spaced(layout));
         }
-        self.obtain_otherwise(layout, get)
+        self.obtain_small(size, get)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn obtain_small(&self, size: usize, get: impl Fn(&A, Layout) -> *mut u8) -> *mut u8 {
+        self.obtain_slowly(size, spaced_small(size), get)
     }
 
     #[cold]
     #[inline(never)]
     fn obtain_otherwise(&self, layout: Layout, get: impl Fn(&A, Layout) -> *mut u8) -> *mut u8 {
-        match owner::charge(layout.size() as u64) {
-            Charged::To(slot) => self.obtained(get(&self.beneath, spaced(layout)), slot, layout),
-            Charged::Nobody => get(&self.beneath, spaced(layout)),
+        self.obtain_slowly(layout.size(), spaced(layout), get)
+    }
+
+    /// Charges `size` units and gets a block in a layout.
+    #[inline(always)]
+    fn obtain_slowly(
+        &self,
+        size: usize,
+        layout: Layout,
+        get: impl Fn(&A, Layout) -> *mut u8,
+    ) -> *mut u8 {
+        match owner::charge(size as u64) {
+            Charged::To(slot) => self.obtained(get(&self.beneath, layout), slot, size),
+            Charged::Nobody => get(&self.beneath, layout),
             Charged::Refused => std::ptr::null_mut(),
         }
     }
@@ -226,12 +255,12 @@ impl<A: GlobalAlloc> Alloc<A> {
     /// Notes the owner of a block that is charged, or gives the charge back where there is none.
     #[cold]
     #[inline(never)]
-    fn obtained(&self, block: *mut u8, slot: u16, layout: Layout) -> *mut u8 {
+    fn obtained(&self, block: *mut u8, slot: &Slot, units: usize) -> *mut u8 {
         if block.is_null() {
-            uncharge(slot, layout.size());
+            uncharge(slot, units);
             forget();
         } else {
-            own(block, slot, layout.size());
+            own(block, slot, units);
         }
         block
     }
@@ -243,7 +272,7 @@ impl<A: GlobalAlloc> Alloc<A> {
     #[cold]
     #[inline(never)]
     unsafe fn dealloc_otherwise(&self, block: *mut u8, layout: Layout, entry: &AtomicU16) {
-        let slot = entry.load(Ordering::Relaxed);
+        let slot = slots::at(entry.load(Ordering::Relaxed));
         entry.store(0, Ordering::Relaxed);
         uncharge(slot, layout.size());
         // SAFETY: as the caller says, in the layout that `obtain` asked for.
@@ -261,15 +290,14 @@ impl<A: GlobalAlloc> Alloc<A> {
         new_size: usize,
         entry: &AtomicU16,
     ) -> *mut u8 {
-        let slot = entry.load(Ordering::Relaxed);
+        let slot = slots::at(entry.load(Ordering::Relaxed));
         let beneath = || {
             // Whoever gets the place next notes its own owner there.
             entry.store(0, Ordering::Relaxed);
             // SAFETY: as the caller says, in the layout that `obtain` asked for.
             unsafe { self.beneath.realloc(block, spaced(layout), new_size.max(SIZE_LEAST)) }
         };
-        let Some(packed) = slots::group(slot) else { return beneath() };
-        let group = Group::<'static>::unpack(packed);
+        let Some(group) = slot.group() else { return beneath() };
         // An audit follows each block as one charge; otherwise only the difference is asked for, so that a block may
         // grow up to the limit.
         let audited = group.ledger().audit().is_some();
@@ -278,7 +306,7 @@ impl<A: GlobalAlloc> Alloc<A> {
         } else {
             (new_size.saturating_sub(layout.size()), layout.size().saturating_sub(new_size))
         };
-        let charged = match take(packed, more) {
+        let charged = match group.take_prepaid(more as u64) {
             true => Charged::To(slot),
             false => owner::grow(group, more as u64),
         };
@@ -287,7 +315,7 @@ impl<A: GlobalAlloc> Alloc<A> {
         }
         let moved = beneath();
         if moved.is_null() {
-            entry.store(slot, Ordering::Relaxed);
+            entry.store(slot.number(), Ordering::Relaxed);
             if let Charged::To(charged) = charged {
                 uncharge(charged, more);
             }
@@ -303,12 +331,12 @@ impl<A: GlobalAlloc> Alloc<A> {
             }
         };
         match OWNERS.entry(moved.addr()) {
-            Some(entry) => entry.store(owner, Ordering::Relaxed),
+            Some(entry) => entry.store(owner.number(), Ordering::Relaxed),
             None => own(moved, owner, new_size),
         }
-        if slots::holds(u32::from(owner), packed) {
+        if owner.group() == Some(group) {
             // (It counts as a charge and an uncharge, whatever the difference was.)
-            if !put(packed, less) {
+            if !group.put_prepaid(less as u64) {
                 uncharge(slot, less);
             }
         } else {
@@ -323,9 +351,9 @@ impl<A: GlobalAlloc> Alloc<A> {
 
 /// Moves what a block held from its destroyed owner to the group that was charged for its growth.
 #[cold]
-fn move_rest(from: Group<'static>, slot: u16, held: usize, audited: bool) {
+fn move_rest(from: Group<'static>, slot: &Slot, held: usize, audited: bool) {
     let held = held as u64;
-    let Some(to) = slots::group(slot).map(Group::<'static>::unpack) else { return };
+    let Some(to) = slot.group() else { return };
     // (In an audited ledger it was charged for all of it.)
     let moved = !audited
         && slow_path::transfer(from.ledger(), from.id(), to.id(), held, AtLimit::Overrun).is_ok();
@@ -357,13 +385,16 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: as the caller says, in the layout that `obtain` asked for.
+        // SAFETY: as the caller says, in the layout that `obtain` asked for; the parts of a slot are those of a group's
+        // handle (R2).
         unsafe {
             if let Some(entry) = OWNERS.entry(block.addr()) {
-                let slot = entry.load(Ordering::Relaxed);
-                if slot != 0 {
-                    if let Some(group) = slots::group(slot)
-                        && put(group, layout.size())
+                let number = entry.load(Ordering::Relaxed);
+                if number != 0 {
+                    let (cell, generation_bits) = slots::at(number).parts();
+                    if !cell.is_null()
+                        && layout.size() as u64 <= word::STOCK_MAX
+                        && percpu::put_fast(cell, generation_bits, layout.size() as u64)
                     {
                         // Before the free: the next thread may get the block at once.
                         entry.store(0, Ordering::Relaxed);

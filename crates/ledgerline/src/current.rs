@@ -28,6 +28,7 @@ pub mod future;
 
 use crate::group::Group;
 use crate::ledger::Ledger;
+use crate::slots::Slot;
 use crate::table::handle::Packed;
 use std::cell::Cell;
 use std::fmt;
@@ -38,8 +39,8 @@ use std::marker::PhantomData;
 #[derive(Clone, Copy)]
 pub struct Current {
     group: Option<Packed>,
-    /// The allocator's number for the group, once it is known; zero before.
-    slot: u32,
+    /// The allocator's slot of the group, once it is known, and where the fast half of a charge works.
+    slot: Option<&'static Slot>,
 }
 
 thread_local! {
@@ -49,7 +50,7 @@ thread_local! {
 
 impl Current {
     /// No group: what is allocated is charged to nobody.
-    pub const NOBODY: Current = Current { group: None, slot: 0 };
+    pub const NOBODY: Current = Current { group: None, slot: None };
 
     #[inline(always)]
     pub(crate) fn packed(self) -> Option<Packed> {
@@ -58,7 +59,7 @@ impl Current {
 
     /// See the field.
     #[inline(always)]
-    pub(crate) fn slot(self) -> u32 {
+    pub(crate) fn slot(self) -> Option<&'static Slot> {
         self.slot
     }
 
@@ -97,7 +98,7 @@ impl fmt::Debug for Current {
 impl From<Group<'static>> for Current {
     #[inline]
     fn from(group: Group<'static>) -> Current {
-        Current { group: Some(group.pack()), slot: 0 }
+        Current { group: Some(group.pack()), slot: None }
     }
 }
 
@@ -120,10 +121,10 @@ pub fn get() -> Current {
     CURRENT.get()
 }
 
-/// Notes the allocator's number for a group, if that is the thread's current one.
-pub(crate) fn note_slot(group: Packed, slot: u16) {
+/// Notes the allocator's slot of a group, if that is the thread's current one.
+pub(crate) fn note_slot(group: Packed, slot: &'static Slot) {
     if get().group == Some(group) {
-        CURRENT.set(Current { group: Some(group), slot: u32::from(slot) });
+        CURRENT.set(Current { group: Some(group), slot: Some(slot) });
     }
 }
 

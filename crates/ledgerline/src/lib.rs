@@ -106,6 +106,8 @@ mod shared;
 #[cfg(not(loom))]
 pub mod size;
 #[cfg(not(loom))]
+mod slots;
+#[cfg(not(loom))]
 pub mod stat;
 #[cfg(not(loom))]
 mod stock;

@@ -28,8 +28,7 @@
 //! ```
 
 use std::marker::PhantomData;
-use std::num::NonZeroUsize;
-use std::ptr::null_mut;
+use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicUsize, Ordering};
 
 /// The bytes of a window, unless a shadow has windows of its own size: in each starts at most one block.
@@ -91,12 +90,13 @@ impl<E: Entry, const BITS: u32> Shadow<E, BITS> {
     pub fn entry(&self, address: usize) -> Option<&'static E> {
         // Acquire, partner of the exchange in `make`: a map is made before it is entered.
         let map = self.directory.get(address >> GIB_BITS)?.load(Ordering::Acquire);
-        let entry = NonZeroUsize::new(map)?
-            .get()
-            .wrapping_add((address >> BITS).wrapping_mul(size_of::<E>()));
+        if map == 0 {
+            return None;
+        }
+        let entry = std::ptr::with_exposed_provenance::<E>(map).wrapping_add(address >> BITS);
         // SAFETY: a map has an entry for each window of its GiB, is never unmapped, and holds atomic numbers alone
         // (`Sealed`), for which zeros are valid. Guarded by `every_entry_is_its_own`.
-        Some(unsafe { &*(entry as *const E) })
+        Some(unsafe { NonNull::new_unchecked(entry.cast_mut()).as_ref() })
     }
 
     /// As [`entry`](Self::entry), making the map if need be; `None` when there is no memory for it, and for an address
@@ -135,7 +135,7 @@ impl<E: Entry, const BITS: u32> Shadow<E, BITS> {
             // The map takes small pages, and stays out of core dumps. Both only save, so refusals do not matter.
             libc::madvise(map, Self::MAP, libc::MADV_NOHUGEPAGE);
             libc::madvise(map, Self::MAP, libc::MADV_DONTDUMP);
-            Some(map as usize)
+            Some(map.expose_provenance())
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Whose a new block is, and the slow way of charging it.
 
 use super::limit;
-use super::slots::{self, Without};
 use crate::current;
 use crate::group::Group;
+use crate::slots::{self, Slot, Without};
 use crate::stock::refusal::{Reason, Refusal};
 use crate::sync::Ordering;
 use crate::table::follow;
@@ -21,8 +21,8 @@ pub(super) static UNOWNED: AtomicU64 = AtomicU64::new(0);
 
 /// What became of a charge.
 pub(super) enum Charged {
-    /// The block bears this number.
-    To(u16),
+    /// The block bears the number of this slot.
+    To(&'static Slot),
     Nobody,
     /// A limit said no; [`limit`] knows why.
     Refused,
@@ -70,7 +70,9 @@ pub(super) fn charge_from(wanted: Group<'static>, units: u64) -> Charged {
             Ok(slot) => match group.try_charge_units(units) {
                 Ok(()) => {
                     if group == wanted {
-                        current::note_slot(group.pack(), slot);
+                        if group.table().columns.is_fast() {
+                            current::note_slot(group.pack(), slot);
+                        }
                     } else if without_number {
                         ABOVE.fetch_add(1, Ordering::Relaxed);
                     }

@@ -1,7 +1,8 @@
-//! Slots: the numbers by which blocks name their owners. A group gets one at its first block.
+//! Slots: the numbers by which the allocator's blocks name their owners. A group gets one at its first block.
 //!
-//! `SLOTS` has a word for each number: the group's packed handle. A free finds its group there, and an allocation sees
-//! there whether the number that its thread remembers is still the group's.
+//! `SLOTS` has an entry for each number: the group's handle, packed and in parts. A free finds its group there, and an
+//! allocation sees there whether the slot that its thread remembers is still the group's. (The parts are there so that
+//! the fast paths unpack nothing.)
 //!
 //! **The way back**, from a group to its number, is a shadow of the ledgers' cells (`NUMBERS`): the entry of the
 //! group's cell holds the number. It is right if the slot holds that very group.
@@ -19,26 +20,111 @@
 //! Groups of a ledger in the process's own memory have numbers from the lower end: the child has its own copy of the
 //! ledger, of the blocks and of their owners.
 //!
-//! All of it is lock-free, so a fork finds no step half done that matters: at worst a fresh number is lost.
+//! All of it is lock-free. A fork, or a thread that is killed, in the middle of a step loses a number at worst.
 
 use crate::group::Group;
+use crate::percpu::word::Cell;
 use crate::shadow::Shadow;
-use crate::table::attached;
-use crate::table::follow;
+use crate::sync::are_calls_forbidden;
 use crate::table::handle::Packed;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use crate::table::{attached, follow};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 /// Zero is nobody's.
 const COUNT: u32 = 1 << 16;
 const PAGE: usize = 4096;
-const IN_PAGE: u32 = (PAGE / size_of::<AtomicU64>()) as u32;
+const IN_PAGE: u32 = (PAGE / size_of::<Slot>()) as u32;
 /// After a look through all slots in vain, so many requests for a number are refused at once.
 const PAUSE: u32 = 256;
 
-#[repr(C, align(4096))]
-struct Table([AtomicU64; COUNT as usize]);
+/// The place of one number.
+#[derive(Debug)]
+#[repr(C, align(32))]
+pub(crate) struct Slot {
+    /// The group; zero before there is one, or [`BUSY`]. It is stored last.
+    group: AtomicU64,
+    /// Its handle's parts (R2).
+    cell: AtomicPtr<Cell>,
+    generation_bits: AtomicU64,
+    number: AtomicU64,
+}
 
-static SLOTS: Table = Table([const { AtomicU64::new(0) }; COUNT as usize]);
+/// In `group`: a thread changes the slot.
+const BUSY: u64 = 1;
+
+#[repr(C, align(4096))]
+struct Slots([Slot; COUNT as usize]);
+
+static SLOTS: Slots = Slots(
+    [const {
+        Slot {
+            group: AtomicU64::new(0),
+            cell: AtomicPtr::new(null_mut()),
+            generation_bits: AtomicU64::new(0),
+            number: AtomicU64::new(0),
+        }
+    }; COUNT as usize],
+);
+
+impl Slot {
+    /// Whether it is the group's.
+    #[inline(always)]
+    pub(crate) fn holds(&self, group: Packed) -> bool {
+        // Acquire, partner of the Release in `fill`: the parts are the group's, too.
+        self.group.load(Ordering::Acquire) == group.raw()
+    }
+
+    /// The group; `None` in the slot of an inherited block.
+    #[inline(always)]
+    pub(crate) fn group(&self) -> Option<Group<'static>> {
+        // (It is not busy: a block bears its number.)
+        Packed::from_raw(self.group.load(Ordering::Relaxed)).map(Group::unpack)
+    }
+
+    /// The group's cell and generation bits, for whoever knows by [`holds`](Self::holds), or by a block that bears the
+    /// number, that the slot has a group. The cell is null in the slot of an inherited block.
+    #[inline(always)]
+    pub(crate) fn parts(&self) -> (*const Cell, u64) {
+        // Relaxed: whoever has a block has the parts from whoever made it.
+        (self.cell.load(Ordering::Relaxed), self.generation_bits.load(Ordering::Relaxed))
+    }
+
+    #[inline(always)]
+    pub(crate) fn number(&self) -> u16 {
+        self.number.load(Ordering::Relaxed) as u16
+    }
+
+    /// Gives the slot, which this thread made busy or has fresh, to a group.
+    fn fill(&self, group: Packed, number: u16) {
+        let handle = group.unpack();
+        self.cell.store(handle.cell.as_ptr(), Ordering::Relaxed);
+        self.generation_bits.store(handle.generation_bits, Ordering::Relaxed);
+        self.number.store(u64::from(number), Ordering::Relaxed);
+        // Release, partner of the Acquire in `holds`.
+        self.group.store(group.raw(), Ordering::Release);
+    }
+
+    /// Takes the slot over for a group if that of last time is over.
+    fn take_over(&self, group: Packed, number: u16) -> bool {
+        let held = self.group.load(Ordering::Acquire);
+        let over = held != BUSY && Packed::from_raw(held).is_some_and(is_over);
+        // AcqRel: of two threads one gets it, and sees all that the last owner's end was.
+        let taken = over
+            && self.group.compare_exchange(held, BUSY, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if taken {
+            self.fill(group, number);
+        }
+        taken
+    }
+}
+
+/// The slot of a number that a block bears.
+#[inline(always)]
+pub(crate) fn at(number: u16) -> &'static Slot {
+    &SLOTS.0[number as usize]
+}
+
 /// The number of the group in each row, by the address of the row's cell.
 static NUMBERS: Shadow<AtomicU16, 4> = Shadow::new();
 /// The lowest fresh number, and in the upper half the first that is not fresh again.
@@ -50,7 +136,7 @@ static PAUSING: AtomicU32 = AtomicU32::new(0);
 
 /// Why a group has no slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Without {
+pub(crate) enum Without {
     /// It was destroyed.
     Gone,
     /// Another process charges it, or there is no memory for the number.
@@ -59,28 +145,15 @@ pub(super) enum Without {
     Full,
 }
 
-/// Whether a slot is the group's.
-#[inline(always)]
-pub(super) fn holds(slot: u32, group: Packed) -> bool {
-    // Relaxed, here and in `group`: whoever has a block, or charged the group, has the word from whoever wrote it.
-    SLOTS.0[slot as u16 as usize].load(Ordering::Relaxed) == group.raw()
-}
-
-/// The group of a slot that a block bears; `None` for one that was inherited.
-#[inline(always)]
-pub(super) fn group(slot: u16) -> Option<Packed> {
-    Packed::from_raw(SLOTS.0[slot as usize].load(Ordering::Relaxed))
-}
-
 /// The slot of a group, which gets one if it has none. Makes no system call but for the first group in a GiB of cells,
 /// and for the first in a page of numbers of shared ledgers.
-pub(super) fn of(group: Group<'static>) -> Result<u16, Without> {
+pub(crate) fn of(group: Group<'static>) -> Result<&'static Slot, Without> {
     let cell = group.pack().unpack().cell.addr().get();
     let number = NUMBERS.entry(cell).map_or(0, |entry| entry.load(Ordering::Relaxed));
-    if number != 0 && holds(u32::from(number), group.pack()) {
-        return Ok(number);
+    if number != 0 && at(number).holds(group.pack()) {
+        return Ok(at(number));
     }
-    give(group, cell)
+    give(group, cell).map(at)
 }
 
 #[cold]
@@ -94,25 +167,18 @@ fn give(group: Group<'static>, cell: usize) -> Result<u16, Without> {
         return Err(Without::Foreign);
     }
     let entry = make(&NUMBERS, cell).ok_or(Without::Foreign)?;
-    let last = entry.load(Ordering::Relaxed);
-    let take_over = |number: u16| {
-        let slot = &SLOTS.0[number as usize];
-        let held = slot.load(Ordering::Relaxed);
-        let over = Packed::from_raw(held).is_some_and(is_over);
-        // AcqRel: of two threads one gets it, and sees all that the last owner's end was.
-        let relaxed = Ordering::Relaxed;
-        over && slot.compare_exchange(held, packed.raw(), Ordering::AcqRel, relaxed).is_ok()
-    };
     // The number of the row's last group. (If it became another row's since, that row's group decides.)
-    if last != 0 && is_of_row(last, cell) && (take_over(last) || holds(u32::from(last), packed)) {
+    let last = entry.load(Ordering::Relaxed);
+    let of_row = last != 0 && at(last).parts().0.addr() == cell;
+    if of_row && (at(last).take_over(packed, last) || at(last).holds(packed)) {
         return Ok(last);
     }
     let number = match fresh(shared)? {
         Some(number) => {
-            SLOTS.0[number as usize].store(packed.raw(), Ordering::Release);
+            at(number).fill(packed, number);
             number
         }
-        None => look_through(shared, take_over).ok_or(Without::Full)?,
+        None => look_through(shared, packed).ok_or(Without::Full)?,
     };
     // (Two threads may have got a number each for one group. Either names it.)
     entry.store(number, Ordering::Relaxed);
@@ -120,15 +186,11 @@ fn give(group: Group<'static>, cell: usize) -> Result<u16, Without> {
 }
 
 /// As [`Shadow::make`], where system calls are allowed.
-pub(super) fn make<const BITS: u32>(
+pub(crate) fn make<const BITS: u32>(
     shadow: &Shadow<AtomicU16, BITS>,
     address: usize,
 ) -> Option<&'static AtomicU16> {
-    if crate::sync::are_calls_forbidden() { shadow.entry(address) } else { shadow.make(address) }
-}
-
-fn is_of_row(number: u16, cell: usize) -> bool {
-    group(number).is_some_and(|held| held.unpack().cell.addr().get() == cell)
+    if are_calls_forbidden() { shadow.entry(address) } else { shadow.make(address) }
 }
 
 /// Whether nothing can be charged to a group any more, and nothing is.
@@ -167,7 +229,7 @@ fn wipe(page: u32) -> bool {
     if wiped.load(Ordering::Acquire) {
         return true;
     }
-    if crate::sync::are_calls_forbidden() {
+    if are_calls_forbidden() {
         return false;
     }
     let start = &raw const SLOTS.0[(page * IN_PAGE) as usize];
@@ -183,8 +245,8 @@ fn wipe(page: u32) -> bool {
     done
 }
 
-/// A number whose group is over, among those of the kind.
-fn look_through(shared: bool, take_over: impl Fn(u16) -> bool) -> Option<u16> {
+/// A number whose group is over, among those of the kind, for another group.
+fn look_through(shared: bool, group: Packed) -> Option<u16> {
     /// Where the last look ended.
     static CURSOR: AtomicU32 = AtomicU32::new(0);
     let pause = |left: u32| left.checked_sub(1);
@@ -194,10 +256,11 @@ fn look_through(shared: bool, take_over: impl Fn(u16) -> bool) -> Option<u16> {
     let word = FRESH.load(Ordering::Relaxed);
     let (first, end) = if shared { ((word >> 32) as u32, COUNT) } else { (1, word as u32) };
     let start = CURSOR.load(Ordering::Relaxed).clamp(first, end);
-    let found = (start..end).chain(first..start).find(|&number| take_over(number as u16));
+    let numbers = (start..end).chain(first..start).map(|number| number as u16);
+    let found = numbers.into_iter().find(|&number| at(number).take_over(group, number));
     match found {
-        Some(number) => CURSOR.store(number + 1, Ordering::Relaxed),
+        Some(number) => CURSOR.store(u32::from(number) + 1, Ordering::Relaxed),
         None => PAUSING.store(PAUSE, Ordering::Relaxed),
     }
-    found.map(|number| number as u16)
+    found
 }
