@@ -10,11 +10,11 @@ use crate::ledger::Ledger;
 use crate::percpu::possible_cpus;
 use crate::region::Region;
 use crate::sync::Ordering;
-use crate::table::Settings;
 use crate::table::handle::CAPACITY_MAX;
 use crate::table::header::{Header, MAGIC, VERSION};
 use crate::table::items;
 use crate::table::plan::Plan;
+use crate::table::{Settings, attached};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
@@ -157,6 +157,7 @@ impl LedgerBuilder {
     pub fn create_in(self, file: &File) -> io::Result<Ledger> {
         let settings = self.settings()?;
         let region = Region::create_in(file, settings.plan.size(), settings.plan.place())?;
+        attached::note_here();
         self.initialise(settings, region)
     }
 

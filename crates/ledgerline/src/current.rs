@@ -58,6 +58,7 @@ use crate::charge::Charge;
 use crate::error::Refused;
 use crate::group::Group;
 use crate::ledger::Ledger;
+use crate::slots::Slot;
 use crate::table::handle::Packed;
 pub use inherit::{inherit, inherit_once, spawn};
 use std::cell::Cell;
@@ -69,9 +70,8 @@ use std::marker::PhantomData;
 #[derive(Clone, Copy)]
 pub struct Current {
     group: Option<Packed>,
-    /// The allocator's number for the group, once it is known; zero before.
-    #[allow(dead_code, reason = "the allocator's")]
-    slot: u32,
+    /// The allocator's slot of the group, once it is known, and where the fast half of a charge works.
+    slot: Option<&'static Slot>,
 }
 
 thread_local! {
@@ -81,7 +81,18 @@ thread_local! {
 
 impl Current {
     /// No group: what is allocated is charged to nobody.
-    pub const NOBODY: Current = Current { group: None, slot: 0 };
+    pub const NOBODY: Current = Current { group: None, slot: None };
+
+    #[inline(always)]
+    pub(crate) fn packed(self) -> Option<Packed> {
+        self.group
+    }
+
+    /// See the field.
+    #[inline(always)]
+    pub(crate) fn slot(self) -> Option<&'static Slot> {
+        self.slot
+    }
 
     /// The group; `None` for nobody.
     #[inline]
@@ -118,7 +129,7 @@ impl fmt::Debug for Current {
 impl From<Group<'static>> for Current {
     #[inline]
     fn from(group: Group<'static>) -> Current {
-        Current { group: Some(group.pack()), slot: 0 }
+        Current { group: Some(group.pack()), slot: None }
     }
 }
 
@@ -147,6 +158,13 @@ pub fn group() -> Option<Group<'static>> {
 #[inline]
 pub fn get() -> Current {
     CURRENT.get()
+}
+
+/// Notes the allocator's slot of a group, if that is the thread's current one.
+pub(crate) fn note_slot(group: Packed, slot: &'static Slot) {
+    if get().group == Some(group) {
+        CURRENT.set(Current { group: Some(group), slot: Some(slot) });
+    }
 }
 
 /// Exchanges the calling thread's current group, and returns the one before. For runtimes that switch stacks by

@@ -63,8 +63,11 @@
 //!
 //! What always holds (I1 to I7) and which test guards it is in ARCHITECTURE.md.
 
+#![cfg_attr(feature = "unwind", feature(alloc_error_hook))]
 #![cfg_attr(loom, allow(dead_code, reason = "the models need the protocols alone"))]
 
+#[cfg(not(loom))]
+pub mod alloc;
 #[cfg(not(loom))]
 mod builder;
 #[cfg(not(loom))]
@@ -98,9 +101,13 @@ mod request;
 #[cfg(not(loom))]
 mod settled;
 #[cfg(not(loom))]
+pub mod shadow;
+#[cfg(not(loom))]
 mod shared;
 #[cfg(not(loom))]
 pub mod size;
+#[cfg(not(loom))]
+mod slots;
 #[cfg(not(loom))]
 pub mod stat;
 #[cfg(not(loom))]
@@ -112,6 +119,8 @@ mod table;
 mod tree;
 mod wake;
 
+#[cfg(not(loom))]
+pub use alloc::Alloc;
 #[cfg(not(loom))]
 pub use builder::LedgerBuilder;
 #[cfg(not(loom))]

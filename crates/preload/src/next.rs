@@ -38,7 +38,7 @@ pub(crate) static NEXT: Next = Next {
 
 /// Smallest distance between the starts of two blocks: glibc's smallest chunk. Other allocators are
 /// asked for no less.
-pub(crate) const WINDOW: usize = 32;
+pub(crate) const WINDOW: usize = ledgerline::shadow::WINDOW;
 
 /// Everything that malloc and free read besides the block, the thread's words and the cell. It lies on one
 /// line, which is written at the start alone.

@@ -23,22 +23,15 @@
 //! which still has it; freeing the copy changes no account. So a child takes note of where its
 //! ancestors had blocks ([`CLAIMED`] is not wiped): the first owner of such a span is nobody.
 //!
-//! ```text
-//! address:  | 46 ... 30 | 29 ...  5 | 4 ... 0 |      address:  | 46 ... 26 | 25 ... 0 |
-//!             directory   byte in a   window                        span
-//!                         32-MiB map
-//! ```
-//!
-//! A map is made when the first block of its GiB needs a byte; it costs memory where it is touched.
+//! The bytes lie in a [`Shadow`] of the library, which its own allocator uses as well.
 
 use crate::filter;
-use crate::next::{HOT, NEXT, WINDOW};
+use crate::next::{HOT, NEXT};
 use crate::process::{self, SPANS, STATE};
 use crate::thread;
+use ledgerline::shadow::Shadow;
 use std::ffi::c_void;
-use std::num::NonZeroUsize;
-use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 const SPAN_BITS: u32 = 26;
 
@@ -144,67 +137,20 @@ fn decide(block: *const c_void, slot: u32) -> Option<u32> {
     first(block)
 }
 
-const WINDOW_BITS: u32 = WINDOW.trailing_zeros();
-const GIB_BITS: u32 = 30;
-const MAP: usize = 1 << (GIB_BITS - WINDOW_BITS);
-
-/// For each GiB of the lower half of the address space: its map's address, less what the GiB's own
-/// number would add, so that finding a byte is one addition. Zero: no map yet. A child inherits it.
-static DIRECTORY: [AtomicUsize; 1 << (47 - GIB_BITS)] =
-    [const { AtomicUsize::new(0) }; 1 << (47 - GIB_BITS)];
+/// The bytes. (A child inherits the maps, and finds them wiped.)
+static BYTES: Shadow<AtomicU8> = Shadow::wiped_on_fork();
 
 /// The shadow byte of a block; `None` if its GiB has no map yet.
 #[inline(always)]
 fn byte(block: *const c_void) -> Option<&'static AtomicU8> {
-    let address = block as usize;
-    // Acquire: the map is made before it is entered.
-    let map = NonZeroUsize::new(DIRECTORY.get(address >> GIB_BITS)?.load(Ordering::Acquire))?;
-    let byte = map.get().wrapping_add(address >> WINDOW_BITS);
-    // SAFETY: a map has a byte for each window of its GiB and is never unmapped.
-    Some(unsafe { &*(byte as *const AtomicU8) })
+    BYTES.entry(block as usize)
 }
 
 /// As [`byte`], making the map if need be; `None` when there is no memory for it.
 #[cold]
 #[inline(never)]
 fn make_byte(block: *const c_void) -> Option<&'static AtomicU8> {
-    let address = block as usize;
-    let entry = DIRECTORY.get(address >> GIB_BITS)?;
-    if filter::is_on() {
-        return byte(block);
-    }
-    if entry.load(Ordering::Acquire) == 0 {
-        // SAFETY: a new mapping at an address of the kernel's choice; the advice is about it.
-        let map = unsafe {
-            let map = libc::mmap(
-                null_mut(),
-                MAP,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            );
-            if map == libc::MAP_FAILED {
-                return None;
-            }
-            if libc::madvise(map, MAP, libc::MADV_WIPEONFORK) != 0 {
-                libc::munmap(map, MAP);
-                return None;
-            }
-            // The map takes small pages, and stays out of core dumps. Both only save, so refusals do not matter.
-            libc::madvise(map, MAP, libc::MADV_NOHUGEPAGE);
-            libc::madvise(map, MAP, libc::MADV_DONTDUMP);
-            map
-        };
-        let first = (address >> GIB_BITS) << (GIB_BITS - WINDOW_BITS);
-        let biased = (map as usize).wrapping_sub(first);
-        if entry.compare_exchange(0, biased, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            // Another thread was faster.
-            // SAFETY: nobody else knows this mapping.
-            unsafe { libc::munmap(map, MAP) };
-        }
-    }
-    byte(block)
+    if filter::is_on() { byte(block) } else { BYTES.make(block as usize) }
 }
 
 /// Makes the maps of all that was claimed so far: a process that is about to come under a filter can make none then,
@@ -221,6 +167,7 @@ pub(crate) fn prepare() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::next::WINDOW;
     use std::collections::HashMap;
 
     fn block(address: usize) -> *const c_void {

@@ -3,12 +3,12 @@
 //! | module     | what it holds                                                          |
 //! |------------|------------------------------------------------------------------------|
 //! | `options`  | what the user asked for                                                |
-//! | `suite`    | a suite as the command sees it: `charge`, `stat`, `read`, `numa`, `rss`, `task`, `quota` |
+//! | `suite`    | a suite as the command sees it: `charge`, `stat`, `read`, `numa`, `rss`, `alloc`, `task`, `quota` |
 //! | `modes`    | one process a mode                                                     |
 //! | `rounds`   | the harness of all suites: a pass for each number of threads           |
 //! | `cases`    | the cases of `charge`; `guards`: their loops that hold guards          |
 //! | `loops`    | what loops of several suites have in common                            |
-//! | `peers`    | what is measured for comparison; `jvm`: in a Java virtual machine      |
+//! | `peers`    | what is measured for comparison; `jvm`: in a Java virtual machine; `allocators`: in `alloc` |
 //! | `row`      | one figure; `report`: JSON lines and the table                         |
 //!
 //! What it measures with is in `ledgerline_measure`; older designs of counting pages are in
@@ -17,6 +17,8 @@
 //! A further suite is a file like `charge.rs` with a `Suite`, and a variant of the
 //! subcommand below.
 
+mod alloc;
+mod allocators;
 mod cases;
 mod charge;
 mod guards;
@@ -70,6 +72,9 @@ enum Suites {
     /// Resident pages: many threads counted four ways, beside what the kernel says
     #[command(after_help = rss::RSS.help, mut_arg("cases", one_of(rss::RSS.cases)))]
     Rss(RssArgs),
+    /// Allocating: what accounting adds to malloc and free, beside other accounting allocators
+    #[command(after_help = alloc::ALLOC.help, mut_arg("cases", one_of(alloc::ALLOC.cases)))]
+    Alloc(SuiteArgs),
     /// Tasks: what it adds to a poll that the task has a group
     #[command(after_help = task::TASK.help, mut_arg("cases", one_of(task::TASK.cases)))]
     Task(SuiteArgs),
@@ -78,8 +83,16 @@ enum Suites {
     Quota(SuiteArgs),
 }
 
-static SUITES: [&Suite; 7] =
-    [&charge::CHARGE, &stat::STAT, &read::READ, &numa::NUMA, &rss::RSS, &task::TASK, &quota::QUOTA];
+static SUITES: [&Suite; 8] = [
+    &charge::CHARGE,
+    &stat::STAT,
+    &read::READ,
+    &numa::NUMA,
+    &rss::RSS,
+    &alloc::ALLOC,
+    &task::TASK,
+    &quota::QUOTA,
+];
 
 /// The names of a suite's cases, in the order of the report; none if there is no such suite.
 pub fn cases(suite: &str) -> &'static [&'static str] {
@@ -98,6 +111,7 @@ pub fn main(args: &BenchArgs) -> ExitCode {
         Suites::Rss(args) => (&rss::RSS, &args.suite, args.sleepers),
         Suites::Task(args) => (&task::TASK, args, 0),
         Suites::Quota(args) => (&quota::QUOTA, args, 0),
+        Suites::Alloc(args) => (&alloc::ALLOC, args, 0),
     };
     if args.in_this_process
         && let Err(status) = modes::check_own(args.mode)

@@ -35,7 +35,8 @@ pub(super) struct Row {
     /// same depth in the same run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) times_units: Option<f64>,
-    /// For a task with a group: what it takes more than the same without one, in the same run.
+    /// For an allocator: what a block takes more than from the one beneath; for a task with a group: what it takes more
+    /// than the same without one. In the same run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) added_ns: Option<f64>,
     /// For a reading: how many CPUs were added up, and what each took.

@@ -47,7 +47,8 @@ mod words;
 pub use array::Array;
 #[cfg(not(loom))]
 pub(crate) use columns::{
-    Columns, possible_cpus, put_fast, put_first, stripe, take_fast, take_first, thread_pointer,
+    Columns, possible_cpus, put_fast, put_first, stripe, take_fast, take_first, take_known,
+    thread_pointer,
 };
 #[cfg(not(loom))]
 pub(crate) use node::running_node;

@@ -1,6 +1,6 @@
 //! The number under which this process charges ledgers that it shares with others.
 
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, Ordering, are_calls_forbidden};
 
 /// The process's number, zero before it attaches.
 ///
@@ -14,4 +14,31 @@ pub(crate) fn process() -> u32 {
 
 pub(crate) fn attach(process: u32) {
     ATTACHED.store(process, Ordering::Relaxed);
+    note_here();
+}
+
+/// Whether this very process made a shared ledger or attached to one. A forked child has not, until it attaches, though
+/// it inherits the number: the kernel wipes this page there. (Its first word alone is used.)
+static HERE: Page = Page([const { AtomicU32::new(0) }; 1024]);
+
+#[repr(C, align(4096))]
+struct Page([AtomicU32; 1024]);
+
+/// See [`HERE`].
+pub(crate) fn is_here() -> bool {
+    HERE.0[0].load(Ordering::Relaxed) != 0
+}
+
+/// Notes that this very process writes rows of shared ledgers, if the kernel can be trusted to wipe the note.
+pub(crate) fn note_here() {
+    static WIPED: AtomicU32 = AtomicU32::new(0);
+    // Relaxed: a second thread asks the kernel once more.
+    if WIPED.load(Ordering::Relaxed) == 0 && !are_calls_forbidden() {
+        let page = &raw const HERE;
+        // SAFETY: the advice is about a page of ours. (The kernel refuses a part of a larger page.)
+        let done =
+            unsafe { libc::madvise(page as *mut _, size_of::<Page>(), libc::MADV_WIPEONFORK) };
+        WIPED.store(u32::from(done == 0), Ordering::Relaxed);
+    }
+    HERE.0[0].store(WIPED.load(Ordering::Relaxed), Ordering::Relaxed);
 }

@@ -86,6 +86,18 @@ impl Handle {
 }
 
 impl Packed {
+    /// The word; never zero.
+    #[inline(always)]
+    pub(crate) fn raw(self) -> u64 {
+        self.0.get()
+    }
+
+    /// The handle of a word that [`raw`](Self::raw) returned; `None` for zero.
+    #[inline(always)]
+    pub(crate) fn from_raw(raw: u64) -> Option<Packed> {
+        NonZeroU64::new(raw).map(Packed)
+    }
+
     #[inline(always)]
     pub(crate) fn unpack(self) -> Handle {
         let address = (self.0.get() & ADDRESS) as usize;

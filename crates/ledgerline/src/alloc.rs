@@ -1,0 +1,422 @@
+//! A global allocator that charges every allocation to the current group.
+//!
+//! ```
+//! use ledgerline::{Alloc, Ledger};
+//!
+//! #[global_allocator]
+//! static ALLOC: Alloc = Alloc::system();
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let ledger = Ledger::new()?.into_static();
+//!     let query = ledger.root().create("q42")?;
+//!     let rows = query.scope(|| vec![0u8; 1 << 20]); // charged to q42
+//!     assert_eq!(query.precise(), 1 << 20);
+//!     std::thread::spawn(move || drop(rows)).join().unwrap(); // credited to q42, from any thread
+//!     assert_eq!(query.precise(), 0);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! **Who is charged.** A block is charged to the group that is current ([`current`](crate::current)) in the thread that
+//! makes it, with the bytes that the program asks for (the layout's size). It stays that group's, whoever has it, grows
+//! it or frees it: `realloc` charges the difference to the owner, in place where the allocator beneath can. Where nobody
+//! is current the block is nobody's, unless there is a default ([`set_default`]).
+//!
+//! | what ends | what becomes of its blocks |
+//! |---|---|
+//! | the scope or task in which a group was current | they stay charged to the group until they are freed |
+//! | the group ([`destroy`](crate::Group::destroy)) | they stay charged to its ancestors; [`Ledger::leaks`](crate::Ledger::leaks) tells them; a free is credited as ever. One that grows is charged to the nearest ancestor that exists from then on |
+//! | the group, while it is still current somewhere | new blocks are charged to the nearest ancestor that exists, or to the root once another group has the row |
+//! | the process's own image, in a forked child | of a ledger in memory, the child has its own copy, blocks and all. Of a ledger in a file, inherited blocks are nobody's in the child: it frees them and touches no account; and it is charged for nothing until it [attaches](crate::Ledger::attach_process) and makes a group of its own current |
+//!
+//! **At a limit** an allocation is null, and [`last_refusal`] knows why. [`Group::catch`](crate::Group::catch) makes an
+//! unwinding refusal of it. Nothing is reclaimed and nobody waits: a reclaimer is foreign code, which may hold the very
+//! lock that the allocating code holds. Whoever wants both charges a large buffer by [`Group::request`](crate::Group::request)
+//! first. Reclaimers may allocate and free as they like. For the same reason this allocator takes no lock of its own,
+//! allocates nothing and calls no code of the program's.
+//!
+//! **Owners stand in a [shadow](crate::shadow)**: no header, and no byte, is added to a block. Two bytes beside each 32 of
+//! heap name the block's owner, so 65 535 groups may hold blocks at a time. (A group keeps its number until it is
+//! destroyed and holds nothing.) Blocks of the next group are charged to the nearest ancestor that has a number, and
+//! [`counts`] tells how many were. Requests are passed on with 17 bytes at least and an alignment of 16 at least, which
+//! costs nothing with glibc, whose smallest block is that large.
+//!
+//! **What a free block costs elsewhere** is not known here: what the allocator beneath keeps is in no account.
+//!
+//! **Order.** A charge comes before the allocation, and a credit before the free. So what is live is never above a limit
+//! by what the program sees; the allocator beneath may have blocks for an instant that are credited already.
+//!
+//! **Cost.** A pair of `alloc` and `dealloc` costs the pair beneath, a charge and its uncharge (one to five nanoseconds),
+//! and one load and two stores of shadow. `ledgerline bench alloc` measures it. The first allocation of each scope finds
+//! the group's number, some ten nanoseconds.
+//!
+//! It allocates before `main` and in destructors of threads: its thread-local variables are constants without a
+//! destructor. It is as async-signal-safe as the allocator beneath, which mostly is not.
+
+mod limit;
+mod owner;
+
+use crate::control::slow_path;
+use crate::current;
+use crate::group::Group;
+use crate::percpu::{self, word};
+use crate::shadow::Shadow;
+use crate::slots::{self, Slot};
+use crate::stock::AtLimit;
+use crate::sync::Ordering;
+use limit::forget;
+pub use limit::{OVERDRAFT, checkpoint, last_refusal};
+use owner::{Charged, UNOWNED};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::AtomicU16;
+
+/// The owner's number of the block that starts in each window; zero for nobody, and where none starts that has an owner.
+static OWNERS: Shadow<AtomicU16> = Shadow::new();
+
+/// What the allocator beneath is asked for at least, so that blocks start a window apart: their addresses are multiples
+/// of `ALIGN_LEAST`, and more than that apart.
+const SIZE_LEAST: usize = 17;
+const ALIGN_LEAST: usize = 16;
+const _: () = assert!(SIZE_LEAST.next_multiple_of(ALIGN_LEAST) == crate::shadow::WINDOW);
+
+/// A global allocator that charges what it gives out to the current group; see [the module](self).
+///
+/// `A` is the allocator beneath: the system's, mimalloc, jemalloc or another.
+///
+/// ```
+/// use ledgerline::Alloc;
+/// use std::alloc::System;
+///
+/// #[global_allocator]
+/// static ALLOC: Alloc<System> = Alloc::new(System); // or Alloc::new(mimalloc::MiMalloc)
+/// # fn main() {}
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Alloc<A = System> {
+    beneath: A,
+}
+
+impl Alloc {
+    /// Over the system's allocator.
+    pub const fn system() -> Alloc {
+        Alloc::new(System)
+    }
+}
+
+impl<A> Alloc<A> {
+    /// Over another allocator. Its blocks must come back through this one.
+    pub const fn new(beneath: A) -> Alloc<A> {
+        Alloc { beneath }
+    }
+}
+
+/// What the allocator did otherwise than usual, since the process started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counts {
+    /// Blocks that were charged to an ancestor, since 65 535 other groups had numbers.
+    pub above: u64,
+    /// Blocks that have no owner though a group was current: one of another process (in a forked child), or there was no
+    /// memory for the shadow.
+    pub unowned: u64,
+}
+
+/// What the allocator did otherwise than usual.
+pub fn counts() -> Counts {
+    // Relaxed: numbers that are added up by themselves.
+    let [above, unowned] = [&owner::ABOVE, &UNOWNED].map(|count| count.load(Ordering::Relaxed));
+    Counts { above, unowned }
+}
+
+/// Switches the accounting of new blocks on or off, for the whole process, at once. While it is off, new blocks are
+/// nobody's, at the cost of two loads a pair; blocks from before are credited as ever when they are freed, and charged
+/// when they grow. It is on at first.
+///
+/// To measure and refuse nothing, set the [mode](Group::set_mode) of a group to
+/// [`Measure`](crate::ControlMode::Measure) instead.
+pub fn set_accounting(on: bool) {
+    owner::set_on(on);
+}
+
+/// Sets who is charged where nobody is current: what the program does for itself. Returns the one before. Such a block
+/// takes some ten nanoseconds more than one of a current group.
+pub fn set_default(group: Option<Group<'static>>) -> Option<Group<'static>> {
+    owner::set_default(group)
+}
+
+/// What the allocator beneath is asked for; a free computes the same.
+#[inline(always)]
+fn spaced(layout: Layout) -> Layout {
+    let (size, align) = (layout.size().max(SIZE_LEAST), layout.align().max(ALIGN_LEAST));
+    // No machine has so much, but it is a layout.
+    if size > isize::MAX as usize - ALIGN_LEAST {
+        return layout;
+    }
+    // SAFETY: a power of two; and the size, rounded up to it, is no larger than isize::MAX, since that holds of the
+    // layout's own, and of sizes so small with an alignment of 16.
+    unsafe { Layout::from_size_align_unchecked(size, align) }
+}
+
+/// [`spaced`] for a size that the fast half of a charge takes, and an alignment that needs nothing.
+#[inline(always)]
+fn spaced_small(size: usize) -> Layout {
+    // SAFETY: 16 is a power of two, and the size is far below isize::MAX.
+    unsafe { Layout::from_size_align_unchecked(size.max(SIZE_LEAST), ALIGN_LEAST) }
+}
+
+/// Returns units to the group of a slot.
+#[cold]
+#[inline(never)]
+fn uncharge(slot: &Slot, units: usize) {
+    if let Some(group) = slot.group() {
+        group.uncharge_units(units as u64);
+    }
+}
+
+/// Notes the owner of a new block; without memory for that it is nobody's.
+#[cold]
+#[inline(never)]
+fn own(block: *mut u8, slot: &Slot, units: usize) {
+    match slots::make(&OWNERS, block.addr()) {
+        Some(entry) => entry.store(slot.number(), Ordering::Relaxed),
+        None => {
+            uncharge(slot, units);
+            UNOWNED.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<A: GlobalAlloc> Alloc<A> {
+    /// Charges a block and gets it. The fast path is short in instructions, since these are what it adds: the section
+    /// overlaps with what the allocator beneath waits for.
+    #[inline(always)]
+    fn obtain(&self, layout: Layout, get: impl Fn(&A, Layout) -> *mut u8) -> *mut u8 {
+        let (size, align) = (layout.size(), layout.align());
+        if size as u64 > word::STOCK_MAX || align > ALIGN_LEAST {
+            return self.obtain_otherwise(layout, get);
+        }
+        // From here on the program's alignment is of no use, and no register is to be kept for it.
+        let current = current::get();
+        let Some(slot) = current.slot() else {
+            if current.packed().is_none() && !owner::has_default() {
+                return get(&self.beneath, spaced_small(size));
+            }
+            return self.obtain_small(size, get);
+        };
+        if let Some(group) = current.packed()
+            && slot.holds(group)
+            && owner::is_on()
+        {
+            let (cell, generation_bits) = slot.parts();
+            // SAFETY: the parts are those of a group's handle (R2), and a thread notes slots only where sections are
+            // fast. Guarded by `tests/alloc_oracle.rs`.
+            if unsafe { percpu::take_known(cell, generation_bits, size as u64) } {
+                let block = get(&self.beneath, spaced_small(size));
+                // Relaxed, as all entries: whoever frees the block has it from this thread.
+                if !block.is_null()
+                    && let Some(entry) = OWNERS.entry(block.addr())
+                {
+                    entry.store(slot.number(), Ordering::Relaxed);
+                    return block;
+                }
+                return self.obtained(block, slot, size);
+            }
+        }
+        self.obtain_small(size, get)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn obtain_small(&self, size: usize, get: impl Fn(&A, Layout) -> *mut u8) -> *mut u8 {
+        self.obtain_slowly(size, spaced_small(size), get)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn obtain_otherwise(&self, layout: Layout, get: impl Fn(&A, Layout) -> *mut u8) -> *mut u8 {
+        self.obtain_slowly(layout.size(), spaced(layout), get)
+    }
+
+    /// Charges `size` units and gets a block in a layout.
+    #[inline(always)]
+    fn obtain_slowly(
+        &self,
+        size: usize,
+        layout: Layout,
+        get: impl Fn(&A, Layout) -> *mut u8,
+    ) -> *mut u8 {
+        match owner::charge(size as u64) {
+            Charged::To(slot) => self.obtained(get(&self.beneath, layout), slot, size),
+            Charged::Nobody => get(&self.beneath, layout),
+            Charged::Refused => std::ptr::null_mut(),
+        }
+    }
+
+    /// Notes the owner of a block that is charged, or gives the charge back where there is none.
+    #[cold]
+    #[inline(never)]
+    fn obtained(&self, block: *mut u8, slot: &Slot, units: usize) -> *mut u8 {
+        if block.is_null() {
+            uncharge(slot, units);
+            forget();
+        } else {
+            own(block, slot, units);
+        }
+        block
+    }
+
+    /// Frees a block whose owner's cell has no room, or whose owner is another process's.
+    ///
+    /// # Safety
+    /// As `dealloc`; `entry` is the block's.
+    #[cold]
+    #[inline(never)]
+    unsafe fn dealloc_otherwise(&self, block: *mut u8, layout: Layout, entry: &AtomicU16) {
+        let slot = slots::at(entry.load(Ordering::Relaxed));
+        entry.store(0, Ordering::Relaxed);
+        uncharge(slot, layout.size());
+        // SAFETY: as the caller says, in the layout that `obtain` asked for.
+        unsafe { self.beneath.dealloc(block, spaced(layout)) }
+    }
+
+    /// Grows or shrinks a block that has an owner.
+    ///
+    /// # Safety
+    /// As `realloc`; `entry` is the block's.
+    unsafe fn realloc_owned(
+        &self,
+        block: *mut u8,
+        layout: Layout,
+        new_size: usize,
+        entry: &AtomicU16,
+    ) -> *mut u8 {
+        let slot = slots::at(entry.load(Ordering::Relaxed));
+        let beneath = || {
+            // Whoever gets the place next notes its own owner there.
+            entry.store(0, Ordering::Relaxed);
+            // SAFETY: as the caller says, in the layout that `obtain` asked for.
+            unsafe { self.beneath.realloc(block, spaced(layout), new_size.max(SIZE_LEAST)) }
+        };
+        let Some(group) = slot.group() else { return beneath() };
+        // An audit follows each block as one charge; otherwise only the difference is asked for, so that a block may
+        // grow up to the limit.
+        let audited = group.ledger().audit().is_some();
+        let (more, less) = if audited {
+            (new_size, layout.size())
+        } else {
+            (new_size.saturating_sub(layout.size()), layout.size().saturating_sub(new_size))
+        };
+        let charged = match group.take_prepaid(more as u64) {
+            true => Charged::To(slot),
+            false => owner::grow(group, more as u64),
+        };
+        if let Charged::Refused = charged {
+            return std::ptr::null_mut();
+        }
+        let moved = beneath();
+        if moved.is_null() {
+            entry.store(slot.number(), Ordering::Relaxed);
+            if let Charged::To(charged) = charged {
+                uncharge(charged, more);
+            }
+            forget();
+            return moved;
+        }
+        let owner = match charged {
+            Charged::To(charged) => charged,
+            // It is nobody's from here on.
+            _ => {
+                uncharge(slot, layout.size());
+                return moved;
+            }
+        };
+        match OWNERS.entry(moved.addr()) {
+            Some(entry) => entry.store(owner.number(), Ordering::Relaxed),
+            None => own(moved, owner, new_size),
+        }
+        if owner.group() == Some(group) {
+            // (It counts as a charge and an uncharge, whatever the difference was.)
+            if !group.put_prepaid(less as u64) {
+                uncharge(slot, less);
+            }
+        } else {
+            move_rest(group, owner, layout.size(), audited);
+            if !audited && less > 0 {
+                uncharge(owner, less);
+            }
+        }
+        moved
+    }
+}
+
+/// Moves what a block held from its destroyed owner to the group that was charged for its growth.
+#[cold]
+fn move_rest(from: Group<'static>, slot: &Slot, held: usize, audited: bool) {
+    let held = held as u64;
+    let Some(to) = slot.group() else { return };
+    // (In an audited ledger it was charged for all of it.)
+    let moved = !audited
+        && slow_path::transfer(from.ledger(), from.id(), to.id(), held, AtLimit::Overrun).is_ok();
+    if !moved {
+        from.uncharge_units(held);
+        if !audited {
+            // This fails if the group ended in this very moment: then it lacks as much until the block is freed.
+            let _ = to.charge_units(held);
+        }
+    }
+}
+
+// SAFETY: blocks are those of the allocator beneath, asked for and returned in one and the same layout, which is at least
+// as large and as strictly aligned as the program's; null is returned where it gave null or where a limit says no. It
+// does not unwind: nothing here panics, and calls no code of the program's but the allocator beneath. Guarded by
+// `tests/alloc*.rs`.
+unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the size is not zero.
+        self.obtain(layout, |beneath, layout| unsafe { beneath.alloc(layout) })
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the size is not zero.
+        self.obtain(layout, |beneath, layout| unsafe { beneath.alloc_zeroed(layout) })
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: as the caller says, in the layout that `obtain` asked for; the parts of a slot are those of a group's
+        // handle (R2).
+        unsafe {
+            if let Some(entry) = OWNERS.entry(block.addr()) {
+                let number = entry.load(Ordering::Relaxed);
+                if number != 0 {
+                    let (cell, generation_bits) = slots::at(number).parts();
+                    if !cell.is_null()
+                        && layout.size() as u64 <= word::STOCK_MAX
+                        && percpu::put_fast(cell, generation_bits, layout.size() as u64)
+                    {
+                        // Before the free: the next thread may get the block at once.
+                        entry.store(0, Ordering::Relaxed);
+                    } else {
+                        return self.dealloc_otherwise(block, layout, entry);
+                    }
+                }
+            }
+            self.beneath.dealloc(block, spaced(layout));
+        }
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // SAFETY: as the caller says.
+        unsafe {
+            match OWNERS.entry(block.addr()) {
+                Some(entry) if entry.load(Ordering::Relaxed) != 0 => {
+                    self.realloc_owned(block, layout, new_size, entry)
+                }
+                _ => self.beneath.realloc(block, spaced(layout), new_size.max(SIZE_LEAST)),
+            }
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! A shadow: a small number beside each block of a heap, for allocators.
+//!
+//! An allocator that charges a block must know whom to credit when the block is freed, and has no place for that in the
+//! block: a header would make every block larger and spoil its alignment. A shadow lies apart. It has an entry for each
+//! *window* of the address space, and an allocator whose blocks start at least a window apart finds the entry of a
+//! block by its address alone.
+//!
+//! ```text
+//! address:  | 46 ... 30 | 29 ...  5 | 4 ... 0 |
+//!             directory   entry in a  window
+//!                         map
+//! ```
+//!
+//! A map serves a GiB. It is made when the first entry of its GiB is needed, and costs memory where it is touched: a
+//! page of two-byte entries serves 64 KiB of heap. Entries read zero until they are written.
+//!
+//! ```
+//! use ledgerline::shadow::Shadow;
+//! use std::sync::atomic::{AtomicU16, Ordering};
+//!
+//! static OWNERS: Shadow<AtomicU16> = Shadow::new();
+//!
+//! let block = Box::new([0u8; 64]);
+//! let address = block.as_ptr() as usize;
+//! assert!(OWNERS.entry(address).is_none(), "no memory is spent yet");
+//! OWNERS.make(address).expect("there is memory").store(7, Ordering::Relaxed);
+//! assert_eq!(OWNERS.entry(address).unwrap().load(Ordering::Relaxed), 7);
+//! ```
+
+use std::marker::PhantomData;
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicUsize, Ordering};
+
+/// The bytes of a window, unless a shadow has windows of its own size: in each starts at most one block.
+///
+/// Blocks start that far apart whose addresses are multiples of 16 and which have 17 bytes or more.
+pub const WINDOW: usize = 1 << WINDOW_BITS;
+const WINDOW_BITS: u32 = 5;
+
+const GIB_BITS: u32 = 30;
+/// The C library asks the kernel for no address above this, which it would have to do explicitly.
+const ADDRESS_BITS: u32 = 47;
+const GIBS: usize = 1 << (ADDRESS_BITS - GIB_BITS);
+
+/// What an entry may be: an atomic number of one or two bytes.
+pub trait Entry: sealed::Sealed + Sync {}
+
+impl Entry for AtomicU8 {}
+impl Entry for AtomicU16 {}
+
+mod sealed {
+    /// Keeps [`Entry`](super::Entry) to types that are valid when all their bits are zero.
+    pub trait Sealed {}
+    impl Sealed for super::AtomicU8 {}
+    impl Sealed for super::AtomicU16 {}
+}
+
+/// An entry for each window of `1 << BITS` bytes of the address space. It is for a `static`: what it maps is never
+/// unmapped, and its directory alone has a MiB (of zeros, which cost memory where they are touched).
+#[derive(Debug)]
+pub struct Shadow<E, const BITS: u32 = WINDOW_BITS> {
+    /// For each GiB of the lower half of the address space: its map's address, less what the GiB's own number would
+    /// add, so that finding an entry is one addition. Zero: no map yet. A child inherits it.
+    directory: [AtomicUsize; GIBS],
+    wiped: bool,
+    entries: PhantomData<E>,
+}
+
+impl<E: Entry, const BITS: u32> Shadow<E, BITS> {
+    const MAP: usize = size_of::<E>() << (GIB_BITS - BITS);
+
+    /// A shadow that a forked child has a copy of.
+    #[expect(clippy::new_without_default, reason = "it is for a static")]
+    pub const fn new() -> Self {
+        Self::with(false)
+    }
+
+    /// A shadow whose entries are zero in a forked child: the kernel wipes them (`MADV_WIPEONFORK`).
+    pub const fn wiped_on_fork() -> Self {
+        Self::with(true)
+    }
+
+    const fn with(wiped: bool) -> Self {
+        let directory = [const { AtomicUsize::new(0) }; GIBS];
+        Shadow { directory, wiped, entries: PhantomData }
+    }
+
+    /// The entry of an address; `None` if its GiB has no map yet. Costs two loads; async-signal-safe.
+    #[inline(always)]
+    pub fn entry(&self, address: usize) -> Option<&'static E> {
+        // Acquire, partner of the exchange in `make`: a map is made before it is entered.
+        let map = self.directory.get(address >> GIB_BITS)?.load(Ordering::Acquire);
+        if map == 0 {
+            return None;
+        }
+        let entry = std::ptr::with_exposed_provenance::<E>(map).wrapping_add(address >> BITS);
+        // SAFETY: a map has an entry for each window of its GiB, is never unmapped, and holds atomic numbers alone
+        // (`Sealed`), for which zeros are valid. Guarded by `every_entry_is_its_own`.
+        Some(unsafe { NonNull::new_unchecked(entry.cast_mut()).as_ref() })
+    }
+
+    /// As [`entry`](Self::entry), making the map if need be; `None` when there is no memory for it, and for an address
+    /// of no process. It allocates nothing; making a map takes three to five system calls, once a GiB. Async-signal-safe.
+    #[cold]
+    #[inline(never)]
+    pub fn make(&self, address: usize) -> Option<&'static E> {
+        let slot = self.directory.get(address >> GIB_BITS)?;
+        if slot.load(Ordering::Acquire) == 0 {
+            let map = self.map()?;
+            let first = (address >> GIB_BITS) << (GIB_BITS - BITS);
+            let biased = map.wrapping_sub(first.wrapping_mul(size_of::<E>()));
+            // Release, partner of the Acquire in `entry`.
+            if slot.compare_exchange(0, biased, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+                // Another thread was faster.
+                // SAFETY: nobody else knows this mapping.
+                unsafe { libc::munmap(map as *mut _, Self::MAP) };
+            }
+        }
+        self.entry(address)
+    }
+
+    fn map(&self) -> Option<usize> {
+        // SAFETY: a new mapping at an address of the kernel's choice; the advice is about it.
+        unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            let map = libc::mmap(null_mut(), Self::MAP, access, flags, -1, 0);
+            if map == libc::MAP_FAILED {
+                return None;
+            }
+            if self.wiped && libc::madvise(map, Self::MAP, libc::MADV_WIPEONFORK) != 0 {
+                libc::munmap(map, Self::MAP);
+                return None;
+            }
+            // The map takes small pages, and stays out of core dumps. Both only save, so refusals do not matter.
+            libc::madvise(map, Self::MAP, libc::MADV_NOHUGEPAGE);
+            libc::madvise(map, Self::MAP, libc::MADV_DONTDUMP);
+            Some(map.expose_provenance())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    #[test]
+    fn every_entry_is_its_own() {
+        static SHADOW: Shadow<AtomicU16> = Shadow::new();
+        static FINE: Shadow<AtomicU8, 4> = Shadow::new();
+        // Around the ends of maps and of the address space.
+        let bases = [0x5555_0000_0000, 0x7fff_c000_0000 - 4096, 0x4000_0000 - 4096, 64];
+        let mut truth = HashMap::new();
+        let mut random = 88_172_645_463_325_252_u64;
+        for turn in 0..20_000u64 {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            let at = bases[(random >> 8) as usize % bases.len()]
+                + (random >> 16) as usize % 512 * WINDOW;
+            SHADOW.make(at).unwrap().store(turn as u16, Ordering::Relaxed);
+            FINE.make(at).unwrap().store(turn as u8, Ordering::Relaxed);
+            FINE.make(at + 16).unwrap().store(!turn as u8, Ordering::Relaxed);
+            truth.insert(at, turn);
+        }
+        assert!(truth.len() > 1000);
+        for (at, turn) in truth {
+            assert_eq!(SHADOW.entry(at + 31).unwrap().load(Ordering::Relaxed), turn as u16);
+            assert_eq!(FINE.entry(at).unwrap().load(Ordering::Relaxed), turn as u8);
+            assert_eq!(FINE.entry(at + 16).unwrap().load(Ordering::Relaxed), !turn as u8);
+        }
+    }
+
+    #[test]
+    fn an_address_of_no_process_has_no_entry() {
+        static SHADOW: Shadow<AtomicU8> = Shadow::new();
+        assert!(SHADOW.entry(usize::MAX).is_none());
+        assert!(SHADOW.make(1 << ADDRESS_BITS).is_none());
+    }
+
+    #[test]
+    fn a_child_has_a_copy_or_zeros() {
+        static KEPT: Shadow<AtomicU8> = Shadow::new();
+        static WIPED: Shadow<AtomicU8> = Shadow::wiped_on_fork();
+        let at = 0x1234_5678_0000;
+        for shadow in [&KEPT, &WIPED] {
+            shadow.make(at).unwrap().store(7, Ordering::Relaxed);
+        }
+        let [kept, wiped] = [&KEPT, &WIPED].map(|shadow| shadow.entry(at).unwrap());
+        // SAFETY: the child reads two bytes and ends.
+        unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                libc::_exit(
+                    (kept.load(Ordering::Relaxed) << 4 | wiped.load(Ordering::Relaxed)) as i32,
+                );
+            }
+            let mut status = 0;
+            assert_eq!(libc::waitpid(child, &mut status, 0), child);
+            assert_eq!((libc::WIFEXITED(status), libc::WEXITSTATUS(status)), (true, 7 << 4));
+        }
+        assert_eq!(wiped.load(Ordering::Relaxed), 7);
+    }
+}
