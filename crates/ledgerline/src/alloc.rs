@@ -53,6 +53,7 @@
 //! It allocates before `main` and in destructors of threads: its thread-local variables are constants without a
 //! destructor. It is as async-signal-safe as the allocator beneath, which mostly is not.
 
+mod caught;
 mod limit;
 mod owner;
 
@@ -64,6 +65,7 @@ use crate::shadow::Shadow;
 use crate::slots::{self, Slot};
 use crate::stock::AtLimit;
 use crate::sync::Ordering;
+pub use caught::Catching;
 use limit::forget;
 pub use limit::{OVERDRAFT, checkpoint, last_refusal};
 use owner::{Charged, UNOWNED};

@@ -124,10 +124,20 @@ fn raise(group: Group<'static>, refusal: &Refusal) -> ! {
 
 /// Runs `work` with nobody current and no limit in its way: what is said of a refusal outlives the query.
 fn in_words<R>(work: impl FnOnce() -> R) -> R {
-    let before = GRANTING.replace(true);
-    let said = current::uncharged(work);
-    GRANTING.set(before);
-    said
+    granting(|| current::uncharged(work))
+}
+
+/// Runs `work`, whose allocations are granted over the limit: it ends what was refused.
+pub(super) fn granting<R>(work: impl FnOnce() -> R) -> R {
+    /// Ends it, also when `work` unwinds.
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            GRANTING.set(self.0);
+        }
+    }
+    let _before = Before(GRANTING.replace(true));
+    work()
 }
 
 /// While this lives, the thread is in a catch.
@@ -214,7 +224,7 @@ impl Group<'static> {
         match (result, pending) {
             (Ok(value), None) => Ok(value),
             (Ok(value), Some((group, refusal))) => {
-                drop(value);
+                granting(|| self.scope(|| drop(value)));
                 Err(in_words(|| explain(group, &refusal)))
             }
             (Err(payload), _) => match payload.downcast::<Refused>() {
