@@ -253,6 +253,25 @@ fn switching_the_group_adds_less_to_a_poll_than_one_atomic_addition() {
     }
 }
 
+/// One thread, since a busy machine may keep two from meeting at the atomic at all.
+#[cfg(not(debug_assertions))]
+#[test]
+fn a_charge_and_its_return_take_less_than_in_a_quota_of_one_atomic() {
+    let chosen = "quota_exchange,group_units";
+    let arguments = ["--threads", "1", "--runs", "7", "--json", "--cases", chosen];
+    let output = Command::new(env!("CARGO_BIN_EXE_ledgerline"))
+        .args(["bench", "quota"])
+        .args(arguments)
+        .env_remove("LEDGERLINE_PERCPU")
+        .output()
+        .unwrap();
+    let figures = figures(&rows(&output));
+    let of = |case: &str| figures.get(&(case.to_owned(), "rseq".to_owned(), 1));
+    if let (Some(ours), Some(quota)) = (of("group_units"), of("quota_exchange")) {
+        assert!(ours < quota, "ours took {ours} ns, the quota {quota} ns");
+    }
+}
+
 #[test]
 fn pages_are_counted_four_ways_and_ours_misses_none() {
     let rows = suite("rss", &["--threads", "1", "--sleepers", "150"]);

@@ -32,8 +32,8 @@ pub fn inherit_once<R, F: FnOnce() -> R>(work: F) -> impl FnOnce() -> R + use<R,
 }
 
 /// As [`inherit_once`], for closures that take an argument and may run often and on several threads at a time: those
-/// of an iterator, sequential or of `rayon`. The current group is exchanged at each call, which costs about a
-/// nanosecond.
+/// of an iterator, sequential or of `rayon`. The current group is exchanged at each call, which costs less
+/// than a nanosecond.
 ///
 /// ```
 /// use ledgerline::{Ledger, current};

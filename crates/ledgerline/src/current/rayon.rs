@@ -6,7 +6,7 @@
 //!
 //! **Parallel iterators** spawn their jobs by themselves. There are two ways:
 //!
-//! * Each closure inherits, by [`current::inherit`](super::inherit), for about a nanosecond an item: `par_iter().for_each(inherit(|row|
+//! * Each closure inherits, by [`current::inherit`](super::inherit), for less than a nanosecond an item: `par_iter().for_each(inherit(|row|
 //!   …))`. Where a closure has two arguments: `let here = current::get();` outside, and `here.scope(|| …)` within. What
 //!   the iterator itself allocates between closures, like the parts of a `collect` whose length is not known, is
 //!   charged to what the worker is at.

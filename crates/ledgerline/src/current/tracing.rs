@@ -32,9 +32,10 @@
 //!
 //! When a thread leaves a span, the group before is current again. Spans may be left in any order, as in `tracing`
 //! itself: the thread has the group of the innermost one that it is still in. A task in a span
-//! (`Instrument::instrument`) has the span's group at each poll, on whichever worker. So there is no need for
-//! [`charged_to`](super::future::ChargeTo::charged_to), which is a tenth of the price. Where both are used, the
-//! innermost decides, as with guards ([`Group::enter`](crate::Group::enter)), which must then nest with the spans.
+//! (`Instrument::instrument`) has the span's group at each poll, on whichever worker, and needs no
+//! [`charged_to`](super::future::ChargeTo::charged_to). (That is cheaper: an entry and its exit take the layer 40 to 45
+//! ns, where a wrapper takes 0.4; `ledgerline bench task`.) Where both are used, the innermost decides, as
+//! with guards ([`Group::enter`](crate::Group::enter)), which must then nest with the spans.
 //!
 //! Have one `GroupLayer` in a subscriber. A filter that hides a span from the layer hides its field, too.
 
@@ -134,7 +135,14 @@ fn group_of<S>(span: &Id, context: &Context<'_, S>) -> Option<Current>
 where
     S: Subscriber + for<'s> LookupSpan<'s>,
 {
-    context.span(span)?.scope().find_map(|span| span.extensions().get::<Own>().map(|own| own.0))
+    let mut at = context.span(span)?;
+    loop {
+        let own = at.extensions().get::<Own>().map(|own| own.0);
+        if own.is_some() {
+            return own;
+        }
+        at = at.parent()?;
+    }
 }
 
 impl<S, F> Layer<S> for GroupLayer<F>
