@@ -67,7 +67,8 @@ pub(super) fn charge_from(wanted: Group<'static>, units: u64) -> Charged {
     // (A level may go while it is looked at; then the root is next.)
     for _ in 0..2 * DEPTH_MAX {
         match slots::of(group) {
-            Ok(slot) => match group.try_charge_units(units) {
+            // (An audit allocates. That is nobody's.)
+            Ok(slot) => match current::uncharged(|| group.try_charge_units(units)) {
                 Ok(()) => {
                     if group == wanted {
                         if group.table().columns.is_fast() {
