@@ -168,7 +168,9 @@ fn the_ledgers_own_calls_allocate_in_a_group_of_it_at_its_limit_while_others_do(
             done.store(true, SeqCst);
         });
     });
-    assert_eq!(tenant.precise(), 0);
+    // What the ledger keeps for itself (its lists of victims and watches) was made in a group.
+    let kept = tenant.precise();
+    assert!(kept < 4096, "{kept}");
     assert_eq!(ledger.mistakes(), Mistakes::default());
     assert_eq!(alloc::counts(), alloc::Counts::default());
 }
