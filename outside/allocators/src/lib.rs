@@ -26,7 +26,7 @@ pub fn blocks_are_charged_and_credited_from_all_threads() {
         for seed in 1..=4u64 {
             let (groups, held) = (&groups, &held);
             scope.spawn(move || {
-                let mut state = seed * 0x9e37_79b9_7f4a_7c15;
+                let mut state = 0x9e37_79b9_7f4a_7c15 ^ seed << 20;
                 for _ in 0..8000 {
                     let pick = random(&mut state, 3) as usize;
                     let power = 1 + random(&mut state, 18);
