@@ -171,7 +171,8 @@ fn spaced_small(size: usize) -> Layout {
 #[inline(never)]
 fn uncharge(slot: &Slot, units: usize) {
     if let Some(group) = slot.group() {
-        group.uncharge_units(units as u64);
+        // (An audit allocates. That is nobody's.)
+        current::uncharged(|| group.uncharge_units(units as u64));
     }
 }
 
@@ -360,7 +361,7 @@ fn move_rest(from: Group<'static>, slot: &Slot, held: usize, audited: bool) {
     let moved = !audited
         && slow_path::transfer(from.ledger(), from.id(), to.id(), held, AtLimit::Overrun).is_ok();
     if !moved {
-        from.uncharge_units(held);
+        current::uncharged(|| from.uncharge_units(held));
         if !audited {
             // This fails if the group ended in this very moment: then it lacks as much until the block is freed.
             let _ = to.charge_units(held);

@@ -40,6 +40,9 @@
 //! half of both, and [`Charge::into_units`] and [`Charge::from_units`] turn a guard into units and back.
 //! [`OwnedGroup`] is a handle without a lifetime.
 //!
+//! A Rust program need not charge by hand: as its global allocator, [`Alloc`] charges every allocation to the
+//! [`current`] group ([`alloc`]).
+//!
 //! # What else there is
 //!
 //! | to                                    | call                                         | cost         |

@@ -148,17 +148,35 @@ pub(crate) enum Without {
 /// The slot of a group, which gets one if it has none. Makes no system call but for the first group in a GiB of cells,
 /// and for the first in a page of numbers of shared ledgers.
 pub(crate) fn of(group: Group<'static>) -> Result<&'static Slot, Without> {
-    let cell = group.pack().unpack().cell.addr().get();
-    let number = NUMBERS.entry(cell).map_or(0, |entry| entry.load(Ordering::Relaxed));
-    if number != 0 && at(number).holds(group.pack()) {
-        return Ok(at(number));
+    match known(group) {
+        Some(slot) => Ok(slot),
+        None => give(group),
     }
-    give(group, cell).map(at)
+}
+
+/// The slot of a group that has one.
+pub(crate) fn known(group: Group<'static>) -> Option<&'static Slot> {
+    let number = NUMBERS.entry(cell(group)).map_or(0, |entry| entry.load(Ordering::Relaxed));
+    (number != 0 && at(number).holds(group.pack())).then(|| at(number))
+}
+
+fn cell(group: Group<'static>) -> usize {
+    group.pack().unpack().cell.addr().get()
 }
 
 #[cold]
-fn give(group: Group<'static>, cell: usize) -> Result<u16, Without> {
-    let (table, packed) = (group.table(), group.pack());
+fn give(group: Group<'static>) -> Result<&'static Slot, Without> {
+    // The root comes first: whoever gets no number has an ancestor with one then. (Where the root is another process's,
+    // or none is left for it, it has none.)
+    let root = group.ledger().root();
+    if group != root && known(root).is_none() {
+        let _ = number_for(root);
+    }
+    number_for(group).map(at)
+}
+
+fn number_for(group: Group<'static>) -> Result<u16, Without> {
+    let (table, packed, cell) = (group.table(), group.pack(), cell(group));
     if !group.exists() {
         return Err(Without::Gone);
     }

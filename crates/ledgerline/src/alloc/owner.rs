@@ -66,8 +66,14 @@ pub(super) fn charge_from(wanted: Group<'static>, units: u64) -> Charged {
     let mut without_number = false;
     // (A level may go while it is looked at; then the root is next.)
     for _ in 0..2 * DEPTH_MAX {
-        match slots::of(group) {
-            Ok(slot) => match group.try_charge_units(units) {
+        // Who has no number by now gets none of those that are wanted below.
+        let slot = match without_number {
+            false => slots::of(group),
+            true => slots::known(group).ok_or(Without::Full),
+        };
+        match slot {
+            // (An audit allocates. That is nobody's.)
+            Ok(slot) => match current::uncharged(|| group.try_charge_units(units)) {
                 Ok(()) => {
                     if group == wanted {
                         if group.table().columns.is_fast() {

@@ -1,0 +1,113 @@
+//! What is asked of the global allocator, whichever allocator lies beneath. Each test binary has another one.
+
+use ledgerline::{Group, Ledger, Limit, Mistakes, alloc};
+use std::alloc::Layout;
+use std::sync::Mutex;
+
+struct Block(usize, Layout);
+
+fn random(state: &mut u64, below: u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    (*state >> 11) % below
+}
+
+fn groups(names: &[&str]) -> Vec<Group<'static>> {
+    let ledger = Ledger::new().unwrap().into_static();
+    names.iter().map(|name| ledger.root().create(name).unwrap()).collect()
+}
+
+/// Threads make, grow and free blocks of each other, of every size and alignment.
+pub fn blocks_are_charged_and_credited_from_all_threads() {
+    let groups = groups(&["a", "b", "c"]);
+    let held: Mutex<Vec<Vec<Block>>> = Mutex::new(vec![Vec::new(), Vec::new(), Vec::new()]);
+    std::thread::scope(|scope| {
+        for seed in 1..=4u64 {
+            let (groups, held) = (&groups, &held);
+            scope.spawn(move || {
+                let mut state = 0x9e37_79b9_7f4a_7c15 ^ seed << 20;
+                for _ in 0..8000 {
+                    let pick = random(&mut state, 3) as usize;
+                    let power = 1 + random(&mut state, 18);
+                    let size = 1 + random(&mut state, 1 << power) as usize;
+                    match random(&mut state, 5) {
+                        0 | 1 => {
+                            let align = 1 << random(&mut state, 13);
+                            let layout = Layout::from_size_align(size, align).unwrap();
+                            // SAFETY: not empty.
+                            let block = groups[pick].scope(|| unsafe { std::alloc::alloc(layout) });
+                            assert!(!block.is_null() && block.addr() % align == 0);
+                            // SAFETY: it has that size.
+                            unsafe { block.write_bytes(seed as u8, size) };
+                            held.lock().unwrap()[pick].push(Block(block.addr(), layout));
+                        }
+                        2 => {
+                            let block = held.lock().unwrap()[pick].pop();
+                            if let Some(Block(address, layout)) = block {
+                                let address = address as *mut u8;
+                                // SAFETY: the block is this thread's alone, in its layout.
+                                let moved = unsafe { std::alloc::realloc(address, layout, size) };
+                                assert!(!moved.is_null() && moved.addr() % layout.align() == 0);
+                                let layout = Layout::from_size_align(size, layout.align()).unwrap();
+                                held.lock().unwrap()[pick].push(Block(moved.addr(), layout));
+                            }
+                        }
+                        _ => {
+                            let block = held.lock().unwrap()[pick].pop();
+                            if let Some(Block(address, layout)) = block {
+                                // SAFETY: the block is this thread's alone, in its layout.
+                                unsafe { std::alloc::dealloc(address as *mut u8, layout) };
+                            }
+                        }
+                    }
+                }
+            });
+        }
+    });
+    for (group, blocks) in groups.iter().zip(held.into_inner().unwrap()) {
+        let sum: usize = blocks.iter().map(|block| block.1.size()).sum();
+        assert_eq!(group.precise(), sum as u64);
+        for Block(address, layout) in blocks {
+            // SAFETY: nobody else has it; it is freed in its layout.
+            unsafe { std::alloc::dealloc(address as *mut u8, layout) };
+        }
+        assert_eq!(group.precise(), 0);
+    }
+    assert_eq!(groups[0].ledger().mistakes(), Mistakes::default());
+    assert_eq!(alloc::counts(), alloc::Counts::default());
+}
+
+/// The shadow has one entry for each 32 bytes.
+pub fn small_blocks_start_a_window_apart() {
+    for group in [None, Some(groups(&["small"])[0])] {
+        let _entered = group.map(Group::enter);
+        for size in 1..=40 {
+            for align in [1, 2, 4, 8, 16, 32] {
+                let layout = Layout::from_size_align(size, align).unwrap();
+                let mut starts = Vec::with_capacity(500);
+                // SAFETY: not empty; each is freed in its layout.
+                unsafe {
+                    starts.extend((0..500).map(|_| std::alloc::alloc(layout).addr()));
+                    starts.sort();
+                    let windows = starts.windows(2).all(|pair| pair[1] / 32 > pair[0] / 32);
+                    assert!(windows, "{layout:?}");
+                    starts.iter().for_each(|&start| std::alloc::dealloc(start as *mut u8, layout));
+                }
+            }
+        }
+    }
+}
+
+/// At a limit an allocation is null, to the byte.
+pub fn a_limit_holds() {
+    let group = groups(&["limited"])[0];
+    group.set_max(Limit::units(100_000)).unwrap();
+    group.scope(|| {
+        let mut all = Vec::<u8>::new();
+        assert!(all.try_reserve_exact(100_001).is_err());
+        all.try_reserve_exact(100_000).unwrap();
+        assert!(Vec::<u8>::new().try_reserve_exact(1).is_err());
+    });
+    assert_eq!((group.precise(), alloc::last_refusal().unwrap().group), (0, group.id()));
+}

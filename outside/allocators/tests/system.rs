@@ -1,0 +1,21 @@
+//! Over system.
+
+use ledgerline::Alloc;
+
+#[global_allocator]
+static ALLOC: Alloc<std::alloc::System> = Alloc::new(std::alloc::System);
+
+#[test]
+fn blocks_are_charged_and_credited_from_all_threads() {
+    allocators::blocks_are_charged_and_credited_from_all_threads();
+}
+
+#[test]
+fn small_blocks_start_a_window_apart() {
+    allocators::small_blocks_start_a_window_apart();
+}
+
+#[test]
+fn a_limit_holds() {
+    allocators::a_limit_holds();
+}
