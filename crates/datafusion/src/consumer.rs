@@ -63,11 +63,13 @@ impl Consumer {
     /// gives way before a query spills.
     pub(crate) fn try_charge(&self, bytes: u64) -> Result<(), Refusal> {
         let group = self.group();
-        let granted = group.try_charge_units(bytes).or_else(|refusal| {
+        if let Err(refusal) = group.try_charge_units(bytes) {
             // Only this call asks reclaimers. Its own refusal says the same as the first, with a path.
-            group.try_charge(bytes).map(|charge| drop(charge.into_units())).map_err(|_| refusal)
-        });
-        granted.inspect(|()| drop(self.held.fetch_add(bytes, Relaxed)))
+            let charge = group.try_charge(bytes).map_err(|_| refusal)?;
+            let _ours_now = charge.into_units();
+        }
+        self.held.fetch_add(bytes, Relaxed);
+        Ok(())
     }
 
     /// Charges what must not fail. Returns whether it could be charged.

@@ -222,10 +222,9 @@ impl Level {
     }
 
     /// Adds bytes that can be spilled, if all such bytes stay within the line.
-    fn take(&self, bytes: u64, line: u64) -> Result<u64, u64> {
-        self.spillable.fetch_update(Relaxed, Relaxed, |spillable| {
-            spillable.checked_add(bytes).filter(|&after| after <= line)
-        })
+    fn take(&self, bytes: u64, line: u64) -> Result<(), u64> {
+        let take = |spillable: u64| spillable.checked_add(bytes).filter(|&after| after <= line);
+        self.spillable.fetch_update(Relaxed, Relaxed, take).map(drop)
     }
 
     /// The room; `None` where nothing limits it.
