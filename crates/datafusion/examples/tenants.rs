@@ -50,7 +50,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut started = Vec::new();
     for at in 0..TENANTS {
         let tenant = pool.tenant(&format!("tenant{at:02}"))?;
-        tenant.group().group().set_max(Limit::units(each))?;
+        tenant.group().set_max(Limit::units(each))?;
         let query = tenant.for_query("q1")?;
         let sql = if at == CARELESS { sql::HUGE } else { expected[at % expected.len()].0 };
         started.push((query.clone(), sql, tokio::spawn(run(context.clone(), query, sql))));

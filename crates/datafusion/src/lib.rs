@@ -10,7 +10,7 @@
 //! let ledger = Arc::new(Ledger::new()?);
 //! let pool = LedgerPool::builder(ledger.owned_root().create("engine")?).build();
 //! let acme = pool.tenant("acme")?;
-//! acme.group().group().set_max("64M".parse()?)?;
+//! acme.group().set_max("64M".parse()?)?;
 //!
 //! let query = acme.for_query("q42")?;
 //! let sort = MemoryConsumer::new("ExternalSorter[0]").with_can_spill(true).register(&query.pool());

@@ -7,7 +7,7 @@ use crate::report::QueryReport;
 use crate::rss::RssWatch;
 use crate::settings::Settings;
 use crate::share::Share;
-use ledgerline::{CreateError, OwnedGroup};
+use ledgerline::{CreateError, Group, OwnedGroup};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -56,11 +56,17 @@ impl LedgerPool {
     /// # Errors
     /// As [`OwnedGroup::create`].
     pub fn for_query(&self, name: &str) -> Result<Query, CreateError> {
-        Ok(Query::new(self.node.clone(), self.group().create(name)?))
+        Ok(Query::new(self.node.clone(), self.owned_group().create(name)?))
     }
 
     /// The pool's group: its limits may be set at any time, its usage and peak read.
-    pub fn group(&self) -> &OwnedGroup {
+    pub fn group(&self) -> Group<'_> {
+        self.owned_group().group()
+    }
+
+    /// As [`group`](Self::group), as a handle that shares the ledger: for caches that charge the tenant, and
+    /// their reclaimers.
+    pub fn owned_group(&self) -> &OwnedGroup {
         self.node.group()
     }
 }

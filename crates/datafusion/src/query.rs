@@ -11,7 +11,7 @@ use datafusion_execution::memory_pool::{
     MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
 };
 use datafusion_execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use ledgerline::OwnedGroup;
+use ledgerline::{Group, OwnedGroup};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt;
@@ -81,8 +81,8 @@ impl Query {
     }
 
     /// The query's group: its limits may be set, its usage and peak read.
-    pub fn group(&self) -> &OwnedGroup {
-        self.pool.level().group()
+    pub fn group(&self) -> Group<'_> {
+        self.pool.level().group().group()
     }
 
     /// Consumers that hold something, the largest first, with their bytes.

@@ -20,9 +20,9 @@ fn a_query_ends_with_its_last_handle_or_reservation() {
     let sort = spiller(&query.pool(), "ExternalSorter[0]");
     drop(query);
     sort.try_grow(MIB).unwrap();
-    assert_eq!(pool.group().group().children().count(), 1, "a stream may outlive the handle");
+    assert_eq!(pool.group().children().count(), 1, "a stream may outlive the handle");
     drop(sort);
-    assert_eq!(pool.group().group().children().count(), 0);
+    assert_eq!(pool.group().children().count(), 0);
 }
 
 #[test]
@@ -46,14 +46,10 @@ fn a_query_that_is_ended_refuses_and_reports_who_still_holds_what() {
 
     let refused = join.try_grow(1).unwrap_err().to_string();
     assert!(refused.contains("/acme/q42/Join[0]") && refused.contains("has ended"), "{refused}");
-    assert_eq!(
-        pool.group().group().precise(),
-        8 << 20,
-        "it counts in the tenant until it is returned"
-    );
+    assert_eq!(pool.group().precise(), 8 << 20, "it counts in the tenant until it is returned");
     join.grow(MIB);
     drop((sort, join));
-    assert_eq!(pool.group().group().precise(), 0);
+    assert_eq!(pool.group().precise(), 0);
     let ledger = pool.group().ledger();
     assert_eq!(ledger.mistakes(), Default::default(), "what was not charged is not uncharged");
     assert_eq!(told.lock().unwrap().len(), 1);
@@ -65,10 +61,10 @@ fn a_tenant_lives_as_long_as_one_of_its_queries() {
     let tenant = pool.tenant("beta").unwrap();
     let query = query(&tenant, "q");
     drop(tenant);
-    assert_eq!(query.group().group().path(), "/acme/beta/q");
+    assert_eq!(query.group().path(), "/acme/beta/q");
     fixed(&query.pool(), "Join[0]").try_grow(MIB).unwrap();
     drop(query);
-    assert_eq!(pool.group().group().children().count(), 0);
+    assert_eq!(pool.group().children().count(), 0);
 }
 
 #[test]
@@ -78,7 +74,7 @@ fn grow_is_granted_over_the_limit_and_counted() {
     let join = fixed(&query.pool(), "Join[0]");
     join.try_grow(MAX - MIB).unwrap();
     join.grow(3 * MIB);
-    assert_eq!(pool.group().group().precise(), (MAX + 2 * MIB) as u64);
+    assert_eq!(pool.group().precise(), (MAX + 2 * MIB) as u64);
     assert!(join.try_grow(1).is_err());
     join.shrink(3 * MIB);
     join.try_grow(MIB).unwrap();
@@ -95,11 +91,11 @@ fn the_lowest_limit_of_the_chain_is_the_pools_limit() {
         _ => None,
     };
     assert_eq!(limit(), Some(MAX));
-    query.group().group().set_max(Limit::units(7 << 20)).unwrap();
+    query.group().set_max(Limit::units(7 << 20)).unwrap();
     assert_eq!(limit(), Some(7 * MIB));
     assert_eq!(query.pool().to_string(), "ledger(/acme/q, used: 0.0 B, limit: 7.0 MB)");
     for group in [query.group(), pool.group()] {
-        group.group().set_max(Limit::MAX).unwrap();
+        group.set_max(Limit::MAX).unwrap();
     }
     assert_eq!(limit(), None);
     let sort = spiller(&query.pool(), "Sort[0]");
@@ -110,7 +106,7 @@ fn the_lowest_limit_of_the_chain_is_the_pools_limit() {
 fn a_query_that_is_full_does_not_take_from_another() {
     let pool = pool(MAX);
     let [a, b] = ["a", "b"].map(|name| query(&pool, name));
-    a.group().group().set_max(Limit::units(10 << 20)).unwrap();
+    a.group().set_max(Limit::units(10 << 20)).unwrap();
     let [sort_a, sort_b] = [&a, &b].map(|query| spiller(&query.pool(), "Sort[0]"));
     let in_a = fill(&sort_a, MIB, usize::MAX);
     assert!((8 * MIB..10 * MIB).contains(&in_a), "{in_a}");
@@ -153,9 +149,9 @@ fn who_was_asked_to_spill_has_room_to_finish() {
 #[test]
 fn caches_of_the_tenant_give_way_before_a_query_spills() {
     let pool = pool(MAX);
-    let cache = Arc::new(Mutex::new(vec![pool.group().try_charge(30 << 20).unwrap()]));
+    let cache = Arc::new(Mutex::new(vec![pool.owned_group().try_charge(30 << 20).unwrap()]));
     let taken = cache.clone();
-    let _reclaimer = pool.group().add_reclaimer(0, move |_| {
+    let _reclaimer = pool.owned_group().add_reclaimer(0, move |_| {
         taken.lock().unwrap().drain(..).map(|charge| charge.units()).sum()
     });
     let query = query(&pool, "q");
@@ -167,7 +163,7 @@ fn caches_of_the_tenant_give_way_before_a_query_spills() {
 #[test]
 fn what_others_charge_to_the_tenant_is_no_room_for_spillers() {
     let pool = pool(MAX);
-    let cache = pool.group().try_charge(60 << 20).unwrap();
+    let cache = pool.owned_group().try_charge(60 << 20).unwrap();
     let query = query(&pool, "q");
     let sort = spiller(&query.pool(), "Sort[0]");
     let got = fill(&sort, MIB, usize::MAX);
@@ -218,7 +214,7 @@ fn a_ledger_without_rows_left_charges_the_query() {
     let query = query(&pool, "q");
     let joins = [0, 1].map(|at| fixed(&query.pool(), &format!("Join[{at}]")));
     joins.iter().for_each(|join| join.try_grow(MIB).unwrap());
-    assert_eq!(query.group().group().precise(), 2 << 20);
+    assert_eq!(query.group().precise(), 2 << 20);
     assert!(pool.for_query("r").is_err());
     assert_eq!(query.holders().len(), 2);
     drop(joins);

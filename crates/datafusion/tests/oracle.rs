@@ -75,7 +75,7 @@ fn run(grow: bool, steps: usize) {
     let pool = LedgerPool::builder(engine.clone()).build();
     let tenants = ["a", "b", "c"].map(|name| {
         let tenant = pool.tenant(name).unwrap();
-        tenant.group().group().set_max(Limit::units(TENANT)).unwrap();
+        tenant.group().set_max(Limit::units(TENANT)).unwrap();
         tenant
     });
     let queries = tenants
@@ -83,7 +83,7 @@ fn run(grow: bool, steps: usize) {
         .flat_map(|tenant| ["q1", "q2"].map(|name| tenant.for_query(name).unwrap()))
         .collect::<Vec<_>>();
     for query in &queries {
-        query.group().group().set_max(Limit::units(QUERY)).unwrap();
+        query.group().set_max(Limit::units(QUERY)).unwrap();
     }
     for round in 1..4 {
         let done = AtomicBool::new(false);
@@ -92,12 +92,8 @@ fn run(grow: bool, steps: usize) {
                 scope.spawn(|| {
                     while !done.load(Relaxed) {
                         assert!(engine.group().precise() <= ENGINE);
-                        tenants
-                            .iter()
-                            .for_each(|one| assert!(one.group().group().precise() <= TENANT));
-                        queries
-                            .iter()
-                            .for_each(|one| assert!(one.group().group().precise() <= QUERY));
+                        tenants.iter().for_each(|one| assert!(one.group().precise() <= TENANT));
+                        queries.iter().for_each(|one| assert!(one.group().precise() <= QUERY));
                     }
                 })
             });
@@ -120,7 +116,7 @@ fn run(grow: bool, steps: usize) {
         let mut total = 0;
         for (at, query) in queries.iter().enumerate() {
             let live = held(&ended[at * 2]) + held(&ended[at * 2 + 1]);
-            assert_eq!(query.group().group().precise(), live);
+            assert_eq!(query.group().precise(), live);
             assert_eq!(query.pool().reserved() as u64, live);
             assert_eq!(query.holders().iter().map(|(_, bytes)| bytes).sum::<u64>(), live);
             total += live;
@@ -129,7 +125,7 @@ fn run(grow: bool, steps: usize) {
         drop(ended);
         assert_eq!(engine.group().precise(), 0);
         for query in &queries {
-            assert_eq!((query.pool().reserved(), query.group().group().children().count()), (0, 0));
+            assert_eq!((query.pool().reserved(), query.group().children().count()), (0, 0));
         }
     }
     for query in &queries {

@@ -111,5 +111,5 @@ async fn queries_of_one_tenant_share_its_limit_and_all_are_right() {
         asked += report.asked_to_spill;
     }
     assert!(asked > 0, "nobody spilled");
-    assert_eq!(pool.group().group().precise(), 0);
+    assert_eq!(pool.group().precise(), 0);
 }
