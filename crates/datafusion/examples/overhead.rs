@@ -1,16 +1,18 @@
 //! Queries under our pool beside the same under `GreedyMemoryPool`: the same data, one after the other by turns.
 //!
 //! ```console
-//! $ cargo run --release --example overhead -- --scale 0.1 --runs 15
+//! $ cargo run --example overhead -- --scale 0.1 --runs 15
 //! ```
 //!
-//! It prints JSON: for each query the median of each pool in milliseconds, and the median of the ratios of
-//! neighbouring runs with its quartiles.
+//! It prints JSON: what a `try_grow` and its `shrink` take in nanoseconds; and for each query the median of each pool
+//! in milliseconds, and the median of the ratios of neighbouring runs with its quartiles.
 
 mod tpch;
 
 use datafusion::common::Result;
-use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
+use datafusion::execution::memory_pool::{
+    FairSpillPool, GreedyMemoryPool, MemoryConsumer, MemoryPool,
+};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{SessionStateBuilder, TaskContext};
 use datafusion::prelude::SessionContext;
@@ -47,6 +49,34 @@ async fn time(context: &SessionContext, task: Arc<TaskContext>, sql: &str) -> Re
     Ok((start.elapsed().as_secs_f64() * 1e3, outcome.spills))
 }
 
+/// Nanoseconds for a `try_grow` and the `shrink` that takes it back.
+fn pair(pool: &Arc<dyn MemoryPool>) -> f64 {
+    const PAIRS: u32 = 100_000;
+    let reservation = MemoryConsumer::new("ExternalSorter[0]").with_can_spill(true).register(pool);
+    reservation.try_grow(1 << 20).expect("there is room");
+    let start = Instant::now();
+    for _ in 0..PAIRS {
+        reservation.try_grow(64 << 10).expect("there is room");
+        reservation.shrink(64 << 10);
+    }
+    start.elapsed().as_nanos() as f64 / f64::from(PAIRS)
+}
+
+/// The same for each pool, by turns.
+fn pairs(ledger: &Arc<Ledger>, runs: usize) -> Result<[f64; 3], Box<dyn Error>> {
+    let tenant = ledger.owned_root().create("pairs")?;
+    tenant.group().set_max(Limit::units(1024 * MIB))?;
+    let query = LedgerPool::builder(tenant).build().for_query("q")?;
+    let pools: [Arc<dyn MemoryPool>; 3] = [
+        Arc::new(GreedyMemoryPool::new(1 << 30)),
+        Arc::new(FairSpillPool::new(1 << 30)),
+        query.pool(),
+    ];
+    let rounds = (0..runs).map(|_| pools.each_ref().map(pair)).collect::<Vec<_>>();
+    let median = |at: usize| quantile(&sorted(rounds.iter().map(|round| round[at]).collect()), 0.5);
+    Ok([0, 1, 2].map(median))
+}
+
 fn quantile(sorted: &[f64], part: f64) -> f64 {
     sorted[((sorted.len() - 1) as f64 * part).round() as usize]
 }
@@ -69,7 +99,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     let context = tpch::session(scale)?;
     let ledger = Arc::new(Ledger::new()?);
-    println!("{{\n  \"scale\": {scale}, \"runs\": {runs},\n  \"queries\": [");
+    let [greedy_ns, fair_ns, ours_ns] = pairs(&ledger, runs)?;
+    println!("{{\n  \"scale\": {scale}, \"runs\": {runs},");
+    println!(
+        "  \"try_grow_and_shrink_ns\": \
+         {{\"greedy\": {greedy_ns:.1}, \"fair\": {fair_ns:.1}, \"ours\": {ours_ns:.1}}},\n  \"queries\": ["
+    );
     for (at, (name, sql, max)) in CASES.into_iter().enumerate() {
         let max = ((max as f64 * scale * 10.0) as u64).max(4 * MIB);
         let tenant = ledger.owned_root().create("acme")?;

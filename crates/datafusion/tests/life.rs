@@ -125,7 +125,7 @@ fn a_consumer_with_nothing_to_spill_begins_in_a_full_pool() {
     let small =
         (1..20).map(|at| spiller(&query.pool(), &format!("Sort[{at}]"))).collect::<Vec<_>>();
     let began = small.iter().filter(|one| one.try_grow(MIB).is_ok()).count();
-    assert!(began >= 6, "{began}");
+    assert!((10..15).contains(&began), "{began}");
     let join = fixed(&query.pool(), "Join[0]");
     assert!(fill(&join, MIB, usize::MAX) >= 6 * MIB);
     assert!(query.pool().reserved() <= MAX);
@@ -167,7 +167,7 @@ fn what_others_charge_to_the_tenant_is_no_room_for_spillers() {
     let query = query(&pool, "q");
     let sort = spiller(&query.pool(), "Sort[0]");
     let got = fill(&sort, MIB, usize::MAX);
-    assert!((30 * MIB..=40 * MIB).contains(&got), "{got}");
+    assert!((30 * MIB..36 * MIB).contains(&got), "the room to finish is still there: {got}");
     drop(cache);
     assert_eq!(fill(&sort, MIB, 80 * MIB), 80 * MIB);
 }
