@@ -49,11 +49,11 @@ async fn time(context: &SessionContext, task: Arc<TaskContext>, sql: &str) -> Re
     Ok((start.elapsed().as_secs_f64() * 1e3, outcome.spills))
 }
 
-/// Nanoseconds for a `try_grow` and the `shrink` that takes it back.
-fn pair(pool: &Arc<dyn MemoryPool>) -> f64 {
+/// Nanoseconds for a `try_grow` of 64 KiB and the `shrink` that takes it back, by a consumer that holds so many MiB.
+fn pair(pool: &Arc<dyn MemoryPool>, held: usize) -> f64 {
     const PAIRS: u32 = 100_000;
     let reservation = MemoryConsumer::new("ExternalSorter[0]").with_can_spill(true).register(pool);
-    reservation.try_grow(1 << 20).expect("there is room");
+    reservation.try_grow(held << 20).expect("there is room");
     let start = Instant::now();
     for _ in 0..PAIRS {
         reservation.try_grow(64 << 10).expect("there is room");
@@ -63,7 +63,7 @@ fn pair(pool: &Arc<dyn MemoryPool>) -> f64 {
 }
 
 /// The same for each pool, by turns.
-fn pairs(ledger: &Arc<Ledger>, runs: usize) -> Result<[f64; 3], Box<dyn Error>> {
+fn pairs(ledger: &Arc<Ledger>, runs: usize, held: usize) -> Result<[f64; 3], Box<dyn Error>> {
     let tenant = ledger.owned_root().create("pairs")?;
     tenant.group().set_max(Limit::units(1024 * MIB))?;
     let query = LedgerPool::builder(tenant).build().for_query("q")?;
@@ -72,7 +72,8 @@ fn pairs(ledger: &Arc<Ledger>, runs: usize) -> Result<[f64; 3], Box<dyn Error>> 
         Arc::new(FairSpillPool::new(1 << 30)),
         query.pool(),
     ];
-    let rounds = (0..runs).map(|_| pools.each_ref().map(pair)).collect::<Vec<_>>();
+    let rounds =
+        (0..runs).map(|_| pools.each_ref().map(|pool| pair(pool, held))).collect::<Vec<_>>();
     let median = |at: usize| quantile(&sorted(rounds.iter().map(|round| round[at]).collect()), 0.5);
     Ok([0, 1, 2].map(median))
 }
@@ -99,12 +100,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     let context = tpch::session(scale)?;
     let ledger = Arc::new(Ledger::new()?);
-    let [greedy_ns, fair_ns, ours_ns] = pairs(&ledger, runs)?;
-    println!("{{\n  \"scale\": {scale}, \"runs\": {runs},");
-    println!(
-        "  \"try_grow_and_shrink_ns\": \
-         {{\"greedy\": {greedy_ns:.1}, \"fair\": {fair_ns:.1}, \"ours\": {ours_ns:.1}}},\n  \"queries\": ["
-    );
+    println!("{{\n  \"scale\": {scale}, \"runs\": {runs},\n  \"try_grow_and_shrink_ns\": [");
+    for (held, comma) in [(1, ","), (256, "")] {
+        let [greedy, fair, ours] = pairs(&ledger, runs, held)?;
+        println!(
+            "    {{\"held_mib\": {held}, \"greedy\": {greedy:.1}, \"fair\": {fair:.1}, \
+             \"ours\": {ours:.1}}}{comma}"
+        );
+    }
+    println!("  ],\n  \"queries\": [");
     for (at, (name, sql, max)) in CASES.into_iter().enumerate() {
         let max = ((max as f64 * scale * 10.0) as u64).max(4 * MIB);
         let tenant = ledger.owned_root().create("acme")?;

@@ -5,7 +5,7 @@ use crate::level::Level;
 use crate::node::Node;
 use crate::refusal::{Refused, Why, size};
 use crate::report::QueryReport;
-use datafusion_common::Result;
+use datafusion_common::{HashMap, Result};
 use datafusion_execution::TaskContext;
 use datafusion_execution::memory_pool::{
     MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
@@ -13,7 +13,6 @@ use datafusion_execution::memory_pool::{
 use datafusion_execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use ledgerline::{Group, OwnedGroup};
 use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
