@@ -10,11 +10,11 @@
 mod tpch;
 
 use datafusion::common::Result;
+use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{
     FairSpillPool, GreedyMemoryPool, MemoryConsumer, MemoryPool,
 };
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::execution::{SessionStateBuilder, TaskContext};
 use datafusion::prelude::SessionContext;
 use ledgerline::{Ledger, Limit};
 use ledgerline_datafusion::LedgerPool;
@@ -34,13 +34,24 @@ const CASES: [(&str, &str, u64); 5] = [
     ("sort that spills", sql::SORT, 48 * MIB),
 ];
 
+/// The session's task context with a greedy pool, made as [`Query::task_context`] makes ours.
+///
+/// [`Query::task_context`]: ledgerline_datafusion::Query::task_context
 fn greedy(context: &SessionContext, max: u64) -> Result<Arc<TaskContext>> {
     let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(max as usize));
     let runtime =
         RuntimeEnvBuilder::from_runtime_env(&context.runtime_env()).with_memory_pool(pool);
-    let state = SessionStateBuilder::new_from_existing(context.state());
-    Ok(SessionContext::new_with_state(state.with_runtime_env(runtime.build_arc()?).build())
-        .task_ctx())
+    let task = context.task_ctx();
+    Ok(Arc::new(TaskContext::new(
+        task.task_id(),
+        task.session_id(),
+        task.session_config().clone(),
+        task.scalar_functions().clone(),
+        task.higher_order_functions().clone(),
+        task.aggregate_functions().clone(),
+        task.window_functions().clone(),
+        runtime.build_arc()?,
+    )))
 }
 
 async fn time(context: &SessionContext, task: Arc<TaskContext>, sql: &str) -> Result<(f64, usize)> {

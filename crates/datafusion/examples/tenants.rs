@@ -58,7 +58,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (mut spilled, mut refused) = (0, 0);
     for (at, (query, sql, task)) in started.into_iter().enumerate() {
         let outcome = task.await?;
-        let report = query.end().ok_or("a query ended twice")?;
+        let report = tpch::end(&query).await;
         assert_eq!(report.leftover, 0, "{report}");
         match outcome {
             Ok(outcome) => {

@@ -51,7 +51,7 @@ async fn spills_and_is_right(context: &SessionContext, sql: &str, max: u64) -> Q
         outcome.rows.num_rows(),
         expected.num_rows()
     );
-    let report = query.end().unwrap();
+    let report = tpch::end(&query).await;
     assert_eq!(report.leftover, 0, "{report}");
     assert!(report.asked_to_spill > 0, "{report}");
     assert!(report.peak - report.peak_bound <= max || report.overrun > 0, "{report}");
@@ -60,24 +60,25 @@ async fn spills_and_is_right(context: &SessionContext, sql: &str, max: u64) -> Q
 
 #[tokio::test]
 async fn a_sort_that_spills_returns_the_same() {
-    spills_and_is_right(tables(), sql::SORT, 6 * MIB).await;
+    spills_and_is_right(tables(), sql::SORT, 12 * MIB).await;
 }
 
 #[tokio::test]
 async fn an_aggregation_that_spills_returns_the_same() {
-    spills_and_is_right(tables(), sql::GROUPS, 8 * MIB).await;
+    spills_and_is_right(tables(), sql::GROUPS, 10 * MIB).await;
 }
 
 #[tokio::test]
 async fn a_merge_join_whose_sorts_spill_returns_the_same() {
     let state = tables().state();
-    let mut config = state.config().clone();
+    // Or the builder puts an empty catalog in the place of the tables'.
+    let mut config = state.config().clone().with_create_default_catalog_and_schema(false);
     config.options_mut().optimizer.prefer_hash_join = false;
     let state = datafusion::execution::SessionStateBuilder::new_from_existing(state)
         .with_config(config)
         .build();
     let context = SessionContext::new_with_state(state);
-    spills_and_is_right(&context, sql::JOIN, 6 * MIB).await;
+    spills_and_is_right(&context, sql::JOIN, 4 * MIB).await;
 }
 
 #[tokio::test]
@@ -88,19 +89,20 @@ async fn a_join_that_cannot_spill_is_refused_and_told_why() {
     let text = error.to_string();
     assert!(matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)), "{text}");
     assert!(text.contains("/acme/q42/HashJoinInput") && text.contains("of max 4.0 MB"), "{text}");
-    let report = query.end().unwrap();
+    let report = tpch::end(&query).await;
     assert!(report.refused > 0 && report.leftover == 0, "{report}");
 }
 
 #[tokio::test]
 async fn queries_of_one_tenant_share_its_limit_and_all_are_right() {
-    let pool = pool(24 * MIB);
+    let pool = pool(48 * MIB);
     let runs = [sql::SORT, sql::GROUPS, sql::SUMMARY, sql::SORT, sql::GROUPS, sql::SUMMARY];
-    let tasks = runs.iter().enumerate().map(|(at, sql)| {
+    let tasks = runs.into_iter().enumerate().map(|(at, sql)| {
         let query = pool.for_query(&format!("q{at}")).unwrap();
+        query.group().set_max(Limit::units(14 * MIB)).unwrap();
         tokio::spawn(async move {
             let outcome = limited(&query, tables(), sql).await.unwrap();
-            (outcome, query.end().unwrap())
+            (outcome, tpch::end(&query).await)
         })
     });
     let tasks = tasks.collect::<Vec<_>>();

@@ -10,7 +10,9 @@ use datafusion::datasource::MemTable;
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::{SessionConfig, SessionContext};
+use ledgerline_datafusion::{Query, QueryReport};
 use std::sync::Arc;
+use std::time::Duration;
 use tpchgen::generators::{CustomerGenerator, LineItemGenerator, OrderGenerator};
 use tpchgen_arrow::{CustomerArrow, LineItemArrow, OrderArrow};
 
@@ -58,6 +60,17 @@ pub async fn run(context: &SessionContext, task: Arc<TaskContext>, sql: &str) ->
     let plan = context.sql(sql).await?.create_physical_plan().await?;
     let batches = collect(plan.clone(), task).await?;
     Ok(Outcome { rows: concat_batches(&plan.schema(), &batches)?, spills: spills(&*plan) })
+}
+
+/// Ends a query that has run. Tasks of its operators may live for a moment after its result, or its error, is there.
+pub async fn end(query: &Query) -> QueryReport {
+    for _ in 0..1000 {
+        if query.pool().reserved() == 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    query.end().expect("it is ended once")
 }
 
 fn spills(plan: &dyn ExecutionPlan) -> usize {
