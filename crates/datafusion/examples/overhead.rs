@@ -1,0 +1,167 @@
+//! Queries under our pool beside the same under `GreedyMemoryPool`: the same data, one after the other by turns.
+//!
+//! ```console
+//! $ cargo run --example overhead -- --scale 0.1 --runs 15
+//! ```
+//!
+//! It prints JSON: what a `try_grow` and its `shrink` take in nanoseconds; and for each query the median of each pool
+//! in milliseconds, and the median of the ratios of neighbouring runs with its quartiles.
+
+mod tpch;
+
+use datafusion::common::Result;
+use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::{
+    FairSpillPool, GreedyMemoryPool, MemoryConsumer, MemoryPool,
+};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::prelude::SessionContext;
+use ledgerline::{Ledger, Limit};
+use ledgerline_datafusion::LedgerPool;
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Instant;
+use tpch::sql;
+
+const MIB: u64 = 1 << 20;
+
+/// A case: its name, its query, the limit at scale 0.1.
+const CASES: [(&str, &str, u64); 5] = [
+    ("summary", sql::SUMMARY, 1024 * MIB),
+    ("groups", sql::GROUPS, 1024 * MIB),
+    ("join", sql::JOIN, 1024 * MIB),
+    ("sort", sql::SORT, 1024 * MIB),
+    ("sort that spills", sql::SORT, 48 * MIB),
+];
+
+/// The session's task context with a greedy pool, made as [`Query::task_context`] makes ours.
+///
+/// [`Query::task_context`]: ledgerline_datafusion::Query::task_context
+fn greedy(context: &SessionContext, max: u64) -> Result<Arc<TaskContext>> {
+    let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(max as usize));
+    let runtime =
+        RuntimeEnvBuilder::from_runtime_env(&context.runtime_env()).with_memory_pool(pool);
+    let task = context.task_ctx();
+    Ok(Arc::new(TaskContext::new(
+        task.task_id(),
+        task.session_id(),
+        task.session_config().clone(),
+        task.scalar_functions().clone(),
+        task.higher_order_functions().clone(),
+        task.aggregate_functions().clone(),
+        task.window_functions().clone(),
+        runtime.build_arc()?,
+    )))
+}
+
+async fn time(context: &SessionContext, task: Arc<TaskContext>, sql: &str) -> Result<(f64, usize)> {
+    let start = Instant::now();
+    let outcome = tpch::run(context, task, sql).await?;
+    Ok((start.elapsed().as_secs_f64() * 1e3, outcome.spills))
+}
+
+/// Nanoseconds for a `try_grow` of 64 KiB and the `shrink` that takes it back, by a consumer that holds so many MiB.
+fn pair(pool: &Arc<dyn MemoryPool>, held: usize) -> f64 {
+    const PAIRS: u32 = 100_000;
+    let reservation = MemoryConsumer::new("ExternalSorter[0]").with_can_spill(true).register(pool);
+    reservation.try_grow(held << 20).expect("there is room");
+    let start = Instant::now();
+    for _ in 0..PAIRS {
+        reservation.try_grow(64 << 10).expect("there is room");
+        reservation.shrink(64 << 10);
+    }
+    start.elapsed().as_nanos() as f64 / f64::from(PAIRS)
+}
+
+/// The same for each pool, by turns.
+fn pairs(ledger: &Arc<Ledger>, runs: usize, held: usize) -> Result<[f64; 3], Box<dyn Error>> {
+    let tenant = ledger.owned_root().create("pairs")?;
+    tenant.group().set_max(Limit::units(1024 * MIB))?;
+    let query = LedgerPool::builder(tenant).build().for_query("q")?;
+    let pools: [Arc<dyn MemoryPool>; 3] = [
+        Arc::new(GreedyMemoryPool::new(1 << 30)),
+        Arc::new(FairSpillPool::new(1 << 30)),
+        query.pool(),
+    ];
+    let rounds =
+        (0..runs).map(|_| pools.each_ref().map(|pool| pair(pool, held))).collect::<Vec<_>>();
+    let median = |at: usize| quantile(&sorted(rounds.iter().map(|round| round[at]).collect()), 0.5);
+    Ok([0, 1, 2].map(median))
+}
+
+fn quantile(sorted: &[f64], part: f64) -> f64 {
+    sorted[((sorted.len() - 1) as f64 * part).round() as usize]
+}
+
+fn sorted(mut values: Vec<f64>) -> Vec<f64> {
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let (mut scale, mut runs) = (0.1, 15);
+    let mut arguments = std::env::args().skip(1);
+    while let Some(flag) = arguments.next() {
+        match (&*flag, arguments.next()) {
+            ("--scale", Some(value)) => scale = value.parse::<f64>()?,
+            ("--runs", Some(value)) => runs = value.parse::<usize>()?.max(1),
+            _ => return Err("usage: overhead [--scale 0.1] [--runs 15]".into()),
+        }
+    }
+    let context = tpch::session(scale)?;
+    let ledger = Arc::new(Ledger::new()?);
+    println!("{{\n  \"scale\": {scale}, \"runs\": {runs},\n  \"try_grow_and_shrink_ns\": [");
+    for (held, comma) in [(1, ","), (256, "")] {
+        let [greedy, fair, ours] = pairs(&ledger, runs, held)?;
+        println!(
+            "    {{\"held_mib\": {held}, \"greedy\": {greedy:.1}, \"fair\": {fair:.1}, \
+             \"ours\": {ours:.1}}}{comma}"
+        );
+    }
+    println!("  ],\n  \"queries\": [");
+    for (at, (name, sql, max)) in CASES.into_iter().enumerate() {
+        let max = ((max as f64 * scale * 10.0) as u64).max(4 * MIB);
+        let tenant = ledger.owned_root().create("acme")?;
+        tenant.group().set_max(Limit::units(max))?;
+        // The same room for sorts as the greedy pool has, so that both spill as often.
+        let pool = LedgerPool::builder(tenant.clone())
+            .keep_for_unspillable(0.0)
+            .room_to_finish(0.0)
+            .build();
+        let (mut theirs, mut ours, mut spills) = (Vec::new(), Vec::new(), [0, 0]);
+        // The first round warms up.
+        for round in 0..=runs {
+            for turn in 0..2 {
+                let first = (round + turn) % 2 == 0;
+                let (milliseconds, spilled) = if first {
+                    time(&context, greedy(&context, max)?, sql).await?
+                } else {
+                    let query = pool.for_query("q")?;
+                    time(&context, query.task_context(&context.task_ctx())?, sql).await?
+                };
+                if round > 0 {
+                    if first { &mut theirs } else { &mut ours }.push(milliseconds);
+                }
+                spills[usize::from(!first)] = spilled;
+            }
+        }
+        let ratios = sorted(ours.iter().zip(&theirs).map(|(ours, theirs)| ours / theirs).collect());
+        let [theirs, ours] = [sorted(theirs), sorted(ours)];
+        println!(
+            "    {{\"query\": \"{name}\", \"greedy_ms\": {:.2}, \"ours_ms\": {:.2}, \"ratio\": {:.4}, \
+             \"quartiles\": [{:.4}, {:.4}], \"spills\": [{}, {}]}}{}",
+            quantile(&theirs, 0.5),
+            quantile(&ours, 0.5),
+            quantile(&ratios, 0.5),
+            quantile(&ratios, 0.25),
+            quantile(&ratios, 0.75),
+            spills[0],
+            spills[1],
+            if at + 1 < CASES.len() { "," } else { "" }
+        );
+        tenant.group().destroy_tree()?;
+    }
+    println!("  ]\n}}");
+    Ok(())
+}

@@ -1,0 +1,203 @@
+//! A consumer: what one `MemoryConsumer` of one query holds, in all of its reservations.
+//!
+//! DataFusion registers a `MemoryConsumer` for each partition of each operator, and an operator may split its
+//! reservation, take it or add new ones to the same consumer. What an operator can give back by spilling is all of
+//! them at once. So all reservations of a registration count together here, and each registration is a group of
+//! its own: two operators of one name (both sides of a join that are sorted, say) each have their part.
+//!
+//! All atomics of this file are counts, and no other memory is read by what they say: Relaxed.
+
+use datafusion_execution::memory_pool::MemoryConsumer;
+use ledgerline::{Group, NAME_MAX, OwnedGroup, Refusal, name};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+#[derive(Debug)]
+pub(crate) struct Consumer {
+    pub(crate) id: usize,
+    pub(crate) name: String,
+    pub(crate) can_spill: bool,
+    /// Its own group, or the query's where the ledger has no row left.
+    group: OwnedGroup,
+    has_own_group: bool,
+    /// Bytes in all its reservations.
+    held: AtomicU64,
+    /// Of these, bytes that `grow` could not charge, since the query had ended. They are not in the ledger.
+    uncharged: AtomicU64,
+    /// What it held when it was first asked to spill; zero when it is not spilling.
+    spilling_from: AtomicU64,
+    /// The millisecond of the pool's life in which it was last asked to spill, and one; zero if it was not.
+    asked_at: AtomicU64,
+}
+
+impl Consumer {
+    /// Gives a consumer its group below the query's.
+    pub(crate) fn new(consumer: &MemoryConsumer, query: &OwnedGroup) -> Consumer {
+        let own = query.create(&group_name(consumer.name())).ok();
+        Consumer {
+            id: consumer.id(),
+            name: consumer.name().to_owned(),
+            can_spill: consumer.can_spill(),
+            has_own_group: own.is_some(),
+            group: own.unwrap_or_else(|| query.clone()),
+            held: AtomicU64::new(0),
+            uncharged: AtomicU64::new(0),
+            spilling_from: AtomicU64::new(0),
+            asked_at: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn group(&self) -> Group<'_> {
+        self.group.group()
+    }
+
+    pub(crate) fn held(&self) -> u64 {
+        self.held.load(Relaxed)
+    }
+
+    /// What it held when it was asked to spill, while it has not given back half of that.
+    pub(crate) fn spilling_from(&self) -> u64 {
+        self.spilling_from.load(Relaxed)
+    }
+
+    /// Charges what a limit may refuse. Reclaimers of the groups above are asked before it is refused: a cache
+    /// gives way before a query spills.
+    pub(crate) fn try_charge(&self, bytes: u64) -> Result<(), Refusal> {
+        let group = self.group();
+        if let Err(refusal) = group.try_charge_units(bytes) {
+            // Only this call asks reclaimers. Its own refusal says the same as the first, with a path.
+            let charge = group.try_charge(bytes).map_err(|_| refusal)?;
+            let _ours_now = charge.into_units();
+        }
+        self.held.fetch_add(bytes, Relaxed);
+        Ok(())
+    }
+
+    /// Charges what must not fail. Returns whether it could be charged.
+    pub(crate) fn charge(&self, bytes: u64) -> bool {
+        let charged = self.group().charge_units(bytes).is_ok();
+        if !charged {
+            self.uncharged.fetch_add(bytes, Relaxed);
+        }
+        self.held.fetch_add(bytes, Relaxed);
+        charged
+    }
+
+    /// Returns bytes of any of its reservations.
+    pub(crate) fn uncharge(&self, bytes: u64) {
+        let held = self.held.fetch_sub(bytes, Relaxed) - bytes;
+        if held <= self.spilling_from() / 2 {
+            self.spilling_from.store(0, Relaxed);
+        }
+        // What never came into the ledger goes first.
+        let ghosts = if self.uncharged.load(Relaxed) == 0 {
+            0
+        } else {
+            let taken = |ghosts: u64| Some(ghosts - ghosts.min(bytes));
+            let before = self.uncharged.fetch_update(Relaxed, Relaxed, taken);
+            before.expect("it always says what remains").min(bytes)
+        };
+        if bytes > ghosts {
+            self.group().uncharge_units(bytes - ghosts);
+        }
+    }
+
+    /// Notes that it was refused so that it spills.
+    pub(crate) fn ask_to_spill(&self, now: u64) {
+        let held = self.held().max(1);
+        // One that is asked again before it gave back half goes on from where it was first asked.
+        let _ = self.spilling_from.compare_exchange(0, held, Relaxed, Relaxed);
+        self.asked_at.store(now + 1, Relaxed);
+    }
+
+    /// Whether it counts when the room is shared: it holds something, or was asked to spill within the last
+    /// `recent` milliseconds, and is about to come back.
+    pub(crate) fn is_active(&self, now: u64, recent: u64) -> bool {
+        let asked_at = self.asked_at.load(Relaxed);
+        self.held() > 0 || (asked_at > 0 && now.saturating_sub(asked_at - 1) <= recent)
+    }
+
+    /// Ends its group. The query's end has destroyed it already, maybe.
+    pub(crate) fn end(&self) {
+        if self.has_own_group {
+            let _gone_already = self.group().destroy();
+        }
+    }
+}
+
+/// A name that a group may have, as near as possible to the consumer's: other characters become `_`, and what is
+/// too long is cut in the middle, since the partition stands at the end.
+fn group_name(consumer: &str) -> String {
+    let clean: String = consumer.chars().map(|c| if name::allows(c) { c } else { '_' }).collect();
+    if clean.is_empty() {
+        return "unnamed".to_owned();
+    }
+    if clean.len() <= NAME_MAX {
+        return clean;
+    }
+    let half = (NAME_MAX - "..".len()) / 2;
+    let head = (0..=half).rev().find(|&at| clean.is_char_boundary(at)).unwrap_or(0);
+    let tail = (clean.len() - half..).find(|&at| clean.is_char_boundary(at));
+    format!("{}..{}", &clean[..head], &clean[tail.unwrap_or(clean.len())..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ledgerline::Ledger;
+    use std::sync::Arc;
+
+    #[test]
+    fn every_name_of_a_consumer_becomes_one_that_a_group_may_have() {
+        let ledger = Ledger::builder().capacity(16).anonymous().unwrap();
+        let long = format!("Größe[{}]{}[7]", "ä".repeat(100), "é".repeat(100));
+        for name in ["ExternalSorter[0]", "", "a/b\nc", &long] {
+            ledger.root().create(&group_name(name)).unwrap();
+        }
+        assert_eq!(group_name("ExternalSorter[0]"), "ExternalSorter[0]");
+        assert_eq!(group_name("a/b\nc"), "a_b_c");
+        assert!(group_name(&long).ends_with("[7]"));
+    }
+
+    #[test]
+    fn a_consumer_without_a_row_of_its_own_is_charged_to_its_query() {
+        let ledger = Arc::new(Ledger::builder().capacity(2).anonymous().unwrap());
+        let query = ledger.owned_root().create("q").unwrap();
+        let consumer = Consumer::new(&MemoryConsumer::new("sort"), &query);
+        consumer.try_charge(100).unwrap();
+        assert_eq!(query.group().precise(), 100);
+        consumer.uncharge(100);
+        consumer.end();
+        assert_eq!((query.group().precise(), query.group().exists()), (0, true));
+    }
+
+    #[test]
+    fn bytes_that_could_not_be_charged_are_never_uncharged() {
+        let ledger = Arc::new(Ledger::builder().capacity(8).anonymous().unwrap());
+        let query = ledger.owned_root().create("q").unwrap();
+        let consumer = Consumer::new(&MemoryConsumer::new("sort"), &query);
+        consumer.try_charge(100).unwrap();
+        query.group().destroy_tree().unwrap();
+        assert!(!consumer.charge(50), "the group is gone");
+        assert_eq!((consumer.held(), ledger.root().precise()), (150, 100));
+        consumer.uncharge(150);
+        assert_eq!((consumer.held(), ledger.root().precise()), (0, 0));
+        assert_eq!(ledger.mistakes(), Default::default());
+    }
+
+    #[test]
+    fn a_consumer_spills_until_it_has_given_back_half() {
+        let ledger = Arc::new(Ledger::builder().capacity(8).anonymous().unwrap());
+        let consumer = Consumer::new(&MemoryConsumer::new("sort"), &ledger.owned_root());
+        consumer.try_charge(100).unwrap();
+        consumer.ask_to_spill(7);
+        consumer.try_charge(20).unwrap();
+        consumer.ask_to_spill(8);
+        assert_eq!(consumer.spilling_from(), 100, "where it was first asked");
+        consumer.uncharge(60);
+        assert_eq!(consumer.spilling_from(), 100);
+        consumer.uncharge(10);
+        assert_eq!(consumer.spilling_from(), 0);
+        consumer.uncharge(50);
+        assert!(consumer.is_active(1000, 1000) && !consumer.is_active(2000, 1000));
+    }
+}

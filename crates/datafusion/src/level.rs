@@ -1,0 +1,336 @@
+//! A level: a group with a limit, and who below it holds how much. Here it is decided who spills.
+//!
+//! ```text
+//! |<------------------------------- room ------------------------------->|
+//! |  not ours, cannot spill  |  can spill ...        | finish |   kept    |
+//!                            |<---- growth ----------|        |           |
+//!                            |<---- overdraft ----------------|           |
+//!                            |<---- first ------------------------->|     |
+//! ```
+//!
+//! The room is the level's max, or what a watch of RSS leaves. What cannot spill may take all of it, and what that
+//! holds comes off `kept` first. Consumers that can spill grow freely up to the `growth` line. Beyond it the room
+//! is *short*. Then
+//!
+//! * the largest active spiller is refused, so that it spills;
+//! * one that holds at most its share (overdraft line / active spillers) goes on to the overdraft line, and one
+//!   that holds more and is not the largest to half of the way there: the largest is asked first;
+//! * one that was asked to spill and has not given back half of what it held then goes on to the overdraft line,
+//!   by an eighth of that: spilling takes memory too;
+//! * one that holds nothing has nothing to spill. A refusal would end its query. It may take half of `kept`.
+//!
+//! DataFusion has no call by which a pool could ask an operator to spill: an operator spills when its own
+//! `try_grow` fails, and `try_grow` cannot wait. So the largest spiller is asked when it comes for more, and until
+//! then the others live on the overdraft. One that never comes for more gives nothing back until it ends.
+//!
+//! The lines are kept exactly among consumers that can spill (one compare-and-swap a level); against others they
+//! were true at a moment of the call. The max itself is the ledger's, and exact for all.
+//!
+//! All atomics of this file are counts, and no other memory is read by what they say: Relaxed.
+
+use crate::consumer::Consumer;
+use crate::rss::Rooms;
+use crate::settings::Settings;
+use ledgerline::OwnedGroup;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// How long a consumer that was asked to spill counts as active while it holds nothing, in milliseconds.
+const RECENT: u64 = 1000;
+
+pub(crate) struct Level {
+    group: OwnedGroup,
+    settings: Settings,
+    /// Whether this is the level at which RSS is watched: the pool's top.
+    is_top: bool,
+    start: Instant,
+    /// Bytes of consumers that can spill, taken before the ledger is charged and given back after it.
+    spillable: AtomicU64,
+    /// Bytes of consumers that cannot, in the same way.
+    fixed: AtomicU64,
+    /// Consumers below that can spill, by their numbers.
+    spillers: Mutex<BTreeMap<usize, Arc<Consumer>>>,
+}
+
+/// How far consumers that can spill may fill a level, together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lines {
+    pub(crate) growth: u64,
+    pub(crate) overdraft: u64,
+    pub(crate) first: u64,
+}
+
+impl Lines {
+    /// The lines in a room, of which `fixed` bytes cannot be spilled.
+    pub(crate) fn of(room: u64, fixed: u64, settings: &Settings) -> Lines {
+        let kept = settings.kept.part(room).saturating_sub(fixed);
+        let left = room.saturating_sub(fixed);
+        let overdraft = left.saturating_sub(kept);
+        Lines {
+            growth: overdraft.saturating_sub(settings.finish.part(room)),
+            overdraft,
+            first: left.saturating_sub(kept / 2),
+        }
+    }
+}
+
+/// Who competes in a level that is short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Survey {
+    /// Active spillers, the one that asks among them.
+    pub(crate) active: u64,
+    /// What the largest of the others holds.
+    pub(crate) largest_other: u64,
+}
+
+/// A consumer that asks for more in a level that is short.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asker {
+    pub(crate) held: u64,
+    pub(crate) asks: u64,
+    pub(crate) spilling_from: u64,
+}
+
+/// The line that holds for one asker in a level that is short.
+pub(crate) fn line_when_short(lines: Lines, asker: Asker, survey: Survey) -> u64 {
+    let Asker { held, asks, spilling_from } = asker;
+    let wants = held.saturating_add(asks);
+    if spilling_from > 0 && wants <= spilling_from.saturating_add(spilling_from / 8) {
+        return lines.overdraft;
+    }
+    if held >= survey.largest_other {
+        return lines.growth;
+    }
+    if wants <= lines.overdraft / survey.active.max(1) {
+        return lines.overdraft;
+    }
+    lines.growth + (lines.overdraft - lines.growth) / 2
+}
+
+/// Why a level did not let a consumer grow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Short {
+    pub(crate) room: u64,
+    pub(crate) lines: Lines,
+    pub(crate) spillable: u64,
+    pub(crate) survey: Survey,
+    /// What the process holds and nobody reserved, where that makes the room smaller than max.
+    pub(crate) uncounted: Option<u64>,
+}
+
+/// What consumers may fill here.
+struct Room {
+    spill: u64,
+    refuse: u64,
+    /// Whether RSS makes it smaller than max.
+    by_rss: bool,
+}
+
+impl Level {
+    pub(crate) fn new(
+        group: OwnedGroup,
+        settings: Settings,
+        is_top: bool,
+        start: Instant,
+    ) -> Level {
+        Level {
+            group,
+            settings,
+            is_top,
+            start,
+            spillable: AtomicU64::new(0),
+            fixed: AtomicU64::new(0),
+            spillers: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn group(&self) -> &OwnedGroup {
+        &self.group
+    }
+
+    /// Milliseconds since the pool was made.
+    pub(crate) fn now(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX - 1)
+    }
+
+    /// Bytes that all consumers below reserved.
+    pub(crate) fn reserved(&self) -> u64 {
+        self.spillable.load(Relaxed).saturating_add(self.fixed.load(Relaxed))
+    }
+
+    pub(crate) fn add_spiller(&self, consumer: &Arc<Consumer>) {
+        self.spillers().insert(consumer.id, consumer.clone());
+    }
+
+    pub(crate) fn remove_spiller(&self, id: usize) {
+        self.spillers().remove(&id);
+    }
+
+    fn spillers(&self) -> MutexGuard<'_, BTreeMap<usize, Arc<Consumer>>> {
+        // Nothing in a section panics halfway through a change.
+        self.spillers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets a consumer take `bytes`, or says why not.
+    pub(crate) fn admit(&self, consumer: &Consumer, bytes: u64) -> Result<(), Short> {
+        let Some(room) = self.room() else {
+            self.add(consumer.can_spill, bytes);
+            return Ok(());
+        };
+        if !consumer.can_spill {
+            return self.admit_fixed(bytes, &room);
+        }
+        let lines = Lines::of(room.spill, self.fixed_and_foreign(), &self.settings);
+        if consumer.held() == 0 {
+            let first = Lines::of(room.refuse, self.fixed_and_foreign(), &self.settings).first;
+            let survey = Survey { active: 1, largest_other: 0 };
+            return self.take(bytes, first).map_err(|_| self.short(&room, lines, survey));
+        }
+        if self.take(bytes, lines.growth).is_ok() {
+            return Ok(());
+        }
+        let survey = self.survey(consumer);
+        let (held, spilling_from) = (consumer.held(), consumer.spilling_from());
+        let line = line_when_short(lines, Asker { held, asks: bytes, spilling_from }, survey);
+        self.take(bytes, line).map_err(|_| self.short(&room, lines, survey))
+    }
+
+    /// What cannot spill is refused by the max, which the ledger keeps, and by a watch of RSS, here.
+    fn admit_fixed(&self, bytes: u64, room: &Room) -> Result<(), Short> {
+        if room.by_rss && self.reserved().saturating_add(bytes) > room.refuse {
+            let lines = Lines::of(room.refuse, self.fixed_and_foreign(), &self.settings);
+            return Err(self.short(room, lines, Survey { active: 0, largest_other: 0 }));
+        }
+        self.add(false, bytes);
+        Ok(())
+    }
+
+    /// Adds bytes that no line refuses.
+    pub(crate) fn add(&self, can_spill: bool, bytes: u64) {
+        self.count(can_spill).fetch_add(bytes, Relaxed);
+    }
+
+    /// Takes bytes off again, when the ledger has them back.
+    pub(crate) fn sub(&self, can_spill: bool, bytes: u64) {
+        self.count(can_spill).fetch_sub(bytes, Relaxed);
+    }
+
+    fn count(&self, can_spill: bool) -> &AtomicU64 {
+        if can_spill { &self.spillable } else { &self.fixed }
+    }
+
+    /// Adds bytes that can be spilled, if all such bytes stay within the line.
+    fn take(&self, bytes: u64, line: u64) -> Result<(), u64> {
+        let take = |spillable: u64| spillable.checked_add(bytes).filter(|&after| after <= line);
+        self.spillable.fetch_update(Relaxed, Relaxed, take).map(drop)
+    }
+
+    /// The room; `None` where nothing limits it.
+    fn room(&self) -> Option<Room> {
+        let max = self.group.group().max().get();
+        let watched = self.watched();
+        if max.is_none() && watched.is_none() {
+            return None;
+        }
+        let max = max.unwrap_or(u64::MAX);
+        let Rooms { spill, refuse } =
+            watched.unwrap_or(Rooms { spill: u64::MAX, refuse: u64::MAX });
+        let by_rss = spill.min(refuse) < max;
+        Some(Room { spill: max.min(spill), refuse: max.min(refuse), by_rss })
+    }
+
+    fn watched(&self) -> Option<Rooms> {
+        let watch = self.settings.rss.as_ref().filter(|_| self.is_top)?;
+        Some(watch.rooms(|| self.group.group().precise()))
+    }
+
+    /// Bytes that no spill here gives back: of consumers that cannot, and what others charged to the group.
+    ///
+    /// The counts of this level are never less than their part of the ledger, and idle stock is left out. So
+    /// what is found beyond them is foreign. (They are read before and after: one of the readings counts what
+    /// came or went meanwhile.)
+    fn fixed_and_foreign(&self) -> u64 {
+        let before = self.reserved();
+        let usage = self.group.group().approximate();
+        let ours = before.max(self.reserved());
+        let foreign = usage.value.saturating_sub(usage.bound).saturating_sub(ours);
+        self.fixed.load(Relaxed).saturating_add(foreign)
+    }
+
+    /// Looks at all consumers below that can spill.
+    fn survey(&self, asker: &Consumer) -> Survey {
+        let now = self.now();
+        let mut survey = Survey { active: 1, largest_other: 0 };
+        for (_, other) in self.spillers().iter().filter(|(id, _)| **id != asker.id) {
+            survey.active += u64::from(other.is_active(now, RECENT));
+            survey.largest_other = survey.largest_other.max(other.held());
+        }
+        survey
+    }
+
+    fn short(&self, room: &Room, lines: Lines, survey: Survey) -> Short {
+        let watch = self.settings.rss.as_ref().filter(|_| room.by_rss);
+        let uncounted = watch.map(|watch| watch.uncounted());
+        let spillable = self.spillable.load(Relaxed);
+        Short { room: room.spill, lines, spillable, survey, uncounted }
+    }
+}
+
+impl std::fmt::Debug for Level {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (spillable, fixed) = (self.spillable.load(Relaxed), self.fixed.load(Relaxed));
+        write!(f, "Level({} can spill {spillable}, cannot {fixed})", self.group.group().path())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines() -> Lines {
+        Lines::of(1600, 0, &Settings::default())
+    }
+
+    fn asker(held: u64, asks: u64) -> Asker {
+        Asker { held, asks, spilling_from: 0 }
+    }
+
+    #[test]
+    fn what_cannot_spill_uses_up_what_is_kept_before_it_moves_the_lines() {
+        let settings = Settings::default();
+        assert_eq!(lines(), Lines { growth: 1300, overdraft: 1400, first: 1500 });
+        assert_eq!(
+            Lines::of(1600, 200, &settings),
+            Lines { growth: 1300, overdraft: 1400, first: 1400 }
+        );
+        assert_eq!(
+            Lines::of(1600, 300, &settings),
+            Lines { growth: 1200, overdraft: 1300, first: 1300 }
+        );
+        assert_eq!(Lines::of(1600, 9999, &settings), Lines { growth: 0, overdraft: 0, first: 0 });
+    }
+
+    #[test]
+    fn in_a_short_room_the_largest_is_refused_and_the_others_go_on() {
+        let survey = Survey { active: 4, largest_other: 600 };
+        assert_eq!(line_when_short(lines(), asker(700, 1), survey), 1300, "the largest");
+        assert_eq!(
+            line_when_short(lines(), asker(600, 1), survey),
+            1300,
+            "as large as the largest"
+        );
+        assert_eq!(line_when_short(lines(), asker(300, 50), survey), 1400, "at its share");
+        assert_eq!(line_when_short(lines(), asker(300, 51), survey), 1350, "above its share");
+    }
+
+    #[test]
+    fn who_was_asked_to_spill_may_take_an_eighth_more_to_do_so() {
+        let alone = Survey { active: 1, largest_other: 0 };
+        let spilling = |held, asks| Asker { held, asks, spilling_from: 800 };
+        assert_eq!(line_when_short(lines(), spilling(800, 100), alone), 1400);
+        assert_eq!(line_when_short(lines(), spilling(800, 101), alone), 1300);
+        assert_eq!(line_when_short(lines(), asker(800, 100), alone), 1300);
+    }
+}

@@ -1,0 +1,67 @@
+//! A DataFusion [`MemoryPool`](datafusion_execution::memory_pool::MemoryPool) whose tenants, queries and consumers
+//! are groups of a [Ledgerline](ledgerline) ledger.
+//!
+//! ```
+//! use ledgerline::Ledger;
+//! use ledgerline_datafusion::LedgerPool;
+//! use datafusion_execution::memory_pool::MemoryConsumer;
+//! use std::sync::Arc;
+//!
+//! let ledger = Arc::new(Ledger::new()?);
+//! let pool = LedgerPool::builder(ledger.owned_root().create("engine")?).build();
+//! let acme = pool.tenant("acme")?;
+//! acme.group().set_max("64M".parse()?)?;
+//!
+//! let query = acme.for_query("q42")?;
+//! let sort = MemoryConsumer::new("ExternalSorter[0]").with_can_spill(true).register(&query.pool());
+//! sort.try_grow(48 << 20)?;
+//! let refused = sort.try_grow(16 << 20).unwrap_err().to_string();
+//! assert!(refused.contains("/engine/acme/q42/ExternalSorter[0] asked for 16.0 MB"), "{refused}");
+//! drop(sort);
+//! println!("{}", query.end().unwrap());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! DataFusion runs a query with the pool of its `TaskContext`: [`Query::task_context`] makes one for a physical
+//! plan, and [`Query::runtime`] an environment for a session of its own.
+//!
+//! # Who gets what
+//!
+//! A *consumer* is a registered `MemoryConsumer`: a partition of an operator, with all its reservations together.
+//! Some can spill. `try_grow` never takes a group over its max, at any instant, by one byte; `grow`, which
+//! DataFusion does not let fail, may, and [`QueryReport::overrun`] counts it. Below each max
+//!
+//! * a part is kept for consumers that cannot spill ([`LedgerPoolBuilder::keep_for_unspillable`]);
+//! * a consumer that can spill takes what it needs as long as there is room, however many others are registered;
+//! * where the room gets short, the largest active spiller is refused first, and smaller ones go on up to their
+//!   share on what is kept to finish spilling ([`LedgerPoolBuilder::room_to_finish`]).
+//!
+//! DataFusion has no call by which a pool asks an operator to spill; an operator spills when its own `try_grow`
+//! fails. So the largest is asked when it comes for more, and one that holds much and never comes for more keeps
+//! it until it ends. `try_grow` does not wait, so a consumer that cannot spill is refused at once when a max is
+//! full. Reclaimers of the groups ([`Group::add_reclaimer`](ledgerline::Group::add_reclaimer)) are asked before a
+//! max refuses: caches give way before queries spill.
+//!
+//! # What it costs
+//!
+//! A `try_grow` that is granted costs a look into the query's map of consumers, a compare-and-swap for each level
+//! (engine, tenant, query) and a charge: half a microsecond with its `shrink` where the consumer holds much beside
+//! those bytes, one to some microseconds where it holds little. Operators ask once a batch of some thousand rows. One
+//! in a short room also looks at each registered spiller of that level. None of it waits but for the locks of those
+//! maps.
+
+mod consumer;
+mod level;
+mod node;
+mod pool;
+mod query;
+mod refusal;
+mod report;
+mod rss;
+mod settings;
+mod share;
+
+pub use pool::{LedgerPool, LedgerPoolBuilder};
+pub use query::Query;
+pub use report::QueryReport;
+pub use rss::RssWatch;

@@ -1,0 +1,299 @@
+//! A query: a group, and the memory pool that its operators reserve from.
+
+use crate::consumer::Consumer;
+use crate::level::Level;
+use crate::node::Node;
+use crate::refusal::{Refused, Why, size};
+use crate::report::QueryReport;
+use datafusion_common::{HashMap, Result};
+use datafusion_execution::TaskContext;
+use datafusion_execution::memory_pool::{
+    MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
+};
+use datafusion_execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use ledgerline::{Group, OwnedGroup};
+use std::cmp::Reverse;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+/// A query of a [`LedgerPool`](crate::LedgerPool): a group, whose consumers are groups below it.
+///
+/// Its group ends by [`end`](Self::end), or when this handle, its clones and all of the query's reservations are
+/// gone. All calls may come from any thread.
+#[derive(Clone, Debug)]
+pub struct Query {
+    pool: Arc<QueryPool>,
+}
+
+impl Query {
+    pub(crate) fn new(node: Arc<Node>, group: OwnedGroup) -> Query {
+        let level = Arc::new(Level::new(group, node.settings.clone(), false, node.start));
+        let mut levels = node.levels.to_vec();
+        levels.push(level);
+        let path = levels.last().expect("it was pushed").group().group().path();
+        let pool = QueryPool {
+            path,
+            levels: levels.into(),
+            node,
+            consumers: RwLock::default(),
+            ended: AtomicBool::new(false),
+            asked_to_spill: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            overrun: AtomicU64::new(0),
+        };
+        Query { pool: Arc::new(pool) }
+    }
+
+    /// The pool that the query's operators reserve from.
+    pub fn pool(&self) -> Arc<dyn MemoryPool> {
+        self.pool.clone()
+    }
+
+    /// A runtime environment that shares all of `env` (disk manager, caches, object stores) but the pool, which
+    /// is this query's.
+    ///
+    /// # Errors
+    /// What DataFusion reports when it builds an environment.
+    pub fn runtime(&self, env: &RuntimeEnv) -> Result<Arc<RuntimeEnv>> {
+        RuntimeEnvBuilder::from_runtime_env(env).with_memory_pool(self.pool()).build_arc()
+    }
+
+    /// A task context as `context` with this query's pool: what `collect` and `execute_stream` of a physical plan
+    /// take.
+    ///
+    /// # Errors
+    /// As [`runtime`](Self::runtime).
+    pub fn task_context(&self, context: &TaskContext) -> Result<Arc<TaskContext>> {
+        let runtime = self.runtime(&context.runtime_env())?;
+        let context = TaskContext::new(
+            context.task_id(),
+            context.session_id(),
+            context.session_config().clone(),
+            context.scalar_functions().clone(),
+            context.higher_order_functions().clone(),
+            context.aggregate_functions().clone(),
+            context.window_functions().clone(),
+            runtime,
+        );
+        Ok(Arc::new(context))
+    }
+
+    /// The query's group: its limits may be set, its usage and peak read.
+    pub fn group(&self) -> Group<'_> {
+        self.pool.level().group().group()
+    }
+
+    /// Consumers that hold something, the largest first, with their bytes.
+    pub fn holders(&self) -> Vec<(String, u64)> {
+        self.pool.holders()
+    }
+
+    /// Ends the query now: its groups are destroyed, and whoever asks for more is refused. What reservations
+    /// still hold is reported, and counts in the tenant until they return it. `None` if it was ended before.
+    pub fn end(&self) -> Option<QueryReport> {
+        self.pool.end()
+    }
+}
+
+/// The memory pool of one query. What DataFusion gets as `Arc<dyn MemoryPool>`.
+pub(crate) struct QueryPool {
+    path: String,
+    /// From the pool's top to the query, which is the last.
+    levels: Arc<[Arc<Level>]>,
+    /// Keeps the tenant's group while the query lives.
+    node: Arc<Node>,
+    consumers: RwLock<HashMap<usize, Arc<Consumer>>>,
+    /// Relaxed, as the counts: whoever ends the query is chosen by the swap, and the ledger refuses late charges.
+    ended: AtomicBool,
+    asked_to_spill: AtomicU64,
+    refused: AtomicU64,
+    overrun: AtomicU64,
+}
+
+impl QueryPool {
+    fn level(&self) -> &Arc<Level> {
+        self.levels.last().expect("the query's own level is there")
+    }
+
+    fn consumers(&self) -> RwLockReadGuard<'_, HashMap<usize, Arc<Consumer>>> {
+        // Nothing panics halfway through a change of the map.
+        self.consumers.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn consumer(&self, reservation: &MemoryReservation) -> Arc<Consumer> {
+        let id = reservation.consumer().id();
+        self.consumers().get(&id).expect("a reservation's consumer is registered").clone()
+    }
+
+    fn holders(&self) -> Vec<(String, u64)> {
+        let consumers = self.consumers();
+        let mut holders = consumers
+            .values()
+            .filter(|consumer| consumer.held() > 0)
+            .map(|consumer| (consumer.name.clone(), consumer.held()))
+            .collect::<Vec<_>>();
+        holders.sort_by_key(|(name, held)| (Reverse(*held), name.clone()));
+        holders
+    }
+
+    /// Takes room at each level, the lowest first, and then from the ledger; all of it or nothing.
+    fn take(&self, consumer: &Consumer, bytes: u64) -> Result<(), Why<'_>> {
+        if self.ended.load(Relaxed) {
+            return Err(Why::Ended);
+        }
+        for (at, level) in self.levels.iter().enumerate().rev() {
+            if let Err(short) = level.admit(consumer, bytes) {
+                self.give_back(&self.levels[at + 1..], consumer, bytes);
+                return Err(Why::Short(level, short));
+            }
+        }
+        consumer.try_charge(bytes).map_err(|refusal| {
+            self.give_back(&self.levels, consumer, bytes);
+            Why::Full(refusal)
+        })
+    }
+
+    fn give_back(&self, levels: &[Arc<Level>], consumer: &Consumer, bytes: u64) {
+        levels.iter().for_each(|level| level.sub(consumer.can_spill, bytes));
+    }
+
+    fn end(&self) -> Option<QueryReport> {
+        if self.ended.swap(true, Relaxed) {
+            return None;
+        }
+        let group = self.level().group().group();
+        let peak = group.peak();
+        let holders = self.holders();
+        // Busy only in a sandbox without membarrier, or in a signal handler: then the group stays, and what it
+        // holds is what is told.
+        let leftover = match group.destroy_tree() {
+            Ok(settled) => settled.iter().map(|one| one.leftover).max().unwrap_or(0),
+            Err(_) => group.precise(),
+        };
+        let report = QueryReport {
+            path: self.path.clone(),
+            peak: peak.value,
+            peak_bound: peak.bound,
+            leftover: leftover.max(holders.iter().map(|(_, held)| held).sum()),
+            holders,
+            asked_to_spill: self.asked_to_spill.load(Relaxed),
+            refused: self.refused.load(Relaxed),
+            overrun: self.overrun.load(Relaxed),
+        };
+        if let Some(hook) = &self.node.settings.on_end {
+            hook(&report);
+        }
+        Some(report)
+    }
+}
+
+/// Bytes as the ledger counts them.
+fn bytes(size: usize) -> u64 {
+    // On every target that Rust knows.
+    size as u64
+}
+
+impl MemoryPool for QueryPool {
+    fn name(&self) -> &str {
+        "ledger"
+    }
+
+    fn register(&self, consumer: &MemoryConsumer) {
+        let consumer = Arc::new(Consumer::new(consumer, self.level().group()));
+        if consumer.can_spill {
+            self.levels.iter().for_each(|level| level.add_spiller(&consumer));
+        }
+        let mut consumers = self.consumers.write().unwrap_or_else(PoisonError::into_inner);
+        consumers.insert(consumer.id, consumer);
+    }
+
+    fn unregister(&self, consumer: &MemoryConsumer) {
+        let mut consumers = self.consumers.write().unwrap_or_else(PoisonError::into_inner);
+        let removed = consumers.remove(&consumer.id());
+        drop(consumers);
+        let Some(consumer) = removed else { return };
+        if consumer.can_spill {
+            self.levels.iter().for_each(|level| level.remove_spiller(consumer.id));
+        }
+        consumer.end();
+    }
+
+    fn grow(&self, reservation: &MemoryReservation, additional: usize) {
+        let (consumer, additional) = (self.consumer(reservation), bytes(additional));
+        self.levels.iter().for_each(|level| level.add(consumer.can_spill, additional));
+        let charged = consumer.charge(additional);
+        let over = |level: &Arc<Level>| {
+            let group = level.group().group();
+            group.max().get().is_some_and(|max| group.approximate().value > max)
+        };
+        if !charged || self.levels.iter().any(over) {
+            self.overrun.fetch_add(additional, Relaxed);
+        }
+    }
+
+    fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
+        let (consumer, shrink) = (self.consumer(reservation), bytes(shrink));
+        // The ledger first: a level's counts are never less than its part of the ledger.
+        consumer.uncharge(shrink);
+        self.give_back(&self.levels, &consumer, shrink);
+    }
+
+    fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
+        let (consumer, additional) = (self.consumer(reservation), bytes(additional));
+        self.take(&consumer, additional).map_err(|why| {
+            if consumer.can_spill {
+                consumer.ask_to_spill(self.level().now());
+                self.asked_to_spill.fetch_add(1, Relaxed);
+            } else {
+                self.refused.fetch_add(1, Relaxed);
+            }
+            let consumers = self.consumers().values().cloned().collect();
+            let (query, levels) = (&*self.path, &*self.levels);
+            let settings = &self.node.settings;
+            Refused {
+                consumer: &consumer,
+                bytes: additional,
+                why,
+                query,
+                levels,
+                consumers,
+                settings,
+            }
+            .into_error()
+        })
+    }
+
+    fn reserved(&self) -> usize {
+        usize::try_from(self.level().reserved()).unwrap_or(usize::MAX)
+    }
+
+    fn memory_limit(&self) -> MemoryLimit {
+        let max = self.levels.iter().filter_map(|level| level.group().group().max().get()).min();
+        max.map_or(MemoryLimit::Infinite, |max| {
+            MemoryLimit::Finite(usize::try_from(max).unwrap_or(usize::MAX))
+        })
+    }
+}
+
+impl Drop for QueryPool {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl fmt::Debug for QueryPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueryPool").field("path", &self.path).field("levels", &self.levels).finish()
+    }
+}
+
+impl fmt::Display for QueryPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}({}, used: {}", self.name(), self.path, size(self.level().reserved()))?;
+        match self.memory_limit() {
+            MemoryLimit::Finite(limit) => write!(f, ", limit: {})", size(bytes(limit))),
+            _ => f.write_str(")"),
+        }
+    }
+}

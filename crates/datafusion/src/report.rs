@@ -1,0 +1,52 @@
+//! How a query ended.
+
+use datafusion_execution::memory_pool::human_readable_size;
+use std::fmt;
+
+/// How a query ended: from [`Query::end`](crate::Query::end), or told to
+/// [`on_query_end`](crate::LedgerPoolBuilder::on_query_end).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueryReport {
+    /// The path of the query's group.
+    pub path: String,
+    /// The most bytes that it held at a time: at most this many, and at least `peak - peak_bound`.
+    pub peak: u64,
+    /// How far `peak` may be too high.
+    pub peak_bound: u64,
+    /// Bytes that reservations of the query still hold. They count in the tenant until they are returned.
+    pub leftover: u64,
+    /// Who holds them, by the consumer's name, the largest first.
+    pub holders: Vec<(String, u64)>,
+    /// How often a consumer that can spill was refused, so that it spilled.
+    pub asked_to_spill: u64,
+    /// How often a consumer was refused that cannot spill.
+    pub refused: u64,
+    /// Bytes that were granted by `grow`, which cannot fail, while the query was over a limit by then.
+    pub overrun: u64,
+}
+
+impl fmt::Display for QueryReport {
+    /// A sentence for a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = |bytes: u64| human_readable_size(usize::try_from(bytes).unwrap_or(usize::MAX));
+        write!(f, "{} ended, peak {}", self.path, size(self.peak))?;
+        if self.asked_to_spill > 0 {
+            write!(f, ", asked {} times to spill", self.asked_to_spill)?;
+        }
+        if self.refused > 0 {
+            write!(f, ", refused {} times", self.refused)?;
+        }
+        if self.overrun > 0 {
+            write!(f, ", {} granted over a limit", size(self.overrun))?;
+        }
+        if self.leftover > 0 {
+            write!(f, ", {} still reserved by", size(self.leftover))?;
+            for (at, (name, bytes)) in self.holders.iter().enumerate() {
+                let comma = if at == 0 { "" } else { "," };
+                write!(f, "{comma} {name} ({})", size(*bytes))?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,46 @@
+//! What a pool is told to keep free, and for whom.
+
+use crate::report::QueryReport;
+use crate::rss::RssWatch;
+use crate::share::Share;
+use std::fmt;
+use std::sync::Arc;
+
+/// Whoever wants to know how queries ended.
+pub(crate) type EndHook = Arc<dyn Fn(&QueryReport) + Send + Sync>;
+
+/// What holds for a pool and all pools below it.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    /// Of each limit, for consumers that cannot spill.
+    pub(crate) kept: Share,
+    /// Of each limit, for small spillers and to finish spilling.
+    pub(crate) finish: Share,
+    /// How many consumers an error names.
+    pub(crate) top: usize,
+    pub(crate) rss: Option<Arc<RssWatch>>,
+    pub(crate) on_end: Option<EndHook>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            kept: Share::of(0.125),
+            finish: Share::of(0.0625),
+            top: 5,
+            rss: None,
+            on_end: None,
+        }
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("kept", &self.kept)
+            .field("finish", &self.finish)
+            .field("top", &self.top)
+            .field("rss", &self.rss)
+            .finish_non_exhaustive()
+    }
+}
