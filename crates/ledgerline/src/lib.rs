@@ -53,6 +53,8 @@
 //! | ask which groups fill one             | [`Ledger::diagnose`], [`Group::diagnose`]    | rows in use  |
 //! | be asked before a charge is refused   | [`Group::add_reclaimer`]                     |              |
 //! | limit a runaway, whatever it holds    | [`Group::set_max_now`]                       | a drain      |
+//! | follow the container's limit          | [`LedgerBuilder::container`]                 | a thread     |
+//! | have caches give way now              | [`Group::reclaim`]                           |              |
 //! | charge once what several groups use   | [`Charge::share`]                            | a lock       |
 //! | count and read what groups did        | [`Group::add_stat`], [`Group::stat`]         | 1 ns; what changed |
 //! | hear of limits that were met          | [`Group::watch`]                             |              |
@@ -68,6 +70,8 @@
 mod builder;
 #[cfg(not(loom))]
 mod charge;
+#[cfg(not(loom))]
+pub mod container;
 #[cfg(not(loom))]
 mod control;
 mod counter;
