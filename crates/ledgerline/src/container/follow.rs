@@ -6,7 +6,7 @@
 //!   once a second: read the limits anew
 //!   tracked = usage of the root - what the row holds       idle units count as tracked: nobody else can have them
 //!   for each limit:
-//!     untracked = what the kernel charges against it - tracked, at least 0; the largest of the last second
+//!     untracked = what the kernel charges against it - tracked, at least 0; the largest of the last moments
 //!     room      = limit - margin - untracked
 //!   the limit with the least room is the one that binds
 //!   charge the row or uncharge it, to its untracked; set the root's max, to its limit - margin
@@ -27,8 +27,9 @@ use std::time::{Duration, Instant};
 
 /// How often the limits are read anew.
 const REREAD: Duration = Duration::from_secs(1);
-/// The row has the largest of the last one to two of these times.
-const HOLD: Duration = Duration::from_secs(1);
+/// The row has the largest number of the last one to two of these times: long beside what lies between a charge and the
+/// first write to its memory, and short beside what a program takes to use again what its allocator kept.
+const HOLD: Duration = Duration::from_millis(250);
 /// The next sample comes before memory that grows by this much a millisecond has used up the room and the margin: a GiB
 /// a second.
 const GROWTH: u64 = (1 << 30) / 1000;
@@ -46,8 +47,8 @@ pub struct Status {
     pub max: Limit,
     /// What the kernel charges against the limit, without page cache; `None` where that cannot be measured.
     pub kernel: Option<u64>,
-    /// What the row [`UNTRACKED`](super::UNTRACKED) is charged with: the most of the last second that the kernel charged
-    /// and the ledger did not know.
+    /// What the row [`UNTRACKED`](super::UNTRACKED) is charged with: the most of the last quarter or half of a
+    /// second that the kernel charged and the ledger did not know.
     pub untracked: u64,
     /// What is charged in the ledger and the kernel has not charged, at that moment: memory that was not touched yet.
     pub untouched: u64,
@@ -64,13 +65,13 @@ pub struct Status {
 }
 
 impl fmt::Display for Status {
-    /// `256.0M, memory.max of /sys/fs/cgroup/job: 197.3M in use, 12.1M of that untracked`
+    /// `256.0M, memory.max of /sys/fs/cgroup/job: 197.3M in use, 12.1M untracked`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(limit) = &self.limit else { return f.write_str("no limit") };
         let untracked = size::format(self.untracked);
         match self.kernel {
             Some(kernel) => {
-                write!(f, "{limit}: {} in use, {untracked} of that untracked", size::format(kernel))
+                write!(f, "{limit}: {} in use, {untracked} untracked", size::format(kernel))
             }
             None => write!(f, "{limit}; what is untracked is not known"),
         }
@@ -287,5 +288,24 @@ impl Follower {
         if untracked != held {
             self.row.drain();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_number_is_held_for_one_to_two_times_and_then_forgotten() {
+        let start = Instant::now();
+        let at = |quarters: u32| start + HOLD * quarters / 4;
+        let mut held = Held::new(start);
+        let mut add = |number, quarters| held.add(number, at(quarters));
+        assert_eq!([add(5, 0), add(90, 2), add(7, 3)], [5, 90, 90]);
+        // For one time more, though less was seen.
+        assert_eq!([add(8, 4), add(6, 7)], [90, 90]);
+        assert_eq!([add(6, 8), add(1, 11), add(1, 12)], [8, 8, 6]);
+        // Nobody looked for long: nothing of that time is known.
+        assert_eq!([add(3, 100), add(2, 101)], [3, 3]);
     }
 }

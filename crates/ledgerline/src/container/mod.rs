@@ -31,7 +31,7 @@
 //! margin of a container of 256 MiB: by 1.6 GiB a second).
 //!
 //! Memory that was charged and is not touched yet hides as much that is untracked: the kernel has not charged it. So the
-//! row has the largest of the numbers of the last second. Where more is charged and never touched, the row says zero;
+//! row has the largest of the numbers of the last quarter or half of a second. Where more is charged and never touched, the row says zero;
 //! it has too little by as much, and the kernel may act when that is touched all at once.
 //!
 //! Memory that was uncharged and that the allocator keeps is untracked, too: the row has it until the allocator gives
