@@ -249,8 +249,13 @@ mod tests {
         golden("container.json", &document(&contained(rows)));
         let mut unlimited = account(Vec::new());
         let (watched, source) = (Vec::new(), None);
-        let container =
-            crate::account::Container { limit: source, kernel: None, untracked: 0, pressure: 0, watched };
+        let container = crate::account::Container {
+            limit: source,
+            kernel: None,
+            untracked: 0,
+            pressure: 0,
+            watched,
+        };
         unlimited.container = Some(container);
         let read: serde_json::Value = serde_json::from_str(&document(&unlimited)).unwrap();
         assert_eq!(read["container"]["limit"], "max");

@@ -13,6 +13,7 @@ use support::*;
 
 const MIB: u64 = 1 << 20;
 const LIMIT: u64 = 96 * MIB;
+const MARGIN: u64 = LIMIT / 16;
 
 /// Takes shared memory that no account has, and then more blocks than there is room for; each page is written.
 const GREEDY: &str = "\
@@ -52,7 +53,7 @@ fn a_program_that_the_kernel_would_kill_is_refused_memory_instead() {
     let json = file.to_str().unwrap();
 
     // Without it: killed, also with a --max as low as the container's.
-    let low = (LIMIT - LIMIT / 24).to_string();
+    let low = (LIMIT - MARGIN).to_string();
     for options in [&["--json", json][..], &["--json", json, "--max", &low]] {
         let before = cgroup.killed();
         let output = run_in(&cgroup, options, &program);
@@ -73,21 +74,24 @@ fn a_program_that_the_kernel_would_kill_is_refused_memory_instead() {
     check(&account);
     let (root, row) = (row(&account, "/"), row(&account, "/(untracked)"));
     assert!(number(root, "refused") > 0, "{account:#}");
-    assert_eq!(number(root, "max"), LIMIT - 4 * MIB, "{account:#}");
+    assert_eq!(number(root, "max"), LIMIT - MARGIN, "{account:#}");
     assert!(number(root, "peak") * 100 >= LIMIT * 85, "{account:#}");
     assert!(number(row, "peak") >= 24 * MIB, "{account:#}");
     let container = &account["container"];
     assert_eq!(container["limit"], LIMIT);
     assert!(container["source"].as_str().unwrap().contains(cgroup.folder.to_str().unwrap()));
     let text = stderr(&output);
-    assert!(text.contains("(untracked)") && text.contains("The container's limit: 96.0M"), "{text}");
+    assert!(
+        text.contains("(untracked)") && text.contains("The container's limit: 96.0M"),
+        "{text}"
+    );
 }
 
 #[test]
 fn the_smaller_of_max_and_the_containers_limit_holds() {
     let (Some(python), Some(cgroup)) = (python(), Cgroup::new(LIMIT)) else { return };
     let file = scratch("account.json");
-    for (max, holds) in [("64M", 64 * MIB), ("1G", LIMIT - 4 * MIB)] {
+    for (max, holds) in [("64M", 64 * MIB), ("1G", LIMIT - MARGIN)] {
         let options = ["--json", file.to_str().unwrap(), "--container", "--max", max];
         let output = run_in(&cgroup, &options, &[python, "-c", "print('small')"]);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));

@@ -113,8 +113,8 @@ impl LedgerBuilder {
     /// kills. The ledger's units are bytes then. [`container`] says what is measured how often, and
     /// [`Ledger::container`] what was found.
     ///
-    /// It starts a thread, which ends with the ledger. A sample takes some 50 µs, and there are 4 to 200 a second: many
-    /// where the room is short. Reclaimers may be run by that thread, too. In a ledger in a file
+    /// It starts two threads, which end with the ledger. A sample takes some 50 µs, and there are 4 to 200 a second: many
+    /// where the room is short. The second thread runs reclaimers, when memory is short. In a ledger in a file
     /// ([`create_in`](Self::create_in)) the process that makes it follows the container for all; the limits of its
     /// cgroup must be those of the others'. A forked child's copy of a ledger in memory is not followed any further.
     ///

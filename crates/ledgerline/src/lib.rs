@@ -53,7 +53,7 @@
 //! | ask which groups fill one             | [`Ledger::diagnose`], [`Group::diagnose`]    | rows in use  |
 //! | be asked before a charge is refused   | [`Group::add_reclaimer`]                     |              |
 //! | limit a runaway, whatever it holds    | [`Group::set_max_now`]                       | a drain      |
-//! | follow the container's limit          | [`LedgerBuilder::container`]                 | a thread     |
+//! | follow the container's limit          | [`LedgerBuilder::container`]                 | two threads  |
 //! | have caches give way now              | [`Group::reclaim`]                           |              |
 //! | charge once what several groups use   | [`Charge::share`]                            | a lock       |
 //! | count and read what groups did        | [`Group::add_stat`], [`Group::stat`]         | 1 ns; what changed |

@@ -39,7 +39,11 @@ impl Container {
         let mut text = format!("The container's limit: {}, {source}.", size::format(*bytes));
         match self.kernel {
             Some(_) if self.pressure > 0 => {
-                let times = if self.pressure == 1 { "once".to_owned() } else { format!("{} times", self.pressure) };
+                let times = if self.pressure == 1 {
+                    "once".to_owned()
+                } else {
+                    format!("{} times", self.pressure)
+                };
                 text.push_str(&format!(" The kernel told of pressure {times}."));
             }
             Some(_) => {}

@@ -36,8 +36,7 @@ pub(super) fn is_damaged(
         0 => [group.max, group.high] != of_root,
         _ => {
             // (A row of several processes has no owner, nor has the one for what is untracked.)
-            let is_nobodys =
-                group.owner == 0 && counted.processes == 0 && group.name != UNTRACKED;
+            let is_nobodys = group.owner == 0 && counted.processes == 0 && group.name != UNTRACKED;
             [group.max, group.high] != [Limit::MAX; 2] || is_nobodys
         }
     });

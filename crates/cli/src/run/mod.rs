@@ -59,7 +59,7 @@ not refused for a second. All that is charged together stays within --max. Nothi
 
 With --container the limit is that of the container, which the kernel would kill for: the smallest of \
 memory.max and memory.high (cgroup v2) or memory.limit_in_bytes (v1) of this command's cgroup and those above it, \
-and of the machine's memory, less a margin of a 32nd (4M at least, an eighth at most); also when it changes. The \
+and of the machine's memory, less a margin of a sixteenth (4M at least, 512M at most); also when it changes. The \
 row (untracked) has what the kernel charges there and no row has: stacks, code, page tables, shared and untracked \
 memory, what allocators keep, this command itself, and other programs in the cgroup; not page cache. It is measured \
 4 to 200 times a second and takes from the room, so that malloc fails before the kernel kills. --max goes with it: \

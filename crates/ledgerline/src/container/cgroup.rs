@@ -171,7 +171,8 @@ mod tests {
     #[test]
     fn a_hybrid_machine_has_both_versions() {
         let found = mounts(HYBRID.as_bytes());
-        let points: Vec<_> = found.iter().map(|it| (it.version, it.point.to_str().unwrap())).collect();
+        let points: Vec<_> =
+            found.iter().map(|it| (it.version, it.point.to_str().unwrap())).collect();
         assert_eq!(
             points,
             [(Version::V2, "/sys/fs/cgroup/unified"), (Version::V1, "/sys/fs/cgroup/memory")]
@@ -192,7 +193,9 @@ mod tests {
 
     #[test]
     fn lines_that_make_no_sense_are_left_out() {
-        for line in ["", "1 2 3", "- - - - - - -", "1 2 0:3 a b rw - cgroup2 x rw", "a b c d e f g h i"] {
+        for line in
+            ["", "1 2 3", "- - - - - - -", "1 2 0:3 a b rw - cgroup2 x rw", "a b c d e f g h i"]
+        {
             assert_eq!(mounts(line.as_bytes()), [], "{line}");
         }
         for line in ["", "0", "0:", "0::", "0::relative", "4:cpu:/", "memory"] {
@@ -214,7 +217,8 @@ mod tests {
         let see = |root: &str, path: &str| {
             let mount = Mount { version: Version::V2, root: root.into(), point: "/cg".into() };
             let found = folders(&top, &mount, Path::new(path));
-            let cut = |path: &PathBuf| path.strip_prefix(&top).unwrap().to_str().unwrap().to_owned();
+            let cut =
+                |path: &PathBuf| path.strip_prefix(&top).unwrap().to_str().unwrap().to_owned();
             found.iter().map(cut).collect::<Vec<_>>()
         };
         assert_eq!(see("/", "/job/sub"), ["cg/job/sub", "cg/job", "cg"]);

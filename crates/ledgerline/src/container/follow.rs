@@ -106,6 +106,12 @@ impl Held {
         self.now = self.now.max(number);
         self.now.max(self.before)
     }
+
+    /// Forgets this much of it: it is there no more.
+    fn lower(&mut self, number: u64) {
+        self.now = self.now.saturating_sub(number);
+        self.before = self.before.saturating_sub(number);
+    }
 }
 
 /// A ledger's root, its row, and what is known of the container.
@@ -200,29 +206,58 @@ impl Follower {
             .collect();
     }
 
-    /// Takes a sample. `fresh`: reads the limits anew and forgets what was untracked before.
+    /// What the kernel charges against a limit; `None` where that cannot be measured.
+    fn measure(&self, source: &Source) -> Option<u64> {
+        // (Of several processes it is not known how much of the machine they have together.)
+        let unknown = *source == Source::Machine && self.shared;
+        if unknown { None } else { limits::usage(&self.settings.system, source) }
+    }
+
+    /// What the ledger knows of.
+    fn tracked(&self) -> u64 {
+        let usage = |group: Group<'static>| group.row().counter.usage();
+        usage(self.root).saturating_sub(usage(self.row))
+    }
+
+    /// What the kernel charges against each limit, and what the ledger knows of.
+    pub(super) fn look(&self) -> Vec<(Source, u64, u64)> {
+        let one = |followed: &Followed| {
+            let source = followed.bound.source.clone();
+            self.measure(&source).map(|kernel| (source, kernel, self.tracked()))
+        };
+        self.followed.iter().filter_map(one).collect()
+    }
+
+    /// Takes off what is held as untracked what the kernel got back since that look, and nobody uncharged.
+    pub(super) fn lower(&mut self, before: &[(Source, u64, u64)]) {
+        for (source, kernel, tracked) in self.look() {
+            let then = before.iter().find(|(other, ..)| *other == source);
+            let Some(&(_, kernel_then, tracked_then)) = then else { continue };
+            let back = kernel_then.saturating_sub(kernel);
+            let back = back.saturating_sub(tracked_then.saturating_sub(tracked));
+            let mut followed = self.followed.iter_mut();
+            if let Some(followed) = followed.find(|followed| followed.bound.source == source) {
+                followed.held.lower(back);
+            }
+        }
+    }
+
+    /// Takes a sample. `fresh`: reads the limits anew.
     pub(super) fn sample(&mut self, fresh: bool) -> Next {
         let now = Instant::now();
         if fresh || self.read.is_none_or(|read| now.duration_since(read) >= REREAD) {
             self.read(now);
         }
-        if fresh {
-            self.followed.iter_mut().for_each(|it| it.held = Held::new(now));
-        }
-        let counter = |group: Group<'static>| group.row().counter.usage();
         let mut least: Option<(u64, usize, u64, Option<u64>)> = None;
-        for (place, followed) in self.followed.iter_mut().enumerate() {
-            // (Of several processes it is not known how much of the machine they have together.)
-            let measured = match followed.bound.source == Source::Machine && self.shared {
-                true => None,
-                false => limits::usage(&self.settings.system, &followed.bound.source),
-            };
-            // Read after the kernel's number: what is charged in between is not yet the kernel's, and what was freed in
-            // between still is.
-            let tracked = counter(self.root).saturating_sub(counter(self.row));
-            let untracked = measured.map_or(0, |kernel| kernel.saturating_sub(tracked));
+        for place in 0..self.followed.len() {
+            let measured = self.measure(&self.followed[place].bound.source);
+            // Looked at after the kernel's number: what is charged in between is not yet the kernel's, and what was
+            // freed in between still is.
+            let untracked = measured.map_or(0, |kernel| kernel.saturating_sub(self.tracked()));
+            let followed = &mut self.followed[place];
             let untracked = followed.held.add(untracked, now);
-            let room = followed.bound.bytes.saturating_sub(followed.margin).saturating_sub(untracked);
+            let room =
+                followed.bound.bytes.saturating_sub(followed.margin).saturating_sub(untracked);
             if least.is_none_or(|(other, ..)| room < other) {
                 least = Some((room, place, untracked, measured));
             }
@@ -231,9 +266,8 @@ impl Follower {
         let margin = bound.map_or(0, |it| it.margin);
         let max = bound.map_or(Limit::MAX, |it| Limit::units(it.bound.bytes - it.margin));
         let max = max.min(self.settings.at_most);
-        let max = max.get().map_or(max, |max| {
-            Limit::units(max.saturating_sub(self.settings.reserve))
-        });
+        let max =
+            max.get().map_or(max, |max| Limit::units(max.saturating_sub(self.settings.reserve)));
         let kernel = least.and_then(|(.., kernel)| kernel);
         let untracked = least.map_or(0, |(_, _, untracked, _)| untracked);
         let limit = bound.map(|it| it.bound.clone());
@@ -247,9 +281,8 @@ impl Follower {
             let _ = self.root.set_max_only(max);
         }
 
-        let usage = counter(self.root);
-        let tracked = usage.saturating_sub(counter(self.row));
-        let untouched = kernel.map_or(0, |kernel| tracked.saturating_sub(kernel));
+        let usage = self.root.row().counter.usage();
+        let untouched = kernel.map_or(0, |kernel| self.tracked().saturating_sub(kernel));
         let pressure = self.events.are_more(cgroup(&self.followed));
         let samples = self.status.samples + 1;
         self.status = Status {
@@ -307,5 +340,9 @@ mod tests {
         assert_eq!([add(6, 8), add(1, 11), add(1, 12)], [8, 8, 6]);
         // Nobody looked for long: nothing of that time is known.
         assert_eq!([add(3, 100), add(2, 101)], [3, 3]);
+        held.lower(2);
+        assert_eq!(held.add(0, at(102)), 1);
+        held.lower(9);
+        assert_eq!(held.add(0, at(103)), 0);
     }
 }

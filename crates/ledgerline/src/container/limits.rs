@@ -118,10 +118,9 @@ impl Limits {
 
 fn version_2(hierarchy: &Hierarchy, bounds: &mut Vec<Bound>) {
     for folder in &hierarchy.folders {
-        for (file, source) in [
-            ("memory.max", Source::Max as fn(PathBuf) -> Source),
-            ("memory.high", Source::High),
-        ] {
+        for (file, source) in
+            [("memory.max", Source::Max as fn(PathBuf) -> Source), ("memory.high", Source::High)]
+        {
             let bytes = amount(&text(&folder.join(file)));
             bounds.extend(bytes.map(|bytes| Bound { bytes, source: source(folder.clone()) }));
         }
@@ -168,9 +167,9 @@ fn amount(text: &str) -> Option<u64> {
 
 /// The number after a name at the start of a line.
 fn field(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| {
-        line.strip_prefix(name).filter(|rest| rest.starts_with([' ', '\t']))
-    })?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name).filter(|rest| rest.starts_with([' ', '\t'])))?;
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 

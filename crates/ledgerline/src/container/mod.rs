@@ -28,7 +28,7 @@
 //! The numbers are the kernel's at the last *sample*. The next one comes before memory that grows by a GiB a second has
 //! used up the room and the margin, after 5 ms at the earliest and 250 ms at the latest ([`Settings::longest`]). So
 //! untracked memory that grows by more than the margin within 5 ms can have the kernel act first (with the default
-//! margin of a container of 256 MiB: by 1.6 GiB a second).
+//! margin of a container of 256 MiB: by 3.2 GiB a second).
 //!
 //! Memory that was charged and is not touched yet hides as much that is untracked: the kernel has not charged it. So the
 //! row has the largest of the numbers of the last quarter or half of a second. Where more is charged and never touched, the row says zero;
@@ -42,11 +42,10 @@
 //! let ledger: &'static Ledger = Box::leak(Box::new(Ledger::builder().container().anonymous()?));
 //! let row = ledger.root().child(UNTRACKED).expect("the container's");
 //! let _reclaimer = row.add_reclaimer(-1, move |_need| {
-//!     // SAFETY: it takes no pointers.
-//!     unsafe { libc::malloc_trim(0) };
-//!     let before = row.precise();
-//!     ledger.update_container();
-//!     before.saturating_sub(row.precise())
+//!     ledger.release_untracked(|| {
+//!         // SAFETY: it takes no pointers.
+//!         unsafe { libc::malloc_trim(0) };
+//!     })
 //! });
 //! # Ok::<(), std::io::Error>(())
 //! ```
@@ -70,10 +69,14 @@ pub const UNTRACKED: &str = "(untracked)";
 
 /// The longest time between two samples, unless another was set.
 const LONGEST: Duration = Duration::from_millis(250);
-/// The margin is this part of the limit, and at least [`MARGIN_MIN`], and at most [`MARGIN_MAX`] of it.
-const MARGIN: u64 = 32;
-const MARGIN_MIN: u64 = 4 << 20;
-const MARGIN_MAX: u64 = 8;
+/// The margin is this part of the limit, within these bounds, and at most the [`MOST`]th part of it.
+///
+/// It also is what is left for page cache when all the rest is charged. With a 32nd of 256 MiB the kernel killed a process
+/// that charged no more than its root's max while it read a large file: it found 8 MiB of clean pages, and could not take
+/// them in time. With a sixteenth it did not.
+const MARGIN: u64 = 16;
+const MARGINS: std::ops::RangeInclusive<u64> = 4 << 20..=512 << 20;
+const MOST: u64 = 8;
 
 /// How a ledger follows its container ([`LedgerBuilder::container_with`](crate::LedgerBuilder::container_with)).
 ///
@@ -125,8 +128,9 @@ impl Settings {
         self
     }
 
-    /// How many bytes below the kernel's limit the root's stays (default: a 32nd of the limit, and at least 4 MiB; in
-    /// any case an eighth of the limit at most). It bounds by how much untracked memory may grow between two samples.
+    /// How many bytes below the kernel's limit the root's stays (default: a sixteenth of the limit, at least 4 MiB and at
+    /// most 512 MiB; in any case an eighth of the limit at most). It bounds by how much untracked memory may grow
+    /// between two samples, and it is what the kernel has for page cache when all the rest is charged.
     pub fn margin(mut self, bytes: u64) -> Settings {
         self.margin = Some(bytes);
         self
@@ -160,7 +164,8 @@ impl Settings {
 
     /// The margin below a limit.
     fn margin_below(&self, bytes: u64) -> u64 {
-        self.margin.unwrap_or((bytes / MARGIN).max(MARGIN_MIN)).min(bytes / MARGIN_MAX)
+        let default = (bytes / MARGIN).clamp(*MARGINS.start(), *MARGINS.end());
+        self.margin.unwrap_or(default).min(bytes / MOST)
     }
 }
 
@@ -172,7 +177,7 @@ mod tests {
     fn the_margin_leaves_at_least_seven_eighths_of_any_limit() {
         let settings = Settings::new();
         for (bytes, margin) in
-            [(0, 0), (8, 1), (8 << 20, 1 << 20), (256 << 20, 8 << 20), (1 << 40, 1 << 35)]
+            [(0, 0), (8, 1), (8 << 20, 1 << 20), (256 << 20, 16 << 20), (1 << 40, 512 << 20)]
         {
             assert_eq!(settings.margin_below(bytes), margin, "{bytes}");
         }

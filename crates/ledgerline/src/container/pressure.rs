@@ -224,7 +224,9 @@ mod tests {
         for cgroup in [None, Some((Version::V1, nowhere)), Some((Version::V2, nowhere))] {
             let pressure = Pressure::watch(nowhere, cgroup);
             assert!(pressure.watched.is_empty());
-            assert!(pressure.told.iter().all(|told| told.contains(" is not watched: No such file")));
+            assert!(
+                pressure.told.iter().all(|told| told.contains(" is not watched: No such file"))
+            );
             assert!(!pressure.told.is_empty());
         }
     }

@@ -1,12 +1,14 @@
-//! The thread that takes the samples, and the calls that ask what it found.
+//! The threads that follow a container, and the calls that ask what they found. One takes the samples. The other has
+//! reclaimers run: a sample that waited for one would come too late.
 //!
 //! Invariant C1: the groups that a [`Follower`] has point into its ledger's region. They are used by calls that borrow
-//! the ledger, and by the sampler's thread, which [`Sampler::end`] joins before the region goes.
+//! the ledger, and by these threads, which [`Sampler::end`] joins before the region goes.
 //!
 //! The follower is locked while a sample is taken, and not while reclaimers run: one may ask for a sample itself. In
 //! between, wakers may run; who asks from there finds it locked, and gets what the last sample found.
 
 use super::follow::{Follower, Next, Status};
+use super::limits::Source;
 use super::pressure::{Pressure, eventfd, signal};
 use super::{Settings, UNTRACKED};
 use crate::control::{Companion, reclaim};
@@ -18,7 +20,7 @@ use std::any::Any;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -30,8 +32,8 @@ const TURNS: u32 = 2000;
 /// What a ledger has of its container.
 struct Sampler {
     shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-    /// The process that started it. A forked child has no such thread.
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// The process that started them. A forked child has no such threads.
     process: u32,
 }
 
@@ -40,11 +42,23 @@ struct Shared {
     follower: Mutex<Follower>,
     /// What the last sample found; locked inside the gate, so that a fork finds it whole and free.
     status: Mutex<Status>,
+    wanted: Mutex<Wanted>,
+    /// Told when more is wanted, and at the end.
+    want: Condvar,
     pressure: AtomicU64,
     reclaimed: AtomicU64,
     stop: OwnedFd,
     /// Relaxed everywhere: the eventfd wakes, and the join orders what comes after.
     stopped: AtomicBool,
+}
+
+/// What reclaimers are to be asked for.
+#[derive(Default)]
+struct Wanted {
+    /// Units by which the root is above its max.
+    above: u64,
+    /// For pressure.
+    relief: u64,
 }
 
 /// Begins to follow the container of a ledger that nobody else knows yet.
@@ -61,6 +75,8 @@ pub(crate) fn start(ledger: &Ledger, settings: Settings) -> io::Result<()> {
         root,
         status: Mutex::new(follower.status.clone()),
         follower: Mutex::new(follower),
+        wanted: Mutex::default(),
+        want: Condvar::new(),
         pressure: AtomicU64::new(0),
         reclaimed: AtomicU64::new(0),
         stop: eventfd()?,
@@ -68,41 +84,58 @@ pub(crate) fn start(ledger: &Ledger, settings: Settings) -> io::Result<()> {
     });
     // The limit holds before anybody can charge.
     let next = shared.sample(true);
-    let thread = if by_hand { None } else { Some(spawn(shared.clone(), next)?) };
-    let sampler = Sampler { shared, thread: Mutex::new(thread), process: std::process::id() };
+    let (threads, process) = (Mutex::default(), std::process::id());
+    let sampler = Sampler { shared: shared.clone(), threads, process };
     let set = ledger.control().companion.set(Box::new(sampler));
     assert!(set.is_ok(), "the ledger is new");
+    // (Where the second one cannot be started, the end of the ledger ends the first.)
+    if let Some(sampler) = ledger.sampler().filter(|_| !by_hand) {
+        let asker = shared.clone();
+        let mut threads = sampler.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        threads.push(spawn("ledgerline", move || shared.run(next))?);
+        threads.push(spawn("ledgerline-ask", move || asker.ask())?);
+    }
     Ok(())
 }
 
-/// Starts the thread, with all signals blocked: those of the program are not for it.
-fn spawn(shared: Arc<Shared>, next: Option<Next>) -> io::Result<JoinHandle<()>> {
-    let run = move || shared.run(next);
+/// Starts a thread, with all signals blocked: those of the program are not for it.
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     // SAFETY: the sets are this function's, and sigfillset fills the first before it is read.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        let thread = thread::Builder::new().name("ledgerline".to_owned()).spawn(run);
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
         thread
     }
 }
 
 impl Shared {
-    /// Takes a sample, unless another one does not end.
-    fn sample(&self, fresh: bool) -> Option<Next> {
-        let mut turn = 0;
-        let mut follower = loop {
+    /// Locks the follower, unless a sample does not end.
+    fn lock(&self) -> Option<MutexGuard<'_, Follower>> {
+        for turn in 0..TURNS {
             match self.follower.try_lock() {
-                Ok(follower) => break follower,
-                Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) if turn == TURNS => return None,
+                Ok(follower) => return Some(follower),
+                Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
                 Err(TryLockError::WouldBlock) => wait_a_turn(turn),
             }
-            turn += 1;
-        };
+        }
+        None
+    }
+
+    /// Takes a sample, unless another one does not end.
+    fn sample(&self, fresh: bool) -> Option<Next> {
+        self.sample_after(&[], fresh)
+    }
+
+    /// As [`sample`](Self::sample), when memory was given back since that look.
+    fn sample_after(&self, before: &[(Source, u64, u64)], fresh: bool) -> Option<Next> {
+        let mut follower = self.lock()?;
+        if !before.is_empty() {
+            follower.lower(before);
+        }
         let next = follower.sample(fresh);
         let status = follower.status.clone();
         *gated(&self.status) = status;
@@ -116,19 +149,42 @@ impl Shared {
         status
     }
 
-    /// Has the reclaimers bring the root below its max again.
-    fn relieve(&self, next: &Next) {
-        if next.above > 0 {
-            let freed = reclaim::units(self.root, next.above, false);
-            self.reclaimed.fetch_add(freed, Ordering::Relaxed);
+    /// Has the reclaimers bring the root below its max again, and give some room for pressure.
+    fn relieve(&self, wanted: &Wanted) {
+        for (units, urgent) in [(wanted.above, false), (wanted.relief, true)] {
+            if units > 0 {
+                let freed = reclaim::units(self.root, units, urgent);
+                self.reclaimed.fetch_add(freed, Ordering::Relaxed);
+            }
         }
     }
 
-    /// Asks the reclaimers for some room, for pressure.
-    fn give_way(&self, next: &Next) {
-        self.pressure.fetch_add(1, Ordering::Relaxed);
-        let freed = reclaim::units(self.root, next.relief.max(1), true);
-        self.reclaimed.fetch_add(freed, Ordering::Relaxed);
+    /// The thread that has reclaimers run.
+    fn ask(&self) {
+        loop {
+            let wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+            let nothing = |wanted: &mut Wanted| {
+                wanted.above == 0 && wanted.relief == 0 && !self.stopped.load(Ordering::Relaxed)
+            };
+            let mut wanted =
+                self.want.wait_while(wanted, nothing).unwrap_or_else(PoisonError::into_inner);
+            if self.stopped.load(Ordering::Relaxed) {
+                return;
+            }
+            let now = std::mem::take(&mut *wanted);
+            drop(wanted);
+            self.relieve(&now);
+        }
+    }
+
+    /// Ends both threads.
+    fn stop(&self) {
+        // Under the lock, so that whoever is about to wait sees it.
+        let wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        self.stopped.store(true, Ordering::Relaxed);
+        drop(wanted);
+        self.want.notify_all();
+        signal(&self.stop);
     }
 
     fn watch(&self) -> Pressure {
@@ -154,10 +210,15 @@ impl Shared {
             // (It is None only while some caller takes samples without an end.)
             let Some(next) = self.sample(false) else { continue };
             after = next.after;
-            self.relieve(&next);
+            let mut wanted = Wanted { above: next.above, relief: 0 };
             if (told || next.pressure) && relieved.is_none_or(|last| last.elapsed() >= RELIEF) {
-                self.give_way(&next);
+                self.pressure.fetch_add(1, Ordering::Relaxed);
+                wanted.relief = next.relief.max(1);
                 relieved = Some(Instant::now());
+            }
+            if wanted.above > 0 || wanted.relief > 0 {
+                *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
+                self.want.notify_one();
             }
             // The process may be moved to another cgroup.
             let now = watched();
@@ -177,23 +238,24 @@ impl std::fmt::Debug for Sampler {
 
 impl Companion for Sampler {
     fn end(&self) -> bool {
-        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let threads = std::mem::take(&mut *threads);
         if self.process != std::process::id() {
-            // It cannot be joined, nor detached: what the handle leads to is no thread's any more.
-            std::mem::forget(thread.take());
+            // They cannot be joined, nor detached: what a handle leads to is no thread's any more.
+            std::mem::forget(threads);
             return true;
         }
-        self.shared.stopped.store(true, Ordering::Relaxed);
-        signal(&self.shared.stop);
-        match thread.take() {
-            Some(thread) if thread.thread().id() == thread::current().id() => false,
-            // (It never panics out of a sample; if it did, it is no more.)
-            Some(thread) => {
+        self.shared.stop();
+        let mut ended = true;
+        for thread in threads {
+            if thread.thread().id() == thread::current().id() {
+                ended = false;
+            } else {
+                // (No thread panics out of a sample; if one did, it is no more.)
                 let _ = thread.join();
-                true
             }
-            None => true,
         }
+        ended
     }
 }
 
@@ -210,10 +272,9 @@ impl Ledger {
         Some(self.sampler()?.shared.status())
     }
 
-    /// Takes a sample now, and says what it found: it reads the limits anew, forgets what was untracked before, and sets
-    /// the row and the root's max. Asks the reclaimers if the root is above that, or if the cgroup's events tell of
-    /// pressure. For a program that let go of much memory that was untracked, and for one that wants no thread
-    /// ([`Settings::by_hand`](crate::container::Settings::by_hand)).
+    /// Takes a sample now, and says what it found: it reads the limits anew, and sets the row and the root's max. Asks the
+    /// reclaimers if the root is above that, or if the cgroup's events tell of pressure. For a program that wants no
+    /// thread ([`Settings::by_hand`](crate::container::Settings::by_hand)), or that wants to know now.
     ///
     /// `None` as [`container`](Self::container). In a forked child, and while another thread takes a sample for too
     /// long, it is what the last sample found. Costs some tenths of a millisecond; not async-signal-safe.
@@ -222,11 +283,42 @@ impl Ledger {
         if sampler.process == std::process::id()
             && let Some(next) = sampler.shared.sample(true)
         {
-            sampler.shared.relieve(&next);
-            if next.pressure {
-                sampler.shared.give_way(&next);
-            }
+            let relief = if next.pressure { next.relief.max(1) } else { 0 };
+            sampler.shared.pressure.fetch_add(u64::from(next.pressure), Ordering::Relaxed);
+            sampler.shared.relieve(&Wanted { above: next.above, relief });
         }
         Some(sampler.shared.status())
+    }
+
+    /// Calls `release`, which gives memory back to the kernel that no group is charged with (what the allocator keeps,
+    /// say), and takes that off the row [`UNTRACKED`] at once: otherwise the row has it for a moment longer. Returns by
+    /// how many units the row's charge fell; zero without a container, and in a forked child. This is for a reclaimer of
+    /// the row ([`container`](crate::container) has an example), and for a program that lets go of much by itself.
+    ///
+    /// It believes the kernel's number, before and after. What other threads free and have not uncharged yet counts,
+    /// too, until the next sample.
+    ///
+    /// ```
+    /// # use ledgerline::Ledger;
+    /// let ledger = Ledger::builder().container().anonymous()?;
+    /// let buffer = vec![1u8; 64 << 20]; // charged to nobody
+    /// let with = ledger.update_container().expect("it was built with one").untracked;
+    /// ledger.release_untracked(|| drop(buffer));
+    /// let without = ledger.container().expect("as above").untracked;
+    /// assert!(without < with);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn release_untracked(&self, release: impl FnOnce()) -> u64 {
+        let sampler = self.sampler().filter(|sampler| sampler.process == std::process::id());
+        let before = sampler.and_then(|sampler| {
+            let shared = &sampler.shared;
+            // (Of now, so that the row falls by what is released and nothing else.)
+            shared.sample(false)?;
+            shared.lock().map(|follower| (shared, follower.look(), follower.status.untracked))
+        });
+        release();
+        let Some((shared, looked, untracked)) = before else { return 0 };
+        shared.sample_after(&looked, false);
+        untracked.saturating_sub(shared.status().untracked)
     }
 }

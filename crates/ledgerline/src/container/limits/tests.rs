@@ -24,7 +24,11 @@ impl System {
     fn told(&self) -> Vec<String> {
         let cut = format!("{}/", self.0.display());
         let limits = Limits::read_in(&self.0);
-        limits.all().iter().map(|it| format!("{} {}", it.bytes, it.source).replace(&cut, "")).collect()
+        limits
+            .all()
+            .iter()
+            .map(|it| format!("{} {}", it.bytes, it.source).replace(&cut, ""))
+            .collect()
     }
 }
 
@@ -36,8 +40,7 @@ impl Drop for System {
 
 const V2: (&str, &str) =
     ("proc/self/mountinfo", "30 23 0:26 / /cg rw,nosuid shared:9 - cgroup2 cgroup2 rw\n");
-const V1: (&str, &str) =
-    ("proc/self/mountinfo", "35 23 0:32 / /cg rw - cgroup cgroup rw,memory\n");
+const V1: (&str, &str) = ("proc/self/mountinfo", "35 23 0:32 / /cg rw - cgroup cgroup rw,memory\n");
 const NO_LIMIT: &str = "9223372036854771712\n";
 
 #[test]
@@ -97,7 +100,9 @@ fn resource_limits_count_and_unlimited_ones_do_not() {
     let header = "Limit                     Soft Limit           Hard Limit           Units\n";
     let system = System::new(&[(
         "proc/self/limits",
-        &format!("{header}Max data size             unlimited            unlimited            bytes\nMax address space         4194304              8388608              bytes\n"),
+        &format!(
+            "{header}Max data size             unlimited            unlimited            bytes\nMax address space         4194304              8388608              bytes\n"
+        ),
     )]);
     assert_eq!(system.told(), ["4194304 the limit on address space (ulimit -v)"]);
     system.write("proc/self/limits", "Max data size 77 99 bytes\n");
@@ -108,7 +113,11 @@ fn resource_limits_count_and_unlimited_ones_do_not() {
 fn a_system_without_any_of_it_has_no_limit() {
     assert_eq!(System::new(&[]).told(), [""; 0]);
     let hybrid = System::new(&[V2, ("proc/self/cgroup", "0::/\n"), ("cg/cgroup.procs", "1\n")]);
-    assert_eq!(hybrid.told(), [""; 0], "a hierarchy without the memory controller has no such files");
+    assert_eq!(
+        hybrid.told(),
+        [""; 0],
+        "a hierarchy without the memory controller has no such files"
+    );
 }
 
 #[test]
@@ -123,7 +132,8 @@ fn page_cache_is_not_charged_and_everything_else_is() {
     assert_eq!(usage(&system.0, &Source::High(folder.clone())), Some(0));
     // Version 1 tells of the cgroup alone and of all below it.
     system.write("cg/memory.usage_in_bytes", "1000\n");
-    system.write("cg/memory.stat", "inactive_file 1\ntotal_inactive_file 400\ntotal_active_file 5\n");
+    system
+        .write("cg/memory.stat", "inactive_file 1\ntotal_inactive_file 400\ntotal_active_file 5\n");
     assert_eq!(usage(&system.0, &Source::LimitInBytes(folder.clone())), Some(595));
     fs::remove_file(folder.join("memory.stat")).unwrap();
     assert_eq!(usage(&system.0, &Source::LimitInBytes(folder.clone())), Some(1000));
