@@ -60,14 +60,18 @@ impl Cgroup {
         fs::write(self.folder.join(file), limit.to_string()).expect("the limit is ours to set");
     }
 
-    /// What the kernel charges, without page cache.
+    /// What the kernel charges, without page cache: rather too little than too much, since the files are read one after
+    /// the other.
     pub fn used(&self) -> u64 {
         let (file, prefix) =
             if self.is_v2 { ("memory.current", "") } else { ("memory.usage_in_bytes", "total_") };
+        let cache = || {
+            let names = ["inactive_file", "active_file"];
+            names.map(|name| self.field("memory.stat", &format!("{prefix}{name}"))).iter().sum()
+        };
+        let before: u64 = cache();
         let all: u64 = read(&self.folder.join(file)).trim().parse().unwrap_or(0);
-        let cache = ["inactive_file", "active_file"]
-            .map(|name| self.field("memory.stat", &format!("{prefix}{name}")));
-        all.saturating_sub(cache.iter().sum())
+        all.saturating_sub(before.max(cache()))
     }
 
     /// How many processes the kernel has killed for the limit.

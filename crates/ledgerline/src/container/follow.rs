@@ -56,6 +56,9 @@ pub struct Status {
     pub time: Instant,
     /// How many samples were taken.
     pub samples: u64,
+    /// By how much a sample came later than it was meant to, at most: the thread did not get a CPU. As much longer could
+    /// untracked memory grow.
+    pub late: Duration,
     /// How often the kernel told of pressure.
     pub pressure: u64,
     /// How much reclaimers gave back for pressure, and because the row took the root above its max.
@@ -162,6 +165,7 @@ impl Follower {
             untouched: 0,
             time: Instant::now(),
             samples: 0,
+            late: Duration::ZERO,
             pressure: 0,
             reclaimed: 0,
             watched: Vec::new(),

@@ -47,6 +47,8 @@ struct Shared {
     want: Condvar,
     pressure: AtomicU64,
     reclaimed: AtomicU64,
+    /// Microseconds.
+    late: AtomicU64,
     stop: OwnedFd,
     /// Relaxed everywhere: the eventfd wakes, and the join orders what comes after.
     stopped: AtomicBool,
@@ -79,6 +81,7 @@ pub(crate) fn start(ledger: &Ledger, settings: Settings) -> io::Result<()> {
         want: Condvar::new(),
         pressure: AtomicU64::new(0),
         reclaimed: AtomicU64::new(0),
+        late: AtomicU64::new(0),
         stop: eventfd()?,
         stopped: AtomicBool::new(false),
     });
@@ -146,6 +149,7 @@ impl Shared {
         let mut status = gated(&self.status).clone();
         status.pressure = self.pressure.load(Ordering::Relaxed);
         status.reclaimed = self.reclaimed.load(Ordering::Relaxed);
+        status.late = Duration::from_micros(self.late.load(Ordering::Relaxed));
         status
     }
 
@@ -203,7 +207,10 @@ impl Shared {
         let mut after = next.map_or(Duration::ZERO, |next| next.after);
         let mut relieved: Option<Instant> = None;
         while !self.stopped.load(Ordering::Relaxed) {
+            let asleep = Instant::now();
             let told = pressure.sleep(&self.stop, after);
+            let late = asleep.elapsed().saturating_sub(after).as_micros();
+            self.late.fetch_max(u64::try_from(late).unwrap_or(u64::MAX), Ordering::Relaxed);
             if self.stopped.load(Ordering::Relaxed) {
                 return;
             }
