@@ -211,10 +211,14 @@ impl Follower {
     }
 
     /// What the kernel charges against a limit; `None` where that cannot be measured.
-    fn measure(&self, source: &Source) -> Option<u64> {
+    fn measure(&self, bound: &Bound) -> Option<u64> {
         // (Of several processes it is not known how much of the machine they have together.)
-        let unknown = *source == Source::Machine && self.shared;
-        if unknown { None } else { limits::usage(&self.settings.system, source) }
+        let unknown = bound.source == Source::Machine && self.shared;
+        if unknown {
+            None
+        } else {
+            limits::usage(&self.settings.system, &bound.source, bound.bytes)
+        }
     }
 
     /// What the ledger knows of.
@@ -227,7 +231,7 @@ impl Follower {
     pub(super) fn look(&self) -> Vec<(Source, u64, u64)> {
         let one = |followed: &Followed| {
             let source = followed.bound.source.clone();
-            self.measure(&source).map(|kernel| (source, kernel, self.tracked()))
+            self.measure(&followed.bound).map(|kernel| (source, kernel, self.tracked()))
         };
         self.followed.iter().filter_map(one).collect()
     }
@@ -254,7 +258,7 @@ impl Follower {
         }
         let mut least: Option<(u64, usize, u64, Option<u64>)> = None;
         for place in 0..self.followed.len() {
-            let measured = self.measure(&self.followed[place].bound.source);
+            let measured = self.measure(&self.followed[place].bound);
             // Looked at after the kernel's number: what is charged in between is not yet the kernel's, and what was
             // freed in between still is.
             let untracked = measured.map_or(0, |kernel| kernel.saturating_sub(self.tracked()));

@@ -34,6 +34,11 @@
 //! row has the largest of the numbers of the last quarter or half of a second. Where more is charged and never touched, the row says zero;
 //! it has too little by as much, and the kernel may act when that is touched all at once.
 //!
+//! Page cache does not count; what is being written back does, up to a sixteenth of the limit. A program that writes
+//! files faster than the disk, and never syncs them, may have the kernel kill in a cgroup of version 1, whatever anybody
+//! charges: there the kernel does not slow it down, and finds nothing to take while its pages are written back. A larger
+//! [`Settings::margin`] leaves more for that.
+//!
 //! Memory that was uncharged and that the allocator keeps is untracked, too: the row has it until the allocator gives
 //! it back to the kernel, or the program charges it again. A reclaimer of the row can see to that:
 //!

@@ -45,6 +45,7 @@ struct Shared {
     wanted: Mutex<Wanted>,
     /// Told when more is wanted, and at the end.
     want: Condvar,
+    /// These three are numbers for readers, and order nothing: Relaxed everywhere.
     pressure: AtomicU64,
     reclaimed: AtomicU64,
     /// Microseconds.
@@ -217,14 +218,18 @@ impl Shared {
             // (It is None only while some caller takes samples without an end.)
             let Some(next) = self.sample(false) else { continue };
             after = next.after;
-            let mut wanted = Wanted { above: next.above, relief: 0 };
+            let mut relief = 0;
             if (told || next.pressure) && relieved.is_none_or(|last| last.elapsed() >= RELIEF) {
                 self.pressure.fetch_add(1, Ordering::Relaxed);
-                wanted.relief = next.relief.max(1);
+                relief = next.relief.max(1);
                 relieved = Some(Instant::now());
             }
-            if wanted.above > 0 || wanted.relief > 0 {
-                *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
+            if next.above > 0 || relief > 0 {
+                let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+                wanted.above = next.above;
+                // (What was told before may not have been asked for yet.)
+                wanted.relief = wanted.relief.max(relief);
+                drop(wanted);
                 self.want.notify_one();
             }
             // The process may be moved to another cgroup.

@@ -126,19 +126,25 @@ fn page_cache_is_not_charged_and_everything_else_is() {
                 slab_reclaimable 30\nslab_unreclaimable 10\ninactive_file_x 9\n";
     let system = System::new(&[("cg/memory.current", "1000\n"), ("cg/memory.stat", stat)]);
     let folder = system.0.join("cg");
-    assert_eq!(usage(&system.0, &Source::Max(folder.clone())), Some(1000 - 200 - 60 - 30));
+    assert_eq!(usage(&system.0, &Source::Max(folder.clone()), 1600), Some(1000 - 200 - 60 - 30));
+    // Under writeback, up to a sixteenth of the limit.
+    for (writeback, counts) in [(40, 40), (100, 100), (250, 100)] {
+        system.write("cg/memory.stat", &format!("inactive_file 260\nfile_writeback {writeback}\n"));
+        assert_eq!(usage(&system.0, &Source::Max(folder.clone()), 1600), Some(740 + counts));
+    }
+    system.write("cg/memory.stat", stat);
     // More cache than there is in all: the two files were read one after the other.
     system.write("cg/memory.current", "100\n");
-    assert_eq!(usage(&system.0, &Source::High(folder.clone())), Some(0));
+    assert_eq!(usage(&system.0, &Source::High(folder.clone()), 1600), Some(0));
     // Version 1 tells of the cgroup alone and of all below it.
     system.write("cg/memory.usage_in_bytes", "1000\n");
     system
         .write("cg/memory.stat", "inactive_file 1\ntotal_inactive_file 400\ntotal_active_file 5\n");
-    assert_eq!(usage(&system.0, &Source::LimitInBytes(folder.clone())), Some(595));
+    assert_eq!(usage(&system.0, &Source::LimitInBytes(folder.clone()), 1600), Some(595));
     fs::remove_file(folder.join("memory.stat")).unwrap();
-    assert_eq!(usage(&system.0, &Source::LimitInBytes(folder.clone())), Some(1000));
+    assert_eq!(usage(&system.0, &Source::LimitInBytes(folder.clone()), 1600), Some(1000));
     fs::remove_file(folder.join("memory.usage_in_bytes")).unwrap();
-    assert_eq!(usage(&system.0, &Source::Hierarchical(folder)), None);
+    assert_eq!(usage(&system.0, &Source::Hierarchical(folder), 1600), None);
 }
 
 #[test]
@@ -146,7 +152,7 @@ fn each_limit_of_a_process_has_its_own_measure() {
     let system = System::new(&[("proc/self/statm", "1000 200 30 4 0 500 0\n")]);
     // SAFETY: sysconf takes no pointers.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
-    let pages = |source| usage(&system.0, &source).map(|bytes| bytes / page);
+    let pages = |source| usage(&system.0, &source, 1600).map(|bytes| bytes / page);
     assert_eq!(pages(Source::AddressSpace), Some(1000));
     assert_eq!(pages(Source::Machine), Some(200));
     assert_eq!(pages(Source::Data), Some(500));
@@ -158,7 +164,7 @@ fn each_limit_of_a_process_has_its_own_measure() {
 fn this_very_machine_has_memory_and_this_process_uses_some() {
     let limits = Limits::read();
     let machine = limits.all().iter().find(|bound| bound.source == Source::Machine).unwrap();
-    let used = usage(Path::new("/"), &Source::Machine).unwrap();
+    let used = usage(Path::new("/"), &Source::Machine, 0).unwrap();
     assert!(machine.bytes > 1 << 20 && used > 1 << 10 && used < machine.bytes, "{machine} {used}");
 }
 
@@ -173,7 +179,7 @@ proptest! {
         files.extend([V2, ("proc/self/cgroup", "0::/\n")]);
         let system = System::new(&files);
         for bound in Limits::read_in(&system.0).all() {
-            let _ = usage(&system.0, &bound.source);
+            let _ = usage(&system.0, &bound.source, 1600);
         }
         events(&system.0.join("cg"));
     }
