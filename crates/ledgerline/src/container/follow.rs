@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 const REREAD: Duration = Duration::from_secs(1);
 /// The row has the largest number of the last one to two of these times: long beside what lies between a charge and the
 /// first write to its memory, and short beside what a program takes to use again what its allocator kept.
-const HOLD: Duration = Duration::from_millis(250);
+const HOLD: Duration = Duration::from_millis(50);
 /// The next sample comes before memory that grows by this much a millisecond has used up the room and the margin: a GiB
 /// a second.
 const GROWTH: u64 = (1 << 30) / 1000;
@@ -47,8 +47,8 @@ pub struct Status {
     pub max: Limit,
     /// What the kernel charges against the limit, without page cache; `None` where that cannot be measured.
     pub kernel: Option<u64>,
-    /// What the row [`UNTRACKED`](super::UNTRACKED) is charged with: the most of the last quarter or half of a
-    /// second that the kernel charged and the ledger did not know.
+    /// What the row [`UNTRACKED`](super::UNTRACKED) is charged with: the most of the last 50 to 100 ms that the
+    /// kernel charged and the ledger did not know.
     pub untracked: u64,
     /// What is charged in the ledger and the kernel has not charged, at that moment: memory that was not touched yet.
     pub untouched: u64,

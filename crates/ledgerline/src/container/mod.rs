@@ -31,7 +31,7 @@
 //! margin of a container of 256 MiB: by 3.2 GiB a second).
 //!
 //! Memory that was charged and is not touched yet hides as much that is untracked: the kernel has not charged it. So the
-//! row has the largest of the numbers of the last quarter or half of a second. Where more is charged and never touched, the row says zero;
+//! row has the largest of the numbers of the last 50 to 100 ms. Where more is charged and never touched, the row says zero;
 //! it has too little by as much, and the kernel may act when that is touched all at once.
 //!
 //! Page cache does not count; what is being written back does, up to a sixteenth of the limit. A program that writes
