@@ -2,12 +2,14 @@
 //! tree and the JSON document are made.
 
 mod choice;
+mod container;
 mod damaged;
 pub mod resident;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ledgerline::container::UNTRACKED;
 use ledgerline::{GroupId, GroupSnapshot, GroupState, Ledger, Limit};
 use ledgerline_protocol::blind::Blind;
 use ledgerline_protocol::{
@@ -15,6 +17,7 @@ use ledgerline_protocol::{
 };
 
 use crate::launch::Status;
+pub use container::Container;
 
 /// Who held how much, and how the program ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +39,8 @@ pub struct Account {
     pub not_accounted: Vec<NotAccounted>,
     /// Whether a program wrote over the ledger, as far as that can be seen.
     pub damaged: bool,
+    /// What the run knew of its container at the end, if it followed that.
+    pub container: Option<Container>,
     pub unit: String,
     /// The root first, then depth-first.
     pub rows: Vec<Row>,
@@ -232,6 +237,7 @@ pub struct Ending<'a> {
     pub resident: &'a dyn Fn(u32) -> Option<u64>,
     /// The limits of the root as the ledger has them, of a run.
     pub limits: Option<[Limit; 2]>,
+    pub container: Option<Container>,
 }
 
 /// The processes that were not accounted, by program and reason.
@@ -299,9 +305,15 @@ impl Account {
                 .filter(|count| count.underflows.max(count.strays) <= damaged::MOST),
             not_accounted,
             damaged,
+            container: ending.container,
             unit: snapshot.unit.to_owned(),
             rows,
         }
+    }
+
+    /// Whether any process has charged anything.
+    pub fn saw_any(&self) -> bool {
+        self.rows.iter().any(|row| row.depth > 0 && row.name != UNTRACKED)
     }
 
     /// The peak of the root, of which every row's peak is a share.
@@ -349,9 +361,22 @@ pub mod tests {
             mistakes: Some(Mistakes::default()),
             not_accounted: Vec::new(),
             damaged: false,
+            container: None,
             unit: "bytes".to_owned(),
             rows,
         }
+    }
+
+    /// An account of a run that followed its container.
+    pub fn contained(rows: Vec<Row>) -> Account {
+        let container = Container {
+            limit: Some((256 << 20, "memory.max of /sys/fs/cgroup/job".to_owned())),
+            kernel: Some(5 << 20),
+            untracked: 5 << 20,
+            pressure: 2,
+            watched: vec!["/sys/fs/cgroup/job/memory.pressure is watched".to_owned()],
+        };
+        Account { container: Some(container), ..account(rows) }
     }
 
     #[test]

@@ -20,7 +20,19 @@ struct Document<'a> {
     mistakes: Option<Mistakes>,
     not_accounted: Vec<NotAccounted<'a>>,
     damaged: bool,
+    container: Option<Container<'a>>,
     groups: Vec<Group<'a>>,
+}
+
+/// What the run knew of its container.
+#[derive(Serialize)]
+struct Container<'a> {
+    limit: Limit,
+    source: Option<&'a str>,
+    kernel: Option<u64>,
+    untracked: u64,
+    pressure: u64,
+    watched: &'a [String],
 }
 
 /// Processes of one program that were not accounted.
@@ -98,6 +110,14 @@ pub fn document(account: &Account) -> String {
         mistakes: mistakes(account),
         not_accounted: not_accounted(account),
         damaged: account.damaged,
+        container: account.container.as_ref().map(|container| Container {
+            limit: Limit(container.limit.as_ref().map(|(bytes, _)| *bytes)),
+            source: container.limit.as_ref().map(|(_, source)| &**source),
+            kernel: container.kernel,
+            untracked: container.untracked,
+            pressure: container.pressure,
+            watched: &container.watched,
+        }),
         groups: rows(account),
     };
     pretty(&document)
@@ -204,7 +224,7 @@ pub fn pretty(document: &impl Serialize) -> String {
 mod tests {
     use super::*;
     use crate::account::Refusals;
-    use crate::account::tests::{account, golden, row};
+    use crate::account::tests::{account, contained, golden, row};
     use crate::launch::Status;
 
     #[test]
@@ -221,6 +241,24 @@ mod tests {
         killed.rows[1].at_exit = 4096;
         killed.rows[1].most_refused = Some(Refusals { first: 4096, time: 1_250, largest: 70_000 });
         golden("account.json", &document(&killed));
+    }
+
+    #[test]
+    fn a_document_of_a_container_is_as_it_was() {
+        let rows = vec![row("/", 5 << 20, 64 << 20), row("/(untracked)", 5 << 20, 9 << 20)];
+        golden("container.json", &document(&contained(rows)));
+        let mut unlimited = account(Vec::new());
+        let (watched, source) = (Vec::new(), None);
+        let container = crate::account::Container {
+            limit: source,
+            kernel: None,
+            untracked: 0,
+            pressure: 0,
+            watched,
+        };
+        unlimited.container = Some(container);
+        let read: serde_json::Value = serde_json::from_str(&document(&unlimited)).unwrap();
+        assert_eq!(read["container"]["limit"], "max");
     }
 
     #[test]

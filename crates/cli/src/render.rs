@@ -43,13 +43,16 @@ struct Line {
 pub fn text(account: &Account, style: &Style) -> String {
     let mut out = String::new();
     header(&mut out, account, style);
-    if account.rows.len() > 1 || account.damaged {
+    if account.saw_any() || account.damaged {
         let distinct = Account { rows: account.distinct(), ..account.clone() };
         table(&mut out, &distinct, style);
     } else {
         nothing_seen(&mut out, account, style);
     }
     refused(&mut out, account);
+    if let Some(container) = &account.container {
+        let _ = writeln!(out, "{}", printable(&container.told()));
+    }
     not_accounted(&mut out, account, style);
     footer(&mut out, account, style);
     out

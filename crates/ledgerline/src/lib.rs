@@ -56,6 +56,8 @@
 //! | ask which groups fill one             | [`Ledger::diagnose`], [`Group::diagnose`]    | rows in use  |
 //! | be asked before a charge is refused   | [`Group::add_reclaimer`]                     |              |
 //! | limit a runaway, whatever it holds    | [`Group::set_max_now`]                       | a drain      |
+//! | follow the container's limit          | [`LedgerBuilder::container`]                 | two threads  |
+//! | have caches give way now              | [`Group::reclaim`]                           |              |
 //! | charge once what several groups use   | [`Charge::share`]                            | a lock       |
 //! | charge whom nobody was handed         | [`current`]: the group of each thread, task, job or span | 0.4 ns a switch |
 //! | count and read what groups did        | [`Group::add_stat`], [`Group::stat`]         | 1 ns; what changed |
@@ -75,6 +77,8 @@ pub mod alloc;
 mod builder;
 #[cfg(not(loom))]
 mod charge;
+#[cfg(not(loom))]
+pub mod container;
 #[cfg(not(loom))]
 mod control;
 mod counter;

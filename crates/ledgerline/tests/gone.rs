@@ -183,6 +183,17 @@ const OF_HANDLES: &[Check] = &[
         assert_eq!(reclaimer.report().runs, 0);
         s.bobs.take();
     }),
+    ("Group::reclaim", |s| {
+        let ran = Arc::new(AtomicBool::new(false));
+        let runs = ran.clone();
+        let _reclaimer = s.bob.add_reclaimer(0, move |_| {
+            runs.store(true, Relaxed);
+            0
+        });
+        let held = s.bob.precise();
+        assert_eq!((s.stale.reclaim(1), s.bob.precise()), (0, held));
+        assert!(!ran.load(Relaxed));
+    }),
     ("Reclaimer::report", |s| {
         let reclaimer = s.stale.add_reclaimer(0, |_| 0);
         assert_eq!(reclaimer.report(), Default::default());

@@ -255,3 +255,36 @@ fn nobody_is_refused_for_room_that_another_thread_took_while_there_is_more_to_re
     kept.lock().unwrap().clear();
     assert_eq!((group.precise(), group.ledger().mistakes()), (0, Mistakes::default()));
 }
+
+#[test]
+fn a_program_may_ask_for_units_whatever_the_limits_say() {
+    in_both_modes("a_program_may_ask_for_units_whatever_the_limits_say", || {
+        let ledger = ledger();
+        let [kept, cache] = ["kept", "cache"].map(|name| ledger.root().create(name).unwrap());
+        kept.set_min(Limit::units(1 << 30));
+        let asked = Arc::new(AtomicU64::new(0));
+        let hold = |group: Group<'static>, units: u64| {
+            group.charge_units(units).unwrap();
+            let asked = asked.clone();
+            group.add_reclaimer(0, move |need| {
+                asked.fetch_add(1, SeqCst);
+                let give = need.min(group.precise());
+                group.uncharge_units(give);
+                // Nothing of this kind nests.
+                assert_eq!(ledger.root().reclaim(1), 0);
+                give
+            })
+        };
+        let _reclaimers = [hold(kept, 1000), hold(cache, 5000)];
+        assert_eq!(cache.reclaim(100), 100);
+        // No limit is met anywhere, and what is protected stays.
+        assert_eq!(ledger.root().reclaim(1900), 1900);
+        assert_eq!((kept.precise(), cache.precise()), (1000, 3000));
+        assert_eq!(ledger.root().reclaim(0), 0);
+        assert_eq!(ledger.root().reclaim(u64::MAX), 3000);
+        assert_eq!((kept.precise(), cache.precise()), (1000, 0));
+        let times = asked.load(SeqCst);
+        assert_eq!(ledger.root().reclaim(10), 0, "there is nothing left");
+        assert_eq!(asked.load(SeqCst), times);
+    });
+}

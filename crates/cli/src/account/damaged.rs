@@ -1,5 +1,6 @@
 //! Which rows of an account make no sense: a program wrote over them.
 
+use ledgerline::container::UNTRACKED;
 use ledgerline::{GroupSnapshot, GroupState, Limit};
 use ledgerline_protocol::Identity;
 
@@ -34,8 +35,8 @@ pub(super) fn is_damaged(
     let others = limits.is_some_and(|of_root| match group.depth {
         0 => [group.max, group.high] != of_root,
         _ => {
-            // (A row of several processes has no owner.)
-            let is_nobodys = group.owner == 0 && counted.processes == 0;
+            // (A row of several processes has no owner, nor has the one for what is untracked.)
+            let is_nobodys = group.owner == 0 && counted.processes == 0 && group.name != UNTRACKED;
             [group.max, group.high] != [Limit::MAX; 2] || is_nobodys
         }
     });

@@ -2,7 +2,7 @@
 
 use super::words::BAR;
 use super::*;
-use crate::account::tests::{account, golden, row};
+use crate::account::tests::{account, contained, golden, row};
 use crate::account::{Mistakes, NotAccounted, Refusals};
 use ledgerline_protocol::blind::Blind;
 
@@ -39,6 +39,17 @@ fn family() -> Account {
 #[test]
 fn in_a_pipe() {
     golden("family.txt", &text(&family(), &Style::plain()));
+}
+
+#[test]
+fn a_container() {
+    let mut rows = family().rows;
+    rows.push(row("/(untracked)", 5 << 20, 9 << 20));
+    rows.last_mut().unwrap().pid = 0;
+    golden("container.txt", &text(&contained(rows), &Style::plain()));
+    // The row alone is no program's.
+    let alone = contained(vec![row("/", 5 << 20, 9 << 20), row("/(untracked)", 5 << 20, 9 << 20)]);
+    assert!(text(&alone, &Style::plain()).contains("No allocation was seen"));
 }
 
 #[test]

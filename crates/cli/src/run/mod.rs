@@ -18,11 +18,11 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use ledgerline::{Ledger, Limit, NAME_MAX, name};
+use ledgerline::{Ledger, Limit, NAME_MAX, container, name};
 use ledgerline_protocol::blind::Blind;
 use ledgerline_protocol::{BLIND, By, OnMax, Order, PERCPU};
 
-use crate::account::{Account, Ending, Mistakes, resident};
+use crate::account::{Account, Container, Ending, Mistakes, resident};
 use crate::launch::{Failure, Launch, Signals, Target, library, program};
 use crate::render;
 use fold::Folded;
@@ -56,6 +56,15 @@ A program that is refused needs a little memory to say so. So a part of --max is
 its first refusal a process may have a quarter of that in requests of up to 16K, and anew when it was \
 not refused for a second. All that is charged together stays within --max. Nothing is kept with \
 `--on-max kill`.
+
+With --container the limit is that of the container, which the kernel would kill for: the smallest of \
+memory.max and memory.high (cgroup v2) or memory.limit_in_bytes (v1) of this command's cgroup and those above it, \
+and of the machine's memory, less a margin of a sixteenth (4M at least, 512M at most); also when it changes. The \
+row (untracked) has what the kernel charges there and no row has: stacks, code, page tables, shared and untracked \
+memory, what allocators keep, this command itself, and other programs in the cgroup; not page cache. It is measured \
+4 to 200 times a second and takes from the room, so that malloc fails before the kernel kills. --max goes with it: \
+the smaller one holds, and what is untracked counts for both. Memory that is charged and not touched yet hides as \
+much that is untracked.
 
 Below the table stands who was refused first, when and how much, and the largest request that was \
 refused; then the most memory that the kernel saw resident in any one process.
@@ -101,6 +110,7 @@ Examples:
   ledgerline run --by process -- ./build.sh
   ledgerline run --max 512M -- python3 job.py
   ledgerline run --strict --max 2G -- ./pipeline.sh
+  ledgerline run --container -- ./server                 in a container, or under systemd-run -p MemoryMax=1G
   ledgerline run --max 512M --on-max kill --json account.json -- ./server --port 80
   ledgerline run --json - -- sort big.txt -o sorted.txt | jq '.groups[0].peak'";
 
@@ -110,7 +120,7 @@ Also write the account to FILE as JSON; `-` is standard output.
 The object has `unit`, `command`, `exit_code`, `signal` (a name or null), `wall_seconds`, `mode`, \
 `ledger_bytes`, `max_resident` (the most bytes that the kernel saw resident in one process), \
 `mistakes` (frees that matched no charge), `not_accounted` (a list of `program`, `reason` and \
-`processes`; the program may be null), `damaged` and `groups`: one object for each row, \
+`processes`; the program may be null), `damaged`, `container` and `groups`: one object for each row, \
 the root `/` first, then depth-first, with `path`, `state`, `pid`, `current`, `peak`, `charges`, \
 `uncharges`, `refused`, `max`, `high`, `max_events`, `high_events` and `at_exit`. `state` is live, \
 exited (the process ended before the program did), running (it still ran after that) or damaged (a \
@@ -124,7 +134,10 @@ with the `seconds` since the start (null under a seccomp filter); `largest_refus
 process that has more threads or libraries by name than rows (254): its own row counts the rest. \
 `processes` is 0, or how many ended processes a program's row stands for; its `pid` is 0. `spared` is \
 how many requests the reserve served, which are not among the `refused`. `resident` is the most bytes that \
-the kernel saw resident in the process, or null where that is not known.";
+the kernel saw resident in the process, or null where that is not known. `container` is null without \
+--container; else it has `limit` (a number, or \"max\" where there is none) and `source`, whose limit that is; \
+`kernel`, what the kernel charged against it at the end, without page cache, or null; `untracked`, how much of \
+that no row had; `pressure`, how often the kernel told that memory was short; and `watched`, where that is heard.";
 
 /// How often the command looks for processes that have ended: those that are not
 /// its children end without telling it.
@@ -173,6 +186,10 @@ pub struct RunArgs {
     /// Refuse memory beyond SIZE, all processes together: 512M, 2G, or max for no limit
     #[arg(long, value_name = "SIZE", default_value = "max", allow_hyphen_values = true)]
     pub max: String,
+
+    /// Follow the limit of the container, too: refuse before the kernel kills
+    #[arg(long)]
+    container: bool,
 
     /// Of --max, keep SIZE for small requests of processes that were refused; by default a 32nd, at most 1M
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
@@ -225,7 +242,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     // program starts: an account that could not be written after an hour's
     // work is worth less than a message now.
     let max = limit("--max", &args.max)?;
-    let reserve = reserve(args, max)?;
+    let reserve = reserve(args, max.min(contained(args)))?;
     let high = limit("--high", &args.high)?;
     let json = args.json.as_deref().map(|file| Target::check("--json", file)).transpose()?;
     let text = args.account.as_deref().map(|file| Target::check("--account", file)).transpose()?;
@@ -241,7 +258,8 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
         )));
     }
     let signals = Signals::hold()?;
-    let (file, ledger) = ledger::new(max, reserve, high)?;
+    let limits = ledger::Limits { max, reserve, high, container: args.container };
+    let (file, ledger) = ledger::new(&limits)?;
     if let Some(spot) = launch.blind {
         let path = launch.program.path.display().to_string();
         eprintln!("ledgerline: warning: {}: {spot}", printable(&path));
@@ -277,7 +295,8 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
         name_blind(&ledger, &launch.program.path, main, spot);
     }
     let mut folded = Folded::new(&ledger);
-    let ended = session.watch(if max == Limit::MAX { IDLE } else { LIMITED }, || {
+    let limited = max != Limit::MAX || args.container;
+    let ended = session.watch(if limited { LIMITED } else { IDLE }, || {
         // What the program itself held when it ended is the point of the
         // account, so its rows stay as they are.
         ledger.settle_dead(&|owner| owner == main || living.may(owner));
@@ -298,7 +317,12 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
             mistakes: Some(Mistakes { underflows: mistakes.underflows, strays: mistakes.strays }),
             running: &|owner| owner != main && living.may(owner),
             resident: &|owner| resident::of(owner, "VmHWM:"),
-            limits: Some([ledger::ordinary(max, reserve), high]),
+            limits: Some([
+                // The container's changes with the kernel's, and is set again if a program wrote over it.
+                if args.container { ledger.root().max() } else { ledger::ordinary(max, reserve) },
+                high,
+            ]),
+            container: ledger.container().map(Container::from),
         },
     );
 
@@ -334,6 +358,12 @@ fn name_blind(ledger: &Ledger, path: &Path, process: u32, why: Blind) {
 
 fn limit(option: &str, text: &str) -> Result<Limit, Failure> {
     text.parse().map_err(|error| Failure::usage(format!("{option}: {error}")))
+}
+
+/// The container's limit as it is now, for what depends on its size.
+fn contained(args: &RunArgs) -> Limit {
+    let limits = if args.container { container::Limits::read() } else { Default::default() };
+    limits.smallest().map_or(Limit::MAX, |bound| Limit::units(bound.bytes))
 }
 
 /// What of `max` is kept for those who were refused.

@@ -75,6 +75,7 @@ fn account(ledger: &Ledger) -> Account {
         running: &|_| true,
         resident: &|owner| resident::of(owner, "VmRSS:"),
         limits: None,
+        container: None,
     };
     Account::new(ledger, ending)
 }

@@ -28,9 +28,11 @@ use crate::table::{self, Table};
 use audit::Audit;
 use events::Watchers;
 use reclaimers::Reclaimers;
+use std::any::Any;
+use std::fmt::Debug;
 use std::io;
 use std::ptr::NonNull;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 use victim::Victims;
 use wait_queue::WaitQueues;
@@ -44,6 +46,12 @@ pub(crate) struct Times {
     pub(crate) reclaim: Duration,
     pub(crate) throttle: Duration,
     pub(crate) victim: Duration,
+}
+
+/// What acts on a ledger by itself, and ends with it (a thread that follows its container).
+pub(crate) trait Companion: Any + Debug + Send + Sync {
+    /// Stops it. Says whether it has stopped: no thread of it uses the ledger any more.
+    fn end(&self) -> bool;
 }
 
 /// Everything of a ledger that belongs to this process alone: the table's addresses, and what acts on the
@@ -62,6 +70,8 @@ pub(crate) struct Control {
     pub(crate) modes: Mutex<()>,
     pub(crate) times: Times,
     pub(crate) watchers: Watchers,
+    /// Set once at most, before the ledger's maker gives it out.
+    pub(crate) companion: OnceLock<Box<dyn Companion>>,
 }
 
 const _: () = assert!(size_of::<Control>() <= Plan::LOCAL);
@@ -86,6 +96,7 @@ pub(crate) fn lay(
         modes: Mutex::new(()),
         times,
         watchers: Watchers::new(),
+        companion: OnceLock::new(),
     };
     // SAFETY: the place is mapped (as long as the region, which stays until `end`), aligned and large
     // enough, and no other thread knows it yet. From here on the page is valid.
@@ -100,6 +111,16 @@ pub(crate) fn lay(
 /// # Safety
 /// The page is that of a control that [`lay`] wrote, and nothing in its region is used afterwards.
 unsafe fn end(page: NonNull<LocalPage>) {
+    // First what may still use the page, while all of it is in its place.
+    // SAFETY: as the caller says, the page is a control's, and no other thread ends it.
+    let companion = unsafe { &page.cast::<Control>().as_ref().companion };
+    if companion.get().is_some_and(|companion| !companion.end()) {
+        // The companion's own thread drops the ledger (in a reclaimer that had the last share of it), and goes on using
+        // it until it returns. What is never unmapped can be used for ever.
+        return;
+    }
+    // SAFETY: as above.
+    drop(unsafe { (*page.cast::<Control>().as_ptr()).companion.take() });
     // SAFETY: as the caller says; the copy owns everything, the region included, and lives on this stack.
     let Control { page, audit, waiting, reclaimers, victims, .. } =
         unsafe { page.cast::<Control>().read() };

@@ -182,6 +182,56 @@ pub(crate) fn above(ledger: &Ledger, group: Group<'_>, level: u64, clock: &Clock
         && reclaim_below(ledger, group, &Order::new(&missing, clock, true))
 }
 
+impl Group<'_> {
+    /// Asks the reclaimers of this group, and of those below it, for `units`, whatever the limits say: as the kernel's
+    /// `memory.reclaim`. For a program that knows better than any limit when memory is short. Who is asked for how much,
+    /// [`add_reclaimer`](Self::add_reclaimer) says; it ends after
+    /// [`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time).
+    ///
+    /// Returns by how many units the group's charges fell meanwhile: less than that was given back where others charge
+    /// it at the same time, more where others return what they hold. Zero inside a reclaimer of this ledger, which it
+    /// does not nest, and for a group that was destroyed. Not async-signal-safe.
+    ///
+    /// ```
+    /// # use ledgerline::{Charge, Ledger};
+    /// # use std::sync::{Arc, Mutex};
+    /// let ledger: &'static Ledger = Box::leak(Box::new(Ledger::new()?));
+    /// let cache = ledger.root().create("cache")?;
+    /// let pages: Arc<Mutex<Vec<Charge<'static>>>> = Arc::default();
+    /// for _ in 0..8 {
+    ///     pages.lock().unwrap().push(cache.try_charge(10)?);
+    /// }
+    /// let evict = pages.clone();
+    /// let _reclaimer = cache.add_reclaimer(0, move |need| {
+    ///     let mut pages = evict.lock().unwrap();
+    ///     let keep = pages.len() - (need.div_ceil(10) as usize).min(pages.len());
+    ///     pages.drain(keep..).map(|page| page.units()).sum()
+    /// });
+    /// assert_eq!(ledger.root().reclaim(25), 30);
+    /// assert_eq!(ledger.root().reclaim(1000), 50); // all that there is
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reclaim(self, units: u64) -> u64 {
+        self::units(self, units, true)
+    }
+}
+
+/// Asks for `units`, whatever the limits say. Returns how much the group's charges fell. `urgent`: as for a charge that
+/// is about to be refused; otherwise those that gave nothing the last time are left alone for a while.
+pub(crate) fn units(group: Group<'_>, units: u64, urgent: bool) -> u64 {
+    let ledger = group.ledger();
+    if !ledger.control().reclaimers.can_help() || !group.exists() {
+        return 0;
+    }
+    let charged = || precise::charged(ledger.table(), group.id());
+    let before = charged();
+    let level = before.saturating_sub(units);
+    let missing = || charged().saturating_sub(level);
+    let clock = &Clock::start(ledger);
+    reclaim_below(ledger, group, &Order { missing: &missing, clock, urgent });
+    before.saturating_sub(charged())
+}
+
 /// Reclaims after a charge that ended above the high of some levels of its path: asks the reclaimers there,
 /// the lowest level first.
 ///

@@ -105,6 +105,17 @@ impl Group<'_> {
     /// # Errors
     /// [`SetMaxError::Gone`] when the group was destroyed.
     pub fn set_max_now(self, limit: Limit) -> Result<u64, SetMaxError> {
+        self.set_max_only(limit)?;
+        let above = || self.row().counter.usage().saturating_sub(limit.raw());
+        if above() > 0 && self.row().counter.is_enforced() {
+            let clock = reclaim::Clock::start(self.ledger());
+            reclaim::above(self.ledger(), self, limit.raw(), &clock);
+        }
+        Ok(if self.exists() { above() } else { 0 })
+    }
+
+    /// As [`set_max_now`](Self::set_max_now), and asks no reclaimer.
+    pub(crate) fn set_max_only(self, limit: Limit) -> Result<(), SetMaxError> {
         let ledger = self.ledger();
         {
             let _pass = lock::pass();
@@ -126,12 +137,7 @@ impl Group<'_> {
         }
         // A waiter anywhere below that asks for more than the limit now allows would wait in vain.
         wait_queue::tell_below(ledger, self.id());
-        let above = || self.row().counter.usage().saturating_sub(limit.raw());
-        if above() > 0 && self.row().counter.is_enforced() {
-            let clock = reclaim::Clock::start(ledger);
-            reclaim::above(ledger, self, limit.raw(), &clock);
-        }
-        Ok(if self.exists() { above() } else { 0 })
+        Ok(())
     }
 
     /// Tries once to set the limit, and drains idle stock if that stands in the way.

@@ -10,7 +10,7 @@ pub mod control;
 pub mod tasks;
 
 use ledgerline::percpu::{self, Mode};
-use ledgerline::{Group, Ledger, Limit, Mistakes};
+use ledgerline::{Group, Ledger, LedgerBuilder, Limit, Mistakes};
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::FromRawFd;
@@ -250,7 +250,11 @@ pub fn memfd() -> File {
 
 /// A ledger that is audited.
 pub fn audited() -> Ledger {
-    Ledger::builder().capacity(64).audit(true).anonymous().unwrap()
+    audited_builder().anonymous().unwrap()
+}
+
+pub fn audited_builder() -> LedgerBuilder {
+    Ledger::builder().capacity(64).audit(true)
 }
 
 /// Underflows, strays, and what the audit found.

@@ -1,0 +1,253 @@
+//! Finds the folders of this process's memory cgroup: which hierarchy, which of its mounts, and the way up.
+//!
+//! ```text
+//! /proc/self/cgroup      0::/box/job          this process's cgroup, as its cgroup namespace names it
+//! /proc/self/mountinfo   ... /box /sys/fs/cgroup ... - cgroup2 ...      which part of the tree is mounted where
+//! folders                /sys/fs/cgroup/job, /sys/fs/cgroup             from its own up to the topmost that can be seen
+//! ```
+//!
+//! A mount may show a part of the tree only (a bind mount into a container), and a path may begin with `/..` (a
+//! process outside of the root of the namespace that looks). So the part that the mount leaves out is cut off the
+//! path; where it is no part of the path, the process's own cgroup cannot be seen there. The text comes from the
+//! kernel, but all of it is checked: nothing in it may lead to a folder outside of the mount.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+/// The two interfaces of the kernel's memory controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    V1,
+    V2,
+}
+
+/// A mounted hierarchy, or a part of one.
+#[derive(Debug, PartialEq, Eq)]
+struct Mount {
+    version: Version,
+    /// The cgroup that is mounted.
+    root: PathBuf,
+    /// Where.
+    point: PathBuf,
+}
+
+/// A hierarchy in which memory is limited, and this process's folders there, its own first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Hierarchy {
+    pub(super) version: Version,
+    pub(super) folders: Vec<PathBuf>,
+}
+
+/// The hierarchies that this process is in, as `/proc` below `system` shows them: version 2 first.
+pub(super) fn hierarchies(system: &Path) -> Vec<Hierarchy> {
+    let read = |path: &str| fs::read(system.join(path)).unwrap_or_default();
+    let mounts = mounts(&read("proc/self/mountinfo"));
+    let memberships = memberships(&read("proc/self/cgroup"));
+    let found = memberships.into_iter().filter_map(|(version, path)| {
+        let folders = mounts
+            .iter()
+            .filter(|mount| mount.version == version)
+            .map(|mount| folders(system, mount, &path))
+            // Of several mounts the one that shows most of the way.
+            .max_by_key(Vec::len)?;
+        (!folders.is_empty()).then_some(Hierarchy { version, folders })
+    });
+    found.collect()
+}
+
+/// This process's cgroups: `0::PATH`, and `N:…,memory,…:PATH`.
+fn memberships(text: &[u8]) -> Vec<(Version, PathBuf)> {
+    let line = |line: &[u8]| {
+        let mut fields = line.splitn(3, |&byte| byte == b':');
+        let (number, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+        let version = match (number, controllers) {
+            (b"0", b"") => Version::V2,
+            _ if has_memory(controllers) => Version::V1,
+            _ => return None,
+        };
+        path.starts_with(b"/").then(|| (version, path_of(path)))
+    };
+    let mut found: Vec<_> = text.split(|&byte| byte == b'\n').filter_map(line).collect();
+    found.sort_by_key(|(version, _)| *version == Version::V1);
+    found
+}
+
+/// The mounts of cgroup2, and those of version 1 that have the memory controller.
+fn mounts(text: &[u8]) -> Vec<Mount> {
+    let line = |line: &[u8]| {
+        let fields: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
+        // After six fields come optional ones, up to a dash.
+        let dash = 6 + fields.get(6..)?.iter().position(|&field| field == b"-")?;
+        let (kind, options) = (*fields.get(dash + 1)?, fields.get(dash + 3));
+        let version = match kind {
+            b"cgroup2" => Version::V2,
+            b"cgroup" if options.is_some_and(|options| has_memory(options)) => Version::V1,
+            _ => return None,
+        };
+        let [root, point] = [3, 4].map(|at| unescape(fields[at]));
+        let absolute = root.starts_with(b"/") && point.starts_with(b"/");
+        absolute.then(|| Mount { version, root: path_of(&root), point: path_of(&point) })
+    };
+    text.split(|&byte| byte == b'\n').filter_map(line).collect()
+}
+
+fn has_memory(list: &[u8]) -> bool {
+    list.split(|&byte| byte == b',').any(|word| word == b"memory")
+}
+
+fn path_of(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(bytes))
+}
+
+/// mountinfo writes blanks and backslashes as three octal digits.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let [first, after @ ..] = rest {
+        let octal = |digit: u8| (b'0'..=b'7').contains(&digit).then(|| u32::from(digit - b'0'));
+        let escaped = match after {
+            [a, b, c, ..] if *first == b'\\' => octal(*a)
+                .zip(octal(*b))
+                .zip(octal(*c))
+                .and_then(|((a, b), c)| u8::try_from(a << 6 | b << 3 | c).ok()),
+            _ => None,
+        };
+        match escaped {
+            Some(byte) => {
+                out.push(byte);
+                rest = &after[3..];
+            }
+            None => {
+                out.push(*first);
+                rest = after;
+            }
+        }
+    }
+    out
+}
+
+/// The folders of a cgroup in a mount, its own first, the mount's own last; none if it does not lie there.
+fn folders(system: &Path, mount: &Mount, path: &Path) -> Vec<PathBuf> {
+    let point = below(system, &mount.point);
+    let inside = match path.strip_prefix(&mount.root) {
+        Ok(inside) => inside,
+        // Older container engines mount a container's own cgroup and leave the path that the host has. A path that
+        // leads out of the namespace is none of this mount's.
+        Err(_) if !has_dots(path) => Path::new(""),
+        Err(_) => return Vec::new(),
+    };
+    if has_dots(inside) {
+        return Vec::new();
+    }
+    let own = point.join(inside);
+    let way = own.ancestors().take(inside.components().count() + 1);
+    // (A cgroup that was removed meanwhile has no folder any more; those above it have.)
+    way.filter(|folder| folder.is_dir()).map(Path::to_owned).collect()
+}
+
+fn has_dots(path: &Path) -> bool {
+    path.components().any(|part| part == Component::ParentDir)
+}
+
+/// An absolute path, looked for below another folder.
+pub(super) fn below(system: &Path, path: &Path) -> PathBuf {
+    system.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const HYBRID: &str = "\
+23 1 8:1 / / rw - ext4 /dev/root rw
+30 23 0:26 / /sys/fs/cgroup/unified rw,nosuid shared:9 - cgroup2 cgroup2 rw
+33 23 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu
+35 23 0:32 / /sys/fs/cgroup/memory rw master:1 shared:2 - cgroup cgroup rw,memory
+";
+
+    #[test]
+    fn a_hybrid_machine_has_both_versions() {
+        let found = mounts(HYBRID.as_bytes());
+        let points: Vec<_> =
+            found.iter().map(|it| (it.version, it.point.to_str().unwrap())).collect();
+        assert_eq!(
+            points,
+            [(Version::V2, "/sys/fs/cgroup/unified"), (Version::V1, "/sys/fs/cgroup/memory")]
+        );
+        let text = b"9:name=systemd:/\n4:cpu,memory:/a:b\n0::/x y\n";
+        assert_eq!(memberships(text), [(Version::V2, "/x y".into()), (Version::V1, "/a:b".into())]);
+    }
+
+    #[test]
+    fn blanks_in_a_mount_point_are_as_the_kernel_escapes_them() {
+        let line = br"1 2 0:3 /a\040b /mnt/two\011tabs\134end rw - cgroup2 none rw";
+        let [mount] = &mounts(line)[..] else { panic!("one mount") };
+        assert_eq!(mount.root, Path::new("/a b"));
+        assert_eq!(mount.point, Path::new("/mnt/two\ttabs\\end"));
+        // What is no escape stays.
+        assert_eq!(unescape(br"\9\04\777"), br"\9\04\777");
+    }
+
+    #[test]
+    fn lines_that_make_no_sense_are_left_out() {
+        for line in
+            ["", "1 2 3", "- - - - - - -", "1 2 0:3 a b rw - cgroup2 x rw", "a b c d e f g h i"]
+        {
+            assert_eq!(mounts(line.as_bytes()), [], "{line}");
+        }
+        for line in ["", "0", "0:", "0::", "0::relative", "4:cpu:/", "memory"] {
+            assert_eq!(memberships(line.as_bytes()), [], "{line}");
+        }
+    }
+
+    fn tree(name: &str, folders: &[&str]) -> PathBuf {
+        let top = std::env::temp_dir().join(format!("ledgerline-{}-{name}", std::process::id()));
+        for folder in folders {
+            fs::create_dir_all(top.join(folder)).unwrap();
+        }
+        top
+    }
+
+    #[test]
+    fn what_a_mount_leaves_out_is_cut_off_and_nothing_leads_out_of_it() {
+        let top = tree("mounts", &["cg/job/sub", "secret"]);
+        let see = |root: &str, path: &str| {
+            let mount = Mount { version: Version::V2, root: root.into(), point: "/cg".into() };
+            let found = folders(&top, &mount, Path::new(path));
+            let cut =
+                |path: &PathBuf| path.strip_prefix(&top).unwrap().to_str().unwrap().to_owned();
+            found.iter().map(cut).collect::<Vec<_>>()
+        };
+        assert_eq!(see("/", "/job/sub"), ["cg/job/sub", "cg/job", "cg"]);
+        assert_eq!(see("/", "/"), ["cg"]);
+        assert_eq!(see("/box", "/box/job"), ["cg/job", "cg"]);
+        assert_eq!(see("/box", "/box"), ["cg"]);
+        // A sibling's name that begins alike is another cgroup.
+        assert_eq!(see("/job", "/jobless"), ["cg"], "the mount is all that can be seen");
+        // Namespaces: of the root that looks, and of one below it.
+        assert_eq!(see("/..", "/../job"), ["cg/job", "cg"]);
+        assert_eq!(see("/", "/../job"), [""; 0]);
+        assert_eq!(see("/", "/job/../../secret"), [""; 0]);
+        // One that was removed.
+        assert_eq!(see("/", "/job/gone (deleted)"), ["cg/job", "cg"]);
+        fs::remove_dir_all(&top).unwrap();
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_reader_panic_or_leave_its_folder(
+            mounted in prop::collection::vec(any::<u8>(), 0..200),
+            member in prop::collection::vec(any::<u8>(), 0..80),
+            root in "(/[.a-z]{0,3}){0,4}", path in "(/[.a-z]{0,3}){0,4}",
+        ) {
+            let _ = (mounts(&mounted), memberships(&member), unescape(&mounted));
+            let mount = Mount { version: Version::V2, root: root.into(), point: "/".into() };
+            for folder in folders(Path::new("/"), &mount, Path::new(&path)) {
+                prop_assert!(!has_dots(&folder), "{folder:?}");
+            }
+        }
+    }
+}

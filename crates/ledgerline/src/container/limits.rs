@@ -1,0 +1,252 @@
+//! The limits that hold for this process, and what the kernel charges against each.
+
+use super::cgroup::{self, Hierarchy, Version};
+use crate::size;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What the kernel's version 1 says where there is no limit is a little below 2^63; no machine has 2^62.
+const NONE: u64 = 1 << 62;
+
+/// Where a limit comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Source {
+    /// `memory.max` of the cgroup (version 2) with this folder: beyond it the kernel kills.
+    Max(PathBuf),
+    /// `memory.high` of the cgroup (version 2) with this folder: beyond it the kernel slows the program down.
+    High(PathBuf),
+    /// `memory.limit_in_bytes` of the cgroup (version 1) with this folder: beyond it the kernel kills.
+    LimitInBytes(PathBuf),
+    /// `hierarchical_memory_limit` in `memory.stat` of the cgroup (version 1) with this folder: the limit of a cgroup
+    /// further up that cannot be seen from here.
+    Hierarchical(PathBuf),
+    /// The resource limit on address space (`ulimit -v`).
+    AddressSpace,
+    /// The resource limit on private writable memory (`ulimit -d`).
+    Data,
+    /// The memory of the machine.
+    Machine,
+}
+
+impl fmt::Display for Source {
+    /// `memory.high of /sys/fs/cgroup/job`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (file, folder) = match self {
+            Source::Max(folder) => ("memory.max", folder),
+            Source::High(folder) => ("memory.high", folder),
+            Source::LimitInBytes(folder) => ("memory.limit_in_bytes", folder),
+            Source::Hierarchical(folder) => ("hierarchical_memory_limit", folder),
+            Source::AddressSpace => return f.write_str("the limit on address space (ulimit -v)"),
+            Source::Data => return f.write_str("the limit on data (ulimit -d)"),
+            Source::Machine => return f.write_str("the machine's memory"),
+        };
+        write!(f, "{file} of {}", folder.display())
+    }
+}
+
+/// A limit that holds for this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Bound {
+    /// In bytes.
+    pub bytes: u64,
+    /// Whose limit it is.
+    pub source: Source,
+}
+
+impl fmt::Display for Bound {
+    /// `256.0M, memory.high of /sys/fs/cgroup/job`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}", size::format(self.bytes), self.source)
+    }
+}
+
+/// Every limit that holds for the memory of this process. Limits on swap are not among them: what is swapped out is
+/// not charged as memory.
+///
+/// ```
+/// use ledgerline::container::Limits;
+///
+/// let limits = Limits::read();
+/// if let Some(smallest) = limits.smallest() {
+///     println!("{smallest}"); // 256.0M, memory.max of /sys/fs/cgroup/job
+/// }
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    bounds: Vec<Bound>,
+}
+
+impl Limits {
+    /// Reads them: `memory.max` and `memory.high` of this process's cgroup and of those above it (version 2),
+    /// `memory.limit_in_bytes` (version 1), the resource limits on address space and data, and the machine's memory.
+    /// What cannot be read is not there. Costs some tenths of a millisecond: a few files of `/proc`, and two of each
+    /// cgroup.
+    pub fn read() -> Limits {
+        Limits::read_in(Path::new("/"))
+    }
+
+    /// As [`read`](Self::read), with `/proc` and the mounts of cgroups looked for below another folder: for a system
+    /// that is mounted there, and for tests.
+    pub fn read_in(system: &Path) -> Limits {
+        let mut bounds = Vec::new();
+        for hierarchy in cgroup::hierarchies(system) {
+            match hierarchy.version {
+                Version::V2 => version_2(&hierarchy, &mut bounds),
+                Version::V1 => version_1(&hierarchy, &mut bounds),
+            }
+        }
+        resources(&text(&system.join("proc/self/limits")), &mut bounds);
+        let memory = field(&text(&system.join("proc/meminfo")), "MemTotal:");
+        let machine = memory.map(|kib| kib.saturating_mul(1024));
+        bounds.extend(machine.map(|bytes| Bound { bytes, source: Source::Machine }));
+        Limits { bounds }
+    }
+
+    /// All of them: those of cgroups first, from the process's own up.
+    pub fn all(&self) -> &[Bound] {
+        &self.bounds
+    }
+
+    /// The smallest, of equal ones the first.
+    pub fn smallest(&self) -> Option<&Bound> {
+        self.bounds.iter().min_by_key(|bound| bound.bytes)
+    }
+}
+
+fn version_2(hierarchy: &Hierarchy, bounds: &mut Vec<Bound>) {
+    for folder in &hierarchy.folders {
+        for (file, source) in
+            [("memory.max", Source::Max as fn(PathBuf) -> Source), ("memory.high", Source::High)]
+        {
+            let bytes = amount(&text(&folder.join(file)));
+            bounds.extend(bytes.map(|bytes| Bound { bytes, source: source(folder.clone()) }));
+        }
+    }
+}
+
+fn version_1(hierarchy: &Hierarchy, bounds: &mut Vec<Bound>) {
+    let mut smallest = u64::MAX;
+    for (level, folder) in hierarchy.folders.iter().enumerate() {
+        // Once a cgroup could stand below another without counting into it.
+        if level > 0 && text(&folder.join("memory.use_hierarchy")).trim() == "0" {
+            break;
+        }
+        if let Some(bytes) = amount(&text(&folder.join("memory.limit_in_bytes"))) {
+            smallest = smallest.min(bytes);
+            bounds.push(Bound { bytes, source: Source::LimitInBytes(folder.clone()) });
+        }
+    }
+    let own = &hierarchy.folders[0];
+    let whole = field(&text(&own.join("memory.stat")), "hierarchical_memory_limit");
+    if let Some(bytes) = whole.filter(|&bytes| bytes < smallest && bytes < NONE) {
+        bounds.push(Bound { bytes, source: Source::Hierarchical(own.clone()) });
+    }
+}
+
+/// The soft limits of `/proc/self/limits`.
+fn resources(limits: &str, bounds: &mut Vec<Bound>) {
+    for (name, source) in
+        [("Max address space", Source::AddressSpace), ("Max data size", Source::Data)]
+    {
+        let soft = limits
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .and_then(|rest| rest.split_ascii_whitespace().next())
+            .and_then(amount);
+        bounds.extend(soft.map(|bytes| Bound { bytes, source }));
+    }
+}
+
+/// A limit as the kernel writes it; `None` where there is none.
+fn amount(text: &str) -> Option<u64> {
+    text.trim().parse().ok().filter(|&bytes| bytes < NONE)
+}
+
+/// The number after a name at the start of a line.
+fn field(text: &str, name: &str) -> Option<u64> {
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name).filter(|rest| rest.starts_with([' ', '\t'])))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+fn text(path: &Path) -> String {
+    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+}
+
+/// Whether each process has that limit for itself.
+pub(super) fn is_of_each_process(source: &Source) -> bool {
+    matches!(source, Source::AddressSpace | Source::Data)
+}
+
+/// Whether the kernel charges the same against both.
+pub(super) fn have_one_measure(a: &Bound, b: &Bound) -> bool {
+    match (folder(&a.source), folder(&b.source)) {
+        (None, None) => a.source == b.source,
+        (a, b) => a == b,
+    }
+}
+
+/// The folder of the cgroup whose limit it is.
+pub(super) fn folder(source: &Source) -> Option<(Version, &Path)> {
+    match source {
+        Source::Max(folder) | Source::High(folder) => Some((Version::V2, folder)),
+        Source::LimitInBytes(folder) | Source::Hierarchical(folder) => Some((Version::V1, folder)),
+        Source::AddressSpace | Source::Data | Source::Machine => None,
+    }
+}
+
+/// Pages under writeback count up to this part of the limit.
+const WRITEBACK: u64 = 16;
+
+/// How much the kernel charges against a limit and cannot take back by itself; `None` where that cannot be read.
+///
+/// **Page cache does not count, nor do dirty pages of files.** Before the kernel kills it drops the clean ones, and it
+/// writes the dirty ones back. (A program that writes a large file in a small cgroup has most of the cgroup dirty for half
+/// a minute. Were that counted, everybody else would be refused for it.) What is being written back cannot be taken until
+/// that is done. So it counts, up to a part of the limit: a file must not refuse anybody.
+pub(super) fn usage(system: &Path, source: &Source, limit: u64) -> Option<u64> {
+    let Some((version, folder)) = folder(source) else { return own(system, source) };
+    let (file, prefix, writeback) = match version {
+        Version::V2 => ("memory.current", "", "file_writeback"),
+        Version::V1 => ("memory.usage_in_bytes", "total_", "writeback"),
+    };
+    let all = amount(&text(&folder.join(file)))?;
+    let stat = text(&folder.join("memory.stat"));
+    let sum = |names: &[&str]| {
+        let each = names.iter().filter_map(|name| field(&stat, &format!("{prefix}{name}")));
+        each.fold(0u64, u64::saturating_add)
+    };
+    let cache = sum(&["inactive_file", "active_file"]);
+    let cache = cache.saturating_sub(sum(&[writeback]).min(limit / WRITEBACK));
+    // (Version 1 does not say how much of the slab can be given back.)
+    Some(all.saturating_sub(cache).saturating_sub(sum(&["slab_reclaimable"])))
+}
+
+/// What counts against a limit of this process.
+fn own(system: &Path, source: &Source) -> Option<u64> {
+    // In pages: size, resident, shared, text, 0, data.
+    let statm = text(&system.join("proc/self/statm"));
+    let at = match source {
+        Source::AddressSpace => 0,
+        Source::Data => 5,
+        _ => 1,
+    };
+    let pages: u64 = statm.split_ascii_whitespace().nth(at)?.parse().ok()?;
+    // SAFETY: sysconf takes no pointers.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    pages.checked_mul(u64::try_from(page).ok()?)
+}
+
+/// How often the kernel said of the cgroup (version 2) that it met its high or max, or took what was protected.
+pub(super) fn events(folder: &Path) -> u64 {
+    let events = text(&folder.join("memory.events"));
+    let each = ["low", "high", "max", "oom"].into_iter().filter_map(|name| field(&events, name));
+    each.fold(0u64, u64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests;

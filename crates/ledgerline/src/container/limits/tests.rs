@@ -1,0 +1,186 @@
+use super::*;
+use proptest::prelude::*;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A made-up system: a folder with the files that are given.
+struct System(PathBuf);
+
+impl System {
+    fn new(files: &[(&str, &str)]) -> System {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("ledgerline-limits-{}-{number}", std::process::id());
+        let system = System(std::env::temp_dir().join(name));
+        files.iter().for_each(|(path, text)| system.write(path, text));
+        system
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.0.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn told(&self) -> Vec<String> {
+        let cut = format!("{}/", self.0.display());
+        let limits = Limits::read_in(&self.0);
+        limits
+            .all()
+            .iter()
+            .map(|it| format!("{} {}", it.bytes, it.source).replace(&cut, ""))
+            .collect()
+    }
+}
+
+impl Drop for System {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+const V2: (&str, &str) =
+    ("proc/self/mountinfo", "30 23 0:26 / /cg rw,nosuid shared:9 - cgroup2 cgroup2 rw\n");
+const V1: (&str, &str) = ("proc/self/mountinfo", "35 23 0:32 / /cg rw - cgroup cgroup rw,memory\n");
+const NO_LIMIT: &str = "9223372036854771712\n";
+
+#[test]
+fn every_level_up_the_tree_has_its_say_and_the_smallest_wins() {
+    let system = System::new(&[
+        V2,
+        ("proc/self/cgroup", "0::/a/b\n"),
+        ("cg/a/b/memory.max", "max\n"),
+        ("cg/a/b/memory.high", "5000000\n"),
+        ("cg/a/memory.max", "4000000\n"),
+        ("cg/a/memory.high", "max\n"),
+        ("cg/cgroup.procs", ""),
+        ("proc/meminfo", "MemTotal:       24684092 kB\nMemFree: 1 kB\n"),
+    ]);
+    let told = system.told();
+    assert_eq!(
+        told,
+        [
+            "5000000 memory.high of cg/a/b",
+            "4000000 memory.max of cg/a",
+            "25276510208 the machine's memory"
+        ]
+    );
+    let limits = Limits::read_in(&system.0);
+    assert_eq!(limits.smallest().unwrap().source, Source::Max(system.0.join("cg/a")));
+    // A limit that changes is seen at the next reading.
+    system.write("cg/a/b/memory.high", "3000000\n");
+    let limits = Limits::read_in(&system.0);
+    assert_eq!(limits.smallest().unwrap().source, Source::High(system.0.join("cg/a/b")));
+}
+
+#[test]
+fn version_1_is_read_up_to_where_it_stops_counting_and_hidden_limits_are_known() {
+    let system = System::new(&[
+        V1,
+        ("proc/self/cgroup", "4:memory:/a/b\n0::/\n"),
+        ("cg/a/b/memory.limit_in_bytes", NO_LIMIT),
+        ("cg/a/b/memory.stat", "cache 1\nhierarchical_memory_limit 700\ntotal_cache 1\n"),
+        ("cg/a/memory.limit_in_bytes", "9000\n"),
+        ("cg/a/memory.use_hierarchy", "1\n"),
+        ("cg/memory.limit_in_bytes", "10\n"),
+        ("cg/memory.use_hierarchy", "0\n"),
+    ]);
+    assert_eq!(
+        system.told(),
+        ["9000 memory.limit_in_bytes of cg/a", "700 hierarchical_memory_limit of cg/a/b"]
+    );
+    // What is known already is not told twice.
+    system.write("cg/a/b/memory.stat", "hierarchical_memory_limit 9000\n");
+    assert_eq!(system.told(), ["9000 memory.limit_in_bytes of cg/a"]);
+    system.write("cg/a/b/memory.stat", &format!("hierarchical_memory_limit {NO_LIMIT}"));
+    assert_eq!(system.told(), ["9000 memory.limit_in_bytes of cg/a"]);
+}
+
+#[test]
+fn resource_limits_count_and_unlimited_ones_do_not() {
+    let header = "Limit                     Soft Limit           Hard Limit           Units\n";
+    let system = System::new(&[(
+        "proc/self/limits",
+        &format!(
+            "{header}Max data size             unlimited            unlimited            bytes\nMax address space         4194304              8388608              bytes\n"
+        ),
+    )]);
+    assert_eq!(system.told(), ["4194304 the limit on address space (ulimit -v)"]);
+    system.write("proc/self/limits", "Max data size 77 99 bytes\n");
+    assert_eq!(system.told(), ["77 the limit on data (ulimit -d)"]);
+}
+
+#[test]
+fn a_system_without_any_of_it_has_no_limit() {
+    assert_eq!(System::new(&[]).told(), [""; 0]);
+    let hybrid = System::new(&[V2, ("proc/self/cgroup", "0::/\n"), ("cg/cgroup.procs", "1\n")]);
+    assert_eq!(
+        hybrid.told(),
+        [""; 0],
+        "a hierarchy without the memory controller has no such files"
+    );
+}
+
+#[test]
+fn page_cache_is_not_charged_and_everything_else_is() {
+    let stat = "anon 500\nfile 300\nkernel 90\ninactive_file 200\nactive_file 60\nfile_dirty 50\n\
+                slab_reclaimable 30\nslab_unreclaimable 10\ninactive_file_x 9\n";
+    let system = System::new(&[("cg/memory.current", "1000\n"), ("cg/memory.stat", stat)]);
+    let folder = system.0.join("cg");
+    assert_eq!(usage(&system.0, &Source::Max(folder.clone()), 1600), Some(1000 - 200 - 60 - 30));
+    // Under writeback, up to a sixteenth of the limit.
+    for (writeback, counts) in [(40, 40), (100, 100), (250, 100)] {
+        system.write("cg/memory.stat", &format!("inactive_file 260\nfile_writeback {writeback}\n"));
+        assert_eq!(usage(&system.0, &Source::Max(folder.clone()), 1600), Some(740 + counts));
+    }
+    system.write("cg/memory.stat", stat);
+    // More cache than there is in all: the two files were read one after the other.
+    system.write("cg/memory.current", "100\n");
+    assert_eq!(usage(&system.0, &Source::High(folder.clone()), 1600), Some(0));
+    // Version 1 tells of the cgroup alone and of all below it.
+    system.write("cg/memory.usage_in_bytes", "1000\n");
+    system
+        .write("cg/memory.stat", "inactive_file 1\ntotal_inactive_file 400\ntotal_active_file 5\n");
+    assert_eq!(usage(&system.0, &Source::LimitInBytes(folder.clone()), 1600), Some(595));
+    fs::remove_file(folder.join("memory.stat")).unwrap();
+    assert_eq!(usage(&system.0, &Source::LimitInBytes(folder.clone()), 1600), Some(1000));
+    fs::remove_file(folder.join("memory.usage_in_bytes")).unwrap();
+    assert_eq!(usage(&system.0, &Source::Hierarchical(folder), 1600), None);
+}
+
+#[test]
+fn each_limit_of_a_process_has_its_own_measure() {
+    let system = System::new(&[("proc/self/statm", "1000 200 30 4 0 500 0\n")]);
+    // SAFETY: sysconf takes no pointers.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
+    let pages = |source| usage(&system.0, &source, 1600).map(|bytes| bytes / page);
+    assert_eq!(pages(Source::AddressSpace), Some(1000));
+    assert_eq!(pages(Source::Machine), Some(200));
+    assert_eq!(pages(Source::Data), Some(500));
+    system.write("proc/self/statm", "1000");
+    assert_eq!(pages(Source::Machine), None);
+}
+
+#[test]
+fn this_very_machine_has_memory_and_this_process_uses_some() {
+    let limits = Limits::read();
+    let machine = limits.all().iter().find(|bound| bound.source == Source::Machine).unwrap();
+    let used = usage(Path::new("/"), &Source::Machine, 0).unwrap();
+    assert!(machine.bytes > 1 << 20 && used > 1 << 10 && used < machine.bytes, "{machine} {used}");
+}
+
+proptest! {
+    #[test]
+    fn no_file_makes_the_reader_panic(texts in prop::collection::vec("[ -~\\n]{0,120}|[0-9]{1,25}|max", 7)) {
+        let paths = [
+            "cg/memory.max", "cg/memory.current", "cg/memory.stat", "proc/self/limits",
+            "proc/meminfo", "proc/self/statm", "cg/memory.events",
+        ];
+        let mut files: Vec<_> = paths.into_iter().zip(texts.iter().map(String::as_str)).collect();
+        files.extend([V2, ("proc/self/cgroup", "0::/\n")]);
+        let system = System::new(&files);
+        for bound in Limits::read_in(&system.0).all() {
+            let _ = usage(&system.0, &bound.source, 1600);
+        }
+        events(&system.0.join("cg"));
+    }
+}

@@ -1,0 +1,192 @@
+//! The container's limit: the root of a ledger follows what the kernel would kill for.
+//!
+//! A server is killed by the kernel's limit, not by its own account; and every account drifts from what the kernel
+//! charges, by fragmentation, stacks, code, page tables, and buffers that nobody charged. A ledger that is built with
+//! [`LedgerBuilder::container`](crate::LedgerBuilder::container) closes that gap:
+//!
+//! * The root's max is the kernel's [limit](Limits) less a margin, and follows it within a second when it changes.
+//! * What the kernel charges and the ledger does not know is measured, and charged to the row [`UNTRACKED`] below the
+//!   root. So it takes from the room for charges, and everybody sees it.
+//! * When the row takes the root above its max, or the kernel tells of pressure, the reclaimers are asked.
+//!
+//! ```
+//! use ledgerline::Ledger;
+//!
+//! let ledger = Ledger::builder().container().anonymous()?;
+//! let now = ledger.container().expect("it was built with one");
+//! if let Some(limit) = &now.limit {
+//!     println!("{limit}"); // 256.0M, memory.max of /sys/fs/cgroup/job
+//! }
+//! assert_eq!(ledger.root().max(), now.max);
+//! // What this very program takes beside its charges, of which it has none.
+//! assert!(now.untracked > 0);
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! # What it can know, and when
+//!
+//! The numbers are the kernel's at the last *sample*. The next one comes before memory that grows by a GiB a second has
+//! used up the room and the margin, after 5 ms at the earliest and 250 ms at the latest ([`Settings::longest`]). So
+//! untracked memory that grows by more than the margin within 5 ms can have the kernel act first (with the default
+//! margin of a container of 256 MiB: by 3.2 GiB a second).
+//!
+//! Memory that was charged and is not touched yet hides as much that is untracked: the kernel has not charged it. So the
+//! row has the largest of the numbers of the last 50 to 100 ms. Where more is charged and never touched, the row says zero;
+//! it has too little by as much, and the kernel may act when that is touched all at once.
+//!
+//! Page cache does not count; what is being written back does, up to a sixteenth of the limit. A program that writes
+//! files faster than the disk, and never syncs them, may have the kernel kill in a cgroup of version 1, whatever anybody
+//! charges: there the kernel does not slow it down, and finds nothing to take while its pages are written back. A larger
+//! [`Settings::margin`] leaves more for that.
+//!
+//! Memory that was uncharged and that the allocator keeps is untracked, too: the row has it until the allocator gives
+//! it back to the kernel, or the program charges it again. A reclaimer of the row can see to that:
+//!
+//! ```no_run
+//! # use ledgerline::{Ledger, container::UNTRACKED};
+//! let ledger: &'static Ledger = Box::leak(Box::new(Ledger::builder().container().anonymous()?));
+//! let row = ledger.root().child(UNTRACKED).expect("the container's");
+//! let _reclaimer = row.add_reclaimer(-1, move |_need| {
+//!     ledger.release_untracked(|| {
+//!         // SAFETY: it takes no pointers.
+//!         unsafe { libc::malloc_trim(0) };
+//!     })
+//! });
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+mod cgroup;
+mod follow;
+mod limits;
+mod pressure;
+mod sampler;
+
+pub use follow::Status;
+pub use limits::{Bound, Limits, Source};
+pub(crate) use sampler::start;
+
+use crate::size::Limit;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The name of the row, below the root, for what the kernel charges and the ledger does not know.
+pub const UNTRACKED: &str = "(untracked)";
+
+/// The longest time between two samples, unless another was set.
+const LONGEST: Duration = Duration::from_millis(250);
+/// The margin is this part of the limit, within these bounds, and at most the [`MOST`]th part of it.
+///
+/// It also is what is left for page cache when all the rest is charged. With a 32nd of 256 MiB the kernel killed a process
+/// that charged no more than its root's max while it read a large file: it found 8 MiB of clean pages, and could not take
+/// them in time. With a sixteenth it did not.
+const MARGIN: u64 = 16;
+const MARGINS: std::ops::RangeInclusive<u64> = 4 << 20..=512 << 20;
+const MOST: u64 = 8;
+
+/// How a ledger follows its container ([`LedgerBuilder::container_with`](crate::LedgerBuilder::container_with)).
+///
+/// ```
+/// use ledgerline::{Ledger, container::Settings};
+///
+/// let settings = Settings::new().at_most("1G".parse()?).margin(16 << 20).by_hand();
+/// let ledger = Ledger::builder().container_with(settings).anonymous()?;
+/// assert!(ledger.root().max() <= "1G".parse()?);
+/// let now = ledger.update_container().expect("it was built with one");
+/// assert_eq!(now.samples, 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Settings {
+    at_most: Limit,
+    margin: Option<u64>,
+    reserve: u64,
+    longest: Duration,
+    thread: bool,
+    system: PathBuf,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings::new()
+    }
+}
+
+impl Settings {
+    /// The defaults.
+    pub fn new() -> Settings {
+        Settings {
+            at_most: Limit::MAX,
+            margin: None,
+            reserve: 0,
+            longest: LONGEST,
+            thread: true,
+            system: PathBuf::from("/"),
+        }
+    }
+
+    /// A limit for the root beside the kernel's: the smaller one holds. What is untracked counts for it, too. (Use this
+    /// instead of [`Group::set_max`](crate::Group::set_max) on the root, whose limit the container sets again when the
+    /// kernel's changes.)
+    pub fn at_most(mut self, limit: Limit) -> Settings {
+        self.at_most = limit;
+        self
+    }
+
+    /// How many bytes below the kernel's limit the root's stays (default: a sixteenth of the limit, at least 4 MiB and at
+    /// most 512 MiB; in any case an eighth of the limit at most). It bounds by how much untracked memory may grow
+    /// between two samples, and it is what the kernel has for page cache when all the rest is charged.
+    pub fn margin(mut self, bytes: u64) -> Settings {
+        self.margin = Some(bytes);
+        self
+    }
+
+    /// How many bytes of the room are kept from the root's max, beside the margin, for charges that the program itself
+    /// lets go over it (default none).
+    pub fn reserve(mut self, bytes: u64) -> Settings {
+        self.reserve = bytes;
+        self
+    }
+
+    /// The longest time between two samples (default 250 ms).
+    pub fn longest(mut self, time: Duration) -> Settings {
+        self.longest = time;
+        self
+    }
+
+    /// Starts no thread. The row and the limit are as [`Ledger::update_container`](crate::Ledger::update_container)
+    /// found them last, and nobody hears of pressure but that call.
+    pub fn by_hand(mut self) -> Settings {
+        self.thread = false;
+        self
+    }
+
+    /// Looks for `/proc` and the mounts of cgroups below this folder, as [`Limits::read_in`] does.
+    pub fn system(mut self, folder: impl Into<PathBuf>) -> Settings {
+        self.system = folder.into();
+        self
+    }
+
+    /// The margin below a limit.
+    fn margin_below(&self, bytes: u64) -> u64 {
+        let default = (bytes / MARGIN).clamp(*MARGINS.start(), *MARGINS.end());
+        self.margin.unwrap_or(default).min(bytes / MOST)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_margin_leaves_at_least_seven_eighths_of_any_limit() {
+        let settings = Settings::new();
+        for (bytes, margin) in
+            [(0, 0), (8, 1), (8 << 20, 1 << 20), (256 << 20, 16 << 20), (1 << 40, 512 << 20)]
+        {
+            assert_eq!(settings.margin_below(bytes), margin, "{bytes}");
+        }
+        let small = Settings::new().margin(100);
+        assert_eq!((small.margin_below(1 << 30), small.margin_below(80)), (100, 10));
+    }
+}

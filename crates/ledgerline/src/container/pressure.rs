@@ -1,0 +1,233 @@
+//! Hears from the kernel that memory is short, before it acts: by pressure stall information (PSI), by changes of
+//! `memory.events`, and by the pressure levels of version 1. It also is how the thread that follows a container sleeps.
+
+use super::cgroup::Version;
+use super::limits;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// When PSI tells: tasks stood still for memory for this long, within this long (microseconds). Who is not root may
+/// ask for windows of whole two seconds alone.
+const TRIGGERS: [&str; 2] = ["some 150000 1000000\0", "some 300000 2000000\0"];
+/// From which level version 1 tells: at `low` it does for any page of cache that it drops.
+const LEVEL: &str = "medium";
+
+/// What is watched. A descriptor that it cannot have is none; it then says so.
+#[derive(Debug, Default)]
+pub(super) struct Pressure {
+    watched: Vec<Watched>,
+    /// What is watched, and what is not with the reason.
+    pub(super) told: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Watched {
+    kind: Kind,
+    fd: OwnedFd,
+    /// Registered for as long as it is open.
+    _level: Option<File>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Its trigger tells by POLLPRI.
+    Stalls,
+    /// The file tells by POLLPRI that it changed. What changed, a look at it says.
+    Events,
+    /// An eventfd that the kernel adds to.
+    Level,
+}
+
+impl Pressure {
+    /// Begins to watch a cgroup, or the machine where there is none.
+    pub(super) fn watch(system: &Path, cgroup: Option<(Version, &Path)>) -> Pressure {
+        let mut pressure = Pressure::default();
+        match cgroup {
+            Some((Version::V2, folder)) => {
+                let file = folder.join("memory.pressure");
+                pressure.add(&file, stalls(&file).map(|fd| (Kind::Stalls, fd, None)));
+                let file = folder.join("memory.events");
+                let events = File::open(&file).map(|file| (Kind::Events, file.into(), None));
+                pressure.add(&file, events);
+            }
+            Some((Version::V1, folder)) => {
+                let file = folder.join("memory.pressure_level");
+                let level = level(folder, &file);
+                pressure.add(&file, level.map(|(fd, file)| (Kind::Level, fd, Some(file))));
+            }
+            None => {
+                let file = system.join("proc/pressure/memory");
+                pressure.add(&file, stalls(&file).map(|fd| (Kind::Stalls, fd, None)));
+            }
+        }
+        pressure
+    }
+
+    fn add(&mut self, file: &Path, made: io::Result<(Kind, OwnedFd, Option<File>)>) {
+        self.told.push(match made {
+            Ok((kind, fd, level)) => {
+                self.watched.push(Watched { kind, fd, _level: level });
+                format!("{} is watched", file.display())
+            }
+            Err(error) => format!("{} is not watched: {error}", file.display()),
+        });
+    }
+
+    /// Sleeps until the time is up, `stop` is written to, or the kernel tells something. Says whether it told of
+    /// pressure; an event of `memory.events` it leaves to [`limits::events`].
+    pub(super) fn sleep(&mut self, stop: &OwnedFd, time: Duration) -> bool {
+        let entry = |fd: &OwnedFd, events| libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
+        let asked = |kind| if kind == Kind::Level { libc::POLLIN } else { libc::POLLPRI };
+        let watched = self.watched.iter().map(|watched| entry(&watched.fd, asked(watched.kind)));
+        let mut fds: Vec<_> = watched.chain([entry(stop, libc::POLLIN)]).collect();
+        let millis = i32::try_from(time.as_millis()).unwrap_or(i32::MAX).max(1);
+        // SAFETY: the entries are this vector's, which outlives the call.
+        let ready = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, millis) };
+        if ready <= 0 {
+            return false;
+        }
+        let mut pressure = false;
+        let mut place = 0;
+        self.watched.retain(|watched| {
+            let found = fds[place].revents;
+            place += 1;
+            match watched.kind {
+                Kind::Stalls => {
+                    pressure |= found & libc::POLLPRI != 0;
+                    // (A cgroup that was removed says so for ever.)
+                    found & libc::POLLERR == 0
+                }
+                Kind::Events => {
+                    // Reading it is how it is told that the change was seen.
+                    found == 0 || (found & libc::POLLNVAL == 0 && look(&watched.fd))
+                }
+                Kind::Level => {
+                    pressure |= found & libc::POLLIN != 0;
+                    found == 0 || look(&watched.fd)
+                }
+            }
+        });
+        pressure
+    }
+}
+
+/// Reads a descriptor from its start, as far as one step goes. Says whether that worked.
+fn look(fd: &OwnedFd) -> bool {
+    let mut bytes = [0u8; 512];
+    // SAFETY: both calls are given a descriptor of ours, and the read as many bytes as there are. (An eventfd has no
+    // place, and is read without one.)
+    unsafe {
+        libc::lseek(fd.as_raw_fd(), 0, libc::SEEK_SET);
+        libc::read(fd.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) >= 0
+    }
+}
+
+/// A trigger of PSI.
+fn stalls(file: &Path) -> io::Result<OwnedFd> {
+    let open = || {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+            .open(file)
+    };
+    let mut error = None;
+    for trigger in TRIGGERS {
+        let mut file = open()?;
+        match file.write_all(trigger.as_bytes()) {
+            Ok(()) => return Ok(file.into()),
+            Err(no) => error = Some(no),
+        }
+    }
+    Err(error.expect("there are triggers, and none was taken"))
+}
+
+/// An eventfd that version 1 adds to at each sign of pressure.
+fn level(folder: &Path, file: &Path) -> io::Result<(OwnedFd, File)> {
+    let level = File::open(file)?;
+    let event = eventfd()?;
+    let control = PathBuf::from(folder).join("cgroup.event_control");
+    let order = format!("{} {} {LEVEL}", event.as_raw_fd(), level.as_raw_fd());
+    OpenOptions::new().write(true).open(control)?.write_all(order.as_bytes())?;
+    Ok((event, level))
+}
+
+pub(super) fn eventfd() -> io::Result<OwnedFd> {
+    // SAFETY: eventfd takes no pointers.
+    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel just made it, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Adds one to an eventfd, which wakes who sleeps on it.
+pub(super) fn signal(event: &OwnedFd) {
+    let one = 1u64.to_ne_bytes();
+    // SAFETY: the eight bytes are this function's. (That it is full already wakes as well.)
+    unsafe { libc::write(event.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+}
+
+/// What a cgroup's events came to by the last look.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    seen: Option<u64>,
+}
+
+impl Events {
+    /// Whether there were more since the last look.
+    pub(super) fn are_more(&mut self, cgroup: Option<(Version, &Path)>) -> bool {
+        let Some((Version::V2, folder)) = cgroup else { return false };
+        let now = limits::events(folder);
+        let before = self.seen.replace(now);
+        before.is_some_and(|before| now > before)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn what_is_written_to_stop_ends_a_sleep_and_no_file_keeps_it_awake() {
+        let folder = std::env::temp_dir().join(format!("ledgerline-psi-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("memory.events"), "high 0\n").unwrap();
+        fs::write(folder.join("memory.pressure"), "some avg10=0.00\n").unwrap();
+        let stop = eventfd().unwrap();
+        let mut pressure = Pressure::watch(&folder, Some((Version::V2, &folder)));
+        assert_eq!(pressure.told.len(), 2);
+        assert!(pressure.told.iter().all(|told| told.ends_with(" is watched")), "{pressure:?}");
+        assert!(!pressure.sleep(&stop, Duration::from_millis(1)));
+        signal(&stop);
+        // Only that it returns counts: nobody waits that long.
+        assert!(!pressure.sleep(&stop, Duration::from_secs(1 << 20)));
+
+        let mut events = Events::default();
+        let seen = Some((Version::V2, &*folder));
+        assert!(!events.are_more(seen), "what was there before is no news");
+        assert!(!events.are_more(seen));
+        fs::write(folder.join("memory.events"), "low 0\nhigh 2\nmax 0\noom_kill 9\n").unwrap();
+        assert!(events.are_more(seen) && !events.are_more(seen));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_watched_is_told_with_the_reason() {
+        let nowhere = Path::new("/nonexistent");
+        for cgroup in [None, Some((Version::V1, nowhere)), Some((Version::V2, nowhere))] {
+            let pressure = Pressure::watch(nowhere, cgroup);
+            assert!(pressure.watched.is_empty());
+            assert!(
+                pressure.told.iter().all(|told| told.contains(" is not watched: No such file"))
+            );
+            assert!(!pressure.told.is_empty());
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! The threads that follow a container, and the calls that ask what they found. One takes the samples. The other has
+//! reclaimers run: a sample that waited for one would come too late.
+//!
+//! Invariant C1: the groups that a [`Follower`] has point into its ledger's region. They are used by calls that borrow
+//! the ledger, and by these threads, which [`Sampler::end`] joins before the region goes.
+//!
+//! The follower is locked while a sample is taken, and not while reclaimers run: one may ask for a sample itself. In
+//! between, wakers may run; who asks from there finds it locked, and gets what the last sample found.
+
+use super::follow::{Follower, Next, Status};
+use super::limits::Source;
+use super::pressure::{Pressure, eventfd, signal};
+use super::{Settings, UNTRACKED};
+use crate::control::{Companion, reclaim};
+use crate::gate::lock::{gated, guard_forks};
+use crate::group::Group;
+use crate::ledger::Ledger;
+use crate::sync::wait_a_turn;
+use std::any::Any;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Reclaimers are not asked for pressure more often than that.
+const RELIEF: Duration = Duration::from_millis(100);
+/// For how many turns a call waits for another sample to end.
+const TURNS: u32 = 2000;
+
+/// What a ledger has of its container.
+struct Sampler {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// The process that started them. A forked child has no such threads.
+    process: u32,
+}
+
+struct Shared {
+    root: Group<'static>,
+    follower: Mutex<Follower>,
+    /// What the last sample found; locked inside the gate, so that a fork finds it whole and free.
+    status: Mutex<Status>,
+    wanted: Mutex<Wanted>,
+    /// Told when more is wanted, and at the end.
+    want: Condvar,
+    /// These three are numbers for readers, and order nothing: Relaxed everywhere.
+    pressure: AtomicU64,
+    reclaimed: AtomicU64,
+    /// Microseconds.
+    late: AtomicU64,
+    stop: OwnedFd,
+    /// Relaxed everywhere: the eventfd wakes, and the join orders what comes after.
+    stopped: AtomicBool,
+}
+
+/// What reclaimers are to be asked for.
+#[derive(Default)]
+struct Wanted {
+    /// Units by which the root is above its max.
+    above: u64,
+    /// For pressure.
+    relief: u64,
+}
+
+/// Begins to follow the container of a ledger that nobody else knows yet.
+pub(crate) fn start(ledger: &Ledger, settings: Settings) -> io::Result<()> {
+    guard_forks();
+    let row = ledger.root().create(UNTRACKED).map_err(io::Error::other)?;
+    // SAFETY: C1; guarded by the tests that drop such a ledger (`tests/container.rs`).
+    let [root, row] = unsafe {
+        [ledger.root(), row].map(|group| std::mem::transmute::<Group<'_>, Group<'static>>(group))
+    };
+    let by_hand = !settings.thread;
+    let follower = Follower::new(root, row, ledger.is_shared(), settings);
+    let shared = Arc::new(Shared {
+        root,
+        status: Mutex::new(follower.status.clone()),
+        follower: Mutex::new(follower),
+        wanted: Mutex::default(),
+        want: Condvar::new(),
+        pressure: AtomicU64::new(0),
+        reclaimed: AtomicU64::new(0),
+        late: AtomicU64::new(0),
+        stop: eventfd()?,
+        stopped: AtomicBool::new(false),
+    });
+    // The limit holds before anybody can charge.
+    let next = shared.sample(true);
+    let (threads, process) = (Mutex::default(), std::process::id());
+    let sampler = Sampler { shared: shared.clone(), threads, process };
+    let set = ledger.control().companion.set(Box::new(sampler));
+    assert!(set.is_ok(), "the ledger is new");
+    // (Where the second one cannot be started, the end of the ledger ends the first.)
+    if let Some(sampler) = ledger.sampler().filter(|_| !by_hand) {
+        let asker = shared.clone();
+        let mut threads = sampler.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        threads.push(spawn("ledgerline", move || shared.run(next))?);
+        threads.push(spawn("ledgerline-ask", move || asker.ask())?);
+    }
+    Ok(())
+}
+
+/// Starts a thread, with all signals blocked: those of the program are not for it.
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    // SAFETY: the sets are this function's, and sigfillset fills the first before it is read.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        thread
+    }
+}
+
+impl Shared {
+    /// Locks the follower, unless a sample does not end.
+    fn lock(&self) -> Option<MutexGuard<'_, Follower>> {
+        for turn in 0..TURNS {
+            match self.follower.try_lock() {
+                Ok(follower) => return Some(follower),
+                Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) => wait_a_turn(turn),
+            }
+        }
+        None
+    }
+
+    /// Takes a sample, unless another one does not end.
+    fn sample(&self, fresh: bool) -> Option<Next> {
+        self.sample_after(&[], fresh)
+    }
+
+    /// As [`sample`](Self::sample), when memory was given back since that look.
+    fn sample_after(&self, before: &[(Source, u64, u64)], fresh: bool) -> Option<Next> {
+        let mut follower = self.lock()?;
+        if !before.is_empty() {
+            follower.lower(before);
+        }
+        let next = follower.sample(fresh);
+        let status = follower.status.clone();
+        *gated(&self.status) = status;
+        Some(next)
+    }
+
+    fn status(&self) -> Status {
+        let mut status = gated(&self.status).clone();
+        status.pressure = self.pressure.load(Ordering::Relaxed);
+        status.reclaimed = self.reclaimed.load(Ordering::Relaxed);
+        status.late = Duration::from_micros(self.late.load(Ordering::Relaxed));
+        status
+    }
+
+    /// Has the reclaimers bring the root below its max again, and give some room for pressure.
+    fn relieve(&self, wanted: &Wanted) {
+        for (units, urgent) in [(wanted.above, false), (wanted.relief, true)] {
+            if units > 0 {
+                let freed = reclaim::units(self.root, units, urgent);
+                self.reclaimed.fetch_add(freed, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The thread that has reclaimers run.
+    fn ask(&self) {
+        loop {
+            let wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+            let nothing = |wanted: &mut Wanted| {
+                wanted.above == 0 && wanted.relief == 0 && !self.stopped.load(Ordering::Relaxed)
+            };
+            let mut wanted =
+                self.want.wait_while(wanted, nothing).unwrap_or_else(PoisonError::into_inner);
+            if self.stopped.load(Ordering::Relaxed) {
+                return;
+            }
+            let now = std::mem::take(&mut *wanted);
+            drop(wanted);
+            self.relieve(&now);
+        }
+    }
+
+    /// Ends both threads.
+    fn stop(&self) {
+        // Under the lock, so that whoever is about to wait sees it.
+        let wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        self.stopped.store(true, Ordering::Relaxed);
+        drop(wanted);
+        self.want.notify_all();
+        signal(&self.stop);
+    }
+
+    fn watch(&self) -> Pressure {
+        let mut follower = self.follower.lock().unwrap_or_else(PoisonError::into_inner);
+        let pressure = follower.watch();
+        let told = pressure.told.clone();
+        drop(follower);
+        gated(&self.status).watched = told;
+        pressure
+    }
+
+    fn run(&self, next: Option<Next>) {
+        let watched = || self.follower.lock().unwrap_or_else(PoisonError::into_inner).watched();
+        let mut cgroup = watched();
+        let mut pressure = self.watch();
+        let mut after = next.map_or(Duration::ZERO, |next| next.after);
+        let mut relieved: Option<Instant> = None;
+        while !self.stopped.load(Ordering::Relaxed) {
+            let asleep = Instant::now();
+            let told = pressure.sleep(&self.stop, after);
+            let late = asleep.elapsed().saturating_sub(after).as_micros();
+            self.late.fetch_max(u64::try_from(late).unwrap_or(u64::MAX), Ordering::Relaxed);
+            if self.stopped.load(Ordering::Relaxed) {
+                return;
+            }
+            // (It is None only while some caller takes samples without an end.)
+            let Some(next) = self.sample(false) else { continue };
+            after = next.after;
+            let mut relief = 0;
+            if (told || next.pressure) && relieved.is_none_or(|last| last.elapsed() >= RELIEF) {
+                self.pressure.fetch_add(1, Ordering::Relaxed);
+                relief = next.relief.max(1);
+                relieved = Some(Instant::now());
+            }
+            if next.above > 0 || relief > 0 {
+                let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+                wanted.above = next.above;
+                // (What was told before may not have been asked for yet.)
+                wanted.relief = wanted.relief.max(relief);
+                drop(wanted);
+                self.want.notify_one();
+            }
+            // The process may be moved to another cgroup.
+            let now = watched();
+            if now != cgroup {
+                cgroup = now;
+                pressure = self.watch();
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Sampler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sampler").field("process", &self.process).finish_non_exhaustive()
+    }
+}
+
+impl Companion for Sampler {
+    fn end(&self) -> bool {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let threads = std::mem::take(&mut *threads);
+        if self.process != std::process::id() {
+            // They cannot be joined, nor detached: what a handle leads to is no thread's any more.
+            std::mem::forget(threads);
+            return true;
+        }
+        self.shared.stop();
+        let mut ended = true;
+        for thread in threads {
+            if thread.thread().id() == thread::current().id() {
+                ended = false;
+            } else {
+                // (No thread panics out of a sample; if one did, it is no more.)
+                let _ = thread.join();
+            }
+        }
+        ended
+    }
+}
+
+impl Ledger {
+    fn sampler(&self) -> Option<&Sampler> {
+        let companion: &dyn Any = self.control().companion.get()?.as_ref();
+        companion.downcast_ref()
+    }
+
+    /// What is known of the container, as of the last sample: its limit and where that comes from, what the kernel
+    /// charges, how much of that is untracked. `None` for a ledger that was built without
+    /// [`LedgerBuilder::container`](crate::LedgerBuilder::container). Costs a lock and a copy.
+    pub fn container(&self) -> Option<Status> {
+        Some(self.sampler()?.shared.status())
+    }
+
+    /// Takes a sample now, and says what it found: it reads the limits anew, and sets the row and the root's max. Asks the
+    /// reclaimers if the root is above that, or if the cgroup's events tell of pressure. For a program that wants no
+    /// thread ([`Settings::by_hand`](crate::container::Settings::by_hand)), or that wants to know now.
+    ///
+    /// `None` as [`container`](Self::container). In a forked child, and while another thread takes a sample for too
+    /// long, it is what the last sample found. Costs some tenths of a millisecond; not async-signal-safe.
+    pub fn update_container(&self) -> Option<Status> {
+        let sampler = self.sampler()?;
+        if sampler.process == std::process::id()
+            && let Some(next) = sampler.shared.sample(true)
+        {
+            let relief = if next.pressure { next.relief.max(1) } else { 0 };
+            sampler.shared.pressure.fetch_add(u64::from(next.pressure), Ordering::Relaxed);
+            sampler.shared.relieve(&Wanted { above: next.above, relief });
+        }
+        Some(sampler.shared.status())
+    }
+
+    /// Calls `release`, which gives memory back to the kernel that no group is charged with (what the allocator keeps,
+    /// say), and takes that off the row [`UNTRACKED`] at once: otherwise the row has it for a moment longer. Returns by
+    /// how many units the row's charge fell; zero without a container, and in a forked child. This is for a reclaimer of
+    /// the row ([`container`](crate::container) has an example), and for a program that lets go of much by itself.
+    ///
+    /// It believes the kernel's number, before and after. What other threads free and have not uncharged yet counts,
+    /// too, until the next sample.
+    ///
+    /// ```
+    /// # use ledgerline::Ledger;
+    /// let ledger = Ledger::builder().container().anonymous()?;
+    /// let buffer = vec![1u8; 64 << 20]; // charged to nobody
+    /// let with = ledger.update_container().expect("it was built with one").untracked;
+    /// ledger.release_untracked(|| drop(buffer));
+    /// let without = ledger.container().expect("as above").untracked;
+    /// assert!(without < with);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn release_untracked(&self, release: impl FnOnce()) -> u64 {
+        let sampler = self.sampler().filter(|sampler| sampler.process == std::process::id());
+        let before = sampler.and_then(|sampler| {
+            let shared = &sampler.shared;
+            // (Of now, so that the row falls by what is released and nothing else.)
+            shared.sample(false)?;
+            shared.lock().map(|follower| (shared, follower.look(), follower.status.untracked))
+        });
+        release();
+        let Some((shared, looked, untracked)) = before else { return 0 };
+        shared.sample_after(&looked, false);
+        untracked.saturating_sub(shared.status().untracked)
+    }
+}
