@@ -1,14 +1,14 @@
 //! The bodies of malloc and its family. `caller` is the address that the function returns to.
 
+use crate::charges;
 use crate::filter;
 use crate::library;
 use crate::next::{self, HOT, NEXT, WINDOW, early};
 use crate::process;
-use crate::refuse;
 use crate::say::{errno, set_errno};
 use crate::shadow;
 use crate::thread::{self, Busy, Word};
-use ledgerline::{Prepaid, Reason, Refusal};
+use ledgerline::Prepaid;
 use ledgerline_protocol::By;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -52,34 +52,6 @@ pub(crate) fn find_owner(caller: usize) -> u32 {
         thread::set(Word::Cell, cell.map_or(thread::NO_CELL, |(cell, _area)| cell));
     }
     slot
-}
-
-/// Charges a slot; `false` if a limit says no. Nobody is charged for a block without an owner.
-pub(crate) fn charge(slot: u32, units: usize) -> bool {
-    let Some(group) = process::group(slot) else { return true };
-    match group.try_charge_units(units as u64) {
-        Ok(()) => true,
-        // No limit said so, and the program is not at fault.
-        Err(refusal) if is_of_damage(&refusal) => {
-            process::leave();
-            true
-        }
-        Err(refusal) => refuse::try_again(slot, group, refusal),
-    }
-}
-
-/// Whether a refusal comes of a ledger that a program wrote over. A row of a living process takes charges, and no
-/// machine holds 64 PiB. (What was written and makes sense is taken for true: it may be a limit, and refuses.)
-#[cold]
-fn is_of_damage(refusal: &Refusal) -> bool {
-    matches!(refusal.reason, Reason::Gone | Reason::Damaged) || refusal.usage > 1 << 56
-}
-
-/// Returns units to a slot, if it is one of this process's.
-fn uncharge(slot: u32, units: usize) {
-    if let Some(group) = process::group(slot) {
-        group.uncharge_units(units as u64);
-    }
 }
 
 /// The handle of a cell.
@@ -129,7 +101,7 @@ unsafe extern "C" fn adopt_shared(block: *mut c_void, caller: usize) -> *mut c_v
     unsafe {
         if let Some(group) = process::group(slot)
             && shadow::assign(block, slot) == slot
-            && group.take_prepaid(next::chunk_size(block) as u64)
+            && charges::take_block(group, next::chunk_size(block))
         {
             return block;
         }
@@ -151,7 +123,7 @@ unsafe extern "C" fn adopt_otherwise(block: *mut c_void, caller: usize) -> *mut 
     let slot = shadow::assign(block, owner(caller));
     // SAFETY: the block is the next allocator's, which is ready.
     unsafe {
-        if !charge(slot, NEXT.size(block)) {
+        if !charges::block(slot, NEXT.size(block)) {
             shadow::clear(block);
             NEXT.free(block);
             return fail();
@@ -206,7 +178,7 @@ unsafe extern "C" fn free_shared(block: *mut c_void) {
     unsafe {
         if NEXT.headers()
             && let Some(group) = process::group(shadow::owner(block))
-            && group.put_prepaid(next::chunk_size(block) as u64)
+            && charges::put_block(group, next::chunk_size(block))
         {
             shadow::clear(block);
             return NEXT.free(block);
@@ -236,7 +208,7 @@ unsafe extern "C" fn free_otherwise(block: *mut c_void) {
         let slot = shadow::owner(block);
         if slot != 0 {
             shadow::clear(block);
-            uncharge(slot, NEXT.size(block));
+            charges::return_block(slot, NEXT.size(block));
         }
         set_errno(errno);
         NEXT.free(block);
@@ -254,7 +226,7 @@ pub(crate) unsafe fn forget(block: *mut c_void) {
         let errno = errno();
         shadow::clear(block);
         // SAFETY: as the caller says.
-        uncharge(slot, unsafe { NEXT.size(block) });
+        charges::return_block(slot, unsafe { NEXT.size(block) });
         set_errno(errno);
     }
 }
@@ -306,26 +278,26 @@ pub(crate) unsafe extern "C" fn realloc(
         // only the difference is asked for, so that a block may grow up to the limit.
         let guess = rounded(size);
         let base = if old == new { held } else { 0 };
-        if !charge(new, guess.saturating_sub(base)) {
+        if !charges::block(new, guess.saturating_sub(base)) {
             shadow::assign(block, old);
             return fail();
         }
         let moved = NEXT.realloc(block, spaced(size));
         if moved.is_null() {
-            uncharge(new, guess.saturating_sub(base));
+            charges::return_block(new, guess.saturating_sub(base));
             shadow::assign(block, old);
             return moved;
         }
-        correct(new, base.max(guess), NEXT.size(moved));
+        charges::correct_block(new, base.max(guess), NEXT.size(moved));
         // A realloc counts as a charge and an uncharge, whatever the difference was.
-        uncharge(old, held - base);
+        charges::return_block(old, held - base);
         let noted = shadow::assign(moved, new);
         if noted != new {
             let size = NEXT.size(moved);
-            uncharge(new, size);
+            charges::return_block(new, size);
             if let Some(group) = process::group(noted) {
                 // The block is there already: it is charged in any case.
-                let _ = group.charge_units(size as u64);
+                charges::force_block(group, size);
             }
         }
         moved
@@ -352,19 +324,6 @@ unsafe fn realloc_to_nothing(block: *mut c_void, caller: usize) -> *mut c_void {
         // It may lie closer to another than a window of shadow.
         NEXT.free(given);
         malloc(0, caller)
-    }
-}
-
-/// Makes a charge of `charged` one of `units`.
-pub(crate) fn correct(slot: u32, charged: usize, units: usize) {
-    let Some(group) = process::group(slot) else { return };
-    if units > charged {
-        // This is the rest of a page at most, and the block is there already: it is charged in any case.
-        let _ = group.charge_units((units - charged) as u64);
-        group.uncharge_units(0);
-    } else if units < charged {
-        let _ = group.charge_units(0);
-        group.uncharge_units((charged - units) as u64);
     }
 }
 

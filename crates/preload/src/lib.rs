@@ -16,6 +16,7 @@
 //! | module    | what it holds                                              |
 //! |-----------|------------------------------------------------------------|
 //! | `alloc`   | the bodies of malloc and its family                        |
+//! | `charges` | what is charged for a block and for a mapping             |
 //! | `next`    | the allocator behind this one; memory before it is found   |
 //! | `operators` | C++'s new and delete                                     |
 //! | `objects` | whose code is at an address                                |
@@ -39,6 +40,7 @@
 //! and the C library's own `posix_spawn` keeps to that.
 
 mod alloc;
+mod charges;
 mod doors;
 mod exec;
 mod exports;

@@ -131,6 +131,8 @@ fn decide(block: *const c_void, slot: u32) -> Option<u32> {
     if decided.is_ok()
         && chosen != 0
         && NEXT.headers()
+        // (A cell leads to one ledger alone.)
+        && !process::heap::is_limited()
         && let Some((cell, area)) =
             process::group(slot).and_then(|group| group.prepaid()?.into_raw())
     {
