@@ -46,6 +46,10 @@ const SPAN_BITS: u32 = 26;
 /// zero says that nobody was charged here yet, and this number that the bytes tell.
 pub(crate) const SHARED: usize = 1;
 
+/// Set in an entry whose cell is charged what the allocator says of a block: its blocks bear no header that tells. As a
+/// signed number such an entry is below zero. (A cell is an address of the lower half.)
+pub(crate) const ASKED: usize = 1 << (usize::BITS - 1);
+
 /// An entry of `STATE.first` holds this and the first owner's slot once that is decided.
 const DECIDED: u16 = 1 << 8;
 
@@ -58,7 +62,7 @@ fn span(block: *const c_void) -> usize {
     (block as usize >> SPAN_BITS) % SPANS
 }
 
-/// The cell of the one owner in a block's span, if it is more than [`SHARED`].
+/// The cell of the one owner in a block's span, if it is more than [`SHARED`]; perhaps with [`ASKED`].
 ///
 /// Acquire, partner of the Release in `decide`. A thread that still reads the cell when the span has
 /// become shared holds a block of the first owner: a block of another owner would have come to it from
@@ -130,7 +134,6 @@ fn decide(block: *const c_void, slot: u32) -> Option<u32> {
     let decided = entry.compare_exchange(0, DECIDED | chosen, Ordering::Relaxed, Ordering::Relaxed);
     if decided.is_ok()
         && chosen != 0
-        && NEXT.headers()
         // (A cell leads to one ledger alone.)
         && !process::heap::is_limited()
         && let Some((cell, area)) =
@@ -138,6 +141,7 @@ fn decide(block: *const c_void, slot: u32) -> Option<u32> {
     {
         HOT.area.store(area, Ordering::Relaxed);
         HOT.words.store(thread::place(), Ordering::Relaxed);
+        let cell = if NEXT.headers() { cell } else { cell | ASKED };
         let entry = &STATE.sole[span(block)];
         // Unless a second owner was here in between. Release, partner of the Acquire in `sole`: who
         // sees a cell sees what goes with it.
@@ -146,14 +150,15 @@ fn decide(block: *const c_void, slot: u32) -> Option<u32> {
     first(block)
 }
 
-const WINDOW_BITS: u32 = WINDOW.trailing_zeros();
-const GIB_BITS: u32 = 30;
+pub(crate) const WINDOW_BITS: u32 = WINDOW.trailing_zeros();
+pub(crate) const GIB_BITS: u32 = 30;
+/// As many maps as the lower half of the address space has GiB.
+pub(crate) const MAPS: usize = 1 << (47 - GIB_BITS);
 const MAP: usize = 1 << (GIB_BITS - WINDOW_BITS);
 
 /// For each GiB of the lower half of the address space: its map's address, less what the GiB's own
 /// number would add, so that finding a byte is one addition. Zero: no map yet. A child inherits it.
-static DIRECTORY: [AtomicUsize; 1 << (47 - GIB_BITS)] =
-    [const { AtomicUsize::new(0) }; 1 << (47 - GIB_BITS)];
+static DIRECTORY: [AtomicUsize; MAPS] = [const { AtomicUsize::new(0) }; MAPS];
 
 /// The shadow byte of a block; `None` if its GiB has no map yet.
 #[inline(always)]
@@ -176,37 +181,47 @@ fn make_byte(block: *const c_void) -> Option<&'static AtomicU8> {
         return byte(block);
     }
     if entry.load(Ordering::Acquire) == 0 {
-        // SAFETY: a new mapping at an address of the kernel's choice; the advice is about it.
-        let map = unsafe {
-            let map = libc::mmap(
-                null_mut(),
-                MAP,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            );
-            if map == libc::MAP_FAILED {
-                return None;
-            }
-            if libc::madvise(map, MAP, libc::MADV_WIPEONFORK) != 0 {
-                libc::munmap(map, MAP);
-                return None;
-            }
-            // The map takes small pages, and stays out of core dumps. Both only save, so refusals do not matter.
-            libc::madvise(map, MAP, libc::MADV_NOHUGEPAGE);
-            libc::madvise(map, MAP, libc::MADV_DONTDUMP);
-            map
-        };
+        let map = new_map()?;
         let first = (address >> GIB_BITS) << (GIB_BITS - WINDOW_BITS);
         let biased = (map as usize).wrapping_sub(first);
         if entry.compare_exchange(0, biased, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             // Another thread was faster.
-            // SAFETY: nobody else knows this mapping.
-            unsafe { libc::munmap(map, MAP) };
+            drop_map(map);
         }
     }
     byte(block)
+}
+
+/// A new map, zeroed, which a forked child finds zeroed again; `None` where there is no memory for it.
+pub(crate) fn new_map() -> Option<*mut c_void> {
+    // SAFETY: a new mapping at an address of the kernel's choice; the advice is about it.
+    unsafe {
+        let map = libc::mmap(
+            null_mut(),
+            MAP,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        );
+        if map == libc::MAP_FAILED {
+            return None;
+        }
+        if libc::madvise(map, MAP, libc::MADV_WIPEONFORK) != 0 {
+            libc::munmap(map, MAP);
+            return None;
+        }
+        // The map takes small pages, and stays out of core dumps. Both only save, so refusals do not matter.
+        libc::madvise(map, MAP, libc::MADV_NOHUGEPAGE);
+        libc::madvise(map, MAP, libc::MADV_DONTDUMP);
+        Some(map)
+    }
+}
+
+/// Gives back a map that nobody else knows.
+pub(crate) fn drop_map(map: *mut c_void) {
+    // SAFETY: it is `new_map`'s, and by the caller's word nobody else's.
+    unsafe { libc::munmap(map, MAP) };
 }
 
 /// Makes the maps of all that was claimed so far: a process that is about to come under a filter can make none then,
