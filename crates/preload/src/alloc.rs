@@ -30,6 +30,7 @@ pub(crate) fn owner(caller: usize) -> u32 {
 #[inline(never)]
 pub(crate) fn find_owner(caller: usize) -> u32 {
     let Some(_busy) = Busy::enter() else { return 0 };
+    let is_ready = NEXT.ready();
     if !process::attached() {
         return 0;
     }
@@ -49,6 +50,10 @@ pub(crate) fn find_owner(caller: usize) -> u32 {
             return library::slot(if through_new != 0 { through_new } else { caller });
         }
     };
+    if !is_ready {
+        // (Another thread looks the allocator up.)
+        return slot;
+    }
     let cell = process::group(slot).and_then(|group| group.prepaid()?.into_raw());
     let cell = cell.map(|(cell, _area)| cell);
     // The fast path reads glibc's headers; where there are none, it is a longer one.

@@ -31,7 +31,7 @@ use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// Zero in a new process, also in a forked one.
+/// Zero in a new process, also in a forked one. What every process touches comes first, on one page.
 #[repr(C, align(4096))]
 pub(crate) struct State {
     /// Groups by slot, as numbers. (A slot is the number that stands for an owner in the shadow and in a
@@ -45,6 +45,13 @@ pub(crate) struct State {
     heap: AtomicU64,
     /// Not zero in a child that the C library forked.
     forked: AtomicU32,
+    /// When this process was refused last, and what it has had of the reserve since (refuse.rs).
+    pub(crate) refused_last: AtomicU64,
+    pub(crate) spared: AtomicU64,
+    /// The most that was resident when the process attached: also in what its number was used for before an `exec`.
+    resident_before: AtomicU64,
+    /// What the program took from the break (mapped.rs).
+    pub(crate) program_break: AtomicUsize,
     /// The names of slots 2 and up.
     names: [Name; SLOTS],
     /// Code page and slot of callers (library.rs).
@@ -54,14 +61,8 @@ pub(crate) struct State {
     pub(crate) first: [AtomicU16; SPANS],
     /// The largest request of each slot that was refused (refuse.rs).
     pub(crate) refused: [AtomicU64; SLOTS],
-    /// When this process was refused last, and what it has had of the reserve since (refuse.rs).
-    pub(crate) refused_last: AtomicU64,
-    pub(crate) spared: AtomicU64,
-    /// The most that was resident when the process attached: also in what its number was used for before an `exec`.
-    resident_before: AtomicU64,
-    /// What the program mapped by itself, and what it took from the break (mapped.rs).
+    /// What the program mapped by itself (mapped.rs).
     pub(crate) mappings: Table,
-    pub(crate) program_break: AtomicUsize,
 }
 
 /// The spans of 64 MiB in the lower half of the address space.
@@ -232,7 +233,8 @@ pub(crate) fn note(slot: u32, what: Item, more: i64) {
 /// Whether this process is charged; attaches it on the first call. The caller is marked busy.
 pub(crate) fn attached() -> bool {
     loop {
-        match STATE.phase.load(Ordering::Acquire) {
+        // (An addition of nothing: what reads the page first and writes it then has it made twice.)
+        match STATE.phase.fetch_add(0, Ordering::Acquire) {
             phase::ATTACHED => return true,
             phase::OFF => return false,
             phase::NEW => {
