@@ -13,7 +13,8 @@ use ledgerline::container::UNTRACKED;
 use ledgerline::{GroupId, GroupSnapshot, GroupState, Ledger, Limit};
 use ledgerline_protocol::blind::Blind;
 use ledgerline_protocol::{
-    BLIND, ENDED, FOLDED, Identity, MAPPED, REFUSED, RESERVED, RESIDENT, SPARED, program,
+    BLIND, ENDED, FOLDED, Identity, MAPPED, MAX_HEAP, REFUSED, REFUSED_HEAP, RESERVED, RESIDENT,
+    SPARED, SPARED_HEAP, program,
 };
 
 use crate::launch::Status;
@@ -33,6 +34,8 @@ pub struct Account {
     pub started: Option<u64>,
     /// The most memory that the kernel saw resident in one process; `None` while the program goes on.
     pub max_resident: Option<u64>,
+    /// The most that blocks held in all processes together; `None` where they have no limit of their own.
+    pub heap_peak: Option<u64>,
     /// `None` where a program wrote over them.
     pub mistakes: Option<Mistakes>,
     /// The processes that were not accounted.
@@ -74,8 +77,12 @@ pub struct Row {
     pub uncharges: u64,
     /// Charges of this row, and of those below it, that a limit refused, whose ever it was.
     pub refused: u64,
+    /// How many of those the limit for blocks alone refused.
+    pub refused_heap: u64,
     /// Limits; `None` is no limit.
     pub max: Option<u64>,
+    /// That of blocks alone.
+    pub max_heap: Option<u64>,
     pub high: Option<u64>,
     /// Charges that the row's own limit refused, or that were forced over it.
     pub max_events: u64,
@@ -125,11 +132,13 @@ struct Counted {
     mapped: Mapped,
     /// How many charges of it and of those below it were refused.
     refused: u64,
+    refused_heap: u64,
     most_refused: Option<Refusals>,
     folded: bool,
     processes: u64,
     spared: u64,
     resident: u64,
+    max_heap: Option<u64>,
     /// What of the row's max is kept.
     reserve: u64,
     /// Why the row's process is not accounted.
@@ -149,12 +158,16 @@ impl Counted {
         let sums = stat.lines.iter().filter(|line| !REFUSED.contains(&&*line.name));
         Counted {
             mapped: Mapped { private, shared, file },
-            refused: item("refused").saturating_sub(item(SPARED)),
+            refused: item("refused")
+                .saturating_sub(item(SPARED))
+                .saturating_add(item(REFUSED_HEAP)),
+            refused_heap: item(REFUSED_HEAP),
             most_refused: (first > 0).then_some(Refusals { first, time, largest }),
             folded: own(FOLDED) > 0,
             processes: own(ENDED),
-            spared: item(SPARED),
+            spared: item(SPARED).saturating_add(item(SPARED_HEAP)),
             resident: own(RESIDENT),
+            max_heap: own(MAX_HEAP).checked_sub(1),
             reserve: own(RESERVED),
             blind: Blind::from_number(own(BLIND).cast_signed()),
             absurd: sums
@@ -178,6 +191,8 @@ impl Row {
             charges: group.charges,
             uncharges: group.uncharges,
             refused: counted.refused,
+            refused_heap: counted.refused_heap,
+            max_heap: counted.max_heap,
             max: group.max.get().map(|max| max.saturating_add(counted.reserve)),
             high: group.high.get(),
             max_events: group.max_events,
@@ -235,6 +250,8 @@ pub struct Ending<'a> {
     pub running: &'a dyn Fn(u32) -> bool,
     /// What of a process is resident, of one that goes on.
     pub resident: &'a dyn Fn(u32) -> Option<u64>,
+    /// [`Account::heap_peak`].
+    pub heap_peak: Option<u64>,
     /// The limits of the root as the ledger has them, of a run.
     pub limits: Option<[Limit; 2]>,
     pub container: Option<Container>,
@@ -300,6 +317,7 @@ impl Account {
             ledger_bytes: ending.ledger_bytes,
             started: ending.started,
             max_resident: ending.max_resident,
+            heap_peak: ending.heap_peak,
             mistakes: ending
                 .mistakes
                 .filter(|count| count.underflows.max(count.strays) <= damaged::MOST),
@@ -358,6 +376,7 @@ pub mod tests {
             ledger_bytes: 86_016,
             started: Some(1_000),
             max_resident: Some(93_323_264),
+            heap_peak: None,
             mistakes: Some(Mistakes::default()),
             not_accounted: Vec::new(),
             damaged: false,

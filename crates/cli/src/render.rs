@@ -249,7 +249,7 @@ fn line(account: &Account, row: &Row, stem: String, columns: Shown, style: &Styl
         stem,
         name: if row.depth == 0 { "/".to_owned() } else { printable(&row.name) },
         ended: row.state == State::Exited,
-        refused: row.max_events > 0 || damaged,
+        refused: row.max_events > 0 || (row.max_heap.is_some() && row.refused_heap > 0) || damaged,
         cells,
         note: note(row),
     }
@@ -266,7 +266,7 @@ fn note(row: &Row) -> Option<(Paint, String)> {
     let mut notes = Vec::new();
     let mut paint = Paint::Faint;
     // The program felt only those events that were refusals. The other charges went over the limit.
-    let refused = row.max_events.min(row.refused);
+    let refused = row.max_events.min(row.refused.saturating_sub(row.refused_heap));
     if refused > 0 {
         paint = Paint::Bad;
         notes.push(format!("max {} refused {}", limit(row.max), times(refused)));
@@ -275,6 +275,12 @@ fn note(row: &Row) -> Option<(Paint, String)> {
         notes.push(format!("max {} exceeded {}", limit(row.max), times(row.max_events)));
     } else if row.max.is_some() {
         notes.push(format!("max {}", limit(row.max)));
+    }
+    if row.max_heap.is_some() && row.refused_heap > 0 {
+        paint = Paint::Bad;
+        notes.push(format!("max-heap {} refused {}", limit(row.max_heap), times(row.refused_heap)));
+    } else if row.max_heap.is_some() {
+        notes.push(format!("max-heap {}", limit(row.max_heap)));
     }
     if row.high_events > 0 {
         notes.push(format!("high {} exceeded {}", limit(row.high), times(row.high_events)));
@@ -361,6 +367,9 @@ fn footer(out: &mut String, account: &Account, style: &Style) {
     if let Some(resident) = account.max_resident {
         let resident = size::format(resident);
         let _ = write!(text, " The kernel saw {resident} resident in one process at most.");
+    }
+    if let Some(peak) = account.heap_peak {
+        let _ = write!(text, " Blocks of malloc took {} at most.", size::format(peak));
     }
     let mistakes = account.mistakes.unwrap_or_default();
     let mistakes = mistakes.underflows + mistakes.strays;

@@ -41,13 +41,8 @@ const LITTLE: Limit = Limit::units(3);
 const SOON: Duration = Duration::from_millis(20);
 
 /// Of groups of ledgers that live for good.
-const CURRENT: [&str; 5] = [
-    "Group::enter",
-    "Group::scope",
-    "Group::catch",
-    "Group::catch_within",
-    "Group::catch_future",
-];
+const CURRENT: [&str; 5] =
+    ["Group::enter", "Group::scope", "Group::catch", "Group::catch_within", "Group::catch_future"];
 
 type Check = (&'static str, fn(&Stage<'_>));
 

@@ -1,14 +1,17 @@
 //! The bodies of malloc and its family. `caller` is the address that the function returns to.
 
+use crate::asked;
+use crate::charges;
+use crate::expected;
 use crate::filter;
 use crate::library;
 use crate::next::{self, HOT, NEXT, WINDOW, early};
 use crate::process;
-use crate::refuse;
 use crate::say::{errno, set_errno};
 use crate::shadow;
+use crate::sizes;
 use crate::thread::{self, Busy, Word};
-use ledgerline::{Prepaid, Reason, Refusal};
+use ledgerline::Prepaid;
 use ledgerline_protocol::By;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -16,7 +19,7 @@ use std::sync::atomic::Ordering;
 
 /// The slot in which the calling thread is charged now; zero for nowhere.
 pub(crate) fn owner(caller: usize) -> u32 {
-    let known = [Word::Slot, Word::SlowSlot].map(|word| thread::get(word) as u32);
+    let known = [Word::Slot, Word::AskedSlot].map(|word| thread::get(word) as u32);
     match known.into_iter().find(|&slot| process::group(slot).is_some()) {
         Some(slot) => slot,
         None => find_owner(caller),
@@ -27,11 +30,15 @@ pub(crate) fn owner(caller: usize) -> u32 {
 #[inline(never)]
 pub(crate) fn find_owner(caller: usize) -> u32 {
     let Some(_busy) = Busy::enter() else { return 0 };
+    let is_ready = NEXT.ready();
     if !process::attached() {
         return 0;
     }
-    // The early blocks are nobody's, and all were handed out by now.
-    early::used().into_iter().flatten().for_each(|place| shadow::claim(place.cast()));
+    // The early blocks are nobody's, and all were handed out by now. (Where blocks have no header, they are known by
+    // their addresses: they lie near what another allocator maps, and would keep that from having an owner.)
+    if NEXT.headers() {
+        early::used().into_iter().flatten().for_each(|place| shadow::claim(place.cast()));
+    }
     let slot = match process::by() {
         By::Process => process::OWN,
         By::Thread if filter::is_on() => process::OWN,
@@ -43,43 +50,21 @@ pub(crate) fn find_owner(caller: usize) -> u32 {
             return library::slot(if through_new != 0 { through_new } else { caller });
         }
     };
-    // The fast path reads glibc's headers; where there are none, every call comes by `owner`.
-    if !NEXT.headers() {
-        thread::set(Word::SlowSlot, slot as usize);
-    } else {
+    if !is_ready {
+        // (Another thread looks the allocator up.)
+        return slot;
+    }
+    let cell = process::group(slot).and_then(|group| group.prepaid()?.into_raw());
+    let cell = cell.map(|(cell, _area)| cell);
+    // The fast path reads glibc's headers; where there are none, it is a longer one.
+    if NEXT.headers() {
         thread::set(Word::Slot, slot as usize);
-        let cell = process::group(slot).and_then(|group| group.prepaid()?.into_raw());
-        thread::set(Word::Cell, cell.map_or(thread::NO_CELL, |(cell, _area)| cell));
+        thread::set(Word::Cell, cell.unwrap_or(thread::NO_CELL));
+    } else {
+        thread::set(Word::AskedSlot, slot as usize);
+        thread::set(Word::AskedCell, cell.map_or(thread::NO_CELL, |cell| cell | shadow::ASKED));
     }
     slot
-}
-
-/// Charges a slot; `false` if a limit says no. Nobody is charged for a block without an owner.
-pub(crate) fn charge(slot: u32, units: usize) -> bool {
-    let Some(group) = process::group(slot) else { return true };
-    match group.try_charge_units(units as u64) {
-        Ok(()) => true,
-        // No limit said so, and the program is not at fault.
-        Err(refusal) if is_of_damage(&refusal) => {
-            process::leave();
-            true
-        }
-        Err(refusal) => refuse::try_again(slot, group, refusal),
-    }
-}
-
-/// Whether a refusal comes of a ledger that a program wrote over. A row of a living process takes charges, and no
-/// machine holds 64 PiB. (What was written and makes sense is taken for true: it may be a limit, and refuses.)
-#[cold]
-fn is_of_damage(refusal: &Refusal) -> bool {
-    matches!(refusal.reason, Reason::Gone | Reason::Damaged) || refusal.usage > 1 << 56
-}
-
-/// Returns units to a slot, if it is one of this process's.
-fn uncharge(slot: u32, units: usize) {
-    if let Some(group) = process::group(slot) {
-        group.uncharge_units(units as u64);
-    }
 }
 
 /// The handle of a cell.
@@ -102,6 +87,7 @@ pub(crate) unsafe extern "C" fn adopt(block: *mut c_void, caller: usize) -> *mut
     if block.is_null() {
         // operator new may have noted its caller, which nobody uses now.
         thread::set(Word::Caller, 0);
+        expected::forget();
         return block;
     }
     let cell = shadow::sole(block);
@@ -113,24 +99,52 @@ pub(crate) unsafe extern "C" fn adopt(block: *mut c_void, caller: usize) -> *mut
         {
             return block;
         }
-        adopt_shared(block, caller)
+        if (cell as isize) < 0 {
+            return adopt_asked(block, caller, cell);
+        }
+        adopt_shared(block, caller, cell)
     }
 }
 
-/// [`adopt`] in a span that has other owners, too. (C's calling convention, here and below: a function
-/// that cannot unwind can be jumped to.)
+/// [`adopt`] of a block without a header, in a span that has one owner.
 ///
 /// # Safety
 /// As [`adopt`], and not null.
 #[inline(never)]
-unsafe extern "C" fn adopt_shared(block: *mut c_void, caller: usize) -> *mut c_void {
+unsafe extern "C" fn adopt_asked(block: *mut c_void, caller: usize, cell: usize) -> *mut c_void {
+    // SAFETY: handed on.
+    unsafe { if asked::adopt(block, cell) { block } else { adopt_anywhere(block, caller, cell) } }
+}
+
+/// [`adopt`] in a span that has other owners, too; `cell` is the span's entry. (C's
+/// calling convention, here and below: a function that cannot unwind can be jumped to.)
+///
+/// # Safety
+/// As [`adopt`], and not null.
+#[inline(never)]
+unsafe extern "C" fn adopt_shared(block: *mut c_void, caller: usize, cell: usize) -> *mut c_void {
     let slot = thread::get(Word::Slot) as u32;
     // SAFETY: where a thread has a slot, blocks have glibc's header.
     unsafe {
         if let Some(group) = process::group(slot)
             && shadow::assign(block, slot) == slot
-            && group.take_prepaid(next::chunk_size(block) as u64)
+            && charges::take_block(group, next::chunk_size(block))
         {
+            return block;
+        }
+        adopt_anywhere(block, caller, cell)
+    }
+}
+
+/// [`adopt`] where nothing is known beforehand.
+///
+/// # Safety
+/// As [`adopt`], and not null.
+#[inline(never)]
+unsafe extern "C" fn adopt_anywhere(block: *mut c_void, caller: usize, cell: usize) -> *mut c_void {
+    // SAFETY: handed on.
+    unsafe {
+        if !NEXT.headers() && asked::adopt_anywhere(block, cell) {
             return block;
         }
         adopt_otherwise(block, caller)
@@ -151,13 +165,22 @@ unsafe extern "C" fn adopt_otherwise(block: *mut c_void, caller: usize) -> *mut 
     let slot = shadow::assign(block, owner(caller));
     // SAFETY: the block is the next allocator's, which is ready.
     unsafe {
-        if !charge(slot, NEXT.size(block)) {
+        let size = NEXT.size(block);
+        if !charges::block(slot, size) {
             shadow::clear(block);
             NEXT.free(block);
             return fail();
         }
+        note_size(block, size);
     }
     block
+}
+
+/// Notes what was charged for a block that bears no header, in the place of what was noted of an earlier one there.
+fn note_size(block: *mut c_void, size: usize) {
+    if !NEXT.headers() {
+        sizes::note(block, size);
+    }
 }
 
 #[cold]
@@ -189,26 +212,58 @@ pub(crate) unsafe fn free(block: *mut c_void) {
     let cell = shadow::sole(block);
     // SAFETY: as in `adopt`; a block in a span with a cell is the next allocator's.
     unsafe {
-        if cell > shadow::SHARED && prepaid(cell).put(next::chunk_size(block) as u64) {
+        if cell as isize > shadow::SHARED as isize
+            && prepaid(cell).put(next::chunk_size(block) as u64)
+        {
             return NEXT.free(block);
         }
-        free_shared(block);
+        if (cell as isize) < 0 {
+            return free_asked(block, cell);
+        }
+        free_shared(block, cell);
     }
 }
 
-/// [`free`] in a span with several owners.
+/// [`free`] of a block without a header, in a span that has one owner.
 ///
 /// # Safety
 /// As [`free`], and not null.
 #[inline(never)]
-unsafe extern "C" fn free_shared(block: *mut c_void) {
+unsafe extern "C" fn free_asked(block: *mut c_void, cell: usize) {
+    // SAFETY: handed on; a block whose units were returned is the next allocator's.
+    unsafe {
+        if asked::forget(block, cell) { NEXT.free(block) } else { free_anywhere(block, cell) }
+    }
+}
+
+/// [`free`] in a span with several owners; `cell` is the span's entry.
+///
+/// # Safety
+/// As [`free`], and not null.
+#[inline(never)]
+unsafe extern "C" fn free_shared(block: *mut c_void, cell: usize) {
     // SAFETY: a block with an owner is the next allocator's.
     unsafe {
         if NEXT.headers()
             && let Some(group) = process::group(shadow::owner(block))
-            && group.put_prepaid(next::chunk_size(block) as u64)
+            && charges::put_block(group, next::chunk_size(block))
         {
             shadow::clear(block);
+            return NEXT.free(block);
+        }
+        free_anywhere(block, cell);
+    }
+}
+
+/// [`free`] where nothing is noted.
+///
+/// # Safety
+/// As [`free`], and not null.
+#[inline(never)]
+unsafe extern "C" fn free_anywhere(block: *mut c_void, cell: usize) {
+    // SAFETY: handed on; a block whose units were returned is the next allocator's.
+    unsafe {
+        if !NEXT.headers() && !early::owns(block.cast()) && asked::forget_anywhere(block, cell) {
             return NEXT.free(block);
         }
         free_otherwise(block);
@@ -236,7 +291,7 @@ unsafe extern "C" fn free_otherwise(block: *mut c_void) {
         let slot = shadow::owner(block);
         if slot != 0 {
             shadow::clear(block);
-            uncharge(slot, NEXT.size(block));
+            charges::return_block(slot, NEXT.size(block));
         }
         set_errno(errno);
         NEXT.free(block);
@@ -249,12 +304,12 @@ unsafe extern "C" fn free_otherwise(block: *mut c_void) {
 /// `block` is the next allocator's, which is ready.
 pub(crate) unsafe fn forget(block: *mut c_void) {
     let slot = shadow::owner(block);
-    if slot != 0 {
+    if slot != 0 && !early::owns(block.cast()) {
         // What is done for the account may fail, and whoever frees leaves errno alone.
         let errno = errno();
         shadow::clear(block);
         // SAFETY: as the caller says.
-        uncharge(slot, unsafe { NEXT.size(block) });
+        charges::return_block(slot, unsafe { NEXT.size(block) });
         set_errno(errno);
     }
 }
@@ -306,26 +361,27 @@ pub(crate) unsafe extern "C" fn realloc(
         // only the difference is asked for, so that a block may grow up to the limit.
         let guess = rounded(size);
         let base = if old == new { held } else { 0 };
-        if !charge(new, guess.saturating_sub(base)) {
+        if !charges::block(new, guess.saturating_sub(base)) {
             shadow::assign(block, old);
             return fail();
         }
         let moved = NEXT.realloc(block, spaced(size));
         if moved.is_null() {
-            uncharge(new, guess.saturating_sub(base));
+            charges::return_block(new, guess.saturating_sub(base));
             shadow::assign(block, old);
             return moved;
         }
-        correct(new, base.max(guess), NEXT.size(moved));
+        let size = NEXT.size(moved);
+        charges::correct_block(new, base.max(guess), size);
+        note_size(moved, size);
         // A realloc counts as a charge and an uncharge, whatever the difference was.
-        uncharge(old, held - base);
+        charges::return_block(old, held - base);
         let noted = shadow::assign(moved, new);
         if noted != new {
-            let size = NEXT.size(moved);
-            uncharge(new, size);
+            charges::return_block(new, size);
             if let Some(group) = process::group(noted) {
                 // The block is there already: it is charged in any case.
-                let _ = group.charge_units(size as u64);
+                charges::force_block(group, size);
             }
         }
         moved
@@ -352,19 +408,6 @@ unsafe fn realloc_to_nothing(block: *mut c_void, caller: usize) -> *mut c_void {
         // It may lie closer to another than a window of shadow.
         NEXT.free(given);
         malloc(0, caller)
-    }
-}
-
-/// Makes a charge of `charged` one of `units`.
-pub(crate) fn correct(slot: u32, charged: usize, units: usize) {
-    let Some(group) = process::group(slot) else { return };
-    if units > charged {
-        // This is the rest of a page at most, and the block is there already: it is charged in any case.
-        let _ = group.charge_units((units - charged) as u64);
-        group.uncharge_units(0);
-    } else if units < charged {
-        let _ = group.charge_units(0);
-        group.uncharge_units((charged - units) as u64);
     }
 }
 

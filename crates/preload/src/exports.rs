@@ -2,6 +2,7 @@
 //! caller which `--by library` charges.
 
 use crate::process::Item;
+use crate::thread::Busy;
 use crate::{alloc, doors, exec, mapped, next, objects, process};
 use ledgerline_protocol::blind::Blind;
 use std::ffi::{c_int, c_void};
@@ -192,11 +193,14 @@ extern "C" fn start() {
     doors::start();
     exec::start();
     // Under a filter that may forbid it, nothing is allocated that the program would not allocate itself.
-    if !process::is_filtered() && next::NEXT.ready() {
-        alloc::find_owner(start as *const () as usize);
-        if objects::has_own_malloc() {
-            process::note(process::OWN, Item::Blind, Blind::OwnMalloc as i64);
-        }
+    // (The allocator is tried, and the thread has its row, with the first block.)
+    if !process::is_filtered()
+        && next::NEXT.look_up()
+        && let Some(_busy) = Busy::enter()
+        && process::attached()
+        && objects::has_own_malloc()
+    {
+        process::note(process::OWN, Item::Blind, Blind::OwnMalloc as i64);
     }
 }
 

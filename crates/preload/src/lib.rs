@@ -16,6 +16,10 @@
 //! | module    | what it holds                                              |
 //! |-----------|------------------------------------------------------------|
 //! | `alloc`   | the bodies of malloc and its family                        |
+//! | `asked`   | malloc and free where blocks bear no header                 |
+//! | `sizes`   | how large such blocks are                                  |
+//! | `expected` | what an allocator gives for a request                     |
+//! | `charges` | what is charged for a block and for a mapping             |
 //! | `next`    | the allocator behind this one; memory before it is found   |
 //! | `operators` | C++'s new and delete                                     |
 //! | `objects` | whose code is at an address                                |
@@ -39,8 +43,11 @@
 //! and the C library's own `posix_spawn` keeps to that.
 
 mod alloc;
+mod asked;
+mod charges;
 mod doors;
 mod exec;
+mod expected;
 mod exports;
 mod filter;
 mod library;
@@ -54,6 +61,7 @@ mod ranges;
 mod refuse;
 mod say;
 mod shadow;
+mod sizes;
 mod stack;
 mod text;
 mod thread;

@@ -24,6 +24,7 @@
 mod real;
 
 use crate::alloc;
+use crate::charges;
 use crate::objects;
 use crate::process::{self, Item, STATE};
 use crate::ranges::{Kind, Range, Ranges};
@@ -108,7 +109,7 @@ fn gone(range: Range) {
 fn charge(slot: u32, bytes: usize) -> bool {
     let before = errno();
     if bytes > 0 {
-        if !alloc::charge(slot, bytes) {
+        if !charges::mapping(slot, bytes) {
             set_errno(libc::ENOMEM);
             return false;
         }
@@ -334,7 +335,7 @@ fn protect(
             Some(other)
         });
         // Another thread may have been at it in between.
-        alloc::correct(slot, more, became);
+        charges::correct_mapping(slot, more, became);
         result
     });
     result.unwrap_or_else(next)

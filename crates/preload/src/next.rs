@@ -5,10 +5,11 @@
 //! before the look-up is done: they are served from a small static buffer, whose blocks are known by
 //! their address and never given back.
 
+use crate::expected;
 use crate::objects::{self, find};
-use crate::thread::Busy;
+use crate::thread::{self, Busy, Word};
 use std::ffi::{CStr, c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 
 /// Addresses of the next allocator's functions; zero before they are found. (`malloc` and `free` are
 /// in [`HOT`].)
@@ -36,9 +37,7 @@ pub(crate) static NEXT: Next = Next {
     secret: AtomicBool::new(false),
 };
 
-/// Smallest distance between the starts of two blocks: glibc's smallest chunk. Other allocators are
-/// asked for no less.
-pub(crate) const WINDOW: usize = ledgerline::shadow::WINDOW;
+pub(crate) use crate::expected::WINDOW;
 
 /// Everything that malloc and free read besides the block, the thread's words and the cell. It lies on one
 /// line, which is written at the start alone.
@@ -72,8 +71,9 @@ unsafe extern "C" fn first_malloc(size: usize) -> *mut c_void {
 
 /// Stands in front of a next `malloc` whose blocks may lie closer than a window of shadow.
 unsafe extern "C" fn spaced_malloc(size: usize) -> *mut c_void {
+    expected::expect(size);
     let real = REAL_MALLOC.load(Ordering::Relaxed);
-    // SAFETY: `resolve` stored the next malloc there before it put this function in its place.
+    // SAFETY: `look_up` stored the next malloc there before `resolve` put this function in its place.
     unsafe {
         let real: unsafe extern "C" fn(usize) -> *mut c_void = std::mem::transmute(real);
         real(size.max(WINDOW))
@@ -81,6 +81,7 @@ unsafe extern "C" fn spaced_malloc(size: usize) -> *mut c_void {
 }
 
 static REAL_MALLOC: AtomicUsize = AtomicUsize::new(0);
+static REAL_USABLE: AtomicUsize = AtomicUsize::new(0);
 
 macro_rules! forward {
     ($(#[$doc:meta])* $name:ident, $table:ident.$field:ident, ($($argument:ident: $kind:ty),*) -> $result:ty
@@ -112,28 +113,18 @@ impl Next {
         self.usable.load(Ordering::Acquire) != 0 || self.resolve()
     }
 
-    /// Looks everything up. `false` while that is under way: for a caller that `dlsym` itself called, and for
-    /// another thread in these first microseconds.
+    /// Looks everything up, and tries what its blocks are like. `false` while that is under way: for a caller that
+    /// either itself called, and for another thread in these first microseconds.
     #[cold]
     #[inline(never)]
     fn resolve(&self) -> bool {
-        /// Set by the one thread that looks up; nobody waits for it.
-        static LOOKING: AtomicBool = AtomicBool::new(false);
-        if LOOKING.swap(true, Ordering::Relaxed) {
+        /// Set by the one thread that tries; nobody waits for it.
+        static TRYING: AtomicBool = AtomicBool::new(false);
+        if !self.look_up() || TRYING.swap(true, Ordering::Relaxed) {
             return self.usable.load(Ordering::Acquire) != 0;
         }
-        let malloc = needed(c"malloc");
-        for (field, name) in [
-            (&HOT.free, c"free"),
-            (&self.calloc, c"calloc"),
-            (&self.realloc, c"realloc"),
-            (&self.memalign, c"memalign"),
-            (&self.posix_memalign, c"posix_memalign"),
-            (&self.aligned_alloc, c"aligned_alloc"),
-        ] {
-            field.store(needed(name), Ordering::Relaxed);
-        }
-        let mut usable = needed(c"malloc_usable_size");
+        let malloc = REAL_MALLOC.load(Ordering::Relaxed);
+        let mut usable = REAL_USABLE.load(Ordering::Relaxed);
         if !objects::are_of_one(malloc, usable)
             && !sizes_are_told(malloc, HOT.free.load(Ordering::Relaxed), usable)
         {
@@ -147,11 +138,40 @@ impl Next {
             self.headers.store(true, Ordering::Relaxed);
             HOT.malloc.store(malloc as *mut (), Ordering::Release);
         } else {
-            REAL_MALLOC.store(malloc, Ordering::Relaxed);
+            expected::resolve(malloc);
             HOT.malloc.store(spaced_malloc as *const () as *mut (), Ordering::Release);
         }
         // Release, partner of the Acquire in `ready`: whoever sees it sees all of the above.
         self.usable.store(usable, Ordering::Release);
+        true
+    }
+
+    /// Looks everything up, and tries nothing: many programs are so small that they have no block. `false` while that
+    /// is under way.
+    pub(crate) fn look_up(&self) -> bool {
+        /// Moved by the one thread that looks up; nobody waits for it.
+        static LOOKED: AtomicU8 = AtomicU8::new(NOT);
+        const NOT: u8 = 0;
+        const UNDER_WAY: u8 = 1;
+        const DONE: u8 = 2;
+        // Acquire, partner of the Release below: whoever sees that it is done sees what was found.
+        let before = LOOKED.compare_exchange(NOT, UNDER_WAY, Ordering::Acquire, Ordering::Acquire);
+        if let Err(state) = before {
+            return state == DONE;
+        }
+        for (field, name) in [
+            (&REAL_MALLOC, c"malloc"),
+            (&HOT.free, c"free"),
+            (&self.calloc, c"calloc"),
+            (&self.realloc, c"realloc"),
+            (&self.memalign, c"memalign"),
+            (&self.posix_memalign, c"posix_memalign"),
+            (&self.aligned_alloc, c"aligned_alloc"),
+            (&REAL_USABLE, c"malloc_usable_size"),
+        ] {
+            field.store(needed(name), Ordering::Relaxed);
+        }
+        LOOKED.store(DONE, Ordering::Release);
         true
     }
 
@@ -188,10 +208,13 @@ impl Next {
         if self.headers() { None } else { Busy::enter() }
     }
 
-    /// Whether the allocator keeps to itself how large its blocks are, so that none can be charged. It looks the
-    /// allocator up.
+    /// Whether the allocator keeps to itself how large its blocks are, so that none can be charged. It tries that only
+    /// where it may be so.
     pub(crate) fn is_secret(&self) -> bool {
-        self.ready() && self.secret.load(Ordering::Relaxed)
+        let may_be = self.look_up() && !objects::is_allocators(REAL_USABLE.load(Ordering::Relaxed));
+        (may_be || self.usable.load(Ordering::Acquire) != 0)
+            && self.ready()
+            && self.secret.load(Ordering::Relaxed)
     }
 
     /// Whether blocks bear glibc's header. It implies [`ready`](Self::ready).
@@ -201,7 +224,7 @@ impl Next {
     }
 
     /// The bytes that a block takes. glibc's header tells them where there is one; otherwise a call does,
-    /// which costs a nanosecond or two, twice a block.
+    /// which costs two to five nanoseconds.
     ///
     /// # Safety
     /// `block` is the next allocator's or an early one, and [`Next::ready`] returned true.
@@ -216,6 +239,19 @@ impl Next {
             let _busy = Busy::enter();
             self.usable(block)
         }
+    }
+
+    /// [`size`](Self::size) of a block without a header, for a thread that is not busy.
+    ///
+    /// # Safety
+    /// As [`size`](Self::size).
+    #[inline(always)]
+    pub(crate) unsafe fn asked_size(&self, block: *mut c_void) -> usize {
+        thread::set(Word::Busy, 1);
+        // SAFETY: by the caller's word.
+        let size = unsafe { self.usable(block) };
+        thread::set(Word::Busy, 0);
+        size
     }
 }
 

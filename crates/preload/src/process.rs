@@ -8,9 +8,12 @@
 
 mod blind;
 mod end;
+pub(crate) mod heap;
+mod names;
 
 pub(crate) use blind::{can_open, is_strict, may_account, name_blind, order, unname_blind};
 pub(crate) use end::note_end;
+pub(crate) use names::{named_slot, slot_name};
 
 use crate::filter;
 use crate::next::NEXT;
@@ -20,6 +23,7 @@ use crate::text::Text;
 use crate::thread;
 use ledgerline::{CreateError, Group, GroupId, Ledger, NAME_MAX, OpenError, StatItem};
 use ledgerline_protocol::{By, ITEMS, Identity, OnMax, Order, PERCPU};
+use names::Name;
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, OsStr};
 use std::io::ErrorKind;
@@ -27,7 +31,7 @@ use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// Zero in a new process, also in a forked one.
+/// Zero in a new process, also in a forked one. What every process touches comes first, on one page.
 #[repr(C, align(4096))]
 pub(crate) struct State {
     /// Groups by slot, as numbers. (A slot is the number that stands for an owner in the shadow and in a
@@ -37,8 +41,17 @@ pub(crate) struct State {
     /// The owner of its rows.
     identity: AtomicU32,
     naming: AtomicU32,
+    /// Its row in the second ledger, as a number; zero without one (process/heap.rs).
+    heap: AtomicU64,
     /// Not zero in a child that the C library forked.
     forked: AtomicU32,
+    /// When this process was refused last, and what it has had of the reserve since (refuse.rs).
+    pub(crate) refused_last: AtomicU64,
+    pub(crate) spared: AtomicU64,
+    /// The most that was resident when the process attached: also in what its number was used for before an `exec`.
+    resident_before: AtomicU64,
+    /// What the program took from the break (mapped.rs).
+    pub(crate) program_break: AtomicUsize,
     /// The names of slots 2 and up.
     names: [Name; SLOTS],
     /// Code page and slot of callers (library.rs).
@@ -48,14 +61,8 @@ pub(crate) struct State {
     pub(crate) first: [AtomicU16; SPANS],
     /// The largest request of each slot that was refused (refuse.rs).
     pub(crate) refused: [AtomicU64; SLOTS],
-    /// When this process was refused last, and what it has had of the reserve since (refuse.rs).
-    pub(crate) refused_last: AtomicU64,
-    pub(crate) spared: AtomicU64,
-    /// The most that was resident when the process attached: also in what its number was used for before an `exec`.
-    resident_before: AtomicU64,
-    /// What the program mapped by itself, and what it took from the break (mapped.rs).
+    /// What the program mapped by itself (mapped.rs).
     pub(crate) mappings: Table,
-    pub(crate) program_break: AtomicUsize,
 }
 
 /// The spans of 64 MiB in the lower half of the address space.
@@ -66,11 +73,6 @@ pub(crate) const SPANS: usize = 1 << (47 - 26);
 const SLOTS: usize = 256;
 /// The process's own slot.
 pub(crate) const OWN: u32 = 1;
-
-struct Name {
-    /// The name, filled up with zeros.
-    text: [AtomicU64; NAME_MAX / 8],
-}
 
 mod phase {
     pub(super) const NEW: u32 = 0;
@@ -85,8 +87,9 @@ pub(crate) static STATE: State = State {
     phase: AtomicU32::new(phase::NEW),
     identity: AtomicU32::new(0),
     naming: AtomicU32::new(0),
+    heap: AtomicU64::new(0),
     forked: AtomicU32::new(0),
-    names: [const { Name { text: [const { AtomicU64::new(0) }; NAME_MAX / 8] } }; SLOTS],
+    names: [const { Name::new() }; SLOTS],
     pages: [const { AtomicU64::new(0) }; 4096],
     sole: [const { AtomicUsize::new(0) }; SPANS],
     first: [const { AtomicU16::new(0) }; SPANS],
@@ -133,6 +136,10 @@ pub(crate) enum Item {
     Spared,
     Blind,
     Resident,
+    RefusedHeap,
+    SparedHeap,
+    #[expect(dead_code, reason = "as above")]
+    MaxHeap,
 }
 
 /// What outlives a fork.
@@ -177,11 +184,15 @@ pub(crate) fn group(slot: u32) -> Option<Group<'static>> {
     (group != 0).then(|| ledger.group(GroupId::from_parts(row & 0xf_ffff, generation)))
 }
 
-/// Gives a slot its group. (The generation of a group is never zero.)
+/// Gives a slot its group.
 fn set_group(slot: usize, group: Group<'_>) {
+    STATE.groups[slot].store(number(group), Ordering::Release);
+}
+
+/// A group as a number: never zero, since its generation is not.
+fn number(group: Group<'_>) -> u64 {
     let id = group.id();
-    let number = u64::from(id.generation()) << 32 | u64::from(id.index());
-    STATE.groups[slot].store(number, Ordering::Release);
+    u64::from(id.generation()) << 32 | u64::from(id.index())
 }
 
 /// What rows stand for. Only after [`attached`] was true.
@@ -222,7 +233,8 @@ pub(crate) fn note(slot: u32, what: Item, more: i64) {
 /// Whether this process is charged; attaches it on the first call. The caller is marked busy.
 pub(crate) fn attached() -> bool {
     loop {
-        match STATE.phase.load(Ordering::Acquire) {
+        // (An addition of nothing: what reads the page first and writes it then has it made twice.)
+        match STATE.phase.fetch_add(0, Ordering::Acquire) {
             phase::ATTACHED => return true,
             phase::OFF => return false,
             phase::NEW => {
@@ -258,6 +270,7 @@ pub(crate) fn leave() {
         ]);
     }
     STATE.groups.iter().for_each(|group| group.store(0, Ordering::Relaxed));
+    STATE.heap.store(0, Ordering::Relaxed);
 }
 
 /// This process.
@@ -305,7 +318,9 @@ fn attach() -> bool {
     INHERITED.parent.store(identity.owner(), Ordering::Relaxed);
     let mut name = Text::<NAME_MAX>::name();
     push_name(&mut name);
-    let process = match ledger.attach_process(name.as_str(), identity.owner()) {
+    let attached = heap::attach(name.as_str(), identity.owner())
+        .and_then(|()| ledger.attach_process(name.as_str(), identity.owner()));
+    let process = match attached {
         Ok(process) => process,
         Err(CreateError::Full { .. }) => {
             say(&[b"the ledger holds no more groups; this process is not accounted"]);
@@ -374,30 +389,7 @@ fn open() -> bool {
         ]);
         return false;
     }
-    let path = order.ledger;
-    let file = std::fs::OpenOptions::new().read(true).write(true).open(OsStr::from_bytes(path));
-    let file = match file {
-        Ok(file) => file,
-        // The run has ended, and its ledger with it: this process outlived both, and goes on as it would plain.
-        Err(gone) if gone.kind() == ErrorKind::NotFound && path.starts_with(b"/proc/") => {
-            return false;
-        }
-        Err(_) => {
-            say(&[b"cannot open the ledger ", path, b"; this process is not accounted"]);
-            return false;
-        }
-    };
-    let ledger = match Ledger::open_in(&file) {
-        Ok(ledger) => ledger,
-        Err(OpenError::Io(error)) if error.raw_os_error() == Some(libc::ENOMEM) => {
-            say(&[b"too little address space for the ledger (ulimit -v); this process is not accounted"]);
-            return false;
-        }
-        Err(_) => {
-            say(&[path, b" is not a ledger of this version; this process is not accounted"]);
-            return false;
-        }
-    };
+    let Some(ledger) = open_file(order.ledger) else { return false };
     let state = (&raw const STATE).cast_mut().cast();
     // SAFETY: advises about whole pages of this library's zero-initialised data: private anonymous
     // memory, as the advice requires.
@@ -425,54 +417,42 @@ fn open() -> bool {
             namespace,
             items,
         };
+        if let Some(path) = order.heap
+            && !heap::open(path)
+        {
+            return false;
+        }
         blind::keep_order();
         (*INHERITED.ledger.get()).write(ledger);
     }
     true
 }
 
-/// What the row of a slot is called below the process's own, if it is another.
-pub(crate) fn slot_name(slot: u32) -> Option<[u8; NAME_MAX]> {
-    let name = (slot > OWN).then(|| &STATE.names[slot as usize % SLOTS])?;
-    let mut bytes = [0; NAME_MAX];
-    for (to, from) in bytes.chunks_exact_mut(8).zip(&name.text) {
-        to.copy_from_slice(&from.load(Ordering::Relaxed).to_le_bytes());
-    }
-    Some(bytes)
-}
-
-/// The slot of the row with this name below the process's own; creates the row when the name is new. Where
-/// there are too many names, or no room in the ledger, it is the process's own slot.
-pub(crate) fn named_slot(name: &[u8]) -> u32 {
-    let mut text = Text::name();
-    text.push(if name.is_empty() { b"(no name)" } else { name });
-    while STATE.naming.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-        filter::wait();
-    }
-    let slot = find_or_create(&text).unwrap_or_else(|| {
-        note(OWN, Item::Folded, 1);
-        OWN
-    });
-    STATE.naming.store(0, Ordering::Release);
-    slot
-}
-
-fn find_or_create(text: &Text<NAME_MAX>) -> Option<u32> {
-    let words = text.words::<{ NAME_MAX / 8 }>();
-    for (slot, name) in STATE.names.iter().enumerate().skip(OWN as usize + 1) {
-        if STATE.groups[slot].load(Ordering::Relaxed) == 0 {
-            let group = group(OWN)?.create(text.as_str()).ok()?;
-            for (to, from) in name.text.iter().zip(words) {
-                to.store(from, Ordering::Relaxed);
-            }
-            set_group(slot, group);
-            return Some(slot as u32);
+/// Opens a ledger's file; says why not.
+fn open_file(path: &[u8]) -> Option<Ledger> {
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(OsStr::from_bytes(path));
+    let file = match file {
+        Ok(file) => file,
+        // The run has ended, and its ledger with it: this process outlived both, and goes on as it would plain.
+        Err(gone) if gone.kind() == ErrorKind::NotFound && path.starts_with(b"/proc/") => {
+            return None;
         }
-        if name.text.iter().zip(words).all(|(have, want)| have.load(Ordering::Relaxed) == want) {
-            return Some(slot as u32);
+        Err(_) => {
+            say(&[b"cannot open the ledger ", path, b"; this process is not accounted"]);
+            return None;
+        }
+    };
+    match Ledger::open_in(&file) {
+        Ok(ledger) => Some(ledger),
+        Err(OpenError::Io(error)) if error.raw_os_error() == Some(libc::ENOMEM) => {
+            say(&[b"too little address space for the ledger (ulimit -v); this process is not accounted"]);
+            None
+        }
+        Err(_) => {
+            say(&[path, b" is not a ledger of this version; this process is not accounted"]);
+            None
         }
     }
-    None
 }
 
 /// The program's name without its folder.

@@ -18,10 +18,19 @@ use ledgerline::{Group, Refusal};
 use ledgerline_protocol::{Identity, OnMax, RESERVE_REQUEST, RESERVE_SHARE};
 use std::sync::atomic::Ordering;
 
+/// Which limit a charge asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// The root's, for blocks and mappings together.
+    All,
+    /// That of the second ledger's root, for blocks alone.
+    Heap,
+}
+
 /// Settles the rows of dead processes after a refusal, and charges if there is room then.
 #[cold]
 #[inline(never)]
-pub(crate) fn try_again(slot: u32, group: Group<'_>, mut refusal: Refusal) -> bool {
+pub(crate) fn try_again(slot: u32, group: Group<'_>, mut refusal: Refusal, limit: Limit) -> bool {
     let own = process::identity();
     // (Who lives cannot be asked under a filter.)
     if !filter::is_on() {
@@ -36,12 +45,17 @@ pub(crate) fn try_again(slot: u32, group: Group<'_>, mut refusal: Refusal) -> bo
         }
     }
     let now = milliseconds();
-    if spare(slot, group, &refusal, now) {
+    if spare(group, &refusal, now) {
+        process::note(slot, if limit == Limit::Heap { Item::SparedHeap } else { Item::Spared }, 1);
         return true;
+    }
+    if limit == Limit::Heap {
+        // The first ledger, which the account is made of, counts none that it did not refuse itself.
+        process::note(slot, Item::RefusedHeap, 1);
     }
     note(slot, refusal.requested, now);
     if process::on_max() == OnMax::Kill {
-        kill(slot, &refusal, with_reserve(group, &refusal));
+        kill(slot, &refusal, with_reserve(group, &refusal), limit);
     }
     false
 }
@@ -50,7 +64,7 @@ pub(crate) fn try_again(slot: u32, group: Group<'_>, mut refusal: Refusal) -> bo
 const QUIET: u64 = 1_000;
 
 /// Charges the reserve, for a process that was refused before.
-fn spare(slot: u32, group: Group<'_>, refusal: &Refusal, now: i64) -> bool {
+fn spare(group: Group<'_>, refusal: &Refusal, now: i64) -> bool {
     let (units, reserve) = (refusal.requested, process::reserve());
     // (A clock that stands at zero does not make a refusal the first.)
     let now = now.unsigned_abs().max(1);
@@ -69,11 +83,7 @@ fn spare(slot: u32, group: Group<'_>, refusal: &Refusal, now: i64) -> bool {
     let own = process::identity();
     let alive = |owner| filter::is_on() || Identity::from_owner(owner).may_live(own);
     let most = with_reserve(group, refusal);
-    let spared = group.ledger().charge_reserve(group, units, most, &alive);
-    if spared {
-        process::note(slot, Item::Spared, 1);
-    }
-    spared
+    group.ledger().charge_reserve(group, units, most, &alive)
 }
 
 /// The limit that refused, as the user set it: the root's with its reserve.
@@ -112,7 +122,7 @@ fn milliseconds() -> i64 {
 }
 
 /// [`OnMax::Kill`]: says who asked, who refused and why, and ends the process.
-fn kill(slot: u32, refusal: &Refusal, limit: u64) -> ! {
+fn kill(slot: u32, refusal: &Refusal, most: u64, limit: Limit) -> ! {
     if filter::is_on() {
         filter::end();
     }
@@ -123,7 +133,11 @@ fn kill(slot: u32, refusal: &Refusal, limit: u64) -> ! {
         let length = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
         line.push(b"/").push(&name[..length]);
     }
-    line.push(b": max of ").push_number(limit);
+    line.push(match limit {
+        Limit::All => b": max of ",
+        Limit::Heap => b": max-heap of ",
+    });
+    line.push_number(most);
     line.push(b" bytes reached, ").push_number(refusal.usage);
     line.push(b" in use, ").push_number(refusal.requested);
     write(line.push(b" requested"));

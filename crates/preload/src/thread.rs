@@ -19,9 +19,12 @@ pub(crate) enum Word {
     /// The slot in which the thread is charged; zero before it has one. (A forked child inherits the
     /// number, but its process has no row in that slot until it gets one of its own.)
     Slot = 24,
-    /// The same where blocks bear no header that the fast path could read: what the slow path looks at, so that it
-    /// need not ask for the thread's name each time.
-    SlowSlot = 32,
+    /// The same where blocks bear no header, and the allocator is asked for their sizes.
+    AskedSlot = 32,
+    /// The cell of that slot, as a span's entry has it; [`NO_CELL`] before it has one.
+    AskedCell = 40,
+    /// What such an allocator is expected to give for the request under way (sizes.rs); zero where nothing is known.
+    Expected = 48,
 }
 
 /// No cell, and nothing that a span's entry may hold instead of one.
@@ -38,9 +41,9 @@ mod words {
         ".hidden ledgerline_thread_words",
         ".globl ledgerline_thread_words",
         ".type ledgerline_thread_words, @tls_object",
-        ".size ledgerline_thread_words, 40",
+        ".size ledgerline_thread_words, 56",
         "ledgerline_thread_words:",
-        ".quad {no_cell}, 0, 0, 0, 0",
+        ".quad {no_cell}, 0, 0, 0, 0, {no_cell}, 0",
         ".popsection",
         no_cell = const super::NO_CELL,
     );
@@ -110,8 +113,17 @@ mod words {
     use super::Word;
     use std::cell::Cell;
 
-    thread_local!(static WORDS: [Cell<usize>; 5] =
-        const { [Cell::new(super::NO_CELL), Cell::new(0), Cell::new(0), Cell::new(0), Cell::new(0)] });
+    thread_local!(static WORDS: [Cell<usize>; 7] = const {
+        [
+            Cell::new(super::NO_CELL),
+            Cell::new(0),
+            Cell::new(0),
+            Cell::new(0),
+            Cell::new(0),
+            Cell::new(super::NO_CELL),
+            Cell::new(0),
+        ]
+    });
 
     pub(crate) fn place() -> usize {
         0
@@ -142,8 +154,9 @@ pub(crate) use words::{get, set};
 /// The thread finds its row anew: it has a new name.
 pub(crate) fn forget_slot() {
     set(Word::Slot, 0);
-    set(Word::SlowSlot, 0);
+    set(Word::AskedSlot, 0);
     set(Word::Cell, NO_CELL);
+    set(Word::AskedCell, NO_CELL);
 }
 
 /// While this lives, the thread's allocations are not charged.

@@ -176,3 +176,18 @@ fn by_library_the_caller_of_operator_new_is_charged() {
     assert!((truth..truth + 100 * 80).contains(&plugin.current), "{} {truth}", plugin.current);
     assert_eq!((plugin.charges, live(plugin)), (400, 400));
 }
+
+#[test]
+fn a_program_without_a_block_has_its_row_and_no_heap_for_it() {
+    let program = compiled!("quiet.c");
+    for mode in modes() {
+        for by in ["thread", "process", "library"] {
+            let env = [("LEDGERLINE_PERCPU", *mode), ("LEDGERLINE_BY", by)];
+            let (said, rows) = account(&program, &[], &env);
+            assert_eq!(said, "0\n", "{mode} {by}");
+            let [root, process] = &rows.0.groups[..] else { panic!("{:?}", rows.paths()) };
+            assert!(process.name.starts_with("quiet."), "{:?}", rows.paths());
+            assert_eq!((root.charges, root.peak.value), (0, 0), "{mode} {by}");
+        }
+    }
+}

@@ -14,6 +14,7 @@
 //! | `LEDGERLINE_STRICT` | `1`: programs keep this environment over `exec` | they may drop it |
 //! | `LEDGERLINE_STACK` | `1`: the first refusal of each row comes with its stack | it does not |
 //! | `LEDGERLINE_RESERVE` | what is kept of the root's limit, in bytes: [`Order::reserve`] | nothing is kept |
+//! | `LEDGERLINE_HEAP` | the path of the second ledger's file: [`Order::heap`] | blocks have no limit of their own |
 //! | `LEDGERLINE_NAMESPACE` | the number of the run's namespace of processes | there is but one namespace     |
 //! | `LEDGERLINE_FILTERS` | the number of seccomp filters of the run   | it has none                       |
 //! | `LEDGERLINE_PERCPU` | how cells are updated: `rseq` or `fallback`   | the library does not attach       |
@@ -38,6 +39,8 @@ use std::os::unix::ffi::OsStrExt;
 
 /// The variable that names the ledger's file.
 const LEDGER: &CStr = c"LEDGERLINE_LEDGER";
+/// The variable that names the second ledger's file.
+const HEAP: &CStr = c"LEDGERLINE_HEAP";
 /// The variable that says what a row stands for.
 const BY: &CStr = c"LEDGERLINE_BY";
 /// The variable that says what happens at the limit.
@@ -85,8 +88,8 @@ pub const ENDED: &str = "ended";
 /// that.
 pub const RESERVED: &str = "reserve";
 
-/// The item in which a row counts how many requests were granted out of the reserve: its limits refused them, and
-/// the program did not feel it.
+/// The item in which a row counts how many requests were granted out of the reserve: a limit of the first ledger refused
+/// them, and the program did not feel it.
 pub const SPARED: &str = "spared";
 
 /// The item in which the row of a process that is not accounted says why: the number of a [`Blind`](blind::Blind).
@@ -95,10 +98,32 @@ pub const BLIND: &str = "blind";
 /// The item in which a process's row keeps the most bytes that the kernel saw resident in it, when it ended by itself.
 pub const RESIDENT: &str = "resident";
 
+/// The items in which a row counts how many requests the limit for blocks alone refused ([`Order::heap`]), and how many
+/// it refused and the reserve granted.
+pub const REFUSED_HEAP: &str = "refused_heap";
+/// See [`REFUSED_HEAP`].
+pub const SPARED_HEAP: &str = "spared_heap";
+
+/// The item of the root that says which limit blocks alone have, as the user set it, plus one; zero is none.
+pub const MAX_HEAP: &str = "max_heap";
+
 /// All items of a run's ledger, in this order.
-pub const ITEMS: [&str; 12] = [
-    MAPPED[0], MAPPED[1], MAPPED[2], REFUSED[0], REFUSED[1], REFUSED[2], FOLDED, ENDED, RESERVED,
-    SPARED, BLIND, RESIDENT,
+pub const ITEMS: [&str; 15] = [
+    MAPPED[0],
+    MAPPED[1],
+    MAPPED[2],
+    REFUSED[0],
+    REFUSED[1],
+    REFUSED[2],
+    FOLDED,
+    ENDED,
+    RESERVED,
+    SPARED,
+    BLIND,
+    RESIDENT,
+    REFUSED_HEAP,
+    SPARED_HEAP,
+    MAX_HEAP,
 ];
 
 /// The largest request, in bytes, that the reserve serves.
@@ -108,6 +133,10 @@ pub const RESERVE_SHARE: u64 = 4;
 
 /// What the ledger's file in memory is called, by which `ledgerline show --pid` finds it.
 pub const MEMORY_FILE: &str = "ledgerline";
+
+/// What the file of the second ledger is called. (`show` does not look for that: its rows say nothing that the first
+/// ledger's do not.)
+pub const HEAP_FILE: &str = "ledgerline-heap";
 
 /// What a row of the account stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,6 +192,9 @@ impl OnMax {
 pub struct Order<'a> {
     /// The path of the ledger's file.
     pub ledger: &'a [u8],
+    /// The path of a second ledger's file, if blocks have a limit of their own, which is that of its root. In it each
+    /// process has one row, to which its blocks are charged a second time.
+    pub heap: Option<&'a [u8]>,
     /// What a row stands for.
     pub by: By,
     /// What happens at the limit.
@@ -184,8 +216,9 @@ pub struct Order<'a> {
 impl<'a> Order<'a> {
     /// The variables that carry the order, and their values.
     #[must_use]
-    pub fn write(&self) -> [(&'static OsStr, &'a OsStr); 8] {
+    pub fn write(&self) -> [(&'static OsStr, &'a OsStr); 9] {
         [
+            (HEAP, self.heap.unwrap_or_default()),
             (STACK, if self.stack { b"1".as_slice() } else { b"" }),
             (STRICT, if self.strict { b"1".as_slice() } else { b"" }),
             (FILTERS, self.filters.unwrap_or_default()),
@@ -206,6 +239,7 @@ impl<'a> Order<'a> {
         let on_max = OnMax::ALL.into_iter().find(|one| on_max == Some(one.name().as_bytes()));
         Some(Order {
             ledger,
+            heap: variable(HEAP).filter(|path| !path.is_empty()),
             by: by.unwrap_or(By::Thread),
             on_max: on_max.unwrap_or(OnMax::Enomem),
             stack: variable(STACK) == Some(b"1"),
@@ -227,7 +261,7 @@ pub fn ledger_path(string: &CStr) -> Option<&CStr> {
 /// Whether a string of an environment, `NAME=value`, is a part of an order.
 #[must_use]
 pub fn is_of_order(string: &[u8]) -> bool {
-    [LEDGER, BY, ON_MAX, STRICT, STACK, RESERVE, NAMESPACE, FILTERS, PERCPU]
+    [LEDGER, HEAP, BY, ON_MAX, STRICT, STACK, RESERVE, NAMESPACE, FILTERS, PERCPU]
         .iter()
         .any(|name| string.strip_prefix(name.to_bytes()).is_some_and(|rest| rest.starts_with(b"=")))
 }
@@ -253,11 +287,13 @@ mod tests {
     fn what_is_written_is_read() {
         for by in By::ALL {
             for on_max in OnMax::ALL {
+                let heap = (by == By::Library).then_some(&b"/proc/7/fd/4"[..]);
                 let namespace = (by == By::Thread).then_some(&b"4026531836"[..]);
                 let reserve = (by == By::Process).then_some(&b"65536"[..]);
                 let filters = (by == By::Process).then_some(&b"3"[..]);
                 let order = Order {
                     ledger: b"/proc/7/fd/3",
+                    heap,
                     by,
                     on_max,
                     strict: by == By::Library,
@@ -282,6 +318,7 @@ mod tests {
         let only = |name: &CStr| (name == LEDGER).then_some(&b"x"[..]);
         let order = Order {
             ledger: b"x",
+            heap: None,
             by: By::Thread,
             on_max: OnMax::Enomem,
             strict: false,

@@ -71,6 +71,8 @@ mod tests {
     const NONE: Counted = Counted {
         mapped: Mapped { private: 0, shared: 0, file: 0 },
         refused: 0,
+        refused_heap: 0,
+        max_heap: None,
         most_refused: None,
         folded: false,
         processes: 0,

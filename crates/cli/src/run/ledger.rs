@@ -5,7 +5,7 @@ use std::io;
 
 use ledgerline::container::Settings;
 use ledgerline::{Ledger, Limit};
-use ledgerline_protocol::{ITEMS, MEMORY_FILE, RESERVED};
+use ledgerline_protocol::{HEAP_FILE, ITEMS, MAX_HEAP, MEMORY_FILE, RESERVED};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::process::{Resource, getrlimit};
 
@@ -20,55 +20,114 @@ const LEAST: u32 = 1 << 12;
 /// so that the limit still is the program's.
 const SHARE: u64 = 16;
 
-/// The limits of a run's root.
+/// The limits of a run, as the user set them.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
+    /// Of blocks and mappings together, and of blocks alone.
     pub(super) max: Limit,
-    /// What of the max is kept.
+    pub(super) max_heap: Limit,
+    /// What of each is kept as the reserve.
     pub(super) reserve: u64,
     pub(super) high: Limit,
     /// Whether the container's limit is followed, too.
     pub(super) container: bool,
 }
 
-/// Makes the ledger, with the limits of its root. The part of `max` that is kept as the reserve is noted in it.
+/// More than any machine holds: what is above is no limit that an account could tell from damage.
+const MOST: u64 = 1 << 56;
+
+impl Limits {
+    /// Whether there is one that refuses.
+    pub(super) fn refuse(&self) -> bool {
+        self.container || [self.max, self.max_heap] != [Limit::MAX; 2]
+    }
+
+    /// A max, of which the reserve is no part.
+    pub(super) fn ordinary(&self, max: Limit) -> Limit {
+        max.get().map_or(max, |max| Limit::units(max.saturating_sub(self.reserve)))
+    }
+}
+
+/// Makes the ledger, with the limits of its root. What a limit of the ledger does not tell is noted in it.
 pub(super) fn new(limits: &Limits) -> Result<(File, Ledger), Failure> {
-    let &Limits { max, reserve, high, container } = limits;
-    let settings = container.then(|| Settings::new().at_most(max).reserve(reserve));
-    let (file, ledger) = create(settings).map_err(|error| {
-        let short = error.raw_os_error() == Some(libc::ENOMEM);
-        let advice = if short { "; raise the limit on address space (ulimit -v)" } else { "" };
-        Failure::internal(format!("the ledger cannot be created: {error}{advice}"))
-    })?;
-    if let Some(item) = ledger.item(RESERVED) {
-        ledger.root().add_stat(item, reserve.cast_signed());
+    let (max, reserve) = (limits.max, limits.reserve);
+    let container = limits.container.then(|| Settings::new().at_most(max).reserve(reserve));
+    let (file, ledger) = create(MEMORY_FILE, &ITEMS, container)?;
+    let max_heap = limits.max_heap.get().map_or(0, |max| max.min(MOST - 1) + 1);
+    for (name, number) in [(RESERVED, limits.reserve), (MAX_HEAP, max_heap)] {
+        if let Some(item) = ledger.item(name) {
+            ledger.root().add_stat(item, number.cast_signed());
+        }
     }
-    if !container {
-        ledger
-            .root()
-            .set_max(ordinary(max, reserve))
-            .map_err(|error| Failure::internal(format!("--max cannot be set: {error}")))?;
+    if !limits.container {
+        limit("--max", &ledger, limits.ordinary(max))?;
     }
-    // From now on no process can make the file shorter: who has it mapped would be killed. (A sandbox may not know
-    // of seals; then nobody is kept from it.)
-    let _ = fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL);
-    ledger.root().set_high(high);
+    seal(&file);
+    ledger.root().set_high(limits.high);
     Ok((file, ledger))
 }
 
-/// The root's max, of which the reserve is no part.
-pub(super) fn ordinary(max: Limit, reserve: u64) -> Limit {
-    max.get().map_or(max, |max| Limit::units(max - reserve))
+/// Makes the second ledger, if blocks have a limit of their own.
+pub(super) fn heap(limits: &Limits) -> Result<Option<(File, Ledger)>, Failure> {
+    if limits.max_heap == Limit::MAX {
+        return Ok(None);
+    }
+    let (file, ledger) = create(HEAP_FILE, &[], None)?;
+    limit("--max-heap", &ledger, limits.ordinary(limits.max_heap))?;
+    seal(&file);
+    Ok(Some((file, ledger)))
 }
 
-fn create(container: Option<Settings>) -> io::Result<(File, Ledger)> {
+/// Settles and folds what ended processes had in the second ledger, which no account shows.
+pub(super) fn tidy(heap: &Ledger, alive: &dyn Fn(u32) -> bool) {
+    /// Rows to fold at a time: each fold is a look at all rows.
+    const MANY: usize = 128;
+    heap.settle_dead(alive);
+    let ended: Vec<_> = heap.ended().collect();
+    if ended.len() > MANY
+        && let Ok(row) = heap.root().create("ended")
+    {
+        heap.fold_ended(&ended, row);
+        // (Its number is of no use, so it makes room at once. Where it cannot go yet, a later one does not come either.)
+        let _ = row.destroy();
+    }
+}
+
+fn limit(option: &str, ledger: &Ledger, max: Limit) -> Result<(), Failure> {
+    let set = ledger.root().set_max(max);
+    set.map_err(|error| Failure::internal(format!("{option} cannot be set: {error}")))
+}
+
+/// From now on no process can make the file shorter: who has it mapped would be killed. (A sandbox may not know of
+/// seals; then nobody is kept from it.)
+fn seal(file: &File) {
+    let _ = fcntl_add_seals(file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL);
+}
+
+fn create(
+    name: &str,
+    items: &[&str],
+    container: Option<Settings>,
+) -> Result<(File, Ledger), Failure> {
+    try_to_create(name, items, container).map_err(|error| {
+        let short = error.raw_os_error() == Some(libc::ENOMEM);
+        let advice = if short { "; raise the limit on address space (ulimit -v)" } else { "" };
+        Failure::internal(format!("the ledger cannot be created: {error}{advice}"))
+    })
+}
+
+fn try_to_create(
+    name: &str,
+    items: &[&str],
+    container: Option<Settings>,
+) -> io::Result<(File, Ledger)> {
     let room = getrlimit(Resource::As).current;
     let fits =
         |ledger: &Ledger| room.is_none_or(|room| ledger.footprint().reserved <= room / SHARE);
     let mut groups = GROUPS;
     loop {
-        let file =
-            File::from(memfd_create(MEMORY_FILE, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
-        let builder = Ledger::builder().items(&ITEMS).capacity(groups);
+        let file = File::from(memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
+        let builder = Ledger::builder().items(items).capacity(groups);
         let builder = match &container {
             Some(settings) => builder.container_with(settings.clone()),
             None => builder,

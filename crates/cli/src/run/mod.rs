@@ -10,6 +10,7 @@ mod ledger;
 mod living;
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -18,6 +19,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use ledger::Limits;
 use ledgerline::{Ledger, Limit, NAME_MAX, container, name};
 use ledgerline_protocol::blind::Blind;
 use ledgerline_protocol::{BLIND, By, OnMax, Order, PERCPU};
@@ -52,9 +54,12 @@ PROGRAM.nsN.PID, with its ID in there. Where more than a hundred processes have 
 smaller peaks share a row for each PROGRAM, which has the sum of their charges and of what they held \
 at their ends, and the largest of their peaks.
 
-A program that is refused needs a little memory to say so. So a part of --max is kept (--reserve): after \
+With --max-heap the blocks of malloc have a limit of their own, whatever is mapped; --max holds for the sum \
+of both. (Each block is then charged twice, which takes some ten nanoseconds.)
+
+A program that is refused needs a little memory to say so. So a part of each limit is kept (--reserve): after \
 its first refusal a process may have a quarter of that in requests of up to 16K, and anew when it was \
-not refused for a second. All that is charged together stays within --max. Nothing is kept with \
+not refused for a second. All that is charged together stays within the limits. Nothing is kept with \
 `--on-max kill`.
 
 With --container the limit is that of the container, which the kernel would kill for: the smallest of \
@@ -119,14 +124,16 @@ Also write the account to FILE as JSON; `-` is standard output.
 
 The object has `unit`, `command`, `exit_code`, `signal` (a name or null), `wall_seconds`, `mode`, \
 `ledger_bytes`, `max_resident` (the most bytes that the kernel saw resident in one process), \
+`heap_peak` (the most bytes of blocks in all processes together; null without --max-heap), \
 `mistakes` (frees that matched no charge), `not_accounted` (a list of `program`, `reason` and \
 `processes`; the program may be null), `damaged`, `container` and `groups`: one object for each row, \
 the root `/` first, then depth-first, with `path`, `state`, `pid`, `current`, `peak`, `charges`, \
-`uncharges`, `refused`, `max`, `high`, `max_events`, `high_events` and `at_exit`. `state` is live, \
+`uncharges`, `refused`, `refused_heap` (those of the refused that --max-heap refused), `max`, `max_heap`, `high`, \
+`max_events`, `high_events` and `at_exit`. `state` is live, \
 exited (the process ended before the program did), running (it still ran after that) or damaged (a \
 program wrote over the row, whose other fields are null then; `damaged` of the whole says that this \
 happened anywhere, and `mistakes` is null where that was written over). Sizes are \
-numbers of bytes; `max` and `high` are a number, or the string \"max\" where there is no limit, as \
+numbers of bytes; `max`, `max_heap` and `high` are a number, or the string \"max\" where there is no limit, as \
 in a cgroup's memory.max. `current` (at its end: `at_exit`) is `heap`, the blocks of malloc, and \
 `mapped`, private memory that was mapped; `mapped_shared` and `mapped_file` are not part of it. \
 `first_refused` is null, or the `size` of the first request that a row made itself and that was refused, \
@@ -187,11 +194,15 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIZE", default_value = "max", allow_hyphen_values = true)]
     pub max: String,
 
+    /// Refuse blocks of malloc beyond SIZE, all processes together, whatever they map by themselves
+    #[arg(long, value_name = "SIZE", default_value = "max", allow_hyphen_values = true)]
+    pub max_heap: String,
+
     /// Follow the limit of the container, too: refuse before the kernel kills
     #[arg(long)]
     container: bool,
 
-    /// Of --max, keep SIZE for small requests of processes that were refused; by default a 32nd, at most 1M
+    /// Of each maximum, keep SIZE for small requests of processes that were refused; by default a 32nd, at most 1M
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub reserve: Option<String>,
 
@@ -203,7 +214,7 @@ pub struct RunArgs {
     #[arg(long, value_parser = by(), default_value = By::Thread.name(), value_name = "WHAT")]
     by: By,
 
-    /// What happens to an allocation that would go over --max
+    /// What happens to an allocation that would go over a maximum
     #[arg(long, value_parser = on_max(), default_value = OnMax::Enomem.name(), value_name = "ACTION")]
     on_max: OnMax,
 
@@ -241,9 +252,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     // Everything that can be wrong with the command line is found before the
     // program starts: an account that could not be written after an hour's
     // work is worth less than a message now.
-    let max = limit("--max", &args.max)?;
-    let reserve = reserve(args, max.min(contained(args)))?;
-    let high = limit("--high", &args.high)?;
+    let limits = limits(args)?;
     let json = args.json.as_deref().map(|file| Target::check("--json", file)).transpose()?;
     let text = args.account.as_deref().map(|file| Target::check("--account", file)).transpose()?;
     let program = program::find(&args.command[0])?;
@@ -258,8 +267,8 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
         )));
     }
     let signals = Signals::hold()?;
-    let limits = ledger::Limits { max, reserve, high, container: args.container };
     let (file, ledger) = ledger::new(&limits)?;
+    let heap = ledger::heap(&limits)?;
     if let Some(spot) = launch.blind {
         let path = launch.program.path.display().to_string();
         eprintln!("ledgerline: warning: {}: {spot}", printable(&path));
@@ -267,13 +276,15 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
 
     // The path leads through this process, which outlives the program: the
     // descriptor itself is closed on exec and need not survive in the child.
-    let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+    let path = |file: &File| format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+    let (path, path_of_heap) = (path(&file), heap.as_ref().map(|(file, _)| path(file)));
     let living = Living::new();
     let namespace = living.namespace().map(|number| number.to_string());
-    let kept = reserve.to_string();
+    let kept = limits.reserve.to_string();
     let filters = ledgerline_protocol::at_start().filters.map(|number| number.to_string());
     let order = Order {
         ledger: path.as_bytes(),
+        heap: path_of_heap.as_deref().map(str::as_bytes),
         by: args.by,
         on_max: args.on_max,
         strict: args.strict,
@@ -295,14 +306,17 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
         name_blind(&ledger, &launch.program.path, main, spot);
     }
     let mut folded = Folded::new(&ledger);
-    let limited = max != Limit::MAX || args.container;
-    let ended = session.watch(if limited { LIMITED } else { IDLE }, || {
+    let ended = session.watch(if limits.refuse() { LIMITED } else { IDLE }, || {
         // What the program itself held when it ended is the point of the
         // account, so its rows stay as they are.
         ledger.settle_dead(&|owner| owner == main || living.may(owner));
         folded.fold();
+        if let Some((_, heap)) = &heap {
+            ledger::tidy(heap, &|owner| living.may(owner));
+        }
     })?;
 
+    let both = || [Some(&ledger), heap.as_ref().map(|(_, heap)| heap)].into_iter().flatten();
     let mistakes = ledger.mistakes();
     let account = Account::new(
         &ledger,
@@ -311,7 +325,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
             status: ended.status,
             wall: ended.wall,
             mode,
-            ledger_bytes: ledger.footprint().resident,
+            ledger_bytes: both().map(|ledger| ledger.footprint().resident).sum(),
             started: Some(started),
             max_resident: Some(ended.max_resident),
             mistakes: Some(Mistakes { underflows: mistakes.underflows, strays: mistakes.strays }),
@@ -319,9 +333,10 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
             resident: &|owner| resident::of(owner, "VmHWM:"),
             limits: Some([
                 // The container's changes with the kernel's, and is set again if a program wrote over it.
-                if args.container { ledger.root().max() } else { ledger::ordinary(max, reserve) },
-                high,
+                if limits.container { ledger.root().max() } else { limits.ordinary(limits.max) },
+                limits.high,
             ]),
+            heap_peak: heap.as_ref().map(|(_, heap)| heap.root().peak().value),
             container: ledger.container().map(Container::from),
         },
     );
@@ -366,19 +381,26 @@ fn contained(args: &RunArgs) -> Limit {
     limits.smallest().map_or(Limit::MAX, |bound| Limit::units(bound.bytes))
 }
 
-/// What of `max` is kept for those who were refused.
-fn reserve(args: &RunArgs, max: Limit) -> Result<u64, Failure> {
+/// What of the limits is kept for those who were refused is a part of each.
+fn limits(args: &RunArgs) -> Result<Limits, Failure> {
+    let max = limit("--max", &args.max)?;
+    let max_heap = limit("--max-heap", &args.max_heap)?;
+    let least = [max, max_heap, contained(args)].iter().filter_map(|limit| limit.get()).min();
     let asked = args.reserve.as_deref().map(|size| limit("--reserve", size)).transpose()?;
-    match (asked.map(Limit::get), max.get()) {
+    let reserve = match (asked.map(Limit::get), least) {
         (Some(_), None) => {
-            Err(Failure::usage("--reserve is a part of --max; give --max, too".to_owned()))
+            let why = "--reserve is a part of --max and --max-heap; give one of them, too";
+            return Err(Failure::usage(why.to_owned()));
         }
-        (Some(asked), Some(max)) if asked.is_none_or(|asked| asked > max) => Err(Failure::usage(
-            "--reserve is a part of --max; give a size of at most that".to_owned(),
-        )),
-        (Some(asked), Some(_)) => Ok(asked.unwrap_or(0)),
+        (Some(asked), Some(least)) if asked.is_none_or(|asked| asked > least) => {
+            let why = "--reserve is a part of --max and --max-heap; give a size of at most that";
+            return Err(Failure::usage(why.to_owned()));
+        }
+        (Some(asked), Some(_)) => asked.unwrap_or(0),
         // Nobody is left to say anything.
-        (None, Some(_)) if args.on_max == OnMax::Kill => Ok(0),
-        (None, max) => Ok(max.map_or(0, |max| (max / 32).min(1 << 20))),
-    }
+        (None, Some(_)) if args.on_max == OnMax::Kill => 0,
+        (None, least) => least.map_or(0, |least| (least / 32).min(1 << 20)),
+    };
+    let (high, container) = (limit("--high", &args.high)?, args.container);
+    Ok(Limits { max, max_heap, reserve, high, container })
 }

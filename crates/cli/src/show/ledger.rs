@@ -74,6 +74,7 @@ fn account(ledger: &Ledger) -> Account {
         mistakes: Some(Mistakes { underflows: mistakes.underflows, strays: mistakes.strays }),
         running: &|_| true,
         resident: &|owner| resident::of(owner, "VmRSS:"),
+        heap_peak: None,
         limits: None,
         container: None,
     };

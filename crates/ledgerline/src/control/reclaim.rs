@@ -228,7 +228,7 @@ pub(crate) fn units(group: Group<'_>, units: u64, urgent: bool) -> u64 {
     let level = before.saturating_sub(units);
     let missing = || charged().saturating_sub(level);
     let clock = &Clock::start(ledger);
-    reclaim_below(ledger, group, &Order { missing: &missing, clock, urgent });
+    reclaim_below(ledger, group, &Order::new(&missing, clock, urgent));
     before.saturating_sub(charged())
 }
 

@@ -5,7 +5,7 @@ use crate::ledger::Ledger;
 use crate::stock::totals;
 use crate::table::follow;
 use crate::table::id::GroupId;
-use crate::table::items::{StatItem, name_of};
+use crate::table::items::{StatItem, is_called, name_of};
 use crate::table::sums::{self, COUNTED, FIXED, Sum, total_words};
 
 /// One line of a group's [`MemoryStat`].
@@ -143,7 +143,10 @@ impl Ledger {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn item(&self, name: &str) -> Option<StatItem> {
-        self.items().find(|&item| self.item_name(item) == name)
+        let names = &self.table().header().items[..self.table().plan.items];
+        let called =
+            |item: &StatItem| names.get(item.index()).is_some_and(|item| is_called(item, name));
+        self.items().find(called)
     }
 
     /// All of the ledger's own items, in the order of their declaration.

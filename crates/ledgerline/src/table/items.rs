@@ -36,14 +36,28 @@ pub(crate) fn set_name(into: &Name, name: &str) {
 }
 
 pub(crate) fn name_of(name: &Name) -> String {
+    let (bytes, length) = bytes_of(name);
+    name::escaped_unless(&String::from_utf8_lossy(&bytes[..length]), allows).into_owned()
+}
+
+/// Whether an item is called that. Allocates nothing: an allocator asks it.
+pub(crate) fn is_called(name: &Name, wanted: &str) -> bool {
+    let (bytes, length) = bytes_of(name);
+    &bytes[..length] == wanted.as_bytes() && wanted.chars().all(allows)
+}
+
+fn bytes_of(name: &Name) -> ([u8; ITEM_NAME_MAX], usize) {
     let mut bytes = [0u8; ITEM_NAME_MAX];
     for (word, part) in name.iter().zip(bytes.chunks_exact_mut(8)) {
         part.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
     }
     let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(ITEM_NAME_MAX);
-    // A line of `memory.stat` is a name, a space and a number.
-    let allowed = |character: char| name::allows(character) && !character.is_whitespace();
-    name::escaped_unless(&String::from_utf8_lossy(&bytes[..length]), allowed).into_owned()
+    (bytes, length)
+}
+
+/// A line of `memory.stat` is a name, a space and a number.
+fn allows(character: char) -> bool {
+    name::allows(character) && !character.is_whitespace()
 }
 
 /// Whether these names can be a ledger's items.

@@ -25,7 +25,8 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// What decides about an account, or about the C library: no run inherits it.
-const OURS: [&str; 10] = [
+const OURS: [&str; 11] = [
+    "LEDGERLINE_HEAP",
     "LEDGERLINE_STACK",
     "LD_PRELOAD",
     "LEDGERLINE_RESERVE",
@@ -119,10 +120,16 @@ fn memory_file() -> File {
     }
 }
 
+fn path(file: &File) -> String {
+    format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd())
+}
+
 /// A ledger that programs are charged to.
 pub struct Account {
     file: File,
     pub ledger: Ledger,
+    /// The second ledger, where blocks have a limit of their own.
+    heap: Option<(File, Ledger)>,
 }
 
 impl Account {
@@ -130,7 +137,7 @@ impl Account {
         let file = memory_file();
         let builder = Ledger::builder().capacity(4096).items(&ITEMS);
         let ledger = builder.create_in(&file).expect("a ledger");
-        Account { file, ledger }
+        Account { file, ledger, heap: None }
     }
 
     pub fn limited(max: u64) -> Account {
@@ -139,13 +146,31 @@ impl Account {
         account
     }
 
+    /// With a limit for blocks alone, beside one for all or none.
+    pub fn with_heap(max: Option<u64>, max_heap: u64) -> Account {
+        let file = memory_file();
+        let heap = Ledger::builder().capacity(4096).create_in(&file).expect("a ledger");
+        heap.root().set_max(Limit::units(max_heap)).expect("nothing is in use");
+        let account = max.map_or_else(Account::new, Account::limited);
+        Account { heap: Some((file, heap)), ..account }
+    }
+
+    /// The second ledger, in which no program has made a mistake either.
+    pub fn heap(&self) -> &Ledger {
+        let (_, heap) = self.heap.as_ref().expect("there is one");
+        assert_eq!(heap.mistakes(), Mistakes::default());
+        heap
+    }
+
     pub fn path(&self) -> String {
-        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
+        path(&self.file)
     }
 
     /// A program that is charged here, by thread and as the machine likes it best.
     pub fn run(&self, program: &Path, arguments: &[&str]) -> Run {
+        let heap = self.heap.as_ref().map_or(String::new(), |(file, _)| path(file));
         Run::bare(program, arguments)
+            .env("LEDGERLINE_HEAP", &heap)
             .env("LD_PRELOAD", library().to_str().expect("a path in UTF-8"))
             .env("LEDGERLINE_LEDGER", &self.path())
             .env("LEDGERLINE_PERCPU", modes()[0])

@@ -1,0 +1,105 @@
+//! malloc and free where the allocator puts no header before its blocks: it says what they take, or it was noted
+//! (`sizes.rs`).
+//!
+//! The way is that of `alloc.rs`: a span with one owner has that one's cell, with a bit that says that nothing is to be
+//! read in front of blocks ([`shadow::ASKED`]); in others a byte of shadow names the owner.
+
+use crate::charges;
+use crate::expected;
+use crate::next::{HOT, NEXT};
+use crate::process;
+use crate::shadow;
+use crate::sizes;
+use crate::thread::{self, Busy, Word};
+use ledgerline::Prepaid;
+use std::ffi::c_void;
+use std::sync::atomic::Ordering;
+
+/// The handle of a cell.
+///
+/// # Safety
+/// A span's entry held the cell.
+#[inline(always)]
+unsafe fn prepaid(cell: usize) -> Prepaid<'static> {
+    // SAFETY: both numbers are a handle's, the second since before the first was entered; a ledger
+    // that is open stays open for good.
+    unsafe { Prepaid::from_raw(cell & !shadow::ASKED, HOT.area.load(Ordering::Relaxed)) }
+}
+
+/// Charges a new block to the cell of its span, which `cell` is the entry of, if all that is known already; `false` is:
+/// nothing was charged. It calls nothing.
+///
+/// # Safety
+/// `block` is not null, and fresh from the next allocator.
+#[inline(always)]
+pub(crate) unsafe fn adopt(block: *mut c_void, cell: usize) -> bool {
+    if cell != thread::get(Word::AskedCell) || Busy::is_entered() {
+        return false;
+    }
+    let Some(size) = expected::peek().size().filter(|&size| sizes::note_where_noted(block, size))
+    else {
+        return false;
+    };
+    expected::forget();
+    // SAFETY: the entry of a span is the thread's cell only if it is one, of the ledger that is open for good.
+    unsafe { prepaid(cell).take(size as u64) }
+}
+
+/// [`adopt`] of a block of which nothing is known: it may be in a span of several owners, or its size is asked for.
+///
+/// # Safety
+/// As [`adopt`].
+pub(crate) unsafe fn adopt_anywhere(block: *mut c_void, cell: usize) -> bool {
+    let expected = expected::take();
+    let slot = thread::get(Word::AskedSlot) as u32;
+    if slot == 0 || Busy::is_entered() {
+        return false;
+    }
+    // SAFETY: a thread with a slot has its blocks from the next allocator, which is ready; the rest as in `adopt`.
+    unsafe {
+        let units = sizes::of_new(block, expected);
+        if cell == thread::get(Word::AskedCell) {
+            sizes::note(block, units);
+            return prepaid(cell).take(units as u64);
+        }
+        let Some(group) = process::group(slot) else { return false };
+        sizes::note(block, units);
+        shadow::assign(block, slot) == slot && charges::take_block(group, units)
+    }
+}
+
+/// Returns the units of a block that is about to be freed to the cell of its span, if its size is noted; `false` is:
+/// nothing was returned. It calls nothing.
+///
+/// # Safety
+/// `block` is not null, and `cell` its span's entry.
+#[inline(always)]
+pub(crate) unsafe fn forget(block: *mut c_void, cell: usize) -> bool {
+    // SAFETY: an entry below zero is a cell, of the ledger that is open for good.
+    (cell as isize) < 0
+        && !Busy::is_entered()
+        && sizes::noted(block).is_some_and(|size| unsafe { prepaid(cell).put(size as u64) })
+}
+
+/// [`forget`] of a block in a span of several owners, or of which no size is noted.
+///
+/// # Safety
+/// As [`forget`].
+pub(crate) unsafe fn forget_anywhere(block: *mut c_void, cell: usize) -> bool {
+    if Busy::is_entered() {
+        return false;
+    }
+    // SAFETY: a block with an owner is the next allocator's; the rest as in `forget`.
+    unsafe {
+        let size = || sizes::noted(block).unwrap_or_else(|| NEXT.asked_size(block));
+        if (cell as isize) < 0 {
+            return prepaid(cell).put(size() as u64);
+        }
+        let Some(group) = process::group(shadow::owner(block)) else { return false };
+        let put = charges::put_block(group, size());
+        if put {
+            shadow::clear(block);
+        }
+        put
+    }
+}

@@ -1,0 +1,124 @@
+//! What is charged for a block and for a mapping.
+//!
+//! ```text
+//! a mapping:  the row of its slot
+//! a block:    this process's row in the second ledger, if there is one (process/heap.rs); then the row of its slot
+//! ```
+//!
+//! A block that one of both limits refuses is charged in neither.
+
+use crate::process::{self, heap};
+use crate::refuse::{self, Limit};
+use crate::say::{errno, set_errno};
+use ledgerline::{Group, Reason, Refusal};
+
+/// Charges a slot for a mapping; `false` if a limit says no. Nobody is charged for what has no owner.
+pub(crate) fn mapping(slot: u32, units: usize) -> bool {
+    process::group(slot).is_none_or(|group| charge(slot, group, units, Limit::All))
+}
+
+/// Charges a slot for a block; `false` if a limit says no.
+pub(crate) fn block(slot: u32, units: usize) -> bool {
+    let Some(group) = process::group(slot) else { return true };
+    let Some(heap) = heap::group() else { return charge(slot, group, units, Limit::All) };
+    if !charge(slot, heap, units, Limit::Heap) {
+        return false;
+    }
+    let charged = charge(slot, group, units, Limit::All);
+    if !charged {
+        heap.uncharge_units(units as u64);
+    }
+    charged
+}
+
+fn charge(slot: u32, group: Group<'_>, units: usize, limit: Limit) -> bool {
+    match group.try_charge_units(units as u64) {
+        Ok(()) => true,
+        // No limit said so, and the program is not at fault.
+        Err(refusal) if is_of_damage(&refusal) => {
+            process::leave();
+            true
+        }
+        Err(refusal) => refuse::try_again(slot, group, refusal, limit),
+    }
+}
+
+/// Whether a refusal comes of a ledger that a program wrote over. A row of a living process takes charges, and no
+/// machine holds 64 PiB. (What was written and makes sense is taken for true: it may be a limit, and refuses.)
+#[cold]
+fn is_of_damage(refusal: &Refusal) -> bool {
+    matches!(refusal.reason, Reason::Gone | Reason::Damaged) || refusal.usage > 1 << 56
+}
+
+/// Returns the units of a block to a slot, if it is one of this process's.
+pub(crate) fn return_block(slot: u32, units: usize) {
+    let Some(group) = process::group(slot) else { return };
+    group.uncharge_units(units as u64);
+    if let Some(heap) = heap::group() {
+        heap.uncharge_units(units as u64);
+    }
+}
+
+/// The fast half of [`block`]: `false` is: nothing was charged.
+#[inline(always)]
+pub(crate) fn take_block(group: Group<'_>, units: usize) -> bool {
+    let Some(heap) = heap::group() else { return group.take_prepaid(units as u64) };
+    if !heap.take_prepaid(units as u64) {
+        return false;
+    }
+    let taken = group.take_prepaid(units as u64);
+    if !taken {
+        heap.uncharge_units(units as u64);
+    }
+    taken
+}
+
+/// The fast half of [`return_block`]: `false` is: nothing was returned.
+#[inline(always)]
+pub(crate) fn put_block(group: Group<'_>, units: usize) -> bool {
+    let put = group.put_prepaid(units as u64);
+    if put
+        && let Some(heap) = heap::group()
+        && !heap.put_prepaid(units as u64)
+    {
+        let before = errno();
+        heap.uncharge_units(units as u64);
+        set_errno(before);
+    }
+    put
+}
+
+/// Charges a block that is there already, whatever the limits say.
+pub(crate) fn force_block(group: Group<'_>, units: usize) {
+    for group in [Some(group), heap::group()].into_iter().flatten() {
+        let _ = group.charge_units(units as u64);
+    }
+}
+
+/// Makes a block's charge of `charged` one of `units`.
+pub(crate) fn correct_block(slot: u32, charged: usize, units: usize) {
+    correct_mapping(slot, charged, units);
+    if process::group(slot).is_some()
+        && let Some(heap) = heap::group()
+    {
+        correct(heap, charged, units);
+    }
+}
+
+/// Makes a mapping's charge of `charged` one of `units`.
+pub(crate) fn correct_mapping(slot: u32, charged: usize, units: usize) {
+    if let Some(group) = process::group(slot) {
+        correct(group, charged, units);
+    }
+}
+
+fn correct(group: Group<'_>, charged: usize, units: usize) {
+    if units > charged {
+        // This is the rest of a page at most, and the block is there already: it is charged in any case.
+        let _ = group.charge_units((units - charged) as u64);
+        group.uncharge_units(0);
+    } else if units < charged {
+        let _ = group.charge_units(0);
+        group.uncharge_units((charged - units) as u64);
+    }
+}
