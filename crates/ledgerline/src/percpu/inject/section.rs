@@ -1,10 +1,10 @@
 //! Runs each section once, over columns made for that.
 
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 
 use crate::percpu::narrow::{self, Lane};
 use crate::percpu::word::{self, Cell};
-use crate::percpu::{possible_cpus, rseq, sums};
+use crate::percpu::{Lent, lent, possible_cpus, rseq, sums};
 use crate::region::Region;
 
 const UNITS: u64 = 64;
@@ -40,11 +40,13 @@ pub(super) enum Section {
     UpU16,
     AddI64,
     CompareStoreLane,
+    TakeLent,
+    PutLent,
 }
 
 impl Section {
     /// Each, and how many points it has.
-    pub(super) const ALL: [(Section, u32); 16] = [
+    pub(super) const ALL: [(Section, u32); 18] = [
         (Section::Add, 3),
         (Section::Take, 5),
         (Section::Put, 5),
@@ -61,6 +63,8 @@ impl Section {
         (Section::UpU16, 5),
         (Section::AddI64, 5),
         (Section::CompareStoreLane, 4),
+        (Section::TakeLent, 5),
+        (Section::PutLent, 5),
     ];
 
     /// Whether it may rightly do nothing: after a migration.
@@ -105,6 +109,9 @@ impl Section {
                     let cell = &*cell.byte_add((column as usize) << 25);
                     rseq::compare_store::<INDEX>(area, cell, column, BEFORE, BEFORE - UNITS)
                 }
+                Section::TakeLent | Section::PutLent => {
+                    self.run_lent::<INDEX>(area, &lend(region), Section::NUMBER)
+                }
                 Section::AddReturn => {
                     let n = UNITS as i64;
                     let (sum, at) = sums::add_return::<INDEX>(area, cell.cast(), 1 << 25, n);
@@ -133,12 +140,38 @@ impl Section {
         }
     }
 
+    /// The number under which [`lend`] lends.
+    pub(super) const NUMBER: u64 = 7;
+
+    /// Runs one of the two sections that look at a number, once.
+    ///
+    /// # Safety
+    /// As `lent::take`.
+    pub(super) unsafe fn run_lent<const INDEX: isize>(
+        self,
+        area: isize,
+        lent: &Lent,
+        number: u64,
+    ) -> bool {
+        // SAFETY: as the caller says.
+        unsafe {
+            if matches!(self, Section::TakeLent) {
+                let delta = word::CHARGE.wrapping_sub(UNITS);
+                lent::take::<INDEX>(area, lent, number, 0, ID, delta)
+            } else {
+                lent::put::<INDEX>(area, lent, number, 0, ID, word::UNCHARGE + UNITS)
+            }
+        }
+    }
+
     /// By how much the sum over all columns must have changed.
     pub(super) fn effect(self) -> u64 {
         match self {
             Section::Add | Section::AddTagged | Section::AddReturn | Section::AddMarked => UNITS,
-            Section::Take | Section::TakeFirst => word::CHARGE.wrapping_sub(UNITS),
-            Section::Put | Section::PutFirst => word::UNCHARGE + UNITS,
+            Section::Take | Section::TakeFirst | Section::TakeLent => {
+                word::CHARGE.wrapping_sub(UNITS)
+            }
+            Section::Put | Section::PutFirst | Section::PutLent => word::UNCHARGE + UNITS,
             Section::CompareStore => UNITS.wrapping_neg(),
             Section::UpU8 | Section::UpU16 => UNITS << 16,
             Section::DownU8 => (UNITS << 16).wrapping_neg(),
@@ -159,6 +192,12 @@ pub(super) fn prepared() -> Region {
     words(&region, BLOCK).for_each(|limits| limits.store(LIMITS.into(), SeqCst));
     words(&region, LANES).for_each(|lanes| lanes.store(ZEROS, SeqCst));
     region
+}
+
+/// The columns' cells, lent.
+pub(super) fn lend(region: &Region) -> Lent {
+    let cells = region.at::<Cell>(0).addr();
+    Lent { number: AtomicU64::new(Section::NUMBER), cells: AtomicUsize::new(cells) }
 }
 
 fn cells(region: &Region) -> impl Iterator<Item = &Cell> {

@@ -1,0 +1,155 @@
+//! The sections of charges that come by number: as `take` and `put` of `rseq.rs`, over cells that are only
+//! looked for while a word says that they are there.
+//!
+//! ```text
+//! update(lent, number, row, id, delta):        take away (any thread, no other at the same time)
+//!   restart:                                     lent.number = 0
+//!     area.rseq_cs = &descriptor                 fence: membarrier(PRIVATE_EXPEDITED_RSEQ)
+//!     if lent.number != number:     fail         from here on no section has the cells' address
+//!     cell = lent.cells + row + area.index * STRIDE
+//!     as `update` from here on
+//! ```
+//!
+//! The number is looked at *inside* the section. So a section that the fence finds under way is sent back to
+//! its start, and one that begins later sees the number gone: after the fence nobody uses the address. That
+//! is all of the proof; a writer pays for it with one load and one comparison, and stores nothing.
+//!
+//! (A page fault inside a section is the one thing that outlasts the fence: the kernel resolves it before it
+//! sends the thread back. So the address stays mapped, whatever lies there by then: `region/retired.rs`.)
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+pub(crate) use sections::{put, take};
+
+use crate::sync::{AtomicU64, AtomicUsize};
+
+/// What the sections look at: the number under which a ledger's cells are lent, and where the first column is.
+#[repr(C, align(16))]
+#[derive(Debug)]
+pub(crate) struct Lent {
+    pub(crate) number: AtomicU64,
+    pub(crate) cells: AtomicUsize,
+}
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+mod sections {
+    use super::Lent;
+    use crate::percpu::rseq::{abort_count, point, section};
+    use crate::percpu::word::{STRIDE_SHIFT, TEST};
+    use std::arch::asm;
+
+    /// As [`take`](crate::percpu::rseq::take) for the cell `row` bytes into the first column, while `number` is lent.
+    ///
+    /// # Safety
+    /// While `lent.number` is `number`, `lent.cells + row` is as `cell` is there, and after another number was
+    /// stored it stays so until a fence. `area` is the calling thread's registration.
+    #[inline(always)]
+    pub(crate) unsafe fn take<const INDEX: isize>(
+        area: isize,
+        lent: &Lent,
+        number: u64,
+        row: usize,
+        id: u64,
+        delta: u64,
+    ) -> bool {
+        // SAFETY: as in `rseq::take` (P1, P2), and the number is compared before the address is used. Guarded by
+        // `inject::tests::a_section_that_is_held_while_its_cells_are_taken_away_does_not_touch_them`.
+        unsafe {
+            section!(
+                [
+                    point!(1),
+                    "cmp qword ptr [{lent}], {number}",
+                    "jne {no}",
+                    point!(2),
+                    "mov {c:e}, dword ptr fs:[{area} + {index}]",
+                    "mov {x}, qword ptr [{lent} + 8]",
+                    "shl {c}, {shift}",
+                    "add {c}, {row}",
+                    "mov {t}, qword ptr [{c} + {x}]",
+                    point!(3),
+                    "add {c}, {x}",
+                    "add {t}, {delta}",
+                    "mov {x}, {t}",
+                    "xor {x}, {id}",
+                    point!(4),
+                    "test {x}, {test}",
+                    "jne {no}",
+                    point!(5),
+                    "mov qword ptr [{c}], {t}",
+                ]
+                t = out(reg) _,
+                x = out(reg) _,
+                c = out(reg) _,
+                area = in(reg) area,
+                index = const INDEX,
+                shift = const STRIDE_SHIFT,
+                lent = in(reg) lent,
+                number = in(reg) number,
+                row = in(reg) row,
+                delta = in(reg) delta,
+                id = in(reg) id,
+                test = in(reg) TEST,
+                no = label { return false },
+                options(nostack),
+            );
+        }
+        true
+    }
+
+    /// As [`put`](crate::percpu::rseq::put), while `number` is lent.
+    ///
+    /// # Safety
+    /// As [`take`].
+    #[inline(always)]
+    pub(crate) unsafe fn put<const INDEX: isize>(
+        area: isize,
+        lent: &Lent,
+        number: u64,
+        row: usize,
+        id: u64,
+        delta: u64,
+    ) -> bool {
+        // SAFETY: as in `take`, and in `rseq::put` (the word is read before the cap).
+        unsafe {
+            section!(
+                [
+                    point!(1),
+                    "cmp qword ptr [{lent}], {number}",
+                    "jne {no}",
+                    point!(2),
+                    "mov {c:e}, dword ptr fs:[{area} + {index}]",
+                    "mov {x}, qword ptr [{lent} + 8]",
+                    "shl {c}, {shift}",
+                    "add {c}, {row}",
+                    "mov {t}, qword ptr [{c} + {x}]",
+                    point!(3),
+                    "add {c}, {x}",
+                    "add {t}, {delta}",
+                    "cmp {t:e}, dword ptr [{c} + 8]",
+                    "ja {no}",
+                    "mov {x}, {t}",
+                    "xor {x}, {id}",
+                    point!(4),
+                    "test {x}, {test}",
+                    "jne {no}",
+                    point!(5),
+                    "mov qword ptr [{c}], {t}",
+                ]
+                t = out(reg) _,
+                x = out(reg) _,
+                c = out(reg) _,
+                area = in(reg) area,
+                index = const INDEX,
+                shift = const STRIDE_SHIFT,
+                lent = in(reg) lent,
+                number = in(reg) number,
+                row = in(reg) row,
+                delta = in(reg) delta,
+                id = in(reg) id,
+                test = in(reg) TEST,
+                no = label { return false },
+                options(nostack),
+            );
+        }
+        true
+    }
+}
