@@ -11,6 +11,7 @@ use crate::percpu::word;
 use crate::percpu::{Lent, put_lent, take_lent};
 use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 use crate::table::handle::CAPACITY_MAX;
+#[cfg(doc)]
 use crate::table::id::GroupId;
 use std::num::NonZeroU64;
 
@@ -25,16 +26,16 @@ use std::num::NonZeroU64;
 /// let ledger = Ledger::new()?;
 /// let group = ledger.root().create("g")?;
 /// group.try_charge_units(4096)?;
+/// let id = group.id().to_bits();
 /// let number = NonZeroU64::new(7).unwrap();
 /// // SAFETY: the ledger is dropped after it was taken back, and no other thread lends here.
 /// if unsafe { PLACE.lend(&ledger, number) } {
-///     assert!(PLACE.take(7, group.id(), 64) && PLACE.put(7, group.id(), 64));
+///     assert!(PLACE.take(7, id, 64) && PLACE.put(7, id, 64));
 ///     assert!(PLACE.take_back());
 /// }
-/// assert!(!PLACE.take(7, group.id(), 64));
+/// assert!(!PLACE.take(7, id, 64));
 /// drop(ledger);
-/// assert!(!PLACE.take(7, group_id_from_before(), 64));
-/// # fn group_id_from_before() -> ledgerline::GroupId { ledgerline::GroupId::from_parts(1, 1) }
+/// assert!(!PLACE.take(7, id, 64));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
@@ -94,41 +95,40 @@ impl Lease {
     }
 
     /// As [`Group::take_prepaid`](crate::Group::take_prepaid) for a group of the ledger that is lent under
-    /// `number`; `false`, and nothing changes, if that is not lent, or for an id that names no group. Costs
-    /// one to three nanoseconds; async-signal-safe.
+    /// `number`; `false`, and nothing changes, if that is not lent. The group is given by its id's
+    /// [bits](GroupId::to_bits); bits that no group has are refused, too. Costs one to three nanoseconds;
+    /// async-signal-safe.
     #[inline(always)]
     #[must_use = "without prepaid units nothing was charged"]
-    pub fn take(&self, number: u64, id: GroupId, units: u64) -> bool {
-        let fits = units <= word::STOCK_MAX && number != 0 && id.names_a_cell();
+    pub fn take(&self, number: u64, id: u64, units: u64) -> bool {
+        let fits = units <= word::STOCK_MAX && number != 0 && names_a_cell(id);
         // SAFETY: `lend`'s caller vouches for the address while the number is there, and R5: the id names a
         // place in the columns. A number that is zero is never looked for.
-        fits && unsafe { take_lent(&self.lent, number, id.raw(), units) }
+        fits && unsafe { take_lent(&self.lent, number, id, units) }
     }
 
     /// As [`Group::put_prepaid`](crate::Group::put_prepaid); otherwise as [`take`](Self::take).
     #[inline(always)]
     #[must_use = "without room nothing was uncharged"]
-    pub fn put(&self, number: u64, id: GroupId, units: u64) -> bool {
-        let fits = units <= word::STOCK_MAX && number != 0 && id.names_a_cell();
+    pub fn put(&self, number: u64, id: u64, units: u64) -> bool {
+        let fits = units <= word::STOCK_MAX && number != 0 && names_a_cell(id);
         // SAFETY: as in `take`.
-        fits && unsafe { put_lent(&self.lent, number, id.raw(), units) }
+        fits && unsafe { put_lent(&self.lent, number, id, units) }
     }
 }
 
-impl GroupId {
-    /// Whether a cell may be looked for by this id: its row is one that a ledger can have, and its
-    /// generation one that a group can have.
-    #[inline(always)]
-    fn names_a_cell(self) -> bool {
-        const NEITHER: u64 = (1 << 48) - CAPACITY_MAX as u64;
-        self.raw() & NEITHER == 0 && self.raw() >> 48 != 0
-    }
+/// Whether a cell may be looked for by an id of these bits: its row is one that a ledger can have, and its
+/// generation one that a group can have.
+#[inline(always)]
+fn names_a_cell(id: u64) -> bool {
+    const NEITHER: u64 = (1 << 48) - CAPACITY_MAX as u64;
+    id & NEITHER == 0 && id >= 1 << 48
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Ledger, Mistakes};
+    use crate::{GroupId, Ledger, Mistakes};
 
     const SEVEN: NonZeroU64 = NonZeroU64::new(7).unwrap();
 
@@ -137,29 +137,31 @@ mod tests {
         let place = Lease::new();
         let ledger = Ledger::builder().capacity(8).anonymous().unwrap();
         let group = ledger.root().create("g").unwrap();
-        assert!(!place.take(0, group.id(), 1) && !place.take(7, group.id(), 1));
+        assert!(!place.take(0, group.id().to_bits(), 1) && !place.take(7, group.id().to_bits(), 1));
         // SAFETY: it is taken back below, before the ledger goes.
         if !unsafe { place.lend(&ledger, SEVEN) } {
             return;
         }
         assert_eq!(place.number(), Some(SEVEN));
-        assert!(!place.take(7, group.id(), 1), "nothing is prepaid yet");
+        assert!(!place.take(7, group.id().to_bits(), 1), "nothing is prepaid yet");
         group.try_charge_units(100).unwrap();
-        assert!(place.take(7, group.id(), 10) && place.put(7, group.id(), 4));
+        assert!(place.take(7, group.id().to_bits(), 10) && place.put(7, group.id().to_bits(), 4));
         assert_eq!(group.precise(), 106);
-        for id in [0, 1, u64::MAX, 1 << 20, 1 << 32, group.id().raw() | 1 << 40] {
-            let id = GroupId::from_raw(id);
+        for id in [0, 1, u64::MAX, 1 << 20, 1 << 32, group.id().to_bits() | 1 << 40] {
             for units in [0, 1, 1 << 31, u64::MAX] {
-                assert!(!place.take(7, id, units) && !place.put(7, id, units), "{id:?}");
+                assert!(!place.take(7, id, units) && !place.put(7, id, units), "{id:#x}");
             }
         }
-        let last = GroupId::from_parts(CAPACITY_MAX as u32 - 1, 1);
+        let last = GroupId::from_parts(CAPACITY_MAX as u32 - 1, 1).to_bits();
         assert!(!place.take(7, last, 0), "a row beyond the capacity serves nobody");
         for number in [0, 6, 8, u64::MAX] {
-            assert!(!place.take(number, group.id(), 1) && !place.put(number, group.id(), 1));
+            assert!(
+                !place.take(number, group.id().to_bits(), 1)
+                    && !place.put(number, group.id().to_bits(), 1)
+            );
         }
         assert!(place.take_back() && place.number().is_none());
-        assert!(!place.take(7, group.id(), 1) && !place.put(7, group.id(), 1));
+        assert!(!place.take(7, group.id().to_bits(), 1) && !place.put(7, group.id().to_bits(), 1));
         assert_eq!((group.precise(), ledger.mistakes()), (106, Mistakes::default()));
         drop(ledger);
         assert!(!place.take(7, last, 1));
@@ -183,7 +185,7 @@ mod tests {
     #[test]
     fn a_ledger_is_taken_away_while_others_charge_it_by_number() {
         let place = Lease::new();
-        let id = GroupId::from_parts(1, 1);
+        let id = GroupId::from_parts(1, 1).to_bits();
         let done = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
             for _ in 0..2 {
@@ -202,7 +204,7 @@ mod tests {
             for turn in 0..300u64 {
                 let ledger = Ledger::builder().capacity(8).anonymous().unwrap();
                 let group = ledger.root().create("g").unwrap();
-                assert_eq!(group.id(), id);
+                assert_eq!(group.id().to_bits(), id);
                 group.try_charge_units(1000).unwrap();
                 let number = NonZeroU64::new(1 + turn % 2).unwrap();
                 // SAFETY: taken back before the ledger goes; this thread alone lends here.
@@ -214,7 +216,7 @@ mod tests {
                 if lent {
                     // (A thread that took three units, and was too late to put them back, keeps them.)
                     let held = group.precise();
-                    assert!(held >= 1000 && (held - 1000) % 3 == 0, "{held}");
+                    assert!(held >= 1000 && (held - 1000).is_multiple_of(3), "{held}");
                     std::thread::yield_now();
                     assert_eq!(group.precise(), held, "charged after it was taken back");
                 }

@@ -117,10 +117,10 @@ pub(crate) unsafe fn put_first(area: isize, cell: *const Cell, units: u64) -> bo
 pub(crate) unsafe fn take_lent(lent: &Lent, number: u64, id: u64, units: u64) -> bool {
     #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
     {
-        let (area, row) = (probe::fast_area(), (id as u32 as usize) * size_of::<Cell>());
+        let area = probe::fast_area();
         let delta = word::CHARGE.wrapping_sub(units);
         // SAFETY: as the caller says; there is a cell in every column that the kernel can report.
-        area != 0 && unsafe { lent::take::<COMPACT>(area, lent, number, row, id, delta) }
+        area != 0 && unsafe { lent::take::<COMPACT>(area, lent, number, id, delta) }
     }
     #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
     {
@@ -137,10 +137,10 @@ pub(crate) unsafe fn take_lent(lent: &Lent, number: u64, id: u64, units: u64) ->
 pub(crate) unsafe fn put_lent(lent: &Lent, number: u64, id: u64, units: u64) -> bool {
     #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
     {
-        let (area, row) = (probe::fast_area(), (id as u32 as usize) * size_of::<Cell>());
+        let area = probe::fast_area();
         let delta = word::UNCHARGE + units;
         // SAFETY: as in `take_lent`.
-        area != 0 && unsafe { lent::put::<COMPACT>(area, lent, number, row, id, delta) }
+        area != 0 && unsafe { lent::put::<COMPACT>(area, lent, number, id, delta) }
     }
     #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
     {

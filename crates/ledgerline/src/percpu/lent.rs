@@ -2,11 +2,11 @@
 //! looked for while a word says that they are there.
 //!
 //! ```text
-//! update(lent, number, row, id, delta):        take away (any thread, no other at the same time)
+//! update(lent, number, id, delta):             take away (any thread, no other at the same time)
 //!   restart:                                     lent.number = 0
 //!     area.rseq_cs = &descriptor                 fence: membarrier(PRIVATE_EXPEDITED_RSEQ)
 //!     if lent.number != number:     fail         from here on no section has the cells' address
-//!     cell = lent.cells + row + area.index * STRIDE
+//!     cell = lent.cells + row of id + area.index * STRIDE
 //!     as `update` from here on
 //! ```
 //!
@@ -34,20 +34,24 @@ pub(crate) struct Lent {
 mod sections {
     use super::Lent;
     use crate::percpu::rseq::{abort_count, point, section};
-    use crate::percpu::word::{STRIDE_SHIFT, TEST};
+    use crate::percpu::word::{Cell, STRIDE_SHIFT, TEST};
     use std::arch::asm;
 
-    /// As [`take`](crate::percpu::rseq::take) for the cell `row` bytes into the first column, while `number` is lent.
+    /// A cell's place in its column is its row, shifted by this.
+    const CELL_SHIFT: u32 = size_of::<Cell>().trailing_zeros();
+    /// See [`TEST`]. In memory: with this in a register, a function of three arguments would have to save others.
+    static TESTED: u64 = TEST;
+
+    /// As [`take`](crate::percpu::rseq::take) for the cell of `id`'s row, while `number` is lent.
     ///
     /// # Safety
-    /// While `lent.number` is `number`, `lent.cells + row` is as `cell` is there, and after another number was
+    /// While `lent.number` is `number`, `lent.cells` is a first column that has that row, and after another number was
     /// stored it stays so until a fence. `area` is the calling thread's registration.
     #[inline(always)]
     pub(crate) unsafe fn take<const INDEX: isize>(
         area: isize,
         lent: &Lent,
         number: u64,
-        row: usize,
         id: u64,
         delta: u64,
     ) -> bool {
@@ -61,17 +65,18 @@ mod sections {
                     "jne {no}",
                     point!(2),
                     "mov {c:e}, dword ptr fs:[{area} + {index}]",
-                    "mov {x}, qword ptr [{lent} + 8]",
+                    "mov {x:e}, {id:e}",
                     "shl {c}, {shift}",
-                    "add {c}, {row}",
-                    "mov {t}, qword ptr [{c} + {x}]",
-                    point!(3),
+                    "shl {x}, {cell_shift}",
+                    "add {c}, qword ptr [{lent} + 8]",
                     "add {c}, {x}",
+                    "mov {t}, qword ptr [{c}]",
+                    point!(3),
                     "add {t}, {delta}",
                     "mov {x}, {t}",
                     "xor {x}, {id}",
                     point!(4),
-                    "test {x}, {test}",
+                    "test {x}, qword ptr [rip + {test}]",
                     "jne {no}",
                     point!(5),
                     "mov qword ptr [{c}], {t}",
@@ -84,10 +89,10 @@ mod sections {
                 shift = const STRIDE_SHIFT,
                 lent = in(reg) lent,
                 number = in(reg) number,
-                row = in(reg) row,
+                cell_shift = const CELL_SHIFT,
                 delta = in(reg) delta,
                 id = in(reg) id,
-                test = in(reg) TEST,
+                test = sym TESTED,
                 no = label { return false },
                 options(nostack),
             );
@@ -104,7 +109,6 @@ mod sections {
         area: isize,
         lent: &Lent,
         number: u64,
-        row: usize,
         id: u64,
         delta: u64,
     ) -> bool {
@@ -117,19 +121,20 @@ mod sections {
                     "jne {no}",
                     point!(2),
                     "mov {c:e}, dword ptr fs:[{area} + {index}]",
-                    "mov {x}, qword ptr [{lent} + 8]",
+                    "mov {x:e}, {id:e}",
                     "shl {c}, {shift}",
-                    "add {c}, {row}",
-                    "mov {t}, qword ptr [{c} + {x}]",
-                    point!(3),
+                    "shl {x}, {cell_shift}",
+                    "add {c}, qword ptr [{lent} + 8]",
                     "add {c}, {x}",
+                    "mov {t}, qword ptr [{c}]",
+                    point!(3),
                     "add {t}, {delta}",
                     "cmp {t:e}, dword ptr [{c} + 8]",
                     "ja {no}",
                     "mov {x}, {t}",
                     "xor {x}, {id}",
                     point!(4),
-                    "test {x}, {test}",
+                    "test {x}, qword ptr [rip + {test}]",
                     "jne {no}",
                     point!(5),
                     "mov qword ptr [{c}], {t}",
@@ -142,10 +147,10 @@ mod sections {
                 shift = const STRIDE_SHIFT,
                 lent = in(reg) lent,
                 number = in(reg) number,
-                row = in(reg) row,
+                cell_shift = const CELL_SHIFT,
                 delta = in(reg) delta,
                 id = in(reg) id,
-                test = in(reg) TEST,
+                test = sym TESTED,
                 no = label { return false },
                 options(nostack),
             );

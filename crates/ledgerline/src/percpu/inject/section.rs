@@ -12,6 +12,8 @@ const ID: u64 = word::empty(1) | 5;
 /// What the cells hold before: some stock, and what a marked word has in its lowest bit.
 const BEFORE: u64 = word::empty(1) | 1001;
 const CAP: u32 = 1 << 20;
+/// As `ID`, of the row whose cell is there.
+const FIRST_ROW: u64 = word::empty(1);
 
 /// Where the sections of `narrow.rs` find a block in each column, and a word in it.
 pub(super) const BLOCK: usize = 64;
@@ -157,9 +159,9 @@ impl Section {
         unsafe {
             if matches!(self, Section::TakeLent) {
                 let delta = word::CHARGE.wrapping_sub(UNITS);
-                lent::take::<INDEX>(area, lent, number, 0, ID, delta)
+                lent::take::<INDEX>(area, lent, number, FIRST_ROW, delta)
             } else {
-                lent::put::<INDEX>(area, lent, number, 0, ID, word::UNCHARGE + UNITS)
+                lent::put::<INDEX>(area, lent, number, FIRST_ROW, word::UNCHARGE + UNITS)
             }
         }
     }
