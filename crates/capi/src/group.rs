@@ -53,7 +53,7 @@ pub unsafe extern "C" fn ledgerline_group_destroy(
     settled: *mut ledgerline_settled_t,
 ) -> ledgerline_code_t {
     run(|| {
-        let named = named(group)?;
+        let named = existing(group)?;
         let found = named.group().destroy()?;
         // SAFETY: as the header asks of the caller.
         unsafe { set_if_asked(settled, || self::settled(&found)) };
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn ledgerline_group_destroy_tree(
     settled: *mut ledgerline_settled_t,
 ) -> ledgerline_code_t {
     run(|| {
-        let named = named(group)?;
+        let named = existing(group)?;
         let found = named.group().destroy_tree()?;
         if let Some(last) = found.last() {
             // SAFETY: as the header asks of the caller.
