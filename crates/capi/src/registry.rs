@@ -12,14 +12,15 @@
 //!   otherwise: leave                          take its registrations out
 //! leave                                       leave
 //!   count oneself out
-//!   state is CLOSING, nobody counts, and this thread says FREE first: drop the ledger
+//!   state is CLOSING, nobody counts, and this thread says CHANGES first: drop the ledger
 //! ```
 //!
 //! Invariant C1: *a ledger is there while anybody is in who saw its number after having counted itself.* The number goes
 //! before the freeing thread looks at the counts, all in one order (SeqCst): whoever counts itself later sees the number
 //! gone, and leaves without a look at the ledger; whoever counted itself before is seen. Each leaves by the stripe by
 //! which it came, so no stripe falls below those inside, and a look that finds all of them zero, one after the other,
-//! has missed nobody. Of those who leave last, the one whose departure is the last of all finds all zero.
+//! has missed nobody. Of those who leave last, the one whose departure is the last of all finds all zero. The state
+//! bears the ledger's serial number: who looked at the counts of one ledger never ends the next one in that place.
 //!
 //! The fast half of a charge counts nothing: `Lease` says why it needs not.
 //!
@@ -42,16 +43,28 @@ const PLACE_BITS: u32 = 12;
 /// Over so many words the counts of a place are spread.
 const STRIPES: usize = 16;
 
-/// What is done with a place.
+/// What is done with a place, in the bits of a number in which the place is. Above them is the ledger's serial number.
 mod state {
-    pub(super) const FREE: u32 = 0;
+    pub(super) const FREE: u64 = 0;
     /// A ledger is being put there, or the last one out drops it.
-    pub(super) const CHANGES: u32 = 1;
-    pub(super) const OPEN: u32 = 2;
-    pub(super) const KEPT: u32 = 3;
-    pub(super) const CLOSING: u32 = 4;
+    pub(super) const CHANGES: u64 = 1;
+    pub(super) const OPEN: u64 = 2;
+    pub(super) const KEPT: u64 = 3;
+    pub(super) const CLOSING: u64 = 4;
     /// Its ledger was freed, and stays, since the remote fence is forbidden.
-    pub(super) const GIVEN_UP: u32 = 5;
+    pub(super) const GIVEN_UP: u64 = 5;
+
+    const BITS: u64 = super::PLACES as u64 - 1;
+
+    /// The state of the ledger of that number.
+    pub(super) const fn of(number: u64, state: u64) -> u64 {
+        number & !BITS | state
+    }
+
+    /// Which state it is.
+    pub(super) const fn which(word: u64) -> u64 {
+        word & BITS
+    }
 }
 
 #[repr(align(64))]
@@ -64,7 +77,8 @@ struct Place {
     inside: AtomicPtr<[Stripe; STRIPES]>,
     /// The address by which a group's ledger is known.
     address: AtomicUsize,
-    state: AtomicU32,
+    /// See [`state`].
+    state: AtomicU64,
 }
 
 #[repr(align(128))]
@@ -78,7 +92,7 @@ static TABLE: [Place; PLACES] = [const {
         ledger: AtomicPtr::new(ptr::null_mut()),
         inside: AtomicPtr::new(ptr::null_mut()),
         address: AtomicUsize::new(0),
-        state: AtomicU32::new(state::FREE),
+        state: AtomicU64::new(state::FREE),
     }
 }; PLACES];
 
@@ -120,7 +134,9 @@ pub(crate) fn enter(number: u64) -> Option<Visit> {
         return None;
     }
     // Acquire, partner of the Release in `keep`: from KEPT on, the place serves this number for good.
-    if place.state.load(Acquire) == state::KEPT && place.number.load(Acquire) == number {
+    if place.state.load(Acquire) == state::of(number, state::KEPT)
+        && place.number.load(Acquire) == number
+    {
         return Some(Visit { place, stripe: None, number });
     }
     // Acquire, partner of the Release in `stripes`.
@@ -155,7 +171,7 @@ impl Visit {
 
     /// The ledger, if it is kept for good.
     pub(crate) fn kept(&self) -> Outcome<&'static Ledger> {
-        if self.place.state.load(Acquire) != state::KEPT {
+        if state::which(self.place.state.load(Acquire)) != state::KEPT {
             let why = "only a ledger that is kept for good can have a current group: \
                        ledgerline_ledger_keep";
             return Err(fail(LEDGERLINE_ERROR_NOT_KEPT, why));
@@ -167,15 +183,21 @@ impl Visit {
     /// Keeps the ledger for good.
     pub(crate) fn keep(&self) -> Outcome {
         // Release, partner of the Acquire in `enter`.
-        match self.place.state.compare_exchange(state::OPEN, state::KEPT, AcqRel, Acquire) {
-            Ok(_) | Err(state::KEPT) => Ok(()),
+        match self.change(state::OPEN, state::KEPT) {
+            Ok(_) => Ok(()),
+            Err(other) if state::which(other) == state::KEPT => Ok(()),
             Err(_) => Err(closing()),
         }
     }
 
     /// Whether it is not being freed.
     pub(crate) fn is_open(&self) -> bool {
-        self.place.state.load(SeqCst) != state::CLOSING
+        matches!(state::which(self.place.state.load(SeqCst)), state::OPEN | state::KEPT)
+    }
+
+    fn change(&self, from: u64, to: u64) -> Result<u64, u64> {
+        let [from, to] = [from, to].map(|state| state::of(self.number, state));
+        self.place.state.compare_exchange(from, to, SeqCst, SeqCst)
     }
 }
 
@@ -190,17 +212,18 @@ impl Drop for Visit {
         // SAFETY: as in `enter`.
         let stripes = unsafe { &*self.place.inside.load(Acquire) };
         stripes[stripe].0.fetch_sub(1, SeqCst);
-        if self.place.state.load(SeqCst) == state::CLOSING {
-            drop_if_last(self.place, stripes);
+        let state = self.place.state.load(SeqCst);
+        if state::which(state) == state::CLOSING {
+            drop_if_last(self.place, stripes, state);
         }
     }
 }
 
-/// Drops a ledger that was freed, if nobody is inside any more.
+/// Drops a ledger that was freed, if nobody is inside any more. `closing` was its state before the counts are looked at.
 #[cold]
-fn drop_if_last(place: &Place, stripes: &[Stripe; STRIPES]) {
+fn drop_if_last(place: &Place, stripes: &[Stripe; STRIPES], closing: u64) {
     if stripes.iter().any(|stripe| stripe.0.load(SeqCst) != 0)
-        || place.state.compare_exchange(state::CLOSING, state::CHANGES, SeqCst, SeqCst).is_err()
+        || place.state.compare_exchange(closing, state::CHANGES, SeqCst, SeqCst).is_err()
     {
         return;
     }
@@ -250,7 +273,7 @@ pub(crate) fn add(ledger: Ledger) -> Outcome<u64> {
     // the ledger up if that fails. The table is never dropped.
     unsafe { place.lease.lend(&ledger, number) };
     place.ledger.store(Arc::into_raw(ledger).cast_mut(), Relaxed);
-    place.state.store(state::OPEN, SeqCst);
+    place.state.store(state::of(number.get(), state::OPEN), SeqCst);
     // Whoever sees the number sees all of that.
     place.number.store(number.get(), SeqCst);
     Ok(number.get())
@@ -259,9 +282,9 @@ pub(crate) fn add(ledger: Ledger) -> Outcome<u64> {
 /// Frees a ledger: from now on its number names none.
 pub(crate) fn free(visit: Visit) -> Outcome {
     let place = visit.place;
-    match place.state.compare_exchange(state::OPEN, state::CLOSING, SeqCst, SeqCst) {
+    match visit.change(state::OPEN, state::CLOSING) {
         Ok(_) => {}
-        Err(state::KEPT) => {
+        Err(other) if state::which(other) == state::KEPT => {
             return Err(fail(LEDGERLINE_ERROR_KEPT, "the ledger is kept for good"));
         }
         Err(_) => return Err(closing()),
@@ -284,7 +307,8 @@ fn address_of(group: Group<'_>) -> usize {
 pub(crate) fn number_of(group: Group<'static>) -> Option<u64> {
     let address = address_of(group);
     let kept = |place: &&Place| {
-        place.state.load(Acquire) == state::KEPT && place.address.load(Relaxed) == address
+        state::which(place.state.load(Acquire)) == state::KEPT
+            && place.address.load(Relaxed) == address
     };
     let place = TABLE[1..=HIGHEST.load(Relaxed)].iter().find(kept)?;
     Some(place.number.load(Acquire))
