@@ -1,7 +1,8 @@
 //! The version of the ABI, and the texts of errors.
 
 use crate::border::{hand_out, run, still};
-use crate::last;
+use crate::last::{self, Last};
+use crate::registry;
 use crate::types::ledgerline_code_t::{self, *};
 use std::ffi::c_char;
 
@@ -90,6 +91,15 @@ pub unsafe extern "C" fn ledgerline_last_error(
     size: usize,
     needed: *mut usize,
 ) -> ledgerline_code_t {
-    // SAFETY: as the header asks of the caller.
-    run(|| unsafe { hand_out(&last::get(), buffer, size, needed) })
+    run(|| {
+        let said = match last::get() {
+            Last::Text(said) => said,
+            Last::Refusal(ledger, refusal) => match registry::enter(ledger) {
+                Some(visit) => visit.ledger().explain(&refusal).to_string(),
+                None => refusal.to_string(),
+            },
+        };
+        // SAFETY: as the header asks of the caller.
+        unsafe { hand_out(&said, buffer, size, needed) }
+    })
 }

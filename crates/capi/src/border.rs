@@ -1,14 +1,12 @@
-//! The border to C: panics stop here, pointers and texts are looked at, errors become codes.
+//! The border to C: panics stop here, pointers, texts and handles are looked at.
 
+pub(crate) use crate::failure::{Failure, Outcome, fail, refused};
 use crate::last;
 use crate::registry::{self, Visit};
 use crate::types::ledgerline_code_t::{self as Code, *};
 use crate::types::{ledgerline_group_t, ledgerline_ledger_t};
-use ledgerline::{
-    CreateError, DestroyError, Group, GroupId, OpenError, Reason, Refusal, Refused, SetMaxError,
-};
+use ledgerline::{Group, GroupId};
 use std::ffi::{CStr, c_char};
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The most units that a ledger counts.
@@ -17,19 +15,6 @@ pub(crate) const UNITS_MAX: u64 = 1 << 62;
 const TEXT_MAX: usize = 4096;
 /// The length that says that a text ends with a NUL.
 const NUL_TERMINATED: usize = usize::MAX;
-
-/// Why a call did nothing: the code, with its text kept for the thread.
-#[derive(Debug)]
-pub(crate) struct Failure(pub(crate) Code);
-
-pub(crate) type Outcome<T = ()> = Result<T, Failure>;
-
-/// Keeps the text of an error for the calling thread.
-#[cold]
-pub(crate) fn fail(code: Code, text: impl fmt::Display) -> Failure {
-    last::set(format_args!("{text}"));
-    Failure(code)
-}
 
 /// Runs a call, and stops a panic.
 #[inline(always)]
@@ -245,89 +230,6 @@ fn beyond(units: u64) -> Failure {
     fail(LEDGERLINE_ERROR_RANGE, format_args!("{units} units: no group counts beyond {UNITS_MAX}"))
 }
 
-/// The code of a refusal.
-pub(crate) fn code_of(reason: Reason) -> Code {
-    match reason {
-        Reason::Limit => LEDGERLINE_ERROR_LIMIT,
-        Reason::Gone => LEDGERLINE_ERROR_GONE,
-        Reason::Cancelled => LEDGERLINE_ERROR_CANCELLED,
-        Reason::Damaged => LEDGERLINE_ERROR_DAMAGED,
-        _ => LEDGERLINE_ERROR_INTERNAL,
-    }
-}
-
-impl From<Refused> for Failure {
-    fn from(refused: Refused) -> Failure {
-        fail(code_of(refused.reason), refused)
-    }
-}
-
-/// Keeps a refusal in numbers. Async-signal-safe.
-pub(crate) fn refused(ledger: u64, refusal: Refusal) -> Failure {
-    last::set_refusal(ledger, refusal);
-    Failure(code_of(refusal.reason))
-}
-
-impl From<CreateError> for Failure {
-    fn from(error: CreateError) -> Failure {
-        let code = match error {
-            CreateError::BadName(_) => LEDGERLINE_ERROR_NAME,
-            CreateError::Gone => LEDGERLINE_ERROR_GONE,
-            CreateError::TooDeep => LEDGERLINE_ERROR_DEPTH,
-            CreateError::Full { .. } => LEDGERLINE_ERROR_FULL,
-            _ => LEDGERLINE_ERROR_INTERNAL,
-        };
-        fail(code, error)
-    }
-}
-
-impl From<DestroyError> for Failure {
-    fn from(error: DestroyError) -> Failure {
-        let code = match error {
-            DestroyError::Root => LEDGERLINE_ERROR_ROOT,
-            DestroyError::HasChildren { .. } => LEDGERLINE_ERROR_CHILDREN,
-            DestroyError::Gone => LEDGERLINE_ERROR_GONE,
-            DestroyError::Busy => LEDGERLINE_ERROR_BUSY,
-            _ => LEDGERLINE_ERROR_INTERNAL,
-        };
-        fail(code, error)
-    }
-}
-
-impl From<SetMaxError> for Failure {
-    fn from(error: SetMaxError) -> Failure {
-        let code = match error {
-            SetMaxError::Busy { .. } => LEDGERLINE_ERROR_BUSY,
-            SetMaxError::Gone => LEDGERLINE_ERROR_GONE,
-            _ => LEDGERLINE_ERROR_INTERNAL,
-        };
-        fail(code, error)
-    }
-}
-
-impl From<OpenError> for Failure {
-    fn from(error: OpenError) -> Failure {
-        let code = match error {
-            OpenError::Io(_) => LEDGERLINE_ERROR_SYSTEM,
-            OpenError::Damaged => LEDGERLINE_ERROR_DAMAGED,
-            _ => LEDGERLINE_ERROR_FORMAT,
-        };
-        fail(code, error)
-    }
-}
-
-impl From<std::io::Error> for Failure {
-    fn from(error: std::io::Error) -> Failure {
-        let code = match error.kind() {
-            std::io::ErrorKind::InvalidInput => LEDGERLINE_ERROR_RANGE,
-            std::io::ErrorKind::QuotaExceeded => LEDGERLINE_ERROR_FULL,
-            std::io::ErrorKind::NotFound => LEDGERLINE_ERROR_GONE,
-            _ => LEDGERLINE_ERROR_SYSTEM,
-        };
-        fail(code, error)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -336,7 +238,8 @@ mod tests {
     fn a_panic_stops_at_the_border_and_is_an_error_with_its_text() {
         assert_eq!(run(|| Ok(())), LEDGERLINE_OK);
         assert_eq!(run(|| panic!("a {}", "reason")), LEDGERLINE_ERROR_INTERNAL);
-        assert!(last::get().ends_with("a mistake in it: a reason"), "{}", last::get());
+        let last::Last::Text(said) = last::get() else { panic!("a refusal") };
+        assert!(said.ends_with("a mistake in it: a reason"), "{said}");
         struct Again;
         impl Drop for Again {
             fn drop(&mut self) {

@@ -4,7 +4,6 @@
 //! sentence when somebody asks, so that a refusal allocates nothing. Other texts are kept in a buffer without a
 //! destructor: the last error can be set and asked until the thread's last instruction.
 
-use crate::registry;
 use ledgerline::Refusal;
 use std::cell::{Cell, UnsafeCell};
 use std::fmt::{self, Write};
@@ -49,17 +48,21 @@ pub(crate) fn set_refusal(ledger: u64, refusal: Refusal) {
     REFUSAL.set(Some((ledger, refusal)));
 }
 
-/// The text of the last error; empty if there was none.
-pub(crate) fn get() -> String {
+/// A last error.
+pub(crate) enum Last {
+    /// Empty if there was none.
+    Text(String),
+    /// In the ledger of that number.
+    Refusal(u64, Refusal),
+}
+
+pub(crate) fn get() -> Last {
     if let Some((ledger, refusal)) = REFUSAL.get() {
-        return match registry::enter(ledger) {
-            Some(visit) => visit.ledger().explain(&refusal).to_string(),
-            None => refusal.to_string(),
-        };
+        return Last::Refusal(ledger, refusal);
     }
     // SAFETY: the thread's own; copied at once.
     TEXT.with(|kept| unsafe {
         let kept = &*kept.get();
-        String::from_utf8_lossy(&kept.bytes[..kept.length.min(LENGTH)]).into_owned()
+        Last::Text(String::from_utf8_lossy(&kept.bytes[..kept.length.min(LENGTH)]).into_owned())
     })
 }

@@ -22,7 +22,7 @@
 //! | `read`          | usage, peaks, events, statistics, snapshots, diagnoses           |
 //! | `current`       | the current group of a thread                                    |
 //! | `reclaim`, `cancel`, `watch` | reclaimers, tokens and victims, eventfds            |
-//! | `registrations`, `registry`, `callback`, `border`, `last`, `types` | what those stand on |
+//! | `border`, `registry`, `registrations`, `failure`, `last`, `callback`, `types` | what those stand on |
 
 // The names are those of C.
 #![allow(non_camel_case_types)]
@@ -38,6 +38,7 @@ mod callback;
 pub mod cancel;
 pub mod charge;
 pub mod current;
+mod failure;
 pub mod group;
 mod last;
 pub mod ledger;

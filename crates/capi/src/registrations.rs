@@ -3,7 +3,7 @@
 //! A number is an entry's place in a list and a serial number that is never used again. The list is locked for a few
 //! instructions, never while anything of the library or the caller's runs; a fork waits for it.
 
-use crate::border::{Outcome, fail};
+use crate::failure::{Outcome, fail};
 use crate::types::ledgerline_code_t::LEDGERLINE_ERROR_HANDLE;
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -86,7 +86,7 @@ fn find(list: &List, number: u64) -> Option<&Entry> {
 }
 
 #[cold]
-fn none<T: Registered>(number: u64) -> crate::border::Failure {
+fn none<T: Registered>(number: u64) -> crate::failure::Failure {
     let why = format_args!("{number:#x} is no {} of this library, or was taken out", T::WHAT);
     fail(LEDGERLINE_ERROR_HANDLE, why)
 }

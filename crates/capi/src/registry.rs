@@ -27,7 +27,7 @@
 //! A free never waits for those inside (one of them may be the caller, in a callback): the last one out drops the
 //! ledger.
 
-use crate::border::{Failure, Outcome, fail};
+use crate::failure::{Failure, Outcome, fail};
 use crate::registrations;
 use crate::types::ledgerline_code_t::*;
 use ledgerline::{Group, Lease, Ledger};

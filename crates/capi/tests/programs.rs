@@ -163,6 +163,18 @@ fn programs_run_with_the_static_library_and_in_the_fallback() {
     }
 }
 
+#[test]
+fn a_library_that_is_loaded_and_closed_stays_as_it_was() {
+    for name in ["gcc", "clang"].into_iter().filter(|name| can(name, With::Nothing)) {
+        let out = folder().join(format!("loading-{name}"));
+        let mut command = compiler(name, &["-std=c11", "-D_GNU_SOURCE"], With::Nothing);
+        compiled(command.arg(source("loading.c")).args(["-pthread", "-ldl"]), &out);
+        let library = support::library().join("libledgerline.so.1");
+        let output = Command::new(&out).arg(library).output().unwrap();
+        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
 /// The header alone, by every standard that it is meant for.
 #[test]
 fn the_headers_compile_without_a_warning_in_every_standard() {

@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -320,7 +322,51 @@ static void watches(void) {
     CHECK(fcntl(descriptor, F_GETFD) == -1);
 }
 
+static ledgerline_group_t signalled;
+static volatile sig_atomic_t handled;
+
+static void charge_in_a_handler(int signal) {
+    (void)signal;
+    const int before = errno;
+    if (ledgerline_try_charge_units(signalled, 1000) == LEDGERLINE_OK && ledgerline_uncharge(signalled, 1000) == LEDGERLINE_OK
+        && ledgerline_try_charge_units(signalled, 1 << 30) == LEDGERLINE_ERROR_LIMIT
+        && ledgerline_group_exists(signalled) == LEDGERLINE_OK) {
+        handled++;
+    }
+    errno = before;
+}
+
+// A signal handler charges while the thread that it interrupts is inside the library.
+static void signals(void) {
+    ledgerline_group_t root;
+    ledgerline_ledger_t ledger = small_ledger(&root);
+    signalled = child(root, "signalled");
+    OK(ledgerline_group_set_max(signalled, 1 << 20));
+    struct sigaction action = {0};
+    action.sa_handler = charge_in_a_handler;
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+    const struct itimerval often = {{0, 300}, {0, 300}}, never = {{0, 0}, {0, 0}};
+    CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0);
+    while (handled < 100) {
+        OK(ledgerline_try_charge(signalled, 3000));
+        OK(ledgerline_uncharge(signalled, 3000));
+        const ledgerline_group_t other = child(signalled, "other");
+        OK(ledgerline_try_charge(other, 1));
+        OK(ledgerline_uncharge(other, 1));
+        CHECK(usage(root) <= 1 << 20);
+        // (BUSY only in a handler.)
+        OK(ledgerline_group_destroy(other, NULL));
+    }
+    CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0);
+    CHECK(usage(signalled) == 0);
+    ledgerline_mistakes_t mistakes;
+    OK(ledgerline_ledger_mistakes(ledger, &mistakes));
+    CHECK(mistakes.underflows == 0 && mistakes.strays == 0);
+    OK(ledgerline_ledger_free(ledger));
+}
+
 int main(void) {
+    signals();
     versions();
     charges_and_limits();
     readings();
