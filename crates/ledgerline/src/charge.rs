@@ -123,6 +123,16 @@ impl<'l> Group<'l> {
             slow_path::uncharge_units(*self, units, Location::caller());
         }
     }
+
+    /// As [`uncharge_units`](Self::uncharge_units), and says `false` where that shows as a mistake: the group
+    /// is gone, more was returned than its counter had, or the audit found it wrong. It was counted, and
+    /// nothing was returned.
+    #[inline(always)]
+    #[track_caller]
+    #[must_use = "a mistake that nobody looks at is found by `uncharge_units` as well"]
+    pub fn try_uncharge_units(&self, units: u64) -> bool {
+        self.put_prepaid(units) || slow_path::uncharge_units(*self, units, Location::caller())
+    }
 }
 
 /// Adds the path of the group that refused to a refusal.
@@ -147,6 +157,22 @@ pub(crate) fn explain_fully(group: Group<'_>, refusal: &Refusal) -> Refused {
 }
 
 impl Ledger {
+    /// Says with paths what a refusal of this ledger says in numbers. A group that is gone by now is
+    /// `(destroyed)`.
+    ///
+    /// ```
+    /// # let ledger = ledgerline::Ledger::new()?;
+    /// let query = ledger.root().create("q1")?;
+    /// query.set_max("64K".parse()?)?;
+    /// let refusal = query.try_charge_units(80 << 10).unwrap_err();
+    /// let text = "/q1 is full: 80.0K requested, 0 of max 64.0K in use";
+    /// assert_eq!(ledger.explain(&refusal).to_string(), text);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn explain(&self, refusal: &Refusal) -> Refused {
+        explain(self.root(), refusal)
+    }
+
     /// Says how much the groups on a refused charge's path hold *now*, and which groups fill the one that
     /// refused it. Costs as much as [`Group::diagnose`].
     pub fn diagnose(&self, refused: &Refused) -> Diagnosis {

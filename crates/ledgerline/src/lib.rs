@@ -90,6 +90,8 @@ mod gate;
 #[cfg(not(loom))]
 mod group;
 #[cfg(not(loom))]
+mod lease;
+#[cfg(not(loom))]
 mod ledger;
 #[cfg(all(loom, test))]
 mod models;
@@ -156,6 +158,8 @@ pub use control::victim::Victim;
 pub use error::{CreateError, DestroyError, OpenError, Refused, RefusedCharge};
 #[cfg(not(loom))]
 pub use group::Group;
+#[cfg(not(loom))]
+pub use lease::Lease;
 #[cfg(not(loom))]
 pub use ledger::{Footprint, Ledger, Mistakes};
 #[cfg(not(loom))]

@@ -139,6 +139,10 @@ const OF_HANDLES: &[Check] = &[
         assert_eq!((refusal.reason, refusal.group, refusal.charged), (Reason::Gone, id, id));
         assert_eq!(refusal.to_string(), format!("group {id} takes no more charges (0 requested)"));
     }),
+    ("Ledger::explain", |s| {
+        let refusal = s.stale.try_charge_units(0).unwrap_err();
+        is_gone(s.ledger.explain(&refusal));
+    }),
     ("Group::charge_units", |s| {
         assert_eq!(s.stale.charge_units(1).unwrap_err().reason, Reason::Gone);
     }),
@@ -353,6 +357,10 @@ const OF_ALICE: &[Check] = &[
     }),
     ("Group::uncharge_units", |s| {
         s.stale.uncharge_units(10);
+        assert_eq!((s.ledger.mistakes().strays, s.ledger.mistakes().underflows), (1, 0));
+    }),
+    ("Group::try_uncharge_units", |s| {
+        assert!(!s.stale.try_uncharge_units(10));
         assert_eq!((s.ledger.mistakes().strays, s.ledger.mistakes().underflows), (1, 0));
     }),
 ];

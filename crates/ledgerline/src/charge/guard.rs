@@ -238,7 +238,7 @@ impl<'l> Charge<'l> {
 #[inline(never)]
 fn give_back(group: Packed, units: u64) {
     if units & UNCOUNTED == 0 {
-        slow_path::uncharge(Group::unpack(group), units, By::Guard);
+        let _returned = slow_path::uncharge(Group::unpack(group), units, By::Guard);
     }
 }
 

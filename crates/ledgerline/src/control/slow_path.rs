@@ -106,30 +106,37 @@ fn finally<T>(ledger: &Ledger, result: Result<T, Refusal>) -> Result<T, Refusal>
     result.inspect_err(|refusal| attempt::count_refusal(ledger, refusal))
 }
 
-/// Returns units that were charged without a guard.
+/// Returns units that were charged without a guard. Says `false` if that was seen to be a mistake.
 #[cold]
 #[inline(never)]
-pub(crate) fn uncharge_units(group: Group<'_>, units: u64, site: &'static Location<'static>) {
-    uncharge(group, units, By::Hand(site));
+pub(crate) fn uncharge_units(
+    group: Group<'_>,
+    units: u64,
+    site: &'static Location<'static>,
+) -> bool {
+    uncharge(group, units, By::Hand(site))
 }
 
-/// Returns units for which the running CPU's cell has no room.
-pub(crate) fn uncharge(group: Group<'_>, units: u64, by: By) {
+/// Returns units for which the running CPU's cell has no room. Says `false`, and returns nothing, if that was
+/// seen to be a mistake.
+pub(crate) fn uncharge(group: Group<'_>, units: u64, by: By) -> bool {
     let (ledger, id) = (group.ledger(), group.id());
     let table = ledger.table();
     if cell::fold_and_put(table, id, units) {
-        return;
+        return true;
     }
     if let Some(audit) = ledger.audit()
         && !audit.allows(ledger, id, units, by)
     {
-        return;
+        return false;
     }
     // This is counted before the units go, since they keep the row.
     sums::note_flow(table, id, Sum::Freed, units);
-    if !stock::uncharge(table, id, units) {
+    let returned = stock::uncharge(table, id, units);
+    if !returned {
         sums::note_flow(table, id, Sum::Freed, units.wrapping_neg());
     }
+    returned
 }
 
 /// Moves granted units from one group to another.

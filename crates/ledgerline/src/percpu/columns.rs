@@ -1,10 +1,12 @@
 //! Cells by column, with one interface over restartable sections and atomics.
 
+use super::lent::Lent;
 use super::probe;
 use super::registration::Registration;
 use super::word::{self, Cell, STRIDE_SHIFT};
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 use super::{
+    lent,
     registration::{COMPACT, CPU},
     rseq,
 };
@@ -121,6 +123,47 @@ pub(crate) unsafe fn put_first(area: isize, cell: *const Cell, units: u64) -> bo
     #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
     {
         let _ = (area, cell, units);
+        false
+    }
+}
+
+/// As [`take_fast`] in the ledger that is lent under a number; `false`, too, if that is not lent.
+///
+/// # Safety
+/// While the number is lent there, `lent.cells` is the first column of a ledger, in which `id` names a place
+/// (R5); when it is not lent any more, that stays so until the remote fence.
+#[inline(always)]
+pub(crate) unsafe fn take_lent(lent: &Lent, number: u64, id: u64, units: u64) -> bool {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+    {
+        let area = probe::fast_area();
+        let delta = word::CHARGE.wrapping_sub(units);
+        // SAFETY: as the caller says; there is a cell in every column that the kernel can report.
+        area != 0 && unsafe { lent::take::<COMPACT>(area, lent, number, id, delta) }
+    }
+    #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
+    {
+        let _ = (lent, number, id, units);
+        false
+    }
+}
+
+/// As [`put_fast`] in the ledger that is lent under a number.
+///
+/// # Safety
+/// As [`take_lent`].
+#[inline(always)]
+pub(crate) unsafe fn put_lent(lent: &Lent, number: u64, id: u64, units: u64) -> bool {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+    {
+        let area = probe::fast_area();
+        let delta = word::UNCHARGE + units;
+        // SAFETY: as in `take_lent`.
+        area != 0 && unsafe { lent::put::<COMPACT>(area, lent, number, id, delta) }
+    }
+    #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
+    {
+        let _ = (lent, number, id, units);
         false
     }
 }

@@ -23,7 +23,7 @@ pub(crate) static ledgerline_inject_reached: AtomicU32 = AtomicU32::new(0);
 pub(crate) static ledgerline_inject_aborts: AtomicU32 = AtomicU32::new(0);
 
 mod tests {
-    use super::section::{BLOCK, LANES, LIMITS, Section, ZEROS, prepared, sum, words};
+    use super::section::{BLOCK, LANES, LIMITS, Section, ZEROS, lend, prepared, sum, words};
     use super::*;
     use crate::percpu::narrow::{self, Lane};
     use crate::percpu::registration::{self, COMPACT, CPU, Registration};
@@ -193,6 +193,76 @@ mod tests {
                     assert!(sound.contains(&word), "{section:?} at point {point}: {word:x}");
                 }
             }
+        }
+    }
+
+    /// A section is held at a point, and meanwhile its cells are taken away: it must not touch them when the
+    /// fence is through, wherever it was.
+    fn taken_away_while_held<const INDEX: isize>(area: isize) {
+        for section in [Section::TakeLent, Section::PutLent] {
+            for point in 1..=5 {
+                let region = prepared();
+                let (lent, before) = (lend(&region), sum(&region));
+                let done = AtomicBool::new(false);
+                ledgerline_inject_reached.store(0, SeqCst);
+                ledgerline_inject_aborts.store(0, SeqCst);
+                ledgerline_inject_point.store(point, SeqCst);
+                std::thread::scope(|scope| {
+                    let worker = scope.spawn(|| {
+                        // SAFETY: the region stays mapped; the thread is registered.
+                        let took =
+                            unsafe { section.run_lent::<INDEX>(area, &lent, Section::NUMBER) };
+                        done.store(true, SeqCst);
+                        took
+                    });
+                    // (Something else may abort it on its way; then its restart runs through.)
+                    wait_for("the point", || {
+                        ledgerline_inject_reached.load(SeqCst) == point || done.load(SeqCst)
+                    });
+                    lent.number.store(0, SeqCst);
+                    assert!(membarrier::fence());
+                    let after = sum(&region);
+                    wait_for("the section", || done.load(SeqCst));
+                    ledgerline_inject_point.store(0, SeqCst);
+                    let effect = after.wrapping_sub(before);
+                    let took = worker.join().unwrap();
+                    assert_eq!(effect, if took { section.effect() } else { 0 });
+                    assert_eq!(
+                        sum(&region),
+                        after,
+                        "{section:?} at point {point}: after the fence"
+                    );
+                });
+            }
+        }
+    }
+
+    /// (In a process of its own, as the next one: the variables are the process's.)
+    #[test]
+    fn a_section_that_is_held_while_its_cells_are_taken_away_does_not_touch_them() {
+        const ALONE: &str = "LEDGERLINE_TEST_ALONE";
+        let name = "percpu::inject::tests::\
+                    a_section_that_is_held_while_its_cells_are_taken_away_does_not_touch_them";
+        if std::env::var_os(ALONE).is_none() {
+            let output = std::process::Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", name, "--nocapture", "--test-threads=1"])
+                .env(ALONE, "1")
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            let ran = String::from_utf8_lossy(&output.stdout).contains("1 passed");
+            assert!(ran, "the test did not run in its own process");
+            return;
+        }
+        let (Registration::Compact { area } | Registration::Cpu { area }) = registration::adopt()
+        else {
+            eprintln!("skipped: no restartable sequences here");
+            return;
+        };
+        assert!(membarrier::register());
+        taken_away_while_held::<CPU>(area);
+        if matches!(registration::adopt(), Registration::Compact { .. }) {
+            taken_away_while_held::<COMPACT>(area);
         }
     }
 

@@ -9,6 +9,7 @@
 //! | `narrow`        | the sections of counters with a threshold                         |
 //! | `sums`          | sections that return a sum, or test a mark                        |
 //! | `words`         | one interface over those: words by column                         |
+//! | `lent`          | the sections of charges that come by number                       |
 //! | `word`          | the charge word and its portable update                           |
 //! | `columns`       | one interface over both: cells by column                          |
 //! | `node`          | the NUMA node of the running CPU                                  |
@@ -23,6 +24,8 @@ mod array;
 mod columns;
 #[cfg(all(not(loom), test, target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 mod inject;
+#[cfg(not(loom))]
+mod lent;
 #[cfg(not(loom))]
 pub(crate) mod membarrier;
 #[cfg(all(not(loom), target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
@@ -47,9 +50,13 @@ mod words;
 pub use array::Array;
 #[cfg(not(loom))]
 pub(crate) use columns::{
-    Columns, possible_cpus, put_fast, put_first, stripe, take_fast, take_first, take_known,
-    thread_pointer,
+    Columns, possible_cpus, put_fast, put_first, put_lent, stripe, take_fast, take_first,
+    take_known, take_lent, thread_pointer,
 };
+#[cfg(not(loom))]
+pub(crate) use lent::Lent;
+#[cfg(not(loom))]
+pub(crate) use membarrier::fence;
 #[cfg(not(loom))]
 pub(crate) use node::running_node;
 #[cfg(not(loom))]

@@ -7,6 +7,7 @@
 //! Invariant R1: a region's address never changes and stays mapped until the region is dropped.
 
 pub(crate) mod free_list;
+mod retired;
 #[cfg(not(loom))]
 pub(crate) mod row_set;
 
@@ -14,6 +15,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// One mapping. It is readable and writable, unless it was mapped [read-only](Region::read_only).
 #[derive(Debug)]
@@ -24,6 +26,8 @@ pub(crate) struct Region {
     /// A descriptor of our own, with which a region that was created here asks for the size of its file; -1
     /// otherwise. (A program that merely joins a ledger keeps its descriptor numbers.)
     file: i32,
+    /// Whether the address stays reserved when the region goes (`retired.rs`).
+    keeps_address: AtomicBool,
 }
 
 /// Says where a region has to lie: its byte at `offset` gets an address that is a multiple of `alignment`.
@@ -145,14 +149,18 @@ impl Region {
         file: i32,
     ) -> io::Result<Region> {
         let flags = flags | libc::MAP_NORESERVE;
-        let reserved =
-            if place.alignment > 1 { Some(Reservation::new(size, place)?) } else { None };
-        let (at, fixed) = match &reserved {
-            Some(reservation) => (reservation.start, libc::MAP_FIXED),
-            None => (std::ptr::null_mut(), 0),
+        let again = if place.alignment > 1 { retired::take(size, place) } else { None };
+        let reserved = match again {
+            None if place.alignment > 1 => Some(Reservation::new(size, place)?),
+            _ => None,
         };
-        // SAFETY: a new mapping: at an address of the kernel's choice, or over a reservation of ours that
-        // no other code knows. It overlaps nothing that is in use.
+        let (at, fixed) = match (again, &reserved) {
+            (Some(start), _) => (start, libc::MAP_FIXED),
+            (None, Some(reservation)) => (reservation.start, libc::MAP_FIXED),
+            (None, None) => (std::ptr::null_mut(), 0),
+        };
+        // SAFETY: a new mapping: at an address of the kernel's choice, or over a reservation or a retired
+        // range of ours that no other code uses. It overlaps nothing that is in use.
         let base = unsafe { libc::mmap(at.cast(), size, access, flags | fixed, file, 0) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -165,7 +173,13 @@ impl Region {
         // mapping just made.
         unsafe { libc::madvise(base, size, libc::MADV_NOHUGEPAGE) };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Region { base, size, shared: flags & libc::MAP_SHARED != 0, file: -1 })
+        Ok(Region {
+            base,
+            size,
+            shared: flags & libc::MAP_SHARED != 0,
+            file: -1,
+            keeps_address: AtomicBool::new(false),
+        })
     }
 
     /// The address of a `T` at an offset.
@@ -206,6 +220,13 @@ impl Region {
         self.shared
     }
 
+    /// From now on the address stays reserved when the region goes (`retired.rs`). It is a region that
+    /// begins where a region had to.
+    pub(crate) fn keep_address(&self) {
+        // Relaxed: the region is dropped by whoever has the last hold on it.
+        self.keeps_address.store(true, Ordering::Relaxed);
+    }
+
     pub(crate) fn size(&self) -> usize {
         self.size
     }
@@ -230,7 +251,11 @@ impl Drop for Region {
         // SAFETY: the mapping and the descriptor are ours; all that has addresses into the mapping borrows
         // from its owner (R1).
         unsafe {
-            libc::munmap(self.base.as_ptr().cast(), self.size);
+            if self.keeps_address.load(Ordering::Relaxed) {
+                retired::retire(self.base.as_ptr(), self.size);
+            } else {
+                libc::munmap(self.base.as_ptr().cast(), self.size);
+            }
             if self.file >= 0 {
                 libc::close(self.file);
             }

@@ -46,6 +46,18 @@ impl GroupId {
         (self.0 >> 48) as u16
     }
 
+    /// The id as a number, for a table or an interface that keeps numbers; never zero for a group that
+    /// exists.
+    pub const fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// The id of a number that [`to_bits`](Self::to_bits) gave; `None` for one that it never gives.
+    pub const fn from_bits(bits: u64) -> Option<GroupId> {
+        let id = GroupId::from_parts(bits as u32, (bits >> 48) as u16);
+        if id.0 == bits { Some(id) } else { None }
+    }
+
     /// The id that [`raw`](Self::raw) returned as a number.
     pub(crate) const fn from_raw(raw: u64) -> GroupId {
         GroupId(raw)

@@ -1,10 +1,10 @@
 //! Runs each section once, over columns made for that.
 
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 
 use crate::percpu::narrow::{self, Lane};
 use crate::percpu::word::{self, Cell};
-use crate::percpu::{possible_cpus, rseq, sums};
+use crate::percpu::{Lent, lent, possible_cpus, rseq, sums};
 use crate::region::Region;
 
 const UNITS: u64 = 64;
@@ -12,6 +12,8 @@ const ID: u64 = word::empty(1) | 5;
 /// What the cells hold before: some stock, and what a marked word has in its lowest bit.
 const BEFORE: u64 = word::empty(1) | 1001;
 const CAP: u32 = 1 << 20;
+/// As `ID`, of the row whose cell is there.
+const FIRST_ROW: u64 = word::empty(1);
 
 /// Where the sections of `narrow.rs` find a block in each column, and a word in it.
 pub(super) const BLOCK: usize = 64;
@@ -40,11 +42,13 @@ pub(super) enum Section {
     UpU16,
     AddI64,
     CompareStoreLane,
+    TakeLent,
+    PutLent,
 }
 
 impl Section {
     /// Each, and how many points it has.
-    pub(super) const ALL: [(Section, u32); 16] = [
+    pub(super) const ALL: [(Section, u32); 18] = [
         (Section::Add, 3),
         (Section::Take, 5),
         (Section::Put, 5),
@@ -61,6 +65,8 @@ impl Section {
         (Section::UpU16, 5),
         (Section::AddI64, 5),
         (Section::CompareStoreLane, 4),
+        (Section::TakeLent, 5),
+        (Section::PutLent, 5),
     ];
 
     /// Whether it may rightly do nothing: after a migration.
@@ -105,6 +111,9 @@ impl Section {
                     let cell = &*cell.byte_add((column as usize) << 25);
                     rseq::compare_store::<INDEX>(area, cell, column, BEFORE, BEFORE - UNITS)
                 }
+                Section::TakeLent | Section::PutLent => {
+                    self.run_lent::<INDEX>(area, &lend(region), Section::NUMBER)
+                }
                 Section::AddReturn => {
                     let n = UNITS as i64;
                     let (sum, at) = sums::add_return::<INDEX>(area, cell.cast(), 1 << 25, n);
@@ -133,12 +142,38 @@ impl Section {
         }
     }
 
+    /// The number under which [`lend`] lends.
+    pub(super) const NUMBER: u64 = 7;
+
+    /// Runs one of the two sections that look at a number, once.
+    ///
+    /// # Safety
+    /// As `lent::take`.
+    pub(super) unsafe fn run_lent<const INDEX: isize>(
+        self,
+        area: isize,
+        lent: &Lent,
+        number: u64,
+    ) -> bool {
+        // SAFETY: as the caller says.
+        unsafe {
+            if matches!(self, Section::TakeLent) {
+                let delta = word::CHARGE.wrapping_sub(UNITS);
+                lent::take::<INDEX>(area, lent, number, FIRST_ROW, delta)
+            } else {
+                lent::put::<INDEX>(area, lent, number, FIRST_ROW, word::UNCHARGE + UNITS)
+            }
+        }
+    }
+
     /// By how much the sum over all columns must have changed.
     pub(super) fn effect(self) -> u64 {
         match self {
             Section::Add | Section::AddTagged | Section::AddReturn | Section::AddMarked => UNITS,
-            Section::Take | Section::TakeFirst => word::CHARGE.wrapping_sub(UNITS),
-            Section::Put | Section::PutFirst => word::UNCHARGE + UNITS,
+            Section::Take | Section::TakeFirst | Section::TakeLent => {
+                word::CHARGE.wrapping_sub(UNITS)
+            }
+            Section::Put | Section::PutFirst | Section::PutLent => word::UNCHARGE + UNITS,
             Section::CompareStore => UNITS.wrapping_neg(),
             Section::UpU8 | Section::UpU16 => UNITS << 16,
             Section::DownU8 => (UNITS << 16).wrapping_neg(),
@@ -159,6 +194,12 @@ pub(super) fn prepared() -> Region {
     words(&region, BLOCK).for_each(|limits| limits.store(LIMITS.into(), SeqCst));
     words(&region, LANES).for_each(|lanes| lanes.store(ZEROS, SeqCst));
     region
+}
+
+/// The columns' cells, lent.
+pub(super) fn lend(region: &Region) -> Lent {
+    let cells = region.at::<Cell>(0).addr();
+    Lent { number: AtomicU64::new(Section::NUMBER), cells: AtomicUsize::new(cells) }
 }
 
 fn cells(region: &Region) -> impl Iterator<Item = &Cell> {

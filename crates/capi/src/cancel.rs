@@ -1,0 +1,184 @@
+//! Tokens, which tell work to stop, and victims, which may be told so when a group above them is full.
+
+use crate::border::{self, c_string, existing, fail, hand_out, out, run};
+use crate::callback::Callback;
+use crate::registrations::{self, Registered};
+use crate::types::ledgerline_code_t::{self, *};
+use crate::types::{
+    ledgerline_cancelled_t, ledgerline_group_t, ledgerline_token_t, ledgerline_victim_t,
+};
+use ledgerline::{CancelToken, Kept, Killed, Victim};
+use std::ffi::{c_char, c_void};
+use std::sync::{Arc, Mutex, PoisonError};
+
+type Callbacks = Arc<Mutex<Vec<Arc<Callback>>>>;
+
+struct Token {
+    token: CancelToken,
+    callbacks: Callbacks,
+}
+
+impl Registered for Token {
+    const WHAT: &'static str = "token";
+}
+
+struct Added(#[allow(dead_code, reason = "dropped to take it out")] Kept<Victim<'static>>);
+
+impl Registered for Added {
+    const WHAT: &'static str = "victim";
+}
+
+/// Makes a token that is not cancelled.
+///
+/// Errors: LEDGERLINE_ERROR_ARGUMENT. Threads: any. Signals: not async-signal-safe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ledgerline_token_new(token: *mut ledgerline_token_t) -> ledgerline_code_t {
+    run(|| {
+        // SAFETY: as the header asks of the caller.
+        let into = unsafe { out(token, "the token")? };
+        let callbacks = Callbacks::default();
+        let kept = Token { token: CancelToken::new(), callbacks: callbacks.clone() };
+        let number = registrations::add(0, kept, move || {
+            let all =
+                std::mem::take(&mut *callbacks.lock().unwrap_or_else(PoisonError::into_inner));
+            all.iter().for_each(|callback| callback.close());
+        });
+        into.set(ledgerline_token_t { number });
+        Ok(())
+    })
+}
+
+/// Frees a token. Its callbacks are not called from then on; this waits for those that run in other threads, unless it
+/// is called inside one. Victims that were added with it stay, and can still be cancelled.
+///
+/// Errors: LEDGERLINE_ERROR_HANDLE. Threads: any. Signals: not async-signal-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn ledgerline_token_free(token: ledgerline_token_t) -> ledgerline_code_t {
+    run(|| registrations::take_out::<Token>(token.number))
+}
+
+/// LEDGERLINE_OK while the work may go on, LEDGERLINE_ERROR_CANCELLED once it should stop; the last error says why. Costs
+/// a lock for a few instructions.
+///
+/// Errors: LEDGERLINE_ERROR_CANCELLED, _HANDLE. Threads: any. Signals: not async-signal-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn ledgerline_token_check(token: ledgerline_token_t) -> ledgerline_code_t {
+    run(|| {
+        let token = registrations::get::<Token>(token.number)?;
+        let check = token.token.check();
+        check.map_err(|killed| fail(LEDGERLINE_ERROR_CANCELLED, killed))
+    })
+}
+
+/// Writes why a token was cancelled. The buffer is filled as by ledgerline_last_error; empty while it is not.
+///
+/// Errors: LEDGERLINE_ERROR_BUFFER, _HANDLE, _ARGUMENT. Threads: any. Signals: not async-signal-safe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ledgerline_token_why(
+    token: ledgerline_token_t,
+    buffer: *mut c_char,
+    size: usize,
+    needed: *mut usize,
+) -> ledgerline_code_t {
+    run(|| {
+        let token = registrations::get::<Token>(token.number)?;
+        let why = token.token.killed().map(Killed::to_string).unwrap_or_default();
+        // SAFETY: as the header asks of the caller.
+        unsafe { hand_out(&why, buffer, size, needed) }
+    })
+}
+
+/// Cancels a token by hand. Callbacks run here and now.
+///
+/// Errors: LEDGERLINE_ERROR_CANCELLED if it was cancelled before; _HANDLE. Threads: any. Signals: not async-signal-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn ledgerline_token_cancel(token: ledgerline_token_t) -> ledgerline_code_t {
+    run(|| {
+        let token = registrations::get::<Token>(token.number)?;
+        if token.token.cancel(Killed::new("the work", 0, "the program", 0)) {
+            return Ok(());
+        }
+        Err(fail(LEDGERLINE_ERROR_CANCELLED, "the token was cancelled before"))
+    })
+}
+
+/// Has a function called, once, when a token is cancelled, in the thread that cancels; at once if it was before.
+///
+/// Errors: LEDGERLINE_ERROR_ARGUMENT for a NULL function, _HANDLE. Threads: any. Signals: not async-signal-safe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ledgerline_token_on_cancel(
+    token: ledgerline_token_t,
+    cancelled: ledgerline_cancelled_t,
+    data: *mut c_void,
+) -> ledgerline_code_t {
+    run(|| {
+        let no_function = || fail(LEDGERLINE_ERROR_ARGUMENT, "the function is NULL");
+        let cancelled = cancelled.ok_or_else(no_function)?;
+        let token = registrations::get::<Token>(token.number)?;
+        let callback = Arc::new(Callback::new(data));
+        token.callbacks.lock().unwrap_or_else(PoisonError::into_inner).push(callback.clone());
+        token.token.on_cancel(move |killed| {
+            let why = c_string(&killed.to_string());
+            // SAFETY: the caller's function with its data, and a text that is there until it returns.
+            callback.call(|data| unsafe { cancelled(data, why.as_ptr()) });
+        });
+        Ok(())
+    })
+}
+
+/// Adds a group as a victim: when a request with LEDGERLINE_OOM meets a full group above it, the token of the victim
+/// that holds most above its protection is cancelled.
+///
+/// Errors: LEDGERLINE_ERROR_GONE, _HANDLE, _ARGUMENT. Threads: any. Signals: not async-signal-safe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ledgerline_add_victim(
+    group: ledgerline_group_t,
+    token: ledgerline_token_t,
+    victim: *mut ledgerline_victim_t,
+) -> ledgerline_code_t {
+    run(|| {
+        // SAFETY: as the header asks of the caller.
+        let into = unsafe { border::out(victim, "the victim")? };
+        let token = registrations::get::<Token>(token.number)?;
+        let named = existing(group)?;
+        let ledger = named.visit().share();
+        let owned = named.group().to_owned_in(&ledger).expect("it is that ledger's");
+        let added = Added(owned.add_victim(&token.token));
+        let number = registrations::add(group.ledger, added, || ());
+        if !named.visit().is_open() {
+            // As in `ledgerline_add_reclaimer`.
+            let _taken_out_by_either = registrations::take_out::<Added>(number);
+            return Err(fail(LEDGERLINE_ERROR_HANDLE, "another thread frees the ledger"));
+        }
+        into.set(ledgerline_victim_t { number });
+        Ok(())
+    })
+}
+
+/// Takes a victim out: it is not cancelled any more.
+///
+/// Errors: LEDGERLINE_ERROR_HANDLE if it was taken out before, also by ledgerline_ledger_free. Threads: any. Signals:
+/// not async-signal-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn ledgerline_remove_victim(victim: ledgerline_victim_t) -> ledgerline_code_t {
+    run(|| registrations::take_out::<Added>(victim.number))
+}
+
+/// Whether all victims below a group are cancelled together, when one of them is. `whole` is 0 or 1.
+///
+/// Errors: LEDGERLINE_ERROR_ARGUMENT for another number, _GONE, _HANDLE. Threads: any. Signals: as
+/// ledgerline_try_charge_units.
+#[unsafe(no_mangle)]
+pub extern "C" fn ledgerline_group_set_oom_group(
+    group: ledgerline_group_t,
+    whole: u32,
+) -> ledgerline_code_t {
+    run(|| {
+        if whole > 1 {
+            return Err(fail(LEDGERLINE_ERROR_ARGUMENT, format_args!("{whole} is not 0 or 1")));
+        }
+        let named = existing(group)?;
+        named.group().set_oom_group(whole == 1);
+        named.exists()
+    })
+}

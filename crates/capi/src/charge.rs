@@ -1,0 +1,198 @@
+//! Charges by units, without guards: the caller returns what it charged.
+
+use crate::border::{self, Outcome, fail, named, run};
+use crate::registry;
+use crate::types::ledgerline_code_t::{self, *};
+use crate::types::ledgerline_group_t;
+use ledgerline::Charge;
+use std::time::Duration;
+
+/// For ledgerline_try_charge_wait: where a limit is met and nothing can be reclaimed, cancels a victim
+/// (ledgerline_add_victim) and waits for what it returns.
+pub const LEDGERLINE_OOM: u32 = 1;
+/// For ledgerline_try_charge_wait: sleeps for what is above high, before it returns.
+pub const LEDGERLINE_THROTTLED: u32 = 2;
+
+/// The fast half of a charge: takes units that lie prepaid on the running CPU. Follows no handle, counts nothing.
+#[inline(always)]
+fn take(group: ledgerline_group_t, units: u64) -> bool {
+    registry::lease_of(group.ledger).take(group.ledger, group.id, units)
+}
+
+/// Charges a group and all its ancestors, or refuses. Before it refuses, it asks the reclaimers below the group that is
+/// full (ledgerline_add_reclaimer), which run in this thread. The caller returns the units by ledgerline_uncharge.
+///
+/// Costs one to three nanoseconds where the running CPU has prepaid units, otherwise a walk to the root (a quarter of a
+/// microsecond). Zero units are granted as long as the group exists.
+///
+/// Errors: LEDGERLINE_ERROR_LIMIT (the last error names the group that is full), _GONE, _HANDLE, _RANGE, _DAMAGED.
+/// Threads: any. Signals: not async-signal-safe; ledgerline_try_charge_units is.
+#[unsafe(no_mangle)]
+pub extern "C" fn ledgerline_try_charge(
+    group: ledgerline_group_t,
+    units: u64,
+) -> ledgerline_code_t {
+    if take(group, units) { LEDGERLINE_OK } else { try_charge_slow(group, units) }
+}
+
+#[cold]
+#[inline(never)]
+fn try_charge_slow(group: ledgerline_group_t, units: u64) -> ledgerline_code_t {
+    run(|| {
+        let (named, units) = (named(group)?, border::units(units)?);
+        named.group().try_charge(units)?.into_units();
+        Ok(())
+    })
+}
+
+/// As ledgerline_try_charge, for allocators and signal handlers: it asks no reclaimer, waits for nothing and allocates
+/// nothing.
+///
+/// Errors: as ledgerline_try_charge. Threads: any. Signals: async-signal-safe. (In a program that loads the library by
+/// dlopen, if the thread had an error before: the text of an error is a thread-local variable.)
+#[unsafe(no_mangle)]
+pub extern "C" fn ledgerline_try_charge_units(
+    group: ledgerline_group_t,
+    units: u64,
+) -> ledgerline_code_t {
+    if take(group, units) { LEDGERLINE_OK } else { try_charge_units_slow(group, units) }
+}
+
+#[cold]
+#[inline(never)]
+fn try_charge_units_slow(group: ledgerline_group_t, units: u64) -> ledgerline_code_t {
+    run(|| {
+        let (named, units) = (named(group)?, border::units(units)?);
+        let charged = named.group().try_charge_units(units);
+        charged.map_err(|refusal| border::refused(group.ledger, refusal))
+    })
+}
+
+/// Charges even over the limits, for what must not fail. Each group that this takes over its limit counts a `max`
+/// event. It asks no reclaimer and allocates nothing.
+///
+/// Errors: LEDGERLINE_ERROR_GONE, _HANDLE, _RANGE, _DAMAGED. Threads: any. Signals: as ledgerline_try_charge_units.
+#[unsafe(no_mangle)]
+pub extern "C" fn ledgerline_charge(group: ledgerline_group_t, units: u64) -> ledgerline_code_t {
+    if take(group, units) { LEDGERLINE_OK } else { charge_slow(group, units) }
+}
+
+#[cold]
+#[inline(never)]
+fn charge_slow(group: ledgerline_group_t, units: u64) -> ledgerline_code_t {
+    run(|| {
+        let (named, units) = (named(group)?, border::units(units)?);
+        let charged = named.group().charge_units(units);
+        charged.map_err(|refusal| border::refused(group.ledger, refusal))
+    })
+}
+
+/// Returns units that were charged to the group, from any thread, in one part or in several. Also after the group was
+/// destroyed, as long as its charges hold units: then they go back to its ancestors.
+///
+/// A ledger counts units and does not know which charge they belong to. So a mistake (units that are returned twice)
+/// shows where the group's counter would fall below zero. While it holds others' units, those are taken.
+///
+/// Errors: LEDGERLINE_ERROR_MISTAKE if more was returned than the group held (nothing was changed, and it was counted:
+/// ledgerline_mistakes), also for a destroyed group that holds nothing any more; _HANDLE; _GONE for a number that no
+/// group can have; _RANGE. Threads: any. Signals: as ledgerline_try_charge_units.
+#[unsafe(no_mangle)]
+pub extern "C" fn ledgerline_uncharge(group: ledgerline_group_t, units: u64) -> ledgerline_code_t {
+    if registry::lease_of(group.ledger).put(group.ledger, group.id, units) {
+        LEDGERLINE_OK
+    } else {
+        uncharge_slow(group, units)
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn uncharge_slow(group: ledgerline_group_t, units: u64) -> ledgerline_code_t {
+    run(|| {
+        let (named, units) = (named(group)?, border::units(units)?);
+        if named.group().try_uncharge_units(units) {
+            return Ok(());
+        }
+        let id = named.group().id();
+        let why = format_args!("group {id} does not hold {units} units; nothing was returned");
+        Err(fail(LEDGERLINE_ERROR_MISTAKE, why))
+    })
+}
+
+/// As ledgerline_try_charge, and waits up to `milliseconds` for room where there is none (UINT64_MAX: as long as it
+/// takes). Those who wait at one full group are served in the order in which they came. `flags` is 0, or LEDGERLINE_OOM
+/// and LEDGERLINE_THROTTLED in any combination. A charge that a limit can never allow is refused at once.
+///
+/// A ledger that is freed meanwhile stays until this returns, and this waits on.
+///
+/// Errors: LEDGERLINE_ERROR_LIMIT when the time is up, _CANCELLED if the group was cancelled meanwhile; _ARGUMENT for an
+/// unknown flag; _GONE, _HANDLE, _RANGE, _DAMAGED. Threads: any. Signals: not async-signal-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn ledgerline_try_charge_wait(
+    group: ledgerline_group_t,
+    units: u64,
+    milliseconds: u64,
+    flags: u32,
+) -> ledgerline_code_t {
+    run(|| {
+        if flags & !(LEDGERLINE_OOM | LEDGERLINE_THROTTLED) != 0 {
+            return Err(fail(LEDGERLINE_ERROR_ARGUMENT, format_args!("unknown flags {flags:#x}")));
+        }
+        let (named, units) = (named(group)?, border::units(units)?);
+        let mut request = named.group().request(units).wait(Duration::from_millis(milliseconds));
+        if flags & LEDGERLINE_OOM != 0 {
+            request = request.oom();
+        }
+        if flags & LEDGERLINE_THROTTLED != 0 {
+            request = request.throttled();
+        }
+        request.charge()?.into_units();
+        Ok(())
+    })
+}
+
+/// Moves units that are charged to one group to another group of the same ledger. Only limits below their first common
+/// ancestor are asked. The new group is charged before the old one is uncharged, and a snapshot shows the units in one
+/// of the two.
+///
+/// Errors: LEDGERLINE_ERROR_LIMIT and the units stay where they were; _MISTAKE if the old group does not hold as many;
+/// _ARGUMENT for groups of two ledgers; _GONE, _HANDLE, _RANGE, _DAMAGED. Threads: any. Signals: not async-signal-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn ledgerline_transfer(
+    from: ledgerline_group_t,
+    to: ledgerline_group_t,
+    units: u64,
+) -> ledgerline_code_t {
+    run(|| transfer(from, to, units))
+}
+
+fn transfer(from: ledgerline_group_t, to: ledgerline_group_t, units: u64) -> Outcome {
+    if from.ledger != to.ledger {
+        return Err(fail(LEDGERLINE_ERROR_ARGUMENT, "the groups are of two ledgers"));
+    }
+    let (from, units) = (named(from)?, border::units(units)?);
+    let to = border::existing(to)?;
+    // More than it holds cannot be moved. (Another thread may return some meanwhile: a mistake of the caller's, which
+    // is then counted.)
+    let held = from.group().precise();
+    if from.group().exists() && held < units {
+        let why = format_args!("the group holds {held} units, not {units}");
+        return Err(fail(LEDGERLINE_ERROR_MISTAKE, why));
+    }
+    let charge = Charge::from_units(from.group(), units);
+    if !charge.is_counted() {
+        // It holds nothing, so nothing is returned when it drops.
+        let why = "the audit knows no charge of so many units in that group";
+        return Err(fail(LEDGERLINE_ERROR_MISTAKE, why));
+    }
+    match charge.transfer(to.group()) {
+        Ok(moved) => {
+            moved.into_units();
+            Ok(())
+        }
+        Err((stays, refused)) => {
+            stays.into_units();
+            Err(refused.into())
+        }
+    }
+}

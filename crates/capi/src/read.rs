@@ -1,0 +1,252 @@
+//! What readers get: usage, peaks, events, statistics, snapshots, diagnoses.
+
+use crate::border::{self, Outcome, c_string, existing, hand_out, named, out, run, text};
+use crate::group::estimate;
+use crate::ledger::no_item;
+use crate::limit::limits;
+use crate::types::ledgerline_code_t::{self, *};
+use crate::types::{
+    ledgerline_estimate_t, ledgerline_events_t, ledgerline_group_snapshot_t, ledgerline_group_t,
+    ledgerline_ledger_t, ledgerline_visit_t,
+};
+use ledgerline::{Events, Group, GroupState};
+use std::ffi::{c_char, c_void};
+
+/// The group accepts charges.
+pub const LEDGERLINE_STATE_LIVE: u32 = 0;
+/// Its process ended; it is kept for the account.
+pub const LEDGERLINE_STATE_EXITED: u32 = 1;
+/// Another program wrote over it; its numbers mean nothing.
+pub const LEDGERLINE_STATE_DAMAGED: u32 = 2;
+
+/// Reads something of a group into a place.
+///
+/// # Safety
+/// As `border::out`.
+unsafe fn reading<T>(
+    group: ledgerline_group_t,
+    place: *mut T,
+    read: impl FnOnce(Group<'_>) -> T,
+) -> ledgerline_code_t {
+    run(|| {
+        // SAFETY: as the caller says.
+        let into = unsafe { out(place, "the place for the reading")? };
+        into.set(named(group)?.read(read)?);
+        Ok(())
+    })
+}
+
+/// The units that are charged to a group and all below it, exactly: true at a moment of the call. Costs a look at every
+/// cell in use.
+///
+/// Errors: LEDGERLINE_ERROR_GONE, _HANDLE, _ARGUMENT. Threads: any. Signals: not async-signal-safe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ledgerline_group_usage(
+    group: ledgerline_group_t,
+    usage: *mut u64,
+) -> ledgerline_code_t {
+    // SAFETY: as the header asks of the caller.
+    unsafe { reading(group, usage, |group| group.precise()) }
+}
+
+/// The usage within a stated bound, in a few loads.
+///
+/// Errors: LEDGERLINE_ERROR_GONE, _HANDLE, _ARGUMENT. Threads: any. Signals: as ledgerline_try_charge_units.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ledgerline_group_estimate(
+    group: ledgerline_group_t,
+    usage: *mut ledgerline_estimate_t,
+) -> ledgerline_code_t {
+    // SAFETY: as the header asks of the caller.
+    unsafe { reading(group, usage, |group| estimate(group.approximate())) }
+}
+
+/// The highest usage since the group was created or its peak was reset, within a bound.
+///
+/// Errors: LEDGERLINE_ERROR_GONE, _HANDLE, _ARGUMENT. Threads: any. Signals: as ledgerline_try_charge_units.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ledgerline_group_peak(
+    group: ledgerline_group_t,
+    peak: *mut ledgerline_estimate_t,
+) -> ledgerline_code_t {
+    // SAFETY: as the header asks of the caller.
+    unsafe { reading(group, peak, |group| estimate(group.peak())) }
+}
+
+/// Starts the peak anew at the present usage.
+///
+/// Errors: LEDGERLINE_ERROR_GONE, _HANDLE. Threads: any. Signals: as ledgerline_try_charge_units.
+#[unsafe(no_mangle)]
+pub extern "C" fn ledgerline_group_reset_peak(group: ledgerline_group_t) -> ledgerline_code_t {
+    run(|| named(group)?.read(|group| group.reset_peak()))
+}
+
+fn events(events: Events) -> ledgerline_events_t {
+    ledgerline_events_t {
+        low: events.low,
+        high: events.high,
+        max: events.max,
+        oom: events.oom,
+        oom_kill: events.oom_kill,
+        oom_group_kill: events.oom_group_kill,
+    }
+}
+
+/// How often limits were met in a group and below it.
+///
+/// Errors: LEDGERLINE_ERROR_GONE, _HANDLE, _ARGUMENT. Threads: any. Signals: not async-signal-safe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ledgerline_group_events(
+    group: ledgerline_group_t,
+    events: *mut ledgerline_events_t,
+) -> ledgerline_code_t {
+    // SAFETY: as the header asks of the caller.
+    unsafe { reading(group, events, |group| self::events(group.events())) }
+}
+
+/// How often the limits of this very group were met.
+///
+/// Errors: LEDGERLINE_ERROR_GONE, _HANDLE, _ARGUMENT. Threads: any. Signals: not async-signal-safe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ledgerline_group_local_events(
+    group: ledgerline_group_t,
+    events: *mut ledgerline_events_t,
+) -> ledgerline_code_t {
+    // SAFETY: as the header asks of the caller.
+    unsafe { reading(group, events, |group| self::events(group.local_events())) }
+}
+
+/// Adds to one of the ledger's own items (ledgerline_ledger_item).
+///
+/// Errors: LEDGERLINE_ERROR_NOT_FOUND for a number that is no item's, _GONE, _HANDLE. Threads: any. Signals: as
+/// ledgerline_try_charge_units.
+#[unsafe(no_mangle)]
+pub extern "C" fn ledgerline_group_add_stat(
+    group: ledgerline_group_t,
+    item: u32,
+    n: i64,
+) -> ledgerline_code_t {
+    run(|| {
+        let named = existing(group)?;
+        let mut items = named.group().ledger().items();
+        let item = items.nth(item as usize).ok_or_else(no_item)?;
+        named.group().add_stat(item, n);
+        Ok(())
+    })
+}
+
+/// What a group (`own`) and its subtree counted of an item: one of the ledger's own, or "blocks_live", "blocks_total",
+/// "refused", "reclaimed", "throttled", "throttled_usec", and with LEDGERLINE_FLOWS "charged" and "freed". Either place
+/// may be NULL.
+///
+/// Errors: LEDGERLINE_ERROR_NOT_FOUND, _NAME, _GONE, _HANDLE, _ARGUMENT. Threads: any. Signals: not async-signal-safe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ledgerline_group_stat(
+    group: ledgerline_group_t,
+    name: *const c_char,
+    length: usize,
+    own: *mut i64,
+    subtree: *mut i64,
+) -> ledgerline_code_t {
+    run(|| {
+        // SAFETY: as the header asks of the caller.
+        let name = unsafe { text(name, length)? };
+        let stat = named(group)?.read(|group| group.stat())?;
+        let line = stat.get(name).ok_or_else(no_item)?;
+        // SAFETY: as above.
+        unsafe {
+            border::set_if_asked(own, || line.own);
+            border::set_if_asked(subtree, || line.subtree);
+        }
+        Ok(())
+    })
+}
+
+/// What a group's subtree counted, as the lines of memory.stat. The buffer is filled as by ledgerline_last_error.
+///
+/// Errors: LEDGERLINE_ERROR_BUFFER, _GONE, _HANDLE, _ARGUMENT. Threads: any. Signals: not async-signal-safe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ledgerline_group_stat_text(
+    group: ledgerline_group_t,
+    buffer: *mut c_char,
+    size: usize,
+    needed: *mut usize,
+) -> ledgerline_code_t {
+    run(|| {
+        let stat = named(group)?.read(|group| group.stat())?;
+        // SAFETY: as the header asks of the caller.
+        unsafe { hand_out(&stat.to_string(), buffer, size, needed) }
+    })
+}
+
+/// Who holds what, from the group to the root and below the fullest of them: a table for a terminal or a log. The buffer
+/// is filled as by ledgerline_last_error.
+///
+/// Errors: LEDGERLINE_ERROR_BUFFER, _GONE, _HANDLE, _ARGUMENT. Threads: any. Signals: not async-signal-safe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ledgerline_group_diagnose(
+    group: ledgerline_group_t,
+    buffer: *mut c_char,
+    size: usize,
+    needed: *mut usize,
+) -> ledgerline_code_t {
+    run(|| {
+        let diagnosis = named(group)?.read(|group| group.diagnose())?;
+        // SAFETY: as the header asks of the caller.
+        unsafe { hand_out(&diagnosis.to_string(), buffer, size, needed) }
+    })
+}
+
+/// Takes a picture of the whole tree, and shows each group to `visit`: the root first, each followed by those below it.
+/// The picture is complete before the first is shown, so `visit` may call anything, and free the ledger, too.
+///
+/// Errors: LEDGERLINE_ERROR_ARGUMENT for a NULL function, _HANDLE. Threads: any. Signals: not async-signal-safe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ledgerline_ledger_snapshot(
+    ledger: ledgerline_ledger_t,
+    visit: ledgerline_visit_t,
+    data: *mut c_void,
+) -> ledgerline_code_t {
+    run(|| {
+        let no_function = || border::fail(LEDGERLINE_ERROR_ARGUMENT, "the function is NULL");
+        let visit = visit.ok_or_else(no_function)?;
+        let snapshot = border::ledger(ledger)?.ledger().snapshot();
+        show(ledger.number, &snapshot, |group| {
+            // SAFETY: the caller's function with its data, and a group that is there until it returns.
+            unsafe { visit(data, group) }
+        })
+    })
+}
+
+fn show(
+    ledger: u64,
+    snapshot: &ledgerline::Snapshot,
+    mut visit: impl FnMut(&ledgerline_group_snapshot_t) -> i32,
+) -> Outcome {
+    for group in &snapshot.groups {
+        let path = c_string(&group.path);
+        let shown = ledgerline_group_snapshot_t {
+            group: ledgerline_group_t { ledger, id: group.id.to_bits() },
+            path: path.as_ptr(),
+            path_length: path.as_bytes().len(),
+            depth: group.depth,
+            state: match group.state {
+                GroupState::Live => LEDGERLINE_STATE_LIVE,
+                GroupState::Exited => LEDGERLINE_STATE_EXITED,
+                GroupState::Damaged => LEDGERLINE_STATE_DAMAGED,
+            },
+            usage: group.current,
+            peak: estimate(group.peak),
+            limits: limits([group.max, group.high, group.low, group.min]),
+            charges: group.charges,
+            uncharges: group.uncharges,
+            refused: group.refused,
+            max_events: group.max_events,
+            high_events: group.high_events,
+        };
+        if visit(&shown) != 0 {
+            break;
+        }
+    }
+    Ok(())
+}

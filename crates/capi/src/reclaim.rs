@@ -1,0 +1,92 @@
+//! Reclaimers: functions of C that give memory back before a charge is refused.
+
+use crate::border::{self, existing, fail, out, run};
+use crate::callback::Callback;
+use crate::registrations::{self, Registered};
+use crate::types::ledgerline_code_t::{self, *};
+use crate::types::{
+    ledgerline_group_t, ledgerline_reclaim_report_t, ledgerline_reclaim_t, ledgerline_reclaimer_t,
+};
+use ledgerline::{Kept, Reclaimer};
+use std::ffi::c_void;
+use std::sync::Arc;
+
+struct Added(Kept<Reclaimer<'static>>);
+
+impl Registered for Added {
+    const WHAT: &'static str = "reclaimer";
+}
+
+/// Adds a function that gives back memory of a group. Before a charge below a full group (this one or an ancestor) is
+/// refused, it is called with the units that are needed; lower priorities first. Only ledgerline_try_charge,
+/// ledgerline_try_charge_wait and the calls that lower a limit ask it, in their thread and one at a time.
+///
+/// Errors: LEDGERLINE_ERROR_ARGUMENT for a NULL function, _GONE, _HANDLE. Threads: any; the function may be called in
+/// any thread that charges. Signals: not async-signal-safe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ledgerline_add_reclaimer(
+    group: ledgerline_group_t,
+    priority: i32,
+    reclaim: ledgerline_reclaim_t,
+    data: *mut c_void,
+    reclaimer: *mut ledgerline_reclaimer_t,
+) -> ledgerline_code_t {
+    run(|| {
+        // SAFETY: as the header asks of the caller.
+        let into = unsafe { out(reclaimer, "the reclaimer")? };
+        let no_function = || fail(LEDGERLINE_ERROR_ARGUMENT, "the function is NULL");
+        let reclaim = reclaim.ok_or_else(no_function)?;
+        let named = existing(group)?;
+        let ledger = named.visit().share();
+        let owned = named.group().to_owned_in(&ledger).expect("it is that ledger's");
+        let callback = Arc::new(Callback::new(data));
+        let called = callback.clone();
+        let added = owned.add_reclaimer(priority, move |need| {
+            // SAFETY: the caller's function with its data, which is there until it was taken out.
+            called.call(|data| unsafe { reclaim(data, need) }).unwrap_or(0)
+        });
+        let number = registrations::add(group.ledger, Added(added), move || callback.close());
+        if !named.visit().is_open() {
+            // Whoever frees the ledger may have taken out all that there was before this.
+            let _taken_out_by_either = registrations::take_out::<Added>(number);
+            return Err(fail(LEDGERLINE_ERROR_HANDLE, "another thread frees the ledger"));
+        }
+        into.set(ledgerline_reclaimer_t { number });
+        Ok(())
+    })
+}
+
+/// Takes a reclaimer out. When this returns, no other thread is inside the function, nor will be: the data may go. (So
+/// do not call it under a lock that the function takes.) Called inside a reclaimer or another callback, it does not wait
+/// for other threads.
+///
+/// Errors: LEDGERLINE_ERROR_HANDLE if it was taken out before, also by ledgerline_ledger_free. Threads: any. Signals:
+/// not async-signal-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn ledgerline_remove_reclaimer(
+    reclaimer: ledgerline_reclaimer_t,
+) -> ledgerline_code_t {
+    run(|| registrations::take_out::<Added>(reclaimer.number))
+}
+
+/// What a reclaimer did so far.
+///
+/// Errors: LEDGERLINE_ERROR_HANDLE, _ARGUMENT. Threads: any. Signals: not async-signal-safe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ledgerline_reclaimer_report(
+    reclaimer: ledgerline_reclaimer_t,
+    report: *mut ledgerline_reclaim_report_t,
+) -> ledgerline_code_t {
+    run(|| {
+        // SAFETY: as the header asks of the caller.
+        let into = unsafe { border::out(report, "the place for the report")? };
+        let report = registrations::get::<Added>(reclaimer.number)?.0.report();
+        into.set(ledgerline_reclaim_report_t {
+            runs: report.runs,
+            claimed: report.claimed,
+            freed: report.freed,
+            short_runs: report.short,
+        });
+        Ok(())
+    })
+}

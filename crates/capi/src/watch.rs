@@ -1,0 +1,70 @@
+//! Watches: an eventfd that is readable when there were events.
+
+use crate::border::{self, existing, fail, out, run};
+use crate::registrations::{self, Registered};
+use crate::types::ledgerline_code_t::{self, *};
+use crate::types::{ledgerline_group_t, ledgerline_watch_t};
+use ledgerline::{Kept, Watch};
+use std::os::fd::{AsFd, AsRawFd};
+
+struct Added(Kept<Watch<'static>>);
+
+impl Registered for Added {
+    const WHAT: &'static str = "watch";
+}
+
+/// Starts to watch the events of a group and all below it. The descriptor is an eventfd for poll or epoll, and does not
+/// block: it is readable when there were events; eight bytes are read from it, and then ledgerline_group_events tells
+/// the counts, which include those that woke. It is closed by ledgerline_watch_close alone. A group that is destroyed
+/// has no events any more.
+///
+/// Errors: LEDGERLINE_ERROR_FULL with 256 watches of the ledger in this process, _SYSTEM without a descriptor, _GONE,
+/// _HANDLE, _ARGUMENT. Threads: any. Signals: not async-signal-safe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ledgerline_watch_open(
+    group: ledgerline_group_t,
+    watch: *mut ledgerline_watch_t,
+    descriptor: *mut i32,
+) -> ledgerline_code_t {
+    run(|| {
+        // SAFETY: as the header asks of the caller.
+        let (into, told) =
+            unsafe { (out(watch, "the watch")?, border::out(descriptor, "the descriptor")?) };
+        let named = existing(group)?;
+        let ledger = named.visit().share();
+        let owned = named.group().to_owned_in(&ledger).expect("it is that ledger's");
+        let added = owned.watch()?;
+        let eventfd = added.as_fd().as_raw_fd();
+        let number = registrations::add(group.ledger, Added(added), || ());
+        if !named.visit().is_open() {
+            // As in `ledgerline_add_reclaimer`.
+            let _taken_out_by_either = registrations::take_out::<Added>(number);
+            return Err(fail(LEDGERLINE_ERROR_HANDLE, "another thread frees the ledger"));
+        }
+        told.set(eventfd);
+        into.set(ledgerline_watch_t { number });
+        Ok(())
+    })
+}
+
+/// Takes the events that were not told yet: LEDGERLINE_OK if there were any, LEDGERLINE_ERROR_NOT_FOUND if not. It reads
+/// the descriptor, for callers that poll it and do not want to read it themselves.
+///
+/// Errors: LEDGERLINE_ERROR_NOT_FOUND, _HANDLE. Threads: any. Signals: not async-signal-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn ledgerline_watch_look(watch: ledgerline_watch_t) -> ledgerline_code_t {
+    run(|| {
+        let watch = registrations::get::<Added>(watch.number)?;
+        let none = || fail(LEDGERLINE_ERROR_NOT_FOUND, "there were no events since the last look");
+        watch.0.look().map(drop).ok_or_else(none)
+    })
+}
+
+/// Ends a watch, and closes its descriptor.
+///
+/// Errors: LEDGERLINE_ERROR_HANDLE if it was ended before, also by ledgerline_ledger_free. Threads: any. Signals: not
+/// async-signal-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn ledgerline_watch_close(watch: ledgerline_watch_t) -> ledgerline_code_t {
+    run(|| registrations::take_out::<Added>(watch.number))
+}
