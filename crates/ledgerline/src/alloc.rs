@@ -17,7 +17,7 @@
 //! }
 //! ```
 //!
-//! **Who is charged.** A block is charged to the group that is current ([`current`](crate::current)) in the thread that
+//! **Who is charged.** A block is charged to the group that is current ([`current`]) in the thread that
 //! makes it, with the bytes that the program asks for (the layout's size). It stays that group's, whoever has it, grows
 //! it or frees it: `realloc` charges the difference to the owner, in place where the allocator beneath can. Where nobody
 //! is current the block is nobody's, unless there is a default ([`set_default`]).
