@@ -204,11 +204,12 @@ impl<A: GlobalAlloc> Alloc<A> {
             }
             return self.obtain_small(size, get);
         };
+        // The parts first: if the slot is the group's afterwards, they were.
+        let (cell, generation_bits) = slot.parts();
         if let Some(group) = current.packed()
             && slot.holds(group)
             && owner::is_on()
         {
-            let (cell, generation_bits) = slot.parts();
             // SAFETY: the parts are those of a group's handle (R2), and a thread notes slots only where sections are
             // fast. Guarded by `tests/alloc_oracle.rs`.
             if unsafe { percpu::take_known(cell, generation_bits, size as u64) } {

@@ -27,10 +27,10 @@ fn too_much() -> [Vec<u8>; 2] {
 fn the_query_fails_and_not_the_process_and_nothing_stays_charged() {
     let group = group();
     let result = group.catch(|| {
-        let mut rows: Vec<Box<[u8; 4096]>> = Vec::new();
+        let mut rows = Vec::new();
         for _ in 0..1_000_000 {
             alloc::checkpoint();
-            rows.push(Box::new([0; 4096]));
+            rows.push(vec![0u8; 4096]);
         }
         rows.len()
     });
