@@ -292,3 +292,50 @@ fn pages_are_counted_four_ways_and_ours_misses_none() {
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("'0' for '--sleepers <N>'"));
 }
+
+#[test]
+fn allocators_are_measured_beside_the_one_beneath() {
+    let rows = suite("alloc", &["--threads", "1,2"]);
+    for case in cases("alloc") {
+        for row in of(&rows, case) {
+            let beneath = case.starts_with("system");
+            assert_eq!(row.get("adds_ns").is_none(), beneath, "{row}");
+        }
+        let threads: Vec<u64> =
+            of(&rows, case).iter().map(|row| row["threads"].as_u64().unwrap()).collect();
+        assert!(threads.contains(&1) && threads.contains(&2), "{case}: {threads:?}");
+    }
+}
+
+/// What holds on any machine where sections work, in a build that is optimised: an account for each CPU costs less than
+/// one that two threads write. (A busy machine makes both slower; the fastest rounds are compared.)
+#[cfg(not(debug_assertions))]
+#[test]
+fn two_threads_pay_less_for_our_account_than_for_counters_that_they_share() {
+    let cases = "system,ledgerline,stats_alloc,tracking_allocator";
+    let output = Command::new(env!("CARGO_BIN_EXE_ledgerline"))
+        .args(["bench", "alloc", "--threads", "1,2", "--runs", "9", "--json", "--cases", cases])
+        .env_remove("LEDGERLINE_PERCPU")
+        .output()
+        .expect("the command runs");
+    let rows = rows(&output);
+    let fastest = |case: &str, threads: u64| {
+        let wanted = |row: &&Value| {
+            (&row["case"], &row["mode"], &row["threads"])
+                == (&case.into(), &"rseq".into(), &threads.into())
+        };
+        rows.iter()
+            .find(wanted)
+            .map(|row| (row["min"].as_f64().unwrap(), row["oversubscribed"] == true))
+    };
+    let Some((system, _)) = fastest("system", 1) else { return };
+    let ours = fastest("ledgerline", 1).unwrap().0;
+    let headers = fastest("tracking_allocator", 1).unwrap().0;
+    assert!(ours < headers, "ours {ours} ns, with a header and a callback {headers}");
+    assert!(ours < 2.0 * system, "ours {ours} ns, the system's {system}");
+    if let (Some((ours, false)), Some((shared, false))) =
+        (fastest("ledgerline", 2), fastest("stats_alloc", 2))
+    {
+        assert!(ours < shared, "on two threads ours {ours} ns, shared counters {shared}");
+    }
+}

@@ -17,7 +17,7 @@
 //! }
 //! ```
 //!
-//! **Who is charged.** A block is charged to the group that is current ([`current`](crate::current)) in the thread that
+//! **Who is charged.** A block is charged to the group that is current ([`current`]) in the thread that
 //! makes it, with the bytes that the program asks for (the layout's size). It stays that group's, whoever has it, grows
 //! it or frees it: `realloc` charges the difference to the owner, in place where the allocator beneath can. Where nobody
 //! is current the block is nobody's, unless there is a default ([`set_default`]).
@@ -206,11 +206,12 @@ impl<A: GlobalAlloc> Alloc<A> {
             }
             return self.obtain_small(size, get);
         };
+        // The parts first: if the slot is the group's afterwards, they were.
+        let (cell, generation_bits) = slot.parts();
         if let Some(group) = current.packed()
             && slot.holds(group)
             && owner::is_on()
         {
-            let (cell, generation_bits) = slot.parts();
             // SAFETY: the parts are those of a group's handle (R2), and a thread notes slots only where sections are
             // fast. Guarded by `tests/alloc_oracle.rs`.
             if unsafe { percpu::take_known(cell, generation_bits, size as u64) } {

@@ -82,12 +82,13 @@ impl Slot {
         Packed::from_raw(self.group.load(Ordering::Relaxed)).map(Group::unpack)
     }
 
-    /// The group's cell and generation bits, for whoever knows by [`holds`](Self::holds), or by a block that bears the
-    /// number, that the slot has a group. The cell is null in the slot of an inherited block.
+    /// The group's cell and generation bits, for whoever knows by a block that bears the number, or finds by
+    /// [`holds`](Self::holds) *afterwards*, whose they are. The cell is null in the slot of an inherited block.
     #[inline(always)]
     pub(crate) fn parts(&self) -> (*const Cell, u64) {
-        // Relaxed: whoever has a block has the parts from whoever made it.
-        (self.cell.load(Ordering::Relaxed), self.generation_bits.load(Ordering::Relaxed))
+        // Acquire, partners of the Releases in `fill`: whoever sees a part of the next group sees the slot busy, or that
+        // group's, after that.
+        (self.cell.load(Ordering::Acquire), self.generation_bits.load(Ordering::Acquire))
     }
 
     #[inline(always)]
@@ -98,8 +99,9 @@ impl Slot {
     /// Gives the slot, which this thread made busy or has fresh, to a group.
     fn fill(&self, group: Packed, number: u16) {
         let handle = group.unpack();
-        self.cell.store(handle.cell.as_ptr(), Ordering::Relaxed);
-        self.generation_bits.store(handle.generation_bits, Ordering::Relaxed);
+        // Release, partners of the Acquires in `parts`.
+        self.cell.store(handle.cell.as_ptr(), Ordering::Release);
+        self.generation_bits.store(handle.generation_bits, Ordering::Release);
         self.number.store(u64::from(number), Ordering::Relaxed);
         // Release, partner of the Acquire in `holds`.
         self.group.store(group.raw(), Ordering::Release);

@@ -29,7 +29,7 @@ fn a_block_is_charged_with_what_was_asked_for_at_every_size_and_alignment() {
                 // SAFETY: the size is not zero; each block is freed in its layout.
                 unsafe {
                     let block = std::alloc::alloc(layout);
-                    assert_eq!(block.addr() % align, 0);
+                    assert!(block.addr().is_multiple_of(align));
                     assert_eq!(group.precise(), size as u64, "{layout:?}");
                     block.write_bytes(1, size);
                     let zeroed = std::alloc::alloc_zeroed(layout);
@@ -128,10 +128,10 @@ unsafe impl GlobalAlloc for Failing {
         unsafe { System.dealloc(block, layout) }
     }
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller's word.
         if FAILS.get() {
             std::ptr::null_mut()
         } else {
+            // SAFETY: the caller's word.
             unsafe { System.realloc(block, layout, size) }
         }
     }

@@ -95,7 +95,7 @@ impl World {
                         Some(group) => group.scope(get),
                         None => current::uncharged(get),
                     };
-                    assert!(!block.is_null() && block.addr() % layout.align() == 0);
+                    assert!(!block.is_null() && block.addr().is_multiple_of(layout.align()));
                     // SAFETY: it has that size.
                     unsafe {
                         if zeroed {
@@ -124,7 +124,9 @@ impl World {
                         // SAFETY: the block is this thread's alone, in its layout.
                         let moved = other
                             .scope(|| unsafe { std::alloc::realloc(address, block.layout, size) });
-                        assert!(!moved.is_null() && moved.addr() % block.layout.align() == 0);
+                        assert!(
+                            !moved.is_null() && moved.addr().is_multiple_of(block.layout.align())
+                        );
                         // SAFETY: it has that size.
                         unsafe {
                             assert_eq!(moved.read(), block.mark);

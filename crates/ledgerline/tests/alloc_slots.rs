@@ -41,15 +41,13 @@ fn when_all_numbers_are_taken_blocks_are_charged_to_the_nearest_ancestor_that_ha
     groups[100].destroy().unwrap();
     groups[200].destroy().unwrap();
     let freed = groups[200];
-    blocks[199] = Box::new([0; 16]);
-    blocks[200] = Box::new([0; 16]);
-    assert_eq!(groups[199].precise(), 0);
+    drop(blocks.swap_remove(200));
     // (Its row is free now; no other group has it. Numbers are looked for now and then.)
     let is_late = |_| {
-        let block = late.scope(|| Box::new(1u64));
-        let charged = late.precise() == 8;
-        drop(block);
-        charged
+        // (A reading of a ledger with so many groups takes a while.)
+        let before = alloc::counts().above;
+        drop(late.scope(|| Box::new(1u64)));
+        alloc::counts().above == before
     };
     assert!((0..300).any(is_late), "it has {freed:?}'s number");
     let own = late.scope(|| Box::new([0u8; 64]));

@@ -37,7 +37,7 @@ pub fn blocks_are_charged_and_credited_from_all_threads() {
                             let layout = Layout::from_size_align(size, align).unwrap();
                             // SAFETY: not empty.
                             let block = groups[pick].scope(|| unsafe { std::alloc::alloc(layout) });
-                            assert!(!block.is_null() && block.addr() % align == 0);
+                            assert!(!block.is_null() && block.addr().is_multiple_of(align));
                             // SAFETY: it has that size.
                             unsafe { block.write_bytes(seed as u8, size) };
                             held.lock().unwrap()[pick].push(Block(block.addr(), layout));
@@ -48,7 +48,9 @@ pub fn blocks_are_charged_and_credited_from_all_threads() {
                                 let address = address as *mut u8;
                                 // SAFETY: the block is this thread's alone, in its layout.
                                 let moved = unsafe { std::alloc::realloc(address, layout, size) };
-                                assert!(!moved.is_null() && moved.addr() % layout.align() == 0);
+                                assert!(
+                                    !moved.is_null() && moved.addr().is_multiple_of(layout.align())
+                                );
                                 let layout = Layout::from_size_align(size, layout.align()).unwrap();
                                 held.lock().unwrap()[pick].push(Block(moved.addr(), layout));
                             }

@@ -184,15 +184,15 @@ impl Group<'static> {
     /// let ledger = Ledger::new()?.into_static();
     /// let query = ledger.root().create("q42")?;
     /// query.set_max(Limit::units(1 << 20))?;
-    /// let refused = query.catch(|| {
+    /// let result = query.catch(|| {
     ///     let mut rows = Vec::new();
-    ///     loop {
+    ///     for row in 0..1_000_000u32 {
     ///         alloc::checkpoint();
-    ///         rows.push(vec![0u8; 4096]);
+    ///         rows.push(row.to_string());
     ///     }
+    ///     rows.len()
     /// });
-    /// let refused: ledgerline::Refused = refused.map(|()| ()).unwrap_err();
-    /// assert_eq!(refused.group, "/q42");
+    /// assert_eq!(result.unwrap_err().group, "/q42");
     /// assert_eq!(query.precise(), 0, "all was freed while it unwound");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
