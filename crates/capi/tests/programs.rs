@@ -132,6 +132,11 @@ fn a_ledger_may_be_freed_while_others_use_it() {
 }
 
 #[test]
+fn a_ledger_that_is_freed_where_the_fence_is_forbidden_is_given_up() {
+    runs("forbidden.c");
+}
+
+#[test]
 fn calls_at_random_do_no_harm() {
     runs("attack.c");
 }
