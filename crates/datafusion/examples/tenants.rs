@@ -38,7 +38,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let each = ((320.0 * scale) as u64).max(4) << 20;
 
     let mut expected = Vec::new();
-    for sql in [sql::SORT, sql::GROUPS, sql::SUMMARY, sql::JOIN] {
+    for sql in [sql::SORT, sql::GROUPS, sql::SUMMARY, sql::LOOKUP] {
         expected.push((sql, tpch::run(&context, context.task_ctx(), sql).await?.rows));
     }
 

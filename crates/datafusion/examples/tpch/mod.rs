@@ -90,10 +90,14 @@ pub mod sql {
     pub const SUMMARY: &str = "select l_returnflag, l_linestatus, sum(l_quantity) as quantity, \
         avg(l_extendedprice) as price, count(*) as n from lineitem \
         group by l_returnflag, l_linestatus order by l_returnflag, l_linestatus";
-    /// A hash join, which holds one side in memory and cannot spill.
+    /// A hash join, which holds the keys of one large side in memory and cannot spill.
     pub const JOIN: &str = "select o_orderpriority, count(*) as n, sum(l_extendedprice) as price \
         from lineitem join orders on l_orderkey = o_orderkey \
         group by o_orderpriority order by o_orderpriority";
+    /// A hash join that holds a small table.
+    pub const LOOKUP: &str = "select c_mktsegment, count(*) as n, sum(o_totalprice) as price \
+        from orders join customer on o_custkey = c_custkey \
+        group by c_mktsegment order by c_mktsegment";
     /// A hash join that holds all of the larger table, with its comments.
     pub const HUGE: &str = "select max(a.l_comment || b.l_comment) as most from lineitem a \
         join lineitem b on a.l_orderkey = b.l_orderkey and a.l_linenumber = b.l_linenumber";
