@@ -191,7 +191,7 @@ fn page_cache(counts: &Counts) {
             if counts.over.load(Relaxed) {
                 return;
             }
-            std::thread::sleep(Duration::from_millis(3));
+            std::thread::sleep(Duration::from_millis(5));
         }
         counts.files.fetch_add(1, Relaxed);
         reads = !reads;

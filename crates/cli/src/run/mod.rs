@@ -66,7 +66,7 @@ With --container the limit is that of the container, which the kernel would kill
 memory.max and memory.high (cgroup v2) or memory.limit_in_bytes (v1) of this command's cgroup and those above it, \
 and of the machine's memory, less a margin of a sixteenth (4M at least, 512M at most); also when it changes. The \
 row (untracked) has what the kernel charges there and no row has: stacks, code, page tables, shared and untracked \
-memory, what allocators keep, this command itself, and other programs in the cgroup; not page cache. It is measured \
+memory, what allocators keep, this command itself, other programs in the cgroup, and page cache up to a sixteenth of the limit. It is measured \
 4 to 200 times a second and takes from the room, so that malloc fails before the kernel kills. --max goes with it: \
 the smaller one holds, and what is untracked counts for both. Memory that is charged and not touched yet hides as \
 much that is untracked.
@@ -143,7 +143,7 @@ process that has more threads or libraries by name than rows (254): its own row 
 how many requests the reserve served, which are not among the `refused`. `resident` is the most bytes that \
 the kernel saw resident in the process, or null where that is not known. `container` is null without \
 --container; else it has `limit` (a number, or \"max\" where there is none) and `source`, whose limit that is; \
-`kernel`, what the kernel charged against it at the end, without page cache, or null; `untracked`, how much of \
+`kernel`, what the kernel charged against it at the end, or null; `untracked`, how much of \
 that no row had; `pressure`, how often the kernel told that memory was short; and `watched`, where that is heard.";
 
 /// How often the command looks for processes that have ended: those that are not

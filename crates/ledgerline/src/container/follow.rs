@@ -45,7 +45,7 @@ pub struct Status {
     pub margin: u64,
     /// The max that was set for the root.
     pub max: Limit,
-    /// What the kernel charges against the limit, without page cache; `None` where that cannot be measured.
+    /// What the kernel charges against the limit, with page cache up to a sixteenth of that; `None` where that cannot be measured.
     pub kernel: Option<u64>,
     /// What the row [`UNTRACKED`](super::UNTRACKED) is charged with: the most of the last 50 to 100 ms that the
     /// kernel charged and the ledger did not know.

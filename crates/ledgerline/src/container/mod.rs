@@ -34,7 +34,7 @@
 //! row has the largest of the numbers of the last 50 to 100 ms. Where more is charged and never touched, the row says zero;
 //! it has too little by as much, and the kernel may act when that is touched all at once.
 //!
-//! Page cache does not count; what is being written back does, up to a sixteenth of the limit. A program that writes
+//! Page cache does not count beyond a sixteenth of the limit. A program that writes
 //! files faster than the disk, and never syncs them, may have the kernel kill in a cgroup of version 1, whatever anybody
 //! charges: there the kernel does not slow it down, and finds nothing to take while its pages are written back. A larger
 //! [`Settings::margin`] leaves more for that.
@@ -76,9 +76,7 @@ pub const UNTRACKED: &str = "(untracked)";
 const LONGEST: Duration = Duration::from_millis(250);
 /// The margin is this part of the limit, within these bounds, and at most the [`MOST`]th part of it.
 ///
-/// It also is what is left for page cache when all the rest is charged. With a 32nd of 256 MiB the kernel killed a process
-/// that charged no more than its root's max while it read a large file: it found 8 MiB of clean pages, and could not take
-/// them in time. With a sixteenth it did not.
+/// It also is what the kernel has for itself when all the rest is charged.
 const MARGIN: u64 = 16;
 const MARGINS: std::ops::RangeInclusive<u64> = 4 << 20..=512 << 20;
 const MOST: u64 = 8;
@@ -135,7 +133,7 @@ impl Settings {
 
     /// How many bytes below the kernel's limit the root's stays (default: a sixteenth of the limit, at least 4 MiB and at
     /// most 512 MiB; in any case an eighth of the limit at most). It bounds by how much untracked memory may grow
-    /// between two samples, and it is what the kernel has for page cache when all the rest is charged.
+    /// between two samples, and it is what the kernel has for itself when all the rest is charged.
     pub fn margin(mut self, bytes: u64) -> Settings {
         self.margin = Some(bytes);
         self

@@ -121,30 +121,29 @@ fn a_system_without_any_of_it_has_no_limit() {
 }
 
 #[test]
-fn page_cache_is_not_charged_and_everything_else_is() {
+fn page_cache_counts_up_to_a_part_of_the_limit_and_everything_else_does() {
     let stat = "anon 500\nfile 300\nkernel 90\ninactive_file 200\nactive_file 60\nfile_dirty 50\n\
                 slab_reclaimable 30\nslab_unreclaimable 10\ninactive_file_x 9\n";
     let system = System::new(&[("cg/memory.current", "1000\n"), ("cg/memory.stat", stat)]);
     let folder = system.0.join("cg");
-    assert_eq!(usage(&system.0, &Source::Max(folder.clone()), 1600), Some(1000 - 200 - 60 - 30));
-    // Under writeback, up to a sixteenth of the limit.
-    for (writeback, counts) in [(40, 40), (100, 100), (250, 100)] {
-        system.write("cg/memory.stat", &format!("inactive_file 260\nfile_writeback {writeback}\n"));
-        assert_eq!(usage(&system.0, &Source::Max(folder.clone()), 1600), Some(740 + counts));
+    assert_eq!(usage(&system.0, &Source::Max(folder.clone()), 0), Some(1000 - 200 - 60 - 30));
+    // A sixteenth of the limit is left to it.
+    for (limit, counts) in [(160, 10), (1600, 100), (16_000, 260)] {
+        let used = usage(&system.0, &Source::Max(folder.clone()), limit);
+        assert_eq!(used, Some(1000 - 260 - 30 + counts));
     }
-    system.write("cg/memory.stat", stat);
     // More cache than there is in all: the two files were read one after the other.
     system.write("cg/memory.current", "100\n");
-    assert_eq!(usage(&system.0, &Source::High(folder.clone()), 1600), Some(0));
+    assert_eq!(usage(&system.0, &Source::High(folder.clone()), 0), Some(0));
     // Version 1 tells of the cgroup alone and of all below it.
     system.write("cg/memory.usage_in_bytes", "1000\n");
     system
         .write("cg/memory.stat", "inactive_file 1\ntotal_inactive_file 400\ntotal_active_file 5\n");
-    assert_eq!(usage(&system.0, &Source::LimitInBytes(folder.clone()), 1600), Some(595));
+    assert_eq!(usage(&system.0, &Source::LimitInBytes(folder.clone()), 0), Some(595));
     fs::remove_file(folder.join("memory.stat")).unwrap();
-    assert_eq!(usage(&system.0, &Source::LimitInBytes(folder.clone()), 1600), Some(1000));
+    assert_eq!(usage(&system.0, &Source::LimitInBytes(folder.clone()), 0), Some(1000));
     fs::remove_file(folder.join("memory.usage_in_bytes")).unwrap();
-    assert_eq!(usage(&system.0, &Source::Hierarchical(folder), 1600), None);
+    assert_eq!(usage(&system.0, &Source::Hierarchical(folder), 0), None);
 }
 
 #[test]
@@ -152,7 +151,7 @@ fn each_limit_of_a_process_has_its_own_measure() {
     let system = System::new(&[("proc/self/statm", "1000 200 30 4 0 500 0\n")]);
     // SAFETY: sysconf takes no pointers.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
-    let pages = |source| usage(&system.0, &source, 1600).map(|bytes| bytes / page);
+    let pages = |source| usage(&system.0, &source, 0).map(|bytes| bytes / page);
     assert_eq!(pages(Source::AddressSpace), Some(1000));
     assert_eq!(pages(Source::Machine), Some(200));
     assert_eq!(pages(Source::Data), Some(500));
@@ -179,7 +178,7 @@ proptest! {
         files.extend([V2, ("proc/self/cgroup", "0::/\n")]);
         let system = System::new(&files);
         for bound in Limits::read_in(&system.0).all() {
-            let _ = usage(&system.0, &bound.source, 1600);
+            let _ = usage(&system.0, &bound.source, 0);
         }
         events(&system.0.join("cg"));
     }
