@@ -55,7 +55,7 @@ smaller peaks share a row for each PROGRAM, which has the sum of their charges a
 at their ends, and the largest of their peaks.
 
 With --max-heap the blocks of malloc have a limit of their own, whatever is mapped; --max holds for the sum \
-of both. (Each block is then charged twice, which takes some ten nanoseconds.)
+of both. (Each block is then charged twice, which takes some twenty nanoseconds more.)
 
 A program that is refused needs a little memory to say so. So a part of each limit is kept (--reserve): after \
 its first refusal a process may have a quarter of that in requests of up to 16K, and anew when it was \
