@@ -40,8 +40,9 @@ const SUFFIX: &str = ".so";
 /// Letters and digits that nobody can guess.
 const RANDOM: usize = 8;
 
-/// How often a process that changes to another program is looked at, before files are left to a later run.
-const LOOKS: usize = 10;
+/// How often a process that changes to another program is looked at, before files are left to a later run. The pauses
+/// between grow from a millisecond to 64: on a busy machine such a process may have no CPU for that long.
+const LOOKS: u32 = 7;
 
 /// What is made ready for an environment at first. Few are longer; three quarters of 8 MiB is the kernel's limit.
 const ENVIRONMENT: usize = 64 << 10;
@@ -217,7 +218,7 @@ fn used(names: &HashSet<&[u8]>) -> Option<HashSet<OsString>> {
         .filter(|entry| entry.file_name().as_bytes().iter().all(u8::is_ascii_digit))
         .map(|entry| entry.path())
         .collect();
-    for _ in 0..LOOKS {
+    for look in 0..LOOKS {
         processes.retain(|process| {
             // In this order: where the map is already a new program's, so is the environment.
             let map = fs::read(process.join("maps")).unwrap_or_default();
@@ -232,7 +233,7 @@ fn used(names: &HashSet<&[u8]>) -> Option<HashSet<OsString>> {
         if processes.is_empty() {
             return Some(used);
         }
-        sleep(Duration::from_millis(1));
+        sleep(Duration::from_millis(1 << look));
     }
     None
 }
