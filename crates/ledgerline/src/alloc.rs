@@ -47,7 +47,9 @@
 //! by what the program sees; the allocator beneath may have blocks for an instant that are credited already.
 //!
 //! **Cost.** A pair of `alloc` and `dealloc` costs the pair beneath, a charge and its uncharge (one to five nanoseconds),
-//! and one load and two stores of shadow. `ledgerline bench alloc` measures it. The first allocation of each scope finds
+//! and one load and two stores of shadow. `ledgerline bench alloc` measures it: on a virtual Xeon of 2026 it adds 4.5 ns to
+//! a pair of 64 bytes, on one thread and on two. That holds for blocks that are small beside what the group holds; where
+//! they are not, a pair may walk to the root's totals (28 ns a pair, for up to 4 KiB in a group of 30 KiB). The first allocation of each scope finds
 //! the group's number, some ten nanoseconds.
 //!
 //! It allocates before `main` and in destructors of threads: its thread-local variables are constants without a
