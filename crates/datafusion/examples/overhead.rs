@@ -34,7 +34,7 @@ const CASES: [(&str, &str, u64); 5] = [
     ("groups", sql::GROUPS, LARGE),
     ("join", sql::JOIN, LARGE),
     ("sort", sql::SORT, LARGE),
-    ("sort that spills", sql::SORT, 48 * MIB),
+    ("sort that spills", sql::SORT, 96 * MIB),
 ];
 
 /// The session's task context with a greedy pool, made as [`Query::task_context`] makes ours.
