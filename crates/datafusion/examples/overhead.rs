@@ -25,16 +25,15 @@ use tpch::sql;
 
 const MIB: u64 = 1 << 20;
 
-/// No query meets it. (`RepartitionExec` reserves the whole of a batch for each slice of it: gigabytes.)
+/// No query meets it: a sort that spills ends in an error under a greedy pool, or not, as it happens. (`RepartitionExec` reserves the whole of a batch for each slice of it: gigabytes.)
 const LARGE: u64 = 1 << 40;
 
 /// A case: its name, its query, the limit at scale 0.1.
-const CASES: [(&str, &str, u64); 5] = [
+const CASES: [(&str, &str, u64); 4] = [
     ("summary", sql::SUMMARY, LARGE),
     ("groups", sql::GROUPS, LARGE),
     ("join", sql::JOIN, LARGE),
     ("sort", sql::SORT, LARGE),
-    ("sort that spills", sql::SORT, 48 * MIB),
 ];
 
 /// The session's task context with a greedy pool, made as [`Query::task_context`] makes ours.
@@ -150,11 +149,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let max = ((max as f64 * scale * 10.0) as u64).max(4 * MIB);
         let tenant = ledger.owned_root().create("acme")?;
         tenant.group().set_max(Limit::units(max))?;
-        // The same room for sorts as the greedy pool has, so that both spill as often.
-        let pool = LedgerPool::builder(tenant.clone())
-            .keep_for_unspillable(0.0)
-            .room_to_finish(0.0)
-            .build();
+        let pool = LedgerPool::builder(tenant.clone()).build();
         let (mut theirs, mut ours) = (Vec::new(), Vec::new());
         // The first round warms up.
         for round in 0..=runs {
