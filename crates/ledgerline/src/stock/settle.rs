@@ -1,7 +1,7 @@
 //! Settles the rows of processes that ended: what they hold goes back to the rows of others.
 
 use super::precise;
-use super::settler::Settler;
+use super::settler::{self, Settler};
 use crate::gate::lock;
 use crate::percpu::word;
 use crate::sync::Ordering;
@@ -18,13 +18,18 @@ pub(crate) fn earlier(table: &Table, process: u32) {
             && matches!(row.state.load(Ordering::Acquire), state::LIVE | state::EXITED)
     };
     if (1..table.high_water()).any(|index| left(table.row(index))) {
-        all_but(table, &|owner| owner != process);
+        // (Whom another process keeps from it leaves them: a program that starts need not wait.)
+        all_but_within(table, &|owner| owner != process, settler::SHORT);
     }
 }
 
 /// Settles the rows of all processes but those to keep. Says how many units went back to rows of others.
 pub(crate) fn all_but(table: &Table, keep: &dyn Fn(u32) -> bool) -> u64 {
-    let Some(_settler) = Settler::take(table, keep) else { return 0 };
+    all_but_within(table, keep, settler::LONG)
+}
+
+fn all_but_within(table: &Table, keep: &dyn Fn(u32) -> bool, patience: u32) -> u64 {
+    let Some(_settler) = Settler::take(table, keep, patience) else { return 0 };
     // Rows of one process come in runs, so who was to be kept mostly is so again. (That a process was dead says nothing
     // of a row that is seen later: it may be of a new process with its number.)
     let mut last = 0;
@@ -71,7 +76,7 @@ pub(crate) fn ended(table: &Table) -> impl Iterator<Item = u32> {
 /// Folds ended processes, by their topmost rows, into another row. Returns those that were folded: a process of which a
 /// row is not settled yet stays as it is.
 pub(crate) fn fold_into(table: &Table, tops: &[u32], into: u32) -> Vec<u32> {
-    let Some(_settler) = Settler::take(table, &|_| true) else { return Vec::new() };
+    let Some(_settler) = Settler::take(table, &|_| true, settler::SHORT) else { return Vec::new() };
     let Some(held) = lock::lock() else { return Vec::new() };
     let owner = |index: u32| table.row(index).owner.load(Ordering::Relaxed);
     let parent = |index: u32| table.row(index).parent.load(Ordering::Relaxed);
@@ -103,7 +108,7 @@ pub(crate) fn alone<T>(
     alive: &dyn Fn(u32) -> bool,
     act: impl FnOnce() -> T,
 ) -> Option<T> {
-    let _settler = Settler::take(table, alive)?;
+    let _settler = Settler::take(table, alive, settler::LONG)?;
     Some(act())
 }
 

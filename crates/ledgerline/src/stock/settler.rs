@@ -10,15 +10,24 @@
 //! again: each step takes out, by a swap, what is still there.
 //!
 //! Whoever waits in vain leaves the rows to the process that settles now. So memory of the dead is held a little
-//! longer; nothing is counted wrongly.
+//! longer, and a charge that only needs that is refused. So the wait is long, a fifth of a second: a settler asks of
+//! many processes whether they live, and may lose its CPU. Who waited in vain four times waits a moment from then on:
+//! the word may have been written over, and names somebody who never settles.
 
-use crate::sync::{Ordering, wait_a_turn};
+use crate::sync::{Ordering, PATIENCE, wait_a_turn};
 use crate::table::Table;
+use std::sync::atomic::AtomicU32;
 
 /// In the word: somebody settles. The process's number is in the lower half.
 const TAKEN: u64 = 1 << 32;
-/// For how many turns the settler is waited for. Few, since a program waits here within its malloc.
-const TURNS: u32 = 300;
+/// For how many turns the settler is waited for by what can be done later, and where longer waits were in vain [`MANY`]
+/// times.
+pub(super) const SHORT: u32 = 300;
+/// For how many turns it is waited for otherwise.
+pub(super) const LONG: u32 = PATIENCE;
+const MANY: u32 = 4;
+/// How many waits of this process were in vain, since a long one was not. (Relaxed: it orders nothing.)
+static IN_VAIN: AtomicU32 = AtomicU32::new(0);
 /// In how many turns it is asked once whether the settler lives: that takes a system call.
 const ASK: u32 = 50;
 
@@ -40,19 +49,32 @@ fn own(table: &Table) -> u64 {
 }
 
 impl<'t> Settler<'t> {
-    /// Becomes the settler; `None` if another process, or another thread, is that for too long.
-    pub(super) fn take(table: &'t Table, alive: &dyn Fn(u32) -> bool) -> Option<Self> {
+    /// Becomes the settler; `None` if another process, or another thread, is that for too long: for so many turns.
+    pub(super) fn take(
+        table: &'t Table,
+        alive: &dyn Fn(u32) -> bool,
+        patience: u32,
+    ) -> Option<Self> {
         let (word, own) = (&table.header().given.settler, own(table));
         let mut expected = 0;
-        for turn in 0..TURNS {
+        let hopeless = IN_VAIN.load(Ordering::Relaxed) >= MANY;
+        for turn in 0..if hopeless { patience.min(SHORT) } else { patience } {
             // Acquire, partner of the Release in `drop`: what the last settler wrote is seen.
             let taken = word.compare_exchange(expected, own, Ordering::Acquire, Ordering::Relaxed);
-            let Err(holder) = taken else { return Some(Settler { table, own }) };
+            let Err(holder) = taken else {
+                if turn > SHORT / 2 {
+                    IN_VAIN.store(0, Ordering::Relaxed);
+                }
+                return Some(Settler { table, own });
+            };
             let gone = holder != 0 && holder != own && turn % ASK == 0 && !alive(holder as u32);
             expected = if gone { holder } else { 0 };
             if !gone {
                 wait_a_turn(turn);
             }
+        }
+        if patience > SHORT {
+            IN_VAIN.fetch_add(1, Ordering::Relaxed);
         }
         None
     }
@@ -84,22 +106,41 @@ mod tests {
         let table = ledger.table();
         let word = &table.header().given.settler;
         {
-            let _settler = Settler::take(table, &|_| true).unwrap();
+            let _settler = Settler::take(table, &|_| true, LONG).unwrap();
             assert_eq!(word.load(Ordering::Relaxed), own(table));
             // Another thread of this process.
-            assert!(Settler::take(table, &|_| false).is_none());
+            assert!(Settler::take(table, &|_| false, LONG).is_none());
         }
         assert_eq!(word.load(Ordering::Relaxed), 0);
         let other = TAKEN | 4711;
         word.store(other, Ordering::Relaxed);
-        assert!(Settler::take(table, &|_| true).is_none());
+        assert!(Settler::take(table, &|_| true, SHORT).is_none());
         assert_eq!(word.load(Ordering::Relaxed), other);
-        let settler = Settler::take(table, &|process| process != 4711).unwrap();
+        let settler = Settler::take(table, &|process| process != 4711, SHORT).unwrap();
         // Who is taken over from while it lives lets go of nothing.
         word.store(other, Ordering::Relaxed);
         drop(settler);
         assert_eq!(word.load(Ordering::Relaxed), other);
         Settler::forget_own(table, 4711);
-        assert!(Settler::take(table, &|_| true).is_some());
+        assert!(Settler::take(table, &|_| true, SHORT).is_some());
+    }
+
+    #[test]
+    fn a_settler_that_takes_its_time_is_waited_for() {
+        let ledger = Ledger::builder().capacity(4).anonymous().unwrap();
+        let (taken, wait) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let ledger = &ledger;
+            scope.spawn(move || {
+                let other = Settler::take(ledger.table(), &|_| true, LONG).unwrap();
+                taken.send(()).unwrap();
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                drop(other);
+            });
+            wait.recv().unwrap();
+            // (Thrice, for a machine on which that thread gets no CPU for a while.)
+            let taken = (0..3).any(|_| Settler::take(ledger.table(), &|_| true, LONG).is_some());
+            assert!(taken, "a refusal would blame a limit for what the dead still hold");
+        });
     }
 }
