@@ -299,7 +299,7 @@ fn allocators_are_measured_beside_the_one_beneath() {
     for case in cases("alloc") {
         for row in of(&rows, case) {
             let beneath = case.starts_with("system");
-            assert_eq!(row.get("adds_ns").is_none(), beneath, "{row}");
+            assert_eq!(row.get("added_ns").is_none(), beneath, "{row}");
         }
         let threads: Vec<u64> =
             of(&rows, case).iter().map(|row| row["threads"].as_u64().unwrap()).collect();
