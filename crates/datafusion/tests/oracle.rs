@@ -5,7 +5,7 @@ mod support;
 use datafusion_execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use ledgerline::{Ledger, Limit};
 use ledgerline_datafusion::{LedgerPool, Query};
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use support::MIB;
@@ -154,13 +154,16 @@ fn spillers_of_all_threads_together_never_take_what_is_kept() {
     let pool = support::builder(32 * MIB).keep_for_unspillable(0.25).room_to_finish(0.125).build();
     let query = pool.for_query("q").unwrap();
     let kept = 8 << 20;
+    // One that holds nothing may take half of what is kept, so all hold something before any goes on.
+    let begun = Barrier::new(4);
     thread::scope(|scope| {
         for at in 0..4 {
-            let query = &query;
+            let (query, begun) = (&query, &begun);
             scope.spawn(move || {
                 let mut numbers = Numbers(7 + at);
                 let mine = support::spiller(&query.pool(), &format!("ExternalSorter[{at}]"));
                 mine.try_grow(MIB).unwrap();
+                begun.wait();
                 for _ in 0..20_000 {
                     if mine.try_grow(numbers.next(1 << 16) as usize).is_err() {
                         mine.shrink(mine.size() - MIB);
