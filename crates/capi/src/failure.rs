@@ -72,6 +72,7 @@ impl From<SetMaxError> for Failure {
         let code = match error {
             SetMaxError::Busy { .. } => LEDGERLINE_ERROR_BUSY,
             SetMaxError::Gone => LEDGERLINE_ERROR_GONE,
+            SetMaxError::ReadOnly => LEDGERLINE_ERROR_SYSTEM,
             _ => LEDGERLINE_ERROR_INTERNAL,
         };
         fail(code, error)
@@ -81,7 +82,7 @@ impl From<SetMaxError> for Failure {
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Failure {
         let code = match error {
-            OpenError::Io(_) => LEDGERLINE_ERROR_SYSTEM,
+            OpenError::Io(_) | OpenError::ReadOnly => LEDGERLINE_ERROR_SYSTEM,
             OpenError::Damaged => LEDGERLINE_ERROR_DAMAGED,
             _ => LEDGERLINE_ERROR_FORMAT,
         };

@@ -48,8 +48,9 @@
 //!
 //! **Cost.** A pair of `alloc` and `dealloc` costs the pair beneath, a charge and its uncharge (one to five nanoseconds),
 //! and one load and two stores of shadow. `ledgerline bench alloc` measures it: on a virtual Xeon of 2026 it adds 4.5 ns to
-//! a pair of 64 bytes, on one thread and on two. That holds for blocks that are small beside what the group holds; where
-//! they are not, a pair may walk to the root's totals (28 ns a pair, for up to 4 KiB in a group of 30 KiB). The first allocation of each scope finds
+//! a pair of 64 bytes, on one thread and on two, and 6 to 8 to blocks of up to 4 KiB in a group that holds some 30 KiB. That
+//! holds for blocks that are small beside what a CPU's cell may hold, which is a sixteenth of the group's usage or 32 KiB;
+//! where they are not, or close to a limit, a pair may walk to the root's totals, a quarter of a microsecond. The first allocation of each scope finds
 //! the group's number, some ten nanoseconds.
 //!
 //! It allocates before `main` and in destructors of threads: its thread-local variables are constants without a

@@ -1,41 +1,35 @@
-//! Makes ledgers: in memory, in a file, or from a file that another process made.
+//! Makes ledgers: in memory, or in a file. (`open.rs` opens what another process made.)
 
+use crate::announced::Announcement;
 use crate::container;
 use crate::control::audit::wrong::WrongUncharge;
 use crate::control::audit::{Audit, OnWrong};
 use crate::control::throttle::THROTTLE_TIME;
 use crate::control::victim::VICTIM_TIME;
 use crate::control::{self, LONGEST, Times};
-use crate::error::OpenError;
 use crate::ledger::Ledger;
 use crate::percpu::possible_cpus;
 use crate::region::Region;
 use crate::sync::Ordering;
 use crate::table::handle::CAPACITY_MAX;
-use crate::table::header::{Header, MAGIC, VERSION};
+use crate::table::header::{MAGIC, VERSION};
 use crate::table::items;
 use crate::table::plan::Plan;
 use crate::table::{Settings, attached};
 use std::fs::File;
-use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::FileExt;
+use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// 64 pages of 4 KiB, as in the kernel.
 const DEFAULT_BATCH: u64 = 64 * 4096;
 /// The capacities that a ledger may have.
-const CAPACITIES: std::ops::RangeInclusive<u32> = 2..=CAPACITY_MAX as u32;
+pub(crate) const CAPACITIES: std::ops::RangeInclusive<u32> = 2..=CAPACITY_MAX as u32;
 /// The batches that a ledger may have.
-const BATCHES: std::ops::RangeInclusive<u64> = 1..=1 << 28;
+pub(crate) const BATCHES: std::ops::RangeInclusive<u64> = 1..=1 << 28;
 /// The times, unless the builder sets others.
-const TIMES: Times =
+pub(crate) const TIMES: Times =
     Times { reclaim: Duration::from_millis(100), throttle: THROTTLE_TIME, victim: VICTIM_TIME };
-
-/// A copy of a file's header.
-#[repr(C, align(128))]
-struct CopiedHeader([u8; size_of::<Header>()]);
-
-const _: () = assert!(align_of::<CopiedHeader>() >= align_of::<Header>());
 
 /// The settings with which a [`Ledger`] is made.
 #[derive(Clone, Debug)]
@@ -46,6 +40,7 @@ pub struct LedgerBuilder {
     flows: bool,
     pub(crate) audit: bool,
     pub(crate) on_wrong: Option<OnWrong>,
+    steerable: bool,
     items: Vec<String>,
     times: Times,
     container: Option<container::Settings>,
@@ -143,6 +138,38 @@ impl LedgerBuilder {
         self
     }
 
+    /// Whether other processes may set limits (default `true`). In a ledger that says `false` the setters change nothing in
+    /// a process that opened it by [`Ledger::open_in`]: [`set_max`](crate::Group::set_max) and
+    /// [`set_max_now`](crate::Group::set_max_now) say [`SetMaxError::ReadOnly`](crate::SetMaxError::ReadOnly), and
+    /// [`Ledger::is_steerable`] tells it beforehand, as `ledgerline set` does. The process that makes the ledger, and
+    /// children that it forks, set limits as ever.
+    ///
+    /// It is an agreement of those who use this library. A process of the same user that has the file open for writing can
+    /// still write over its memory. Where no other process charges the ledger, the kernel can see to it: a file in memory
+    /// that is sealed against further writing ([`create_in`](Self::create_in) has mapped it before) is opened by nobody else
+    /// ([`OpenError::ReadOnly`](crate::OpenError::ReadOnly)).
+    ///
+    /// ```
+    /// # use ledgerline::{Ledger, Limit, OpenError, SetMaxError};
+    /// # use std::os::fd::{AsRawFd, FromRawFd};
+    /// # // SAFETY: makes a file of its own.
+    /// # let file = unsafe { std::fs::File::from_raw_fd(libc::memfd_create(c"l".as_ptr(), libc::MFD_ALLOW_SEALING)) };
+    /// let ledger = Ledger::builder().steerable(false).create_in(&file)?;
+    /// let opened = Ledger::open_in(&file)?; // as another process does
+    /// assert_eq!(opened.root().set_max(Limit::units(5)), Err(SetMaxError::ReadOnly));
+    /// ledger.root().set_max(Limit::units(5))?;
+    ///
+    /// // SAFETY: a plain call on a descriptor that is open.
+    /// unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_FUTURE_WRITE) };
+    /// assert!(matches!(Ledger::open_in(&file), Err(OpenError::ReadOnly)));
+    /// ledger.root().set_max(Limit::MAX)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn steerable(mut self, by_others: bool) -> Self {
+        self.steerable = by_others;
+        self
+    }
+
     fn settings(&self) -> io::Result<Settings> {
         let names: Vec<&str> = self.items.iter().map(String::as_str).collect();
         let refuse = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
@@ -165,6 +192,7 @@ impl LedgerBuilder {
             flows: self.flows,
             detour: self.flows || self.audit,
             opened: false,
+            makers_limits: !self.steerable,
         })
     }
 
@@ -199,6 +227,55 @@ impl LedgerBuilder {
         self.initialise(settings, region)
     }
 
+    /// Makes the ledger in a file of the user's runtime directory, where those who watch find it by this name, by the
+    /// program's and by its PID: `ledgerline top`, `show`, `serve`; [`announced`](crate::announced) lists such ledgers.
+    /// [`Ledger::announced_at`] says where it lies.
+    ///
+    /// The name has 1 to 64 of a-z, A-Z, 0-9 and `_ . + -`, and begins with a letter or a digit. Several processes may
+    /// announce one name; a process announces it once at a time.
+    ///
+    /// * The folder is `ledgerline` in `$XDG_RUNTIME_DIR`, else in `/run/user/UID`; else `ledgerline-UID` in `/dev/shm`,
+    ///   else in `/tmp`. It is made with mode 0700. One that is another user's, that others may open, or that is a
+    ///   symbolic link is not used. The file has mode 0600: this user and root may read it.
+    /// * The file is removed when the ledger is dropped. If the program ends without that (it was killed, or keeps the
+    ///   ledger in a `static`), the file stays readable, and is listed as ended. It is taken away when a program of the
+    ///   same user announces the same name again, or as soon as eight newer ones of ended programs lie there.
+    /// * It is a ledger in a file ([`create_in`](Self::create_in)), with what is said there of other processes and of
+    ///   damage. Its memory is that of the file system, which must have room for it: a program is killed (`SIGBUS`) that
+    ///   touches a row for which there is none.
+    /// * A forked child shares the ledger, where it would have a copy of one in memory. It must not use the groups that it
+    ///   inherited until it has called [`Ledger::attach_process`]. When it drops the ledger or ends, the file stays. A
+    ///   program that this one executes does not count as having it.
+    ///
+    /// ```
+    /// # use ledgerline::Ledger;
+    /// # // A folder of its own, as a program has it that the user started.
+    /// # let folder = std::env::temp_dir().join(format!("announce-{}", std::process::id()));
+    /// # std::fs::create_dir(&folder)?;
+    /// # use std::os::unix::fs::PermissionsExt;
+    /// # std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700))?;
+    /// # unsafe { std::env::set_var("XDG_RUNTIME_DIR", &folder) };
+    /// let ledger = Ledger::builder().announce("orders")?;
+    /// let listed = ledgerline::announced();
+    /// let found = listed.iter().find(|found| found.name == "orders" && found.running).unwrap();
+    /// assert_eq!((found.pid, Some(&found.path)), (std::process::id(), ledger.announced_at().as_ref()));
+    /// drop(ledger);
+    /// assert!(!found.path.exists());
+    /// # std::fs::remove_dir_all(&folder)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the name is not as said, when there is no folder for it (the error names those that were tried), when this
+    /// process has announced the name already; and as [`create_in`](Self::create_in).
+    pub fn announce(self, name: &str) -> io::Result<Ledger> {
+        let announcement = Announcement::new(name)?;
+        let ledger = self.create_in(announcement.file())?;
+        let announced = ledger.control().announcement.set(announcement);
+        debug_assert!(announced.is_ok(), "it is set here alone");
+        Ok(ledger)
+    }
+
     fn initialise(self, settings: Settings, region: Region) -> io::Result<Ledger> {
         let plan = settings.plan;
         let audit = self.audit.then(|| Audit::new(self.on_wrong));
@@ -212,6 +289,7 @@ impl LedgerBuilder {
         header.item_count.store(self.items.len() as u32, Ordering::Relaxed);
         header.flows.store(u32::from(self.flows), Ordering::Relaxed);
         header.audit.store(u32::from(self.audit), Ordering::Relaxed);
+        header.makers_limits.store(u32::from(!self.steerable), Ordering::Relaxed);
         for (into, name) in header.items.iter().zip(&self.items) {
             items::set_name(into, name);
         }
@@ -295,6 +373,11 @@ impl Ledger {
         Ledger::builder().anonymous()
     }
 
+    /// The file in which those who watch find this ledger, if this process [announced](LedgerBuilder::announce) it.
+    pub fn announced_at(&self) -> Option<PathBuf> {
+        self.control().announcement.get().map(Announcement::path)
+    }
+
     /// Starts to make a ledger with other settings, or in a file.
     pub fn builder() -> LedgerBuilder {
         LedgerBuilder {
@@ -303,71 +386,10 @@ impl Ledger {
             flows: false,
             audit: false,
             on_wrong: None,
+            steerable: true,
             items: Vec::new(),
             times: TIMES,
             container: None,
         }
-    }
-
-    /// Maps a ledger that another process made in a file. Allocates nothing.
-    ///
-    /// # Errors
-    /// When the file is not a ledger, has another version, or was made for fewer CPUs than this machine may
-    /// have.
-    pub fn open_in(file: &File) -> Result<Ledger, OpenError> {
-        // (Not by `stat`, which costs a small program two pages more. Nobody reads at this file's position.)
-        let length = (&mut &*file).seek(SeekFrom::End(0)).map_err(OpenError::Io)?;
-        let length = usize::try_from(length).map_err(|_| OpenError::NotALedger)?;
-        if length < Plan::PAGE {
-            return Err(OpenError::NotALedger);
-        }
-        let mut first = CopiedHeader([0; size_of::<Header>()]);
-        file.read_exact_at(&mut first.0, 0).map_err(OpenError::Io)?;
-        // SAFETY: it is as large as a header, and aligned as one; any bytes are atomics.
-        let header = unsafe { &*first.0.as_ptr().cast::<Header>() };
-        // Acquire: partner of the Release in `initialise`. (The kernel read the page after that, or not.)
-        if header.magic.load(Ordering::Acquire) != MAGIC {
-            return Err(OpenError::NotALedger);
-        }
-        let version = header.version.load(Ordering::Relaxed);
-        if version != VERSION {
-            return Err(OpenError::Version { found: version, known: VERSION });
-        }
-        let capacity = header.capacity.load(Ordering::Relaxed);
-        let columns = header.columns.load(Ordering::Relaxed);
-        let batch = header.batch.load(Ordering::Relaxed);
-        let items = header.item_count.load(Ordering::Relaxed) as usize;
-        let flows = header.flows.load(Ordering::Relaxed);
-        let audit = header.audit.load(Ordering::Relaxed);
-        if !CAPACITIES.contains(&capacity)
-            || columns < possible_cpus()
-            || columns > 1 << 16
-            || !BATCHES.contains(&batch)
-            || items > items::ITEMS_MAX
-            || flows > 1
-            || audit > 1
-        {
-            return Err(OpenError::Damaged);
-        }
-        let plan = Plan { capacity: capacity as usize, columns: columns as usize, items };
-        // The file must hold all that will be touched: a hole behind its end would be a SIGBUS. One of another length
-        // was made with other numbers: this process would write over what is not its own.
-        if length != plan.size() {
-            return Err(OpenError::Damaged);
-        }
-        let region = Region::shared_at(file, plan.size(), plan.place()).map_err(|error| {
-            if error.kind() == io::ErrorKind::OutOfMemory
-                && let Ok(first) = Region::shared(file, Plan::PAGE)
-            {
-                // SAFETY: as above, of the file's own page.
-                let header = unsafe { &*first.at::<Header>(0) };
-                header.turned_away.fetch_add(1, Ordering::Relaxed);
-            }
-            OpenError::Io(error)
-        })?;
-        let flows = flows == 1;
-        let settings = Settings { plan, batch, flows, detour: flows || audit == 1, opened: true };
-        let audit = (audit == 1).then(|| Audit::new(None));
-        control::lay(settings, audit, TIMES, region).map_err(OpenError::Io)
     }
 }

@@ -191,6 +191,9 @@ pub enum OpenError {
     },
     /// Its header contradicts itself, the file's length, or this machine's number of CPUs.
     Damaged,
+    /// The file may be read and not written: it was opened for reading, or it is sealed
+    /// ([`LedgerBuilder::steerable`](crate::LedgerBuilder::steerable)).
+    ReadOnly,
 }
 
 impl fmt::Display for OpenError {
@@ -203,6 +206,9 @@ impl fmt::Display for OpenError {
             }
             OpenError::Damaged => f.write_str(
                 "the ledger's header is damaged, or was made on a machine with fewer CPUs",
+            ),
+            OpenError::ReadOnly => f.write_str(
+                "the ledger's file may only be read; open it for writing, if it is not sealed against that",
             ),
         }
     }

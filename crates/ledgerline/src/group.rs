@@ -163,28 +163,6 @@ impl<'l> Group<'l> {
             }
     }
 
-    /// Sets the soft limit above which charges count `high` events. A [`try_charge`](Self::try_charge) or
-    /// [`request`](Self::request) that asks the counters and ends above it, by more than what may lie idle
-    /// ([`Estimate::bound`](crate::Estimate)), asks the reclaimers below for the excess
-    /// ([`add_reclaimer`](Self::add_reclaimer)). A reclaimer that gave nothing is left alone for
-    /// [`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time). No charge is refused for it.
-    pub fn set_high(self, limit: Limit) {
-        self.change(|row| row.counter.limits.high.store(limit.raw(), Ordering::Relaxed));
-    }
-
-    /// Sets how much is protected from reclaim unless nothing else is left ([`Events::low`](crate::Events::low)
-    /// counts how often that is so). How siblings share what their parent is granted,
-    /// [`protection`](Self::protection) says.
-    pub fn set_low(self, limit: Limit) {
-        self.change(|row| row.counter.limits.low.store(limit.raw(), Ordering::Relaxed));
-    }
-
-    /// Sets how much is always protected from reclaim. A charge is refused before this is reclaimed.
-    /// How siblings share what their parent is granted, [`protection`](Self::protection) says.
-    pub fn set_min(self, limit: Limit) {
-        self.change(|row| row.counter.limits.min.store(limit.raw(), Ordering::Relaxed));
-    }
-
     /// The hard limit.
     pub fn max(self) -> Limit {
         self.read(|row| Limit::units(row.counter.max_as_set())).unwrap_or(Limit::MAX)

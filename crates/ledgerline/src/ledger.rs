@@ -2,9 +2,10 @@
 //! parts lie.)
 
 use crate::percpu::Mode;
-use crate::sync::Ordering;
+use crate::sync::{AtomicU64, Ordering};
 use crate::table::Table;
 use crate::table::handle::Handle;
+use crate::table::header::Header;
 use crate::table::plan::Plan;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
@@ -82,6 +83,17 @@ impl LocalPage {
     }
 }
 
+impl LocalPage {
+    /// The ledger of a page, while that is being ended.
+    ///
+    /// # Safety
+    /// The page is valid.
+    pub(crate) unsafe fn ledger<'s>(page: NonNull<LocalPage>) -> &'s Ledger {
+        // SAFETY: as the caller says.
+        unsafe { &page.as_ref().ledger }
+    }
+}
+
 // SAFETY: the table's pointers are into its region, whose memory is shared through atomics and
 // sections only and stays mapped as long as this value lives (R1).
 unsafe impl Send for Ledger {}
@@ -152,16 +164,25 @@ impl Ledger {
         self.table().capacity()
     }
 
+    /// Whether this process may set limits: it made the ledger, or the ledger lets others do so
+    /// ([`LedgerBuilder::steerable`](crate::LedgerBuilder::steerable)).
+    pub fn is_steerable(&self) -> bool {
+        self.table().steerable
+    }
+
     /// Counts the mistakes of callers, as far as they showed. A program without bugs has none. Zero does
     /// not prove that there are none: an uncharge that comes once too often while the group holds units of
     /// others takes those, and only a ledger that is [audited](crate::LedgerBuilder::audit) sees that.
     pub fn mistakes(&self) -> Mistakes {
-        Mistakes {
-            underflows: self.table().header().underflows.load(Ordering::Relaxed),
-            strays: self.table().header().strays.load(Ordering::Relaxed),
-            audited: self.table().header().audited.load(Ordering::Relaxed),
-        }
+        mistakes_in(self.table().header())
     }
+}
+
+pub(crate) fn mistakes_in(header: &Header) -> Mistakes {
+    let count = |word: &AtomicU64| word.load(Ordering::Relaxed);
+    let [underflows, strays, audited] =
+        [&header.underflows, &header.strays, &header.audited].map(count);
+    Mistakes { underflows, strays, audited }
 }
 
 /// What [`Ledger::mistakes`] counts.

@@ -61,18 +61,21 @@
 //! | charge once what several groups use   | [`Charge::share`]                            | a lock       |
 //! | charge whom nobody was handed         | [`current`]: the group of each thread, task, job or span | 0.4 ns a switch |
 //! | count and read what groups did        | [`Group::add_stat`], [`Group::stat`]         | 1 ns; what changed |
-//! | hear of limits that were met          | [`Group::watch`]                             |              |
+//! | hear of limits that were met or set   | [`Group::watch`]                             |              |
+//! | keep limits from other processes      | [`LedgerBuilder::steerable`]                 |              |
 //! | find a wrong uncharge                 | [`LedgerBuilder::audit`]                     | 0.15 µs a pair |
 //! | count without a ledger                | [`stat`]                                     | 1 to 2 ns    |
 //! | share a ledger with other processes   | [`LedgerBuilder::create_in`], [`Ledger::open_in`] |         |
 //!
-//! What always holds (I1 to I7) and which test guards it is in ARCHITECTURE.md.
+//! What always holds (I1 to I7) and which test guards it is in ARCHITECTURE.md; what is racy, in docs/races.md.
 
 #![cfg_attr(feature = "unwind", feature(alloc_error_hook))]
 #![cfg_attr(loom, allow(dead_code, reason = "the models need the protocols alone"))]
 
 #[cfg(not(loom))]
 pub mod alloc;
+#[cfg(not(loom))]
+mod announced;
 #[cfg(not(loom))]
 mod builder;
 #[cfg(not(loom))]
@@ -86,6 +89,8 @@ mod counter;
 pub mod current;
 #[cfg(not(loom))]
 mod error;
+#[cfg(not(loom))]
+pub mod export;
 mod gate;
 #[cfg(not(loom))]
 mod group;
@@ -95,6 +100,8 @@ mod lease;
 mod ledger;
 #[cfg(all(loom, test))]
 mod models;
+#[cfg(not(loom))]
+mod open;
 #[cfg(not(loom))]
 mod owned;
 pub mod percpu;
@@ -117,6 +124,7 @@ mod shared;
 pub mod size;
 #[cfg(not(loom))]
 mod slots;
+pub mod sparse;
 #[cfg(not(loom))]
 pub mod stat;
 #[cfg(not(loom))]
@@ -126,10 +134,14 @@ mod sync;
 mod table;
 #[cfg(not(loom))]
 mod tree;
+#[cfg(not(loom))]
+mod view;
 mod wake;
 
 #[cfg(not(loom))]
 pub use alloc::Alloc;
+#[cfg(not(loom))]
+pub use announced::{Announced, announced};
 #[cfg(not(loom))]
 pub use builder::LedgerBuilder;
 #[cfg(not(loom))]
@@ -177,6 +189,8 @@ pub use report::memory_stat::{MemoryStat, StatLine};
 #[cfg(not(loom))]
 pub use report::snapshot::{GroupSnapshot, GroupState, Snapshot};
 #[cfg(not(loom))]
+pub use report::statistics::Statistics;
+#[cfg(not(loom))]
 pub use request::{Request, Requested};
 #[cfg(not(loom))]
 pub use settled::Settled;
@@ -194,3 +208,5 @@ pub use table::items::{ITEM_NAME_MAX, ITEMS_MAX, StatItem};
 pub use table::name::NAME_MAX;
 #[cfg(not(loom))]
 pub use table::name::{self, NameError};
+#[cfg(not(loom))]
+pub use view::{Reading, View};

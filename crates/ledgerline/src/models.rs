@@ -5,6 +5,7 @@
 //! its start. `percpu/inject.rs` tests on the machine that the real sections keep that promise.
 
 mod ahead;
+mod changes;
 mod idle;
 mod waiting;
 

@@ -131,7 +131,8 @@ impl Ledger {
             return false;
         }
         settle::alone(self.table(), alive, || {
-            let held = self.root().approximate().value;
+            // With what walks have reserved and not taken yet: the max allowed it, and nobody asks again.
+            let held = self.table().row(0).counter.reserved();
             held.saturating_add(units) <= most && group.charge_units(units).is_ok()
         })
         .unwrap_or(false)
@@ -149,5 +150,30 @@ impl Ledger {
     /// leave what they would have to drain in the cells). Async-signal-safe.
     pub fn forbid_system_calls(forbidden: bool) {
         crate::sync::forbid_calls(forbidden);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::counter::walk;
+    use crate::table::path::RowPath;
+    use crate::{Ledger, Limit};
+
+    #[test]
+    fn a_reserve_is_not_granted_beside_a_charge_that_a_walk_has_reserved() {
+        let ledger = Ledger::builder().capacity(4).anonymous().unwrap();
+        ledger.root().set_max(Limit::units(100)).unwrap();
+        let group = ledger.root().create("g").unwrap();
+        let reserve = |units| ledger.charge_reserve(group, units, 110, &|_| true);
+        // Another process is about to take all that the max allows.
+        let path = RowPath::new(ledger.table(), group.id().index()).unwrap();
+        walk::try_reserve(path.counters(), 100, 1).unwrap();
+        assert!(reserve(10));
+        assert!(!reserve(1), "it could not be held beside the other's");
+        walk::commit(path.counters(), 100);
+        assert_eq!(ledger.root().approximate().value, 110);
+        group.uncharge_units(110);
+        assert!(reserve(10));
+        group.uncharge_units(10);
     }
 }

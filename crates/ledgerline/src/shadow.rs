@@ -27,6 +27,7 @@
 //! assert_eq!(OWNERS.entry(address).unwrap().load(Ordering::Relaxed), 7);
 //! ```
 
+use crate::sparse;
 use std::marker::PhantomData;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicUsize, Ordering};
@@ -124,7 +125,7 @@ impl<E: Entry, const BITS: u32> Shadow<E, BITS> {
         unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
             let access = libc::PROT_READ | libc::PROT_WRITE;
-            let map = libc::mmap(null_mut(), Self::MAP, access, flags, -1, 0);
+            let map = libc::mmap(null_mut(), Self::MAP, access, flags, -1, sparse::MARK);
             if map == libc::MAP_FAILED {
                 return None;
             }

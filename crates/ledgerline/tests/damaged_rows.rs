@@ -89,6 +89,17 @@ fn a_sound_ledger_has_no_damaged_row() {
 }
 
 #[test]
+fn a_limit_that_nobody_set_damages_its_row_however_sensible_it_is() {
+    for (word, value) in [(MAX, 1 << 30), (MAX, 5), (HIGH, 1 << 20), (HIGH + 8, 5), (HIGH + 16, 5)]
+    {
+        let family = Family::new();
+        family.group("/a/b").set_max(Limit::units(1 << 40)).unwrap();
+        assert_eq!(family.paths().1, [""; 0]);
+        assert_eq!(family.word(2, word, value).paths().1, ["/a/b"], "{word}: {value}");
+    }
+}
+
+#[test]
 fn a_number_beyond_what_a_ledger_counts_damages_its_row_alone() {
     for (word, value) in [
         (USAGE, 1 << 63),

@@ -14,7 +14,8 @@
 //! | is writable, whether it was touched or not              | yes    |
 //! | was writable, and is not any more                       | yes, until its pages are given back (`madvise`, `munmap`) |
 //!
-//! A shared mapping does not count, since nobody could say whose it is; items tell how much there is of it, and of
+//! The tables of a ledger that the program embeds do not count: they are reserved as a whole and hardly touched, and bear
+//! a mark ([`ledgerline::sparse`]). A shared mapping does not count, since nobody could say whose it is; items tell how much there is of it, and of
 //! files that are mapped to be read. What the allocator behind this library maps is not seen: its blocks are
 //! charged one by one. Nor is what a program maps by a system call of its own.
 //!
@@ -30,6 +31,7 @@ use crate::process::{self, Item, STATE};
 use crate::ranges::{Kind, Range, Ranges};
 use crate::say::{errno, set_errno};
 use crate::thread::Busy;
+use ledgerline::sparse;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
 
@@ -68,9 +70,11 @@ fn pages(address: *mut c_void, length: usize) -> Option<(usize, usize)> {
 }
 
 /// What a new mapping is.
-fn kind(protection: c_int, flags: c_int) -> Kind {
+fn kind(protection: c_int, flags: c_int, offset: i64) -> Kind {
+    if flags & libc::MAP_ANONYMOUS != 0 && offset == sparse::MARK {
+        Kind::Sparse
     // The last two bits of the type: shared, or shared with its flags checked.
-    if flags & libc::MAP_TYPE != libc::MAP_PRIVATE {
+    } else if flags & libc::MAP_TYPE != libc::MAP_PRIVATE {
         Kind::Shared
     } else if protection & libc::PROT_WRITE != 0 {
         Kind::Writable
@@ -84,7 +88,7 @@ fn kind(protection: c_int, flags: c_int) -> Kind {
 /// Notes in the items of an owner what it has of a kind.
 fn note(slot: u32, kind: Kind, bytes: i64) {
     let of = match kind {
-        Kind::Reserved => return,
+        Kind::Reserved | Kind::Sparse => return,
         Kind::Writable | Kind::Held | Kind::Dropped => Item::Private,
         Kind::Shared => Item::Shared,
         Kind::File => Item::File,
@@ -151,7 +155,7 @@ pub(crate) unsafe extern "C" fn mmap(
     let Some((slot, bytes)) = accounted(caller).zip(length.checked_next_multiple_of(PAGE)) else {
         return next();
     };
-    let kind = kind(protection, flags);
+    let kind = kind(protection, flags, offset);
     let counted = if kind.is_counted() { bytes } else { 0 };
     if !charge(slot, counted) {
         return libc::MAP_FAILED;

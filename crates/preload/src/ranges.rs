@@ -25,6 +25,8 @@ pub(crate) enum Kind {
     Shared = 4,
     /// A file, private and not writable.
     File = 5,
+    /// A table that a library reserved as a whole and hardly touches ([`ledgerline::sparse`]): never counted.
+    Sparse = 6,
 }
 
 impl Kind {
@@ -40,6 +42,7 @@ impl Kind {
             3 => Kind::Dropped,
             4 => Kind::Shared,
             5 => Kind::File,
+            6 => Kind::Sparse,
             _ => Kind::Reserved,
         }
     }
@@ -299,7 +302,7 @@ mod tests {
             let start = random.below(PAGES as u64 - 1) as usize;
             let end = start + 1 + random.below((PAGES - start) as u64 - 1) as usize;
             let (from, to) = (start * PAGE, end * PAGE);
-            let (slot, kind) = (random.below(3) as u32, Kind::of(random.below(6) as usize));
+            let (slot, kind) = (random.below(3) as u32, Kind::of(random.below(7) as usize));
             let mut ranges = table.hold();
             let mut gone = 0;
             match random.below(3) {

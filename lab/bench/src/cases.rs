@@ -15,6 +15,10 @@ use std::hint::black_box;
 /// The case about memory, which is not timed in rounds but as a whole.
 pub(super) const MILLION: &str = "create_million";
 
+/// A pair in a ledger in a file with many groups, at which nobody looks, and at which another process does (`watched`).
+pub(super) const UNWATCHED: &str = "pair_unwatched";
+pub(super) const WATCHED: &str = "pair_watched";
+
 /// What each operation moves.
 const UNITS: u64 = 64;
 /// A limit at every level, far above what is ever charged.
@@ -23,7 +27,7 @@ const MAX: u64 = 1 << 40;
 pub(super) type Make = for<'l> fn(&'l Ledger, usize) -> Made<Work<'l>>;
 
 /// All cases, in the order of the report; nothing makes what is measured apart from the rounds.
-pub(super) const CASES: [(&str, Option<Make>); 19] = [
+pub(super) const CASES: [(&str, Option<Make>); 21] = [
     (
         "bare_add",
         Some(|_, _| {
@@ -63,6 +67,9 @@ pub(super) const CASES: [(&str, Option<Make>); 19] = [
             Ok((1, Box::new(move |thread, n| create_destroy(root, &names[thread], n))))
         }),
     ),
+    // (Their ledgers lie in files.)
+    (UNWATCHED, Some(|ledger, _| chain(ledger, 3, pair))),
+    (WATCHED, None),
     (MILLION, None),
 ];
 

@@ -1,15 +1,17 @@
 //! The suite `charge` measures what an update costs on trees of several depths and widths, and what its alternatives
 //! cost.
 
-use super::cases::{CASES, MILLION, Make};
+use super::cases::{CASES, MILLION, Make, UNWATCHED, WATCHED};
 use super::guards;
 use super::rounds::{Made, Run, insert};
 use super::row::{Pass, Row, Rows, thousandths};
 use super::suite::{Suite, names, of};
+use super::watched;
 use ledgerline::Ledger;
 use ledgerline_measure::harness::Measured;
 use ledgerline_measure::machine;
 use ledgerline_measure::stats::{Summary, median};
+use std::fs::File;
 use std::io::Write;
 use std::time::Instant;
 
@@ -37,6 +39,11 @@ Cases (figures are nanoseconds an operation and thread):
   atomics_depth3      for comparison: the pair on three levels of plain atomics
   mutex_depth3        for comparison: the pair on three levels behind a mutex
   create_destroy      create a group below the root and destroy it
+  pair_unwatched      the pair on three levels of a ledger in a file, with
+                      10 000 groups besides
+  pair_watched        the same, while another process looks at all groups at the
+                      beginning of each round and every 100 ms; times_unwatched:
+                      beside the one that nobody looks at
   create_million      create 1 048 576 groups: time and memory, on one thread
 
 With several threads all of them use the same groups. What moving a cache line
@@ -55,11 +62,20 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>, String> {
     let (in_rounds, million) = run.apart(MILLION);
     let mut rows = run.in_rounds(&run.options.threads, &in_rounds, |turn| {
         // Each case has a ledger of its own.
-        let ledgers = in_rounds.iter().map(|_| Ledger::new()).collect::<Result<Vec<_>, _>>()?;
-        turn.time(|at, name| made(name)(&ledgers[at], turn.plan.threads))
+        let quick = run.options.quick;
+        let ledgers = in_rounds.iter().map(|case| ledger(case, quick)).collect::<Made<Vec<_>>>()?;
+        turn.time(|at, name| match &ledgers[at] {
+            (ledger, Some(file)) if name == WATCHED => watched::watched(ledger, file),
+            (ledger, _) => made(name)(ledger, turn.plan.threads),
+        })
     })?;
     let ratios: Vec<Option<f64>> = rows.iter().map(|row| times_units(row, Rows(&rows))).collect();
     rows.iter_mut().zip(ratios).for_each(|(row, ratio)| row.times_units = ratio.map(thousandths));
+    let ratios: Vec<Option<f64>> =
+        rows.iter().map(|row| times_unwatched(row, Rows(&rows))).collect();
+    rows.iter_mut()
+        .zip(ratios)
+        .for_each(|(row, ratio)| row.times_unwatched = ratio.map(thousandths));
     if million {
         let groups = if run.options.quick { 1 << 16 } else { 1 << 20 };
         run.tell(MILLION);
@@ -68,6 +84,15 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>, String> {
         insert(&mut rows, row);
     }
     Ok(rows)
+}
+
+/// A case's own ledger, and the file that it lies in.
+fn ledger(case: &str, quick: bool) -> Made<(Ledger, Option<File>)> {
+    if [UNWATCHED, WATCHED].contains(&case) {
+        let (ledger, file) = watched::ledger(quick)?;
+        return Ok((ledger, Some(file)));
+    }
+    Ok((Ledger::new()?, None))
 }
 
 /// What makes a case that is timed in rounds.
@@ -119,6 +144,12 @@ fn times_units(row: &Row, rows: Rows<'_>) -> Option<f64> {
     Some(row.ns_per_op / rows.beside(row, guards::beside(&row.case)?)?)
 }
 
+/// What a watcher costs.
+fn times_unwatched(row: &Row, rows: Rows<'_>) -> Option<f64> {
+    let is = row.case == WATCHED;
+    is.then(|| Some(row.ns_per_op / rows.beside(row, UNWATCHED)?)).flatten()
+}
+
 /// Compares a figure with those that it should be judged by.
 fn remark(row: &Row, rows: Rows<'_>) -> String {
     let of = |case: &str| rows.beside(row, case).map(|other| row.ns_per_op / other);
@@ -132,6 +163,10 @@ fn remark(row: &Row, rows: Rows<'_>) -> String {
         }
         "pair_depth3" | "pair_depth8" => remarks.extend(
             of("pair_depth1").map(|r| format!("{:+.1} % on pair_depth1", (r - 1.0) * 100.0)),
+        ),
+        WATCHED => remarks.extend(
+            times_unwatched(row, rows)
+                .map(|ratio| format!("{:+.1} % on {}", (ratio - 1.0) * 100.0, UNWATCHED)),
         ),
         case if case.starts_with("pair_groups") => {
             for one in ["pair_groups1", "pair_depth1"].into_iter().filter(|&one| one != case) {
@@ -189,6 +224,8 @@ mod tests {
             row("pair_depth1", 2, 2.75),
             row("pair_depth3", 1, 2.5),
             row("guard_vec", 1, 3.5),
+            row("pair_unwatched", 1, 2.5),
+            row("pair_watched", 1, 2.525),
         ];
         let remark = |at: usize| remark(&rows[at], Rows(&rows));
         assert_eq!(remark(0), "");
@@ -201,6 +238,7 @@ mod tests {
         assert_eq!(remark(4), "1.20x pair_groups1, 1.20x pair_depth1");
         assert_eq!(remark(7), "1.10x one thread", "two threads have no others to compare with");
         assert_eq!(remark(9), "1.40x pair_depth3");
+        assert_eq!(remark(11), "+1.0 % on pair_unwatched");
     }
 
     #[test]

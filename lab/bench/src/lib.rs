@@ -8,6 +8,7 @@
 //! | `rounds`   | the harness of all suites: a pass for each number of threads           |
 //! | `cases`    | the cases of `charge`; `guards`: their loops that hold guards          |
 //! | `loops`    | what loops of several suites have in common                            |
+//! | `watched`  | the cases of `charge` in a ledger at which another process looks       |
 //! | `peers`    | what is measured for comparison; `jvm`: in a Java virtual machine; `allocators`: in `alloc` |
 //! | `row`      | one figure; `report`: JSON lines and the table                         |
 //!
@@ -37,6 +38,7 @@ mod rss;
 mod stat;
 mod suite;
 mod task;
+mod watched;
 
 use self::options::{Options, RssArgs, SuiteArgs, one_of};
 use self::rounds::Run;

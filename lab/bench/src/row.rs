@@ -35,6 +35,10 @@ pub(super) struct Row {
     /// same depth in the same run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) times_units: Option<f64>,
+    /// For a charge in a ledger that another process looks at: how many times as long it takes as in one that nobody
+    /// looks at, in the same run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) times_unwatched: Option<f64>,
     /// For an allocator: what a block takes more than from the one beneath; for a task with a group: what it takes more
     /// than the same without one. In the same run.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -17,6 +17,7 @@
 //! The count is written before the eventfd, so a thread that is woken sees what woke it.
 
 use crate::control::alarm::Alarm;
+use crate::control::listener::{self, Seat};
 use crate::counter::walk::Levels;
 use crate::gate::lock::{self, GATE};
 use crate::group::Group;
@@ -26,7 +27,7 @@ use crate::stock::totals;
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use crate::table::id::GroupId;
 use crate::table::path::RowPath;
-use crate::table::sums::{self, BLOCKS, COUNTED, Sum};
+use crate::table::sums::{self, BLOCKS, CHANGES, COUNTED, Sum};
 use crate::wake::rung;
 use std::future::Future;
 use std::io;
@@ -56,6 +57,25 @@ pub struct Events {
     pub oom_kill: u64,
     /// How many groups had everything cancelled at once ([`Group::set_oom_group`]).
     pub oom_group_kill: u64,
+    /// How often a limit (max, high, low or min) was set to another one than before, by whichever process. The kernel's
+    /// `memory.events` has no such line, so this is not printed.
+    pub limits: u64,
+}
+
+impl Events {
+    /// The events in what a group, or its subtree, counted (`table/sums.rs`).
+    pub(crate) fn of_words(totals: &[i64]) -> Events {
+        let sum = |sum: Sum| totals[COUNTED + sum as usize] as u64;
+        Events {
+            low: sum(Sum::Low),
+            high: totals[BLOCKS + 1] as u64,
+            max: totals[BLOCKS] as u64,
+            oom: sum(Sum::Oom),
+            oom_kill: sum(Sum::OomKill),
+            oom_group_kill: sum(Sum::OomGroupKill),
+            limits: totals[CHANGES] as u64,
+        }
+    }
 }
 
 impl std::fmt::Display for Events {
@@ -76,6 +96,8 @@ struct Slot {
     eventfd: AtomicI32,
     /// The alarm of a future that waits for it (0: there is none).
     alarm: AtomicU32,
+    /// How many changes of limits were told (`wake_changed`).
+    limits: AtomicU64,
 }
 
 const FREE: u64 = 0;
@@ -98,6 +120,7 @@ impl Watchers {
                     id: AtomicU64::new(FREE),
                     eventfd: AtomicI32::new(-1),
                     alarm: AtomicU32::new(0),
+                    limits: AtomicU64::new(0),
                 }
             }; WATCHES_MAX],
         }
@@ -131,6 +154,8 @@ impl Watchers {
 pub struct Watch<'l> {
     group: Group<'l>,
     slot: &'l Slot,
+    /// Other processes may set limits.
+    seat: Seat,
     /// Closed in `drop`, if it can be.
     eventfd: std::mem::ManuallyDrop<OwnedFd>,
 }
@@ -150,9 +175,14 @@ impl<'l> Group<'l> {
 
     /// Starts to watch this group's subtree. The watch does not tell what happened before.
     ///
+    /// It tells when limits are met, and when they are set to others ([`Events::limits`]). In a ledger that processes
+    /// share that may be done by any of them (as by `ledgerline set`): there a thread of this process hears of it, and
+    /// tells within a few milliseconds. It starts with the first watch and ends with the last. It is not asked for
+    /// limits that *charges of other processes* meet.
+    ///
     /// # Errors
     /// When the group does not exist, this process has [`WATCHES_MAX`] watches of the ledger already, or
-    /// the system gives no eventfd.
+    /// the system gives no eventfd or no thread.
     pub fn watch(self) -> io::Result<Watch<'l>> {
         if !self.exists() {
             return Err(io::Error::new(io::ErrorKind::NotFound, "the group does not exist"));
@@ -164,23 +194,30 @@ impl<'l> Group<'l> {
                 descriptor => OwnedFd::from_raw_fd(descriptor),
             }
         };
+        let seat = listener::join(self.ledger())?;
         let watchers = &self.ledger().control().watchers;
         let take = |slot: &Slot| {
             slot.id.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
         };
         let Some(slot) = watchers.slots.iter().find(|slot| take(slot)) else {
+            listener::leave(self.ledger(), &seat);
             return Err(io::Error::new(
                 io::ErrorKind::QuotaExceeded,
                 format!("a process has at most {WATCHES_MAX} watches of a ledger; drop one"),
             ));
         };
         slot.eventfd.store(eventfd.as_raw_fd(), Ordering::Relaxed);
+        if seat.listens() {
+            // (A change from here on may be told, though the caller's first look finds it.)
+            totals::collect_changes(self.table());
+            slot.limits.store(totals::changes(self.table(), self.id()), Ordering::Relaxed);
+        }
         // Release, partner of the Acquire in `wake`: a thread that sees the id sees the descriptor.
         slot.id.store(self.id().raw(), Ordering::Release);
         watchers.count.fetch_add(1, Ordering::Relaxed);
         // Partner of the fence in `announce`.
         fence(Ordering::SeqCst);
-        Ok(Watch { group: self, slot, eventfd: std::mem::ManuallyDrop::new(eventfd) })
+        Ok(Watch { group: self, slot, seat, eventfd: std::mem::ManuallyDrop::new(eventfd) })
     }
 }
 
@@ -271,6 +308,7 @@ impl Drop for Watch<'_> {
             self.slot.id.store(FREE, Ordering::Release);
         }
         // Otherwise some thread stays inside for long: slot and descriptor are given up.
+        listener::leave(self.group.ledger(), &self.seat);
     }
 }
 
@@ -278,17 +316,7 @@ impl Drop for Watch<'_> {
 fn of(group: Group<'_>) -> [Events; 2] {
     let totals = totals::of(group.table(), group.id());
     let (own, subtree) = totals.split_at(totals.len() / 2);
-    [own, subtree].map(|totals| {
-        let sum = |sum: Sum| totals[COUNTED + sum as usize] as u64;
-        Events {
-            low: sum(Sum::Low),
-            high: totals[BLOCKS + 1] as u64,
-            max: totals[BLOCKS] as u64,
-            oom: sum(Sum::Oom),
-            oom_kill: sum(Sum::OomKill),
-            oom_group_kill: sum(Sum::OomGroupKill),
-        }
-    })
+    [own, subtree].map(Events::of_words)
 }
 
 /// Counts an event that the group's row does not count itself, and tells the watchers.
@@ -297,6 +325,39 @@ pub(crate) fn count(ledger: &Ledger, id: GroupId, event: Sum) {
     let _pass = lock::pass();
     if let Some(path) = RowPath::of(ledger.table(), id) {
         announce(ledger, &path, 1);
+    }
+}
+
+/// Tells the watchers that a group has another limit, which is counted in its row. Async-signal-safe.
+pub(crate) fn limits_changed(ledger: &Ledger, id: GroupId) {
+    let _pass = lock::pass();
+    let Some(path) = RowPath::of(ledger.table(), id) else { return };
+    if ledger.is_shared() {
+        // The threads of all processes, this one's too, tell their watches.
+        ledger.table().note_changed(ledger.table().columns.current(), path.leaf());
+        listener::tell(ledger);
+    } else {
+        announce(ledger, &path, 1);
+    }
+}
+
+/// Wakes the watches whose groups count other changes of limits than were told. Nothing is told twice, nor by halves:
+/// the counts are the rows'.
+pub(crate) fn wake_changed(ledger: &Ledger) {
+    totals::collect_changes(ledger.table());
+    let _pass = lock::pass();
+    // Partner of the fence in `watch`.
+    fence(Ordering::SeqCst);
+    for slot in &ledger.control().watchers.slots {
+        let id = slot.id.load(Ordering::Acquire);
+        if id == FREE || id == TAKEN {
+            continue;
+        }
+        let group = GroupId::from_parts(GroupId::row_of(id), word::generation(id));
+        let changes = totals::changes(ledger.table(), group);
+        if ledger.group(group).exists() && slot.limits.swap(changes, Ordering::Relaxed) != changes {
+            wake_slot(slot, slot.eventfd.load(Ordering::Relaxed));
+        }
     }
 }
 
@@ -338,12 +399,19 @@ fn wake(ledger: &Ledger, rows: &[u32]) {
         // (A row of the path serves some group; the group of the watch may be gone.)
         let watched =
             rows.contains(&row) && ledger.table().row(row).generation() == word::generation(id);
-        if eventfd >= 0 && watched {
-            nudge(eventfd);
-            let alarm = slot.alarm.swap(0, Ordering::SeqCst);
-            if alarm != 0 {
-                rung::ring(alarm);
-            }
+        if watched {
+            wake_slot(slot, eventfd);
+        }
+    }
+}
+
+/// Makes a watch look. The caller is inside the gate since before it found the slot taken.
+fn wake_slot(slot: &Slot, eventfd: i32) {
+    if eventfd >= 0 {
+        nudge(eventfd);
+        let alarm = slot.alarm.swap(0, Ordering::SeqCst);
+        if alarm != 0 {
+            rung::ring(alarm);
         }
     }
 }

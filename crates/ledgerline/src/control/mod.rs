@@ -8,12 +8,15 @@ pub(crate) mod alarm;
 pub(crate) mod attempt;
 pub(crate) mod audit;
 pub(crate) mod events;
+pub(crate) mod hear;
+pub(crate) mod listener;
 pub(crate) mod mode;
 pub(crate) mod protection;
 pub(crate) mod reclaim;
 pub(crate) mod reclaimers;
 pub(crate) mod reclaiming;
 pub(crate) mod set_max;
+pub(crate) mod set_others;
 pub(crate) mod slow_path;
 pub(crate) mod throttle;
 pub(crate) mod token;
@@ -21,12 +24,14 @@ pub(crate) mod victim;
 pub(crate) mod wait;
 pub(crate) mod wait_queue;
 
+use crate::announced::Announcement;
 use crate::ledger::{Ledger, LocalPage};
 use crate::region::Region;
 use crate::table::plan::Plan;
 use crate::table::{self, Table};
 use audit::Audit;
 use events::Watchers;
+use listener::Listener;
 use reclaimers::Reclaimers;
 use std::any::Any;
 use std::fmt::Debug;
@@ -70,8 +75,11 @@ pub(crate) struct Control {
     pub(crate) modes: Mutex<()>,
     pub(crate) times: Times,
     pub(crate) watchers: Watchers,
+    pub(crate) listener: Listener,
     /// Set once at most, before the ledger's maker gives it out.
     pub(crate) companion: OnceLock<Box<dyn Companion>>,
+    /// The ledger's file, if those who watch are to find it; removed with this.
+    pub(crate) announcement: OnceLock<Announcement>,
 }
 
 const _: () = assert!(size_of::<Control>() <= Plan::LOCAL);
@@ -96,7 +104,9 @@ pub(crate) fn lay(
         modes: Mutex::new(()),
         times,
         watchers: Watchers::new(),
+        listener: Listener::new(hear::run),
         companion: OnceLock::new(),
+        announcement: OnceLock::new(),
     };
     // SAFETY: the place is mapped (as long as the region, which stays until `end`), aligned and large
     // enough, and no other thread knows it yet. From here on the page is valid.
@@ -113,18 +123,21 @@ pub(crate) fn lay(
 unsafe fn end(page: NonNull<LocalPage>) {
     // First what may still use the page, while all of it is in its place.
     // SAFETY: as the caller says, the page is a control's, and no other thread ends it.
-    let companion = unsafe { &page.cast::<Control>().as_ref().companion };
-    if companion.get().is_some_and(|companion| !companion.end()) {
-        // The companion's own thread drops the ledger (in a reclaimer that had the last share of it), and goes on using
+    let control = unsafe { page.cast::<Control>().as_ref() };
+    let companion_ended = control.companion.get().is_none_or(|companion| companion.end());
+    // SAFETY: likewise; the ledger in the page is as valid.
+    let listener_ended = control.listener.end(unsafe { LocalPage::ledger(page) });
+    if !companion_ended || !listener_ended {
+        // A thread of the ledger's own drops the ledger (in a reclaimer that had the last share of it), and goes on using
         // it until it returns. What is never unmapped can be used for ever.
         return;
     }
     // SAFETY: as above.
     drop(unsafe { (*page.cast::<Control>().as_ptr()).companion.take() });
     // SAFETY: as the caller says; the copy owns everything, the region included, and lives on this stack.
-    let Control { page, audit, waiting, reclaimers, victims, .. } =
+    let Control { page, audit, waiting, reclaimers, victims, announcement, .. } =
         unsafe { page.cast::<Control>().read() };
-    drop((audit, waiting, reclaimers, victims));
+    drop((audit, waiting, reclaimers, victims, announcement));
     drop(page.table.into_region());
 }
 

@@ -8,6 +8,7 @@
 //! reclaimers, and charge. What it charges is served where there is room, reclaims nothing and waits for
 //! nothing (`reclaiming.rs`).
 
+use crate::control::listener::{self, Seat};
 use crate::control::reclaiming;
 use crate::gate::lock;
 use crate::group::Group;
@@ -88,6 +89,8 @@ pub struct ReclaimReport {
 pub struct Reclaimer<'l> {
     ledger: &'l Ledger,
     entry: Arc<Entry>,
+    /// Other processes may lower a max.
+    seat: Seat,
 }
 
 impl std::fmt::Debug for Reclaimer<'_> {
@@ -117,6 +120,10 @@ impl<'l> Group<'l> {
     /// between reclaimers. If it panics, the charge goes on without it, and it is not run again. What it says
     /// that it gave and nobody sees in the group's usage, another thread may have charged at once: then it is
     /// asked again, twice at most.
+    ///
+    /// In a ledger that processes share it is also asked when another process sets a max below what is in use
+    /// ([`set_max_now`](Self::set_max_now)): by a thread that each process with reclaimers or watches of such a ledger
+    /// has.
     ///
     /// It may uncharge, destroy groups (this one, too) and charge. What it charges to any group of this
     /// ledger is served where there is room, and starts no reclaim. Where there is no room it is refused at
@@ -177,7 +184,9 @@ impl<'l> Group<'l> {
             ledger.control().reclaimers.count.fetch_add(1, Ordering::Relaxed);
             entry
         });
-        Reclaimer { ledger, entry }
+        // (Without a thread it is not asked for what another process does.)
+        let seat = listener::join(ledger).unwrap_or(Seat::NONE);
+        Reclaimer { ledger, entry, seat }
     }
 }
 
@@ -210,6 +219,7 @@ impl Drop for Reclaimer<'_> {
             wait_a_turn(turn);
             turn = turn.saturating_add(1);
         }
+        listener::leave(self.ledger, &self.seat);
     }
 }
 
@@ -294,6 +304,18 @@ impl Reclaimers {
             count: AtomicUsize::new(0),
             lots: AtomicU64::new(0),
         }
+    }
+
+    /// The groups that have one, or have one below.
+    pub(crate) fn groups(&self) -> Vec<GroupId> {
+        // Inside the gate, as below.
+        let _pass = lock::pass();
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let mut groups: Vec<GroupId> =
+            entries.below.values().flat_map(|entry| entry.path.iter().copied()).collect();
+        groups.sort_unstable_by_key(|group| group.raw());
+        groups.dedup();
+        groups
     }
 
     /// Whether there is any reclaimer.

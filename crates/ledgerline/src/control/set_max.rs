@@ -1,5 +1,6 @@
 //! Sets a hard limit: either refuses where more is in use, or makes the limit hold at once.
 
+use crate::control::events;
 use crate::control::reclaim;
 use crate::control::wait_queue;
 use crate::counter::NotSet;
@@ -25,6 +26,9 @@ pub enum SetMaxError {
     },
     /// The group was destroyed.
     Gone,
+    /// The process that made the ledger alone sets limits
+    /// ([`LedgerBuilder::steerable`](crate::LedgerBuilder::steerable)).
+    ReadOnly,
 }
 
 impl fmt::Display for SetMaxError {
@@ -39,6 +43,9 @@ impl fmt::Display for SetMaxError {
             ),
             SetMaxError::Gone => f.write_str(
                 "the limit cannot be set: the group was destroyed; set it on its parent, or on a new group",
+            ),
+            SetMaxError::ReadOnly => f.write_str(
+                "the limit cannot be set: the process that made the ledger keeps its limits to itself",
             ),
         }
     }
@@ -63,7 +70,8 @@ impl Group<'_> {
     ///
     /// # Errors
     /// [`SetMaxError::Busy`] when more than that is in use; the limit then stays as it was.
-    /// [`SetMaxError::Gone`] when the group was destroyed.
+    /// [`SetMaxError::Gone`] when the group was destroyed. [`SetMaxError::ReadOnly`] where only the ledger's maker
+    /// sets limits.
     pub fn set_max(self, limit: Limit) -> Result<(), SetMaxError> {
         let ledger = self.ledger();
         let clock = reclaim::Clock::start(ledger);
@@ -72,7 +80,8 @@ impl Group<'_> {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
-            if error == SetMaxError::Gone || !reclaim::above(ledger, self, limit.raw(), &clock) {
+            let busy = matches!(error, SetMaxError::Busy { .. });
+            if !busy || !reclaim::above(ledger, self, limit.raw(), &clock) {
                 return Err(error);
             }
         }
@@ -103,7 +112,8 @@ impl Group<'_> {
     /// ```
     ///
     /// # Errors
-    /// [`SetMaxError::Gone`] when the group was destroyed.
+    /// [`SetMaxError::Gone`] when the group was destroyed. [`SetMaxError::ReadOnly`] where only the ledger's maker
+    /// sets limits.
     pub fn set_max_now(self, limit: Limit) -> Result<u64, SetMaxError> {
         self.set_max_only(limit)?;
         let above = || self.row().counter.usage().saturating_sub(limit.raw());
@@ -117,6 +127,10 @@ impl Group<'_> {
     /// As [`set_max_now`](Self::set_max_now), and asks no reclaimer.
     pub(crate) fn set_max_only(self, limit: Limit) -> Result<(), SetMaxError> {
         let ledger = self.ledger();
+        if !ledger.is_steerable() {
+            return Err(SetMaxError::ReadOnly);
+        }
+        let before = self.changes();
         {
             let _pass = lock::pass();
             let counter = &self.row().counter;
@@ -135,14 +149,30 @@ impl Group<'_> {
             // charges.
             drop(HeldOff::begin(ledger.table(), self.id().index()));
         }
+        self.tell_of_change_since(before);
         // A waiter anywhere below that asks for more than the limit now allows would wait in vain.
         wait_queue::tell_below(ledger, self.id());
         Ok(())
     }
 
+    fn changes(self) -> u64 {
+        self.row().counter.changes()
+    }
+
+    /// Tells of a change of this group's limits, if there was one.
+    fn tell_of_change_since(self, before: u64) {
+        if self.changes() != before {
+            events::limits_changed(self.ledger(), self.id());
+        }
+    }
+
     /// Tries once to set the limit, and drains idle stock if that stands in the way.
     fn try_set_max(self, limit: Limit) -> Result<(), SetMaxError> {
         let ledger = self.ledger();
+        if !ledger.is_steerable() {
+            return Err(SetMaxError::ReadOnly);
+        }
+        let before = self.changes();
         let _pass = lock::pass();
         if !self.exists() {
             return Err(SetMaxError::Gone);
@@ -162,6 +192,9 @@ impl Group<'_> {
             _ => {}
         }
         ledger.table().heads.tell(&[self.id().index()]);
+        if result.is_ok() {
+            self.tell_of_change_since(before);
+        }
         result.map(|_| ()).map_err(|no| match no {
             NotSet::InUse { usage } => SetMaxError::Busy { usage, limit: limit.raw() },
             NotSet::Closed | NotSet::Emptied => SetMaxError::Gone,

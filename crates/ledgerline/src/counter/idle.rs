@@ -88,6 +88,12 @@ impl PageCounter {
         self.max().saturating_sub(reserved)
     }
 
+    /// The usage, and what walks have reserved beside it.
+    pub(crate) fn reserved(&self) -> u64 {
+        // Acquire, partner of the AcqRel with which walks reserve.
+        self.hot.reserved.load(Ordering::Acquire) & !CLOSED
+    }
+
     /// The most units that lie idle in the subtree: in cells and in flight.
     pub(crate) fn idle_at_most(&self) -> u64 {
         self.track.prepaid.units() + self.track.in_flight.units()

@@ -1,5 +1,6 @@
 //! The limit of one level: `max`, whether it is enforced, and how it is lowered.
 
+use super::changes::Which;
 use super::life::CLOSED;
 use super::stuck::Waiting;
 use super::{COUNTER_MAX, PageCounter};
@@ -129,7 +130,11 @@ impl PageCounter {
         let new = new.min(COUNTER_MAX);
         let as_enforced = |old: u64| Some(old & UNENFORCED | new);
         self.held(&meant, || {
-            let _ = self.limits.max.fetch_update(Ordering::AcqRel, Ordering::Relaxed, as_enforced);
+            self.note_change(Which::Max, || {
+                let word = &self.limits.max;
+                let old = word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, as_enforced);
+                old.ok().map(|old| (old & !UNENFORCED, new))
+            });
         })
     }
 
@@ -146,6 +151,13 @@ impl PageCounter {
     }
 
     fn exchange_max(&self, old: u64, new: u64) -> bool {
-        self.limits.max.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        let mut done = false;
+        self.note_change(Which::Max, || {
+            let exchanged =
+                self.limits.max.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed);
+            done = exchanged.is_ok();
+            done.then_some((old & !UNENFORCED, new & !UNENFORCED))
+        });
+        done
     }
 }

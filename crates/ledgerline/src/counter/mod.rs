@@ -29,6 +29,7 @@
 pub(crate) mod transfers;
 pub(crate) mod walk;
 
+pub(crate) mod changes;
 mod grant;
 mod idle;
 mod life;
@@ -65,7 +66,10 @@ pub(crate) struct Hot {
     /// What stands in the way of walks and does not go away (`stuck.rs`).
     stuck: Stuck,
     stuck_in_flight: Stuck,
-    spare: [u64; 2],
+    /// How often the limits were changed, and their seal (`changes.rs`). Written as seldom as they are.
+    changes: AtomicU64,
+    /// How many of those, and of those of groups below that are gone, no reader has collected yet (`changes.rs`).
+    uncollected: AtomicU64,
 }
 
 /// The words that are written now and then. They lie on the line beside the hot words, since the same CPUs
@@ -122,7 +126,8 @@ impl PageCounter {
                 thrift: word(0),
                 stuck: Stuck::new(),
                 stuck_in_flight: Stuck::new(),
-                spare: [0; 2],
+                changes: PageCounter::sealed(max),
+                uncollected: word(0),
             },
             track: Track {
                 watermark: word(0),
@@ -153,6 +158,7 @@ impl PageCounter {
         ] {
             word.store(0, Ordering::Relaxed);
         }
+        self.reset_changes();
         self.hot.stuck.forget();
         self.hot.stuck_in_flight.forget();
         self.track.prepaid.take_all();
@@ -162,7 +168,7 @@ impl PageCounter {
     }
 
     /// Whether a word holds what no walk leaves there: another program wrote over it. (One that still makes sense is not
-    /// noticed.)
+    /// noticed, unless it is a limit.)
     pub(crate) fn is_damaged(&self) -> bool {
         let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
         let limit = |word: u64| word <= COUNTER_MAX;
@@ -177,7 +183,8 @@ impl PageCounter {
             && self.pending() <= IMPOSSIBLE
             && all.into_iter().all(|word| load(word) <= IMPOSSIBLE)
             && limit(self.max_as_set())
-            && limits.into_iter().all(|word| limit(load(word))))
+            && limits.into_iter().all(|word| limit(load(word)))
+            && self.are_limits_sealed())
     }
 
     pub(crate) fn failcnt(&self) -> u64 {
@@ -193,6 +200,7 @@ impl PageCounter {
         ] {
             to.fetch_add(from.swap(0, Ordering::Relaxed), Ordering::Relaxed);
         }
+        self.add_changes(from.take_uncollected());
     }
 
     /// Notes a refusal by this level.

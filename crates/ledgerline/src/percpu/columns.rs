@@ -177,6 +177,14 @@ impl Columns {
         Columns { cells, at: probe::registration(), columns }
     }
 
+    /// Columns that are read and that nobody charges, whatever their number.
+    ///
+    /// # Safety
+    /// As [`new`](Self::new), but that there may be fewer columns than CPUs.
+    pub(crate) unsafe fn of_copy(cells: *const Cell, columns: u32) -> Self {
+        Columns { cells, at: Registration::None, columns }
+    }
+
     /// A row's cell in the first column: what the fast paths start from.
     #[inline(always)]
     pub(crate) fn first(&self, row: u32) -> *const Cell {

@@ -11,6 +11,7 @@ mod retired;
 #[cfg(not(loom))]
 pub(crate) mod row_set;
 
+use crate::sparse;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -149,6 +150,7 @@ impl Region {
         file: i32,
     ) -> io::Result<Region> {
         let flags = flags | libc::MAP_NORESERVE;
+        let offset = if file < 0 { sparse::MARK } else { 0 };
         let again = if place.alignment > 1 { retired::take(size, place) } else { None };
         let reserved = match again {
             None if place.alignment > 1 => Some(Reservation::new(size, place)?),
@@ -161,7 +163,7 @@ impl Region {
         };
         // SAFETY: a new mapping: at an address of the kernel's choice, or over a reservation or a retired
         // range of ours that no other code uses. It overlaps nothing that is in use.
-        let base = unsafe { libc::mmap(at.cast(), size, access, flags | fixed, file, 0) };
+        let base = unsafe { libc::mmap(at.cast(), size, access, flags | fixed, file, offset) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
@@ -210,7 +212,7 @@ impl Region {
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
                 -1,
-                0,
+                sparse::MARK,
             )
         };
         if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }

@@ -9,6 +9,7 @@
 //! below are taken, the address space is given up (and its memory is not).
 
 use super::Place;
+use crate::sparse;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How many ranges are remembered.
@@ -31,7 +32,7 @@ pub(super) unsafe fn retire(base: *mut u8, size: usize) {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
     // SAFETY: over a mapping of the caller's, as it says. A thread that faults there meanwhile finds the old
     // mapping or this one: the kernel replaces one by the other under its lock.
-    let mapped = unsafe { libc::mmap(base.cast(), size, super::WRITABLE, flags, -1, 0) };
+    let mapped = unsafe { libc::mmap(base.cast(), size, super::WRITABLE, flags, -1, sparse::MARK) };
     if mapped != libc::MAP_FAILED {
         put(base.expose_provenance(), size);
     }

@@ -94,7 +94,7 @@ impl<'a> RowSet<'a> {
 }
 
 /// The set bits of a word, ascending.
-struct Bits(u64);
+pub(crate) struct Bits(pub(crate) u64);
 
 impl Iterator for Bits {
     type Item = usize;

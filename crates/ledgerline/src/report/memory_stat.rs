@@ -3,6 +3,7 @@
 use crate::group::Group;
 use crate::ledger::Ledger;
 use crate::stock::totals;
+use crate::table::Table;
 use crate::table::follow;
 use crate::table::id::GroupId;
 use crate::table::items::{StatItem, is_called, name_of};
@@ -40,6 +41,43 @@ impl std::fmt::Display for MemoryStat {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.lines.iter().try_for_each(|line| writeln!(f, "{} {}", line.name, line.subtree))
     }
+}
+
+/// Where a line's number stands among what a group, or its subtree, counted (`table/sums.rs`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    Word(usize),
+    /// Charges less uncharges.
+    Live,
+}
+
+impl Value {
+    pub(super) fn of(self, words: &[i64]) -> i64 {
+        match self {
+            Value::Word(word) => words[word],
+            Value::Live => words[0].wrapping_sub(words[1]),
+        }
+    }
+}
+
+/// The lines of `memory.stat`, of a ledger whose own items have these names.
+pub(super) fn lines(flows: bool, items: &[String]) -> Vec<(String, Value)> {
+    let sum = |name: &str, sum: Sum| (name.to_owned(), Value::Word(COUNTED + sum as usize));
+    let mut lines = Vec::with_capacity(8 + items.len());
+    if flows {
+        lines.extend([sum("charged", Sum::Charged), sum("freed", Sum::Freed)]);
+    }
+    lines.extend([
+        ("blocks_live".to_owned(), Value::Live),
+        ("blocks_total".to_owned(), Value::Word(0)),
+        sum("refused", Sum::Refused),
+        sum("reclaimed", Sum::Reclaimed),
+        sum("throttled", Sum::Throttled),
+        sum("throttled_usec", Sum::ThrottledTime),
+    ]);
+    let own = |(item, name): (usize, &String)| (name.clone(), Value::Word(COUNTED + FIXED + item));
+    lines.extend(items.iter().enumerate().map(own));
+    lines
 }
 
 impl Group<'_> {
@@ -97,27 +135,13 @@ impl Group<'_> {
         let items = ledger.table().plan.items;
         let words = total_words(items) / 2;
         let totals = totals::of(ledger.table(), self.id());
-        let line = |name: &str, value: &dyn Fn(&[i64]) -> i64| StatLine {
-            name: name.to_owned(),
-            own: value(&totals[..words]),
-            subtree: value(&totals[words..]),
+        let lines = lines(ledger.table().flows, &ledger.item_names());
+        let line = |(name, value): (String, Value)| StatLine {
+            name,
+            own: value.of(&totals[..words]),
+            subtree: value.of(&totals[words..]),
         };
-        let sum = |sum: Sum| move |totals: &[i64]| totals[COUNTED + sum as usize];
-        let mut lines = Vec::with_capacity(8 + items);
-        if ledger.table().flows {
-            lines.push(line("charged", &sum(Sum::Charged)));
-            lines.push(line("freed", &sum(Sum::Freed)));
-        }
-        lines.push(line("blocks_live", &|totals| totals[0].wrapping_sub(totals[1])));
-        lines.push(line("blocks_total", &|totals| totals[0]));
-        lines.push(line("refused", &sum(Sum::Refused)));
-        lines.push(line("reclaimed", &sum(Sum::Reclaimed)));
-        lines.push(line("throttled", &sum(Sum::Throttled)));
-        lines.push(line("throttled_usec", &sum(Sum::ThrottledTime)));
-        for (item, name) in ledger.item_names().iter().enumerate() {
-            lines.push(line(name, &|totals| totals[COUNTED + FIXED + item]));
-        }
-        MemoryStat { lines }
+        MemoryStat { lines: lines.into_iter().map(line).collect() }
     }
 }
 
@@ -164,7 +188,11 @@ impl Ledger {
     /// written over them: what is not UTF-8 shows as replacement marks. Spaces, and characters that no
     /// group's name [allows](crate::table::name::allows), show as `\u{20}` and the like.
     pub fn item_names(&self) -> Vec<String> {
-        let names = &self.table().header().items;
-        names.iter().take(self.table().plan.items).map(name_of).collect()
+        item_names(self.table())
     }
+}
+
+/// The names of a ledger's own items.
+pub(crate) fn item_names(table: &Table) -> Vec<String> {
+    table.header().items.iter().take(table.plan.items).map(name_of).collect()
 }

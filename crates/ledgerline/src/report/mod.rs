@@ -1,4 +1,4 @@
-//! Reports: estimates, snapshots, diagnoses, leaks, `memory.stat`. Readers get them as data of their own.
+//! Reports: estimates, snapshots, diagnoses, leaks, `memory.stat`, of one group or of all. Readers get them as data of their own.
 
 pub(crate) mod diagnosis;
 pub(crate) mod diagnosis_print;
@@ -7,3 +7,4 @@ pub(crate) mod leak;
 pub(crate) mod memory_stat;
 pub(crate) mod scan;
 pub(crate) mod snapshot;
+pub(crate) mod statistics;

@@ -56,7 +56,7 @@ impl Line {
 }
 
 /// All rows. Unused rows are [`state::FREE`]. One that does not lead to the root is damaged, and shown below it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Scan {
     pub(crate) lines: Vec<Line>,
     /// Whether no transfer was under way during the look.
@@ -128,6 +128,15 @@ impl Scan {
             steady = look(table, &mut lines, HELD_TRIES);
             GATE.open();
         }
+        let mut scan = Scan { lines, steady };
+        scan.place(table);
+        scan
+    }
+
+    /// Looks at all rows of a table that nobody changes: a copy, of which the caller knows whether it is steady.
+    pub(crate) fn of_copy(table: &Table, steady: bool) -> Scan {
+        let mut lines = vec![Line::default(); table.high_water() as usize];
+        read_rows(table, &mut lines);
         let mut scan = Scan { lines, steady };
         scan.place(table);
         scan

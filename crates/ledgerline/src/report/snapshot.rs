@@ -95,37 +95,48 @@ impl Ledger {
     pub fn snapshot(&self) -> Snapshot {
         let mut scan = Scan::of(self.table());
         scan.sum_up();
-        let lines = &scan.lines;
-        let mut children: Vec<Vec<u32>> = vec![Vec::new(); lines.len()];
-        for (index, line) in lines.iter().enumerate().skip(1) {
-            if line.state != state::FREE && !line.is_destroyed() {
-                children[line.parent as usize].push(index as u32);
-            }
-        }
-        let mut groups: Vec<GroupSnapshot> = Vec::new();
-        let mut damaged = self.table().is_header_damaged();
-        // Each with its parent's place among the groups.
-        let mut open = vec![(0u32, 0)];
-        while let Some((index, parent)) = open.pop() {
-            // (The root's own path is not a part of the paths below it.)
-            let above = if parent == 0 { "" } else { &groups[parent].path };
-            let line = &lines[index as usize];
-            let id = GroupId::from_parts(index, line.generation);
-            let look = |row: &Row| picture(self.table(), id, row, above, line);
-            // A group that is gone by now is left out, as are those below it, which were destroyed before.
-            // (The root stays, whatever another program wrote there.)
-            let read = if index == 0 {
-                Some(look(self.table().row(0)))
-            } else {
-                follow::read_in_use(self.table(), id, look)
-            };
-            let Some(group) = read else { continue };
-            damaged |= group.state == GroupState::Damaged;
-            open.extend(children[index as usize].iter().rev().map(|&child| (child, groups.len())));
-            groups.push(group);
-        }
-        Snapshot { unit: "bytes", groups, steady: scan.steady, damaged }
+        of(self.table(), &scan)
     }
+}
+
+/// The picture of a table, of a scan that is summed up.
+pub(crate) fn of(table: &Table, scan: &Scan) -> Snapshot {
+    let lines = &scan.lines;
+    // The first child of each row, and the next one of the same parent: in order of their rows.
+    let mut first = vec![0u32; lines.len()];
+    let mut next = vec![0u32; lines.len()];
+    for (index, line) in lines.iter().enumerate().skip(1) {
+        if line.state != state::FREE && !line.is_destroyed() {
+            next[index] = std::mem::replace(&mut first[line.parent as usize], index as u32);
+        }
+    }
+    let mut groups: Vec<GroupSnapshot> = Vec::new();
+    let mut damaged = table.is_header_damaged();
+    // Each with its parent's place among the groups.
+    let mut open = vec![(0u32, 0)];
+    while let Some((index, parent)) = open.pop() {
+        // (The root's own path is not a part of the paths below it.)
+        let above = if parent == 0 { "" } else { &groups[parent].path };
+        let line = &lines[index as usize];
+        let id = GroupId::from_parts(index, line.generation);
+        let look = |row: &Row| picture(table, id, row, above, line);
+        // A group that is gone by now is left out, as are those below it, which were destroyed before.
+        // (The root stays, whatever another program wrote there.)
+        let read = if index == 0 {
+            Some(look(table.row(0)))
+        } else {
+            follow::read_in_use(table, id, look)
+        };
+        let Some(group) = read else { continue };
+        damaged |= group.state == GroupState::Damaged;
+        let mut child = first[index as usize];
+        while child != 0 {
+            open.push((child, groups.len()));
+            child = next[child as usize];
+        }
+        groups.push(group);
+    }
+    Snapshot { unit: "bytes", groups, steady: scan.steady, damaged }
 }
 
 /// The picture of a group below one whose path is `above`.

@@ -19,7 +19,7 @@
 //! > idle stock  <=  prepaid  <=  truth / 4 + slack,  and  (max - usage) / 16
 //!
 //! where the slack is 64 batches or 16 Mi units. A cell never holds more than a sixteenth of what its own
-//! group uses, or two batches, or (for a small group) a thirty-second of a batch. There are two exceptions,
+//! group uses, or two batches, or (for a small group) an eighth of a batch. There are two exceptions,
 //! both bounded by one cap a cell: a walk inside a signal handler that interrupted a drain cannot drain;
 //! and in a ledger that processes share, a process can only drain cells of its own.
 //!

@@ -1,9 +1,11 @@
 //! Collects and reads what a group and its subtree counted.
 
 use super::drain;
-use crate::gate::lock;
+use crate::counter::changes::Changes;
+use crate::gate::lock::{self, Held};
 use crate::sync::{AtomicU64, Ordering, wait_a_turn};
 use crate::table::id::GroupId;
+use crate::table::path::RowPath;
 use crate::table::sums::total_words;
 use crate::table::{Table, collect, follow};
 
@@ -28,16 +30,59 @@ fn collected(table: &Table, index: u32, mut totals: Vec<i64>) -> Vec<i64> {
     drain::subtree(table, index);
     let held = lock::lock();
     if let Some(held) = &held {
+        take_changes(table, held);
         collect::collect(table, held);
     }
-    for _ in 0..TRIES {
+    steadily(table, || collect::read_totals(table, index, &mut totals));
+    totals
+}
+
+/// Reads until no other process's collection was in between, a number of times at most.
+fn steadily<T>(table: &Table, mut read: impl FnMut() -> T) -> T {
+    for _ in 1..TRIES {
         let before = quiet(table);
-        collect::read_totals(table, index, &mut totals);
+        let seen = read();
         if before.is_none() || table.collections() == before {
-            break;
+            return seen;
         }
     }
-    totals
+    read()
+}
+
+/// Collects the changes of limits of this process's rows, for [`changes`]: moves them to the totals. The rows stay among
+/// the changed ones, and no cell is closed.
+pub(crate) fn collect_changes(table: &Table) {
+    let _pass = lock::pass();
+    if let Some(held) = lock::lock() {
+        take_changes(table, &held);
+    }
+}
+
+fn take_changes(table: &Table, _held: &Held) {
+    table.begin_collection();
+    for column in 0..table.columns.count() {
+        for row in table.changed(column).iter().filter(|&row| row < table.capacity()) {
+            let counter = &table.row(row).counter;
+            if !table.is_mine(row) || counter.uncollected() == Changes::default() {
+                continue;
+            }
+            // A group that goes meanwhile hands them to its parent. (The row is held, so that it does not become
+            // another's, whose ancestors are others.)
+            follow::change(table, table.id(row), |_| {
+                if let Some(path) = RowPath::new(table, row) {
+                    collect::add_changes(table, &path, counter.take_uncollected());
+                }
+            });
+        }
+    }
+    table.end_collection();
+}
+
+/// How often limits of a group and its subtree were changed, as of the last collection (zero, if it is gone). It drains
+/// nothing and closes no cell.
+pub(crate) fn changes(table: &Table, id: GroupId) -> u64 {
+    let read = |_: &_| steadily(table, || collect::read_changes(table, id.index()));
+    follow::read(table, id, read).unwrap_or(0)
 }
 
 /// Waits while another process collects. `None` if that does not end.

@@ -3,10 +3,11 @@
 
 use super::path::{RowPath, leads_through};
 use super::row::state;
-use super::sums::{self, BLOCKS, COUNTED, FIXED, total_words};
+use super::sums::{self, BLOCKS, CHANGES, COUNTED, EVENTS, FIXED, total_words};
 use super::{Table, counts};
+use crate::counter::changes::Changes;
 use crate::gate::lock::{self, Held};
-use crate::sync::Ordering;
+use crate::sync::{AtomicU64, Ordering};
 
 /// Collects what changed in the rows of this process.
 pub(crate) fn collect(table: &Table, held: &Held) {
@@ -21,12 +22,16 @@ pub(crate) fn collect(table: &Table, held: &Held) {
     if open && !table.columns.fence() {
         return;
     }
+    let mut changing = Vec::new();
     table.begin_collection();
     for column in 0..table.columns.count() {
         for row in changed(column) {
             // The row leaves the set before it is read: a later count puts it in again. (The summaries of
             // the set stay, since rows are put in without the lock.)
             table.changed(column).remove_shared(row);
+            if table.row(row).counter.uncollected() != Changes::default() {
+                changing.push((column, row));
+            }
             // (A free row's parent is the next free row.)
             let free = table.row(row).state.load(Ordering::Acquire) == state::FREE;
             if let Some(path) = RowPath::new(table, row).filter(|_| !free) {
@@ -36,10 +41,57 @@ pub(crate) fn collect(table: &Table, held: &Held) {
         }
     }
     table.end_collection();
+    // Their changes of limits are the caller's to take (`stock/totals.rs`).
+    changing.into_iter().for_each(|(column, row)| table.note_changed(column, row));
+}
+
+/// Adds changes of limits that were taken out of a row.
+pub(crate) fn add_changes(table: &Table, path: &RowPath<'_>, changes: Changes) {
+    if changes.own != 0 {
+        sums::add_totals(table, path, CHANGES, changes.own);
+    }
+    if changes.below != 0 {
+        sums::add_subtrees(table, path, CHANGES, changes.below);
+    }
+}
+
+/// Hands what a group has of changes of limits to its parent, which counts them below itself from now on.
+fn hand_changes_up(table: &Table, index: u32, parent: u32) {
+    let changes = table.row(index).counter.take_uncollected();
+    if changes == Changes::default() {
+        return;
+    }
+    let counter = &table.row(parent).counter;
+    let many = counter.add_changes(Changes { own: 0, below: changes.all() });
+    table.note_changed(table.columns.current(), parent);
+    if let Some(path) = RowPath::new(table, parent).filter(|_| many) {
+        add_changes(table, &path, counter.take_uncollected());
+    }
+}
+
+/// How often limits of a row's subtree were changed, as far as that was collected, and what rows of other processes have
+/// not collected yet.
+pub(crate) fn read_changes(table: &Table, top: u32) -> u64 {
+    let words = total_words(table.plan.items) / 2;
+    let mut changes = table.total(top, words + CHANGES).load(Ordering::Acquire);
+    let mut seen = std::collections::HashSet::new();
+    for column in 0..table.columns.count() {
+        for row in table.changed(column).iter().filter(|&row| row < table.capacity()) {
+            let waiting = table.row(row).counter.uncollected().all();
+            let others = waiting != 0 && !table.is_mine(row);
+            if others && leads_through(table, row, top) && seen.insert(row) {
+                changes = changes.wrapping_add(waiting);
+            }
+        }
+    }
+    changes
 }
 
 /// Collects one row for good: it is being destroyed, and no thread opens its cells any more.
 pub(crate) fn close(table: &Table, path: &RowPath<'_>) {
+    if let Some(&parent) = path.rows().get(1) {
+        hand_changes_up(table, path.leaf(), parent);
+    }
     if !counts_anything(table, path.leaf()) {
         return;
     }
@@ -98,7 +150,7 @@ fn take_sums(table: &Table, column: u32, path: &RowPath<'_>) {
 /// Brings the totals up to what the row has counted elsewhere.
 fn take_counted(table: &Table, path: &RowPath<'_>) {
     // What was collected is read first: the row has counted at least as much.
-    let collected: [u64; COUNTED] = std::array::from_fn(|word| collected(table, path.leaf(), word));
+    let collected: [u64; EVENTS] = std::array::from_fn(|word| collected(table, path.leaf(), word));
     for (word, counted) in counted(table, path.leaf()).into_iter().enumerate() {
         if counted == collected[word] {
             continue;
@@ -119,7 +171,7 @@ fn collected(table: &Table, row: u32, word: usize) -> u64 {
 }
 
 /// What one row has counted elsewhere by now.
-fn counted(table: &Table, row: u32) -> [u64; COUNTED] {
+fn counted(table: &Table, row: u32) -> [u64; EVENTS] {
     let (charges, uncharges) = counts::of_row(table, row);
     let track = &table.row(row).counter.track;
     let [max, high] =
@@ -131,6 +183,7 @@ fn counted(table: &Table, row: u32) -> [u64; COUNTED] {
 /// themselves. Empties the row's totals.
 pub(crate) fn hand_up(table: &Table, index: u32, parent: u32) {
     let row = table.row(index);
+    hand_changes_up(table, index, parent);
     // Collected when the group was closed.
     row.counter.track.max_events.store(0, Ordering::Relaxed);
     row.counter.track.high_events.store(0, Ordering::Relaxed);
@@ -191,6 +244,10 @@ pub(crate) fn read_totals(table: &Table, top: u32, totals: &mut [i64]) {
             for (word, counted) in counted(table, row).into_iter().enumerate() {
                 add(row, word, counted.wrapping_sub(collected(table, row, word)));
             }
+            let changes = table.row(row).counter.uncollected();
+            add(row, CHANGES, changes.own);
+            // (No row's own, but the subtrees'.)
+            add(u32::MAX, CHANGES, changes.below);
             for column in 0..table.columns.count() {
                 for sum in 0..FIXED + table.plan.items {
                     if table.row(row).has_sums_in(column) {
@@ -200,5 +257,34 @@ pub(crate) fn read_totals(table: &Table, top: u32, totals: &mut [i64]) {
                 }
             }
         }
+    }
+}
+
+/// What a row counted and its totals do not have yet, word by word: of a table that nobody changes. Returns the changes
+/// of limits of groups below it that are gone, which its subtree has and it itself has not.
+pub(crate) fn read_uncollected(table: &Table, row: u32, words: &mut [i64]) -> i64 {
+    for (word, counted) in counted(table, row).into_iter().enumerate() {
+        words[word] = counted.wrapping_sub(collected(table, row, word)) as i64;
+    }
+    for column in 0..table.columns.count() {
+        if table.row(row).has_sums_in(column) {
+            for (sum, word) in words[COUNTED..].iter_mut().enumerate() {
+                let cell = table.statistics.word(column, row, 1 + sum);
+                *word = word.wrapping_add(cell.load(Ordering::Acquire) as i64);
+            }
+        }
+    }
+    let changes = table.row(row).counter.uncollected();
+    words[CHANGES] = changes.own as i64;
+    changes.below as i64
+}
+
+/// A row's totals and its subtree's, as far as it has any: of a table that nobody changes.
+pub(crate) fn totals(table: &Table, row: u32) -> [&[AtomicU64]; 2] {
+    if table.row(row).has_statistics() {
+        let totals = table.totals(row);
+        totals.split_at(totals.len() / 2).into()
+    } else {
+        [&[]; 2]
     }
 }

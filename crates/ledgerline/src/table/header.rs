@@ -4,11 +4,12 @@ use super::items::{ITEMS_MAX, Name};
 use crate::counter::transfers::Transfers;
 use crate::region::free_list::FreeList;
 use crate::sync::{AtomicU32, AtomicU64};
+use crate::wake::eventcount::Eventcount;
 
 /// "LEDGLINE" in ASCII, so that `file` and a hex dump show what the file is.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"LEDGLINE");
 /// Changes whenever the meaning of a byte of the region does.
-pub(crate) const VERSION: u32 = 8;
+pub(crate) const VERSION: u32 = 9;
 
 /// The first page of the region. It has what never changes, and on line pairs of their own the words
 /// written by those that make groups, those that transfer, and those that collect (`layout.toml`).
@@ -26,6 +27,8 @@ pub(crate) struct Header {
     pub(crate) flows: AtomicU32,
     /// Whether charges are followed (`control/audit.rs`): 0 or 1.
     pub(crate) audit: AtomicU32,
+    /// Whether the process that made the ledger alone sets limits: 0 or 1.
+    pub(crate) makers_limits: AtomicU32,
     pub(crate) given: GivenRows,
     /// Transfers from group to group (`counter/transfers.rs`).
     pub(super) transfers: Transfers,
@@ -38,6 +41,8 @@ pub(crate) struct Header {
     pub(crate) audited: AtomicU64,
     /// How many processes had too little address space for the ledger.
     pub(crate) turned_away: AtomicU64,
+    /// Counts changes of limits, for the threads of all processes that hear of them (`control/listener.rs`).
+    pub(crate) changes: Eventcount,
     pub(crate) items: [Name; ITEMS_MAX],
 }
 

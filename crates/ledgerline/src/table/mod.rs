@@ -22,6 +22,7 @@
 pub(crate) mod allocate;
 pub(crate) mod attached;
 pub(crate) mod collect;
+pub(crate) mod copy;
 pub(crate) mod counts;
 pub(crate) mod fold;
 pub(crate) mod follow;
@@ -66,6 +67,8 @@ pub(crate) struct Settings {
     pub(crate) detour: bool,
     /// Whether another process made the ledger.
     pub(crate) opened: bool,
+    /// Whether the process that made the ledger alone sets limits.
+    pub(crate) makers_limits: bool,
 }
 
 /// The addresses of a ledger's parts in this process. The fields that the commonest slow step looks at (it
@@ -82,6 +85,8 @@ pub(crate) struct Table {
     pub(crate) flows: bool,
     /// Whether another process made the ledger.
     pub(crate) opened: bool,
+    /// Whether this process may set limits.
+    pub(crate) steerable: bool,
     pub(crate) plan: Plan,
     region: Region,
     rows: *const Row,
@@ -92,14 +97,55 @@ pub(crate) struct Table {
     pub(crate) heads: QueueHeads,
 }
 
+/// How many rows were ever used, where the header says `told`. Rows are used in order, so the row behind the last
+/// was never used, and of those before it one was. (A thread or process that makes a group takes its row a moment
+/// before it uses it, or never uses it, if it is killed in between.) If that is not so, another program wrote over
+/// the number; then it is found by the rows.
+fn rows_used(told: u32, capacity: u32, used: impl Fn(u32) -> bool) -> u32 {
+    let end = told.clamp(1, capacity);
+    let last = || (end.saturating_sub(WINDOW)..end).rev().any(&used);
+    if told == end && (end == capacity || !used(end)) && last() {
+        return end;
+    }
+    // The windows in use are the first ones. (Not by `partition_point`, which is for slices.)
+    let (mut first, mut behind) = (0, capacity.div_ceil(WINDOW));
+    while first < behind {
+        let middle = (first + behind) / 2;
+        let window = middle * WINDOW..((middle + 1) * WINDOW).min(capacity);
+        if window.clone().any(&used) { first = middle + 1 } else { behind = middle }
+    }
+    (first * WINDOW).clamp(1, capacity)
+}
+
 impl Table {
     /// Finds the parts in a region of `plan.size()` bytes.
     pub(crate) fn new(settings: Settings, region: Region) -> io::Result<Table> {
-        let Settings { plan, batch, flows, detour, opened } = settings;
+        let plan = settings.plan;
         region.make_private(plan.local(), Plan::LOCAL)?;
         // SAFETY: `plan.size()` bytes are mapped, which is where `plan` puts the columns; they are
-        // at least as many as CPUs are possible; `region` moves into the same value.
+        // at least as many as CPUs are possible; `region` moves into the same value (`lay_out`).
         let columns = unsafe { Columns::new(region.at(plan.first_column()), plan.columns as u32) };
+        Table::lay_out(settings, region, columns, plan.capacity)
+    }
+
+    /// Finds the parts in a region that holds a copy of a ledger (`copy.rs`). It may have fewer columns than this
+    /// machine has CPUs: nobody charges it.
+    pub(super) fn of_copy(settings: Settings, region: Region) -> io::Result<Table> {
+        let plan = settings.plan;
+        // SAFETY: as in `new`.
+        let columns =
+            unsafe { Columns::of_copy(region.at(plan.first_column()), plan.columns as u32) };
+        // (Nobody waits in a copy.)
+        Table::lay_out(settings, region, columns, 1)
+    }
+
+    fn lay_out(
+        settings: Settings,
+        region: Region,
+        columns: Columns,
+        heads: usize,
+    ) -> io::Result<Table> {
+        let Settings { plan, batch, flows, detour, opened, makers_limits } = settings;
         // SAFETY: likewise; `statistics_width` bytes a row and `statistics_stride` a column.
         let statistics = unsafe {
             let cells = region.at(plan.statistics());
@@ -110,13 +156,14 @@ impl Table {
             detour: if detour { DETOUR } else { 0 },
             flows,
             opened,
+            steerable: !(opened && makers_limits),
             plan,
             rows: region.at(Plan::ROWS),
             header: region.at(0),
             region,
             batch,
             statistics,
-            heads: QueueHeads::new(plan.capacity)?,
+            heads: QueueHeads::new(heads)?,
         })
     }
 
@@ -160,26 +207,9 @@ impl Table {
         self.rows_used(self.header().given.high_water.load(Ordering::Acquire))
     }
 
-    /// How many rows were ever used, where the header says `told`. Rows are used in order, so the row behind the last
-    /// was never used, and of those before it one was. (A thread or process that makes a group takes its row a moment
-    /// before it uses it, or never uses it, if it is killed in between.) If that is not so, another program wrote over
-    /// the number; then it is found by the rows.
+    /// How many rows were ever used, where the header says `told`.
     pub(crate) fn rows_used(&self, told: u32) -> u32 {
-        let capacity = self.capacity();
-        let end = told.clamp(1, capacity);
-        let used = |row: u32| self.row(row).generation() != 0;
-        let last = || (end.saturating_sub(WINDOW)..end).rev().any(used);
-        if told == end && (end == capacity || !used(end)) && last() {
-            return end;
-        }
-        // The windows in use are the first ones. (Not by `partition_point`, which is for slices.)
-        let (mut first, mut behind) = (0, capacity.div_ceil(WINDOW));
-        while first < behind {
-            let middle = (first + behind) / 2;
-            let window = middle * WINDOW..((middle + 1) * WINDOW).min(capacity);
-            if window.clone().any(used) { first = middle + 1 } else { behind = middle }
-        }
-        (first * WINDOW).clamp(1, capacity)
+        rows_used(told, self.capacity(), |row| self.row(row).generation() != 0)
     }
 
     /// The process whose rows may be charged through this table; 0 in a ledger of one process.
@@ -230,6 +260,7 @@ impl Table {
             || header.batch.load(Ordering::Relaxed) != self.batch
             || number(&header.flows) != usize::from(self.flows)
             || number(&header.audit) > 1
+            || number(&header.makers_limits) > 1
             // (Rows that were taken meanwhile make no difference of a window.)
             || self.rows_used(told).abs_diff(told) > WINDOW
             || mistakes.into_iter().any(|count| count.load(Ordering::Relaxed) > IMPOSSIBLE)
@@ -296,6 +327,18 @@ impl Table {
         let offset = self.plan.totals() + row as usize * self.plan.totals_width() + word * 8;
         // SAFETY: `at` checks the bounds; totals are all atomics.
         unsafe { &*self.region.at(offset) }
+    }
+
+    /// The words of a row's totals.
+    pub(crate) fn totals(&self, row: u32) -> &[AtomicU64] {
+        let words = sums::total_words(self.plan.items);
+        let [first, last] = [0, words - 1].map(|word| self.total(row, word));
+        // SAFETY: `total` checks the bounds of both, and the words lie one after the other.
+        unsafe {
+            let first = std::ptr::from_ref(first);
+            debug_assert_eq!(std::ptr::from_ref(last), first.add(words - 1));
+            std::slice::from_raw_parts(first, words)
+        }
     }
 
     pub(crate) fn transfers(&self) -> &Transfers {

@@ -2,6 +2,7 @@
 
 use super::name::{self, NAME_MAX};
 use crate::counter::{IMPOSSIBLE, PageCounter};
+use crate::region::row_set::Bits;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// The states of a row.
@@ -185,7 +186,10 @@ impl Row {
     /// The columns that may hold cells or counts of this row.
     pub(crate) fn noted_columns(&self, count: u32) -> impl Iterator<Item = u32> {
         let noted = self.columns.load(Ordering::Relaxed);
-        (0..count).filter(move |column| noted >> (column % 64) & 1 != 0)
+        (0..count).step_by(64).flat_map(move |first| {
+            let bits = Bits(noted).map(move |bit| first + bit as u32);
+            bits.take_while(move |&column| column < count)
+        })
     }
 
     /// Notes that a column has sums of this row (`sums.rs`). The last bit stands for the totals, so the
@@ -216,12 +220,35 @@ impl Row {
         self.counter.track.statistics.load(Ordering::Relaxed) >> (column % 63) & 1 != 0
     }
 
+    /// In which columns (modulo 63) the row has sums, and by the last bit whether it has totals.
+    pub(super) fn statistics_noted(&self) -> u64 {
+        self.counter.track.statistics.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn forget_statistics(&self) {
         self.counter.track.statistics.store(0, Ordering::Relaxed);
     }
 
     pub(crate) fn forget_columns(&self) {
         self.columns.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether a row of a copy has the same generation as another copy of it, all bits of the word compared.
+    pub(super) fn is_of_generation_of(&self, other: &Row) -> bool {
+        self.generation.load(Ordering::Relaxed) == other.generation.load(Ordering::Relaxed)
+    }
+
+    /// Whether a row of a copy looks like one that was never used.
+    pub(super) fn is_blank(&self) -> bool {
+        let words = [&self.state, &self.generation, &self.parent];
+        words.into_iter().all(|word| word.load(Ordering::Relaxed) == 0)
+    }
+
+    /// Makes a row of a copy look like one that was never used.
+    pub(super) fn blank(&self) {
+        for word in [&self.state, &self.generation, &self.parent] {
+            word.store(0, Ordering::Relaxed);
+        }
     }
 
     fn set_name(&self, name: &str) {

@@ -52,8 +52,12 @@ pub(crate) enum Sum {
 /// Sums that every ledger has.
 pub(crate) const FIXED: usize = 10;
 /// How many words the totals have before the sums: charges and uncharges (the blocks), `max` and `high`
-/// events. The rows count these elsewhere; the totals hold what was collected of them.
-pub(crate) const COUNTED: usize = 4;
+/// events, changes of limits. The rows count these elsewhere; the totals hold what was collected of them.
+pub(crate) const COUNTED: usize = 5;
+/// How many of those are a row's counts, of which the totals hold what they were. The last one, of changes of limits, is
+/// moved instead.
+pub(crate) const EVENTS: usize = 4;
+pub(crate) const CHANGES: usize = 4;
 /// How many of those are blocks. A row that is freed passes them on with the counts in its columns.
 pub(crate) const BLOCKS: usize = 2;
 

@@ -47,7 +47,7 @@ impl Eventcount {
     pub(crate) fn notify(&self) {
         if self.advance() {
             #[cfg(not(loom))]
-            sleep::wake_one(&self.count);
+            sleep::wake(&self.count, 1, Whose::Process);
         }
     }
 
@@ -85,19 +85,51 @@ impl Eventcount {
     #[cfg(not(loom))]
     pub(crate) fn wait(&self, key: u32, until: std::time::Instant) {
         if self.announce(key) {
-            sleep::while_equal(&self.count, key, until);
+            sleep::while_equal(&self.count, key, until, Whose::Process);
         }
         self.retire();
     }
+
+    /// As [`wait`](Self::wait), on an eventcount in a file, whose notices come from any process that has it mapped. A
+    /// process that is killed in here leaves one sleeper too many, for whom each notice makes a call of the kernel.
+    #[cfg(not(loom))]
+    pub(crate) fn wait_for_any_process(&self, key: u32, until: std::time::Instant) {
+        if self.announce(key) {
+            sleep::while_equal(&self.count, key, until, Whose::AnyProcess);
+        }
+        self.retire();
+    }
+
+    /// Wakes all who sleep on an eventcount in a file, after [`advance`](Self::advance). Async-signal-safe.
+    #[cfg(not(loom))]
+    pub(crate) fn wake_all_processes(&self) {
+        sleep::wake(&self.count, libc::c_int::MAX, Whose::AnyProcess);
+    }
+}
+
+/// Who sleeps on a word and wakes.
+#[cfg(not(loom))]
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// Threads of this process.
+    Process,
+    /// Those of all processes that have the word's file mapped.
+    AnyProcess,
 }
 
 /// Sleeping on a word: the futex of Linux, and short naps elsewhere.
 #[cfg(all(not(loom), target_os = "linux"))]
 mod sleep {
+    use super::Whose;
     use std::sync::atomic::AtomicU32;
     use std::time::Instant;
 
-    pub(super) fn while_equal(word: &AtomicU32, value: u32, until: Instant) {
+    /// The kernel finds a private word by its address, and that of a file by its place in there.
+    fn flag(whose: Whose) -> libc::c_int {
+        if whose == Whose::Process { libc::FUTEX_PRIVATE_FLAG } else { 0 }
+    }
+
+    pub(super) fn while_equal(word: &AtomicU32, value: u32, until: Instant, whose: Whose) {
         let left = until.saturating_duration_since(Instant::now());
         let timeout = libc::timespec {
             tv_sec: libc::time_t::try_from(left.as_secs()).unwrap_or(libc::time_t::MAX),
@@ -108,25 +140,20 @@ mod sleep {
             libc::syscall(
                 libc::SYS_futex,
                 word.as_ptr(),
-                libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+                libc::FUTEX_WAIT | flag(whose),
                 value,
                 &raw const timeout,
             );
         }
     }
 
-    pub(super) fn wake_one(word: &AtomicU32) {
-        // SAFETY: wakes a thread that waits on a word of ours; `errno` is the calling thread's own, and
+    pub(super) fn wake(word: &AtomicU32, most: libc::c_int, whose: Whose) {
+        // SAFETY: wakes threads that wait on a word of ours; `errno` is the calling thread's own, and
         // stays.
         unsafe {
             let errno = libc::__errno_location();
             let before = *errno;
-            libc::syscall(
-                libc::SYS_futex,
-                word.as_ptr(),
-                libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
-                1,
-            );
+            libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | flag(whose), most);
             *errno = before;
         }
     }
@@ -134,14 +161,15 @@ mod sleep {
 
 #[cfg(all(not(loom), not(target_os = "linux")))]
 mod sleep {
+    use super::Whose;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::{Duration, Instant};
 
-    pub(super) fn while_equal(word: &AtomicU32, value: u32, until: Instant) {
+    pub(super) fn while_equal(word: &AtomicU32, value: u32, until: Instant, _: Whose) {
         while word.load(Ordering::Relaxed) == value && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    pub(super) fn wake_one(_: &AtomicU32) {}
+    pub(super) fn wake(_: &AtomicU32, _: libc::c_int, _: Whose) {}
 }

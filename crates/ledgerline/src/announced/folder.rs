@@ -1,0 +1,208 @@
+//! The folders in which announced ledgers lie. Each is this user's alone, and is reached by a descriptor: nobody can put
+//! another one in its place between the question whose it is and its use.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// A folder that is this user's alone.
+#[derive(Debug)]
+pub(super) struct Folder {
+    opened: File,
+    path: PathBuf,
+}
+
+/// Where a folder may lie.
+struct Place {
+    parent: PathBuf,
+    leaf: String,
+    /// Whether the parent must be this user's, too. (Otherwise everybody may put folders there, and nobody may take away
+    /// another's.)
+    own_parent: bool,
+}
+
+/// The user for whom this process acts.
+fn user() -> u32 {
+    // SAFETY: it has no preconditions.
+    unsafe { libc::geteuid() }
+}
+
+/// The places, the best first.
+fn places() -> Vec<Place> {
+    let user = user();
+    let own = |parent: PathBuf| Place { parent, leaf: "ledgerline".to_owned(), own_parent: true };
+    let shared = |parent: &str| Place {
+        parent: parent.into(),
+        leaf: format!("ledgerline-{user}"),
+        own_parent: false,
+    };
+    let told = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let usual = PathBuf::from(format!("/run/user/{user}"));
+    let mut places: Vec<Place> =
+        told.into_iter().filter(|path| path.is_absolute()).map(own).collect();
+    if places.iter().all(|place| place.parent != usual) {
+        places.push(own(usual));
+    }
+    places.extend(["/dev/shm", "/tmp"].map(shared));
+    places
+}
+
+/// The folders that are there, of all places: a program may have been started with another environment.
+pub(super) fn existing() -> Vec<Folder> {
+    places().iter().filter_map(|place| place.open(false).ok()).collect()
+}
+
+/// The first folder that is there or can be made.
+pub(super) fn make() -> io::Result<Folder> {
+    let mut told = Vec::new();
+    for place in places() {
+        match place.open(true) {
+            Ok(folder) => return Ok(folder),
+            Err(error) => told.push(format!("{}: {error}", place.parent.display())),
+        }
+    }
+    let told = told.join("; ");
+    let why = format!(
+        "there is no folder to announce a ledger in ({told}): set XDG_RUNTIME_DIR to a folder of yours"
+    );
+    Err(io::Error::new(io::ErrorKind::NotFound, why))
+}
+
+impl Place {
+    fn open(&self, make: bool) -> io::Result<Folder> {
+        let refused = |why: &str| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        // (The system's own folders may be links: `/dev/shm` is one on some.)
+        let parent = open_at(libc::AT_FDCWD, self.parent.as_os_str(), FOLDER)?;
+        let metadata = parent.metadata()?;
+        let sticky = metadata.mode() & libc::S_ISVTX != 0;
+        let open_to_all = metadata.mode() & 0o022 != 0;
+        let trusted = metadata.uid() == user() || metadata.uid() == 0;
+        if self.own_parent && (metadata.uid() != user() || open_to_all) {
+            return refused("it is not this user's alone");
+        }
+        if !self.own_parent && (!trusted || open_to_all && !sticky) {
+            return refused("others may take away what lies there");
+        }
+        let leaf = c_string(self.leaf.as_ref())?;
+        if make {
+            // SAFETY: makes a folder in one that is open; the name ends in zero. (It may be there already.)
+            unsafe { libc::mkdirat(parent.as_raw_fd(), leaf.as_ptr(), 0o700) };
+        }
+        let opened = open_at(parent.as_raw_fd(), self.leaf.as_ref(), FOLDER | libc::O_NOFOLLOW)?;
+        let metadata = opened.metadata()?;
+        if metadata.uid() != user() || metadata.permissions().mode() & 0o077 != 0 {
+            return refused(&format!("{} in it is not this user's alone", self.leaf));
+        }
+        Ok(Folder { opened, path: self.parent.join(&self.leaf) })
+    }
+}
+
+const FOLDER: libc::c_int = libc::O_RDONLY | libc::O_DIRECTORY;
+
+fn c_string(name: &OsStr) -> io::Result<CString> {
+    CString::new(name.as_bytes()).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+fn open_at(folder: i32, name: &OsStr, flags: libc::c_int) -> io::Result<File> {
+    let name = c_string(name)?;
+    // SAFETY: opens a path that ends in zero; the descriptor is ours.
+    unsafe {
+        let opened = libc::openat(folder, name.as_ptr(), flags | libc::O_CLOEXEC, 0o600);
+        if opened < 0 { Err(io::Error::last_os_error()) } else { Ok(File::from_raw_fd(opened)) }
+    }
+}
+
+impl Folder {
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The names in it that are UTF-8.
+    pub(super) fn names(&self) -> Vec<String> {
+        // (By the descriptor: the path may be another folder's by now.)
+        let entries = Path::new(&format!("/proc/self/fd/{}", self.opened.as_raw_fd())).read_dir();
+        let names = entries.into_iter().flatten().flatten().map(|entry| entry.file_name());
+        names.filter_map(|name: OsString| String::from_utf8(name.into_vec()).ok()).collect()
+    }
+
+    /// Opens a file of this user for reading.
+    pub(super) fn open(&self, name: &str) -> Option<File> {
+        let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let file = open_at(self.opened.as_raw_fd(), name.as_ref(), flags).ok()?;
+        let metadata = file.metadata().ok()?;
+        (metadata.is_file() && metadata.uid() == user()).then_some(file)
+    }
+
+    /// Makes a file that this user alone may open.
+    pub(super) fn create(&self, name: &str) -> io::Result<File> {
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
+        open_at(self.opened.as_raw_fd(), name.as_ref(), flags)
+    }
+
+    pub(super) fn remove(&self, name: &str) {
+        if let Ok(name) = c_string(name.as_ref()) {
+            // SAFETY: removes a file of a folder that is open; the name ends in zero.
+            unsafe { libc::unlinkat(self.opened.as_raw_fd(), name.as_ptr(), 0) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{chown, symlink};
+
+    fn place(parent: &Path, own_parent: bool) -> Place {
+        Place { parent: parent.to_owned(), leaf: "leaf".to_owned(), own_parent }
+    }
+
+    fn mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_is_not_this_users_alone_is_not_used() {
+        let parent = tempfile::tempdir().unwrap();
+        let parent = parent.path();
+        assert!(place(parent, true).open(false).is_err(), "it is not made to be listed");
+        let folder = place(parent, true).open(true).unwrap();
+        assert_eq!(folder.opened.metadata().unwrap().mode() & 0o777, 0o700);
+
+        mode(&parent.join("leaf"), 0o755);
+        assert!(place(parent, true).open(true).is_err(), "others may look into it");
+        mode(&parent.join("leaf"), 0o700);
+        mode(parent, 0o777);
+        assert!(place(parent, true).open(true).is_err(), "others may put another in its place");
+        assert!(place(parent, false).open(true).is_err());
+        mode(parent, 0o1777);
+        assert!(place(parent, false).open(true).is_ok(), "as in /tmp");
+        assert!(place(parent, true).open(true).is_err());
+        mode(parent, 0o700);
+        if user() == 0 {
+            chown(parent.join("leaf"), Some(4711), None).unwrap();
+            assert!(place(parent, true).open(true).is_err(), "somebody else's");
+        }
+    }
+
+    #[test]
+    fn no_link_is_followed() {
+        let parent = tempfile::tempdir().unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        mode(elsewhere.path(), 0o700);
+        symlink(elsewhere.path(), parent.path().join("leaf")).unwrap();
+        assert!(place(parent.path(), true).open(true).is_err());
+
+        let folder = place(elsewhere.path(), true).open(true).unwrap();
+        let secret = elsewhere.path().join("secret");
+        fs::write(&secret, "x").unwrap();
+        symlink(&secret, folder.path().join("link")).unwrap();
+        assert!(folder.open("link").is_none() && folder.create("link").is_err());
+        folder.remove("link");
+        assert!(secret.exists() && folder.names().is_empty());
+    }
+}

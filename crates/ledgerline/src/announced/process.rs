@@ -1,0 +1,80 @@
+//! A process that is told from a later one with the same number.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+/// A process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Process {
+    /// Its number in its own PID namespace.
+    pub(super) pid: u32,
+    /// When it started, in the kernel's ticks; 0 where that was not known.
+    pub(super) start: u64,
+    /// The number of its PID namespace; 0 where that was not known.
+    pub(super) namespace: u64,
+}
+
+impl Process {
+    /// The calling process.
+    pub(super) fn own() -> Process {
+        let pid = std::process::id();
+        let start = state_and_start(pid).map_or(0, |(_, start)| start);
+        Process { pid, start, namespace: own_namespace() }
+    }
+
+    /// Whether it may still run: a process in another namespace cannot be judged from here.
+    pub(super) fn may_run(self) -> bool {
+        if self.namespace == 0 || self.namespace != own_namespace() {
+            return true;
+        }
+        match state_and_start(self.pid) {
+            Some((state, start)) => !b"ZXx".contains(&state) && start == self.start,
+            // (Where there is no /proc, or it hides others' processes.)
+            None => fs::metadata("/proc/self").is_err() || is_hidden(self.pid),
+        }
+    }
+}
+
+fn own_namespace() -> u64 {
+    fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino())
+}
+
+/// A process's state, and when it started.
+fn state_and_start(pid: u32) -> Option<(u8, u64)> {
+    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // "pid (name) S ...": the name may hold anything, so the last parenthesis counts.
+    let rest = &text[text.iter().rposition(|&byte| byte == b')')? + 1..];
+    let mut fields = std::str::from_utf8(rest).ok()?.split_ascii_whitespace();
+    let state = *fields.next()?.as_bytes().first()?;
+    // The 22nd field of all; the state is the third.
+    Some((state, fields.nth(18)?.parse().ok()?))
+}
+
+/// Whether a process is there that `/proc` does not show.
+fn is_hidden(pid: u32) -> bool {
+    let Ok(pid) = libc::pid_t::try_from(pid) else { return false };
+    // SAFETY: signal 0 only asks.
+    unsafe { libc::kill(pid, 0) == 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_process_runs_until_it_ends_and_one_with_its_number_is_another() {
+        let own = Process::own();
+        assert!(own.may_run() && own.start > 0 && own.namespace > 0);
+        assert!(!Process { start: own.start + 1, ..own }.may_run());
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let (_, start) = state_and_start(child.id()).unwrap();
+        let process = Process { pid: child.id(), start, ..own };
+        assert!(process.may_run() && start >= own.start);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!process.may_run());
+        // From another namespace nothing is known of it.
+        assert!(Process { namespace: own.namespace + 1, ..process }.may_run());
+    }
+}

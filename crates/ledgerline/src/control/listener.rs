@@ -1,0 +1,219 @@
+//! Hears of limits that other processes change, in a ledger that processes share.
+//!
+//! ```text
+//! a limit of a shared ledger changes          the thread of each process that has watches or reclaimers there
+//!   count it in its row, note the row           key = the header's count
+//!   the header's count += 1                     its watches whose groups count more changes: wake them
+//!   fence                                       another process changed a limit: ask the reclaimers below the
+//!   nobody sleeps on it: done                     groups that are above their max, have waiters look again
+//!   wake all who do                             sleep while count == key, for a second at most
+//! ```
+//!
+//! The count is an eventcount in the file (`wake/eventcount.rs`), so no change is missed by a thread that sleeps. It
+//! lies where any process may write over it, so nobody sleeps on it for longer than a second; and whoever was woken
+//! looks at what the rows count, and tells of that alone. A process that dies between its two steps leaves a change
+//! that is told with the next one.
+//!
+//! The thread starts with the first watch or reclaimer, and ends with the last. A forked child has none, until it makes
+//! a watch or a reclaimer of its own. Without a file there is none either: who changes a limit tells the watches itself
+//! (`events.rs`).
+//!
+//! Invariant C2: the group with which the thread finds its ledger points into that ledger's region. The thread uses it
+//! until it is joined, which [`Listener::end`] does before the region goes (guarded by
+//! `a_ledger_may_go_whose_watch_was_forgotten`).
+
+use crate::gate::lock;
+use crate::group::Group;
+use crate::ledger::Ledger;
+use crate::sync::are_calls_forbidden;
+use crate::wake::eventcount::Eventcount;
+use std::io;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// The longest sleep on a word that another process may write over.
+pub(crate) const LONGEST: Duration = Duration::from_secs(1);
+/// Between two looks at what changed, so that a program which sets limits all the time is not looked at all the time.
+pub(crate) const PACE: Duration = Duration::from_millis(5);
+
+/// What a process has of it.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    state: Mutex<State>,
+    /// How many changes this very process told of. It is raised before the header's count is.
+    told: AtomicU32,
+    /// What the thread does (`hear.rs`), with the header's count from which on it is to hear.
+    run: fn(&Ledger, u32, &AtomicBool),
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The process whose threads these are.
+    process: u32,
+    /// How many watches and reclaimers there are.
+    users: usize,
+    thread: Option<Thread>,
+    /// Threads that end and were not joined: the one that ended them was one of them.
+    ending: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Thread {
+    handle: JoinHandle<()>,
+    /// Relaxed: it is seen at the latest when the sleep is over, and the join orders what comes after.
+    stop: Arc<AtomicBool>,
+}
+
+/// A watch or a reclaimer for which the thread listens.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    /// The process that took it; 0 where nobody listens.
+    process: u32,
+}
+
+impl Seat {
+    /// Nobody listens.
+    pub(crate) const NONE: Seat = Seat { process: 0 };
+
+    pub(crate) fn listens(&self) -> bool {
+        self.process != 0
+    }
+}
+
+impl State {
+    /// Forgets the threads of the process that this one was forked from. What a handle leads to is no thread's here.
+    fn belong_to(&mut self, process: u32) {
+        if self.process != process {
+            std::mem::forget(self.thread.take().map(|thread| thread.handle));
+            std::mem::forget(std::mem::take(&mut self.ending));
+            (self.process, self.users) = (process, 0);
+        }
+    }
+
+    /// Joins what ended before, unless this is that very thread. Says whether all is joined.
+    fn join(handles: Vec<JoinHandle<()>>) -> Result<(), Vec<JoinHandle<()>>> {
+        let me = thread::current().id();
+        let (mine, others): (Vec<_>, Vec<_>) =
+            handles.into_iter().partition(|handle| handle.thread().id() == me);
+        for handle in others {
+            // (It does not panic: what it calls of others is caught.)
+            let _ = handle.join();
+        }
+        if mine.is_empty() { Ok(()) } else { Err(mine) }
+    }
+}
+
+/// Takes a seat: from now on the thread listens, in a ledger that processes share.
+pub(crate) fn join(ledger: &Ledger) -> io::Result<Seat> {
+    if !ledger.is_shared() {
+        return Ok(Seat::NONE);
+    }
+    let process = std::process::id();
+    let mut state = lock::gated(&ledger.control().listener.state);
+    state.belong_to(process);
+    if state.thread.is_none() {
+        state.thread = Some(start(ledger)?);
+    }
+    state.users += 1;
+    Ok(Seat { process })
+}
+
+/// Gives a seat back. With the last one the thread ends.
+pub(crate) fn leave(ledger: &Ledger, seat: &Seat) {
+    if seat.process == 0 || seat.process != std::process::id() {
+        return;
+    }
+    let listener = &ledger.control().listener;
+    let mut state = lock::gated(&listener.state);
+    state.belong_to(seat.process);
+    state.users = state.users.saturating_sub(1);
+    let last = if state.users == 0 { state.thread.take() } else { None };
+    // It is joined while nothing is locked: it may be about to lock.
+    drop(state);
+    if let Some(thread) = last {
+        let handle = stop(ledger, thread);
+        if let Err(mine) = State::join(vec![handle]) {
+            lock::gated(&listener.state).ending.extend(mine);
+        }
+    }
+}
+
+impl Listener {
+    pub(crate) fn new(run: fn(&Ledger, u32, &AtomicBool)) -> Listener {
+        Listener { state: Mutex::default(), told: AtomicU32::new(0), run }
+    }
+
+    /// Ends the thread, also where watches were forgotten. Says whether it has ended: this is not that thread itself.
+    pub(crate) fn end(&self, ledger: &Ledger) -> bool {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.belong_to(std::process::id());
+        let thread = state.thread.take();
+        let mut handles = std::mem::take(&mut state.ending);
+        drop(state);
+        handles.extend(thread.map(|thread| stop(ledger, thread)));
+        match State::join(handles) {
+            Ok(()) => true,
+            Err(mine) => {
+                // It is detached, and what it uses stays.
+                drop(mine);
+                false
+            }
+        }
+    }
+
+    /// A number that grows when other processes change limits. (For a moment it may be too small.)
+    pub(crate) fn of_others(&self, count: u32) -> u32 {
+        count.wrapping_sub(self.told.load(Ordering::Relaxed))
+    }
+}
+
+pub(crate) fn count(ledger: &Ledger) -> &Eventcount {
+    &ledger.table().header().changes
+}
+
+/// Tells the threads of all processes that a limit was changed. The change was counted in its row, which was noted as
+/// changed. Async-signal-safe.
+pub(crate) fn tell(ledger: &Ledger) {
+    ledger.control().listener.told.fetch_add(1, Ordering::Relaxed);
+    if count(ledger).advance() && !are_calls_forbidden() {
+        count(ledger).wake_all_processes();
+    }
+}
+
+/// Tells the thread to stop.
+fn stop(ledger: &Ledger, thread: Thread) -> JoinHandle<()> {
+    thread.stop.store(true, Ordering::Relaxed);
+    // (As a change of nobody's limits, of which the others find nothing.)
+    tell(ledger);
+    thread.handle
+}
+
+fn start(ledger: &Ledger) -> io::Result<Thread> {
+    // SAFETY: C2.
+    let root = unsafe { std::mem::transmute::<Group<'_>, Group<'static>>(ledger.root()) };
+    let run = ledger.control().listener.run;
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = stop.clone();
+    // What changes from here on is heard.
+    let key = count(ledger).key();
+    let thread = thread::Builder::new().name("ledgerline-hear".into());
+    let handle = blocking_signals(|| thread.spawn(move || run(root.ledger(), key, &stopped)))?;
+    Ok(Thread { handle, stop })
+}
+
+/// Starts a thread that gets no signal: those of the program are not for it.
+fn blocking_signals<T>(start: impl FnOnce() -> T) -> T {
+    // SAFETY: the sets are this function's, and sigfillset fills the first before it is read.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let started = start();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        started
+    }
+}

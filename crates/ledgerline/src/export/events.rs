@@ -1,0 +1,176 @@
+//! Limits that were met, as events of `tracing` (feature `tracing-events`).
+//!
+//! | message                                | level | fields besides `group` and `count`          |
+//! |----------------------------------------|-------|---------------------------------------------|
+//! | `charges met the group's max`          | warn  | `max`, `current`                            |
+//! | `charges went over the group's high`   | info  | `high`, `current`                           |
+//! | `caches gave back memory`              | info  | `bytes`, in place of `count`                |
+//! | `low was not kept`                     | warn  | `low`                                       |
+//! | `a victim was looked for: the group was full` | warn | `max`, `current`                      |
+//! | `victims were cancelled`               | error | `current`                                   |
+//! | `limits were set`                      | info  | `max`, `high`, as they are now              |
+//! | `more groups met limits`               | warn  | `count` of groups; no `group`               |
+//!
+//! Their target is `ledgerline`. One event stands for all that happened of its kind in its group since the call before:
+//! a query that is refused a million times a second is one line.
+
+use crate::control::events::Events;
+use crate::group::Group;
+use crate::report::snapshot::{GroupSnapshot, GroupState};
+use crate::size::Limit;
+use crate::table::id::GroupId;
+use std::collections::HashMap;
+use tracing::{error, info, warn};
+
+/// Groups that one call tells of, unless the program asks for more or fewer.
+const GROUPS: usize = 20;
+
+/// Emits what happened since the call before.
+///
+/// ```
+/// use ledgerline::{Ledger, Limit, export::events::LimitEvents};
+/// use std::time::Duration;
+///
+/// let ledger = Ledger::new()?.into_static();
+/// let mut events = LimitEvents::new(ledger.root());
+/// let watch = ledger.root().watch()?;
+///
+/// let query = ledger.root().create("q1")?;
+/// query.set_max(Limit::units(100))?;
+/// query.try_charge(101).unwrap_err();
+/// // In a thread or a task of the program's: wait for something to happen, and then a second, so that there is one
+/// // event of each kind a second at most.
+/// if watch.wait(Some(Duration::from_secs(60)))?.is_some() {
+///     assert_eq!(events.emit(), 1);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct LimitEvents<'l> {
+    group: Group<'l>,
+    most: usize,
+    before: HashMap<GroupId, Counted>,
+}
+
+/// What a group counted itself; those below it count for themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counted {
+    events: Events,
+    reclaimed: u64,
+}
+
+impl<'l> LimitEvents<'l> {
+    /// Of a group and all below it. What happened before is not told.
+    pub fn new(group: Group<'l>) -> LimitEvents<'l> {
+        let mut events = LimitEvents { group, most: GROUPS, before: HashMap::new() };
+        events.before = events.look().into_iter().map(|(group, now)| (group.id, now)).collect();
+        events
+    }
+
+    /// Has one call tell of at most so many groups, and only of how many there were more: 20 unless this is called.
+    #[must_use]
+    pub fn groups(mut self, most: usize) -> LimitEvents<'l> {
+        self.most = most;
+        self
+    }
+
+    /// Emits an event for each kind of thing that happened in each group since the call before, and says in how many
+    /// groups something did. Those of which the most charges met a limit come first.
+    ///
+    /// The subscriber is called on this thread, with no lock of the ledger held: it may allocate, charge, and wait. The
+    /// rate is the program's: as often as it calls. Takes a [snapshot](crate::Ledger::snapshot) and some two
+    /// microseconds a group. Not async-signal-safe.
+    pub fn emit(&mut self) -> usize {
+        let looked = self.look();
+        let mut happened: Vec<(&GroupSnapshot, Counted)> = Vec::new();
+        for (group, now) in &looked {
+            let before = self.before.get(&group.id).copied().unwrap_or_default();
+            let since = now.since(before);
+            if since != Counted::default() {
+                happened.push((group, since));
+            }
+        }
+        happened.sort_by_key(|(_, since)| std::cmp::Reverse(since.events.max));
+        let shown = happened.len().min(self.most);
+        for (group, since) in &happened[..shown] {
+            since.tell(group);
+        }
+        if shown < happened.len() {
+            warn!(target: "ledgerline", count = happened.len() - shown, "more groups met limits");
+        }
+        let many = happened.len();
+        self.before = looked.into_iter().map(|(group, now)| (group.id, now)).collect();
+        many
+    }
+
+    fn look(&self) -> Vec<(GroupSnapshot, Counted)> {
+        let ledger = self.group.ledger();
+        let mut groups = ledger.snapshot().groups.into_iter();
+        // The group and what follows it at a greater depth. One that is gone has nothing more to tell.
+        let Some(top) = groups.find(|group| group.id == self.group.id()) else {
+            return Vec::new();
+        };
+        let depth = top.depth;
+        let below = groups.take_while(|group| group.depth > depth);
+        let whole = [top].into_iter().chain(below);
+        let live = whole.filter(|group| group.state != GroupState::Damaged);
+        let counted = |group: GroupSnapshot| {
+            let handle = ledger.group(group.id);
+            let reclaimed = handle.stat().get("reclaimed").map_or(0, |line| line.own);
+            let reclaimed = reclaimed.max(0).cast_unsigned();
+            (group, Counted { events: handle.local_events(), reclaimed })
+        };
+        live.map(counted).collect()
+    }
+}
+
+impl Counted {
+    fn since(self, before: Counted) -> Counted {
+        let (now, then) = (self.events, before.events);
+        Counted {
+            events: Events {
+                low: now.low.saturating_sub(then.low),
+                high: now.high.saturating_sub(then.high),
+                max: now.max.saturating_sub(then.max),
+                oom: now.oom.saturating_sub(then.oom),
+                oom_kill: now.oom_kill.saturating_sub(then.oom_kill),
+                oom_group_kill: now.oom_group_kill.saturating_sub(then.oom_group_kill),
+                limits: now.limits.saturating_sub(then.limits),
+            },
+            reclaimed: self.reclaimed.saturating_sub(before.reclaimed),
+        }
+    }
+
+    fn tell(&self, group: &GroupSnapshot) {
+        let (path, current) = (&*group.path, group.current);
+        let limit = |limit: Limit| tracing::field::display(limit);
+        let Events { low, high, max, oom, oom_kill, oom_group_kill, limits } = self.events;
+        if max > 0 {
+            let limit = limit(group.max);
+            warn!(target: "ledgerline", group = path, count = max, max = limit, current, "charges met the group's max");
+        }
+        if high > 0 {
+            let limit = limit(group.high);
+            info!(target: "ledgerline", group = path, count = high, high = limit, current, "charges went over the group's high");
+        }
+        if self.reclaimed > 0 {
+            info!(target: "ledgerline", group = path, bytes = self.reclaimed, "caches gave back memory");
+        }
+        if low > 0 {
+            let limit = limit(group.low);
+            warn!(target: "ledgerline", group = path, count = low, low = limit, "low was not kept");
+        }
+        if oom > 0 {
+            let limit = limit(group.max);
+            warn!(target: "ledgerline", group = path, count = oom, max = limit, current, "a victim was looked for: the group was full");
+        }
+        if oom_kill + oom_group_kill > 0 {
+            let count = oom_kill.max(oom_group_kill);
+            error!(target: "ledgerline", group = path, count, current, "victims were cancelled");
+        }
+        if limits > 0 {
+            let (max, high) = (limit(group.max), limit(group.high));
+            info!(target: "ledgerline", group = path, count = limits, max, high, "limits were set");
+        }
+    }
+}

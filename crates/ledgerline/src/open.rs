@@ -1,0 +1,104 @@
+//! Opens a ledger that another process made in a file: its header says where everything lies, and is checked first.
+
+use crate::builder::{BATCHES, CAPACITIES, TIMES};
+use crate::control;
+use crate::control::audit::Audit;
+use crate::error::OpenError;
+use crate::ledger::Ledger;
+use crate::percpu::possible_cpus;
+use crate::region::Region;
+use crate::sync::Ordering;
+use crate::table::Settings;
+use crate::table::header::{Header, MAGIC, VERSION};
+use crate::table::items;
+use crate::table::plan::Plan;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
+
+/// The most columns that a ledger may have: no machine has more CPUs.
+const COLUMNS_MAX: u32 = 1 << 16;
+
+/// A copy of a file's header.
+#[repr(C, align(128))]
+struct CopiedHeader([u8; size_of::<Header>()]);
+
+const _: () = assert!(align_of::<CopiedHeader>() >= align_of::<Header>());
+
+/// What a file says of itself, if it makes sense: the settings of its ledger, and whether its charges are followed.
+/// `columns` is how many it must have at least. Allocates nothing.
+pub(crate) fn read_settings(file: &File, columns: u32) -> Result<(Settings, bool), OpenError> {
+    // (Not by `stat`, which costs a small program two pages more. Nobody reads at this file's position.)
+    let length = (&mut &*file).seek(SeekFrom::End(0)).map_err(OpenError::Io)?;
+    let length = usize::try_from(length).map_err(|_| OpenError::NotALedger)?;
+    if length < Plan::PAGE {
+        return Err(OpenError::NotALedger);
+    }
+    let mut first = CopiedHeader([0; size_of::<Header>()]);
+    file.read_exact_at(&mut first.0, 0).map_err(OpenError::Io)?;
+    // SAFETY: it is as large as a header, and aligned as one; any bytes are atomics.
+    let header = unsafe { &*first.0.as_ptr().cast::<Header>() };
+    // Acquire: partner of the Release in `initialise`. (The kernel read the page after that, or not.)
+    if header.magic.load(Ordering::Acquire) != MAGIC {
+        return Err(OpenError::NotALedger);
+    }
+    let version = header.version.load(Ordering::Relaxed);
+    if version != VERSION {
+        return Err(OpenError::Version { found: version, known: VERSION });
+    }
+    let capacity = header.capacity.load(Ordering::Relaxed);
+    let found = header.columns.load(Ordering::Relaxed);
+    let batch = header.batch.load(Ordering::Relaxed);
+    let items = header.item_count.load(Ordering::Relaxed) as usize;
+    let flows = header.flows.load(Ordering::Relaxed);
+    let audit = header.audit.load(Ordering::Relaxed);
+    let makers_limits = header.makers_limits.load(Ordering::Relaxed);
+    if !CAPACITIES.contains(&capacity)
+        || !(columns..=COLUMNS_MAX).contains(&found)
+        || !BATCHES.contains(&batch)
+        || items > items::ITEMS_MAX
+        || flows > 1
+        || audit > 1
+        || makers_limits > 1
+    {
+        return Err(OpenError::Damaged);
+    }
+    let plan = Plan { capacity: capacity as usize, columns: found as usize, items };
+    // The file must hold all that will be touched: a hole behind its end would be a SIGBUS. One of another length
+    // was made with other numbers: this process would write over what is not its own.
+    if length != plan.size() {
+        return Err(OpenError::Damaged);
+    }
+    let (flows, audit, makers_limits) = (flows == 1, audit == 1, makers_limits == 1);
+    let settings =
+        Settings { plan, batch, flows, detour: flows || audit, opened: true, makers_limits };
+    Ok((settings, audit))
+}
+
+impl Ledger {
+    /// Maps a ledger that another process made in a file. Allocates nothing. Who only looks on takes a
+    /// [`View`](crate::View), which needs no right to write.
+    ///
+    /// # Errors
+    /// When the file is not a ledger, has another version, or was made for fewer CPUs than this machine may
+    /// have.
+    pub fn open_in(file: &File) -> Result<Ledger, OpenError> {
+        let (settings, audit) = read_settings(file, possible_cpus())?;
+        let plan = settings.plan;
+        let region = Region::shared_at(file, plan.size(), plan.place()).map_err(|error| {
+            if error.kind() == io::ErrorKind::OutOfMemory
+                && let Ok(first) = Region::shared(file, Plan::PAGE)
+            {
+                // SAFETY: the file holds a header, as was just seen, which is all atomics.
+                let header = unsafe { &*first.at::<Header>(0) };
+                header.turned_away.fetch_add(1, Ordering::Relaxed);
+            }
+            match error.raw_os_error() {
+                Some(libc::EACCES | libc::EPERM) => OpenError::ReadOnly,
+                _ => OpenError::Io(error),
+            }
+        })?;
+        let audit = audit.then(|| Audit::new(None));
+        control::lay(settings, audit, TIMES, region).map_err(OpenError::Io)
+    }
+}

@@ -1,0 +1,172 @@
+//! A view: a ledger's file, for who only looks on and may only read it.
+
+use crate::error::OpenError;
+use crate::ledger::{Footprint, Mistakes, mistakes_in};
+use crate::open::read_settings;
+use crate::report::memory_stat::item_names;
+use crate::report::scan::Scan;
+use crate::report::snapshot::{self, Snapshot};
+use crate::report::statistics::Statistics;
+use crate::sync::Ordering;
+use crate::table::copy::Copy;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// A ledger in a file, for who only looks on. It needs no right to write, never writes, and costs those who charge
+/// nothing: it copies what is in use out of the file (by `pread`) and reads that.
+///
+/// It differs from [`Ledger::open_in`](crate::Ledger::open_in) in this:
+///
+/// * The file may have been made for any number of CPUs, and its program may have ended.
+/// * Statistics are read without collecting them, and of all groups at once.
+/// * The file may become shorter, be written over or change in any way at any time: a reading then is an error, or has
+///   [damaged](crate::GroupState::Damaged) groups. (Where a file is mapped, one that becomes shorter kills who reads it.)
+/// * A reading takes longer: some 1.5 µs a group, and memory for a copy of what is in use (about 1.3 KB a group and two
+///   CPUs). No reading takes more than ten seconds; then it is an error.
+///
+/// ```
+/// use ledgerline::{Ledger, View};
+/// # let path = std::env::temp_dir().join(format!("ledger-view-{}", std::process::id()));
+/// # let file = std::fs::File::options().read(true).write(true).create_new(true).open(&path)?;
+/// let ledger = Ledger::builder().items(&["rows_read"]).create_in(&file)?;
+/// let query = ledger.root().create("q1")?;
+/// let charge = query.try_charge(1000)?;
+/// query.add_stat(ledger.item("rows_read").unwrap(), 7);
+///
+/// // In any process that may read the file:
+/// let view = View::open(std::fs::File::open(&path)?)?;
+/// let reading = view.read()?;
+/// assert_eq!(reading.snapshot.groups[1].path, "/q1");
+/// assert_eq!(reading.snapshot.groups[1].current, 1000);
+/// let rows_read = reading.statistics.line("rows_read").unwrap();
+/// assert_eq!(reading.statistics.subtree(0, rows_read), 7);
+/// # std::fs::remove_file(&path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct View {
+    /// Locked while a thread reads.
+    copy: Mutex<Copy>,
+    capacity: u32,
+    items: Vec<String>,
+}
+
+/// What a [`View`] read at one time. Each number is exact when writers are still. Otherwise each word was true at some
+/// moment of the call, and those of one group are read some ten microseconds apart: units may be off by what the group's
+/// cells fetched or gave back in that time, and charges by 127 for each CPU that charges it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reading {
+    /// The groups, as [`Ledger::snapshot`](crate::Ledger::snapshot) has them.
+    pub snapshot: Snapshot,
+    /// What they counted: of each group of the snapshot, by its place there.
+    pub statistics: Statistics,
+    /// When the reading began, by `CLOCK_MONOTONIC`.
+    pub clock: Duration,
+    /// What callers did wrong, as far as it showed.
+    pub mistakes: Mistakes,
+    /// How many processes failed to map the ledger since they had too little address space.
+    pub turned_away: u64,
+}
+
+impl View {
+    /// Opens a ledger in a file that is open for reading. The descriptor's position is not kept.
+    ///
+    /// # Errors
+    /// When the file is not a ledger, has another version, contradicts itself, or cannot be read.
+    pub fn open(file: File) -> Result<View, OpenError> {
+        let (settings, _) = read_settings(&file, 1)?;
+        let copy = Copy::new(settings, file).map_err(OpenError::Io)?;
+        let mut view = View {
+            copy: Mutex::new(copy),
+            capacity: settings.plan.capacity as u32,
+            items: Vec::new(),
+        };
+        view.items = {
+            let copy = view.lock();
+            copy.read_header()?;
+            item_names(copy.table())
+        };
+        Ok(view)
+    }
+
+    /// Reads all groups and their statistics, as [`Reading`] says. Repeats that for up to 20 ms while transfers or
+    /// collections move numbers from one place to another; `steady` says whether one was under way in the end. One
+    /// thread reads at a time. Costs 1.5 µs a group.
+    ///
+    /// # Errors
+    /// When the file cannot be read, when it became shorter ([`io::ErrorKind::UnexpectedEof`]), or when it has so many
+    /// groups and columns that ten seconds are not enough ([`io::ErrorKind::TimedOut`]).
+    pub fn read(&self) -> io::Result<Reading> {
+        let mut copy = self.lock();
+        let clock = monotonic();
+        let quiet = copy.read()?;
+        let table = copy.table();
+        let scan = Scan::of_copy(table, quiet.transfers);
+        let mut summed = scan.clone();
+        summed.sum_up();
+        let snapshot = snapshot::of(table, &summed);
+        let steady = quiet.collections;
+        let statistics = Statistics::of(table, &scan, &snapshot, &self.items, steady);
+        let mistakes = mistakes_in(table.header());
+        let turned_away = table.header().turned_away.load(Ordering::Relaxed);
+        Ok(Reading { snapshot, statistics, clock, mistakes, turned_away })
+    }
+
+    /// A picture of the tree, as [`Ledger::snapshot`](crate::Ledger::snapshot) takes one. Costs 1 µs a group.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn snapshot(&self) -> io::Result<Snapshot> {
+        let mut copy = self.lock();
+        let quiet = copy.read()?;
+        let mut scan = Scan::of_copy(copy.table(), quiet.transfers);
+        scan.sum_up();
+        Ok(snapshot::of(copy.table(), &scan))
+    }
+
+    /// The names of the ledger's own items, as they were when it was opened.
+    pub fn item_names(&self) -> &[String] {
+        &self.items
+    }
+
+    /// The most groups at a time, the root included.
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// How many groups there are at most now: rows that were ever used. Costs a few reads of the file.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn groups_at_most(&self) -> io::Result<u32> {
+        let copy = self.lock();
+        copy.read_header()?;
+        copy.rows_in_use()
+    }
+
+    /// The memory that the file takes, and its size.
+    ///
+    /// # Errors
+    /// When the system does not say.
+    pub fn footprint(&self) -> io::Result<Footprint> {
+        let metadata = self.lock().file().metadata()?;
+        Ok(Footprint { resident: metadata.blocks() * 512, reserved: metadata.len() })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Copy> {
+        // (A copy that a panic left half done is made anew.)
+        self.copy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The time by `CLOCK_MONOTONIC`.
+fn monotonic() -> Duration {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes to a timespec of ours. (The clock is there on every Linux.)
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
+}

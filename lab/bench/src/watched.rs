@@ -1,0 +1,145 @@
+//! What a watcher costs those who charge: the same pair in two ledgers with many groups, of which another process looks
+//! at one ten times a second.
+
+use super::cases::{chain, pair};
+use super::rounds::{Made, Work};
+use ledgerline::{Ledger, View};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often it looks: at the beginning of each round, and then after this.
+const PERIOD: Duration = Duration::from_millis(100);
+/// Groups that the ledgers have besides.
+const GROUPS: usize = 10_000;
+
+/// A ledger in a file in memory, as those have that are watched.
+pub(super) fn ledger(quick: bool) -> Made<(Ledger, File)> {
+    // SAFETY: makes a descriptor that is ours; the name ends in zero.
+    let file = unsafe {
+        match libc::memfd_create(c"watched".as_ptr(), libc::MFD_CLOEXEC) {
+            -1 => return Err(io::Error::last_os_error().into()),
+            file => File::from_raw_fd(file),
+        }
+    };
+    let ledger = Ledger::builder().create_in(&file)?;
+    for n in 0..if quick { 100 } else { GROUPS } {
+        let charged = ledger.root().create(&format!("g{n}"))?.charge_units(1000);
+        charged.map_err(|error| error.to_string())?;
+    }
+    Ok((ledger, file))
+}
+
+/// The pair three levels deep, as `pair_depth3` times it, while another process looks.
+pub(super) fn watched<'l>(ledger: &'l Ledger, file: &File) -> Made<Work<'l>> {
+    let (granule, pairs) = chain(ledger, 3, pair)?;
+    let watcher = Watcher::start(file)?;
+    let running = AtomicUsize::new(0);
+    let body = move |thread, n| {
+        // (Whichever thread begins first, and whichever ends last.)
+        if running.fetch_add(1, Ordering::Relaxed) == 0 {
+            watcher.rounds().fetch_add(1, Ordering::Relaxed);
+        }
+        pairs(thread, n);
+        if running.fetch_sub(1, Ordering::Relaxed) == 1 {
+            watcher.rounds().fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    Ok((granule, Box::new(body)))
+}
+
+/// A process that looks during rounds, and ends with this one.
+struct Watcher {
+    /// How many rounds began and ended, in memory that both processes have: odd during one. (A message would wait for a
+    /// watcher that looks.)
+    rounds: NonNull<AtomicU64>,
+    process: libc::pid_t,
+}
+
+// SAFETY: the number is an atomic, mapped until the watcher is dropped.
+unsafe impl Send for Watcher {}
+// SAFETY: as above.
+unsafe impl Sync for Watcher {}
+
+impl Watcher {
+    fn start(file: &File) -> io::Result<Watcher> {
+        let file = File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+        // SAFETY: maps a page of zeros of our own, which a forked child shares.
+        let page = unsafe {
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+            libc::mmap(std::ptr::null_mut(), 4096, access, flags, -1, 0)
+        };
+        let rounds = NonNull::new(page.cast()).filter(|_| page != libc::MAP_FAILED);
+        let mut watcher =
+            Watcher { rounds: rounds.ok_or_else(io::Error::last_os_error)?, process: 0 };
+        // SAFETY: the child reads the file and the number, and ends. What it allocates it may: the C library makes its
+        // malloc ready for that in a forked child.
+        watcher.process = match unsafe { libc::fork() } {
+            -1 => return Err(io::Error::last_os_error()),
+            0 => {
+                let status = i32::from(watch(file, watcher.rounds()).is_err());
+                // SAFETY: ends the child without what the parent had registered for its end.
+                unsafe { libc::_exit(status) }
+            }
+            process => process,
+        };
+        Ok(watcher)
+    }
+
+    fn rounds(&self) -> &AtomicU64 {
+        // SAFETY: mapped until this is dropped, and zeros are an atomic.
+        unsafe { self.rounds.as_ref() }
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        // SAFETY: ends and collects our own child, if there is one; unmaps our own page.
+        unsafe {
+            if self.process > 0 {
+                libc::kill(self.process, libc::SIGKILL);
+                libc::waitpid(self.process, std::ptr::null_mut(), 0);
+            }
+            libc::munmap(self.rounds.as_ptr().cast(), 4096);
+        }
+    }
+}
+
+/// What the watcher does until it is killed.
+fn watch(file: File, rounds: &AtomicU64) -> Result<(), Box<dyn std::error::Error>> {
+    // SAFETY: asks for a signal when the thread that started this process ends.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    let view = View::open(file)?;
+    let (mut last, mut looked) = (0, Instant::now());
+    loop {
+        let round = rounds.load(Ordering::Relaxed);
+        if round % 2 == 1 && (round != last || looked.elapsed() >= PERIOD) {
+            (last, looked) = (round, Instant::now());
+            view.read()?;
+        } else {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watcher_looks_while_it_is_told_to_and_ends() {
+        let (ledger, file) = ledger(true).unwrap();
+        let (granule, body) = watched(&ledger, &file).unwrap();
+        for _ in 0..3 {
+            body(0, granule * 1000);
+        }
+        assert_eq!(ledger.root().precise(), 100 * 1000);
+        let level = ledger.snapshot().groups.into_iter().find(|group| group.depth == 2).unwrap();
+        assert_eq!(level.charges, 3 * granule * 1000);
+        drop(body);
+    }
+}
