@@ -54,3 +54,20 @@ pub fn printable(text: &str) -> String {
     }
     shown
 }
+
+/// A document of JSON whose letters steer no terminal: those that JSON need not escape are escaped as well. Ends of lines
+/// between its parts stay.
+pub fn plain_json(document: &str) -> String {
+    let mut plain = String::with_capacity(document.len());
+    for letter in document.chars() {
+        if letter == '\n' || is_plain(letter) {
+            plain.push(letter);
+        } else {
+            // (Outside of its strings a document has no such letter.)
+            for unit in letter.encode_utf16(&mut [0; 2]) {
+                let _ = write!(plain, "\\u{unit:04x}");
+            }
+        }
+    }
+    plain
+}

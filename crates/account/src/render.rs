@@ -1,0 +1,398 @@
+//! The account as a tree of text.
+
+mod words;
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use ledgerline::size;
+
+use crate::Status;
+use crate::account::{Account, Row, State};
+use ledgerline_terminal::output::printable;
+use ledgerline_terminal::style::{Paint, Style};
+use words::{bar, count, quoted, shortened, times, width};
+
+/// More rows than this are left to the JSON document.
+const ROWS: usize = 40;
+/// Group names are not cut shorter than this, however narrow the terminal is.
+const NARROWEST: usize = 16;
+/// A command longer than this is cut where no terminal says how wide it is; the
+/// JSON document has all of it.
+const COMMAND: usize = 200;
+
+/// Prints the account on standard error, as that can show it.
+pub fn to_stderr(account: &Account) {
+    let text = text(account, &Style::of_stderr());
+    // Where standard error is closed there is nobody to tell.
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// One printed line, before it is known how wide the columns are.
+struct Line {
+    /// The lines that lead to the name.
+    stem: String,
+    name: String,
+    ended: bool,
+    refused: bool,
+    cells: Vec<String>,
+    note: Option<(Paint, String)>,
+}
+
+/// The whole text, with a newline at its end.
+pub fn text(account: &Account, style: &Style) -> String {
+    let mut out = String::new();
+    header(&mut out, account, style);
+    if account.saw_any() || account.damaged {
+        let distinct = Account { rows: account.distinct(), ..account.clone() };
+        table(&mut out, &distinct, style);
+    } else {
+        nothing_seen(&mut out, account, style);
+    }
+    refused(&mut out, account);
+    if let Some(container) = &account.container {
+        let _ = writeln!(out, "{}", printable(&container.told()));
+    }
+    not_accounted(&mut out, account, style);
+    footer(&mut out, account, style);
+    out
+}
+
+/// The groups of a ledger whose program goes on, and the line about the ledger itself.
+pub fn groups(account: &Account, style: &Style) -> String {
+    let mut out = String::new();
+    table(&mut out, &Account { rows: account.distinct(), ..account.clone() }, style);
+    refused(&mut out, account);
+    not_accounted(&mut out, account, style);
+    footer(&mut out, account, style);
+    out
+}
+
+fn header(out: &mut String, account: &Account, style: &Style) {
+    let command: Vec<String> = account.command.iter().map(|word| quoted(word)).collect();
+    let command = command.join(" ");
+    let (paint, ending) = match (account.status, account.status.signal()) {
+        (Status::Exited(0), _) => (Paint::Good, "exit 0".to_owned()),
+        (Status::Exited(code), _) => (Paint::Bad, format!("exit {code}")),
+        (Status::Killed(_), signal) => {
+            (Paint::Bad, format!("killed by {}", signal.unwrap_or_default()))
+        }
+    };
+    let rest = format!("{:.3} s, {}", account.wall.as_secs_f64(), account.mode);
+    // "ledgerline: " and ": …, …" around the command.
+    let around = 12 + 4 + ending.chars().count() + rest.chars().count();
+    let most = style.width.map_or(COMMAND, |width| width.saturating_sub(around).max(NARROWEST));
+    let command = shortened(&command, most, style);
+    let _ = writeln!(
+        out,
+        "{} {}: {}, {rest}",
+        style.paint(Paint::Faint, "ledgerline:"),
+        style.paint(Paint::Strong, &command),
+        style.paint(paint, &ending),
+    );
+}
+
+fn table(out: &mut String, account: &Account, style: &Style) {
+    let shown = account.largest(ROWS);
+    let at_exit = account.rows.iter().any(|row| row.at_exit > 0);
+    let mut titles = vec!["current", "peak", "peak share", "charges", "refused"];
+    if at_exit {
+        titles.insert(2, "at exit");
+    }
+    let mapped = account.rows.iter().any(|row| row.mapped.private > 0);
+    if mapped {
+        titles.insert(1, "mapped");
+    }
+    let resident = account.rows.iter().any(|row| row.resident.is_some());
+    if resident {
+        let after_peak = titles.iter().position(|title| *title == "peak").unwrap_or(0) + 1;
+        titles.insert(after_peak, "resident");
+    }
+    let lines = lines(account, &shown, Shown { at_exit, mapped, resident }, style);
+
+    let widths: Vec<usize> = titles
+        .iter()
+        .enumerate()
+        .map(|(column, title)| {
+            lines
+                .iter()
+                .map(|line| line.cells[column].chars().count())
+                .chain([title.len()])
+                .max()
+                .unwrap_or(0)
+        })
+        .collect();
+    let numbers: usize = widths.iter().map(|width| width + 2).sum();
+    let wanted = lines
+        .iter()
+        .map(|line| width(&line.stem) + width(&line.name))
+        .chain([5])
+        .max()
+        .unwrap_or(5);
+    let notes =
+        lines.iter().filter_map(|line| line.note.as_ref()).map(|note| width(&note.1) + 2).max();
+    let names = match style.width {
+        Some(width) => {
+            wanted.min(width.saturating_sub(numbers + notes.unwrap_or(0)).max(NARROWEST))
+        }
+        None => wanted,
+    };
+
+    let mut title = format!("{:<names$}", "group");
+    for (text, width) in titles.iter().zip(&widths) {
+        let _ = write!(title, "  {text:>width$}");
+    }
+    if notes.is_some() {
+        title.push_str("  limit");
+    }
+    let _ = writeln!(out, "{}", style.paint(Paint::Faint, &title));
+    for line in &lines {
+        print_line(out, line, names, &widths, style);
+    }
+    let hidden = account.rows.len() - shown.len();
+    if hidden > 0 {
+        let dots = if style.unicode { "…" } else { "..." };
+        let more =
+            format!("{dots} {} more with smaller peaks; --json FILE has all", count(hidden as u64));
+        let _ = writeln!(out, "{}", style.paint(Paint::Faint, &more));
+    }
+}
+
+fn print_line(out: &mut String, line: &Line, names: usize, widths: &[usize], style: &Style) {
+    let stem = width(&line.stem);
+    let name = shortened(&line.name, names.saturating_sub(stem).max(1), style);
+    let padding = names.saturating_sub(stem + width(&name));
+    let name = match (line.refused, line.ended) {
+        (true, _) => style.paint(Paint::Bad, &name),
+        (_, true) => style.paint(Paint::Faint, &name),
+        _ => style.paint(Paint::Strong, &name),
+    };
+    let mut text = format!("{}{name}{:padding$}", style.paint(Paint::Faint, &line.stem), "");
+    for (cell, width) in line.cells.iter().zip(widths) {
+        let _ = write!(text, "  {cell:>width$}");
+    }
+    if let Some((paint, note)) = &line.note {
+        let _ = write!(text, "  {}", style.paint(*paint, note));
+    }
+    let _ = writeln!(out, "{}", text.trim_end());
+}
+
+/// The columns that not every account has.
+#[derive(Clone, Copy)]
+struct Shown {
+    at_exit: bool,
+    mapped: bool,
+    resident: bool,
+}
+
+fn lines(account: &Account, shown: &[usize], columns: Shown, style: &Style) -> Vec<Line> {
+    // For each level, whether more rows follow there; from the last row up,
+    // because only what comes later decides.
+    let mut more_follow: Vec<bool> = Vec::new();
+    let mut lines: Vec<Line> = shown
+        .iter()
+        .rev()
+        .map(|&index| {
+            let row = &account.rows[index];
+            let follows = more_follow.get(row.depth).copied().unwrap_or(false);
+            let mut stem = String::new();
+            for level in 1..row.depth {
+                stem.push_str(
+                    match (more_follow.get(level).copied().unwrap_or(false), style.unicode) {
+                        (true, true) => "│  ",
+                        (true, false) => "|  ",
+                        (false, _) => "   ",
+                    },
+                );
+            }
+            if row.depth > 0 {
+                stem.push_str(match (follows, style.unicode) {
+                    (true, true) => "├─ ",
+                    (false, true) => "└─ ",
+                    (true, false) => "|- ",
+                    (false, false) => "`- ",
+                });
+            }
+            more_follow.truncate(row.depth);
+            more_follow.resize(row.depth, false);
+            more_follow.push(true);
+            line(account, row, stem, columns, style)
+        })
+        .collect();
+    lines.reverse();
+    lines
+}
+
+fn line(account: &Account, row: &Row, stem: String, columns: Shown, style: &Style) -> Line {
+    let damaged = row.state == State::Damaged;
+    let mut cells = vec![
+        size::format(row.current),
+        size::format(row.peak),
+        share(row.peak, account.root_peak(), style),
+        count(row.charges),
+        if row.refused == 0 { "-".to_owned() } else { count(row.refused) },
+    ];
+    let some = |bytes: u64| if bytes == 0 { "-".to_owned() } else { size::format(bytes) };
+    if columns.at_exit {
+        cells.insert(2, some(row.at_exit));
+    }
+    if columns.resident {
+        cells.insert(2, some(row.resident.unwrap_or(0)));
+    }
+    if columns.mapped {
+        cells.insert(1, some(row.mapped.private));
+    }
+    if damaged {
+        cells.fill("-".to_owned());
+    }
+    Line {
+        stem,
+        name: if row.depth == 0 { "/".to_owned() } else { printable(&row.name) },
+        ended: row.state == State::Exited,
+        refused: row.max_events > 0 || (row.max_heap.is_some() && row.refused_heap > 0) || damaged,
+        cells,
+        note: note(row),
+    }
+}
+
+/// What the row's own limits did, and whether its process is still there.
+fn note(row: &Row) -> Option<(Paint, String)> {
+    let limit = |units: Option<u64>| {
+        units.map_or("max".to_owned(), |units| ledgerline::Limit::units(units).to_string())
+    };
+    if row.state == State::Damaged {
+        return Some((Paint::Bad, "damaged".to_owned()));
+    }
+    let mut notes = Vec::new();
+    let mut paint = Paint::Faint;
+    // The program felt only those events that were refusals. The other charges went over the limit.
+    let refused = row.max_events.min(row.refused.saturating_sub(row.refused_heap));
+    if refused > 0 {
+        paint = Paint::Bad;
+        notes.push(format!("max {} refused {}", limit(row.max), times(refused)));
+    } else if row.max_events > 0 {
+        paint = Paint::Bad;
+        notes.push(format!("max {} exceeded {}", limit(row.max), times(row.max_events)));
+    } else if row.max.is_some() {
+        notes.push(format!("max {}", limit(row.max)));
+    }
+    if row.max_heap.is_some() && row.refused_heap > 0 {
+        paint = Paint::Bad;
+        notes.push(format!("max-heap {} refused {}", limit(row.max_heap), times(row.refused_heap)));
+    } else if row.max_heap.is_some() {
+        notes.push(format!("max-heap {}", limit(row.max_heap)));
+    }
+    if row.high_events > 0 {
+        notes.push(format!("high {} exceeded {}", limit(row.high), times(row.high_events)));
+    } else if row.high.is_some() {
+        notes.push(format!("high {}", limit(row.high)));
+    }
+    if row.state == State::Running && row.depth == 1 {
+        notes.push("still running".to_owned());
+    }
+    if row.folded {
+        notes.push("further names counted here".to_owned());
+    }
+    if row.processes > 0 {
+        let processes = if row.processes == 1 { "process" } else { "processes" };
+        notes.push(format!("{} {processes}", count(row.processes)));
+    }
+    (!notes.is_empty()).then(|| (paint, notes.join(", ")))
+}
+
+fn nothing_seen(out: &mut String, account: &Account, style: &Style) {
+    let reason = match account.not_accounted.first() {
+        Some(one) => one.why.to_string(),
+        None => "the program ended before its first allocation, or could not open the ledger \
+                 through /proc"
+            .to_owned(),
+    };
+    let _ = writeln!(out, "{} {reason}", style.paint(Paint::Bad, "No allocation was seen:"));
+    if let Some(root) = account.rows.first().and_then(note) {
+        let _ = writeln!(out, "The limit was not applied: {}", root.1);
+    }
+}
+
+/// Who was refused first, and when, and the largest request that was refused.
+fn refused(out: &mut String, account: &Account) {
+    let rows = || account.rows.iter().filter_map(|row| Some((row, row.most_refused?)));
+    // (Whoever was refused without a time comes last.)
+    let earliest = rows().min_by_key(|(_, refused)| refused.time.wrapping_sub(1));
+    let Some((row, first)) = earliest else { return };
+    let name = |row: &Row| printable(&row.path);
+    let time = account.since_start(first.time).map(|time| format!(" after {time:.3} s"));
+    let (first, time) = (size::format(first.first), time.unwrap_or_default());
+    let _ = write!(out, "First refused: {first} for {}{time}.", name(row));
+    if let Some((row, most)) = rows().max_by_key(|(_, refused)| refused.largest) {
+        let _ = write!(out, " Largest: {} for {}.", size::format(most.largest), name(row));
+    }
+    out.push('\n');
+}
+
+/// Which processes were not accounted, and why.
+fn not_accounted(out: &mut String, account: &Account, style: &Style) {
+    let all = &account.not_accounted;
+    if all.is_empty() {
+        return;
+    }
+    let told = all.iter().map(|one| {
+        let program = one.program.as_deref().map_or("unknown".to_owned(), printable);
+        let times = if one.processes > 1 {
+            format!("{} times, ", count(one.processes))
+        } else {
+            String::new()
+        };
+        format!("{program} ({times}{})", one.why.name())
+    });
+    let told: Vec<String> = told.collect();
+    let processes: u64 = all.iter().map(|one| one.processes).sum();
+    let plural = if processes == 1 { "process" } else { "processes" };
+    let title = format!("Not accounted: {} {plural}:", count(processes));
+    let _ = writeln!(out, "{} {}.", style.paint(Paint::Bad, &title), told.join(", "));
+}
+
+fn footer(out: &mut String, account: &Account, style: &Style) {
+    if account.damaged {
+        let rows = account.rows.iter().filter(|row| row.state == State::Damaged).count() as u64;
+        let rows = match rows {
+            0 => "Its header makes no sense, and its rows".to_owned(),
+            1 => "One of its rows makes no sense, and the others".to_owned(),
+            rows => format!("{} of its rows make no sense, and the others", count(rows)),
+        };
+        let text =
+            format!("The ledger is damaged: a program wrote over it. {rows} may be wrong, too.");
+        let _ = writeln!(out, "{}", style.paint(Paint::Bad, &text));
+    }
+    let mut text = format!("The ledger itself took {}.", size::format(account.ledger_bytes));
+    if let Some(resident) = account.max_resident {
+        let resident = size::format(resident);
+        let _ = write!(text, " The kernel saw {resident} resident in one process at most.");
+    }
+    if let Some(peak) = account.heap_peak {
+        let _ = write!(text, " Blocks of malloc took {} at most.", size::format(peak));
+    }
+    let mistakes = account.mistakes.unwrap_or_default();
+    let mistakes = mistakes.underflows + mistakes.strays;
+    if mistakes > 0 {
+        let _ = write!(
+            text,
+            " {} of the program's frees matched no charge and were ignored.",
+            count(mistakes)
+        );
+    }
+    let _ = writeln!(out, "{}", style.paint(Paint::Faint, &text));
+}
+
+fn share(part: u64, whole: u64, style: &Style) -> String {
+    if whole == 0 {
+        return "-".to_owned();
+    }
+    let percent = format!("{:.1}%", part as f64 * 100.0 / whole as f64);
+    if !style.unicode || style.width.is_some_and(|width| width < 80) {
+        return percent;
+    }
+    format!("{} {percent:>6}", bar(part, whole))
+}
+
+#[cfg(test)]
+mod tests;

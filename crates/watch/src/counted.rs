@@ -1,0 +1,177 @@
+//! What a run counts of its rows in the items of its ledger, and which rows make no sense.
+//!
+//! The account of `ledgerline run` and the looks of those who watch it are made by these rules, so that they agree.
+
+mod damaged;
+
+pub use damaged::{MOST, is_damaged};
+
+use ledgerline_protocol::blind::Blind;
+use ledgerline_protocol::{
+    BLIND, ENDED, FOLDED, ITEMS, MAPPED, MAX_HEAP, REFUSED, REFUSED_HEAP, RESERVED, RESIDENT,
+    SPARED, SPARED_HEAP,
+};
+
+/// What a run counts of a row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// What it and those below it mapped.
+    pub mapped: Mapped,
+    /// How many charges of it and of those below it a limit refused; what the reserve granted is not among them.
+    pub refused: u64,
+    /// How many of those the limit for blocks alone refused.
+    pub refused_heap: u64,
+    /// What the row itself was refused.
+    pub most_refused: Option<Refusals>,
+    /// Whether its process had more names than rows.
+    pub folded: bool,
+    /// How many processes that ended the row stands for.
+    pub processes: u64,
+    /// Requests that the reserve served.
+    pub spared: u64,
+    /// The most bytes that the kernel saw resident in its process.
+    pub resident: u64,
+    /// The limit for blocks alone.
+    pub max_heap: Option<u64>,
+    /// What of the row's max is kept as the reserve: the user's max is the row's and this.
+    pub reserve: u64,
+    /// Why the row's process is not accounted.
+    pub blind: Option<Blind>,
+    /// Whether a sum is more than anybody counts.
+    pub absurd: bool,
+}
+
+/// What a row itself asked for and was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusals {
+    /// Bytes of the first request.
+    pub first: u64,
+    /// When that was: milliseconds of `CLOCK_MONOTONIC`.
+    pub time: u64,
+    /// Bytes of the largest request.
+    pub largest: u64,
+}
+
+/// What processes mapped by themselves, by kind; of a process that ended, at its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mapped {
+    /// Private and writable: a part of what the row holds.
+    pub private: u64,
+    /// Shared memory.
+    pub shared: u64,
+    /// Files that are mapped to be read.
+    pub file: u64,
+}
+
+/// Where the lines that say this stand among a ledger's statistics.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    lines: usize,
+    /// The library's own line.
+    refused: Option<usize>,
+    /// Lines of which no sum means anything.
+    no_sums: Vec<usize>,
+    /// In the order of [`ITEMS`]; `None` in a ledger that is no run's.
+    items: Option<[usize; ITEMS.len()]>,
+}
+
+impl Rules {
+    /// The rules for a ledger whose statistics have these names ([`ledgerline::MemoryStat`],
+    /// [`ledgerline::Statistics::names`]). A ledger that has other items than a run's is none: what its items are called
+    /// means nothing here.
+    pub fn new<'n>(names: impl Iterator<Item = &'n str>) -> Rules {
+        let names: Vec<&str> = names.collect();
+        let items = names.ends_with(&ITEMS).then(|| {
+            let first = names.len() - ITEMS.len();
+            std::array::from_fn(|item| first + item)
+        });
+        let no_sums = |(line, name): (usize, &&str)| {
+            (items.is_some() && REFUSED.contains(name)).then_some(line)
+        };
+        Rules {
+            lines: names.len(),
+            refused: names.iter().position(|&name| name == "refused"),
+            no_sums: names.iter().enumerate().filter_map(no_sums).collect(),
+            items,
+        }
+    }
+
+    /// Whether the ledger is that of a `ledgerline run`.
+    pub fn is_run(&self) -> bool {
+        self.items.is_some()
+    }
+
+    /// What a row says whose lines have these numbers: of the row itself, and with those below it.
+    pub fn count(&self, own: impl Fn(usize) -> i64, subtree: impl Fn(usize) -> i64) -> Counted {
+        let line = |name: &str| {
+            let place = ITEMS.iter().position(|item| *item == name);
+            Some(self.items?[place?])
+        };
+        let positive = |number: i64| number.max(0).cast_unsigned();
+        let item = |name: &str| line(name).map_or(0, |line| positive(subtree(line)));
+        let alone = |name: &str| line(name).map_or(0, |line| positive(own(line)));
+        let [private, shared, file] = MAPPED.map(item);
+        let [first, time, largest] = REFUSED.map(alone);
+        let sums = (0..self.lines).filter(|line| !self.no_sums.contains(line));
+        Counted {
+            mapped: Mapped { private, shared, file },
+            refused: self
+                .refused
+                .map_or(0, |line| positive(subtree(line)))
+                .saturating_sub(item(SPARED))
+                .saturating_add(item(REFUSED_HEAP)),
+            refused_heap: item(REFUSED_HEAP),
+            most_refused: (first > 0).then_some(Refusals { first, time, largest }),
+            folded: alone(FOLDED) > 0,
+            processes: alone(ENDED),
+            spared: item(SPARED).saturating_add(item(SPARED_HEAP)),
+            resident: alone(RESIDENT),
+            max_heap: alone(MAX_HEAP).checked_sub(1),
+            reserve: alone(RESERVED),
+            blind: Blind::from_number(alone(BLIND).cast_signed()),
+            absurd: sums
+                .flat_map(|line| [own(line), subtree(line)])
+                .any(|sum| sum.unsigned_abs() > MOST),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(names: &[&str], sums: &[(&str, i64)]) -> Counted {
+        let sum = |line: usize| {
+            sums.iter().find(|(name, _)| *name == names[line]).map_or(0, |&(_, sum)| sum)
+        };
+        Rules::new(names.iter().copied()).count(sum, sum)
+    }
+
+    fn of_run() -> Vec<&'static str> {
+        ["blocks_live", "refused"].into_iter().chain(ITEMS).collect()
+    }
+
+    #[test]
+    fn what_the_reserve_granted_is_not_refused_and_its_size_is_a_part_of_the_max() {
+        let sums = [("refused", 10), (SPARED, 4), (REFUSED_HEAP, 3), (RESERVED, 4096)];
+        let counted = count(&of_run(), &sums);
+        assert_eq!((counted.refused, counted.spared, counted.refused_heap), (9, 4, 3));
+        assert_eq!((counted.reserve, counted.absurd), (4096, false));
+    }
+
+    #[test]
+    fn a_sum_that_nobody_counts_is_absurd_but_a_request_may_have_any_size() {
+        assert!(count(&of_run(), &[(MAPPED[0], 1 << 57)]).absurd);
+        assert!(count(&of_run(), &[("blocks_live", -1 << 57)]).absurd);
+        assert!(!count(&of_run(), &[(REFUSED[0], 1 << 57), (REFUSED[2], 1 << 57)]).absurd);
+    }
+
+    #[test]
+    fn a_program_may_call_its_own_items_as_a_run_does() {
+        let names = ["refused", RESERVED, SPARED, ENDED];
+        let counted = count(&names, &[("refused", 10), (RESERVED, 7), (SPARED, 4), (ENDED, 1)]);
+        assert_eq!(counted, Counted { refused: 10, ..Counted::default() });
+        assert!(!Rules::new(names.into_iter()).is_run());
+        assert!(Rules::new(of_run().into_iter()).is_run());
+    }
+}

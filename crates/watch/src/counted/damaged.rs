@@ -1,0 +1,101 @@
+//! Which rows make no sense: a program wrote over them.
+
+use ledgerline::container::UNTRACKED;
+use ledgerline::{GroupSnapshot, GroupState, Limit};
+use ledgerline_protocol::Identity;
+
+use super::Counted;
+
+/// More than any machine holds, or anybody counts.
+pub const MOST: u64 = 1 << 56;
+/// More than anybody sets as a limit, less than no limit.
+const LARGEST_LIMIT: u64 = 1 << 60;
+/// The largest id of a process.
+const LARGEST_PID: u32 = 1 << 22;
+
+/// Whether a group says what is true of none: a program wrote over its row. What was written and makes sense is not
+/// noticed.
+pub fn is_damaged(group: &GroupSnapshot, counted: &Counted, of_run: bool) -> bool {
+    let numbers = [
+        group.current,
+        group.approximate,
+        group.peak.value,
+        group.at_exit,
+        group.charges,
+        group.uncharges,
+        group.max_events,
+        group.high_events,
+    ];
+    let is_limit = |limit: Limit| limit.get().is_none_or(|units| units <= LARGEST_LIMIT);
+    // Of a run it is known that each row is a process's. (A row of several processes has no owner, nor has the one for
+    // what is untracked. Whether limits are those that were set, by `ledgerline set` too, the library tells.)
+    let is_nobodys = of_run
+        && group.depth > 0
+        && group.owner == 0
+        && counted.processes == 0
+        && group.name != UNTRACKED;
+    group.state == GroupState::Damaged
+        || counted.absurd
+        || numbers.into_iter().any(|number| number > MOST)
+        || ![group.max, group.high].into_iter().all(is_limit)
+        || Identity::from_owner(group.owner).pid() > LARGEST_PID
+        || (group.depth == 0 && group.owner != 0)
+        || is_nobodys
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ledgerline::Ledger;
+
+    /// A root, and a row as a process of a run has it.
+    fn groups() -> [GroupSnapshot; 2] {
+        let ledger = Ledger::builder().capacity(4).anonymous().unwrap();
+        ledger.root().create("job.7").unwrap();
+        let [root, mut process] = ledger.snapshot().groups.try_into().unwrap();
+        process.owner = 7;
+        [root, process]
+    }
+
+    fn none() -> Counted {
+        Counted::default()
+    }
+
+    #[test]
+    fn what_a_machine_can_hold_is_no_damage() {
+        let [root, mut process] = groups();
+        assert!(!is_damaged(&root, &none(), true) && !is_damaged(&process, &none(), true));
+        (process.current, process.charges) = (1 << 50, 1 << 50);
+        // Somebody may set a limit of it.
+        process.max = Limit::units(1 << 40);
+        assert!(!is_damaged(&process, &none(), true));
+        // In somebody else's ledger rows have no owner.
+        process.owner = 0;
+        assert!(!is_damaged(&process, &none(), false));
+    }
+
+    #[test]
+    fn what_no_machine_holds_and_no_run_sets_is() {
+        let [mut root, process] = groups();
+        let with = |change: fn(&mut GroupSnapshot)| {
+            let mut changed = process.clone();
+            change(&mut changed);
+            is_damaged(&changed, &none(), true)
+        };
+        assert!(with(|group| group.current = 1 << 57));
+        assert!(with(|group| group.peak.value = 1 << 57));
+        assert!(with(|group| group.at_exit = u64::MAX));
+        assert!(with(|group| group.charges = 1 << 60));
+        assert!(with(|group| group.max_events = 1 << 60));
+        assert!(with(|group| group.max = Limit::units(1 << 61)));
+        assert!(with(|group| group.owner = 0));
+        let mut of_several = process.clone();
+        of_several.owner = 0;
+        assert!(!is_damaged(&of_several, &Counted { processes: 3, ..none() }, true));
+        assert!(with(|group| group.owner = 1 << 23));
+        assert!(with(|group| group.state = GroupState::Damaged));
+        assert!(is_damaged(&process, &Counted { absurd: true, ..none() }, true));
+        root.owner = 1;
+        assert!(is_damaged(&root, &none(), true), "a root of somebody's");
+    }
+}

@@ -1,0 +1,151 @@
+//! What `/proc` says of a process.
+
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// A process by its number. It may be another one by the next question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Process(pub(super) u32);
+
+impl Process {
+    /// The processes whose files this user may look at.
+    pub(super) fn own() -> impl Iterator<Item = Process> {
+        // SAFETY: it has no preconditions.
+        let user = unsafe { libc::geteuid() };
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        entries.filter_map(move |entry| {
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            (entry.metadata().ok()?.uid() == user).then_some(Process(pid))
+        })
+    }
+
+    fn path(self, leaf: &str) -> PathBuf {
+        format!("/proc/{}/{leaf}", self.0).into()
+    }
+
+    pub(super) fn exists(self) -> bool {
+        self.path("").exists()
+    }
+
+    /// Its open files, as links.
+    pub(super) fn files(self) -> io::Result<impl Iterator<Item = PathBuf>> {
+        Ok(self.path("fd").read_dir()?.flatten().map(|entry| entry.path()))
+    }
+
+    /// What it has mapped, as links: for root alone.
+    pub(super) fn map_files(self) -> impl Iterator<Item = PathBuf> {
+        let entries = self.path("map_files").read_dir().into_iter().flatten().flatten();
+        entries.map(|entry| entry.path())
+    }
+
+    /// Whether it has a file open for writing, of those that [`files`](Self::files) names.
+    pub(super) fn may_write(self, file: &Path) -> bool {
+        let number = file.file_name().unwrap_or_default().to_string_lossy();
+        let text = fs::read_to_string(self.path(&format!("fdinfo/{number}"))).unwrap_or_default();
+        let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = flags.and_then(|flags| libc::c_int::from_str_radix(flags.trim(), 8).ok());
+        flags.is_some_and(|flags| flags & libc::O_ACCMODE == libc::O_RDWR)
+    }
+
+    /// What the kernel calls it; 15 bytes at most.
+    pub(super) fn name(self) -> String {
+        let name = fs::read(self.path("comm")).unwrap_or_default();
+        let name = String::from_utf8_lossy(name.trim_ascii_end()).into_owned();
+        ledgerline::name::escaped(&name).into_owned()
+    }
+
+    pub(super) fn parent(self) -> Option<Process> {
+        let status = fs::read_to_string(self.path("status")).ok()?;
+        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+        parent.trim().parse().ok().filter(|&pid| pid != 0).map(Process)
+    }
+
+    /// The first of its children.
+    pub(super) fn first_child(self) -> Option<Process> {
+        let children = fs::read_to_string(self.path(&format!("task/{}/children", self.0))).ok()?;
+        children.split_ascii_whitespace().next()?.parse().ok().map(Process)
+    }
+
+    /// The strings of the environment with which its program started.
+    pub(super) fn environment(self) -> Vec<Vec<u8>> {
+        let text = fs::read(self.path("environ")).unwrap_or_default();
+        text.split(|&byte| byte == 0).map(<[u8]>::to_vec).collect()
+    }
+
+    /// What its memory map says of files that it shares: each name once.
+    fn shared_maps(self) -> Vec<Vec<u8>> {
+        let text = fs::read(self.path("maps")).unwrap_or_default();
+        let mut names: Vec<Vec<u8>> = text
+            .split(|&byte| byte == b'\n')
+            .filter_map(|line| {
+                // ("7f3a0000-7f3b0000 rw-s 00000000 00:1b 4711    /dev/shm/x")
+                let mut fields = line.splitn(6, |&byte| byte == b' ');
+                let shared = fields.nth(1)?.starts_with(b"rw-s");
+                let name = fields.last()?.trim_ascii_start();
+                (shared && !name.is_empty()).then(|| name.to_vec())
+            })
+            .collect();
+        names.dedup();
+        names
+    }
+
+    /// Whether it shares a file of that name.
+    pub(super) fn shares(self, name: &str) -> bool {
+        self.shared_maps().iter().any(|mapped| mapped == name.as_bytes())
+    }
+
+    /// Files that it has mapped to write to them, as far as they have a name.
+    pub(super) fn mapped_files(self) -> Vec<PathBuf> {
+        let names = self.shared_maps().into_iter();
+        let paths = names.map(|name| PathBuf::from(std::ffi::OsString::from_vec(name)));
+        // (The process may see other files by that name: as its root has it.)
+        let paths = paths.map(|path| match path.is_file() {
+            true => path,
+            false => self.path("root").join(path.strip_prefix("/").unwrap_or(&path)),
+        });
+        paths.filter(|path| path.is_file()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_process_is_told_by_its_files_its_parent_and_its_environment() {
+        // (It ends by itself with this one, whatever becomes of the test.)
+        let mut child = Command::new("cat")
+            .env("A_NAME", "7")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // (Until its program has begun, the kernel does not show its environment.)
+        child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let (own, process) = (Process(std::process::id()), Process(child.id()));
+        assert_eq!((process.parent(), process.exists()), (Some(own), true));
+        assert!(process.environment().contains(&b"A_NAME=7".to_vec()));
+        assert_eq!(process.name(), "cat");
+        assert!(process.files().unwrap().count() >= 3);
+        assert!(Process::own().any(|other| other == own));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!process.exists() && process.parent().is_none() && process.files().is_err());
+    }
+
+    #[test]
+    fn a_file_that_may_be_written_is_told_from_one_that_may_be_read() {
+        use std::os::fd::AsRawFd;
+        let own = Process(std::process::id());
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let reader = fs::File::open(file.path()).unwrap();
+        let link = |file: &fs::File| own.path(&format!("fd/{}", file.as_raw_fd()));
+        assert!(own.may_write(&link(file.as_file())) && !own.may_write(&link(&reader)));
+    }
+}

@@ -1,0 +1,90 @@
+//! What changed from one look to the next, by the second.
+
+use crate::{Look, Row};
+use ledgerline::GroupId;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// What a group did between two looks, by the second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rates {
+    /// Units that it grew by; negative where it shrank.
+    pub growth: f64,
+    /// Charges.
+    pub charges: f64,
+    /// Charges that a limit refused.
+    pub refused: f64,
+    /// How often its max was met.
+    pub max_events: f64,
+    /// How often its high was gone over.
+    pub high_events: f64,
+    /// Units that caches gave back.
+    pub reclaimed: f64,
+}
+
+/// What is kept of a row until the next look.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    current: u64,
+    charges: u64,
+    refused: u64,
+    max_events: u64,
+    high_events: u64,
+    reclaimed: u64,
+}
+
+/// Makes rates out of successive looks at one ledger.
+#[derive(Debug, Default)]
+pub struct Tempo {
+    clock: Option<Duration>,
+    before: HashMap<GroupId, Before>,
+}
+
+impl Tempo {
+    /// One that has seen no look yet.
+    pub fn new() -> Tempo {
+        Tempo::default()
+    }
+
+    /// The rates of each row of `look` since the look before, in the rows' order. A group that was not there then, and
+    /// every group of the first look, has zeros: what it did before is not known to have happened in this time.
+    pub fn rates(&mut self, look: &Look) -> Vec<Rates> {
+        let passed = self.clock.and_then(|before| look.clock.checked_sub(before));
+        let seconds = passed.map(|passed| passed.as_secs_f64()).filter(|&seconds| seconds > 0.0);
+        let rates = look.rows.iter().map(|row| match (seconds, self.before.get(&row.id)) {
+            (Some(seconds), Some(before)) => before.rates(row, seconds),
+            _ => Rates::default(),
+        });
+        let rates = rates.collect();
+        self.clock = Some(look.clock);
+        self.before.clear();
+        self.before.extend(look.rows.iter().map(|row| (row.id, Before::of(row))));
+        rates
+    }
+}
+
+impl Before {
+    fn of(row: &Row) -> Before {
+        Before {
+            current: row.current,
+            charges: row.charges,
+            refused: row.refused,
+            max_events: row.max_events,
+            high_events: row.high_events,
+            reclaimed: row.reclaimed,
+        }
+    }
+
+    fn rates(self, row: &Row, seconds: f64) -> Rates {
+        // (A count that fell was written over, or read while it was folded into another row.)
+        let rate = |before: u64, now: u64| now.saturating_sub(before) as f64 / seconds;
+        Rates {
+            growth: (row.current as f64 - self.current as f64) / seconds,
+            charges: rate(self.charges, row.charges),
+            refused: rate(self.refused, row.refused),
+            max_events: rate(self.max_events, row.max_events),
+            high_events: rate(self.high_events, row.high_events),
+            reclaimed: rate(self.reclaimed, row.reclaimed),
+        }
+    }
+}
