@@ -1,0 +1,100 @@
+//! The columns by which groups are shown and sorted.
+
+use std::str::FromStr;
+
+/// A column that rows can be sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Column {
+    /// The group's name.
+    Name,
+    /// Charged now.
+    Current,
+    /// The most that was charged at a time.
+    Peak,
+    /// Units that it grew by, a second.
+    Growth,
+    /// Which part of its max it holds.
+    Share,
+    /// Refusals, and times that its max and its high were met, a second, added up.
+    Pressure,
+    /// Charges that a limit refused, a second.
+    Refused,
+    /// Charges, a second.
+    Charges,
+}
+
+impl Column {
+    /// All, from the left to the right.
+    pub const ALL: [Column; 8] = [
+        Column::Name,
+        Column::Current,
+        Column::Peak,
+        Column::Growth,
+        Column::Share,
+        Column::Pressure,
+        Column::Refused,
+        Column::Charges,
+    ];
+
+    /// The word by which a command line names it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Column::Name => "name",
+            Column::Current => "current",
+            Column::Peak => "peak",
+            Column::Growth => "growth",
+            Column::Share => "share",
+            Column::Pressure => "pressure",
+            Column::Refused => "refused",
+            Column::Charges => "charges",
+        }
+    }
+
+    /// What stands above it.
+    pub fn title(self) -> &'static str {
+        match self {
+            Column::Name => "group",
+            Column::Current => "current",
+            Column::Peak => "peak",
+            Column::Growth => "growth/s",
+            Column::Share => "of max",
+            Column::Pressure => "pressure/s",
+            Column::Refused => "refused/s",
+            Column::Charges => "charges/s",
+        }
+    }
+
+    /// The column so many places to the right, from the last one on to the first.
+    pub fn neighbour(self, places: isize) -> Column {
+        let at = Column::ALL.iter().position(|&column| column == self).unwrap_or(0);
+        let count = Column::ALL.len() as isize;
+        Column::ALL[(at as isize + places).rem_euclid(count) as usize]
+    }
+}
+
+impl FromStr for Column {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Column, String> {
+        Column::ALL.into_iter().find(|column| column.word() == word).ok_or_else(|| {
+            let words: Vec<&str> = Column::ALL.iter().map(|column| column.word()).collect();
+            format!("there is no such column; there are {}", words.join(", "))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_column_has_a_word_by_which_it_is_found_and_neighbours_in_a_ring() {
+        for column in Column::ALL {
+            assert_eq!(column.word().parse(), Ok(column));
+            assert_eq!(column.neighbour(1).neighbour(-1), column);
+            assert_eq!(column.neighbour(Column::ALL.len() as isize), column);
+        }
+        assert_eq!(Column::Name.neighbour(-1), Column::Charges);
+        assert!("bogus".parse::<Column>().unwrap_err().contains("name, current"));
+    }
+}

@@ -1,0 +1,91 @@
+//! The ledgers that there are: for the screen, as a table, and as JSON.
+
+use crate::list::Listed;
+use ledgerline_terminal::output::{plain_json, printable};
+use ledgerline_watch::find;
+use serde::Serialize;
+use std::fmt::Write as _;
+
+/// The ledgers that run, and those that ended programs left.
+pub(crate) fn all() -> Vec<Listed> {
+    let listed = |found: find::Found| Listed {
+        title: found.title,
+        path: found.path,
+        pid: found.pid,
+        running: found.running,
+        groups: found.groups,
+    };
+    find::all().into_iter().map(listed).collect()
+}
+
+/// The ledgers that there are as a table, with a newline at its end.
+pub fn list() -> String {
+    table(&all())
+}
+
+/// The ledgers that there are as one line of JSON, with a newline at its end.
+pub fn list_json() -> String {
+    document(&all())
+}
+
+fn table(listed: &[Listed]) -> String {
+    if listed.is_empty() {
+        return "There is no ledger: start a program under `ledgerline run -- PROGRAM`, or have one \
+                announce its ledger.\n"
+            .to_owned();
+    }
+    let mut out = format!("{:>8}  {:>8}  ledger\n", "pid", "groups");
+    for ledger in listed {
+        let Listed { pid, groups, .. } = ledger;
+        let _ = writeln!(out, "{pid:>8}  {groups:>8}  {}", printable(&ledger.title));
+    }
+    out
+}
+
+fn document(listed: &[Listed]) -> String {
+    #[derive(Serialize)]
+    struct Ledger<'a> {
+        title: &'a str,
+        pid: u32,
+        running: bool,
+        groups: u32,
+        path: String,
+    }
+    #[derive(Serialize)]
+    struct Ledgers<'a> {
+        ledgers: Vec<Ledger<'a>>,
+    }
+    let ledgers = listed.iter().map(|listed| Ledger {
+        title: &listed.title,
+        pid: listed.pid,
+        running: listed.running,
+        groups: listed.groups,
+        path: listed.path.to_string_lossy().into_owned(),
+    });
+    let text = serde_json::to_string(&Ledgers { ledgers: ledgers.collect() })
+        .expect("strings, numbers and lists of them always make a document");
+    plain_json(&text) + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ledgers_are_listed_in_a_line_each_and_titles_steer_no_terminal() {
+        let path = "/proc/7/fd/3".into();
+        let title = "sort\x1b[2J (run 7)".to_owned();
+        let listed = [Listed { title, path, pid: 7, running: true, groups: 12 }];
+        let expected = "     pid    groups  ledger\n       7        12  sort\\u{1b}[2J (run 7)\n";
+        assert_eq!(table(&listed), expected);
+        assert!(table(&[]).contains("ledgerline run"));
+        let text = document(&listed);
+        assert!(!text.contains('\x1b') && text.ends_with("}\n"), "{text:?}");
+        let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let expected = serde_json::json!({
+            "title": "sort\x1b[2J (run 7)", "pid": 7, "running": true, "groups": 12,
+            "path": "/proc/7/fd/3",
+        });
+        assert_eq!(read["ledgers"][0], expected);
+    }
+}

@@ -1,0 +1,70 @@
+//! Ledgers on a terminal, as they change: `ledgerline top`.
+//!
+//! | module     | what it holds                                                             |
+//! |------------|---------------------------------------------------------------------------|
+//! | `live`     | the screen as it lives: looks, keys, signals                              |
+//! | `once`, `document` | one look as a table; looks as JSON                                |
+//! | `terminal`, `events` | the terminal while it is ours; keys and signals                 |
+//! | `draw`     | the screen, drawn to any buffer                                           |
+//! | `state`    | what is shown, made of looks and keys; it knows no terminal               |
+//! | `order`    | which rows are shown, and in which order: sort, folds, filter             |
+//! | `entry`    | the rows that can be shown: groups with rates, programs merged of them    |
+//! | `column`, `history`, `keys`, `text`, `theme` | columns; the last looks; what keys do; numbers as text; colours |
+//! | `list`, `find` | the ledgers that there are, of which one is opened                    |
+//! | `life`     | whether the program behind a ledger goes on                               |
+//!
+//! Nothing here writes to a ledger.
+//!
+//! ```
+//! use ledgerline::Ledger;
+//! use ledgerline_top::{Choice, Column, Options};
+//! use ledgerline_watch::Source;
+//! use std::time::Duration;
+//!
+//! let file = tempfile::NamedTempFile::new()?;
+//! let ledger = Ledger::builder().create_in(file.as_file())?;
+//! let query = ledger.root().create("q42")?;
+//! let _buffer = query.try_charge(3 << 20)?;
+//!
+//! let source = Source::open(file.path())?;
+//! let choice = Choice { sort: Column::Peak, ..Choice::default() };
+//! let options = Options { choice, interval: Duration::ZERO, rows: Some(20) };
+//! let table = ledgerline_top::once(&source, &options)?;
+//! assert!(table.lines().any(|line| line.starts_with("  q42") && line.contains("3.0M")), "{table}");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod column;
+mod document;
+mod draw;
+mod entry;
+mod events;
+mod find;
+#[cfg(test)]
+#[path = "../../../tests/support/golden.rs"]
+mod golden;
+mod history;
+mod keys;
+mod life;
+mod list;
+mod live;
+#[doc(hidden)]
+pub mod measure;
+mod once;
+mod options;
+mod order;
+#[cfg(test)]
+mod sample;
+mod state;
+mod terminal;
+mod text;
+mod theme;
+
+pub use column::Column;
+pub use document::{once_json, stream};
+pub use find::{list, list_json};
+pub use keys::HELP;
+pub use live::{run, run_any};
+pub use once::once;
+pub use options::Options;
+pub use order::{Choice, Folds};

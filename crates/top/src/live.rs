@@ -1,0 +1,249 @@
+//! The screen as it lives: looks, keys, signals, until the reader ends it.
+
+use crate::draw;
+use crate::events::{self, Event};
+use crate::find;
+use crate::life::Life;
+use crate::list::{self, List};
+use crate::options::Options;
+use crate::state::{Action, State};
+use crate::terminal::Screen;
+use crate::theme::Theme;
+use ledgerline_watch::Source;
+use ratatui::crossterm::event::KeyEvent;
+use rustix::process::{Signal, getpgrp, getsid, kill_current_process_group};
+use signal_hook::consts::SIGTSTP;
+use signal_hook::low_level::emulate_default_handler;
+use std::io::IsTerminal;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// The longest wait for a key, so that a time far off is a time.
+const LONGEST: Duration = Duration::from_secs(3600);
+/// The time between looks for ledgers.
+const FIND: Duration = Duration::from_secs(2);
+
+/// Why a part of the screen ended.
+enum End {
+    Quit,
+    Back,
+    Signal(i32),
+}
+
+/// The terminal, and what happens on it.
+struct Ui {
+    screen: Screen,
+    events: Receiver<Event>,
+    theme: Theme,
+    /// Whether this process stopped itself, and the signal that let it go on has not come up yet.
+    stopped: bool,
+}
+
+/// Something that the part that is shown has to know of.
+enum Happened {
+    Key(KeyEvent),
+    /// What was to be done is done.
+    Nothing,
+    Signal(i32),
+}
+
+/// Shows a ledger on the terminal until the reader quits. A signal that ends programs ends this one after the terminal
+/// was given back, and this call does not return.
+///
+/// It is for the main thread of a command, once: for the rest of the process's life it leaves handlers for SIGTERM, SIGINT,
+/// SIGHUP, SIGTSTP and SIGCONT, a hook for panics that gives the terminal back, and two threads that wait for keys and
+/// signals. A refresh of 10 000 groups takes some 20 ms.
+///
+/// # Errors
+/// A sentence that says what to do: there is no terminal, or it shows nothing but lines; the ledger cannot be read.
+pub fn run(source: &Source, options: &Options) -> Result<(), String> {
+    on_the_terminal(|ui| ui.follow(source, options))
+}
+
+/// Shows the ledgers that there are, and the one that the reader chooses, as [`run`] does.
+///
+/// # Errors
+/// As [`run`], but that a ledger that cannot be read is told of in the list.
+pub fn run_any(options: &Options) -> Result<(), String> {
+    on_the_terminal(|ui| ui.choose(options))
+}
+
+/// Takes the terminal, and gives it back before a signal takes effect.
+fn on_the_terminal(show: impl FnOnce(&mut Ui) -> Result<End, String>) -> Result<(), String> {
+    able()?;
+    let theme = Theme::of_terminal();
+    let end = {
+        let screen = Screen::take().map_err(failed)?;
+        let events = events::listen().map_err(failed)?;
+        show(&mut Ui { screen, events, theme, stopped: false })?
+    };
+    match end {
+        End::Quit | End::Back => Ok(()),
+        End::Signal(signal) => {
+            let _ = emulate_default_handler(signal);
+            Err(format!("signal {signal}"))
+        }
+    }
+}
+
+/// Whether standard output can be drawn on.
+fn able() -> Result<(), String> {
+    if !std::io::stdout().is_terminal() {
+        return Err("standard output is no terminal: --once prints one look as a table, \
+                    --json a line for each look"
+            .to_owned());
+    }
+    if std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb") {
+        return Err(
+            "this terminal shows lines alone (TERM is dumb, or not set): --once prints one \
+                    look as a table"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+fn failed(error: std::io::Error) -> String {
+    format!("the terminal: {error}")
+}
+
+impl Ui {
+    fn follow(&mut self, source: &Source, options: &Options) -> Result<End, String> {
+        let look = source.try_look()?;
+        let mut state = State::new(source.title(), options.choice.clone(), options.interval, look);
+        let mut last = Instant::now();
+        let mut life = Life::of(source);
+        state.ended = life.has_ended(source, state.look());
+        loop {
+            let theme = self.theme;
+            let draw = self.screen.draw(|frame| draw::screen(frame, &mut state, &theme));
+            draw.map_err(failed)?;
+            provoked();
+            let resting = state.paused || state.is_over();
+            let left = state.interval.saturating_sub(last.elapsed());
+            let mut event = self.wait(if resting { LONGEST } else { left });
+            let mut look = event.is_none() && !resting;
+            // All that happened until now is drawn once.
+            while let Some(happened) = event {
+                match self.react(happened)? {
+                    Happened::Signal(signal) => return Ok(End::Signal(signal)),
+                    Happened::Nothing => (),
+                    Happened::Key(key) => match state.key(key) {
+                        Action::Show => (),
+                        Action::Look => look = !state.is_over(),
+                        Action::Redraw => self.screen.forget().map_err(failed)?,
+                        Action::Suspend => suspend(),
+                        Action::Back => return Ok(End::Back),
+                        Action::Quit => return Ok(End::Quit),
+                    },
+                }
+                event = self.events.try_recv().ok();
+            }
+            let due = last.elapsed() >= state.interval;
+            if look || (due && !state.paused && !state.is_over()) {
+                // Before the look: what a program did before it ended is in that look.
+                let ended = life.has_ended(source, state.look());
+                match source.try_look() {
+                    Ok(look) => state.looked(look),
+                    Err(error) => state.lost = Some(error),
+                }
+                state.ended = ended;
+                last = Instant::now();
+            }
+        }
+    }
+
+    fn choose(&mut self, options: &Options) -> Result<End, String> {
+        let mut list = List::default();
+        let (mut last, mut stale) = (Instant::now(), true);
+        loop {
+            if stale || last.elapsed() >= FIND {
+                list.update(find::all());
+                (last, stale) = (Instant::now(), false);
+            }
+            let theme = self.theme;
+            let draw = self.screen.draw(|frame| draw::list::screen(frame, &mut list, &theme));
+            draw.map_err(failed)?;
+            let mut event = self.wait(FIND.saturating_sub(last.elapsed()));
+            while let Some(happened) = event {
+                match self.react(happened)? {
+                    Happened::Signal(signal) => return Ok(End::Signal(signal)),
+                    Happened::Nothing => (),
+                    Happened::Key(key) => match list.key(key) {
+                        list::Action::Show => (),
+                        list::Action::Open => match self.open(&list, options) {
+                            Ok(End::Back) => stale = true,
+                            Ok(end) => return Ok(end),
+                            Err(trouble) => list.trouble = Some(trouble),
+                        },
+                        list::Action::Redraw => self.screen.forget().map_err(failed)?,
+                        list::Action::Suspend => suspend(),
+                        list::Action::Quit => return Ok(End::Quit),
+                    },
+                }
+                event = self.events.try_recv().ok();
+            }
+        }
+    }
+
+    /// Follows the chosen ledger.
+    fn open(&mut self, list: &List, options: &Options) -> Result<End, String> {
+        let Some(chosen) = list.chosen() else { return Ok(End::Back) };
+        let source = Source::open(&chosen.path)?.titled(chosen.title.clone());
+        self.follow(&source, options)
+    }
+
+    /// Waits so long for something to happen.
+    fn wait(&self, time: Duration) -> Option<Event> {
+        match self.events.recv_timeout(time.min(LONGEST)) {
+            Ok(event) => Some(event),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => {
+                Some(Event::Lost(std::io::ErrorKind::BrokenPipe.into()))
+            }
+        }
+    }
+
+    /// Does what has to be done whatever is shown.
+    fn react(&mut self, event: Event) -> Result<Happened, String> {
+        match event {
+            Event::Key(key) => return Ok(Happened::Key(key)),
+            Event::End(signal) => return Ok(Happened::Signal(signal)),
+            Event::Lost(error) => return Err(failed(error)),
+            Event::Resized => Ok(()),
+            // (Nobody could let it go on.)
+            Event::Stop if !is_job() => Ok(()),
+            Event::Stop => {
+                self.stopped = true;
+                self.screen.without(|| drop(emulate_default_handler(SIGTSTP)))
+            }
+            // (The terminal is taken again already, and shall not flicker.)
+            Event::Continued if std::mem::take(&mut self.stopped) => Ok(()),
+            // Whoever stopped it by a signal that it cannot see may have set the terminal otherwise.
+            Event::Continued => self.screen.without(|| ()),
+        }
+        .map_err(failed)?;
+        Ok(Happened::Nothing)
+    }
+}
+
+/// As the terminal itself would: stops all processes of this job, this one by the signal's handler.
+fn suspend() {
+    if is_job() {
+        let _ = kill_current_process_group(Signal::TSTP);
+    }
+}
+
+/// Whether a shell looks after this process as one of its jobs. Jobs have a process group of their own, which is not that
+/// of the session. (The kernel stops no others for SIGTSTP, either.)
+fn is_job() -> bool {
+    getsid(None).is_ok_and(|session| session != getpgrp())
+}
+
+/// A panic that a test asks for, where the program is one for tests.
+fn provoked() {
+    #[cfg(debug_assertions)]
+    if std::env::var_os("LEDGERLINE_TOP_PANIC").is_some() {
+        panic!("LEDGERLINE_TOP_PANIC is set");
+    }
+}

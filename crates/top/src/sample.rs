@@ -1,0 +1,70 @@
+//! Looks for tests, with fixed numbers.
+
+use ledgerline::GroupId;
+use ledgerline_watch::{ItemName, Look, Row, State};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::{Duration, UNIX_EPOCH};
+
+/// A live group that holds something. Its number is made of its path.
+pub fn row(path: &str, current: u64) -> Row {
+    let name = path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("/");
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
+    Row {
+        id: GroupId::from_parts(hasher.finish() as u32, 2),
+        path: path.to_owned(),
+        name: name.to_owned(),
+        depth: if path == "/" { 0 } else { path.matches('/').count() as u32 },
+        state: State::Live,
+        pid: 0,
+        program: name.split('.').next().unwrap_or(name).to_owned(),
+        current,
+        peak: current,
+        charges: 10,
+        uncharges: 4,
+        refused: 0,
+        max_events: 0,
+        high_events: 0,
+        reclaimed: 0,
+        max: None,
+        high: None,
+        low: 0,
+        min: 0,
+        items: Vec::new(),
+    }
+}
+
+/// A look at groups, taken at the start of time.
+pub fn look(rows: Vec<Row>) -> Look {
+    Look {
+        at: UNIX_EPOCH,
+        clock: Duration::ZERO,
+        unit: "bytes",
+        steady: true,
+        damaged: false,
+        rows,
+    }
+}
+
+/// A tree of three tenants.
+pub fn tenants() -> Look {
+    const M: u64 = 1 << 20;
+    let mut rows = vec![
+        row("/", 700 * M),
+        row("/acme", 300 * M),
+        row("/acme/q1", 100 * M),
+        row("/acme/q2", 200 * M),
+        row("/bolt", 400 * M),
+        row("/bolt/q3", 390 * M),
+        row("/cone", 0),
+    ];
+    rows[0].max = Some(1024 * M);
+    rows[4].max = Some(410 * M);
+    rows[4].high = Some(350 * M);
+    rows[4].low = 16 * M;
+    rows[4].peak = 409 * M;
+    rows[4].refused = 7;
+    rows[4].max_events = 7;
+    rows[4].items = vec![(ItemName::new("rows_read"), 1234), (ItemName::new("spilled"), -5)];
+    look(rows)
+}
