@@ -1,0 +1,66 @@
+"""What the scripts that try `ledgerline serve` share: a busy ledger, the server, and their end."""
+
+import contextlib
+import pathlib
+import subprocess
+import tempfile
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def check(good, what):
+    """Ends the script where something that must hold does not."""
+    if not good:
+        raise SystemExit(f"FAILED: {what}")
+    print(f"  ok: {what}")
+
+
+def built(example):
+    """The example of the crate, built where it is not."""
+    subprocess.run(
+        ["cargo", "build", "--release", "--quiet", "-p", "ledgerline-serve", "--example", example], cwd=ROOT, check=True
+    )
+    return ROOT / "target/release/examples" / example
+
+
+@contextlib.contextmanager
+def ended(command, **options):
+    """A program that ends with the block."""
+    child = subprocess.Popen(command, **options)
+    try:
+        yield child
+    finally:
+        if child.poll() is None:
+            child.terminate()
+            try:
+                child.wait(10)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+
+
+@contextlib.contextmanager
+def served(ledgerline, groups, *options):
+    """A busy ledger of so many groups and a server of it: gives the server's address."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "server.ledger"
+        busy = [built("busy_ledger"), file, str(groups)]
+        with ended(busy, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+            if program.stdout.readline().strip() != "ready":
+                raise SystemExit("FAILED: the busy ledger did not start")
+            # (By a short name, which the page shows.)
+            command = [ledgerline.resolve(), "serve", *options, file.name]
+            with ended(command, cwd=folder, stdout=subprocess.PIPE, text=True) as server:
+                address = server.stdout.readline().strip()
+                check(address.startswith("http://127.0.0.1:"), f"the address comes first: {address}")
+                yield address
+                server.terminate()
+                check(server.wait(10) == 0, "it ends cleanly at SIGTERM")
+
+
+def get(address, path, accept=None):
+    """The status, the headers and the text of an answer."""
+    request = urllib.request.Request(address.rstrip("/") + path, headers={"Accept": accept} if accept else {})
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return answer.status, answer.headers, answer.read().decode()

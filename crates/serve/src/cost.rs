@@ -1,0 +1,64 @@
+//! What one refresh costs.
+
+use crate::api::Groups;
+use crate::changes::change;
+use crate::metrics;
+use crate::settings::{Settings, Which};
+use crate::watched::Ledgers;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The parts of one refresh, and how large what it makes is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Refresh {
+    /// Looking at the ledger, rates and history included.
+    pub look: Duration,
+    /// What changed, as an event.
+    pub event: Duration,
+    /// All groups as JSON.
+    pub json: Duration,
+    /// All metrics.
+    pub metrics: Duration,
+    /// Bytes of the event, of the JSON, of the metrics.
+    pub bytes: [usize; 3],
+}
+
+/// Makes a refresh in a row with others, each as long after the one before as `pause` takes.
+///
+/// # Errors
+/// The ledger cannot be opened.
+pub fn refreshes(
+    file: &Path,
+    rounds: usize,
+    mut pause: impl FnMut(),
+) -> Result<Vec<Refresh>, String> {
+    let mut settings = Settings::new(Which::Named(vec![file.display().to_string()]));
+    settings.interval = Duration::ZERO;
+    let ledgers = Ledgers::open(&settings)?;
+    let ledger = &ledgers.all()[0];
+    let mut before = ledger.anew();
+    let mut refreshes = Vec::with_capacity(rounds);
+    for _ in 0..rounds {
+        pause();
+        let mut refresh = Refresh::default();
+        let timed = |time: &mut Duration, since: Instant| *time = since.elapsed();
+        let since = Instant::now();
+        let frame = ledger.anew();
+        timed(&mut refresh.look, since);
+        let since = Instant::now();
+        refresh.bytes[0] = change(&before, &frame).bytes();
+        timed(&mut refresh.event, since);
+        let since = Instant::now();
+        let json = serde_json::to_string(&Groups::of(ledger.id, &ledger.title, &frame));
+        refresh.bytes[1] = json.map_err(|error| error.to_string())?.len();
+        timed(&mut refresh.json, since);
+        let since = Instant::now();
+        refresh.bytes[2] = metrics::of_frames([(ledger.clone(), frame.clone())], true)
+            .map_err(|error| error.to_string())?
+            .len();
+        timed(&mut refresh.metrics, since);
+        refreshes.push(refresh);
+        before = frame;
+    }
+    Ok(refreshes)
+}

@@ -1,0 +1,36 @@
+//! `ledgerline serve`: ledgers that run as a page, as OpenMetrics, as JSON and as events.
+//!
+//! ```text
+//! server                                           connections, their limits, the end
+//!   guard                                          who may ask, and for what: hosts, origins, methods
+//!   page  metrics  events                          what is answered
+//!           listing                                which groups metrics name; what the others counted
+//!     watched                                      the ledgers: found, looked at once an interval at most
+//!       history                                    an hour of each group, within a bound
+//!       changes                                    what differs from one look to the next
+//!         api                                      the documents
+//!           frame                                  one look, with its rates, as everybody gets it
+//! ```
+//!
+//! Nothing here writes to a ledger. However many ask, a ledger is looked at once an interval; where nobody asks, it is
+//! looked at for its history alone, every five seconds.
+
+mod api;
+mod changes;
+mod events;
+mod frame;
+mod guard;
+mod history;
+mod listing;
+mod metrics;
+mod page;
+mod server;
+mod settings;
+mod watched;
+
+pub use server::{Server, Stop};
+pub use settings::{Settings, Which};
+
+/// What one refresh costs: for measurements, not for use.
+#[doc(hidden)]
+pub mod cost;

@@ -1,0 +1,140 @@
+// The ledger that is shown, kept up to date by events.
+//
+//   events "look"    everything
+//   events "change"  what differs from the look before: groups, new ones, those that are gone
+
+/** What the page knows of one ledger. */
+export class Feed {
+  constructor(changed, linked) {
+    this.changed = changed;
+    this.linked = linked;
+    this.source = null;
+    this.paused = false;
+    this.id = null;
+    this.clear();
+    // Nobody looks: neither does the server for this page.
+    document.addEventListener("visibilitychange", () => {
+      if (document.hidden) this.close();
+      else if (this.id !== null && !this.paused) this.open();
+    });
+  }
+
+  clear() {
+    for (const group of this.groups?.values() ?? []) group.gone = true;
+    this.groups = new Map();
+    this.root = null;
+    this.hues = 0;
+    this.at = 0;
+    this.number = 0;
+    this.damaged = false;
+  }
+
+  /** Shows another ledger. */
+  follow(id) {
+    this.close();
+    this.clear();
+    this.id = id;
+    if (id !== null && !this.paused) this.open();
+  }
+
+  pause(paused) {
+    this.paused = paused;
+    if (paused) this.close();
+    else if (this.id !== null) this.open();
+    this.linked(paused ? "paused" : "waiting");
+  }
+
+  close() {
+    if (this.source) this.source.close();
+    this.source = null;
+  }
+
+  open() {
+    this.close();
+    const source = new EventSource(`/api/ledgers/${this.id}/events`);
+    this.source = source;
+    source.addEventListener("look", (event) => {
+      this.take(JSON.parse(event.data));
+      this.linked("live");
+      this.changed(true);
+    });
+    source.addEventListener("change", (event) => {
+      const change = JSON.parse(event.data);
+      if (change.number !== this.number + 1) {
+        // A look is missing: begin anew.
+        this.open();
+        return;
+      }
+      this.apply(change);
+      this.linked("live");
+      this.changed(false);
+    });
+    source.addEventListener("error", () => {
+      if (this.source !== source) return;
+      const over = source.readyState === EventSource.CLOSED;
+      this.linked(over ? "gone" : "waiting");
+      if (over) this.source = null;
+    });
+  }
+
+  take(look) {
+    this.clear();
+    Object.assign(this, { at: look.at, number: look.number, damaged: look.damaged });
+    for (const group of look.groups) this.add(group);
+  }
+
+  /** Adds a group below its parent, which is there already: a look has parents first. */
+  add(group) {
+    const before = this.groups.get(group.id);
+    if (before) this.drop(before);
+    group.children = before?.children ?? [];
+    if (!group.items) group.items = {};
+    this.groups.set(group.id, group);
+    const parent = this.groups.get(group.parent);
+    if (!parent) {
+      this.root = group;
+      return;
+    }
+    parent.children.push(group);
+    group.hue = parent === this.root ? this.hues++ % 8 : parent.hue;
+  }
+
+  drop(group) {
+    group.gone = true;
+    this.groups.delete(group.id);
+    const siblings = this.groups.get(group.parent)?.children;
+    const at = siblings?.indexOf(group) ?? -1;
+    if (at >= 0) siblings.splice(at, 1);
+  }
+
+  apply(change) {
+    Object.assign(this, { at: change.at, number: change.number, damaged: change.damaged });
+    for (const id of change.gone ?? []) {
+      const group = this.groups.get(id);
+      if (group) this.drop(group);
+    }
+    for (const group of change.new ?? []) this.add(group);
+    for (const figures of change.groups ?? []) {
+      const group = this.groups.get(figures.id);
+      if (group) Object.assign(group, figures);
+    }
+  }
+}
+
+/** What a group holds now: nothing once its process has ended. */
+export function holds(group) {
+  return group.state === "live" ? group.current : 0;
+}
+
+/** Which part of its max a group holds; null without one. */
+export function share(group) {
+  if (group.max === null) return null;
+  return group.max === 0 ? 1 : holds(group) / group.max;
+}
+
+/** How a group stands with its max: refusing if that was met since the look before. */
+export function standing(group) {
+  if (group.rates.max_events > 0) return "refusing";
+  const part = share(group);
+  return part !== null && part >= 0.8 ? "near" : "calm";
+}
