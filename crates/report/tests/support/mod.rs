@@ -1,0 +1,47 @@
+//! Looks that are made up.
+
+use ledgerline::GroupId;
+use ledgerline_report::Settings;
+use ledgerline_watch::{Look, Row, State};
+use std::time::{Duration, UNIX_EPOCH};
+
+/// The time from one look to the next.
+pub const EVERY: Duration = Duration::from_millis(100);
+
+pub fn settings(size: u64) -> Settings {
+    Settings { title: "a job".to_owned(), every: EVERY, size }
+}
+
+/// The look of a number: the root and nine groups, of which all change.
+pub fn look(number: u32) -> Look {
+    let row = |index: u32| Row {
+        id: GroupId::from_parts(index, 1),
+        path: if index == 0 { "/".to_owned() } else { format!("/group.{index}") },
+        name: format!("group.{index}"),
+        depth: u32::from(index > 0),
+        state: State::Live,
+        pid: index,
+        program: "group".to_owned(),
+        current: u64::from(number.wrapping_mul(2_654_435_761) >> index),
+        peak: u64::from(u32::MAX),
+        charges: number.into(),
+        uncharges: 0,
+        refused: number.into(),
+        max_events: 0,
+        high_events: 0,
+        reclaimed: 0,
+        max: None,
+        high: None,
+        low: 0,
+        min: 0,
+        items: Vec::new(),
+    };
+    Look {
+        at: UNIX_EPOCH,
+        clock: EVERY * number,
+        unit: "bytes",
+        steady: true,
+        damaged: false,
+        rows: (0..10).map(row).collect(),
+    }
+}
