@@ -3,16 +3,16 @@
 //! This file parses the command line and hands over. Each subcommand lives in a module of its own, and the
 //! laboratory's (`bench`, `reproduce`, `calibrate`) in its crates.
 
-mod account;
-#[cfg(test)]
-#[path = "../../../tests/support/golden.rs"]
-mod golden;
-mod json;
 mod launch;
 mod layout;
-mod render;
+mod record;
+mod report;
 mod run;
+mod serve;
+mod set;
 mod show;
+mod steered;
+mod top;
 
 use std::process::ExitCode;
 
@@ -48,6 +48,21 @@ enum Command {
     /// Print what a ledger or a table of counters says now
     #[command(long_about = show::LONG_ABOUT)]
     Show(show::ShowArgs),
+    /// Change limits of a program that runs
+    #[command(long_about = set::LONG_ABOUT)]
+    Set(set::SetArgs),
+    /// Watch a ledger on the terminal: who holds what, how fast it grows, who is refused
+    #[command(long_about = top::LONG_ABOUT, after_help = top::after_help())]
+    Top(top::TopArgs),
+    /// Serve ledgers that run: a page, OpenMetrics, JSON
+    #[command(long_about = serve::LONG_ABOUT)]
+    Serve(serve::ServeArgs),
+    /// Record what a ledger of somebody else holds over time
+    #[command(long_about = record::LONG_ABOUT)]
+    Record(record::RecordArgs),
+    /// Say who held what when, by the recording of a run
+    #[command(long_about = report::LONG_ABOUT)]
+    Report(report::ReportArgs),
     /// Where the fields of types fall on cache lines, what that costs, and what costs less
     #[command(subcommand)]
     Layout(layout::LayoutCommand),
@@ -66,6 +81,11 @@ fn main() -> ExitCode {
     match cli.command {
         Some(Command::Run(args)) => run::main(&args),
         Some(Command::Show(args)) => show::main(&args),
+        Some(Command::Set(args)) => set::main(&args),
+        Some(Command::Top(args)) => top::main(&args),
+        Some(Command::Serve(args)) => serve::main(&args),
+        Some(Command::Record(args)) => record::main(&args),
+        Some(Command::Report(args)) => report::main(&args),
         Some(Command::Layout(command)) => layout::main(&command),
         Some(Command::Bench(args)) => bench::main(&args),
         Some(Command::Reproduce(args)) => reproduce::main(&args),

@@ -98,6 +98,11 @@ fn what_is_recorded_of_the_kernels_counter_leads_to_the_kernels_own_repair() {
     let profile = profile.to_str().unwrap();
     let options = ["--type", "page_counter", "--operation", "operation", "-o", profile];
     assert!(record(&options, &[&path]).status.success());
+    // Who touches what is recorded exactly; how long the rest of the work takes depends on what else the machine does.
+    let recorded = std::fs::read_to_string(profile).unwrap();
+    let (before, after) = recorded.split_once("work_ns = ").expect("it was measured");
+    let (_, after) = after.split_once('\n').expect("lines end");
+    std::fs::write(profile, format!("{before}work_ns = 5\n{after}")).unwrap();
     let advised = Command::new(env!("CARGO_BIN_EXE_ledgerline"))
         .args(["layout", "advise"])
         .arg(&path)

@@ -1,6 +1,8 @@
 //! `ledgerline show`, as a user runs it: ledgers and counters of a program that goes on, in the kernel's
 //! formats.
 
+#[path = "../../../tests/support/golden.rs"]
+mod golden;
 mod support;
 
 use ledgerline::stat::numa::{Numa, NumaItem};
@@ -9,7 +11,7 @@ use ledgerline::{Ledger, Limit};
 use serde_json::Value;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// A file that goes with the test.
@@ -183,6 +185,9 @@ fn the_ledger_of_a_run_is_shown_while_it_runs() {
     assert!(tree.lines().any(|line| line.contains("sh.")), "{tree}");
     let json = shown(&["--json", "--pid", &run.id().to_string()], &[]);
     let json: Value = serde_json::from_str(&json).unwrap();
+    // The same by the PID of a process in the run.
+    let shell = json["groups"][1]["pid"].as_u64().unwrap_or_else(|| panic!("{json}")).to_string();
+    assert!(shown(&["--pid", &shell], &[]).contains(&format!("sh.{shell}")));
     let resident = json["groups"][1]["resident"].as_u64().unwrap_or_else(|| panic!("{json}"));
     assert!((100 << 10..1 << 30).contains(&resident), "{resident}");
     drop(run.stdin.take());
@@ -209,7 +214,7 @@ fn a_run_that_was_killed_leaves_its_ledger_with_its_programs() {
         assert!(tree.contains(&format!("sh.{program}")), "{tree}");
     } else {
         let (code, text) = refused(&["--pid", &program], &[]);
-        assert!(code == 1 && text.contains("as root, of a process that runs under it"), "{text}");
+        assert!(code == 1 && text.contains("can be opened by root alone"), "{text}");
     }
     drop(stdin);
 }
@@ -242,8 +247,9 @@ fn what_cannot_be_shown_is_refused_in_one_line_that_says_what_to_do() {
         assert_eq!((code, text.lines().count()), (1, 1), "{text}");
         assert!(text.starts_with("ledgerline: show: "), "{text}");
     }
-    let own = std::process::id().to_string();
-    assert!(refused(&["--pid", &own], &[]).1.contains("has no ledger"));
+    let mut other = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+    assert!(refused(&["--pid", &other.id().to_string()], &[]).1.contains("has no ledger"));
+    other.kill().and_then(|()| other.wait()).unwrap();
     assert!(refused(&["--pid", "4194305"], &[]).1.contains("there is no process 4194305"));
     assert_eq!(refused(&[], &[]).0, 2, "no file");
     assert_eq!(refused(&["--format", "bogus"], &[ledger]).0, 2);
@@ -310,4 +316,180 @@ fn what_another_process_wrote_over_is_shown_as_damaged_and_not_as_numbers() {
         assert_eq!((code, said.contains("is damaged")), (1, true), "{said}");
         shown(&["--format", format, "--at", "/good"], &[&file.0]);
     }
+}
+
+#[test]
+fn a_groups_files_have_the_kernels_names_and_formats_and_the_librarys_numbers() {
+    let file = Shared::new("files");
+    let ledger = Ledger::builder().items(&["rows_read"]).create_in(&file.1).unwrap();
+    let acme = ledger.root().create("acme").unwrap();
+    acme.set_max(Limit::units(1 << 20)).unwrap();
+    acme.set_high(Limit::units(700_000));
+    acme.set_low(Limit::units(5000));
+    acme.set_min(Limit::units(4096));
+    let [one, two] = ["q1", "q2"].map(|name| acme.create(name).unwrap());
+    let _held = one.try_charge(600 << 10).unwrap();
+    two.set_max(Limit::units(1000)).unwrap();
+    two.try_charge(500 << 10).unwrap_err();
+    acme.try_charge(2 << 20).unwrap_err();
+    two.add_stat(ledger.item("rows_read").unwrap(), 42);
+    ledger.root().drain();
+    let path = &*file.0;
+    let at = |name: &str| shown(&[], &[path, Path::new("/acme"), Path::new(name)]);
+    assert_eq!(at("memory.current"), format!("{}\n", acme.precise()));
+    assert_eq!(at("memory.peak"), format!("{}\n", acme.peak().value));
+    assert_eq!(at("memory.max"), "1048576\n");
+    assert_eq!(at("memory.high"), "700000\n");
+    assert_eq!((at("memory.low"), at("memory.min")), ("5000\n".to_owned(), "4096\n".to_owned()));
+    assert_eq!(at("memory.events"), acme.events().to_string());
+    assert_eq!(at("memory.events.local"), acme.local_events().to_string());
+    assert_eq!(at("memory.oom.group"), "0\n");
+    assert_eq!(at("memory.stat"), acme.stat().to_string());
+    // Of the root where no group is named, by an option, and several at a time.
+    assert_eq!(shown(&[], &[path, Path::new("memory.max")]), "max\n");
+    let option = ["--file", path.to_str().unwrap()];
+    assert_eq!(
+        shown(&[&option[..], &["acme/q1", "memory.current", "memory.high"]].concat(), &[]),
+        "==> memory.current <==\n614400\n\n==> memory.high <==\nmax\n"
+    );
+    let all = shown(&[&option[..], &["/acme"]].concat(), &[]);
+    // (What may lie idle belongs to the peak, which depends on the CPU.)
+    let peak = format!("==> memory.peak <==\n{}\n", acme.peak().value);
+    golden::same("show-files.txt", &all.replace(&peak, "==> memory.peak <==\nPEAK\n"));
+    let json =
+        shown(&[&option[..], &["--json", "/acme", "memory.max", "memory.events"]].concat(), &[]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["group"], &json["memory.max"]), (&"/acme".into(), &(1 << 20).into()));
+    assert_eq!(json["memory.events"]["max"], acme.events().max);
+}
+
+#[test]
+fn files_that_a_ledger_has_not_are_refused_with_those_that_it_has() {
+    let file = Shared::new("no-files");
+    let _ledger = Ledger::builder().create_in(&file.1).unwrap();
+    let counters = Shared::new("no-groups");
+    let places = Places::single("machine").unwrap();
+    let _counters = Counters::<Zone>::builder(&places).create_in(&counters.1).unwrap();
+    let there = "there are memory.current, memory.peak, memory.max";
+    let cases: [(&Path, &[&str], &str); 7] = [
+        (
+            &file.0,
+            &["/", "memory.swap.current"],
+            "no memory.swap.current: a ledger has no swap; there are",
+        ),
+        (&file.0, &["memory.pressure"], "keeps no pressure of its own; there are"),
+        (&file.0, &["memory.bogus"], there),
+        (&file.0, &["--watch", "memory.stat"], "no memory.stat; there are memory.current"),
+        (&file.0, &["--watch", "/no"], "there is no group \"/no\""),
+        (&file.0, &["/a", "/b", "memory.max"], "one GROUP is shown at a time"),
+        (&counters.0, &["/", "memory.max"], "a table of counters has no groups"),
+    ];
+    for (path, words, why) in cases {
+        let output = support::ledgerline().arg("show").arg(path).args(words).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains(why), "{words:?}: {said}");
+        assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+    }
+}
+
+/// A watch of a run, line by line.
+fn watching(arguments: &[&str]) -> (std::process::Child, std::sync::mpsc::Receiver<String>) {
+    use std::io::BufRead;
+    let mut child = support::ledgerline()
+        .arg("show")
+        .args(arguments)
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("the command runs");
+    let stdout = std::io::BufReader::new(child.stdout.take().expect("piped"));
+    let (sender, lines) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        stdout.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+    });
+    (child, lines)
+}
+
+const LONG: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_watch_prints_what_changes_and_ends_with_the_program() {
+    let (mut run, _, _lines) = support::started(&["sh", "-c", "echo started; read line"]);
+    let pid = run.id().to_string();
+    // The first look is taken before anything is printed; a limit that is set again and again is seen after it.
+    let (mut child, lines) = watching(&["--watch=0.02", "--pid", &pid, "/", "memory.max"]);
+    let (mut json, told) = watching(&["--watch=0.02", "--json", "--pid", &pid, "/", "memory.high"]);
+    let set = |limit: String| {
+        let output =
+            support::ledgerline().args(["set", "--pid", &pid, "/"]).arg(limit).output().unwrap();
+        assert!(output.status.success(), "{}", support::stderr(&output));
+    };
+    let first = |lines: &std::sync::mpsc::Receiver<String>, name: &str| {
+        for megabytes in 300.. {
+            set(format!("{name}={megabytes}M"));
+            if let Ok(line) = lines.recv_timeout(Duration::from_millis(200)) {
+                return line;
+            }
+        }
+        unreachable!()
+    };
+    let line = first(&lines, "max");
+    let words: Vec<&str> = line.split(' ').collect();
+    assert_eq!(&words[1..3], ["/", "memory.max"], "{line}");
+    assert!(words[0].len() == 24 && words[0].ends_with('Z'), "{line}");
+    let limit: u64 = words[3].parse().unwrap();
+    assert!(limit >= 300 << 20 && limit.is_multiple_of(1 << 20), "as the user set it: {line}");
+    set("max=max".to_owned());
+    let max =
+        std::iter::from_fn(|| lines.recv_timeout(LONG).ok()).find(|line| line.ends_with("max"));
+    assert!(max.expect("a line").ends_with(" / memory.max max"));
+    let line: Value = serde_json::from_str(&first(&told, "high")).unwrap();
+    assert_eq!((&line["group"], &line["file"]), (&"/".into(), &"memory.high".into()));
+    assert!(line["was"] == "max" && line["is"].as_u64() >= Some(300 << 20), "{line}");
+    assert!(line["time"].as_f64() > Some(1.7e9) && line["key"].is_null(), "{line}");
+    // The program ends, and with it both.
+    drop(run.stdin.take());
+    run.wait().unwrap();
+    for child in [&mut child, &mut json] {
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(start.elapsed() < LONG, "the watch does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        assert!(status.success());
+    }
+}
+
+#[test]
+fn a_watch_of_a_file_tells_of_groups_that_come_and_go_until_the_file_is_gone() {
+    let file = Shared::new("watched");
+    let ledger = Ledger::builder().create_in(&file.1).unwrap();
+    let (mut child, lines) = watching(&["--watch=0.02", file.0.to_str().unwrap()]);
+    let mut seen = Vec::new();
+    let start = Instant::now();
+    // The first look is taken at some time: groups come and go until one is told of.
+    for number in 0.. {
+        assert!(start.elapsed() < LONG, "{seen:?}");
+        let group = ledger.root().create(&format!("g{number}")).unwrap();
+        group.set_max(Limit::units(1000)).unwrap();
+        let held = group.try_charge(600).unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        drop(held);
+        group.destroy().unwrap();
+        seen.extend(lines.try_iter());
+        if seen.iter().any(|line| line.ends_with(" gone")) {
+            break;
+        }
+    }
+    let of = |what: &str| seen.iter().any(|line| line.ends_with(what));
+    for what in [" appeared", " memory.max 1000", " memory.current 600"] {
+        assert!(of(what), "{what}: {seen:?}");
+    }
+    drop(file);
+    while start.elapsed() < LONG && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(child.try_wait().unwrap().expect("it ends").success());
 }

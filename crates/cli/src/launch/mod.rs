@@ -20,13 +20,12 @@ pub mod library;
 mod place;
 pub mod program;
 mod signals;
-mod status;
 mod supervise;
 mod target;
 
 pub use failure::Failure;
+pub use ledgerline_account::Status;
 pub use signals::Signals;
-pub use status::Status;
 pub use supervise::Session;
 pub use target::Target;
 

@@ -11,7 +11,7 @@ use rustix::process::{
 
 use super::failure::Failure;
 use super::signals::{Arrived, Signals};
-use super::status::Status;
+use ledgerline_account::Status;
 
 /// A program that runs.
 pub struct Session {
@@ -47,9 +47,10 @@ impl Session {
         self.main.as_raw_nonzero().get().cast_unsigned()
     }
 
-    /// Waits for the end of the program. `tick` runs once in `period` meanwhile, and a last time right after the
-    /// end.
-    pub fn watch(self, period: Duration, mut tick: impl FnMut()) -> Result<Ended, Failure> {
+    /// Waits for the end of the program. `tick` runs at the start, whenever the time has passed that it asked for, and a
+    /// last time right after the end.
+    pub fn watch(self, mut tick: impl FnMut() -> Duration) -> Result<Ended, Failure> {
+        let mut period = tick();
         let mut last = Instant::now();
         loop {
             let collected = self.collect().map_err(|error| {
@@ -62,7 +63,7 @@ impl Session {
                 return Ok(Ended { status, wall, max_resident, signals: self.signals });
             }
             if last.elapsed() >= period {
-                tick();
+                period = tick();
                 last = Instant::now();
             }
             if let Some(signal) = self.signals.next(period) {

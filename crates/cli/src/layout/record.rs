@@ -153,7 +153,7 @@ fn record(args: &RecordArgs) -> Result<u8, Failure> {
 
     let variables = [(OsStr::new(VARIABLE), folder.path().as_os_str())];
     let session = launch.start(variables, Signals::hold()?)?;
-    let ended = session.watch(Duration::from_millis(50), || {})?;
+    let ended = session.watch(|| Duration::from_millis(50))?;
 
     let recordings = read::read(folder.path(), &plan).map_err(failure)?;
     let recorded = profile::profile(&plan, &recordings);

@@ -8,6 +8,7 @@
 mod fold;
 mod ledger;
 mod living;
+pub mod record;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -24,10 +25,10 @@ use ledgerline::{Ledger, Limit, NAME_MAX, container, name};
 use ledgerline_protocol::blind::Blind;
 use ledgerline_protocol::{BLIND, By, OnMax, Order, PERCPU};
 
-use crate::account::{Account, Container, Ending, Mistakes, resident};
 use crate::launch::{Failure, Launch, Signals, Target, library, program};
-use crate::render;
 use fold::Folded;
+use ledgerline_account::account::{Account, Container, Ending, Mistakes, resident};
+use ledgerline_account::{json, render};
 use ledgerline_terminal::output::printable;
 use ledgerline_terminal::style::Style;
 use living::Living;
@@ -71,6 +72,12 @@ memory, what allocators keep, this command itself, other programs in the cgroup,
 the smaller one holds, and what is untracked counts for both. Memory that is charged and not touched yet hides as \
 much that is untracked.
 
+With --record what each row held over time is kept in a file, for `ledgerline report`: a thread of this command looks \
+--record-every, beside the program, and appends what changed. The file has at most --record-size: when it would get longer, what is older \
+becomes coarser, and of very many rows those with the smallest peaks are left out. It can be read while the run goes on, and \
+when this command was killed, up to the last look. (Not after a power cut.) A full disk is said once; the run goes on, and so does the \
+recording when there is room again.
+
 Below the table stands who was refused first, when and how much, and the largest request that was \
 refused; then the most memory that the kernel saw resident in any one process.
 
@@ -81,7 +88,8 @@ program whose own row was written over goes on without being accounted.
 
 What a program maps by itself (mmap, sbrk), as Python, V8 and the JVM do with their heaps, is charged \
 like its blocks as long as it is private and writable, touched or not; `mapped` shows it. A \
-reservation without access is free until it becomes writable. Shared memory and files that are \
+reservation without access is free until it becomes writable. So are the tables of a ledger that a program embeds \
+itself, which are reserved as a whole and hardly touched. Shared memory and files that are \
 mapped to be read are not charged; the JSON document has them.
 
 A line names the processes that were not accounted, and why: statically linked; set-user-ID, or with \
@@ -117,6 +125,7 @@ Examples:
   ledgerline run --strict --max 2G -- ./pipeline.sh
   ledgerline run --container -- ./server                 in a container, or under systemd-run -p MemoryMax=1G
   ledgerline run --max 512M --on-max kill --json account.json -- ./server --port 80
+  ledgerline run --by process --record build.rec -- make -j8      then: ledgerline report build.rec -o build.html
   ledgerline run --json - -- sort big.txt -o sorted.txt | jq '.groups[0].peak'";
 
 const JSON_HELP: &str = "\
@@ -234,6 +243,9 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE")]
     account: Option<OsString>,
 
+    #[command(flatten)]
+    record: record::RecordArgs,
+
     /// The program and its arguments; the options of run come before it
     #[arg(trailing_var_arg = true, required = true, num_args = 1.., value_name = "COMMAND")]
     pub command: Vec<OsString>,
@@ -266,6 +278,8 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
             launch.program.path.display()
         )));
     }
+    let title: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
+    let record = args.record.order(printable(&title.join(" ")))?;
     let signals = Signals::hold()?;
     let (file, ledger) = ledger::new(&limits)?;
     let heap = ledger::heap(&limits)?;
@@ -278,6 +292,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     // descriptor itself is closed on exec and need not survive in the child.
     let path = |file: &File| format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
     let (path, path_of_heap) = (path(&file), heap.as_ref().map(|(file, _)| path(file)));
+    let record = record.map(|order| order.create(&path)).transpose()?;
     let living = Living::new();
     let namespace = living.namespace().map(|number| number.to_string());
     let kept = limits.reserve.to_string();
@@ -301,12 +316,13 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     let started = (now.tv_sec * 1000 + now.tv_nsec / 1_000_000).unsigned_abs();
     let session = launch.start(order.write().into_iter().chain(percpu), signals)?;
 
+    let record = record.and_then(record::Prepared::start);
     let main = session.main();
     if let Some(spot) = launch.blind {
         name_blind(&ledger, &launch.program.path, main, spot);
     }
     let mut folded = Folded::new(&ledger);
-    let ended = session.watch(if limits.refuse() { LIMITED } else { IDLE }, || {
+    let ended = session.watch(|| {
         // What the program itself held when it ended is the point of the
         // account, so its rows stay as they are.
         ledger.settle_dead(&|owner| owner == main || living.may(owner));
@@ -314,8 +330,14 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
         if let Some((_, heap)) = &heap {
             ledger::tidy(heap, &|owner| living.may(owner));
         }
+        // (`ledgerline set` may have given it a limit.)
+        let limited = limits.refuse() || ledger.root().max() != Limit::MAX;
+        if limited { LIMITED } else { IDLE }
     })?;
 
+    if let Some(record) = record {
+        record.end(ended.status);
+    }
     let both = || [Some(&ledger), heap.as_ref().map(|(_, heap)| heap)].into_iter().flatten();
     let mistakes = ledger.mistakes();
     let account = Account::new(
@@ -331,11 +353,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
             mistakes: Some(Mistakes { underflows: mistakes.underflows, strays: mistakes.strays }),
             running: &|owner| owner != main && living.may(owner),
             resident: &|owner| resident::of(owner, "VmHWM:"),
-            limits: Some([
-                // The container's changes with the kernel's, and is set again if a program wrote over it.
-                if limits.container { ledger.root().max() } else { limits.ordinary(limits.max) },
-                limits.high,
-            ]),
+            of_run: true,
             heap_peak: heap.as_ref().map(|(_, heap)| heap.root().peak().value),
             container: ledger.container().map(Container::from),
         },
@@ -349,7 +367,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
         }
     };
     if let Some(target) = &json {
-        written = written.and(target.write(crate::json::document(&account).as_bytes()));
+        written = written.and(target.write(json::document(&account).as_bytes()));
     }
     let code = ended.exit(written)?;
     if args.strict && !account.not_accounted.is_empty() {
@@ -399,7 +417,8 @@ fn limits(args: &RunArgs) -> Result<Limits, Failure> {
         (Some(asked), Some(_)) => asked.unwrap_or(0),
         // Nobody is left to say anything.
         (None, Some(_)) if args.on_max == OnMax::Kill => 0,
-        (None, least) => least.map_or(0, |least| (least / 32).min(1 << 20)),
+        // (Where there is no limit, `ledgerline set` may give it one.)
+        (None, least) => least.map_or(1 << 20, |least| (least / 32).min(1 << 20)),
     };
     let (high, container) = (limit("--high", &args.high)?, args.container);
     Ok(Limits { max, max_heap, reserve, high, container })

@@ -1,12 +1,13 @@
 //! A ledger's groups.
 
 use super::{Format, not_of};
-use crate::account::{Account, Ending, Mistakes, is_damaged, resident};
-use crate::json;
 use crate::launch::Status;
-use crate::render;
+use crate::steered;
 use ledgerline::stat::print::{Flat, Stat};
 use ledgerline::{Group, Ledger};
+use ledgerline_account::account::{Account, Ending, Mistakes, resident};
+use ledgerline_account::json;
+use ledgerline_account::render;
 use ledgerline_protocol::REFUSED;
 use ledgerline_terminal::style::Style;
 use std::time::Duration;
@@ -23,7 +24,7 @@ pub(super) fn text(
     if json {
         return Ok(json::groups(&account(ledger)));
     }
-    let group = || find(ledger, at.unwrap_or("/"));
+    let group = || steered::find(ledger, at.unwrap_or("/")).map(|found| found.group);
     match format.unwrap_or(Format::Tree) {
         Format::Tree => match at {
             None => Ok(render::groups(&account(ledger), &Style::of_stdout())),
@@ -35,29 +36,20 @@ pub(super) fn text(
     }
 }
 
-fn find<'l>(ledger: &'l Ledger, path: &str) -> Result<Group<'l>, String> {
-    let snapshot = ledger.snapshot();
-    let wanted = format!("/{}", path.trim_matches('/'));
-    let found = snapshot.groups.iter().find(|group| group.path == wanted);
-    let group = found
-        .ok_or_else(|| format!("there is no group {path:?}; `ledgerline show FILE` lists them"))?;
-    if is_damaged(ledger, group) {
-        return Err(format!(
-            "the group {path:?} is damaged: a program wrote over it, and its numbers mean nothing"
-        ));
-    }
-    Ok(ledger.group(group.id))
-}
-
 /// What the group uses now and used at most, then what it and its subtree counted.
 fn memory_stat(group: Group<'_>) -> Vec<Stat> {
     let mut stats =
         vec![Stat::new("current", group.precise()), Stat::new("peak", group.peak().value)];
-    let counted = group.stat().lines;
-    // A sum of what rows were refused first means nothing.
-    let counted = counted.into_iter().filter(|line| !REFUSED.contains(&&*line.name));
-    stats.extend(counted.map(|line| Stat::clamped(line.name, line.subtree)));
+    stats.extend(counted(group));
     stats
+}
+
+/// What the group and its subtree counted.
+pub(super) fn counted(group: Group<'_>) -> Vec<Stat> {
+    let lines = group.stat().lines;
+    // A sum of what rows were refused first means nothing.
+    let lines = lines.into_iter().filter(|line| !REFUSED.contains(&&*line.name));
+    lines.map(|line| Stat::clamped(line.name, line.subtree)).collect()
 }
 
 /// The account of a ledger whose program is somebody else's.
@@ -75,7 +67,7 @@ fn account(ledger: &Ledger) -> Account {
         running: &|_| true,
         resident: &|owner| resident::of(owner, "VmRSS:"),
         heap_peak: None,
-        limits: None,
+        of_run: false,
         container: None,
     };
     Account::new(ledger, ending)

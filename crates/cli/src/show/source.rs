@@ -1,10 +1,9 @@
-//! Finding and opening what is to be shown.
+//! Opening what is to be shown.
 
 use ledgerline::Ledger;
 use ledgerline::stat::{CountersFile, CountersSnapshot};
-use ledgerline_protocol::MEMORY_FILE;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What a file turned out to be.
 pub(super) enum Source {
@@ -35,25 +34,4 @@ pub(super) fn open(path: &Path) -> Result<Source, String> {
         }
         Err(error) => Err(format!("{name}: {error}")),
     }
-}
-
-/// Where the ledger of a run can be opened: `pid` is the `ledgerline run` itself, which has it open, or a process that
-/// runs under it, which has it mapped. (The kernel lets only a privileged user open what another process mapped.)
-pub(super) fn of_run(pid: u32) -> Result<PathBuf, String> {
-    let name = format!("/memfd:{MEMORY_FILE} (deleted)");
-    let is_ledger = |path: &PathBuf| path.read_link().is_ok_and(|link| link.as_os_str() == &*name);
-    let inside = |folder: &str| {
-        let entries = PathBuf::from(format!("/proc/{pid}/{folder}")).read_dir();
-        entries.map(|entries| entries.flatten().map(|entry| entry.path()).find(is_ledger))
-    };
-    let open = inside("fd").map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => format!("there is no process {pid}"),
-        _ => format!("process {pid} cannot be looked into: {error}"),
-    })?;
-    open.or_else(|| inside("map_files").ok().flatten()).ok_or_else(|| {
-        format!(
-            "process {pid} has no ledger: give the ID of the `ledgerline run` itself, or, as root, of a process \
-             that runs under it"
-        )
-    })
 }

@@ -1,0 +1,214 @@
+//! `run --record`: a thread of the supervisor looks at the ledger and writes what it held over time.
+//!
+//! It is a thread, since a disk may take its time, and signals and ended processes must not wait for that. It reads as
+//! any watcher does: those who charge do not notice.
+
+use ledgerline_report::{LEAST_SIZE, Recorder, Settings};
+use ledgerline_terminal::output::printable;
+use ledgerline_watch::Source;
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+
+use crate::launch::{Failure, Status};
+
+/// Looks more often than this are not asked for: each costs a call of the kernel.
+const SOONEST: Duration = Duration::from_millis(1);
+const LATEST: Duration = Duration::from_secs(3600);
+
+/// The options of a recording.
+#[derive(Args, Debug)]
+pub struct RecordArgs {
+    /// Also keep what each row held over time in FILE, for `ledgerline report`
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<OsString>,
+
+    /// How often the recording looks: 100ms, 2s
+    #[arg(long, value_name = "TIME", default_value = "100ms", requires = "record")]
+    record_every: String,
+
+    /// Hold the recording to SIZE, coarser with age where it gets longer
+    #[arg(long, value_name = "SIZE", default_value = "16M", requires = "record")]
+    record_size: String,
+}
+
+/// What of the options is right.
+pub struct Order<'a> {
+    file: &'a Path,
+    settings: Settings,
+}
+
+impl RecordArgs {
+    /// What is asked for, if anything is.
+    pub fn order(&self, title: String) -> Result<Option<Order<'_>>, Failure> {
+        let Some(file) = &self.record else { return Ok(None) };
+        let every = every(&self.record_every)
+            .map_err(|why| Failure::usage(format!("--record-every: {why}")))?;
+        let size = size(&self.record_size)
+            .map_err(|why| Failure::usage(format!("--record-size: {why}")))?;
+        Ok(Some(Order { file: Path::new(file), settings: Settings { title, every, size } }))
+    }
+}
+
+/// More than this a report would not read.
+const MOST_SIZE: u64 = 256 << 20;
+
+/// A size that a recording can be held to.
+pub fn size(text: &str) -> Result<u64, String> {
+    match ledgerline::size::parse(text) {
+        Ok(Some(size)) if (LEAST_SIZE..=MOST_SIZE).contains(&size) => Ok(size),
+        Ok(_) => Err("give a size from 256K to 256M".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// A time like `100ms` or `2s`.
+pub fn every(text: &str) -> Result<Duration, String> {
+    let told = || format!("'{}' is no time; write it like 100ms or 2s", printable(text));
+    let (number, unit) = match text.strip_suffix("ms") {
+        Some(number) => (number, 0.001),
+        None => (text.strip_suffix('s').ok_or_else(told)?, 1.0),
+    };
+    let number: f64 = number.parse().map_err(|_| told())?;
+    let every = Duration::try_from_secs_f64(number * unit).map_err(|_| told())?;
+    match (SOONEST..=LATEST).contains(&every) {
+        true => Ok(every),
+        false => Err("give a time from 1ms to 3600s".to_owned()),
+    }
+}
+
+/// A recording that goes on.
+pub struct Recording {
+    stop: Sender<String>,
+    thread: JoinHandle<()>,
+}
+
+struct Sampler {
+    source: Source,
+    recorder: Recorder,
+    told: bool,
+}
+
+impl Order<'_> {
+    /// Makes the file, and opens the ledger in `path`.
+    pub fn create(self, path: &str) -> Result<Prepared, Failure> {
+        let name = self.file.display().to_string();
+        let recorder = Recorder::create(self.file, self.settings.clone()).map_err(|error| {
+            Failure::usage(format!(
+                "--record: {} cannot be written ({error}); name a file in a directory that exists and is yours",
+                printable(&name)
+            ))
+        })?;
+        let source = Source::open(Path::new(path)).map_err(Failure::internal)?;
+        let sampler = Sampler { source, recorder, told: false };
+        Ok(Prepared { sampler, every: self.settings.every })
+    }
+}
+
+/// All is ready; nothing is recorded yet.
+pub struct Prepared {
+    sampler: Sampler,
+    every: Duration,
+}
+
+impl Prepared {
+    /// Begins to look. Where there can be no thread, the run goes on without.
+    pub fn start(self) -> Option<Recording> {
+        let (stop, stopped) = channel();
+        let Prepared { sampler, every } = self;
+        let thread = std::thread::Builder::new().name("record".to_owned());
+        match thread.spawn(move || sampler.run(every, &stopped)) {
+            Ok(thread) => Some(Recording { stop, thread }),
+            Err(error) => {
+                eprintln!("ledgerline: warning: --record: no thread can be started ({error})");
+                None
+            }
+        }
+    }
+}
+
+impl Recording {
+    /// Has it look a last time, and note how the program ended.
+    pub fn end(self, status: Status) {
+        let how = match status.signal() {
+            Some(signal) => format!("killed by {signal}"),
+            None => format!("exit code {}", status.code()),
+        };
+        // (Neither fails: the thread waits for this.)
+        let _ = self.stop.send(how);
+        let _ = self.thread.join();
+    }
+}
+
+impl Sampler {
+    fn run(mut self, every: Duration, stopped: &Receiver<String>) {
+        refuse_large_files();
+        let mut next = Instant::now();
+        loop {
+            self.look();
+            // (Looks that were missed while the disk or the machine was slow are not made up for.)
+            next = (next + every).max(Instant::now());
+            let left = next.saturating_duration_since(Instant::now());
+            match stopped.recv_timeout(left) {
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+                Ok(how) => {
+                    self.look();
+                    let ended = self.recorder.end(&how);
+                    return self.tell(ended);
+                }
+            }
+        }
+    }
+
+    fn look(&mut self) {
+        let pushed = self.recorder.push(&self.source.look());
+        self.tell(pushed);
+    }
+
+    /// Says once that the recording has gaps; the run goes on.
+    fn tell(&mut self, written: std::io::Result<()>) {
+        if let Err(error) = written
+            && !self.told
+        {
+            self.told = true;
+            let name = self.recorder.path().display().to_string();
+            eprintln!(
+                "ledgerline: warning: --record: writing {} failed ({error}); what is in it stays readable, and writing is tried again",
+                printable(&name)
+            );
+        }
+    }
+}
+
+/// Has a file that meets the limit on files (`ulimit -f`) be refused to this thread, instead of ending the process.
+fn refuse_large_files() {
+    // SAFETY: a sigset_t is an array of integers, for which zeros are valid; the calls change that set and this
+    // thread's mask.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigaddset(&raw mut set, libc::SIGXFSZ);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_a_unit_and_bounds() {
+        assert_eq!(every("100ms"), Ok(Duration::from_millis(100)));
+        assert_eq!(every("2s"), Ok(Duration::from_secs(2)));
+        assert_eq!(every("1.5s"), Ok(Duration::from_millis(1500)));
+        for wrong in
+            ["", "s", "ms", "10", "-1s", "NaNs", "infs", "1e30s", "0s", "0.5ms", "2h", "3601s"]
+        {
+            assert!(every(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! `ledgerline serve`: ledgers that run as a page, as metrics and as JSON.
+
+use clap::Args;
+use ledgerline_serve::{Server, Settings, Which};
+use ledgerline_terminal::output::{fail, print, printable};
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// What `ledgerline serve --help` says first.
+pub const LONG_ABOUT: &str = "\
+Serve ledgers that run: a page, metrics and JSON.
+
+It prints the address of the page first, and answers until it is interrupted. Nobody but this machine can ask unless \
+--listen says otherwise, pages of other sites cannot, and nothing can be changed: looking costs the programs nothing. \
+Without arguments it serves all ledgers that run, and finds new ones by itself.
+
+  /                               the page: who holds what, over time, and in a table
+  /metrics                        OpenMetrics for Prometheus, or its older text format
+  /api/ledgers                    the ledgers
+  /api/ledgers/ID/groups          all groups of one, with rates
+  /api/ledgers/ID/history?group=  an hour of one group, by path or id
+  /api/ledgers/ID/events          server-sent events: everything, then what changes
+
+Metrics name --groups groups of a ledger, the largest first; the others are one row, `other`. docs/serve.md has all of \
+it, with rules for alerts and a dashboard.";
+
+const EXAMPLES: &str = "\
+Examples:
+  ledgerline serve                          all ledgers that run, at a free port
+  ledgerline serve --listen 127.0.0.1:9187 4711
+  ledgerline serve /dev/shm/server.ledger --interval 250ms
+  ledgerline serve --listen 0.0.0.0:9187 --host build.example --groups 100
+  curl -s http://127.0.0.1:9187/metrics | promtool check metrics";
+
+/// The options of `ledgerline serve`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct ServeArgs {
+    /// Ledgers: a PID, a file, or a name that a program announced [default: all that run]
+    #[arg(value_name = "PID|FILE")]
+    ledgers: Vec<String>,
+
+    /// Where to listen; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+
+    /// A name under which browsers may ask, besides localhost and the address: that of a proxy
+    #[arg(long = "host", value_name = "NAME")]
+    hosts: Vec<String>,
+
+    /// How often ledgers are looked at while somebody asks: at least 100ms
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    interval: Duration,
+
+    /// How many groups of a ledger metrics name
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
+    groups: u32,
+
+    /// Keep no history: ledgers are looked at only while somebody asks
+    #[arg(long)]
+    no_history: bool,
+}
+
+/// Serves until it is interrupted. The exit status is 0, 1 when a ledger cannot be opened or nobody can listen there, or 2
+/// for a bad command line.
+pub fn main(args: &ServeArgs) -> ExitCode {
+    match serve(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail("serve", &printable(&error), 1),
+    }
+}
+
+fn serve(args: &ServeArgs) -> Result<(), String> {
+    let which = match &args.ledgers[..] {
+        [] => Which::All,
+        named => Which::Named(named.to_vec()),
+    };
+    let settings = Settings {
+        listen: args.listen,
+        hosts: args.hosts.clone(),
+        interval: args.interval,
+        groups: args.groups as usize,
+        history: !args.no_history,
+        ..Settings::new(which)
+    };
+    let loopback = settings.is_loopback();
+    let server = Server::bind(settings)?;
+    let address = server.address();
+    print(format!("http://{address}/\n").as_bytes())
+        .map_err(|error| format!("cannot write the address: {error}"))?;
+    if !loopback {
+        eprintln!(
+            "ledgerline: serve: whoever reaches {address} can read the names and figures of all groups: there is no \
+             password, and no encryption"
+        );
+    }
+    server.run_until_signal()
+}
+
+/// A time like `250ms` or `2s`.
+fn interval(text: &str) -> Result<Duration, String> {
+    let (number, unit) =
+        text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let number: u64 =
+        number.parse().map_err(|_| format!("{text:?} is no time like 250ms or 2s"))?;
+    let time = match unit {
+        "ms" => Duration::from_millis(number),
+        "s" => Duration::from_secs(number),
+        _ => return Err(format!("{text:?} is no time like 250ms or 2s")),
+    };
+    let allowed = Duration::from_millis(100)..=Duration::from_secs(3600);
+    if !allowed.contains(&time) {
+        return Err("the interval is 100ms to 3600s".to_owned());
+    }
+    Ok(time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_has_a_unit_and_is_neither_too_short_nor_too_long() {
+        assert_eq!(interval("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(interval("2s"), Ok(Duration::from_secs(2)));
+        for wrong in ["", "s", "1", "-1s", "1m", "99ms", "3601s", "18446744073709551616s", "1 s"] {
+            assert!(interval(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What speaks against a change, before anything is changed.
+
+use super::ask::{Change, Which};
+use crate::steered::{self, Found};
+use ledgerline::container::UNTRACKED;
+use ledgerline::{Ledger, Limit, Snapshot, size};
+use std::collections::HashMap;
+
+/// How many of those are named who hold most.
+const HOLDERS: usize = 3;
+
+/// Checks all changes.
+pub(super) fn all(
+    ledger: &Ledger,
+    found: &Found<'_>,
+    changes: &[Change],
+    now: bool,
+) -> Result<(), String> {
+    let path = &found.path;
+    if found.has_ended {
+        return Err(format!(
+            "the process of {path} has ended, so it charges nothing that a limit could refuse"
+        ));
+    }
+    for change in changes {
+        if change.which != Which::Max {
+            continue;
+        }
+        if found.is_root && steered::follows_container(ledger) {
+            return Err(
+                "the max of / follows the container's limit, which would be set again: change the \
+                        container's (memory.max of its cgroup), or set the max of groups below"
+                    .to_owned(),
+            );
+        }
+        if *path == format!("/{UNTRACKED}") {
+            return Err(format!(
+                "{path} has what the kernel charges and nobody asked for: a max would refuse nothing"
+            ));
+        }
+        let reserve = if found.is_root { steered::reserve(ledger) } else { 0 };
+        if change.limit.get().is_some_and(|units| units < reserve) {
+            return Err(format!(
+                "max={}: the run keeps {} of it as its reserve (run --reserve); give at least that",
+                change.limit,
+                size::format(reserve)
+            ));
+        }
+        let usage = found.group.precise();
+        if !now && usage > kept(found, change.limit).get().unwrap_or(u64::MAX) {
+            return Err(busy(ledger, found, change.limit, usage));
+        }
+    }
+    Ok(())
+}
+
+/// The max that the ledger has where the user's is this: a run keeps its reserve.
+pub(super) fn kept(found: &Found<'_>, limit: Limit) -> Limit {
+    let reserve = if found.is_root { steered::reserve(found.group.ledger()) } else { 0 };
+    limit.get().map_or(limit, |units| Limit::units(units.saturating_sub(reserve)))
+}
+
+/// Why a max is not set, and who is in the way.
+pub(super) fn busy(ledger: &Ledger, found: &Found<'_>, limit: Limit, usage: u64) -> String {
+    let room = kept(found, limit).get().unwrap_or(u64::MAX);
+    let path = &found.path;
+    let charged = found.group.precise();
+    let by = size::format(usage.saturating_sub(room));
+    let held = size::format(usage);
+    let idle = usage.saturating_sub(charged);
+    let idle = match charged <= room {
+        true => format!(" ({} of that lie prepaid in the program's cells)", size::format(idle)),
+        false => String::new(),
+    };
+    let holders = holders(&ledger.snapshot(), path);
+    let holders = if holders.is_empty() { String::new() } else { format!("; {holders}") };
+    format!(
+        "{path}: max cannot be {limit}: {held} are in use{idle}, {by} too much{holders}. Have some returned \
+         first, or use --now: then nothing more is let in until usage has come down"
+    )
+}
+
+/// Who holds most below a group, itself included, without what those below hold.
+fn holders(snapshot: &Snapshot, path: &str) -> String {
+    let prefix = format!("{}/", path.trim_end_matches('/'));
+    let mut below: HashMap<&str, u64> = HashMap::new();
+    for group in snapshot.groups.iter().filter(|group| group.depth > 0) {
+        let parent = group.path.rfind('/').map_or("/", |at| &group.path[..at.max(1)]);
+        *below.entry(parent).or_default() += group.current;
+    }
+    let mut own: Vec<(u64, &str)> = snapshot
+        .groups
+        .iter()
+        .filter(|group| group.path == path || group.path.starts_with(&prefix))
+        .map(|group| {
+            let held = below.get(&*group.path).copied().unwrap_or(0);
+            (group.current.saturating_sub(held), &*group.path)
+        })
+        .filter(|(units, _)| *units > 0)
+        .collect();
+    own.sort_by(|a, b| b.cmp(a));
+    own.truncate(HOLDERS);
+    let told: Vec<String> =
+        own.iter().map(|(units, path)| format!("{path} holds {}", size::format(*units))).collect();
+    told.join(", ")
+}

@@ -1,0 +1,134 @@
+//! Groups of a ledger as those name them who look on or steer: by path, with limits as the user set them.
+
+use ledgerline::container::UNTRACKED;
+use ledgerline::{Group, GroupSnapshot, GroupState, Ledger, Limit};
+use ledgerline_protocol::{ITEMS, RESERVED};
+
+use ledgerline_account::account::is_damaged;
+
+/// How many names an error suggests.
+const SUGGESTED: usize = 3;
+
+/// A group that was asked for by its path.
+pub struct Found<'l> {
+    pub group: Group<'l>,
+    pub path: String,
+    pub is_root: bool,
+    /// Whether its process has ended.
+    pub has_ended: bool,
+}
+
+/// Finds the group at a path, with or without a slash before it. An error names groups that are called alike.
+pub fn find<'l>(ledger: &'l Ledger, path: &str) -> Result<Found<'l>, String> {
+    let snapshot = ledger.snapshot();
+    let wanted = format!("/{}", path.trim_matches('/'));
+    let Some(found) = snapshot.groups.iter().find(|group| group.path == wanted) else {
+        let near = near(&wanted, &snapshot.groups);
+        let near = if near.is_empty() { String::new() } else { format!(" (like {near}?)") };
+        return Err(format!(
+            "there is no group {path:?}{near}; `ledgerline show` without a group lists them"
+        ));
+    };
+    if is_damaged(ledger, found) {
+        return Err(format!(
+            "the group {path:?} is damaged: a program wrote over it, and its numbers mean nothing"
+        ));
+    }
+    Ok(Found {
+        group: ledger.group(found.id),
+        is_root: found.depth == 0,
+        has_ended: found.state == GroupState::Exited,
+        path: wanted,
+    })
+}
+
+/// The paths that are most like one that is not there.
+fn near(wanted: &str, groups: &[GroupSnapshot]) -> String {
+    let last = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+    let distance = |path: &str| {
+        let whole = distance(wanted, path);
+        // `/q1` for `/acme/q1`; and processes of one program, like `/sh.12`.
+        let stem = |name: String| name.split('.').next().unwrap_or_default().to_owned();
+        if last(path) == last(wanted) || stem(last(path)) == last(wanted) {
+            1.min(whole)
+        } else {
+            whole
+        }
+    };
+    let most = (wanted.len() / 3).max(2);
+    let mut alike: Vec<(usize, &str)> = groups
+        .iter()
+        .filter(|group| group.depth > 0)
+        .map(|group| (distance(&group.path), &*group.path))
+        .filter(|(distance, _)| *distance <= most)
+        .collect();
+    alike.sort();
+    alike.truncate(SUGGESTED);
+    let names: Vec<&str> = alike.into_iter().map(|(_, path)| path).collect();
+    names.join(", ")
+}
+
+/// How many letters are to be changed, added or taken out to make one text of the other.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, letter) in a.chars().enumerate() {
+        let mut corner = i;
+        row[0] = i + 1;
+        for (j, other) in b.iter().enumerate() {
+            let replaced = corner + usize::from(letter != *other);
+            corner = row[j + 1];
+            row[j + 1] = replaced.min(corner + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// What of the root's max a run keeps as its reserve, and the user's limit has inside: 0 in any other ledger.
+pub fn reserve(ledger: &Ledger) -> u64 {
+    if ledger.item_names() != ITEMS {
+        return 0;
+    }
+    ledger.root().stat().get(RESERVED).map_or(0, |line| line.own.max(0).cast_unsigned())
+}
+
+/// A group's max as the user sees it.
+pub fn max(found: &Found<'_>) -> Limit {
+    let max = found.group.max();
+    let reserve = if found.is_root { reserve(found.group.ledger()) } else { 0 };
+    max.get().map_or(max, |units| Limit::units(units.saturating_add(reserve)))
+}
+
+/// Whether the library sets the root's max, after the container's limit.
+pub fn follows_container(ledger: &Ledger) -> bool {
+    ledger.root().child(UNTRACKED).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_is_not_there_is_met_with_those_like_it() {
+        let ledger = Ledger::builder().capacity(16).anonymous().unwrap();
+        let acme = ledger.root().create("acme").unwrap();
+        for name in ["q1", "q2", "sh.4711"] {
+            acme.create(name).unwrap();
+        }
+        let told = |path| find(&ledger, path).err().expect("it is not there");
+        assert!(told("/acmee").starts_with("there is no group \"/acmee\" (like /acme?)"));
+        assert!(told("q1").contains("(like /acme/q1?)"), "{}", told("q1"));
+        assert!(told("/sh").contains("(like /acme/sh.4711?)"), "{}", told("/sh"));
+        assert!(!told("/other/thing").contains("like"), "{}", told("/other/thing"));
+        for path in ["acme/q2", "/acme/q2/"] {
+            assert!(find(&ledger, path).is_ok_and(|found| found.path == "/acme/q2"));
+        }
+        assert!(find(&ledger, "/").is_ok_and(|found| found.is_root));
+    }
+
+    #[test]
+    fn letters_count() {
+        assert_eq!((distance("", "abc"), distance("abc", "abd"), distance("abc", "ac")), (3, 1, 1));
+        assert_eq!(distance("same", "same"), 0);
+    }
+}
