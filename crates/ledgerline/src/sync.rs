@@ -4,6 +4,9 @@
 //! the very code that ships.
 
 #[cfg(not(loom))]
+pub(crate) mod thread;
+
+#[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 #[cfg(loom)]

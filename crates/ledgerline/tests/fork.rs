@@ -163,6 +163,12 @@ fn fork_beside(test: &str, act: impl Fn(Group<'_>) + Sync) {
                     }
                 });
             }
+            // And beside threads of the program's own, which start and end: the standard library has locks for that, too.
+            scope.spawn(|| {
+                while !stop.load(Relaxed) {
+                    std::thread::spawn(|| ()).join().unwrap();
+                }
+            });
             let failed = (0..times(60, 2_000)).find_map(|round| {
                 std::thread::sleep(Duration::from_micros(300));
                 let code = wait(fork(|| {

@@ -15,13 +15,13 @@ use crate::control::{Companion, reclaim};
 use crate::gate::lock::{gated, guard_forks};
 use crate::group::Group;
 use crate::ledger::Ledger;
+use crate::sync::thread::{self, Thread};
 use crate::sync::wait_a_turn;
 use std::any::Any;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Reclaimers are not asked for pressure more often than that.
@@ -32,7 +32,7 @@ const TURNS: u32 = 2000;
 /// What a ledger has of its container.
 struct Sampler {
     shared: Arc<Shared>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Mutex<Vec<Thread>>,
     /// The process that started them. A forked child has no such threads.
     process: u32,
 }
@@ -96,24 +96,10 @@ pub(crate) fn start(ledger: &Ledger, settings: Settings) -> io::Result<()> {
     if let Some(sampler) = ledger.sampler().filter(|_| !by_hand) {
         let asker = shared.clone();
         let mut threads = sampler.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        threads.push(spawn("ledgerline", move || shared.run(next))?);
-        threads.push(spawn("ledgerline-ask", move || asker.ask())?);
+        threads.push(thread::start(c"ledgerline", move || shared.run(next))?);
+        threads.push(thread::start(c"ledgerline-ask", move || asker.ask())?);
     }
     Ok(())
-}
-
-/// Starts a thread, with all signals blocked: those of the program are not for it.
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-    // SAFETY: the sets are this function's, and sigfillset fills the first before it is read.
-    unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        let mut before: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
-        thread
-    }
 }
 
 impl Shared {
@@ -260,11 +246,10 @@ impl Companion for Sampler {
         self.shared.stop();
         let mut ended = true;
         for thread in threads {
-            if thread.thread().id() == thread::current().id() {
+            if thread.is_this() {
                 ended = false;
             } else {
-                // (No thread panics out of a sample; if one did, it is no more.)
-                let _ = thread.join();
+                thread.join();
             }
         }
         ended

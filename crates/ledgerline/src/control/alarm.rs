@@ -22,6 +22,7 @@
 //! its parent's alarms.
 
 use crate::gate::lock;
+use crate::sync::thread;
 use crate::wake::rung::RUNG;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -151,8 +152,7 @@ impl Drop for Alarm {
 
 /// Starts the thread. Says `false` if the system gives none.
 fn start(alarms: &mut Alarms) -> bool {
-    let thread = std::thread::Builder::new().name("ledgerline-alarm".into());
-    alarms.has_thread = thread.stack_size(128 << 10).spawn(run).is_ok();
+    alarms.has_thread = thread::start(c"ledgerline-alarm", run).is_ok();
     alarms.soonest = None;
     alarms.has_thread
 }

@@ -26,12 +26,12 @@ use crate::gate::lock;
 use crate::group::Group;
 use crate::ledger::Ledger;
 use crate::sync::are_calls_forbidden;
+use crate::sync::thread::{self, Thread};
 use crate::wake::eventcount::Eventcount;
 use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// The longest sleep on a word that another process may write over.
@@ -55,14 +55,14 @@ struct State {
     process: u32,
     /// How many watches and reclaimers there are.
     users: usize,
-    thread: Option<Thread>,
+    thread: Option<Hearing>,
     /// Threads that end and were not joined: the one that ended them was one of them.
-    ending: Vec<JoinHandle<()>>,
+    ending: Vec<Thread>,
 }
 
 #[derive(Debug)]
-struct Thread {
-    handle: JoinHandle<()>,
+struct Hearing {
+    thread: Thread,
     /// Relaxed: it is seen at the latest when the sleep is over, and the join orders what comes after.
     stop: Arc<AtomicBool>,
 }
@@ -87,21 +87,16 @@ impl State {
     /// Forgets the threads of the process that this one was forked from. What a handle leads to is no thread's here.
     fn belong_to(&mut self, process: u32) {
         if self.process != process {
-            std::mem::forget(self.thread.take().map(|thread| thread.handle));
+            std::mem::forget(self.thread.take().map(|hearing| hearing.thread));
             std::mem::forget(std::mem::take(&mut self.ending));
             (self.process, self.users) = (process, 0);
         }
     }
 
     /// Joins what ended before, unless this is that very thread. Says whether all is joined.
-    fn join(handles: Vec<JoinHandle<()>>) -> Result<(), Vec<JoinHandle<()>>> {
-        let me = thread::current().id();
-        let (mine, others): (Vec<_>, Vec<_>) =
-            handles.into_iter().partition(|handle| handle.thread().id() == me);
-        for handle in others {
-            // (It does not panic: what it calls of others is caught.)
-            let _ = handle.join();
-        }
+    fn join(threads: Vec<Thread>) -> Result<(), Vec<Thread>> {
+        let (mine, others): (Vec<_>, Vec<_>) = threads.into_iter().partition(Thread::is_this);
+        others.into_iter().for_each(Thread::join);
         if mine.is_empty() { Ok(()) } else { Err(mine) }
     }
 }
@@ -133,9 +128,9 @@ pub(crate) fn leave(ledger: &Ledger, seat: &Seat) {
     let last = if state.users == 0 { state.thread.take() } else { None };
     // It is joined while nothing is locked: it may be about to lock.
     drop(state);
-    if let Some(thread) = last {
-        let handle = stop(ledger, thread);
-        if let Err(mine) = State::join(vec![handle]) {
+    if let Some(hearing) = last {
+        let thread = stop(ledger, hearing);
+        if let Err(mine) = State::join(vec![thread]) {
             lock::gated(&listener.state).ending.extend(mine);
         }
     }
@@ -150,11 +145,11 @@ impl Listener {
     pub(crate) fn end(&self, ledger: &Ledger) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.belong_to(std::process::id());
-        let thread = state.thread.take();
-        let mut handles = std::mem::take(&mut state.ending);
+        let hearing = state.thread.take();
+        let mut threads = std::mem::take(&mut state.ending);
         drop(state);
-        handles.extend(thread.map(|thread| stop(ledger, thread)));
-        match State::join(handles) {
+        threads.extend(hearing.map(|hearing| stop(ledger, hearing)));
+        match State::join(threads) {
             Ok(()) => true,
             Err(mine) => {
                 // It is detached, and what it uses stays.
@@ -184,14 +179,14 @@ pub(crate) fn tell(ledger: &Ledger) {
 }
 
 /// Tells the thread to stop.
-fn stop(ledger: &Ledger, thread: Thread) -> JoinHandle<()> {
-    thread.stop.store(true, Ordering::Relaxed);
+fn stop(ledger: &Ledger, hearing: Hearing) -> Thread {
+    hearing.stop.store(true, Ordering::Relaxed);
     // (As a change of nobody's limits, of which the others find nothing.)
     tell(ledger);
-    thread.handle
+    hearing.thread
 }
 
-fn start(ledger: &Ledger) -> io::Result<Thread> {
+fn start(ledger: &Ledger) -> io::Result<Hearing> {
     // SAFETY: C2.
     let root = unsafe { std::mem::transmute::<Group<'_>, Group<'static>>(ledger.root()) };
     let run = ledger.control().listener.run;
@@ -199,21 +194,6 @@ fn start(ledger: &Ledger) -> io::Result<Thread> {
     let stopped = stop.clone();
     // What changes from here on is heard.
     let key = count(ledger).key();
-    let thread = thread::Builder::new().name("ledgerline-hear".into());
-    let handle = blocking_signals(|| thread.spawn(move || run(root.ledger(), key, &stopped)))?;
-    Ok(Thread { handle, stop })
-}
-
-/// Starts a thread that gets no signal: those of the program are not for it.
-fn blocking_signals<T>(start: impl FnOnce() -> T) -> T {
-    // SAFETY: the sets are this function's, and sigfillset fills the first before it is read.
-    unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        let mut before: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        let started = start();
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
-        started
-    }
+    let thread = thread::start(c"ledgerline-hear", move || run(root.ledger(), key, &stopped))?;
+    Ok(Hearing { thread, stop })
 }

@@ -69,10 +69,15 @@ pub(crate) fn pass() -> Inside {
     pass_through(&GATE)
 }
 
+/// Whether this thread is inside, or the thread that this signal handler interrupted.
+fn is_inside(gate: &Gate, me: usize) -> bool {
+    DEPTH.with(|depth| depth.load(Ordering::Relaxed)) > 0 || gate.is_inside(me)
+}
+
 fn pass_through(gate: &'static Gate) -> Inside {
     let me = thread();
     let depth = DEPTH.with(|depth| depth.load(Ordering::Relaxed));
-    let nested = depth > 0 || HOLDER.load(Ordering::Relaxed) == me || gate.is_inside(me);
+    let nested = HOLDER.load(Ordering::Relaxed) == me || is_inside(gate, me);
     let pass = if nested { gate.enter_anyway(me) } else { gate.enter(me) };
     // The depth is stored only when the thread is admitted: a handler that finds it inside goes in, too.
     compiler_fence(Ordering::SeqCst);
@@ -161,19 +166,31 @@ pub(crate) fn guard_forks() {
     static CLOSED: AtomicBool = AtomicBool::new(false);
     static LOCKED: AtomicBool = AtomicBool::new(false);
 
+    /// How many turns a fork waits: some seconds. A thread inside that has lost its CPU gets it back in that time even
+    /// where a hundred others want it. What it had locked would stay locked in the child.
+    const FORK_PATIENCE: u32 = 10 * PATIENCE;
+
     extern "C" fn before() {
+        let me = thread();
+        // A signal handler forks, and its own thread is inside: that one will not leave.
+        let patience = if is_inside(&GATE, me) { PATIENCE.min(64) } else { FORK_PATIENCE };
         // The gate first: a thread inside may need the lock to get out.
-        CLOSED.store(GATE.close(thread()), Ordering::Relaxed);
+        CLOSED.store(GATE.close_within(me, patience), Ordering::Relaxed);
         let held = lock();
         LOCKED.store(held.is_some(), Ordering::Relaxed);
         std::mem::forget(held);
     }
 
     extern "C" fn in_the_child() {
-        // Threads that found the gate closed may just have been asking, and do not exist here. (If it
-        // was not closed, this very thread may be inside.)
+        // Threads that found the gate closed may just have been asking, and do not exist here. Where it could not be
+        // closed, some were inside, or one had closed it for a fork of its own. (If this very thread is inside, it leaves
+        // as it came.)
         if CLOSED.load(Ordering::Relaxed) {
             GATE.forget_askers();
+        } else if is_inside(&GATE, thread()) {
+            GATE.open();
+        } else {
+            GATE.forget_others();
         }
         after();
     }
@@ -229,5 +246,51 @@ mod tests {
         assert!(!pass_through(&ONE).nested);
         drop(others);
         assert!(ONE.quiet().is_some());
+    }
+
+    /// Forks, and says how the child ended.
+    fn child(act: impl FnOnce() -> i32) -> i32 {
+        // SAFETY: the child makes system calls and touches atomics alone, is killed when it hangs, and waited for.
+        unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                libc::alarm(20);
+                libc::_exit(act());
+            }
+            let mut status = 0;
+            assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+            if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { -1 }
+        }
+    }
+
+    /// As one that has lost its CPU does, where many want it.
+    #[test]
+    fn a_fork_waits_for_a_thread_that_is_inside_for_long() {
+        static MUTEX: Mutex<()> = Mutex::new(());
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let slow = std::thread::spawn(move || {
+            let held = gated(&MUTEX);
+            sender.send(()).unwrap();
+            std::thread::sleep(std::time::Duration::from_secs(1));
+            drop(held);
+        });
+        receiver.recv().unwrap();
+        assert_eq!(child(|| i32::from(MUTEX.try_lock().is_err())), 0);
+        slow.join().unwrap();
+    }
+
+    /// A signal handler may fork, whose thread is inside: the fork cannot wait for it, nor the child for others.
+    #[test]
+    fn a_fork_from_inside_leaves_a_gate_that_opens() {
+        guard_forks();
+        let inside = pass();
+        assert_eq!(
+            child(move || {
+                drop(inside);
+                drop(pass());
+                i32::from(!GATE.close(thread()))
+            }),
+            0
+        );
     }
 }

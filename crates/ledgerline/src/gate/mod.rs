@@ -248,9 +248,14 @@ impl Gate {
     /// Closes the gate and waits until every thread is out. Says `false` when another thread keeps the gate
     /// closed for too long, or some thread stays inside for too long; then the gate is as it was.
     pub(crate) fn close(&self, me: usize) -> bool {
+        self.close_within(me, PATIENCE)
+    }
+
+    /// As [`close`](Self::close), with so many turns for each of the two waits.
+    pub(crate) fn close_within(&self, me: usize, patience: u32) -> bool {
         let mut turn = 0;
         while self.closed_by.compare_exchange(0, me, Ordering::SeqCst, Ordering::Relaxed).is_err() {
-            if turn >= PATIENCE {
+            if turn >= patience {
                 return false;
             }
             wait_a_turn(turn);
@@ -260,7 +265,7 @@ impl Gate {
         fence(Ordering::SeqCst);
         turn = 0;
         while self.quiet().is_none() {
-            if turn >= PATIENCE {
+            if turn >= patience {
                 self.open();
                 return false;
             }

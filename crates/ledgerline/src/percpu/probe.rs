@@ -58,6 +58,8 @@ fn forced() -> Option<&'static [u8]> {
 /// call but not the promise), the section runs to its end instead.
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 fn sections_abort(found: Registration) -> bool {
+    use crate::sync::thread;
+    use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
 
     /// About a tenth of a second: far more than the other thread needs, even on one CPU.
@@ -69,50 +71,26 @@ fn sections_abort(found: Registration) -> bool {
     let (Registration::Compact { area } | Registration::Cpu { area }) = found else {
         return false;
     };
-    let entered = AtomicBool::new(false);
-    let done = AtomicBool::new(false);
-    // The helper must not take a signal that the program means for its own threads, and must be
-    // gone for good when this returns: it starts with all signals blocked, and is joined.
-    let unblocked = block_signals();
-    let aborted = std::thread::scope(|scope| {
-        let fencer =
-            std::thread::Builder::new().name("ledgerline-probe".into()).spawn_scoped(scope, || {
-                while !done.load(Ordering::Relaxed) {
-                    if entered.load(Ordering::Relaxed) && !super::membarrier::fence() {
-                        return;
-                    }
-                    std::thread::yield_now();
-                }
-            });
-        let Ok(fencer) = fencer else { return false };
-        let aborted = (0..TRIES).all(|_| {
-            // SAFETY: this thread is registered: `adopt` read a valid CPU from its area.
-            unsafe { spin_until_aborted(area, &entered, TURNS) }
-        });
-        done.store(true, Ordering::Relaxed);
-        fencer.join().is_ok() && aborted
+    let entered = Arc::new(AtomicBool::new(false));
+    let done = Arc::new(AtomicBool::new(false));
+    let (has_entered, is_done) = (entered.clone(), done.clone());
+    let fencer = thread::start(c"ledgerline-probe", move || {
+        while !is_done.load(Ordering::Relaxed) {
+            if has_entered.load(Ordering::Relaxed) && !super::membarrier::fence() {
+                return;
+            }
+            std::thread::yield_now();
+        }
     });
-    restore_signals(&unblocked);
+    let Ok(fencer) = fencer else { return false };
+    let aborted = (0..TRIES).all(|_| {
+        // SAFETY: this thread is registered: `adopt` read a valid CPU from its area.
+        unsafe { spin_until_aborted(area, &entered, TURNS) }
+    });
+    done.store(true, Ordering::Relaxed);
+    // It is gone for good when this returns.
+    fencer.join();
     aborted
-}
-
-/// Blocks all signals for the calling thread. Returns the mask from before.
-#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
-fn block_signals() -> libc::sigset_t {
-    // SAFETY: both sets are on the stack; the first is filled before it is used, the second
-    // written by the call.
-    unsafe {
-        let (mut all, mut before) = std::mem::zeroed::<(libc::sigset_t, libc::sigset_t)>();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        before
-    }
-}
-
-#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
-fn restore_signals(before: &libc::sigset_t) {
-    // SAFETY: the set was written by `block_signals`.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, std::ptr::null_mut()) };
 }
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]

@@ -3,9 +3,9 @@
 use super::counters::Counters;
 use super::items::Item;
 use super::width::Width;
+use crate::sync::thread::{self, Thread};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// A thread that folds a table until this is dropped: see [`Counters::refresh`].
@@ -13,7 +13,7 @@ use std::time::Duration;
 #[must_use = "the thread ends when its handle is dropped"]
 pub struct RefreshHandle {
     stop: Arc<Stop>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Thread>,
 }
 
 #[derive(Debug, Default)]
@@ -36,8 +36,7 @@ impl Drop for RefreshHandle {
         *self.stop.asked.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.stop.changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            // The thread does not panic, and if it did, there would be nothing more to do here.
-            let _ = thread.join();
+            thread.join();
         }
     }
 }
@@ -58,12 +57,11 @@ impl<I: Item, W: Width> Counters<I, W> {
         }
         let stop = Arc::new(Stop::default());
         let (counters, told) = (Arc::clone(self), Arc::clone(&stop));
-        let thread =
-            std::thread::Builder::new().name("ledgerline-fold".into()).spawn(move || {
-                while !told.wait(every) {
-                    counters.fold();
-                }
-            })?;
+        let thread = thread::start(c"ledgerline-fold", move || {
+            while !told.wait(every) {
+                counters.fold();
+            }
+        })?;
         Ok(RefreshHandle { stop, thread: Some(thread) })
     }
 }

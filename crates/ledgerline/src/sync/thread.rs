@@ -1,0 +1,166 @@
+//! The threads that the library starts by itself.
+//!
+//! The C library makes them, and not `std::thread`. A thread of the standard library takes a lock of the process while
+//! it starts and while it ends (on Linux, where it notes its stack for the message of an overflow). A fork in between
+//! leaves that lock locked in the child, where nobody opens it: the first thread that the child starts waits for ever,
+//! and who joins it does. The C library opens its own locks in a child. (Guarded by
+//! `a_forked_child_of_a_ledger_in_a_file_can_add_reclaimers`.)
+//!
+//! Such a thread gets no signal: those of the program are not for it.
+
+use std::ffi::{CStr, c_void};
+use std::io;
+use std::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// As many bytes as the standard library gives a thread. They are touched as they are needed.
+const STACK: usize = 2 << 20;
+
+/// A thread, which goes on alone when this is dropped.
+///
+/// A forked child must forget what its parent started: the number leads to no thread there.
+#[derive(Debug)]
+pub(crate) struct Thread {
+    id: libc::pthread_t,
+}
+
+struct Work {
+    name: &'static CStr,
+    run: Box<dyn FnOnce() + Send>,
+}
+
+/// Starts a thread. What panics in it ends it, and nothing else.
+///
+/// # Errors
+/// The system's, where it gives no thread.
+pub(crate) fn start(
+    name: &'static CStr,
+    run: impl FnOnce() + Send + 'static,
+) -> io::Result<Thread> {
+    let work = Box::into_raw(Box::new(Work { name, run: Box::new(run) }));
+    // SAFETY: the work is a box of its own, which the thread takes over.
+    unsafe { with_signals_blocked(|| create(work.cast())) }.inspect_err(|_| {
+        // SAFETY: no thread was made, so the box is still this function's.
+        drop(unsafe { Box::from_raw(work) });
+    })
+}
+
+impl Thread {
+    /// Whether it is the calling thread.
+    pub(crate) fn is_this(&self) -> bool {
+        // SAFETY: both are threads that nobody joined yet, so neither number was given anew.
+        unsafe { libc::pthread_equal(libc::pthread_self(), self.id) != 0 }
+    }
+
+    /// Waits for its end. It must not be the calling thread.
+    pub(crate) fn join(self) {
+        // SAFETY: the thread was neither joined nor detached: that takes this value.
+        unsafe { libc::pthread_join(self.id, std::ptr::null_mut()) };
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        // SAFETY: as in `join`.
+        unsafe { libc::pthread_detach(self.id) };
+    }
+}
+
+/// # Safety
+/// `work` is a [`Work`] in a box, which the new thread owns from now on.
+unsafe fn create(work: *mut c_void) -> io::Result<Thread> {
+    let mut attributes = MaybeUninit::uninit();
+    let mut id = MaybeUninit::uninit();
+    // SAFETY: the attributes are initialised first and destroyed last, and the number is read only where a thread was
+    // made. A stack that the system finds too small or too large is left as it was.
+    unsafe {
+        let code = libc::pthread_attr_init(attributes.as_mut_ptr());
+        if code != 0 {
+            return Err(io::Error::from_raw_os_error(code));
+        }
+        libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), STACK);
+        let code = libc::pthread_create(id.as_mut_ptr(), attributes.as_ptr(), enter, work);
+        libc::pthread_attr_destroy(attributes.as_mut_ptr());
+        if code == 0 {
+            Ok(Thread { id: id.assume_init() })
+        } else {
+            Err(io::Error::from_raw_os_error(code))
+        }
+    }
+}
+
+extern "C" fn enter(work: *mut c_void) -> *mut c_void {
+    // SAFETY: `start` gave this thread its box.
+    let Work { name, run } = *unsafe { Box::from_raw(work.cast::<Work>()) };
+    // SAFETY: takes a string with its end.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+    // (Who started it may have died of it; there is nobody to tell.)
+    let _ = catch_unwind(AssertUnwindSafe(run));
+    std::ptr::null_mut()
+}
+
+/// What is done while all signals are blocked: a thread starts with the mask of who starts it.
+fn with_signals_blocked<T>(act: impl FnOnce() -> T) -> T {
+    // SAFETY: the sets are this function's, and sigfillset fills the first before it is read.
+    unsafe {
+        let (mut all, mut before) = std::mem::zeroed::<(libc::sigset_t, libc::sigset_t)>();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let done = act();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn a_thread_has_its_name_and_no_signal_and_is_joined() {
+        let (sender, receiver) = channel();
+        let thread = start(c"ledgerline-name", move || {
+            // SAFETY: the set is on the stack, and written by the call.
+            let blocked = unsafe {
+                let mut set = std::mem::zeroed::<libc::sigset_t>();
+                libc::pthread_sigmask(libc::SIG_SETMASK, std::ptr::null(), &raw mut set);
+                [libc::SIGTERM, libc::SIGUSR1, libc::SIGCHLD]
+                    .map(|s| libc::sigismember(&raw const set, s))
+            };
+            let name = std::fs::read_to_string("/proc/thread-self/comm").unwrap();
+            sender.send((name, blocked)).unwrap();
+        })
+        .unwrap();
+        assert!(!thread.is_this());
+        thread.join();
+        assert_eq!(receiver.try_recv().unwrap(), ("ledgerline-name\n".to_owned(), [1; 3]));
+        // And who started it has its signals still.
+        // SAFETY: as above.
+        let blocked = unsafe {
+            let mut set = std::mem::zeroed::<libc::sigset_t>();
+            libc::pthread_sigmask(libc::SIG_SETMASK, std::ptr::null(), &raw mut set);
+            libc::sigismember(&raw const set, libc::SIGTERM)
+        };
+        assert_eq!(blocked, 0);
+    }
+
+    #[test]
+    fn a_thread_that_panics_ends_alone() {
+        start(c"ledgerline-panic", || panic!("on purpose")).unwrap().join();
+    }
+
+    #[test]
+    fn a_thread_knows_itself_and_may_go_on_alone() {
+        let (sender, receiver) = channel::<Thread>();
+        let (told, tells) = channel();
+        let thread = start(c"ledgerline-self", move || {
+            let own = receiver.recv().unwrap();
+            told.send(own.is_this()).unwrap();
+        })
+        .unwrap();
+        sender.send(thread).unwrap();
+        assert!(tells.recv().unwrap());
+    }
+}
