@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 const M: u64 = 1 << 20;
 
@@ -88,7 +89,7 @@ fn two_looks_an_interval_apart_give_rates() {
             // Relaxed: the flag orders nothing else.
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                 bolt.try_charge_units(1).unwrap();
-                std::thread::sleep(std::time::Duration::from_micros(100));
+                std::thread::sleep(Duration::from_micros(100));
             }
         });
         let text = shared.shown(&["--once", "--interval", "0.2"]);
@@ -130,6 +131,46 @@ fn any_process_of_a_run_leads_to_its_ledger_and_without_one_all_are_listed() {
     let read: Value = serde_json::from_str(&listed("--json")).unwrap();
     let pids = |one: &Value| one["pid"] == run.id() && one["running"] == true;
     assert!(read["ledgers"].as_array().unwrap().iter().any(pids), "{read:#}");
+    drop(run.stdin.take());
+    run.wait().unwrap();
+}
+
+/// Two programs read a ledger by different ways: `show` maps it and takes the account, `top` copies it out of the file.
+#[test]
+fn top_and_show_say_the_same_of_a_run_that_is_still() {
+    let script = "ls / >/dev/null; ls /nowhere 2>/dev/null; echo $$; read line";
+    let (mut run, program, _lines) = support::started(&["sh", "-c", script]);
+    let supervisor = run.id().to_string();
+    let json = |arguments: &[&str]| {
+        let output = support::ledgerline().args(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", support::stderr(&output));
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    // What a process held at its end is `at_exit` in the account, and what its row holds in `top`.
+    let figures = |document: &Value| {
+        let groups = document["groups"].as_array().unwrap().iter().map(|group| {
+            let exited = group["state"] == "exited";
+            let held = if exited { "at_exit" } else { "current" };
+            let held = group.get(held).unwrap_or(&group["current"]).to_string();
+            let names = ["pid", "peak", "charges", "uncharges", "refused"];
+            let figures = names.map(|name| group[name].to_string());
+            (group["path"].as_str().unwrap().to_owned(), (exited, held, figures))
+        });
+        groups.collect::<std::collections::BTreeMap<_, _>>()
+    };
+    // The end of a process is seen within a moment.
+    let give_up = Instant::now() + Duration::from_secs(60);
+    let shown = loop {
+        let shown = figures(&json(&["show", "--json", "--pid", &supervisor]));
+        if shown.iter().filter(|(path, group)| path.ends_with("/ls") && group.0).count() == 2 {
+            break shown;
+        }
+        assert!(Instant::now() < give_up, "both ended: {shown:#?}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert!(shown.contains_key(&format!("/sh.{program}")), "{shown:#?}");
+    let topped = figures(&json(&["top", "--once", "--json", "--interval", "0", &supervisor]));
+    assert_eq!(topped, shown);
     drop(run.stdin.take());
     run.wait().unwrap();
 }

@@ -3,33 +3,22 @@
 
 use ledgerline::GroupId;
 use ledgerline_report::{Recorder, Recording, Settings, page};
-use ledgerline_watch::{Look, Row, State};
+use ledgerline_watch::{Look, Row};
 use std::process::{Command, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// A page of a recording with three hundred groups, one of which has such a name.
 fn made(name: &str, folder: &std::path::Path) -> String {
     let row = |index: u32, path: String, second: u64| Row {
-        id: GroupId::from_parts(index, 1),
         depth: u32::from(index > 0),
         name: path.clone(),
-        path,
-        state: State::Live,
         pid: index,
         program: name.to_owned(),
         current: (u64::from(index) + 1) * 4096 * second,
         peak: (u64::from(index) + 1) * 50_000,
         charges: 1,
-        uncharges: 0,
         refused: second * u64::from(index == 3 || index == 0),
-        max_events: 0,
-        high_events: 0,
-        reclaimed: 0,
-        max: None,
-        high: None,
-        low: 0,
-        min: 0,
-        items: Vec::new(),
+        ..Row::new(GroupId::from_parts(index, 1), &path)
     };
     let file = folder.join("job.rec");
     let settings = Settings { title: name.into(), every: Duration::from_secs(1), size: 16 << 20 };

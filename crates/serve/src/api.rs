@@ -88,12 +88,12 @@ pub(crate) struct Figures {
 /// What a group did, by the second: rounded, so that a change that nobody would see is none.
 #[derive(Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct PerSecond {
-    growth: i64,
-    charges: f64,
-    refused: f64,
-    max_events: f64,
-    high_events: f64,
-    reclaimed: i64,
+    pub(crate) growth: i64,
+    pub(crate) charges: f64,
+    pub(crate) refused: f64,
+    pub(crate) max_events: f64,
+    pub(crate) high_events: f64,
+    pub(crate) reclaimed: i64,
 }
 
 /// `/api/ledgers/ID/history`.

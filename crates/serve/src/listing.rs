@@ -5,9 +5,10 @@
 //!
 //! * **A listed group's parent is listed.** So the groups that are not are whole subtrees, and what the topmost of them
 //!   hold is what all of them hold. What each listed group holds by itself, with what `other` holds, is what the root holds.
-//! * **No counter goes back.** `other` adds up what its groups counted since the look before, and never takes anything
-//!   away: a group that is listed from now on leaves there what it counted before. A group that is listed no more adds
-//!   only what it counts from then on.
+//! * **No counter goes back.** Where a program charges while it is looked at, a look may find a little less than the one
+//!   before: then the number from before stands. (Who reads metrics would take it for a program that began anew.) `other`
+//!   adds up what its groups counted since the look before, and never takes anything away: a group that is listed from
+//!   now on leaves there what it counted before. A group that is listed no more adds only what it counts from then on.
 //! * **The listed ones seldom change.** Room goes to the largest first. A group then stays listed while it lives, unless
 //!   one that is twice as large finds no room: it may take the place of the smallest that was listed for five minutes.
 //!
@@ -34,6 +35,7 @@ pub(crate) struct Listing {
     limit: usize,
     /// Since when a group is listed, by the clock of looks.
     since: HashMap<GroupId, Duration>,
+    /// The most that a look found of each group.
     before: HashMap<GroupId, Counts>,
     other: Counts,
     /// The look that was last, and what it came to.
@@ -47,6 +49,8 @@ pub(crate) struct Listed {
     pub(crate) places: Vec<usize>,
     /// What each of them holds by itself, and no group below it.
     pub(crate) own: Vec<i64>,
+    /// What each of them counted. None of it ever goes back.
+    pub(crate) counted: Vec<Counts>,
     /// How many groups are not listed.
     pub(crate) others: usize,
     /// What those hold together.
@@ -67,7 +71,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    pub(crate) fn of(row: &Row) -> Counts {
+    fn of(row: &Row) -> Counts {
         Counts {
             charges: row.charges,
             uncharges: row.uncharges,
@@ -75,6 +79,18 @@ impl Counts {
             max_events: row.max_events,
             high_events: row.high_events,
             reclaimed: row.reclaimed,
+        }
+    }
+
+    /// The larger of each two.
+    fn at_least(self, before: Counts) -> Counts {
+        Counts {
+            charges: self.charges.max(before.charges),
+            uncharges: self.uncharges.max(before.uncharges),
+            refused: self.refused.max(before.refused),
+            max_events: self.max_events.max(before.max_events),
+            high_events: self.high_events.max(before.high_events),
+            reclaimed: self.reclaimed.max(before.reclaimed),
         }
     }
 
@@ -128,6 +144,9 @@ impl Listing {
             .map(|(row, _)| (row.id, self.since.get(&row.id).copied().unwrap_or(clock)))
             .collect();
 
+        let before = |row: &Row| self.before.get(&row.id).copied().unwrap_or_default();
+        let counts: Vec<Counts> =
+            rows.iter().map(|row| Counts::of(row).at_least(before(row))).collect();
         let mut own: Vec<i64> = rows.iter().map(|row| holds(row).cast_signed()).collect();
         let (mut others, mut held) = (0, 0_u64);
         for (place, row) in rows.iter().enumerate().skip(1) {
@@ -137,15 +156,15 @@ impl Listing {
                 let topmost = is_listed[parent];
                 others += 1;
                 held = held.saturating_add(if topmost { holds(row) } else { 0 });
-                let before = self.before.get(&row.id).copied().unwrap_or_default();
-                self.other.add_since(before, Counts::of(row), topmost);
+                self.other.add_since(before(row), counts[place], topmost);
             }
         }
         self.before.clear();
-        self.before.extend(rows.iter().map(|row| (row.id, Counts::of(row))));
+        self.before.extend(rows.iter().map(|row| row.id).zip(counts.iter().copied()));
         let places: Vec<usize> = (0..rows.len()).filter(|&place| is_listed[place]).collect();
         let own = places.iter().map(|&place| own[place]).collect();
-        Listed { places, own, others, held, counts: self.other }
+        let counted = places.iter().map(|&place| counts[place]).collect();
+        Listed { places, own, counted, others, held, counts: self.other }
     }
 
     /// Whether each group is listed.

@@ -257,8 +257,8 @@ impl Scrape {
             let mut family =
                 encoder.encode_descriptor(name, help, unit.as_ref(), MetricType::Counter)?;
             for (scraped, names) in each() {
-                for (row, name) in scraped.rows().zip(names) {
-                    scraped.counter(&mut family, name, of(&Counts::of(row)))?;
+                for (counts, name) in scraped.listed.counted.iter().zip(names) {
+                    scraped.counter(&mut family, name, of(counts))?;
                 }
                 // Also while nothing is in it: what it counted stays counted.
                 scraped.counter(&mut family, OTHER, of(&scraped.listed.counts))?;

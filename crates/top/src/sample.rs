@@ -1,37 +1,17 @@
 //! Looks for tests, with fixed numbers.
 
 use ledgerline::GroupId;
-use ledgerline_watch::{ItemName, Look, Row, State};
+use ledgerline_watch::{ItemName, Look, Row};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// A live group that holds something. Its number is made of its path.
 pub fn row(path: &str, current: u64) -> Row {
-    let name = path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("/");
     let mut hasher = DefaultHasher::new();
     path.hash(&mut hasher);
-    Row {
-        id: GroupId::from_parts(hasher.finish() as u32, 2),
-        path: path.to_owned(),
-        name: name.to_owned(),
-        depth: if path == "/" { 0 } else { path.matches('/').count() as u32 },
-        state: State::Live,
-        pid: 0,
-        program: name.split('.').next().unwrap_or(name).to_owned(),
-        current,
-        peak: current,
-        charges: 10,
-        uncharges: 4,
-        refused: 0,
-        max_events: 0,
-        high_events: 0,
-        reclaimed: 0,
-        max: None,
-        high: None,
-        low: 0,
-        min: 0,
-        items: Vec::new(),
-    }
+    let row = Row::new(GroupId::from_parts(hasher.finish() as u32, 2), path);
+    let program = row.name.split('.').next().unwrap_or_default().to_owned();
+    Row { program, current, peak: current, charges: 10, uncharges: 4, ..row }
 }
 
 /// A look at groups, taken at the start of time.

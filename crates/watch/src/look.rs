@@ -148,16 +148,27 @@ impl Look {
 }
 
 impl Row {
-    /// A row that a program wrote over: nothing that it says is a fact.
-    pub(crate) fn damaged(id: GroupId, path: String, name: String, depth: u32) -> Row {
+    /// A live group at a path, below all that the path names, that holds nothing and has counted nothing. A row is
+    /// filled in from here: `Row { current: 4096, ..Row::new(id, "/a") }`.
+    ///
+    /// ```
+    /// use ledgerline::GroupId;
+    /// use ledgerline_watch::Row;
+    ///
+    /// let row = Row { current: 4096, ..Row::new(GroupId::from_parts(2, 1), "/tenant/query") };
+    /// assert_eq!((&*row.name, row.depth, row.peak), ("query", 2, 0));
+    /// ```
+    pub fn new(id: GroupId, path: &str) -> Row {
+        let parts = || path.split('/').filter(|part| !part.is_empty());
+        let name = parts().next_back().unwrap_or("/");
         Row {
             id,
-            path,
-            program: name.clone(),
-            name,
-            depth,
-            state: State::Damaged,
+            path: path.to_owned(),
+            name: name.to_owned(),
+            depth: parts().count() as u32,
+            state: State::Live,
             pid: 0,
+            program: name.to_owned(),
             current: 0,
             peak: 0,
             charges: 0,
@@ -172,6 +183,12 @@ impl Row {
             min: 0,
             items: Vec::new(),
         }
+    }
+
+    /// A row that a program wrote over: nothing that it says is a fact.
+    pub(crate) fn damaged(id: GroupId, path: String, name: String, depth: u32) -> Row {
+        let program = name.clone();
+        Row { name, program, depth, state: State::Damaged, ..Row::new(id, &path) }
     }
 
     /// Which part of its max the group holds; `None` without a limit.

@@ -54,7 +54,8 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct SetArgs {
-    /// The ledger of the `ledgerline run` with this process ID, or, for root, of a process under one
+    /// The ledger of this process: a `ledgerline run`, a program under one, or one that embeds the library and announced
+    /// its ledger
     #[arg(long, value_name = "PID", conflicts_with = "file", required_unless_present = "file")]
     pid: Option<u32>,
 

@@ -3,32 +3,20 @@
 use super::*;
 use crate::{Recorder, Settings};
 use ledgerline::GroupId;
-use ledgerline_watch::{Look, Row, State};
+use ledgerline_watch::{Look, Row};
 use std::time::UNIX_EPOCH;
 
 /// A recording in which the command and a group have this name.
 fn named(name: &str) -> Recording {
     let row = |index: u32, path: String, depth: u32| Row {
-        id: GroupId::from_parts(index, 1),
         name: path.clone(),
-        path,
         depth,
-        state: State::Live,
         pid: index,
         program: name.to_owned(),
         current: 5000,
         peak: 6000,
         charges: 1,
-        uncharges: 0,
-        refused: 0,
-        max_events: 0,
-        high_events: 0,
-        reclaimed: 0,
-        max: None,
-        high: None,
-        low: 0,
-        min: 0,
-        items: Vec::new(),
+        ..Row::new(GroupId::from_parts(index, 1), &path)
     };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("job.rec");

@@ -4,29 +4,7 @@ use super::*;
 use crate::Recording;
 
 fn row(index: u32, path: &str, current: u64, peak: u64) -> Row {
-    let name = path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("/");
-    Row {
-        id: GroupId::from_parts(index, 1),
-        path: path.to_owned(),
-        name: name.to_owned(),
-        depth: u32::from(path != "/"),
-        state: State::Live,
-        pid: index,
-        program: name.to_owned(),
-        current,
-        peak,
-        charges: 0,
-        uncharges: 0,
-        refused: 0,
-        max_events: 0,
-        high_events: 0,
-        reclaimed: 0,
-        max: None,
-        high: None,
-        low: 0,
-        min: 0,
-        items: Vec::new(),
-    }
+    Row { pid: index, current, peak, ..Row::new(GroupId::from_parts(index, 1), path) }
 }
 
 fn look(tenth: u64, rows: Vec<Row>) -> Look {

@@ -2,7 +2,7 @@
 
 use ledgerline::GroupId;
 use ledgerline_report::Settings;
-use ledgerline_watch::{Look, Row, State};
+use ledgerline_watch::{Look, Row};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// The time from one look to the next.
@@ -14,27 +14,17 @@ pub fn settings(size: u64) -> Settings {
 
 /// The look of a number: the root and nine groups, of which all change.
 pub fn look(number: u32) -> Look {
-    let row = |index: u32| Row {
-        id: GroupId::from_parts(index, 1),
-        path: if index == 0 { "/".to_owned() } else { format!("/group.{index}") },
-        name: format!("group.{index}"),
-        depth: u32::from(index > 0),
-        state: State::Live,
-        pid: index,
-        program: "group".to_owned(),
-        current: u64::from(number.wrapping_mul(2_654_435_761) >> index),
-        peak: u64::from(u32::MAX),
-        charges: number.into(),
-        uncharges: 0,
-        refused: number.into(),
-        max_events: 0,
-        high_events: 0,
-        reclaimed: 0,
-        max: None,
-        high: None,
-        low: 0,
-        min: 0,
-        items: Vec::new(),
+    let row = |index: u32| {
+        let path = if index == 0 { "/".to_owned() } else { format!("/group.{index}") };
+        Row {
+            pid: index,
+            program: "group".to_owned(),
+            current: u64::from(number.wrapping_mul(2_654_435_761) >> index),
+            peak: u64::from(u32::MAX),
+            charges: number.into(),
+            refused: number.into(),
+            ..Row::new(GroupId::from_parts(index, 1), &path)
+        }
     };
     Look {
         at: UNIX_EPOCH,

@@ -116,7 +116,10 @@ export class Feed {
     for (const group of change.new ?? []) this.add(group);
     for (const figures of change.groups ?? []) {
       const group = this.groups.get(figures.id);
-      if (group) Object.assign(group, figures);
+      if (!group) continue;
+      const { rates } = group;
+      Object.assign(group, figures);
+      if (figures.rates) group.rates = Object.assign(rates, figures.rates);
     }
   }
 }

@@ -82,21 +82,23 @@ export class Treemap {
   /** Lays out the children of a group in a box. */
   lay(group, box, depth, parent, drawn) {
     const whole = Math.max(holds(group), 1);
-    const parts = group.children.filter((child) => holds(child) > 0);
+    let held = 0;
+    let many = 0;
+    for (const child of group.children) {
+      held += holds(child);
+      if (holds(child) > 0) many += 1;
+    }
+    const own = Math.max(0, whole - held);
+    const total = Math.max(held + own, 1);
+    // What is too small to be seen is one rectangle together. (Of ten thousand groups few are sorted, therefore.)
+    const least = Math.max(1, (LEAST * LEAST * total) / (box.w * box.h));
+    const parts = group.children.filter((child) => holds(child) >= least);
     // (All of them live: those that ended hold nothing.)
     parts.sort((a, b) => b.current - a.current || (a.path < b.path ? -1 : 1));
-    const held = parts.reduce((sum, child) => sum + child.current, 0);
-    const own = Math.max(0, whole - held);
-    const area = box.w * box.h;
-    const total = Math.max(held + own, 1);
-    // What is too small to be seen is one rectangle together.
-    let kept = parts.findIndex((child) => (child.current / total) * area < LEAST * LEAST);
-    if (kept < 0) kept = parts.length;
-    kept = Math.min(kept, MOST - drawn.length);
-    const rest = parts.slice(kept);
-    const entries = parts.slice(0, kept).map((child) => ({ group: child, value: child.current }));
-    const restHeld = rest.reduce((sum, child) => sum + child.current, 0);
-    if (rest.length > 0) entries.push({ rest: rest.length, value: restHeld });
+    const kept = parts.slice(0, Math.max(0, MOST - drawn.length));
+    const entries = kept.map((child) => ({ group: child, value: child.current }));
+    const rest = many - kept.length;
+    if (rest > 0) entries.push({ rest, value: kept.reduce((left, child) => left - child.current, held) });
     if (own / total > 0.004 && group.children.length > 0) entries.push({ own: true, value: own });
     entries.sort((a, b) => b.value - a.value);
     const boxes = squarified(entries.map((entry) => entry.value), box);

@@ -4,28 +4,7 @@ use super::*;
 use std::time::UNIX_EPOCH;
 
 fn row(index: u32, path: &str, current: u64, peak: u64) -> Row {
-    Row {
-        id: GroupId::from_parts(index, 1),
-        path: path.to_owned(),
-        name: path.rsplit('/').next().unwrap_or("/").to_owned(),
-        depth: u32::from(path != "/"),
-        state: State::Live,
-        pid: 0,
-        program: String::new(),
-        current,
-        peak,
-        charges: 0,
-        uncharges: 0,
-        refused: 0,
-        max_events: 0,
-        high_events: 0,
-        reclaimed: 0,
-        max: None,
-        high: None,
-        low: 0,
-        min: 0,
-        items: Vec::new(),
-    }
+    Row { current, peak, ..Row::new(GroupId::from_parts(index, 1), path) }
 }
 
 fn look(second: u64, rows: Vec<Row>) -> Look {
