@@ -58,9 +58,6 @@ use std::time::Instant;
 const STEP: u64 = 4;
 /// When what is left is this part of what the first round found, a round asks for all of it.
 const LAST_STEP: u64 = 64;
-/// How often a reclaimer is asked again that says it gave units which nobody saw: threads may charge what comes back at
-/// once.
-const UNSEEN: u32 = 2;
 /// How many pieces one candidate's excess has on average.
 const PIECES: u64 = 64;
 
@@ -307,7 +304,7 @@ fn ask_in_rounds(
             ran = true;
             order.clock.asked.set(true);
             match entry.run(ledger, need) {
-                Some(Outcome::Unseen) if asked.unseen < UNSEEN => asked.unseen += 1,
+                Some(Outcome::Unseen) if entry.is_believed(asked.unseen + 1) => asked.unseen += 1,
                 Some(Outcome::Unseen | Outcome::Nothing) => {
                     entry.rest(ledger.control().times.reclaim);
                     done.push(candidate.asked);

@@ -14,7 +14,7 @@ use crate::gate::lock;
 use crate::group::Group;
 use crate::ledger::Ledger;
 use crate::stock::precise;
-use crate::sync::{AtomicU64, AtomicUsize, Ordering, wait_a_turn};
+use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, wait_a_turn};
 use crate::table::id::GroupId;
 use crate::table::path;
 use crate::table::sums::{self, Sum};
@@ -46,6 +46,11 @@ impl std::fmt::Debug for Reclaimers {
     }
 }
 
+/// How often any reclaimer is asked again that says it gave units which nobody saw.
+const UNSEEN: u32 = 2;
+/// How often one is whose units were seen before.
+const CREDIT: u32 = 64;
+
 /// One registered reclaimer.
 pub(crate) struct Entry {
     number: u64,
@@ -59,6 +64,8 @@ pub(crate) struct Entry {
     registered: Instant,
     /// Until when it is not asked for what is above a high, in nanoseconds since it was registered.
     tired: AtomicU64,
+    /// How many runs in a row are believed that give what nobody sees. Whoever runs it changes that.
+    credit: AtomicU32,
     runs: AtomicU64,
     claimed: AtomicU64,
     freed: AtomicU64,
@@ -119,7 +126,7 @@ impl<'l> Group<'l> {
     /// given to reclaim ([`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time)) is looked at
     /// between reclaimers. If it panics, the charge goes on without it, and it is not run again. What it says
     /// that it gave and nobody sees in the group's usage, another thread may have charged at once: then it is
-    /// asked again, twice at most.
+    /// asked again, twice at most, and up to 64 times where what it gave was seen before.
     ///
     /// In a ledger that processes share it is also asked when another process sets a max below what is in use
     /// ([`set_max_now`](Self::set_max_now)): by a thread that each process with reclaimers or watches of such a ledger
@@ -172,6 +179,7 @@ impl<'l> Group<'l> {
                 runner: AtomicUsize::new(0),
                 registered: Instant::now(),
                 tired: AtomicU64::new(0),
+                credit: AtomicU32::new(0),
                 runs: AtomicU64::new(0),
                 claimed: AtomicU64::new(0),
                 freed: AtomicU64::new(0),
@@ -269,12 +277,25 @@ impl Entry {
             let units = i64::try_from(freed).unwrap_or(i64::MAX);
             sums::note(ledger.table(), *there.unwrap_or(&GroupId::ROOT), Sum::Reclaimed, units);
         }
-        self.runner.store(0, Ordering::Release);
-        claimed.ok().map(|claimed| match (freed, claimed) {
+        let outcome = claimed.ok().map(|claimed| match (freed, claimed) {
             (0, 0) => Outcome::Nothing,
             (0, _) => Outcome::Unseen,
             _ => Outcome::Freed,
-        })
+        });
+        let credit = match outcome {
+            Some(Outcome::Freed) => CREDIT,
+            _ => self.credit.load(Ordering::Relaxed).saturating_sub(1),
+        };
+        self.credit.store(credit, Ordering::Relaxed);
+        self.runner.store(0, Ordering::Release);
+        outcome
+    }
+
+    /// Whether it is asked again, which so many times in a row gave what nobody saw: threads may charge what comes back
+    /// at once. One whose units were seen before is believed for longer. (One that only says so would be asked as often
+    /// for each charge that is refused.)
+    pub(crate) fn is_believed(&self, unseen: u32) -> bool {
+        unseen <= UNSEEN || self.credit.load(Ordering::Relaxed) > 0
     }
 
     pub(crate) fn is_running(&self) -> bool {
