@@ -268,7 +268,7 @@ fn ours_is_predicted_with_the_librarys_own_numbers() {
         format!("if self == WidthKind::I64 {{ 0 }} else {{ {} }}", ours::counters::BLOCK_HEADER),
     );
     has(
-        include_str!("../../ledgerline/src/builder.rs"),
+        include_str!("../../ledgerline/src/making/builder.rs"),
         format!("const DEFAULT_BATCH: u64 = {} * 4096;", ours::BATCH_PAGES),
     );
     has(

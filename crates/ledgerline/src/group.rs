@@ -1,4 +1,4 @@
-//! Groups: the handle of a group, its limits and its names. (Charging is in `charge.rs`, creating and
+//! Groups: the handle of a group, its limits and its names. (Charging is in `charge/`, creating and
 //! destroying in `tree.rs`.)
 
 use crate::counter::Limits;

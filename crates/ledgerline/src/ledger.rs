@@ -1,4 +1,4 @@
-//! The ledger, and how a handle finds its own. (`builder.rs` makes ledgers, and `table/` says where their
+//! The ledger, and how a handle finds its own. (`making/` makes ledgers, and `table/` says where their
 //! parts lie.)
 
 use crate::percpu::Mode;

@@ -77,8 +77,6 @@ pub mod alloc;
 #[cfg(not(loom))]
 mod announced;
 #[cfg(not(loom))]
-mod builder;
-#[cfg(not(loom))]
 mod charge;
 #[cfg(not(loom))]
 pub mod container;
@@ -95,36 +93,17 @@ mod gate;
 #[cfg(not(loom))]
 mod group;
 #[cfg(not(loom))]
-mod lease;
-#[cfg(not(loom))]
 mod ledger;
+#[cfg(not(loom))]
+mod making;
 #[cfg(all(loom, test))]
 mod models;
-#[cfg(not(loom))]
-mod open;
-#[cfg(not(loom))]
-mod owned;
 pub mod percpu;
-#[cfg(not(loom))]
-mod prepaid;
-#[cfg(not(loom))]
-mod process;
 mod region;
 #[cfg(not(loom))]
 mod report;
 #[cfg(not(loom))]
-mod request;
-#[cfg(not(loom))]
-mod settled;
-#[cfg(not(loom))]
-pub mod shadow;
-#[cfg(not(loom))]
-mod shared;
-#[cfg(not(loom))]
 pub mod size;
-#[cfg(not(loom))]
-mod slots;
-pub mod sparse;
 #[cfg(not(loom))]
 pub mod stat;
 #[cfg(not(loom))]
@@ -134,8 +113,6 @@ mod sync;
 mod table;
 #[cfg(not(loom))]
 mod tree;
-#[cfg(not(loom))]
-mod view;
 mod wake;
 
 #[cfg(not(loom))]
@@ -143,9 +120,17 @@ pub use alloc::Alloc;
 #[cfg(not(loom))]
 pub use announced::{Announced, announced};
 #[cfg(not(loom))]
-pub use builder::LedgerBuilder;
+pub use charge::guard::Charge;
 #[cfg(not(loom))]
-pub use charge::Charge;
+pub use charge::lease::Lease;
+#[cfg(not(loom))]
+pub use charge::owned::{AsGroup, DestroyOnDrop, Kept, OwnedCharge, OwnedGroup};
+#[cfg(not(loom))]
+pub use charge::prepaid::Prepaid;
+#[cfg(not(loom))]
+pub use charge::request::{Request, Requested};
+#[cfg(not(loom))]
+pub use charge::shared::SharedCharge;
 #[cfg(not(loom))]
 pub use control::audit::report::AuditReport;
 #[cfg(not(loom))]
@@ -171,13 +156,14 @@ pub use error::{CreateError, DestroyError, OpenError, Refused, RefusedCharge};
 #[cfg(not(loom))]
 pub use group::Group;
 #[cfg(not(loom))]
-pub use lease::Lease;
-#[cfg(not(loom))]
 pub use ledger::{Footprint, Ledger, Mistakes};
 #[cfg(not(loom))]
-pub use owned::{AsGroup, DestroyOnDrop, Kept, OwnedCharge, OwnedGroup};
+pub use making::builder::LedgerBuilder;
 #[cfg(not(loom))]
-pub use prepaid::Prepaid;
+pub use making::view::{Reading, View};
+#[cfg(not(loom))]
+pub use region::shadow;
+pub use region::sparse;
 #[cfg(not(loom))]
 pub use report::diagnosis::{CONSUMERS, ChainLevel, Consumer, Diagnosis};
 #[cfg(not(loom))]
@@ -187,15 +173,11 @@ pub use report::leak::Leak;
 #[cfg(not(loom))]
 pub use report::memory_stat::{MemoryStat, StatLine};
 #[cfg(not(loom))]
+pub use report::settled::Settled;
+#[cfg(not(loom))]
 pub use report::snapshot::{GroupSnapshot, GroupState, Snapshot};
 #[cfg(not(loom))]
 pub use report::statistics::Statistics;
-#[cfg(not(loom))]
-pub use request::{Request, Requested};
-#[cfg(not(loom))]
-pub use settled::Settled;
-#[cfg(not(loom))]
-pub use shared::SharedCharge;
 #[cfg(not(loom))]
 pub use size::Limit;
 #[cfg(not(loom))]
@@ -208,5 +190,3 @@ pub use table::items::{ITEM_NAME_MAX, ITEMS_MAX, StatItem};
 pub use table::name::NAME_MAX;
 #[cfg(not(loom))]
 pub use table::name::{self, NameError};
-#[cfg(not(loom))]
-pub use view::{Reading, View};

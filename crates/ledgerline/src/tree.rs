@@ -9,7 +9,7 @@ use crate::gate::lock;
 use crate::group::Group;
 use crate::ledger::Ledger;
 use crate::report::estimate::Estimate;
-use crate::settled::Settled;
+use crate::report::settled::Settled;
 use crate::stock::drain;
 use crate::sync::Ordering;
 use crate::table::id::GroupId;

@@ -113,7 +113,7 @@ impl World {
                     self.blocks.lock().unwrap().push(block);
                 }
                 45..60 => {
-                    // Grows or shrinks, under another group. (A destroyed owner's would move; see `alloc.rs`.)
+                    // Grows or shrinks, under another group. (A destroyed owner's would move; see `alloc/`.)
                     let groups = self.groups.lock().unwrap();
                     let Some(mut block) = self.take(&mut random) else { continue };
                     let alive = |owner: GroupId| groups.iter().any(|group| group.id() == owner);

@@ -419,7 +419,7 @@ fn every_public_method_that_a_stale_handle_reaches_is_in_the_tables() {
     assert!(!found.contains("Ledger::snapshot") && !found.contains("Group::read"), "{found:?}");
     let checked: BTreeSet<String> =
         OF_HANDLES.iter().chain(OF_ALICE).map(|(name, _)| (*name).to_owned()).collect();
-    // A group that is gone may be current: `alloc.rs` and `current/future.rs` have what is charged then.
+    // A group that is gone may be current: `alloc/` and `current/future.rs` have what is charged then.
     let checked: BTreeSet<String> = checked.into_iter().chain(CURRENT.map(str::to_owned)).collect();
     let unchecked: Vec<_> = found.difference(&checked).collect();
     assert!(unchecked.is_empty(), "what does a group that is gone say to {unchecked:?}?");

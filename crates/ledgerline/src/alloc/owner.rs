@@ -2,8 +2,8 @@
 
 use super::limit;
 use crate::current;
+use crate::current::slots::{self, Slot, Without};
 use crate::group::Group;
-use crate::slots::{self, Slot, Without};
 use crate::stock::refusal::{Reason, Refusal};
 use crate::sync::Ordering;
 use crate::table::follow;

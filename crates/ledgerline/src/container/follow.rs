@@ -18,7 +18,7 @@
 use super::limits::{self, Bound, Limits, Source};
 use super::pressure::{Events, Pressure};
 use super::{Settings, cgroup::Version};
-use crate::charge::Charge;
+use crate::charge::guard::Charge;
 use crate::group::Group;
 use crate::size::{self, Limit};
 use std::fmt;

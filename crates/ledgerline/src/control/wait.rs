@@ -19,7 +19,7 @@
 //! A plain `try_charge` does not queue, and may be served in between.
 //!
 //! [`Wait`] takes these steps as far as they go without sleeping. A thread then sleeps on the eventcount
-//! that it names (here); a future leaves its waker (`request.rs`).
+//! that it names (here); a future leaves its waker (`charge/request.rs`).
 
 use crate::control::alarm::Alarm;
 use crate::control::attempt::{self, Grant};

@@ -10,8 +10,10 @@ pub(crate) mod free_list;
 mod retired;
 #[cfg(not(loom))]
 pub(crate) mod row_set;
+#[cfg(not(loom))]
+pub mod shadow;
+pub mod sparse;
 
-use crate::sparse;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;

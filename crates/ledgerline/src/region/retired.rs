@@ -1,6 +1,6 @@
 //! Address space that stays reserved when its region is gone, for the next region of that size.
 //!
-//! A thread that charges by number (`lease.rs`) may take a page fault at the very moment at which the ledger
+//! A thread that charges by number (`charge/lease.rs`) may take a page fault at the very moment at which the ledger
 //! is taken away. The kernel resolves the fault before it notices that the section has to start anew, and a
 //! fault where nothing is mapped kills the program. So such a region's address stays mapped: its memory is
 //! replaced by zeros that cost nothing, in one step, and the next region of that size lies there.
@@ -9,7 +9,7 @@
 //! below are taken, the address space is given up (and its memory is not).
 
 use super::Place;
-use crate::sparse;
+use crate::region::sparse;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How many ranges are remembered.

@@ -6,5 +6,6 @@ pub(crate) mod estimate;
 pub(crate) mod leak;
 pub(crate) mod memory_stat;
 pub(crate) mod scan;
+pub(crate) mod settled;
 pub(crate) mod snapshot;
 pub(crate) mod statistics;

@@ -47,6 +47,7 @@ pub mod future;
 mod inherit;
 #[cfg(feature = "rayon")]
 pub mod rayon;
+pub(crate) mod slots;
 #[cfg(feature = "futures")]
 mod stream;
 #[cfg(feature = "tokio")]
@@ -54,11 +55,11 @@ pub mod tokio;
 #[cfg(feature = "tracing")]
 pub mod tracing;
 
-use crate::charge::Charge;
+use crate::charge::guard::Charge;
+use crate::current::slots::Slot;
 use crate::error::Refused;
 use crate::group::Group;
 use crate::ledger::Ledger;
-use crate::slots::Slot;
 use crate::table::handle::Packed;
 pub use inherit::{inherit, inherit_once, spawn};
 use std::cell::Cell;

@@ -7,7 +7,7 @@
 //! Invariant O1: a value with the lifetime `'static` in one of these types is used, lent and dropped while
 //! the `Arc` beside it lives. It is lent for no longer than a borrow of that type.
 
-use crate::charge::Charge;
+use crate::charge::guard::Charge;
 use crate::control::events::Watch;
 use crate::control::reclaimers::Reclaimer;
 use crate::control::token::CancelToken;
@@ -15,7 +15,7 @@ use crate::control::victim::Victim;
 use crate::error::{CreateError, DestroyError, Refused};
 use crate::group::Group;
 use crate::ledger::Ledger;
-use crate::settled::Settled;
+use crate::report::settled::Settled;
 use std::fmt;
 use std::io;
 use std::ops::Deref;

@@ -1,6 +1,20 @@
-//! Charges groups: the calls of a group that charge units and return them, and the guard.
+//! Charges groups: the calls of a group that charge units and return them.
+//!
+//! | module    | what it holds                                                      |
+//! |-----------|--------------------------------------------------------------------|
+//! | `guard`   | the guard, which returns its units                                 |
+//! | `request` | a charge with wishes                                               |
+//! | `shared`  | a charge that several groups hold                                  |
+//! | `owned`   | handles and guards without a lifetime                              |
+//! | `prepaid` | the fast half of charging one group, kept as two numbers           |
+//! | `lease`   | the fast half of charging by numbers, of a ledger that may be gone |
 
-mod guard;
+pub(crate) mod guard;
+pub(crate) mod lease;
+pub(crate) mod owned;
+pub(crate) mod prepaid;
+pub(crate) mod request;
+pub(crate) mod shared;
 
 use crate::control::attempt::Grant;
 use crate::control::slow_path;
@@ -10,7 +24,7 @@ use crate::ledger::Ledger;
 use crate::report::diagnosis::{CONSUMERS, Diagnosis};
 use crate::stock::AtLimit;
 use crate::stock::refusal::Refusal;
-pub use guard::Charge;
+use guard::Charge;
 use std::panic::Location;
 
 impl<'l> Group<'l> {

@@ -1,10 +1,10 @@
 //! Opens a ledger that another process made in a file: its header says where everything lies, and is checked first.
 
-use crate::builder::{BATCHES, CAPACITIES, TIMES};
 use crate::control;
 use crate::control::audit::Audit;
 use crate::error::OpenError;
 use crate::ledger::Ledger;
+use crate::making::builder::{BATCHES, CAPACITIES, TIMES};
 use crate::percpu::possible_cpus;
 use crate::region::Region;
 use crate::sync::Ordering;

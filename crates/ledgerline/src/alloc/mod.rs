@@ -35,7 +35,7 @@
 //! first. Reclaimers may allocate and free as they like. For the same reason this allocator takes no lock of its own,
 //! allocates nothing and calls no code of the program's.
 //!
-//! **Owners stand in a [shadow](crate::shadow)**: no header, and no byte, is added to a block. Two bytes beside each 32 of
+//! **Owners stand in a [shadow](crate::region::shadow)**: no header, and no byte, is added to a block. Two bytes beside each 32 of
 //! heap name the block's owner, so 65 535 groups may hold blocks at a time. (A group keeps its number until it is
 //! destroyed and holds nothing.) Blocks of the next group are charged to the nearest ancestor that has a number, and
 //! [`counts`] tells how many were. Requests are passed on with 17 bytes at least and an alignment of 16 at least, which
@@ -62,10 +62,10 @@ mod owner;
 
 use crate::control::slow_path;
 use crate::current;
+use crate::current::slots::{self, Slot};
 use crate::group::Group;
 use crate::percpu::{self, word};
-use crate::shadow::Shadow;
-use crate::slots::{self, Slot};
+use crate::region::shadow::Shadow;
 use crate::stock::AtLimit;
 use crate::sync::Ordering;
 pub use caught::Catching;
@@ -82,7 +82,7 @@ static OWNERS: Shadow<AtomicU16> = Shadow::new();
 /// of `ALIGN_LEAST`, and more than that apart.
 const SIZE_LEAST: usize = 17;
 const ALIGN_LEAST: usize = 16;
-const _: () = assert!(SIZE_LEAST.next_multiple_of(ALIGN_LEAST) == crate::shadow::WINDOW);
+const _: () = assert!(SIZE_LEAST.next_multiple_of(ALIGN_LEAST) == crate::region::shadow::WINDOW);
 
 /// A global allocator that charges what it gives out to the current group; see [the module](self).
 ///

@@ -2,7 +2,7 @@
 
 use crate::error::OpenError;
 use crate::ledger::{Footprint, Mistakes, mistakes_in};
-use crate::open::read_settings;
+use crate::making::open::read_settings;
 use crate::report::memory_stat::item_names;
 use crate::report::scan::Scan;
 use crate::report::snapshot::{self, Snapshot};

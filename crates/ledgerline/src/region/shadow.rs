@@ -27,7 +27,7 @@
 //! assert_eq!(OWNERS.entry(address).unwrap().load(Ordering::Relaxed), 7);
 //! ```
 
-use crate::sparse;
+use crate::region::sparse;
 use std::marker::PhantomData;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicUsize, Ordering};

@@ -24,7 +24,7 @@
 
 use crate::group::Group;
 use crate::percpu::word::Cell;
-use crate::shadow::Shadow;
+use crate::region::shadow::Shadow;
 use crate::sync::are_calls_forbidden;
 use crate::table::handle::Packed;
 use crate::table::{attached, follow};

@@ -15,7 +15,7 @@
 //! The lock guards the list of holders and is held for a few instructions. Units are moved and returned
 //! without it, since that wakes waiters and may ask reclaimers.
 
-use crate::charge::Charge;
+use crate::charge::guard::Charge;
 use crate::group::Group;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -1,6 +1,6 @@
 //! A request is a charge with wishes: to wait, to have others cancelled, to pay for what is above high.
 
-use crate::charge::Charge;
+use crate::charge::guard::Charge;
 use crate::charge::{explain, explain_fully};
 use crate::control::alarm::Alarm;
 use crate::control::attempt::Grant;
