@@ -134,7 +134,7 @@ fn program() -> Tried {
     query.charge_units(1000)?;
     query.add_stat(ledger.item("rows_read").ok_or("declared")?, 7);
     println!("\nannounced");
-    for byte in std::io::stdin().bytes() {
+    for byte in std::io::stdin().lock().bytes() {
         byte?;
         query.charge_units(1)?;
         println!("\ncharged");
