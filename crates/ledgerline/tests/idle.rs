@@ -294,6 +294,30 @@ fn caps_settle_and_are_not_taken_back_while_the_same_groups_go_on() {
     });
 }
 
+/// A pair of an allocator's blocks must not walk to the counters, however little a group holds.
+#[test]
+fn a_cell_of_a_small_group_may_hold_an_eighth_of_a_batch_and_no_more() {
+    in_both_modes("a_cell_of_a_small_group_may_hold_an_eighth_of_a_batch_and_no_more", || {
+        common::pin(&common::allowed_cpus()[..1]);
+        const BATCH: u64 = 1 << 16;
+        let ledger = Ledger::builder().batch(BATCH).anonymous().unwrap();
+        let group = ledger.root().create("small").unwrap();
+        let _held = group.try_charge(1_000).unwrap();
+        // What comes back stays in the cell, up to its cap: the counters are asked for it no more.
+        let idle_after = |blocks: u64| {
+            for _ in 0..100 {
+                let held: Vec<_> =
+                    (0..blocks).map(|_| group.try_charge(BATCH / 64).unwrap()).collect();
+                drop(held);
+            }
+            group.approximate().value - group.precise()
+        };
+        let (few, many) = (idle_after(7), idle_after(16));
+        assert!(few > BATCH / 16, "{few} of {BATCH}");
+        assert!(many <= BATCH / 8, "{many} of {BATCH}");
+    });
+}
+
 #[test]
 fn the_peak_of_a_small_group_is_what_it_held_and_hardly_more() {
     in_both_modes("the_peak_of_a_small_group_is_what_it_held_and_hardly_more", || {
