@@ -2,8 +2,9 @@
 
 mod support;
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use support::*;
@@ -198,23 +199,126 @@ fn a_program_of_another_user_is_named_and_told_nothing() {
     assert!(stderr(&output).starts_with("ledgerline: setpriv"), "{}", stderr(&output));
 }
 
-#[test]
-fn a_program_that_starts_where_the_ledger_has_no_path_is_named_and_told_nothing() {
+/// Words that start a program where another `/proc` is mounted, if this user and this machine may do that.
+fn elsewhere(script: &str) -> Option<Vec<String>> {
+    let words = ["unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", script];
     // SAFETY: no preconditions.
     if unsafe { libc::geteuid() } != 0 || !have("unshare") {
         eprintln!("skipped: only root goes elsewhere, by unshare");
-        return;
+        return None;
     }
-    let words = ["unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", "/bin/true; echo $$"];
-    let plain = Command::new(words[0]).args(&words[1..]).output().unwrap();
+    let plain = Command::new(words[0]).args(&words[1..5]).args(["-c", ":"]).output().unwrap();
     if !plain.status.success() {
         eprintln!("skipped: {}", stderr(&plain));
-        return;
+        return None;
     }
-    let (output, account) = account(&["--max", "100M"], &words);
+    Some(words.map(str::to_owned).to_vec())
+}
+
+fn words(owned: &[String]) -> Vec<&str> {
+    owned.iter().map(String::as_str).collect()
+}
+
+#[test]
+fn a_program_that_starts_where_another_proc_is_mounted_is_accounted_and_limited() {
+    let Some(python) = python() else { return };
+    let script = format!(
+        "/bin/true; echo $$; {python} -c 'x = bytearray(30 << 20)'; \
+         {python} -c 'x = bytearray(130 << 20)' 2>&1 | tail -1"
+    );
+    let Some(owned) = elsewhere(&script) else { return };
+    for options in [&["--max", "100M"][..], &["--max", "100M", "--max-heap", "90M"]] {
+        let (output, account) = account(options, &words(&owned));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(text, "1\nMemoryError\n", "{}", stderr(&output));
+        assert_eq!(told(&account), []);
+        assert_eq!(account["mistakes"]["strays"], 0, "{account:#}");
+        // Each is a process of its own namespace, which is not the run's.
+        let paths: Vec<&str> =
+            groups(&account).iter().map(|group| group["path"].as_str().unwrap()).collect();
+        for program in ["/sh.ns", "/python3"] {
+            assert!(paths.iter().any(|path| path.starts_with(program)), "{program}: {paths:?}");
+        }
+        let largest = groups(&account)
+            .iter()
+            .filter(|group| group["path"].as_str().unwrap().starts_with("/python3"))
+            .map(|group| group["peak"].as_u64().unwrap())
+            .max();
+        assert!(largest.is_some_and(|peak| peak > 30 << 20), "{account:#}");
+    }
+}
+
+/// Whoever looks for the run of such a process finds it.
+#[test]
+fn a_process_where_another_proc_is_mounted_leads_to_its_run() {
+    let Some(owned) = elsewhere("echo started; read line") else { return };
+    let mut run = ledgerline();
+    run.arg("run").arg("--").args(&owned).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut run = run.stderr(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(run.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "started\n");
+    // The shell is the child of the child of `unshare`'s parent: of the run's child.
+    let child = |pid: u32| -> u32 {
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+        children.split_whitespace().next().expect("a child").parse().unwrap()
+    };
+    let shell = child(child(run.id()));
+    let shown =
+        ledgerline().args(["show", "--json", "--pid", &shell.to_string()]).output().unwrap();
+    let account: Value = serde_json::from_slice(&shown.stdout).unwrap_or_default();
+    let is_shell = |group: &Value| group["path"].as_str().unwrap().starts_with("/sh.ns");
+    assert!(groups(&account).iter().any(is_shell), "{}", stderr(&shown));
+    drop(run.stdin.take());
+    run.wait().unwrap();
+}
+
+#[test]
+fn a_program_that_closes_what_leads_to_the_ledger_is_the_last_that_is_accounted() {
+    let Some(python) = python() else { return };
+    let close = "-c 'import os; os.closerange(3, 5000); os.execv(\"/bin/sh\", \
+                 [\"sh\", \"-c\", \"echo $$; exec /bin/true\"])'";
+    let Some(owned) = elsewhere(&format!("exec {python} {close}")) else { return };
+    let (output, account) = account(&["--max", "100M"], &words(&owned));
     assert_eq!(output.stdout, b"1\n", "{}", stderr(&output));
     assert_eq!(told(&account), one("sh", "another root or /proc", 1));
     assert!(stderr(&output).starts_with("ledgerline: unshare"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_program_in_another_root_is_accounted_where_that_has_a_proc_and_named_where_it_has_none() {
+    let root = scratch("root");
+    let script = |proc: &str| {
+        format!(
+            "set -e; mount -t tmpfs none {root}; mkdir {root}/proc; \
+             for folder in bin lib lib64 sys usr; do mkdir {root}/$folder; mount --rbind /$folder {root}/$folder; done; \
+             {proc}; exec chroot {root} /bin/sh -c '/bin/true; echo $$'",
+            root = root.display()
+        )
+    };
+    std::fs::create_dir(&root).unwrap();
+    for (proc, is_accounted) in [
+        ("mount -t proc none $ROOT/proc", true),
+        (":", false),
+        ("mount -t proc none $ROOT/proc; umount -l $ROOT/sys", false),
+    ] {
+        let proc = proc.replace("$ROOT", root.to_str().unwrap());
+        let Some(owned) = elsewhere(&script(&proc)) else { break };
+        let plain = Command::new(&owned[0]).args(&owned[1..]).output().unwrap();
+        if plain.stdout != b"1\n" {
+            eprintln!("skipped: {}", stderr(&plain));
+            break;
+        }
+        let (output, account) = account(&["--max", "100M"], &words(&owned));
+        assert_eq!(output.stdout, b"1\n", "{}", stderr(&output));
+        assert!(stderr(&output).starts_with("ledgerline: unshare"), "{}", stderr(&output));
+        if is_accounted {
+            assert_eq!(told(&account), []);
+        } else {
+            assert_eq!(told(&account), one("sh", "another root or /proc", 1));
+        }
+    }
+    std::fs::remove_dir(&root).unwrap();
 }
 
 /// Says what `doors` says, plain and under `run`, with what was not accounted.

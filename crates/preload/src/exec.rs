@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! exec(path, environment):
-//!   blind = what path's file says; or the environment lacks this library
+//!   blind = what path's file says; or the environment lacks this library; or the ledger has no path any more
+//!   the ledger is reached otherwise:      say so in the environment (elsewhere.rs)
 //!   the library would break the program:  take it out of the environment
 //!   the run is strict, and it is missing: put it in
 //!   blind: a row for the process, with the reason
@@ -14,6 +15,7 @@
 
 mod environment;
 
+use crate::elsewhere::{LONGEST, Reached, descriptor_path};
 use crate::filter;
 use crate::objects::find;
 use crate::process;
@@ -62,13 +64,16 @@ macro_rules! real {
 struct Plan {
     blind: Option<Blind>,
     environment: Environment,
+    /// What keeps descriptors open until the program was executed.
+    _reached: Option<Reached>,
 }
 
 impl Plan {
     /// # Safety
     /// The environment is a list of strings that ends in null, or null.
     unsafe fn new(path: Option<&CStr>, given: List) -> Plan {
-        let unchanged = |blind| Plan { blind, environment: Environment::given(given) };
+        let plan = |blind, environment| Plan { blind, environment, _reached: None };
+        let unchanged = |blind| plan(blind, Environment::given(given));
         // (The kernel says EFAULT to what lies in the first page.)
         let is_bad = !given.is_null() && (given as usize) < 4096;
         if is_bad || !process::may_account() {
@@ -85,20 +90,31 @@ impl Plan {
             true => process::can_open().err(),
             false => Some(Blind::Environment),
         });
+        let is_to_be = has_library && has_order || process::is_strict();
+        if of_file.is_none()
+            && is_to_be
+            && process::can_open() == Err(Blind::Elsewhere)
+            && let Some(reached) = Reached::new()
+            // SAFETY: as the caller says.
+            && let Some(environment) = unsafe { Environment::with(given, Some(&reached)) }
+        {
+            return Plan { blind: None, environment, _reached: Some(reached) };
+        }
         // SAFETY: as the caller says.
-        let changed =
-            unsafe {
-                match blind {
-                    Some(Blind::Environment) if process::is_strict() => Environment::with(given),
-                    Some(
-                        Blind::Sanitizer | Blind::OtherLibc | Blind::OtherUser | Blind::Elsewhere,
-                    ) if has_library => Environment::without(given),
-                    _ => None,
+        let changed = unsafe {
+            match blind {
+                Some(Blind::Environment) if process::is_strict() => Environment::with(given, None),
+                Some(Blind::Sanitizer | Blind::OtherLibc | Blind::OtherUser | Blind::Elsewhere)
+                    if has_library =>
+                {
+                    Environment::without(given)
                 }
-            };
+                _ => None,
+            }
+        };
         match (blind, changed) {
-            (Some(Blind::Environment), Some(environment)) => Plan { blind: None, environment },
-            (blind, Some(environment)) => Plan { blind, environment },
+            (Some(Blind::Environment), Some(environment)) => plan(None, environment),
+            (blind, Some(environment)) => plan(blind, environment),
             (blind, None) => unchanged(blind),
         }
     }
@@ -211,22 +227,14 @@ fn name_of<'b>(path: &'b CStr, buffer: &'b mut [u8; 4096]) -> &'b CStr {
     if length < 0 { path } else { CStr::from_bytes_until_nul(buffer).unwrap_or(path) }
 }
 
-/// The path by which a descriptor can be opened again.
-fn path_of(descriptor: c_int, buffer: &mut [u8; 32]) -> &CStr {
-    use std::io::Write;
-    // (The longest number fits, and what is left are zeros.)
-    let _ = write!(&mut buffer[..31], "/proc/self/fd/{descriptor}");
-    CStr::from_bytes_until_nul(buffer).unwrap_or(c"/")
-}
-
 /// C's `fexecve`.
 ///
 /// # Safety
 /// As the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fexecve(file: c_int, words: List, environment: List) -> c_int {
-    let (mut buffer, mut link) = ([0; 32], [0; 4096]);
-    let path = path_of(file, &mut buffer);
+    let (mut buffer, mut link) = ([0; LONGEST], [0; 4096]);
+    let path = descriptor_path(file, &mut buffer);
     // SAFETY: as in `execve`.
     let plan = unsafe { Plan::new(Some(path), environment) };
     plan.execute(name_of(path, &mut link), |environment| {
@@ -246,14 +254,14 @@ pub unsafe extern "C" fn execveat(
     environment: List,
     flags: c_int,
 ) -> c_int {
-    let (mut buffer, mut link) = ([0; 32], [0; 4096]);
+    let (mut buffer, mut link) = ([0; LONGEST], [0; 4096]);
     // SAFETY: as in `execve`.
     let (name, plan) = unsafe {
         let given = CStr::from_ptr(path);
         let is_there = given.to_bytes().starts_with(b"/") || folder == libc::AT_FDCWD;
         let (name, path) = match given.to_bytes() {
             b"" => {
-                let path = path_of(folder, &mut buffer);
+                let path = descriptor_path(folder, &mut buffer);
                 (name_of(path, &mut link), Some(path))
             }
             // A path below a descriptor is not looked at.

@@ -30,6 +30,7 @@
 //! | `thread`  | the calling thread's row                                   |
 //! | `library` | the calling library's row                                  |
 //! | `exec`    | programs that it executes and will not see                 |
+//! | `elsewhere` | those that it executes where the ledger has no path      |
 //! | `filter`  | what a seccomp filter may forbid                           |
 //! | `doors`   | calls by which a program names a thread, or filters itself |
 //! | `refuse`  | what happens at `max`                                      |
@@ -46,6 +47,7 @@ mod alloc;
 mod asked;
 mod charges;
 mod doors;
+mod elsewhere;
 mod exec;
 mod expected;
 mod exports;

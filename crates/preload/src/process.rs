@@ -11,7 +11,9 @@ mod end;
 pub(crate) mod heap;
 mod names;
 
-pub(crate) use blind::{can_open, is_strict, may_account, name_blind, order, unname_blind};
+pub(crate) use blind::{
+    can_open, is_strict, knows_cpus, may_account, name_blind, order, path, unname_blind,
+};
 pub(crate) use end::note_end;
 pub(crate) use names::{named_slot, slot_name};
 
@@ -22,7 +24,7 @@ use crate::say::{environment, say};
 use crate::text::Text;
 use crate::thread;
 use ledgerline::{CreateError, Group, GroupId, Ledger, NAME_MAX, OpenError, StatItem};
-use ledgerline_protocol::{By, ITEMS, Identity, OnMax, Order, PERCPU};
+use ledgerline_protocol::{By, DESCRIPTORS, ITEMS, Identity, OnMax, Order, PERCPU};
 use names::Name;
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, OsStr};
@@ -341,7 +343,7 @@ fn attach() -> bool {
 }
 
 /// Whether this program started in the namespace of process ids that `/proc` shows. The ledger is found through the
-/// run's `/proc`, so that is the run's. It counts for the first process of this program: one that is forked may be in
+/// run's `/proc`, so that is the run's (unless it is reached by a descriptor: `elsewhere.rs`). It counts for the first process of this program: one that is forked may be in
 /// another.
 static IN_VIEW: AtomicU32 = AtomicU32::new(0);
 
@@ -370,7 +372,9 @@ pub(crate) fn is_filtered() -> bool {
     {
         let of_run = order.filters.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
         let start = filter::look(of_run);
-        IN_VIEW.store(u32::from(start.is_nested == Some(false)), Ordering::Relaxed);
+        let is_in_view =
+            start.is_nested == Some(false) && !order.ledger.starts_with(DESCRIPTORS.as_bytes());
+        IN_VIEW.store(u32::from(is_in_view), Ordering::Relaxed);
     }
     filter::is_on()
 }

@@ -251,11 +251,27 @@ impl<'a> Order<'a> {
     }
 }
 
-/// The path of the ledger's file, if a string of an environment, `NAME=value`, says that.
+/// Where a path of a ledger begins that leads through a descriptor of the process's own: one that the library kept for
+/// it when the process went out of sight of the run's `/proc`.
+pub const DESCRIPTORS: &str = "/proc/self/fd/";
+
+/// Which ledger a path leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// The ledger.
+    Ledger,
+    /// The second one ([`Order::heap`]).
+    Heap,
+}
+
+/// The path of a ledger's file, if a string of an environment, `NAME=value`, says that.
 #[must_use]
-pub fn ledger_path(string: &CStr) -> Option<&CStr> {
-    let value = string.to_bytes_with_nul().strip_prefix(LEDGER.to_bytes())?.strip_prefix(b"=")?;
-    CStr::from_bytes_with_nul(value).ok()
+pub fn path_of(string: &CStr) -> Option<(Which, &CStr)> {
+    let of = |which, name: &CStr| {
+        let value = string.to_bytes_with_nul().strip_prefix(name.to_bytes())?.strip_prefix(b"=")?;
+        Some((which, CStr::from_bytes_with_nul(value).ok()?))
+    };
+    of(Which::Ledger, LEDGER).or_else(|| of(Which::Heap, HEAP))
 }
 
 /// Whether a string of an environment, `NAME=value`, is a part of an order.
@@ -278,8 +294,9 @@ mod tests {
             assert!(is_of_order(&[name, b"=7"].concat()) && is_of_order(&[name, b"="].concat()));
             assert!(!is_of_order(name) && !is_of_order(&[name, b"S=7"].concat()));
         }
-        assert_eq!(ledger_path(c"LEDGERLINE_LEDGER=/x"), Some(c"/x"));
-        assert_eq!((ledger_path(c"LEDGERLINE_LEDGER"), ledger_path(c"A=/x")), (None, None));
+        assert_eq!(path_of(c"LEDGERLINE_LEDGER=/x"), Some((Which::Ledger, c"/x")));
+        assert_eq!(path_of(c"LEDGERLINE_HEAP=/y"), Some((Which::Heap, c"/y")));
+        assert_eq!((path_of(c"LEDGERLINE_LEDGER"), path_of(c"A=/x")), (None, None));
         assert!(!is_of_order(b"LD_PRELOAD=x") && !is_of_order(b"LEDGERLINE_PRELOAD=x"));
     }
 

@@ -17,9 +17,6 @@ use ledgerline::Announced;
 use process::Process;
 use std::path::{Path, PathBuf};
 
-/// How many ancestors of a process are looked at.
-const ANCESTORS: usize = 64;
-
 /// A ledger that was found. [`Source::open`] opens its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -105,8 +102,7 @@ pub fn by_pid(pid: u32) -> Result<Found, String> {
     if let Some(found) = runs::of(process, &mut in_run).or_else(|| mapped(process)) {
         return Ok(found);
     }
-    let parents = std::iter::successors(process.parent(), |parent| parent.parent());
-    if let Some(found) = parents.take(ANCESTORS).find_map(runs::held_by) {
+    if let Some(found) = process.ancestors().find_map(runs::held_by) {
         return Ok(found);
     }
     Err(if in_run {

@@ -1,8 +1,9 @@
 //! The environment that a program is executed with: what it says of this library, and copies in which that is changed.
 
+use crate::elsewhere::{LONGEST, Reached, descriptor_path};
 use crate::objects::own_path;
 use crate::process;
-use ledgerline_protocol::is_of_order;
+use ledgerline_protocol::{is_of_order, path_of};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::null_mut;
 
@@ -64,13 +65,13 @@ impl Environment {
         Environment { list, copy: null_mut(), length: 0 }
     }
 
-    /// A copy in which this library is preloaded and the run's order stands.
+    /// A copy in which this library is preloaded and the run's order stands; both by descriptors, if they are reached so.
     ///
     /// # Safety
     /// As [`strings`].
-    pub(super) unsafe fn with(given: List) -> Option<Environment> {
+    pub(super) unsafe fn with(given: List, reached: Option<&Reached>) -> Option<Environment> {
         // SAFETY: as the caller says.
-        unsafe { Environment::changed(given, true) }
+        unsafe { Environment::changed(given, true, reached) }
     }
 
     /// A copy in which this library is not preloaded.
@@ -79,16 +80,24 @@ impl Environment {
     /// As [`strings`].
     pub(super) unsafe fn without(given: List) -> Option<Environment> {
         // SAFETY: as the caller says.
-        unsafe { Environment::changed(given, false) }
+        unsafe { Environment::changed(given, false, None) }
     }
 
     /// # Safety
     /// As [`strings`].
-    unsafe fn changed(given: List, with: bool) -> Option<Environment> {
+    unsafe fn changed(given: List, with: bool, reached: Option<&Reached>) -> Option<Environment> {
         // SAFETY: as the caller says, here and below.
         let strings = || unsafe { strings(given) };
-        let own = own_path().to_bytes();
-        let order = process::order().filter(|_| with);
+        let mut buffer = [0; LONGEST];
+        let library = match reached.and_then(Reached::library) {
+            Some(number) => descriptor_path(number, &mut buffer).to_bytes(),
+            None => own_path().to_bytes(),
+        };
+        let order = process::order().filter(|_| with).unwrap_or_default();
+        let added = || {
+            let each = order.split_inclusive(|&byte| byte == 0);
+            each.filter_map(|string| CStr::from_bytes_with_nul(string).ok())
+        };
         let before = strings().find_map(preloads).unwrap_or_default();
         let kept = || {
             strings().filter(|string| {
@@ -96,9 +105,10 @@ impl Environment {
                 !(text.starts_with(PRELOAD) || with && is_of_order(text))
             })
         };
-        let added = || order.into_iter().flat_map(|order| order.split_inclusive(|&byte| byte == 0));
         let pointers = (kept().count() + added().count() + 2) * size_of::<*const c_char>();
-        let length = pointers + PRELOAD.len() + own.len() + before.len() + 3;
+        // What of the order is written anew is no longer than it was and a path of a descriptor.
+        let anew = reached.map_or(0, |_| order.len() + 2 * LONGEST);
+        let length = pointers + anew + PRELOAD.len() + library.len() + before.len() + 3;
         // SAFETY: asks for memory of its own.
         let copy = unsafe {
             let access = libc::PROT_READ | libc::PROT_WRITE;
@@ -107,34 +117,72 @@ impl Environment {
         if copy == libc::MAP_FAILED {
             return None;
         }
-        // SAFETY: the mapping is so long, and nobody else's: first the pointers, then a string.
-        let (list, text) = unsafe {
+        // SAFETY: the mapping is so long, and nobody else's: first the pointers, then the strings. It is all zeros, and
+        // each string is followed by one.
+        let (list, mut text) = unsafe {
             let text = copy.cast::<u8>().add(pointers);
-            let text = std::slice::from_raw_parts_mut(text, length - pointers);
             let list = copy.cast::<*const c_char>();
-            (std::slice::from_raw_parts_mut(list, pointers / size_of::<*const c_char>()), text)
+            let list = std::slice::from_raw_parts_mut(list, pointers / size_of::<*const c_char>());
+            (
+                list,
+                Strings {
+                    room: std::slice::from_raw_parts_mut(text, length - pointers),
+                    start: 0,
+                    end: 0,
+                },
+            )
         };
-        let mut end = 0;
-        let mut push = |part: &[u8]| {
-            text[end..end + part.len()].copy_from_slice(part);
-            end += part.len();
+        let others = || {
+            let own = own_path().to_bytes();
+            elements(before).filter(move |element| *element != own)
         };
-        push(PRELOAD);
-        let others = || elements(before).filter(|element| *element != own);
-        for (index, element) in with.then_some(own).into_iter().chain(others()).enumerate() {
-            if index > 0 {
-                push(b":");
-            }
-            push(element);
-        }
         let is_needed = with || others().next().is_some();
-        let preload = is_needed.then_some(text.as_ptr().cast::<c_char>());
-        let added = added().map(|string| string.as_ptr().cast());
+        let preload = is_needed.then(|| {
+            let mut between = &b""[..];
+            text.push(PRELOAD);
+            for element in with.then_some(library).into_iter().chain(others()) {
+                text.push(std::mem::replace(&mut between, b":"));
+                text.push(element);
+            }
+            text.end()
+        });
+        let added = added().map(|string| {
+            let instead = reached.and_then(|reached| reached.instead_of(string));
+            let path = path_of(string).map_or(0, |(_, path)| path.to_bytes().len());
+            let Some(number) = instead else { return string.as_ptr() };
+            text.push(&string.to_bytes()[..string.to_bytes().len() - path]);
+            text.push(descriptor_path(number, &mut [0; LONGEST]).to_bytes());
+            text.end()
+        });
         let all = kept().map(CStr::as_ptr).chain(added).chain(preload);
         for (to, from) in list.iter_mut().zip(all) {
             *to = from;
         }
         Some(Environment { list: list.as_ptr(), copy, length })
+    }
+}
+
+/// Room for strings, filled from its start.
+struct Strings<'m> {
+    room: &'m mut [u8],
+    /// Where the string begins that is being written.
+    start: usize,
+    end: usize,
+}
+
+impl Strings<'_> {
+    /// Adds to the string that is being written.
+    fn push(&mut self, part: &[u8]) {
+        self.room[self.end..self.end + part.len()].copy_from_slice(part);
+        self.end += part.len();
+    }
+
+    /// Ends that string: a zero is behind it.
+    fn end(&mut self) -> *const c_char {
+        let string = &raw const self.room[self.start];
+        self.end += 1;
+        self.start = self.end;
+        string.cast()
     }
 }
 

@@ -2,12 +2,13 @@
 
 use super::{INHERITED, Item, attached, identity, push_process};
 use crate::filter;
+use crate::objects::own_path;
 use crate::say::errno;
 use crate::text::Text;
 use crate::thread::Busy;
 use ledgerline::{Group, NAME_MAX};
-use ledgerline_protocol::Identity;
 use ledgerline_protocol::blind::Blind;
+use ledgerline_protocol::{DESCRIPTORS, Identity, Which};
 use std::cell::UnsafeCell;
 use std::ffi::CStr;
 use std::sync::atomic::Ordering;
@@ -31,21 +32,40 @@ pub(crate) fn can_open() -> Result<(), Blind> {
     if now != before && now != 0 {
         return Err(Blind::OtherUser);
     }
-    let order = order().unwrap_or_default();
-    let strings = order.split_inclusive(|&byte| byte == 0);
-    let path = strings.filter_map(|string| CStr::from_bytes_with_nul(string).ok());
     // (Where the order was too long to be kept, nothing is known.)
-    let Some(path) = path.filter_map(ledgerline_protocol::ledger_path).next() else {
-        return Ok(());
-    };
-    let how = libc::R_OK | libc::W_OK;
-    // SAFETY: the path ends in zero.
-    let result = unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), how, libc::AT_EACCESS) };
-    match (result, errno()) {
-        (0, _) => Ok(()),
-        (_, libc::EACCES | libc::EPERM) => Err(Blind::OtherUser),
-        _ => Err(Blind::Elsewhere),
+    let Some(path) = path(Which::Ledger) else { return Ok(()) };
+    match access(path, libc::R_OK | libc::W_OK) {
+        Ok(()) => {
+            let is_here = access(own_path(), libc::R_OK).is_ok();
+            let is_reached = path.to_bytes().starts_with(DESCRIPTORS.as_bytes());
+            (is_here && (!is_reached || knows_cpus())).then_some(()).ok_or(Blind::Elsewhere)
+        }
+        Err(libc::EACCES | libc::EPERM) => Err(Blind::OtherUser),
+        Err(_) => Err(Blind::Elsewhere),
     }
+}
+
+/// Whether a process can read how many CPUs there may be. One that cannot takes the ledger for one of a smaller machine.
+pub(crate) fn knows_cpus() -> bool {
+    access(c"/sys/devices/system/cpu/possible", libc::R_OK).is_ok()
+}
+
+/// Whether a file can be opened so by this process's effective user, or the error.
+fn access(path: &CStr, how: libc::c_int) -> Result<(), libc::c_int> {
+    // SAFETY: the path ends in zero.
+    match unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), how, libc::AT_EACCESS) } {
+        0 => Ok(()),
+        _ => Err(errno()),
+    }
+}
+
+/// Where the run's order says that a ledger lies. Only after [`may_account`] was true.
+pub(crate) fn path(which: Which) -> Option<&'static CStr> {
+    let strings = order().unwrap_or_default().split_inclusive(|&byte| byte == 0);
+    let mut paths = strings
+        .filter_map(|string| ledgerline_protocol::path_of(CStr::from_bytes_with_nul(string).ok()?));
+    // (Where there is no second ledger its variable is empty.)
+    paths.find(|&(of, path)| of == which && !path.is_empty()).map(|(_, path)| path)
 }
 
 /// Makes a row for a process that executes a program which is not accounted.

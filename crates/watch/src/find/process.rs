@@ -6,6 +6,9 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+/// How many ancestors of a process are looked at.
+const ANCESTORS: usize = 64;
+
 /// A process by its number. It may be another one by the next question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Process(pub(super) u32);
@@ -61,6 +64,11 @@ impl Process {
         let status = fs::read_to_string(self.path("status")).ok()?;
         let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
         parent.trim().parse().ok().filter(|&pid| pid != 0).map(Process)
+    }
+
+    /// Its parent, that one's, and so on.
+    pub(super) fn ancestors(self) -> impl Iterator<Item = Process> {
+        std::iter::successors(self.parent(), |parent| parent.parent()).take(ANCESTORS)
     }
 
     /// The first of its children.

@@ -2,7 +2,7 @@
 
 use super::process::Process;
 use super::{Found, Kind, groups};
-use ledgerline_protocol::{MEMORY_FILE, ledger_path};
+use ledgerline_protocol::{DESCRIPTORS, MEMORY_FILE, Which, path_of};
 use std::collections::HashSet;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -53,10 +53,17 @@ pub(super) fn of(process: Process, in_run: &mut bool) -> Option<Found> {
     Some(Found { title, program, ..found(path, process)? })
 }
 
-/// A process of a run has the ledger's path in its environment: `/proc/SUPERVISOR/fd/NUMBER`.
+/// A process of a run has the ledger's path in its environment: `/proc/SUPERVISOR/fd/NUMBER`, or a descriptor of its own
+/// where it went out of sight of that.
 fn by_environment(process: Process) -> Option<Found> {
     let mut strings = process.environment().into_iter().filter_map(|text| CString::new(text).ok());
-    let path = strings.find_map(|text| ledger_path(&text).map(|path| path.to_bytes().to_vec()))?;
+    let path = strings.find_map(|text| match path_of(&text)? {
+        (Which::Ledger, path) => Some(path.to_bytes().to_vec()),
+        (Which::Heap, _) => None,
+    })?;
+    if path.starts_with(DESCRIPTORS.as_bytes()) {
+        return process.ancestors().find_map(held_by);
+    }
     let path = PathBuf::from(std::ffi::OsStr::from_bytes(&path));
     let supervisor = path.strip_prefix("/proc").ok()?.iter().next()?.to_str()?.parse().ok()?;
     // (The number may be another process's by now.)

@@ -1,0 +1,252 @@
+//! A process that goes where the ledger has no path: another `/proc` is mounted, or another root.
+//!
+//! ```text
+//! unshare, setns, mount, chroot, pivot_root:
+//!   keep descriptors of the ledgers and of this library, while they have paths; an exec closes them
+//!   then what the program wants
+//! exec, where the ledger has no path any more (`exec.rs`):
+//!   all that was kept is reached as /proc/self/fd/N: an exec leaves those open, and the environment says these paths
+//!   otherwise the program is not accounted, and named
+//! ```
+//!
+//! (In another root the second way needs `/proc` and `/sys` there.) A program that is reached so has one to three descriptors more than it would have plain, with numbers that programs do
+//! not use by themselves. It may close them: what it executes then is not accounted, and named.
+
+use crate::filter;
+use crate::objects::{find, own_path};
+use crate::process;
+use crate::say::{errno, set_errno};
+use ledgerline_protocol::{DESCRIPTORS, Which, path_of};
+use std::ffi::{CStr, c_char, c_int, c_ulong, c_void};
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
+
+/// From these numbers on a descriptor is kept, if the process may have so many.
+const NUMBERS: [c_int; 3] = [1000, 200, 20];
+
+/// A descriptor that is kept, and what file it was, since a program may close any.
+struct Kept {
+    number: AtomicI32,
+    device: AtomicU64,
+    file: AtomicU64,
+}
+
+/// The ledger, the second one, this library.
+static KEPT: [Kept; 3] = [const {
+    Kept { number: AtomicI32::new(-1), device: AtomicU64::new(0), file: AtomicU64::new(0) }
+}; 3];
+
+/// The file that a descriptor leads to.
+fn identity(descriptor: c_int) -> Option<(u64, u64)> {
+    let mut status = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the call fills the record where it returns zero.
+    unsafe {
+        (libc::fstat(descriptor, status.as_mut_ptr()) == 0)
+            .then(|| (status.assume_init_ref().st_dev, status.assume_init_ref().st_ino))
+    }
+}
+
+impl Kept {
+    /// The descriptor, if it still leads to what was kept.
+    fn number(&self) -> Option<c_int> {
+        let number = self.number.load(Ordering::Relaxed);
+        let is = identity(number)?;
+        let was = (self.device.load(Ordering::Relaxed), self.file.load(Ordering::Relaxed));
+        (number >= 0 && is == was).then_some(number)
+    }
+
+    /// Keeps a descriptor of a file, unless there is one. It may be read alone: whoever writes opens the file again. (The
+    /// one process that has the ledger open to write is its supervisor, by which those who look on find it.)
+    fn keep(&self, path: &CStr) {
+        if self.number().is_some() {
+            return;
+        }
+        // SAFETY: the path ends in zero; the descriptors are this function's own.
+        unsafe {
+            let low = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+            if low < 0 {
+                return;
+            }
+            let high = NUMBERS
+                .into_iter()
+                .map(|least| libc::fcntl(low, libc::F_DUPFD_CLOEXEC, least))
+                .find(|&high| high >= 0);
+            libc::close(low);
+            let Some((number, (device, file))) = high.and_then(|it| Some((it, identity(it)?)))
+            else {
+                return;
+            };
+            self.device.store(device, Ordering::Relaxed);
+            self.file.store(file, Ordering::Relaxed);
+            self.number.store(number, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Keeps what a program needs that is executed where it has no path.
+fn prepare() {
+    if !process::may_account() || filter::is_on() {
+        return;
+    }
+    let failure = errno();
+    for (kept, which) in KEPT.iter().zip([Which::Ledger, Which::Heap]) {
+        if let Some(path) = process::path(which) {
+            kept.keep(path);
+        }
+    }
+    KEPT[2].keep(own_path());
+    set_errno(failure);
+}
+
+/// What is reached by descriptors. They stay open over an exec until this is dropped: an exec that fails, or a child that
+/// was started, leaves them as they were.
+pub(crate) struct Reached([Option<c_int>; 3]);
+
+/// How long such a path is at most, with its end.
+pub(crate) const LONGEST: usize = 32;
+
+/// The path by which a descriptor can be opened again, in any `/proc`.
+pub(crate) fn descriptor_path(descriptor: c_int, buffer: &mut [u8; LONGEST]) -> &CStr {
+    use std::io::Write;
+    // (The longest number fits, and what is left are zeros.)
+    let _ = write!(&mut buffer[..LONGEST - 1], "{DESCRIPTORS}{descriptor}");
+    CStr::from_bytes_until_nul(buffer).unwrap_or(c"/")
+}
+
+impl Reached {
+    /// Opens what was kept to the program that is executed next. `None` if something is missing.
+    pub(crate) fn new() -> Option<Reached> {
+        let needed = [true, process::path(Which::Heap).is_some(), true];
+        let numbers = KEPT.each_ref().map(Kept::number);
+        if needed.iter().zip(&numbers).any(|(&needed, number)| needed && number.is_none()) {
+            return None;
+        }
+        let reached = Reached(numbers);
+        // Another `/proc` may be mounted, or none.
+        let can_be_opened = |&number: &c_int| {
+            let mut buffer = [0; LONGEST];
+            let path = descriptor_path(number, &mut buffer);
+            // SAFETY: the path ends in zero.
+            unsafe { libc::access(path.as_ptr(), libc::R_OK) == 0 }
+        };
+        if !process::knows_cpus() || !reached.0.iter().flatten().all(can_be_opened) {
+            return None;
+        }
+        reached.set(0);
+        Some(reached)
+    }
+
+    fn set(&self, flags: c_int) {
+        for &number in self.0.iter().flatten() {
+            // SAFETY: changes a flag of a descriptor that this library keeps.
+            unsafe { libc::fcntl(number, libc::F_SETFD, flags) };
+        }
+    }
+
+    /// The descriptor of this library.
+    pub(crate) fn library(&self) -> Option<c_int> {
+        self.0[2]
+    }
+
+    /// The descriptor of the ledger whose path a string of the order says.
+    pub(crate) fn instead_of(&self, string: &CStr) -> Option<c_int> {
+        match path_of(string)?.0 {
+            Which::Ledger => self.0[0],
+            Which::Heap => self.0[1],
+        }
+    }
+}
+
+impl Drop for Reached {
+    fn drop(&mut self) {
+        self.set(libc::FD_CLOEXEC);
+    }
+}
+
+/// Calls a function behind this library's, or fails with `ENOSYS`.
+macro_rules! behind {
+    ($name:literal, fn($($kind:ty),*), $($argument:expr),*) => {{
+        static BEHIND: AtomicUsize = AtomicUsize::new(0);
+        let mut address = BEHIND.load(Ordering::Relaxed);
+        if address == 0 {
+            address = find($name);
+            BEHIND.store(address, Ordering::Relaxed);
+        }
+        if address == 0 {
+            set_errno(libc::ENOSYS);
+            return -1;
+        }
+        // SAFETY: dlsym found it under the name of a C function of this type, in a library that stays loaded; arguments
+        // handed on.
+        unsafe {
+            let function: unsafe extern "C" fn($($kind),*) -> c_int = std::mem::transmute(address);
+            function($($argument),*)
+        }
+    }};
+}
+
+/// Linux's `unshare`.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn unshare(flags: c_int) -> c_int {
+    if flags & libc::CLONE_NEWNS != 0 {
+        prepare();
+    }
+    behind!(c"unshare", fn(c_int), flags)
+}
+
+/// Linux's `setns`.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn setns(descriptor: c_int, kind: c_int) -> c_int {
+    prepare();
+    behind!(c"setns", fn(c_int, c_int), descriptor, kind)
+}
+
+/// C's `chroot`.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn chroot(path: *const c_char) -> c_int {
+    prepare();
+    behind!(c"chroot", fn(*const c_char), path)
+}
+
+/// Linux's `pivot_root`.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pivot_root(root: *const c_char, old: *const c_char) -> c_int {
+    prepare();
+    behind!(c"pivot_root", fn(*const c_char, *const c_char), root, old)
+}
+
+/// Linux's `mount`.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mount(
+    what: *const c_char,
+    place: *const c_char,
+    kind: *const c_char,
+    flags: c_ulong,
+    data: *const c_void,
+) -> c_int {
+    prepare();
+    behind!(
+        c"mount",
+        fn(*const c_char, *const c_char, *const c_char, c_ulong, *const c_void),
+        what,
+        place,
+        kind,
+        flags,
+        data
+    )
+}
