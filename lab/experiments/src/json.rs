@@ -1,8 +1,8 @@
 //! One JSON object a line.
 
 use super::table::{Line, Scaling, Table};
-use ledgerline_coherence::experiments::Interval;
 use ledgerline_coherence::experiments::study::Scale;
+use ledgerline_coherence::experiments::{Basis, Interval};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
@@ -66,7 +66,14 @@ fn row(table: &Table, line: &Line) -> Object {
     object.put("unit", unit);
     object.put("published", line.published.map(rounded));
     object.interval("predicted", ["low", "high"], line.predicted);
-    object.put("calibration", line.calibration);
+    // Whether what is published decided the figure; the base of others is neither fitted nor predicted.
+    object.put("calibration", matches!(line.basis, Some(Basis::Calibrated | Basis::Floor)));
+    object.put("basis", serde_json::to_value(line.basis).unwrap_or_default());
+    let rates = line.throughput;
+    object.put("throughput_unit", rates.map(|_| "operations a second of all threads"));
+    object.put("published_throughput", rates.map(|rates| rates.published));
+    let ends = ["predicted_throughput_low", "predicted_throughput_high"];
+    object.interval("predicted_throughput", ends, rates.map(|rates| rates.predicted));
     let ends = ["predicted_ours_low", "predicted_ours_high"];
     object.interval("predicted_ours", ends, line.ours);
     object.put("measured_unit", measured_unit);

@@ -9,6 +9,7 @@
 //! | `history`  | the older designs                                                    |
 //! | `measured` | what is measured here for real: the documents' designs, and ours     |
 //! | `text`     | tables for people; `plot`: curves of letters; `words`: numbers       |
+//! | `mark`     | what a predicted figure is worth                                     |
 //! | `scale`    | scales of plots                                                      |
 //! | `json`     | one object a line                                                    |
 //! | `page`     | one self-contained page of tables and plots                          |
@@ -16,11 +17,14 @@
 mod document;
 pub mod history;
 mod json;
+mod mark;
 mod measured;
 mod options;
 mod page;
 mod plot;
 mod scale;
+#[cfg(test)]
+mod shown;
 mod table;
 mod text;
 mod words;

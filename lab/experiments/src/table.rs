@@ -1,10 +1,12 @@
 //! An experiment as it is shown: published, predicted, measured, and ours.
 
 use super::document::Document;
+use super::mark::Mark;
 use super::measured::{Measured, Request, measure};
 use super::options::ReproduceArgs;
 use ledgerline_coherence::experiments::study::{Curve, Scale, Study};
-use ledgerline_coherence::experiments::{Interval, ours};
+use ledgerline_coherence::experiments::{Basis, Interval, Throughput, ours};
+use ledgerline_coherence::machine::Machine;
 use ledgerline_coherence::simulate::Error;
 use ledgerline_terminal::progress::Progress;
 
@@ -33,13 +35,28 @@ pub(super) struct Predicted {
     pub(super) ours_assumes: &'static [&'static str],
 }
 
+impl Predicted {
+    /// What the column of throughputs is, in `unit`.
+    pub(super) fn throughput(&self, unit: &str) -> String {
+        let clock = Machine::built_in(self.machine).map_or(f64::NAN, |at| at.clock_ghz.value);
+        format!(
+            "throughput of {} threads in {unit}, as published and as the predicted cycles make it at {clock} GHz; \
+             the document does not give the clock, which was taken from this column: it predicts nothing \
+             that the cycles do not",
+            self.cpus
+        )
+    }
+}
+
 /// A row of a document, or one that was measured alone.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     pub(super) name: String,
     pub(super) published: Option<f64>,
     pub(super) predicted: Option<Interval>,
-    pub(super) calibration: bool,
+    /// What the predicted figure rests on.
+    pub(super) basis: Option<Basis>,
+    pub(super) throughput: Option<Throughput>,
     /// By our own design, there.
     pub(super) ours: Option<Interval>,
     pub(super) measured: Option<Measured>,
@@ -70,12 +87,14 @@ impl Scaling {
 }
 
 impl Line {
-    /// Whether the published value lies outside what was predicted.
-    pub(super) fn missed(&self) -> bool {
-        match (self.published, self.predicted) {
-            (Some(published), Some(predicted)) => !self.calibration && !predicted.holds(published),
-            _ => false,
-        }
+    /// What the predicted figure is worth, where a reader must be told.
+    pub(super) fn mark(&self) -> Option<Mark> {
+        Mark::of(self.basis?, self.published, self.predicted?)
+    }
+
+    /// Whether the figure is shown in the place of a prediction and is none.
+    pub(super) fn predicts_nothing(&self) -> bool {
+        self.basis.is_some_and(|basis| !basis.predicts())
     }
 }
 
@@ -148,7 +167,8 @@ fn predict(table: &mut Table, args: &ReproduceArgs) -> Result<(), String> {
         name: row.name,
         published: row.published,
         predicted: Some(row.predicted),
-        calibration: row.calibration,
+        basis: Some(row.basis),
+        throughput: row.throughput,
         ours,
         measured: None,
     }));

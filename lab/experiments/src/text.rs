@@ -1,5 +1,6 @@
 //! Tables for people, in 100 columns.
 
+use super::mark::{MARKS, Mark};
 use super::measured::Measured;
 use super::plot;
 use super::table::{Line, Predicted, Scaling, Table, group, notes};
@@ -67,14 +68,13 @@ fn columns(
 
 /// What was published and what is predicted.
 fn there(table: &Table, predicted: &Predicted, style: Style) -> String {
-    let titles =
-        ["predicted there", "published", "predicted", "low .. high", "", "ours", "low .. high"];
-    let mark = |line: &Line| match (line.calibration, line.missed()) {
-        (true, _) => "=",
-        (false, true) => "!",
-        _ => "",
-    };
+    let mut titles =
+        vec!["predicted there", "published", "predicted", "low .. high", "", "ours", "low .. high"];
     let lines: Vec<&Line> = table.lines.iter().filter(|line| line.predicted.is_some()).collect();
+    let throughputs = lines.iter().any(|line| line.throughput.is_some());
+    if throughputs {
+        titles.extend(["M/s", "predicted"]);
+    }
     let rows: Vec<Vec<String>> = lines
         .iter()
         .map(|line| {
@@ -85,8 +85,14 @@ fn there(table: &Table, predicted: &Predicted, style: Style) -> String {
             let published = line.published.map_or("-".to_owned(), figure);
             let mut row = vec![line.name.clone(), published];
             row.extend(cells(line.predicted));
-            row.push(mark(line).to_owned());
+            row.push(line.mark().map_or("", Mark::sign).to_owned());
             row.extend(cells(line.ours));
+            if throughputs {
+                let rates = line.throughput.map(|rates| [rates.published, rates.predicted.median]);
+                row.extend(rates.map_or(["-", "-"].map(str::to_owned), |rates| {
+                    rates.map(|rate| figure(rate / 1e6))
+                }));
+            }
             row
         })
         .collect();
@@ -101,21 +107,22 @@ fn there(table: &Table, predicted: &Predicted, style: Style) -> String {
     );
     text += &columns(&titles, &rows, |number, column, cell| match (number, column) {
         (0, _) => style.paint(Paint::Strong, cell),
-        (row, 2) if lines[row - 1].calibration => style.paint(Paint::Faint, cell),
-        (row, 2 | 4) if lines[row - 1].missed() => style.paint(Paint::Bad, cell),
+        (row, 2) if lines[row - 1].predicts_nothing() => style.paint(Paint::Faint, cell),
+        (row, 2 | 4) if lines[row - 1].mark() == Some(Mark::Outside) => {
+            style.paint(Paint::Bad, cell)
+        }
         (row, 2) if lines[row - 1].published.is_some() => style.paint(Paint::Good, cell),
-        (_, 3 | 6) => style.paint(Paint::Faint, cell),
+        (_, 3 | 6 | 8) => style.paint(Paint::Faint, cell),
         _ => cell.to_owned(),
     });
-    let mut legend = Vec::new();
-    if lines.iter().any(|line| line.calibration) {
-        legend.push("= calibrated on, or the base of the others: no prediction");
-    }
-    if lines.iter().any(|line| line.missed()) {
-        legend.push("! the published value lies outside");
-    }
+    let shown = MARKS.iter().filter(|mark| lines.iter().any(|line| line.mark() == Some(**mark)));
+    let legend: Vec<String> =
+        shown.map(|mark| format!("{} {}", mark.sign(), mark.long())).collect();
     if !legend.is_empty() {
         text += &style.paint(Paint::Faint, &wrapped("  ", &legend.join("; "), 2, width(style)));
+    }
+    if throughputs {
+        text += &wrapped("  M/s: ", &predicted.throughput("millions a second"), 7, width(style));
     }
     text += &wrapped("  calibrated on: ", &predicted.calibrated_on, 17, width(style));
     for gap in predicted.under_determined {

@@ -10,7 +10,7 @@ use super::row::{Measured, Request};
 use super::variants::{self, Timed, cannot, row};
 use crate::history::{PageCounters, ResCounters};
 use ledgerline::{Group, Ledger, Limit};
-use ledgerline_coherence::experiments::page_counter_lockless::VISITS;
+use ledgerline_coherence::experiments::page_counter_lockless::{VISITS, locked as name};
 use ledgerline_measure::harness::{Body, Case};
 use std::error::Error;
 use std::hint::black_box;
@@ -62,8 +62,7 @@ fn rows(pairs: &[Timed], ours: &Timed, cpus: usize) -> Vec<Measured> {
         ),
     ];
     for (visits, (locked, lockless)) in VISITS.iter().zip(of(0).zip(of(1))) {
-        let name = format!("locked, {visits} visits in 32 faults");
-        rows.push(row(&name, Some(locked), Some(lockless), Some(ours), None));
+        rows.push(row(&name(*visits), Some(locked), Some(lockless), Some(ours), None));
     }
     rows
 }

@@ -27,6 +27,8 @@ pub(super) struct Series {
     pub(super) name: String,
     pub(super) shape: Shape,
     pub(super) places: Vec<Place>,
+    /// Which of them say nothing by themselves and are drawn without colour; none where it is empty.
+    pub(super) grey: Vec<bool>,
 }
 
 /// A stretch of the plot that means something else.
@@ -99,7 +101,9 @@ pub(super) fn plot(series: &[Series], around: &Around<'_>) -> String {
         let _ = write!(out, "\"/><polyline class=\"curve {}\" points=\"", series.class);
         points(&mut out, series.places.iter().map(|place| (x(place), up.at(place.value))));
         out.push_str("\"/>");
-        for place in &series.places {
+        for (number, place) in series.places.iter().enumerate() {
+            let grey = series.grey.get(number) == Some(&true);
+            let class = if grey { "fitted" } else { series.class };
             let says = format!(
                 "{}, {} at {}: {} ({} .. {})",
                 series.name,
@@ -109,7 +113,7 @@ pub(super) fn plot(series: &[Series], around: &Around<'_>) -> String {
                 round(place.low),
                 round(place.high)
             );
-            mark(&mut out, x(place), up.at(place.value), series.shape, series.class, &says);
+            mark(&mut out, x(place), up.at(place.value), series.shape, class, &says);
         }
     }
     drawing(HEIGHT, around.says, &out)

@@ -20,7 +20,7 @@ use self::svg::{Shape, escaped, prose};
 use super::measured::Measured;
 use super::table::{Line, Predicted, Scaling, Table, notes};
 use super::words::{figure, range};
-use ledgerline_coherence::experiments::Interval;
+use ledgerline_coherence::experiments::{Basis, Interval};
 use ledgerline_coherence::machine::Machine;
 use ledgerline_measure::machine;
 use std::fmt::Write as _;
@@ -100,7 +100,7 @@ fn predicted(out: &mut String, table: &Table, rests_on: &Predicted) {
     *out += &legend(&[
         ("published", Shape::Diamond, "published"),
         ("predicted", Shape::Dot, "predicted"),
-        ("fitted", Shape::Dot, "calibrated on, on shaded ground: no prediction"),
+        ("fitted", Shape::Dot, "on shaded ground: no prediction (calibrated on, or the base)"),
         ("ours", Shape::Dot, "our own design, predicted there"),
     ]);
     let lines = table.lines.iter().filter(|line| line.predicted.is_some());
@@ -111,6 +111,10 @@ fn predicted(out: &mut String, table: &Table, rests_on: &Predicted) {
         *out += &thresholds(table);
     }
     *out += &tables::predicted(table);
+    if table.lines.iter().any(|line| line.throughput.is_some()) {
+        let says = rests_on.throughput("millions a second");
+        let _ = writeln!(out, "<p class=\"small\">M/s: {}.</p>", escaped(&says));
+    }
     let _ = writeln!(out, "<p><b>Calibrated on</b> {}.</p>", prose(&rests_on.calibrated_on));
     for (title, list) in [
         ("The document does not give", rests_on.under_determined),
@@ -143,13 +147,15 @@ fn legend(marks: &[(&str, Shape, &str)]) -> String {
 }
 
 fn row(line: &Line, unit: &str) -> Row {
-    let (class, said) =
-        if line.calibration { ("fitted", "calibrated") } else { ("predicted", "predicted") };
+    let (class, said) = match line.mark() {
+        Some(mark) if line.predicts_nothing() => ("fitted", mark.short()),
+        _ => ("predicted", "predicted"),
+    };
     let predicted = line.predicted.map(|interval| dot(line, class, -0.6, interval, said, unit));
     let published = line.published.map(|value| published_dot(line, -0.6, value, unit));
     let ours = line.ours.map(|interval| dot(line, "ours", 0.9, interval, "ours, predicted", unit));
     let dots = [predicted, published, ours].into_iter().flatten().collect();
-    Row { name: line.name.clone(), shaded: line.calibration, dots }
+    Row { name: line.name.clone(), shaded: line.predicts_nothing(), dots }
 }
 
 /// A figure of the simulation, or a measured one.
@@ -181,6 +187,9 @@ fn thresholds(table: &Table) -> String {
             .map(|(x, Interval { median, low, high })| Place { x, value: median, low, high })
             .collect()
     };
+    let idle = |place: &Place| {
+        table.lines.iter().any(|line| at(line) == Some(place.x) && line.predicts_nothing())
+    };
     let published = |line: &Line| {
         line.published.map(|value| Interval { median: value, low: value, high: value })
     };
@@ -189,13 +198,17 @@ fn thresholds(table: &Table) -> String {
         name: class.to_owned(),
         shape,
         places: places(of),
+        grey: Vec::new(),
     };
+    let mut predicted = series("predicted", Shape::Dot, &|line| line.predicted);
+    predicted.grey = predicted.places.iter().map(idle).collect();
     let series = [
         series("ours", Shape::Dot, &|line| line.ours),
-        series("predicted", Shape::Dot, &|line| line.predicted),
+        predicted,
         series("published", Shape::Diamond, &published),
     ];
-    let calibrated = table.lines.iter().find(|line| line.calibration).and_then(at);
+    let fitted = |line: &&Line| line.basis == Some(Basis::Calibrated);
+    let calibrated = table.lines.iter().find(fitted).and_then(at);
     lines::plot(
         &series,
         &Around {
@@ -225,6 +238,7 @@ fn scaling(out: &mut String, scaling: &Scaling) {
         class,
         name: name.to_owned(),
         shape: Shape::Dot,
+        grey: Vec::new(),
         places: places
             .iter()
             .map(|at| {

@@ -1,5 +1,6 @@
 //! The tables of a page.
 
+use super::super::mark::Mark;
 use super::super::measured::Measured;
 use super::super::table::{Line, Scaling, Table};
 use super::super::words::{figure, range};
@@ -15,21 +16,33 @@ fn interval(interval: Option<Interval>) -> String {
 
 /// Published, predicted, ours.
 pub(super) fn predicted(table: &Table) -> String {
+    let lines = || table.lines.iter().filter(|line| line.predicted.is_some());
+    let throughputs = lines().any(|line| line.throughput.is_some());
     let mut out = format!(
         "<div class=\"wide\"><table><thead><tr><th>{}</th><th>published</th><th>predicted</th>\
-         <th class=\"range\">low .. high</th><th></th><th>ours</th><th class=\"range\">low .. high</th></tr></thead><tbody>\n",
-        escaped(table.unit)
+         <th class=\"range\">low .. high</th><th>no prediction, or missed</th><th>ours</th>\
+         <th class=\"range\">low .. high</th>{}</tr></thead><tbody>\n",
+        escaped(table.unit),
+        if throughputs { "<th>M/s, published</th><th>M/s, predicted</th>" } else { "" }
     );
-    for line in table.lines.iter().filter(|line| line.predicted.is_some()) {
-        let (class, mark) = match (line.calibration, line.missed()) {
-            (true, _) => (" class=\"calibrated\"", "<td class=\"range\">calibrated on</td>"),
-            (false, true) => ("", "<td class=\"missed\">outside</td>"),
-            _ => ("", "<td></td>"),
+    for line in lines() {
+        let class = if line.predicts_nothing() { " class=\"calibrated\"" } else { "" };
+        let mark = match line.mark() {
+            Some(mark) => {
+                let class = if mark == Mark::Outside { "missed" } else { "range" };
+                format!("<td class=\"{class}\">{}</td>", mark.short())
+            }
+            None => "<td></td>".to_owned(),
         };
+        let rates = line.throughput.filter(|_| throughputs).map_or(String::new(), |rates| {
+            let [published, predicted] =
+                [rates.published, rates.predicted.median].map(|rate| figure(rate / 1e6));
+            format!("<td>{published}</td><td>{predicted}</td>")
+        });
         let published = line.published.map_or("-".to_owned(), figure);
         let _ = writeln!(
             out,
-            "<tr{class}><td>{}</td><td>{published}</td>{}{mark}{}</tr>",
+            "<tr{class}><td>{}</td><td>{published}</td>{}{mark}{}{rates}</tr>",
             escaped(&line.name),
             interval(line.predicted),
             interval(line.ours)

@@ -1,0 +1,106 @@
+//! What readers of the text, the JSON and the page are told, from the same tables.
+
+use super::options::ReproduceArgs;
+use super::table::Table;
+use super::{json, page, table, text};
+use clap::{Args, Command, FromArgMatches};
+use ledgerline_terminal::progress::Progress;
+use ledgerline_terminal::style::Style;
+use serde_json::Value;
+
+fn args(arguments: &[&str]) -> ReproduceArgs {
+    let command = ReproduceArgs::augment_args(Command::new("reproduce"));
+    let found = command.get_matches_from([&["reproduce"], arguments].concat());
+    ReproduceArgs::from_arg_matches(&found).unwrap()
+}
+
+fn predicted(name: &str) -> Table {
+    let args = args(&[name, "--no-measure", "--points", "1"]);
+    let document = args.documents().next().unwrap();
+    table::table(document, &args, &Progress::on_stderr()).unwrap()
+}
+
+fn objects(table: &Table) -> Vec<Value> {
+    let lines = json::lines(table, false).unwrap();
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The line of a text that begins with a word.
+fn line<'a>(text: &'a str, word: &str) -> &'a str {
+    let found = text.lines().find(|line| line.split_whitespace().next() == Some(word));
+    found.unwrap_or_else(|| panic!("{word}: {text}"))
+}
+
+#[test]
+fn floors_and_what_rests_on_them_are_no_predictions_wherever_they_are_shown() {
+    let table = predicted("numa-threshold");
+    let text = text::table(&table, Style::plain());
+    let page = page::page(std::slice::from_ref(&table));
+    let objects = objects(&table);
+    for (row, sign, cell, basis) in [
+        ("125", " = ", "calibrated on", "calibrated"),
+        ("4096", " ~ ", "rests on a calibrated floor", "floor"),
+        ("20000", " = ", "calibrated on", "calibrated"),
+        ("30000", " ~ ", "rests on a calibrated floor", "floor"),
+        ("65533", " = ", "calibrated on", "calibrated"),
+    ] {
+        assert!(line(&text, row).contains(sign), "{text}");
+        let of_page = page.lines().find(|line| line.contains(&format!("<td>{row}</td>"))).unwrap();
+        assert!(of_page.starts_with("<tr class=\"calibrated\">") && of_page.contains(cell));
+        // The mark in the plot.
+        assert!(page.contains(&format!("<title>{row}, {cell}: ")), "{row}");
+        let object = objects.iter().find(|object| object["row"] == row).unwrap();
+        assert_eq!((&object["basis"], &object["calibration"]), (&basis.into(), &true.into()));
+    }
+    for row in ["64", "256"] {
+        assert!(!line(&text, row).contains(['=', '~']), "{text}");
+        let object = objects.iter().find(|object| object["row"] == row).unwrap();
+        assert_eq!(
+            (&object["basis"], &object["calibration"]),
+            (&"prediction".into(), &false.into())
+        );
+    }
+    assert!(text.contains("= calibrated on: no prediction; ~ rests on a floor"), "{text}");
+}
+
+#[test]
+fn the_published_throughput_stands_beside_what_the_cycles_make_it() {
+    let table = predicted("numa-threshold");
+    let text = text::table(&table, Style::plain());
+    let first = table.lines[0].throughput.unwrap();
+    let said = format!("242  {:>9.0}", first.predicted.median / 1e6);
+    assert!(line(&text, "32").ends_with(&said), "{text}");
+    assert!(text.contains("at 2.19 GHz; the document does not give the clock"), "{text}");
+    let object = &objects(&table)[0];
+    assert_eq!(object["published_throughput"], 241_760_478.0);
+    assert_eq!(
+        object["predicted_throughput"].as_f64().unwrap().round(),
+        first.predicted.median.round()
+    );
+    let page = page::page(&[table]);
+    assert!(page.contains("<th>M/s, published</th>") && page.contains("<td>242</td>"));
+    // No other document has the column.
+    let other = predicted("memcg-layout");
+    assert!(!text::table(&other, Style::plain()).contains("M/s"));
+    assert!(objects_all(&other, "published_throughput").iter().all(Value::is_null));
+    assert!(!page::page(&[other]).contains("M/s"));
+}
+
+fn objects_all(table: &Table, key: &str) -> Vec<Value> {
+    objects(table).into_iter().map(|mut object| object[key].take()).collect()
+}
+
+#[test]
+fn the_base_of_the_layouts_is_nowhere_called_calibrated_on() {
+    let table = predicted("memcg-layout");
+    let text = text::table(&table, Style::plain());
+    assert!(line(&text, "before").contains(" 0  "), "{text}");
+    assert!(text.contains("0 the base of the others") && !text.contains("= calibrated"), "{text}");
+    assert!(text.contains("calibrated on: nothing of this document"), "{text}");
+    let before = &objects(&table)[0];
+    assert_eq!((&before["basis"], &before["calibration"]), (&"base".into(), &false.into()));
+    let page = page::page(&[table]);
+    let row = page.lines().find(|line| line.contains("<td>before</td>")).unwrap();
+    assert!(row.contains("base of the others") && !row.contains("calibrated on"), "{row}");
+    assert!(!page.contains("<title>before, calibrated"));
+}
