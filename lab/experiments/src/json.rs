@@ -1,5 +1,6 @@
 //! One JSON object a line.
 
+use super::reported::{Here, Reported, printed_twice};
 use super::table::{Line, Scaling, Table};
 use ledgerline_coherence::experiments::study::Scale;
 use ledgerline_coherence::experiments::{Basis, Interval};
@@ -32,7 +33,10 @@ impl Serialize for Object {
 /// The table's rows, or its curve's.
 pub(super) fn lines(table: &Table, curves_alone: bool) -> Result<String, String> {
     let objects: Vec<Object> = match (&table.scaling, curves_alone) {
-        (_, false) => table.lines.iter().map(|line| row(table, line)).collect(),
+        (_, false) => {
+            let rows = table.lines.iter().map(|line| row(table, line));
+            rows.chain(table.document.reported.iter().map(|one| reported(table, one))).collect()
+        }
         (Some(scaling), true) => places(table.document.name, scaling),
         (None, true) => Vec::new(),
     };
@@ -83,6 +87,29 @@ fn row(table: &Table, line: &Line) -> Object {
     }
     object.put("transfer_ns", measured.and_then(|measured| measured.transfer_ns).map(rounded));
     object.put("note", measured.and_then(|measured| measured.note.as_deref()));
+    object
+}
+
+/// What the document reports of a whole program.
+fn reported(table: &Table, one: &Reported) -> Object {
+    let mut object = Object::default();
+    object.put("experiment", table.document.name);
+    object.put("row", one.what);
+    object.put("method", "published");
+    object.put("unit", one.unit);
+    // As they are printed there.
+    object.put("published_before", one.before);
+    object.put("published_after", one.after);
+    object.put("change_percent", one.change().map(rounded));
+    object.put("hits", one.hits.map(|(hits, _)| hits));
+    object.put("misses", one.hits.map(|(_, misses)| misses));
+    object.put("hits_printed_twice", printed_twice(table.document.reported, one));
+    let (row, why) = match one.here {
+        Here::Row(row) => (Some(row), None),
+        Here::Nothing(why) => (None, Some(why)),
+    };
+    object.put("stands_in_here", row);
+    object.put("why_nothing_stands_in", why);
     object
 }
 

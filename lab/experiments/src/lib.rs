@@ -10,6 +10,7 @@
 //! | `measured` | what is measured here for real: the documents' designs, and ours     |
 //! | `text`     | tables for people; `plot`: curves of letters; `words`: numbers       |
 //! | `mark`     | what a predicted figure is worth                                     |
+//! | `reported` | what a document reports of whole programs, and what stands in for it |
 //! | `scale`    | scales of plots                                                      |
 //! | `json`     | one object a line                                                    |
 //! | `page`     | one self-contained page of tables and plots                          |
@@ -22,6 +23,7 @@ mod measured;
 mod options;
 mod page;
 mod plot;
+mod reported;
 mod scale;
 #[cfg(test)]
 mod shown;

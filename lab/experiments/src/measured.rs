@@ -9,6 +9,7 @@
 //! | `memcg`     | `struct mem_cgroup` in five layouts (2018)                                   |
 //! | `threshold` | thresholds of NUMA statistics                                                |
 //! | `rss`       | resident pages of real programs                                              |
+//! | `asleep`    | the document's own program about them, from its source                       |
 //! | `programs`  | the programs                                                                 |
 //! | `trace`     | what the kernel tells of them                                                |
 //! | `script`    | what that means                                                              |
@@ -18,6 +19,7 @@
 //! The designs are in `crate::history`. An operation is the accounting alone, without the fault, message or
 //! allocation that it accounts for: on few CPUs its differences would drown in those.
 
+mod asleep;
 mod cost;
 mod layout;
 mod lockless;
@@ -121,7 +123,7 @@ mod tests {
                 eprintln!("{name}: {why}");
                 continue;
             }
-            assert_eq!(mine.len(), 9, "{mine:?}");
+            assert_eq!(mine.len(), 11, "{mine:?}");
             for row in mine {
                 let Some(Interval { median, low, high }) = row.ours else { continue };
                 assert!(low <= median && median <= high);

@@ -1,9 +1,12 @@
 //! What readers of the text, the JSON and the page are told, from the same tables.
 
+use super::document::Document;
+use super::measured::Measured;
 use super::options::ReproduceArgs;
-use super::table::Table;
+use super::table::{Line, Table};
 use super::{json, page, table, text};
 use clap::{Args, Command, FromArgMatches};
+use ledgerline_coherence::experiments::Interval;
 use ledgerline_terminal::progress::Progress;
 use ledgerline_terminal::style::Style;
 use serde_json::Value;
@@ -103,4 +106,69 @@ fn the_base_of_the_layouts_is_nowhere_called_calibrated_on() {
     let row = page.lines().find(|line| line.contains("<td>before</td>")).unwrap();
     assert!(row.contains("base of the others") && !row.contains("calibrated on"), "{row}");
     assert!(!page.contains("<title>before, calibrated"));
+}
+
+/// The document that is only measured, with some rows.
+fn followed(rows: Vec<Measured>) -> Table {
+    let document = Document::named("rss-cache").unwrap();
+    let lines = rows.into_iter().map(|row| {
+        let name = row.row.clone();
+        Line { name, measured: Some(row), ..Line::default() }
+    });
+    Table {
+        document,
+        unit: "",
+        predicted: None,
+        lines: lines.collect(),
+        measured: Ok(()),
+        scaling: None,
+    }
+}
+
+fn measured(row: &str, unit: &'static str) -> Measured {
+    let figure = Some(Interval { median: 2.0, low: 1.0, high: 3.0 });
+    Measured {
+        row: row.to_owned(),
+        unit,
+        before: figure,
+        after: figure,
+        ours: figure,
+        ..Measured::default()
+    }
+}
+
+#[test]
+fn what_a_document_reports_of_programs_is_shown_with_what_stands_in_or_why_nothing_does() {
+    let table = followed(vec![measured("pgbench: time of the accounting", "% of CPU")]);
+    let text = text::table(&table, Style::plain());
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    let page = page::page(std::slice::from_ref(&table));
+    let objects = objects(&table);
+    for one in table.document.reported {
+        let object = objects
+            .iter()
+            .find(|object| object["row"] == one.what && object["unit"] == one.unit)
+            .unwrap();
+        assert_eq!(object["published_after"].as_f64(), one.after);
+        assert_eq!(object["published_before"].as_f64(), one.before);
+        assert!(
+            object["stands_in_here"].is_string() != object["why_nothing_stands_in"].is_string()
+        );
+        for value in [one.before, one.after].into_iter().flatten() {
+            assert!(text.contains(&format!(" {value}")), "{value}: {text}");
+            assert!(page.contains(&format!("<td>{value}</td>")), "{value}");
+        }
+    }
+    assert!(text.contains("1021027/567") && page.contains("<td>68327</td>"));
+    let twice = objects.iter().filter(|object| object["hits_printed_twice"] == true);
+    assert_eq!((twice.count(), page.matches(" (printed twice)").count()), (2, 2));
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for told in [
+        "the document prints the same 35613357 hits",
+        "boot and login: nothing stands in: a machine boots once",
+    ] {
+        assert!(flat.contains(told) && page.contains(told), "{told}: {text}");
+    }
+    let row = "the row \"pgbench: time of the accounting\" stands in here";
+    assert!(flat.contains(row) && page.contains(&row.replace('"', "&quot;")), "{text}");
 }

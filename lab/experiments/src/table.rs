@@ -4,6 +4,7 @@ use super::document::Document;
 use super::mark::Mark;
 use super::measured::{Measured, Request, measure};
 use super::options::ReproduceArgs;
+use super::reported::{self, Here};
 use ledgerline_coherence::experiments::study::{Curve, Scale, Study};
 use ledgerline_coherence::experiments::{Basis, Interval, Throughput, ours};
 use ledgerline_coherence::machine::Machine;
@@ -98,6 +99,18 @@ impl Line {
     }
 }
 
+impl Table {
+    /// What a reader must know of what the document reports of whole programs.
+    pub(super) fn remarks(&self) -> Vec<String> {
+        let measured = |row: &str| {
+            let line = self.lines.iter().find(|line| line.name == row)?;
+            let designs = line.measured.as_ref()?.designs();
+            Some(designs.iter().any(|(_, figure)| figure.is_some()))
+        };
+        reported::remarks(self.document.reported, measured)
+    }
+}
+
 /// Predicts and measures one experiment, as the options say.
 pub(super) fn table(
     document: &'static Document,
@@ -129,10 +142,11 @@ pub(super) fn table(
         match measure(name, &request, &mut |step| tell(step)) {
             Ok(rows) => {
                 join(&mut table.lines, rows);
-                for (name, published) in document.published {
-                    let line = table.lines.iter_mut().find(|line| line.name == *name);
-                    if let Some(line) = line {
-                        line.published = Some(*published);
+                for one in document.reported.iter().filter(|one| one.hits.is_some()) {
+                    // The same figure, and not one that it bounds.
+                    let Here::Row(row) = one.here else { continue };
+                    if let Some(line) = table.lines.iter_mut().find(|line| line.name == row) {
+                        line.published = one.after;
                     }
                 }
             }

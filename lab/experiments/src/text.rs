@@ -4,7 +4,7 @@ use super::mark::{MARKS, Mark};
 use super::measured::Measured;
 use super::plot;
 use super::table::{Line, Predicted, Scaling, Table, group, notes};
-use super::words::{figure, range, wrapped};
+use super::words::{exact, figure, range, wrapped};
 use ledgerline_coherence::experiments::Interval;
 use ledgerline_terminal::style::{Paint, Style};
 
@@ -30,6 +30,7 @@ pub(super) fn table(table: &Table, style: Style) -> String {
         text.push('\n');
         text += &there(table, predicted, style);
     }
+    text += &reported(table, style);
     text += &here(table, style);
     if let Some(scaling) = &table.scaling {
         text.push('\n');
@@ -130,6 +131,35 @@ fn there(table: &Table, predicted: &Predicted, style: Style) -> String {
     }
     for assumption in predicted.ours_assumes {
         text += &wrapped("  ours: ", assumption, 8, width(style));
+    }
+    text
+}
+
+/// What the document reports of whole programs.
+fn reported(table: &Table, style: Style) -> String {
+    let all = table.document.reported;
+    if all.is_empty() {
+        return String::new();
+    }
+    let rows: Vec<Vec<String>> = all
+        .iter()
+        .map(|one| {
+            let cell = |value: Option<f64>| value.map_or(String::new(), exact);
+            let change = one.change().map_or(String::new(), |change| format!("{change:+.2}%"));
+            let counts =
+                one.hits.map_or(String::new(), |(hits, misses)| format!("{hits}/{misses}"));
+            let what = format!("{}, {}", one.what, one.unit);
+            vec![what, cell(one.before), cell(one.after), change, counts]
+        })
+        .collect();
+    let titles = ["published there", "before", "after", "change", "hits/misses"];
+    let mut text = "\n".to_owned();
+    text += &columns(&titles, &rows, |number, _, cell| match number {
+        0 => style.paint(Paint::Strong, cell),
+        _ => cell.to_owned(),
+    });
+    for remark in table.remarks() {
+        text += &wrapped("  note: ", &remark, 8, width(style));
     }
     text
 }

@@ -4,13 +4,14 @@
 //! Before: each task keeps what it counted for 64 events (to Linux 6.1). After: each CPU caches the address
 //! space that it runs (the document), and in rows of their own the per-CPU batches that Linux took instead.
 
+use super::asleep;
 use super::cost::{self, Costs};
 use super::programs::{PROGRAMS, Program, Size};
 use super::replay::{ByBatch, ByCpu, ByTask, Ours, Outcome, replay};
 use super::row::{Measured, Request, quartiles};
 use super::script::Script;
 use super::trace::Trace;
-use super::variants;
+use super::variants::{self, Timed};
 use ledgerline_coherence::experiments::Interval;
 
 /// What the rows of the batches are called besides.
@@ -34,6 +35,7 @@ pub(super) fn measure(
             Err(why) => rows.push(empty(name, why)),
         }
     }
+    rows.push(asleep::shown(&cpus)?);
     Ok(rows)
 }
 
@@ -85,6 +87,9 @@ fn follow(
         }
     }
     rows.insert(1, as_published(name, &by_cpu));
+    if let Some(costs) = &costs {
+        rows.extend(share_rows(name, trace, &script, costs));
+    }
     Ok(rows)
 }
 
@@ -100,6 +105,33 @@ fn cost_row(name: &str, kind: &str, costs: &Costs) -> Measured {
     );
     let name = called(name, "an update", kind);
     variants::row(&name, Some(&costs.by_task), Some(after), Some(&costs.ours), about)
+}
+
+/// The share of the CPUs' time that updates take: all that another design could save of it.
+fn share_rows(name: &str, trace: &Trace, script: &Script, costs: &Costs) -> Vec<Measured> {
+    let time: u64 = trace.passes.iter().map(|pass| pass.end - pass.start).sum();
+    let available = time as f64 * f64::from(script.cpus);
+    if available <= 0.0 {
+        return Vec::new();
+    }
+    let share = |timed: &Timed| {
+        let percent = |ns: f64| 100.0 * script.updates() as f64 * ns / available;
+        let Interval { median, low, high } = timed.figure();
+        Some(Interval { median: percent(median), low: percent(low), high: percent(high) })
+    };
+    let about = "what updates take by the row \"an update\", of the time of all CPUs while it was recorded, which \
+                 slows it; no other design saves more here";
+    [("", &costs.by_cpu), (BATCHES, &costs.by_batch)]
+        .map(|(kind, after)| Measured {
+            row: called(name, "time of the accounting", kind),
+            unit: "% of CPU",
+            before: share(&costs.by_task),
+            after: share(after),
+            ours: share(&costs.ours),
+            note: kind.is_empty().then(|| about.to_owned()),
+            ..Measured::default()
+        })
+        .into()
 }
 
 /// The document counts the updates that faults make, and as a miss one that its CPU's cache does not hold; it
@@ -158,6 +190,7 @@ mod tests {
     use super::super::script::tests::event;
     use super::super::trace::What;
     use super::*;
+    use crate::reported::{Here, RSS_CACHE};
 
     #[test]
     fn a_hand_written_trace_has_its_known_rates() {
@@ -181,7 +214,29 @@ mod tests {
         );
         assert_eq!(medians("turns: updates a miss, as the document counts"), [None; 3]);
         assert!(medians("turns: an update").iter().all(Option::is_some));
-        assert_eq!(rows.len(), 9);
+        assert_eq!(rows.len(), 11);
+        // Of two CPUs' 200 ns, an update of each of 200 takes what it takes.
+        let costs = medians("turns: an update").map(Option::unwrap);
+        let shares = medians("turns: time of the accounting").map(Option::unwrap);
+        for (share, ns) in shares.into_iter().zip(costs) {
+            assert!((share / (100.0 * 200.0 * ns / 400.0) - 1.0).abs() < 1e-9, "{share} {ns}");
+        }
+    }
+
+    #[test]
+    fn every_row_that_is_to_stand_in_for_a_published_figure_is_one_that_is_measured() {
+        let faults = (0..200).map(|time| event(time, 0, 7, What::Fault));
+        let passes = std::iter::once(0..200).collect();
+        let trace = Trace { events: faults.collect(), passes, ..Trace::default() };
+        let mut rows = vec![asleep::shown(&[0, 1]).unwrap().row];
+        for Program { name, .. } in PROGRAMS {
+            let followed = follow(name, &trace, &[0, 1], &Request { quick: true }, &mut |_| ());
+            rows.extend(followed.unwrap().into_iter().map(|row| row.row));
+        }
+        for one in &RSS_CACHE {
+            let Here::Row(row) = one.here else { continue };
+            assert!(rows.iter().any(|name| name == row), "{row}");
+        }
     }
 
     #[test]

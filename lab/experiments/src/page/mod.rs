@@ -78,6 +78,7 @@ fn section(out: &mut String, table: &Table) {
     if let Some(curve) = &table.scaling {
         scaling(out, curve);
     }
+    reported(out, table);
     measured(out, table);
 }
 
@@ -258,6 +259,18 @@ fn scaling(out: &mut String, scaling: &Scaling) {
         },
     );
     *out += &tables::scaling(scaling);
+}
+
+/// What the document reports of whole programs.
+fn reported(out: &mut String, table: &Table) {
+    if table.document.reported.is_empty() {
+        return;
+    }
+    *out += "<h3>Published</h3>\n";
+    *out += &tables::reported(table.document.reported);
+    for remark in table.remarks() {
+        let _ = writeln!(out, "<p class=\"small\">{}</p>", escaped(&remark));
+    }
 }
 
 fn measured(out: &mut String, table: &Table) {

@@ -2,8 +2,9 @@
 
 use super::super::mark::Mark;
 use super::super::measured::Measured;
+use super::super::reported::{Reported, printed_twice};
 use super::super::table::{Line, Scaling, Table};
-use super::super::words::{figure, range};
+use super::super::words::{exact, figure, range};
 use super::svg::escaped;
 use ledgerline_coherence::experiments::Interval;
 use std::fmt::Write as _;
@@ -46,6 +47,30 @@ pub(super) fn predicted(table: &Table) -> String {
             escaped(&line.name),
             interval(line.predicted),
             interval(line.ours)
+        );
+    }
+    out + "</tbody></table></div>\n"
+}
+
+/// What a document reports of whole programs.
+pub(super) fn reported(all: &[Reported]) -> String {
+    let mut out = "<div class=\"wide\"><table><thead><tr><th>there</th><th>unit</th><th>before</th><th>after</th>\
+                   <th>change</th><th>hits</th><th>misses</th></tr></thead><tbody>\n"
+        .to_owned();
+    for one in all {
+        let number = |value: Option<f64>| value.map_or(String::new(), exact);
+        let count = |value: Option<u64>| value.map_or(String::new(), |value| value.to_string());
+        let _ = writeln!(
+            out,
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}{}</td><td>{}</td></tr>",
+            escaped(one.what),
+            escaped(one.unit),
+            number(one.before),
+            number(one.after),
+            one.change().map_or(String::new(), |change| format!("{change:+.2} %")),
+            count(one.hits.map(|(hits, _)| hits)),
+            if printed_twice(all, one) { " (printed twice)" } else { "" },
+            count(one.hits.map(|(_, misses)| misses)),
         );
     }
     out + "</tbody></table></div>\n"
