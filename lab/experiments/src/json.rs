@@ -1,5 +1,6 @@
 //! One JSON object a line.
 
+use super::measured::Measured;
 use super::reported::{Here, Reported, printed_twice};
 use super::table::{Line, Scaling, Table};
 use ledgerline_coherence::experiments::study::Scale;
@@ -86,7 +87,7 @@ fn row(table: &Table, line: &Line) -> Object {
         object.interval(&format!("measured_{design}"), [&ends[0], &ends[1]], figure);
     }
     object.put("transfer_ns", measured.and_then(|measured| measured.transfer_ns).map(rounded));
-    object.put("note", measured.and_then(|measured| measured.note.as_deref()));
+    object.put("note", measured.and_then(Measured::note));
     object
 }
 

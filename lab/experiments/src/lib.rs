@@ -11,6 +11,7 @@
 //! | `text`     | tables for people; `plot`: curves of letters; `words`: numbers       |
 //! | `mark`     | what a predicted figure is worth                                     |
 //! | `reported` | what a document reports of whole programs, and what stands in for it |
+//! | `notes`    | what a reader must know of measured rows                             |
 //! | `scale`    | scales of plots                                                      |
 //! | `json`     | one object a line                                                    |
 //! | `page`     | one self-contained page of tables and plots                          |
@@ -20,6 +21,7 @@ pub mod history;
 mod json;
 mod mark;
 mod measured;
+mod notes;
 mod options;
 mod page;
 mod plot;

@@ -44,7 +44,7 @@ impl Mark {
     pub(super) fn short(self) -> &'static str {
         match self {
             Mark::Calibrated => "calibrated on",
-            Mark::Floor => "rests on a calibrated floor",
+            Mark::Floor => "rests on a floor",
             Mark::Base => "base of the others",
             Mark::Outside => "outside",
         }

@@ -33,7 +33,7 @@ mod threshold;
 mod trace;
 mod variants;
 
-pub(super) use self::row::{Measured, Request};
+pub(super) use self::row::{Measured, Note, Request};
 
 /// Measures an experiment, and tells `progress` where it stands.
 ///
@@ -118,7 +118,7 @@ mod tests {
         for name in ["make -j", "pgbench", "messages"] {
             let mine: Vec<_> = rows.iter().filter(|row| row.row.starts_with(name)).collect();
             if let [only] = mine[..] {
-                let why = only.note.as_ref().expect("a row without figures says why");
+                let why = only.note().expect("a row without figures says why");
                 assert!(!why.is_empty() && !why.contains('\n'), "{why:?}");
                 eprintln!("{name}: {why}");
                 continue;

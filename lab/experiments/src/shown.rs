@@ -1,7 +1,7 @@
 //! What readers of the text, the JSON and the page are told, from the same tables.
 
 use super::document::Document;
-use super::measured::Measured;
+use super::measured::{Measured, Note};
 use super::options::ReproduceArgs;
 use super::table::{Line, Table};
 use super::{json, page, table, text};
@@ -42,9 +42,9 @@ fn floors_and_what_rests_on_them_are_no_predictions_wherever_they_are_shown() {
     let objects = objects(&table);
     for (row, sign, cell, basis) in [
         ("125", " = ", "calibrated on", "calibrated"),
-        ("4096", " ~ ", "rests on a calibrated floor", "floor"),
+        ("4096", " ~ ", "rests on a floor", "floor"),
         ("20000", " = ", "calibrated on", "calibrated"),
-        ("30000", " ~ ", "rests on a calibrated floor", "floor"),
+        ("30000", " ~ ", "rests on a floor", "floor"),
         ("65533", " = ", "calibrated on", "calibrated"),
     ] {
         assert!(line(&text, row).contains(sign), "{text}");
@@ -171,4 +171,99 @@ fn what_a_document_reports_of_programs_is_shown_with_what_stands_in_or_why_nothi
     }
     let row = "the row \"pgbench: time of the accounting\" stands in here";
     assert!(flat.contains(row) && page.contains(&row.replace('"', "&quot;")), "{text}");
+}
+
+/// The places of marks that begin with `begin`, from top to bottom: the second number after it.
+fn heights(plot: &str, begin: &str, between: &str) -> Vec<f64> {
+    let marks = plot.split(begin).skip(1);
+    marks
+        .map(|mark| {
+            let rest = mark.split_once(between).unwrap().1;
+            let end = rest.find(|letter: char| letter != '.' && !letter.is_ascii_digit()).unwrap();
+            rest[..end].parse().unwrap()
+        })
+        .collect()
+}
+
+/// The plots of a page, without those of a legend.
+fn plots(page: &str) -> Vec<&str> {
+    page.split("<div class=\"plot\">")
+        .skip(1)
+        .map(|rest| rest.split("</div>").next().unwrap())
+        .collect()
+}
+
+#[test]
+fn no_published_diamond_covers_a_dot() {
+    let page = page::page(&[predicted("numa-threshold")]);
+    let plots = plots(&page);
+    let dots = heights(plots[0], "<circle", "cy=\"");
+    let diamonds = heights(plots[0], "<path d=\"M", " ");
+    assert_eq!((dots.len(), diamonds.len()), (19, 10));
+    for diamond in diamonds {
+        // A diamond begins at its upper end.
+        let middle = diamond + 5.5;
+        assert!(dots.iter().all(|dot| (dot - middle).abs() > 5.5 + 3.6), "{middle}: {dots:?}");
+    }
+    // Where both lie over the threshold, the one is seen through the other.
+    assert!(plots[1].contains("class=\"published hollow\""));
+    assert!(page.contains(".hollow { fill: none;"));
+}
+
+#[test]
+fn every_axis_is_called_by_its_unit_and_has_ticks() {
+    let page = page::page(&[predicted("numa-threshold")]);
+    let plots = plots(&page);
+    let titles = |plot: &str| -> Vec<String> {
+        let titles = plot.split("class=\"title\">").skip(1);
+        titles.map(|rest| rest.split('<').next().unwrap().to_owned()).collect()
+    };
+    assert_eq!(titles(plots[0]), ["cycles"]);
+    assert_eq!(titles(plots[1]), ["cycles", "threshold (logarithmic)"]);
+    for plot in &plots {
+        let labels = plot.matches("class=\"tick\"").count();
+        // A line of the axis at each, and the axes.
+        assert!(labels >= 4 && plot.matches("class=\"axis\"").count() >= labels, "{plot}");
+    }
+    // Labels that have room for themselves: one beside the other is left out, its tick is not.
+    assert!(plots[1].contains(">20k<") && plots[1].contains(">65.5k<"), "{}", plots[1]);
+}
+
+#[test]
+fn a_page_has_no_column_without_a_heading_and_no_table_of_dashes() {
+    let empty =
+        Measured { notes: vec![Note::Row("it is not here".to_owned())], ..Measured::default() };
+    let empty = |row: &str| Measured { row: row.to_owned(), ..empty.clone() };
+    let page = page::page(&[followed(vec![empty("make -j"), empty("pgbench")])]);
+    let here = page.split("Measured here").nth(1).unwrap();
+    assert!(!here.contains("<table>") && !here.contains("<svg"), "{here}");
+    assert!(here.contains("it is not here"), "{here}");
+    let text = text::table(&followed(vec![empty("make -j")]), Style::plain());
+    assert!(text.contains("measured here: nothing") && text.contains("it is not here"), "{text}");
+    assert!(!text.contains(" - "), "{text}");
+
+    let after = Measured { before: None, ours: None, ..measured("a", "ns") };
+    let page = page::page(&[followed(vec![after, empty("b")]), predicted("memcg-layout")]);
+    assert!(!page.contains("<th></th>"), "{page}");
+    let here = page.split("Measured here").nth(1).unwrap().split("<h2").next().unwrap();
+    let heads = here.split("<thead>").nth(1).unwrap().split("</thead>").next().unwrap();
+    assert!(heads.contains("<th>after</th><th class=\"range\">half lie in</th></tr>"), "{heads}");
+    assert!(
+        !heads.contains("before") && !here.contains("<td>-</td>") && !here.contains("<td>b</td>")
+    );
+}
+
+#[test]
+fn no_sentence_is_told_row_by_row() {
+    let rows = ["a", "b", "c", "d", "e"].iter().zip([0.2, 0.3, 0.25, 0.4, 0.5]);
+    let rows = rows.map(|(row, waited)| Measured {
+        notes: vec![Note::Same, Note::Waited(waited)],
+        ..measured(row, "ns")
+    });
+    let table = followed(rows.collect());
+    let text = text::table(&table, Style::plain());
+    let page = page::page(&[table]);
+    for told in ["no difference between before and after", "others had the CPUs for up to 50 %"] {
+        assert_eq!((text.matches(told).count(), page.matches(told).count()), (1, 1), "{text}");
+    }
 }

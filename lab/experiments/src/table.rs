@@ -104,8 +104,7 @@ impl Table {
     pub(super) fn remarks(&self) -> Vec<String> {
         let measured = |row: &str| {
             let line = self.lines.iter().find(|line| line.name == row)?;
-            let designs = line.measured.as_ref()?.designs();
-            Some(designs.iter().any(|(_, figure)| figure.is_some()))
+            Some(line.measured.as_ref()?.has_figures())
         };
         reported::remarks(self.document.reported, measured)
     }
@@ -238,39 +237,6 @@ pub(super) fn group(name: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// What a reader must know of measured rows, each thing once, with the rows that it is about unless it is about
-/// all of them, or said at the first.
-pub(super) fn notes(lines: &[Line]) -> Vec<String> {
-    let measured = || lines.iter().filter(|line| line.measured.is_some());
-    let note = |line: &Line| line.measured.as_ref().and_then(|measured| measured.note.clone());
-    let mut told: Vec<String> = Vec::new();
-    let mut notes = Vec::new();
-    for text in measured().filter_map(note) {
-        if told.contains(&text) {
-            continue;
-        }
-        let about: Vec<&str> = measured()
-            .filter(|line| note(line).as_ref() == Some(&text))
-            .map(|line| line.name.as_str())
-            .collect();
-        let grouped = measured().any(|line| group(&line.name).0.is_some());
-        // What is said at the first row is said of all.
-        let of_all = about.len() == measured().count()
-            || measured().next().is_some_and(|first| about == [first.name.as_str()]);
-        notes.push(if of_all && !grouped {
-            text.clone()
-        } else {
-            // Of a group of rows, its name says enough.
-            let mut groups: Vec<&str> =
-                about.iter().map(|name| group(name).0.unwrap_or(name)).collect();
-            groups.dedup();
-            format!("{}: {text}", groups.join(", "))
-        });
-        told.push(text);
-    }
-    notes
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -288,26 +254,5 @@ mod tests {
         let names: Vec<(&str, bool)> =
             lines.iter().map(|line| (line.name.as_str(), line.measured.is_some())).collect();
         assert_eq!(names, [("a", false), ("b", true), ("c", true), ("b", true)]);
-    }
-
-    #[test]
-    fn a_note_is_told_once_with_the_rows_that_it_is_about() {
-        let noted = |row: &str, note: Option<&str>| Measured {
-            note: note.map(str::to_owned),
-            ..measured(row)
-        };
-        let mut lines = Vec::new();
-        join(&mut lines, vec![noted("a", Some("x")), noted("b", Some("x")), noted("c", None)]);
-        assert_eq!(notes(&lines), ["a, b: x"]);
-        let mut lines = Vec::new();
-        join(&mut lines, vec![noted("a", Some("x")), noted("b", Some("x"))]);
-        assert_eq!(notes(&lines), ["x"]);
-        let mut lines = Vec::new();
-        let rows = ["make: hits", "make: error", "messages: hits"];
-        join(
-            &mut lines,
-            rows.map(|row| noted(row, (row != "messages: hits").then_some("x"))).into(),
-        );
-        assert_eq!(notes(&lines), ["make: x"]);
     }
 }

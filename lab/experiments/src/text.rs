@@ -2,8 +2,9 @@
 
 use super::mark::{MARKS, Mark};
 use super::measured::Measured;
+use super::notes::notes;
 use super::plot;
-use super::table::{Line, Predicted, Scaling, Table, group, notes};
+use super::table::{Line, Predicted, Scaling, Table, group};
 use super::words::{exact, figure, range, wrapped};
 use ledgerline_coherence::experiments::Interval;
 use ledgerline_terminal::style::{Paint, Style};
@@ -177,7 +178,8 @@ fn here(table: &Table, style: Style) -> String {
     let one_unit = units.windows(2).all(|pair| pair[0] == pair[1]);
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut open = None;
-    for (line, measured) in &lines {
+    // Of the others the notes say why there is nothing to show.
+    for (line, measured) in lines.iter().filter(|(_, measured)| measured.has_figures()) {
         let Measured { unit, transfer_ns, .. } = measured;
         let (of, row) = group(&line.name);
         if of != open
@@ -202,11 +204,15 @@ fn here(table: &Table, style: Style) -> String {
     );
     let titles = [&*title, "before", "after", "ours", "transfer"];
     let mut text = "\n".to_owned();
-    text += &columns(&titles, &rows, |number, column, cell| match (number, column) {
-        (0, _) => style.paint(Paint::Strong, cell),
-        (_, 4) => style.paint(Paint::Faint, cell),
-        _ => cell.to_owned(),
-    });
+    if rows.is_empty() {
+        text += "  measured here: nothing\n";
+    } else {
+        text += &columns(&titles, &rows, |number, column, cell| match (number, column) {
+            (0, _) => style.paint(Paint::Strong, cell),
+            (_, 4) => style.paint(Paint::Faint, cell),
+            _ => cell.to_owned(),
+        });
+    }
     let transfers = lines.iter().any(|(_, measured)| measured.transfer_ns.is_some());
     if transfers {
         let says = "transfer: what moving a line between two CPUs took meanwhile";

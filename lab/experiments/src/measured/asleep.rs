@@ -2,7 +2,7 @@
 //! few pages of their own and sleep. No CPU runs it here; each design goes through what its source says.
 
 use super::replay::{ByCpu, ByTask, Design, Ours};
-use super::row::Measured;
+use super::row::{Measured, Note};
 use super::script::Script;
 use super::trace::{Event, Trace, What};
 use ledgerline_coherence::experiments::Interval;
@@ -27,7 +27,7 @@ pub(super) fn shown(cpus: &[usize]) -> Result<Measured, String> {
         before: Some(read(&script, ByTask::new(&script))),
         after: Some(read(&script, ByCpu::new(&script))),
         ours: Some(read(&script, Ours::new(&table, &script)?)),
-        note: Some(note),
+        notes: vec![Note::Row(note)],
         ..Measured::default()
     })
 }

@@ -21,7 +21,7 @@ pub(super) fn predicted(table: &Table) -> String {
     let throughputs = lines().any(|line| line.throughput.is_some());
     let mut out = format!(
         "<div class=\"wide\"><table><thead><tr><th>{}</th><th>published</th><th>predicted</th>\
-         <th class=\"range\">low .. high</th><th>no prediction, or missed</th><th>ours</th>\
+         <th class=\"range\">low .. high</th><th>mark</th><th>ours</th>\
          <th class=\"range\">low .. high</th>{}</tr></thead><tbody>\n",
         escaped(table.unit),
         if throughputs { "<th>M/s, published</th><th>M/s, predicted</th>" } else { "" }
@@ -76,27 +76,35 @@ pub(super) fn reported(all: &[Reported]) -> String {
     out + "</tbody></table></div>\n"
 }
 
-/// What this machine says.
+/// What this machine says; a column that has no figure in any row is left out, and a cell without one is empty.
 pub(super) fn measured(lines: &[(&Line, &Measured)]) -> String {
-    let mut out = "<div class=\"wide\"><table><thead><tr><th>here</th><th>before</th><th></th><th>after</th>\
-                   <th></th><th>ours</th><th></th><th>unit</th><th>line transfer</th></tr></thead><tbody>\n"
-        .to_owned();
+    let shown = [0, 1, 2]
+        .map(|design| lines.iter().any(|(_, measured)| measured.designs()[design].1.is_some()));
+    let transfers = lines.iter().any(|(_, measured)| measured.transfer_ns.is_some());
+    let mut out = "<div class=\"wide\"><table><thead><tr><th>here</th><th>unit</th>".to_owned();
+    for ((name, _), _) in Measured::default().designs().into_iter().zip(shown).filter(|one| one.1) {
+        let _ = write!(out, "<th>{name}</th><th class=\"range\">half lie in</th>");
+    }
+    out += if transfers { "<th>line transfer, ns</th>" } else { "" };
+    out += "</tr></thead><tbody>\n";
     for (line, measured) in lines {
-        let cells = measured.designs().map(|(_, found)| match found {
+        let cells = measured.designs().into_iter().zip(shown).filter(|one| one.1);
+        let cells = cells.map(|((_, found), _)| match found {
+            None => "<td></td><td></td>".to_owned(),
             // A count that was made once has no spread.
             Some(Interval { median, low, high }) if low >= high => {
                 format!("<td>{}</td><td></td>", figure(median))
             }
-            _ => interval(found),
+            found => interval(found),
         });
-        let transfer =
-            measured.transfer_ns.map_or("-".to_owned(), |ns| format!("{} ns", figure(ns)));
+        let transfer = measured.transfer_ns.map_or(String::new(), figure);
         let _ = writeln!(
             out,
-            "<tr><td>{}</td>{}<td>{}</td><td>{transfer}</td></tr>",
+            "<tr><td>{}</td><td class=\"range\">{}</td>{}{}</tr>",
             escaped(&line.name),
-            cells.concat(),
             escaped(measured.unit),
+            cells.collect::<String>(),
+            if transfers { format!("<td>{transfer}</td>") } else { String::new() },
         );
     }
     out + "</tbody></table></div>\n"
@@ -107,7 +115,8 @@ pub(super) fn scaling(scaling: &Scaling) -> String {
     let Scaling { curve, places, .. } = scaling;
     let mut out = format!(
         "<details><summary>Figures, ns</summary><div class=\"wide\"><table><thead><tr><th>CPUs</th><th>{}</th>\
-         <th></th><th>{}</th><th></th><th>{}</th><th></th><th>sockets</th></tr></thead><tbody>\n",
+         <th class=\"range\">low .. high</th><th>{}</th><th class=\"range\">low .. high</th><th>{}</th>\
+         <th class=\"range\">low .. high</th><th>sockets</th></tr></thead><tbody>\n",
         escaped(curve.before),
         escaped(curve.after),
         escaped(curve.ours)
