@@ -2,7 +2,7 @@
 //! [POINTS [ROW]]`.
 
 use ledgerline_coherence::experiments::{
-    FITTED_ON, memcg_layout, numa_threshold, page_counter_layout, page_counter_lockless,
+    Basis, FITTED_ON, memcg_layout, numa_threshold, page_counter_layout, page_counter_lockless,
 };
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -23,9 +23,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for row in &experiment.rows {
         let published = row.published.map_or("-".to_owned(), |value| format!("{value:.1}"));
         let predicted = row.predicted;
-        let mark = match (row.calibration, row.published) {
-            (true, _) => "calibration",
-            (false, Some(value)) if !predicted.holds(value) => "outside",
+        let mark = match (row.basis, row.published) {
+            (Basis::Calibrated, _) => "calibrated on",
+            (Basis::Floor, _) => "on a floor that was calibrated on",
+            (Basis::Base, _) => "the base of the others",
+            (Basis::Prediction, Some(value)) if !predicted.holds(value) => "outside",
             _ => "",
         };
         println!(

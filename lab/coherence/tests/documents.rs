@@ -1,8 +1,9 @@
 //! The crate reproduces the documents' tables as far as it claims to.
 
 use ledgerline_coherence::experiments::{
-    Experiment, memcg_layout, numa_threshold, page_counter_layout, page_counter_lockless,
+    Basis, Experiment, memcg_layout, numa_threshold, page_counter_layout, page_counter_lockless,
 };
+use ledgerline_coherence::machine::Machine;
 
 fn median(experiment: &Experiment, row: &str) -> f64 {
     let row = experiment.rows.iter().find(|candidate| candidate.name == row);
@@ -13,7 +14,7 @@ fn median(experiment: &Experiment, row: &str) -> f64 {
 fn thresholds_come_out_within_five_per_cent_whichever_contended_row_is_calibrated_on() {
     for calibrated_on in [32, 64, 125, 256, 512] {
         let table = numa_threshold::predict(calibrated_on, 16).unwrap();
-        for row in table.rows.iter().take(5).filter(|row| !row.calibration) {
+        for row in table.rows.iter().take(5).filter(|row| row.basis.predicts()) {
             let (published, predicted) = (row.published.unwrap(), row.predicted.median);
             let cycles = predicted / published - 1.0;
             let floor = numa_threshold::SIGNED;
@@ -45,7 +46,7 @@ fn the_page_counter_series_is_ranked_as_published_and_every_row_is_held_and_with
     let published = [10_482.7, 12_413.7, 14_542.5, 17_063.7, 20_120.3, 21_694.8];
     assert!(published.is_sorted());
     assert!(ranked.is_sorted(), "{ranked:?}");
-    for row in table.rows.iter().filter(|row| !row.calibration) {
+    for row in table.rows.iter().filter(|row| row.basis.predicts()) {
         let published = row.published.unwrap();
         assert!(row.predicted.holds(published), "{row:?}");
         // The time between readers is one figure in nanoseconds, fitted on `numa-threshold` alone.
@@ -66,4 +67,56 @@ fn spinlocked_counters_stand_at_a_cliff_whose_range_holds_the_published_run() {
 fn a_threshold_that_the_document_has_not_is_refused() {
     let error = numa_threshold::predict(7, 1).unwrap_err().to_string();
     assert_eq!(error, "the document has no row for threshold 7");
+}
+
+#[test]
+fn what_a_published_value_decided_is_called_no_prediction() {
+    let table = numa_threshold::predict(64, 1).unwrap();
+    let of = |basis| -> Vec<&str> {
+        let rows = table.rows.iter().filter(|row| row.basis == basis);
+        rows.map(|row| row.name.as_str()).collect()
+    };
+    // The row that was chosen, and the three floors; on which others rest.
+    assert_eq!(of(Basis::Calibrated), ["64", "20000", "65533", "none"]);
+    assert_eq!(of(Basis::Floor), ["4096", "30000"]);
+    assert_eq!(of(Basis::Prediction), ["32", "125", "256", "512"]);
+    for row in table.rows.iter().filter(|row| !row.basis.predicts()) {
+        assert!(row.name == "64" || table.calibrated_on.contains(&row.name), "{}", row.name);
+    }
+}
+
+#[test]
+fn a_table_that_is_calibrated_on_nothing_has_no_row_that_was_calibrated_on() {
+    for table in [
+        numa_threshold::predict(125, 1).unwrap(),
+        memcg_layout::predict(1).unwrap(),
+        page_counter_layout::predict(1).unwrap(),
+        page_counter_lockless::predict(1).unwrap(),
+    ] {
+        let rows = table.rows.iter().any(|row| row.basis == Basis::Calibrated);
+        assert_eq!(rows, !table.calibrated_on.starts_with("nothing"), "{}", table.name);
+        for row in table.rows.iter().filter(|row| row.basis == Basis::Base) {
+            assert_eq!(row.published, Some(0.0), "{}: {}", table.name, row.name);
+        }
+    }
+    assert_eq!(memcg_layout::predict(1).unwrap().rows[0].basis, Basis::Base);
+}
+
+#[test]
+fn the_published_throughput_is_that_of_the_published_cycles_at_the_machines_clock() {
+    let table = numa_threshold::predict(125, 1).unwrap();
+    let clock = Machine::built_in(numa_threshold::MACHINE).unwrap().clock_ghz.value;
+    for row in &table.rows {
+        let (cycles, rates) = (row.published.unwrap(), row.throughput.unwrap());
+        let expected = numa_threshold::CPUS as f64 * clock * 1e9 / cycles;
+        assert!((rates.published / expected - 1.0).abs() < 0.003, "{}", row.name);
+        let product = rates.predicted.median * row.predicted.median;
+        assert!((product / (expected * cycles) - 1.0).abs() < 1e-9, "{}", row.name);
+    }
+}
+
+#[test]
+fn one_visit_is_told_in_the_singular() {
+    assert_eq!(page_counter_lockless::locked(1), "locked, 1 visit in 32 faults");
+    assert_eq!(page_counter_lockless::locked(2), "locked, 2 visits in 32 faults");
 }

@@ -1,5 +1,6 @@
 //! The five documents, as far as a reader must know them.
 
+use super::reported::{RSS_CACHE, Reported};
 use ledgerline_coherence::experiments::study;
 
 /// A document and the experiment that it reports.
@@ -13,8 +14,8 @@ pub(super) struct Document {
     pub(super) source: &'static str,
     /// What a row is, in words.
     pub(super) rows: &'static str,
-    /// What it says of rows that are measured here and not predicted.
-    pub(super) published: &'static [(&'static str, f64)],
+    /// What it reports of whole programs; nothing of it is predicted.
+    pub(super) reported: &'static [Reported],
 }
 
 /// The oldest first.
@@ -24,39 +25,35 @@ pub(super) const DOCUMENTS: [Document; 5] = [
         title: "page counters without locks, beside spinlocked 64-bit counters",
         source: "Linux 3e32cb2e0a12, \"mm: memcontrol: lockless page counters\"; 4 sockets, 144 CPUs",
         rows: "a page fault in one of 288 groups",
-        published: &[],
+        reported: &[],
     },
     Document {
         name: "numa-threshold",
         title: "what NUMA statistics cost, by the threshold of their per-CPU differences",
         source: "\"Separate NUMA statistics from zone statistics\", 2017; 2 sockets, 88 CPUs",
         rows: "an allocation and its freeing, by threshold",
-        published: &[],
+        reported: &[],
     },
     Document {
         name: "memcg-layout",
         title: "struct mem_cgroup moved by 32 bytes, and the repairs tried",
         source: "report against Linux e27be240df53, 2018; 2 sockets, 72 CPUs",
         rows: "change by the layout of the struct",
-        published: &[],
+        reported: &[],
     },
     Document {
         name: "page-counter-layout",
         title: "struct page_counter laid out by who writes, and two patches beside it",
         source: "\"memcg: optimize charge codepath\", 2022; 72 CPUs",
         rows: "network throughput of an instance, by the patches applied",
-        published: &[],
+        reported: &[],
     },
     Document {
         name: "rss-cache",
         title: "resident pages counted by task, by CPU, and by us",
         source: "\"Replace per-task RSS cache with per-CPU RSS cache\", RFC, 2022",
         rows: "hit rates, accuracy and cost on real programs",
-        // A kernel with tinyconfig by make -j16; its own pgbench.
-        published: &[
-            ("make -j: updates a miss, as the document counts", 521.0),
-            ("pgbench: updates a miss, as the document counts", 2_543_811.0),
-        ],
+        reported: &RSS_CACHE,
     },
 ];
 

@@ -1,8 +1,10 @@
 //! One JSON object a line.
 
+use super::measured::Measured;
+use super::reported::{Here, Reported, printed_twice};
 use super::table::{Line, Scaling, Table};
-use ledgerline_coherence::experiments::Interval;
 use ledgerline_coherence::experiments::study::Scale;
+use ledgerline_coherence::experiments::{Basis, Interval};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
@@ -32,7 +34,10 @@ impl Serialize for Object {
 /// The table's rows, or its curve's.
 pub(super) fn lines(table: &Table, curves_alone: bool) -> Result<String, String> {
     let objects: Vec<Object> = match (&table.scaling, curves_alone) {
-        (_, false) => table.lines.iter().map(|line| row(table, line)).collect(),
+        (_, false) => {
+            let rows = table.lines.iter().map(|line| row(table, line));
+            rows.chain(table.document.reported.iter().map(|one| reported(table, one))).collect()
+        }
         (Some(scaling), true) => places(table.document.name, scaling),
         (None, true) => Vec::new(),
     };
@@ -66,7 +71,14 @@ fn row(table: &Table, line: &Line) -> Object {
     object.put("unit", unit);
     object.put("published", line.published.map(rounded));
     object.interval("predicted", ["low", "high"], line.predicted);
-    object.put("calibration", line.calibration);
+    // Whether what is published decided the figure; the base of others is neither fitted nor predicted.
+    object.put("calibration", matches!(line.basis, Some(Basis::Calibrated | Basis::Floor)));
+    object.put("basis", serde_json::to_value(line.basis).unwrap_or_default());
+    let rates = line.throughput;
+    object.put("throughput_unit", rates.map(|_| "operations a second of all threads"));
+    object.put("published_throughput", rates.map(|rates| rates.published));
+    let ends = ["predicted_throughput_low", "predicted_throughput_high"];
+    object.interval("predicted_throughput", ends, rates.map(|rates| rates.predicted));
     let ends = ["predicted_ours_low", "predicted_ours_high"];
     object.interval("predicted_ours", ends, line.ours);
     object.put("measured_unit", measured_unit);
@@ -75,7 +87,30 @@ fn row(table: &Table, line: &Line) -> Object {
         object.interval(&format!("measured_{design}"), [&ends[0], &ends[1]], figure);
     }
     object.put("transfer_ns", measured.and_then(|measured| measured.transfer_ns).map(rounded));
-    object.put("note", measured.and_then(|measured| measured.note.as_deref()));
+    object.put("note", measured.and_then(Measured::note));
+    object
+}
+
+/// What the document reports of a whole program.
+fn reported(table: &Table, one: &Reported) -> Object {
+    let mut object = Object::default();
+    object.put("experiment", table.document.name);
+    object.put("row", one.what);
+    object.put("method", "published");
+    object.put("unit", one.unit);
+    // As they are printed there.
+    object.put("published_before", one.before);
+    object.put("published_after", one.after);
+    object.put("change_percent", one.change().map(rounded));
+    object.put("hits", one.hits.map(|(hits, _)| hits));
+    object.put("misses", one.hits.map(|(_, misses)| misses));
+    object.put("hits_printed_twice", printed_twice(table.document.reported, one));
+    let (row, why) = match one.here {
+        Here::Row(row) => (Some(row), None),
+        Here::Nothing(why) => (None, Some(why)),
+    };
+    object.put("stands_in_here", row);
+    object.put("why_nothing_stands_in", why);
     object
 }
 

@@ -9,6 +9,9 @@
 //! | `history`  | the older designs                                                    |
 //! | `measured` | what is measured here for real: the documents' designs, and ours     |
 //! | `text`     | tables for people; `plot`: curves of letters; `words`: numbers       |
+//! | `mark`     | what a predicted figure is worth                                     |
+//! | `reported` | what a document reports of whole programs, and what stands in for it |
+//! | `notes`    | what a reader must know of measured rows                             |
 //! | `scale`    | scales of plots                                                      |
 //! | `json`     | one object a line                                                    |
 //! | `page`     | one self-contained page of tables and plots                          |
@@ -16,11 +19,16 @@
 mod document;
 pub mod history;
 mod json;
+mod mark;
 mod measured;
+mod notes;
 mod options;
 mod page;
 mod plot;
+mod reported;
 mod scale;
+#[cfg(test)]
+mod shown;
 mod table;
 mod text;
 mod words;

@@ -9,6 +9,7 @@
 //! | `memcg`     | `struct mem_cgroup` in five layouts (2018)                                   |
 //! | `threshold` | thresholds of NUMA statistics                                                |
 //! | `rss`       | resident pages of real programs                                              |
+//! | `asleep`    | the document's own program about them, from its source                       |
 //! | `programs`  | the programs                                                                 |
 //! | `trace`     | what the kernel tells of them                                                |
 //! | `script`    | what that means                                                              |
@@ -18,6 +19,7 @@
 //! The designs are in `crate::history`. An operation is the accounting alone, without the fault, message or
 //! allocation that it accounts for: on few CPUs its differences would drown in those.
 
+mod asleep;
 mod cost;
 mod layout;
 mod lockless;
@@ -31,7 +33,7 @@ mod threshold;
 mod trace;
 mod variants;
 
-pub(super) use self::row::{Measured, Request};
+pub(super) use self::row::{Measured, Note, Request};
 
 /// Measures an experiment, and tells `progress` where it stands.
 ///
@@ -116,12 +118,12 @@ mod tests {
         for name in ["make -j", "pgbench", "messages"] {
             let mine: Vec<_> = rows.iter().filter(|row| row.row.starts_with(name)).collect();
             if let [only] = mine[..] {
-                let why = only.note.as_ref().expect("a row without figures says why");
+                let why = only.note().expect("a row without figures says why");
                 assert!(!why.is_empty() && !why.contains('\n'), "{why:?}");
                 eprintln!("{name}: {why}");
                 continue;
             }
-            assert_eq!(mine.len(), 9, "{mine:?}");
+            assert_eq!(mine.len(), 11, "{mine:?}");
             for row in mine {
                 let Some(Interval { median, low, high }) = row.ours else { continue };
                 assert!(low <= median && median <= high);

@@ -30,8 +30,9 @@ Experiments (none named: all):
 
 Each is shown as published; as predicted by simulation of that machine, with the interval
 over what nobody published; as our own design would do there; and as measured here,
-where a few CPUs show less than many. A row marked = was calibrated on and predicts
-nothing. What a prediction lacks is listed below it.
+where a few CPUs show less than many. A row marked = was calibrated on, one marked ~ rests
+on a floor that was, one marked 0 is the base of the others: they predict nothing. What a
+prediction lacks is listed below it.
 
 Examples:
   ledgerline reproduce

@@ -32,6 +32,11 @@ impl Scale {
         Scale { low, high: high.max(1.01 * low), from, to, logarithmic: true }
     }
 
+    /// What an axis of it is called.
+    pub(super) fn title(&self, of: &str) -> String {
+        if self.logarithmic { format!("{of} (logarithmic)") } else { of.to_owned() }
+    }
+
     /// Where a value lies.
     pub(super) fn at(&self, value: f64) -> f64 {
         let share = if self.logarithmic {

@@ -1,10 +1,13 @@
 //! An experiment as it is shown: published, predicted, measured, and ours.
 
 use super::document::Document;
+use super::mark::Mark;
 use super::measured::{Measured, Request, measure};
 use super::options::ReproduceArgs;
+use super::reported::{self, Here};
 use ledgerline_coherence::experiments::study::{Curve, Scale, Study};
-use ledgerline_coherence::experiments::{Interval, ours};
+use ledgerline_coherence::experiments::{Basis, Interval, Throughput, ours};
+use ledgerline_coherence::machine::Machine;
 use ledgerline_coherence::simulate::Error;
 use ledgerline_terminal::progress::Progress;
 
@@ -33,13 +36,28 @@ pub(super) struct Predicted {
     pub(super) ours_assumes: &'static [&'static str],
 }
 
+impl Predicted {
+    /// What the column of throughputs is, in `unit`.
+    pub(super) fn throughput(&self, unit: &str) -> String {
+        let clock = Machine::built_in(self.machine).map_or(f64::NAN, |at| at.clock_ghz.value);
+        format!(
+            "throughput of {} threads in {unit}, as published and as the predicted cycles make it at {clock} GHz; \
+             the document does not give the clock, which was taken from this column: it predicts nothing \
+             that the cycles do not",
+            self.cpus
+        )
+    }
+}
+
 /// A row of a document, or one that was measured alone.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     pub(super) name: String,
     pub(super) published: Option<f64>,
     pub(super) predicted: Option<Interval>,
-    pub(super) calibration: bool,
+    /// What the predicted figure rests on.
+    pub(super) basis: Option<Basis>,
+    pub(super) throughput: Option<Throughput>,
     /// By our own design, there.
     pub(super) ours: Option<Interval>,
     pub(super) measured: Option<Measured>,
@@ -70,12 +88,25 @@ impl Scaling {
 }
 
 impl Line {
-    /// Whether the published value lies outside what was predicted.
-    pub(super) fn missed(&self) -> bool {
-        match (self.published, self.predicted) {
-            (Some(published), Some(predicted)) => !self.calibration && !predicted.holds(published),
-            _ => false,
-        }
+    /// What the predicted figure is worth, where a reader must be told.
+    pub(super) fn mark(&self) -> Option<Mark> {
+        Mark::of(self.basis?, self.published, self.predicted?)
+    }
+
+    /// Whether the figure is shown in the place of a prediction and is none.
+    pub(super) fn predicts_nothing(&self) -> bool {
+        self.basis.is_some_and(|basis| !basis.predicts())
+    }
+}
+
+impl Table {
+    /// What a reader must know of what the document reports of whole programs.
+    pub(super) fn remarks(&self) -> Vec<String> {
+        let measured = |row: &str| {
+            let line = self.lines.iter().find(|line| line.name == row)?;
+            Some(line.measured.as_ref()?.has_figures())
+        };
+        reported::remarks(self.document.reported, measured)
     }
 }
 
@@ -110,10 +141,11 @@ pub(super) fn table(
         match measure(name, &request, &mut |step| tell(step)) {
             Ok(rows) => {
                 join(&mut table.lines, rows);
-                for (name, published) in document.published {
-                    let line = table.lines.iter_mut().find(|line| line.name == *name);
-                    if let Some(line) = line {
-                        line.published = Some(*published);
+                for one in document.reported.iter().filter(|one| one.hits.is_some()) {
+                    // The same figure, and not one that it bounds.
+                    let Here::Row(row) = one.here else { continue };
+                    if let Some(line) = table.lines.iter_mut().find(|line| line.name == row) {
+                        line.published = one.after;
                     }
                 }
             }
@@ -148,7 +180,8 @@ fn predict(table: &mut Table, args: &ReproduceArgs) -> Result<(), String> {
         name: row.name,
         published: row.published,
         predicted: Some(row.predicted),
-        calibration: row.calibration,
+        basis: Some(row.basis),
+        throughput: row.throughput,
         ours,
         measured: None,
     }));
@@ -204,39 +237,6 @@ pub(super) fn group(name: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// What a reader must know of measured rows, each thing once, with the rows that it is about unless it is about
-/// all of them, or said at the first.
-pub(super) fn notes(lines: &[Line]) -> Vec<String> {
-    let measured = || lines.iter().filter(|line| line.measured.is_some());
-    let note = |line: &Line| line.measured.as_ref().and_then(|measured| measured.note.clone());
-    let mut told: Vec<String> = Vec::new();
-    let mut notes = Vec::new();
-    for text in measured().filter_map(note) {
-        if told.contains(&text) {
-            continue;
-        }
-        let about: Vec<&str> = measured()
-            .filter(|line| note(line).as_ref() == Some(&text))
-            .map(|line| line.name.as_str())
-            .collect();
-        let grouped = measured().any(|line| group(&line.name).0.is_some());
-        // What is said at the first row is said of all.
-        let of_all = about.len() == measured().count()
-            || measured().next().is_some_and(|first| about == [first.name.as_str()]);
-        notes.push(if of_all && !grouped {
-            text.clone()
-        } else {
-            // Of a group of rows, its name says enough.
-            let mut groups: Vec<&str> =
-                about.iter().map(|name| group(name).0.unwrap_or(name)).collect();
-            groups.dedup();
-            format!("{}: {text}", groups.join(", "))
-        });
-        told.push(text);
-    }
-    notes
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,26 +254,5 @@ mod tests {
         let names: Vec<(&str, bool)> =
             lines.iter().map(|line| (line.name.as_str(), line.measured.is_some())).collect();
         assert_eq!(names, [("a", false), ("b", true), ("c", true), ("b", true)]);
-    }
-
-    #[test]
-    fn a_note_is_told_once_with_the_rows_that_it_is_about() {
-        let noted = |row: &str, note: Option<&str>| Measured {
-            note: note.map(str::to_owned),
-            ..measured(row)
-        };
-        let mut lines = Vec::new();
-        join(&mut lines, vec![noted("a", Some("x")), noted("b", Some("x")), noted("c", None)]);
-        assert_eq!(notes(&lines), ["a, b: x"]);
-        let mut lines = Vec::new();
-        join(&mut lines, vec![noted("a", Some("x")), noted("b", Some("x"))]);
-        assert_eq!(notes(&lines), ["x"]);
-        let mut lines = Vec::new();
-        let rows = ["make: hits", "make: error", "messages: hits"];
-        join(
-            &mut lines,
-            rows.map(|row| noted(row, (row != "messages: hits").then_some("x"))).into(),
-        );
-        assert_eq!(notes(&lines), ["make: x"]);
     }
 }

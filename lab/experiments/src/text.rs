@@ -1,9 +1,11 @@
 //! Tables for people, in 100 columns.
 
+use super::mark::{MARKS, Mark};
 use super::measured::Measured;
+use super::notes::notes;
 use super::plot;
-use super::table::{Line, Predicted, Scaling, Table, group, notes};
-use super::words::{figure, range, wrapped};
+use super::table::{Line, Predicted, Scaling, Table, group};
+use super::words::{exact, figure, range, wrapped};
 use ledgerline_coherence::experiments::Interval;
 use ledgerline_terminal::style::{Paint, Style};
 
@@ -29,6 +31,7 @@ pub(super) fn table(table: &Table, style: Style) -> String {
         text.push('\n');
         text += &there(table, predicted, style);
     }
+    text += &reported(table, style);
     text += &here(table, style);
     if let Some(scaling) = &table.scaling {
         text.push('\n');
@@ -67,14 +70,13 @@ fn columns(
 
 /// What was published and what is predicted.
 fn there(table: &Table, predicted: &Predicted, style: Style) -> String {
-    let titles =
-        ["predicted there", "published", "predicted", "low .. high", "", "ours", "low .. high"];
-    let mark = |line: &Line| match (line.calibration, line.missed()) {
-        (true, _) => "=",
-        (false, true) => "!",
-        _ => "",
-    };
+    let mut titles =
+        vec!["predicted there", "published", "predicted", "low .. high", "", "ours", "low .. high"];
     let lines: Vec<&Line> = table.lines.iter().filter(|line| line.predicted.is_some()).collect();
+    let throughputs = lines.iter().any(|line| line.throughput.is_some());
+    if throughputs {
+        titles.extend(["M/s", "predicted"]);
+    }
     let rows: Vec<Vec<String>> = lines
         .iter()
         .map(|line| {
@@ -85,8 +87,14 @@ fn there(table: &Table, predicted: &Predicted, style: Style) -> String {
             let published = line.published.map_or("-".to_owned(), figure);
             let mut row = vec![line.name.clone(), published];
             row.extend(cells(line.predicted));
-            row.push(mark(line).to_owned());
+            row.push(line.mark().map_or("", Mark::sign).to_owned());
             row.extend(cells(line.ours));
+            if throughputs {
+                let rates = line.throughput.map(|rates| [rates.published, rates.predicted.median]);
+                row.extend(rates.map_or(["-", "-"].map(str::to_owned), |rates| {
+                    rates.map(|rate| figure(rate / 1e6))
+                }));
+            }
             row
         })
         .collect();
@@ -101,21 +109,22 @@ fn there(table: &Table, predicted: &Predicted, style: Style) -> String {
     );
     text += &columns(&titles, &rows, |number, column, cell| match (number, column) {
         (0, _) => style.paint(Paint::Strong, cell),
-        (row, 2) if lines[row - 1].calibration => style.paint(Paint::Faint, cell),
-        (row, 2 | 4) if lines[row - 1].missed() => style.paint(Paint::Bad, cell),
+        (row, 2) if lines[row - 1].predicts_nothing() => style.paint(Paint::Faint, cell),
+        (row, 2 | 4) if lines[row - 1].mark() == Some(Mark::Outside) => {
+            style.paint(Paint::Bad, cell)
+        }
         (row, 2) if lines[row - 1].published.is_some() => style.paint(Paint::Good, cell),
-        (_, 3 | 6) => style.paint(Paint::Faint, cell),
+        (_, 3 | 6 | 8) => style.paint(Paint::Faint, cell),
         _ => cell.to_owned(),
     });
-    let mut legend = Vec::new();
-    if lines.iter().any(|line| line.calibration) {
-        legend.push("= calibrated on, or the base of the others: no prediction");
-    }
-    if lines.iter().any(|line| line.missed()) {
-        legend.push("! the published value lies outside");
-    }
+    let shown = MARKS.iter().filter(|mark| lines.iter().any(|line| line.mark() == Some(**mark)));
+    let legend: Vec<String> =
+        shown.map(|mark| format!("{} {}", mark.sign(), mark.long())).collect();
     if !legend.is_empty() {
         text += &style.paint(Paint::Faint, &wrapped("  ", &legend.join("; "), 2, width(style)));
+    }
+    if throughputs {
+        text += &wrapped("  M/s: ", &predicted.throughput("millions a second"), 7, width(style));
     }
     text += &wrapped("  calibrated on: ", &predicted.calibrated_on, 17, width(style));
     for gap in predicted.under_determined {
@@ -123,6 +132,35 @@ fn there(table: &Table, predicted: &Predicted, style: Style) -> String {
     }
     for assumption in predicted.ours_assumes {
         text += &wrapped("  ours: ", assumption, 8, width(style));
+    }
+    text
+}
+
+/// What the document reports of whole programs.
+fn reported(table: &Table, style: Style) -> String {
+    let all = table.document.reported;
+    if all.is_empty() {
+        return String::new();
+    }
+    let rows: Vec<Vec<String>> = all
+        .iter()
+        .map(|one| {
+            let cell = |value: Option<f64>| value.map_or(String::new(), exact);
+            let change = one.change().map_or(String::new(), |change| format!("{change:+.2}%"));
+            let counts =
+                one.hits.map_or(String::new(), |(hits, misses)| format!("{hits}/{misses}"));
+            let what = format!("{}, {}", one.what, one.unit);
+            vec![what, cell(one.before), cell(one.after), change, counts]
+        })
+        .collect();
+    let titles = ["published there", "before", "after", "change", "hits/misses"];
+    let mut text = "\n".to_owned();
+    text += &columns(&titles, &rows, |number, _, cell| match number {
+        0 => style.paint(Paint::Strong, cell),
+        _ => cell.to_owned(),
+    });
+    for remark in table.remarks() {
+        text += &wrapped("  note: ", &remark, 8, width(style));
     }
     text
 }
@@ -140,7 +178,8 @@ fn here(table: &Table, style: Style) -> String {
     let one_unit = units.windows(2).all(|pair| pair[0] == pair[1]);
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut open = None;
-    for (line, measured) in &lines {
+    // Of the others the notes say why there is nothing to show.
+    for (line, measured) in lines.iter().filter(|(_, measured)| measured.has_figures()) {
         let Measured { unit, transfer_ns, .. } = measured;
         let (of, row) = group(&line.name);
         if of != open
@@ -165,11 +204,15 @@ fn here(table: &Table, style: Style) -> String {
     );
     let titles = [&*title, "before", "after", "ours", "transfer"];
     let mut text = "\n".to_owned();
-    text += &columns(&titles, &rows, |number, column, cell| match (number, column) {
-        (0, _) => style.paint(Paint::Strong, cell),
-        (_, 4) => style.paint(Paint::Faint, cell),
-        _ => cell.to_owned(),
-    });
+    if rows.is_empty() {
+        text += "  measured here: nothing\n";
+    } else {
+        text += &columns(&titles, &rows, |number, column, cell| match (number, column) {
+            (0, _) => style.paint(Paint::Strong, cell),
+            (_, 4) => style.paint(Paint::Faint, cell),
+            _ => cell.to_owned(),
+        });
+    }
     let transfers = lines.iter().any(|(_, measured)| measured.transfer_ns.is_some());
     if transfers {
         let says = "transfer: what moving a line between two CPUs took meanwhile";

@@ -17,6 +17,11 @@ pub(super) fn figure(value: f64) -> String {
     }
 }
 
+/// A figure that somebody else gave, with all digits but zeros at its end.
+pub(super) fn exact(value: f64) -> String {
+    value.to_string()
+}
+
 /// From the least to the most.
 pub(super) fn range(low: f64, high: f64) -> String {
     format!("{} .. {}", figure(low), figure(high))

@@ -6,7 +6,7 @@
 //! it. Each CPU's difference of mapped pages goes to `stat[13]` once in 33 changes, and its difference of faults to
 //! `events[PGFAULT]` once in 33. Offsets are those of the mail.
 
-use super::{Experiment, Interval, Row, each, even, shared_points};
+use super::{Basis, Experiment, Interval, Row, each, even, shared_points};
 use crate::layout::{Layout, Scope};
 use crate::machine::{Machine, Settings};
 use crate::program::{Program, Step};
@@ -138,7 +138,9 @@ pub fn table(points: &[Point]) -> Result<Experiment, Error> {
         name: name.to_owned(),
         published,
         predicted: Interval::of(changes.iter().map(|change| change[row]).collect()),
-        calibration: row == 0,
+        // The other rows are told as changes against it.
+        basis: if row == 0 { Basis::Base } else { Basis::Prediction },
+        throughput: None,
     });
     Ok(Experiment {
         name: "memcg-layout",

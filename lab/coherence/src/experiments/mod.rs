@@ -61,8 +61,41 @@ pub struct Row {
     pub published: Option<f64>,
     /// What the simulator predicts.
     pub predicted: Interval,
-    /// Whether this row was calibrated on, so that its prediction says nothing.
-    pub calibration: bool,
+    /// What the predicted figure rests on.
+    pub basis: Basis,
+    /// What all CPUs do together, where the document has such a column.
+    pub throughput: Option<Throughput>,
+}
+
+/// What a row's predicted figure rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Basis {
+    /// Nothing of the row: the figure is a prediction.
+    Prediction,
+    /// The row itself. A figure of the model was chosen by what is published there.
+    Calibrated,
+    /// Another row's published value, which is the figure but for less than a row repeats.
+    Floor,
+    /// The row's definition: the others are told as changes against it.
+    Base,
+}
+
+impl Basis {
+    /// Whether the figure could have come out otherwise than published.
+    #[must_use]
+    pub fn predicts(self) -> bool {
+        self == Basis::Prediction
+    }
+}
+
+/// Operations a second of all CPUs together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Throughput {
+    /// What the document says.
+    pub published: f64,
+    /// What the predicted cost of an operation makes of it at the machine's clock.
+    pub predicted: Interval,
 }
 
 /// A document's experiment, predicted.

@@ -12,7 +12,7 @@
 //! short of memory for sockets, and finds the groups above through `css.parent`. That lies 16 bytes before `usage`,
 //! on its line, until patch B begins a line with `usage`. Linux 6.0 returns the memory of each packet at once.
 
-use super::{Experiment, Interval, Row, calibrate, each, shared_points};
+use super::{Basis, Experiment, Interval, Row, calibrate, each, shared_points};
 use crate::layout::{FieldId, Layout, Scope};
 use crate::machine::{Machine, Settings};
 use crate::program::{Program, Step};
@@ -246,13 +246,15 @@ pub fn table(points: &[Point]) -> Result<Experiment, Error> {
         name: "all in root".to_owned(),
         published: Some(ROOT),
         predicted: Interval { median: ROOT, low: ROOT, high: ROOT },
-        calibration: true,
+        basis: Basis::Calibrated,
+        throughput: None,
     };
     let rows = ROWS.iter().enumerate().map(|(row, &(name, _, published))| Row {
         name: name.to_owned(),
         published: Some(published),
         predicted: Interval::of(rates.iter().map(|rate| rate[row]).collect()),
-        calibration: row == 0,
+        basis: if row == 0 { Basis::Calibrated } else { Basis::Prediction },
+        throughput: None,
     });
     Ok(Experiment {
         name: "page-counter-layout",

@@ -8,7 +8,7 @@
 //! and the cost rises steeply with that number, because of the lock's queue. So the prediction is a range over that
 //! number, and no point.
 
-use super::{Experiment, Interval, Row, calibrate, each, shared_points};
+use super::{Basis, Experiment, Interval, Row, calibrate, each, shared_points};
 use crate::layout::{Layout, Scope};
 use crate::machine::{Machine, Settings};
 use crate::program::{Lock, Program, Step};
@@ -95,6 +95,12 @@ pub fn points(count: usize) -> Result<Vec<Point>, Error> {
     })
 }
 
+/// What the row of a number of visits is called.
+#[must_use]
+pub fn locked(visits: u32) -> String {
+    format!("locked, {visits} visit{} in 32 faults", if visits == 1 { "" } else { "s" })
+}
+
 /// Predicts the cycles of a fault with locks, for each number of visits, on these design points.
 ///
 /// # Errors
@@ -104,7 +110,8 @@ pub fn table(points: &[Point]) -> Result<Experiment, Error> {
         name: "lockless".to_owned(),
         published: Some(LOCKLESS),
         predicted: Interval { median: LOCKLESS, low: LOCKLESS, high: LOCKLESS },
-        calibration: true,
+        basis: Basis::Calibrated,
+        throughput: None,
     }];
     let mut all = Vec::new();
     for (which, visits) in VISITS.into_iter().enumerate() {
@@ -114,10 +121,11 @@ pub fn table(points: &[Point]) -> Result<Experiment, Error> {
         })?;
         all.extend(&cycles);
         rows.push(Row {
-            name: format!("locked, {visits} visits in 32 faults"),
+            name: locked(visits),
             published: None,
             predicted: Interval::of(cycles),
-            calibration: false,
+            basis: Basis::Prediction,
+            throughput: None,
         });
     }
     rows.insert(
@@ -126,7 +134,8 @@ pub fn table(points: &[Point]) -> Result<Experiment, Error> {
             name: "locked, 1 to 4 visits in 32 faults".to_owned(),
             published: Some(LOCKED),
             predicted: Interval::of(all),
-            calibration: false,
+            basis: Basis::Prediction,
+            throughput: None,
         },
     );
     Ok(Experiment {

@@ -6,7 +6,7 @@
 //! both ends in turns: it sends many messages, then receives as many. So the stock empties and fills as it does where
 //! sender and receiver run on different CPUs.
 
-use super::row::{Measured, Request};
+use super::row::{Measured, Note, Request};
 use super::variants::{self, cannot, row};
 use crate::history::{Charged, Layout, Packed, Propagate, Split, Stock};
 use ledgerline::{Ledger, Limit};
@@ -53,8 +53,14 @@ pub(super) fn measure(
         variants::few(cpus.len())
     );
     let rows = NAMES[..6].iter().enumerate().map(|(at, name)| match at {
-        0 => row(name, None, Some(&timed[0]), None, Some("nothing is charged: the loop alone")),
-        1 => row(name, Some(&timed[1]), None, Some(&timed[6]), Some(&about)),
+        0 => row(
+            name,
+            None,
+            Some(&timed[0]),
+            None,
+            Some(Note::Row("nothing is charged: the loop alone".to_owned())),
+        ),
+        1 => row(name, Some(&timed[1]), None, Some(&timed[6]), Some(Note::Table(about.clone()))),
         _ => row(name, Some(&timed[1]), Some(&timed[at]), Some(&timed[6]), None),
     });
     Ok(rows.collect())

@@ -6,11 +6,11 @@
 //! Ours charges every page to its group and returns 32 at a time. Its groups hold a process's worth of pages
 //! beside those, since an idle stock of ours is at most a sixteenth of what its group holds.
 
-use super::row::{Measured, Request};
+use super::row::{Measured, Note, Request};
 use super::variants::{self, Timed, cannot, row};
 use crate::history::{PageCounters, ResCounters};
 use ledgerline::{Group, Ledger, Limit};
-use ledgerline_coherence::experiments::page_counter_lockless::VISITS;
+use ledgerline_coherence::experiments::page_counter_lockless::{VISITS, locked as name};
 use ledgerline_measure::harness::{Body, Case};
 use std::error::Error;
 use std::hint::black_box;
@@ -50,9 +50,9 @@ fn rows(pairs: &[Timed], ours: &Timed, cpus: usize) -> Vec<Measured> {
     );
     let of = |kind: usize| pairs.iter().skip(kind).step_by(2);
     let (locked, lockless) = (Timed::all(of(0)), Timed::all(of(1)));
-    let range = Some("from the least to the most visits");
+    let range = Some(Note::Row("from the least to the most visits".to_owned()));
     let mut rows = vec![
-        row("lockless", None, lockless.as_ref(), Some(ours), Some(&about)),
+        row("lockless", None, lockless.as_ref(), Some(ours), Some(Note::Table(about))),
         row(
             "locked, 1 to 4 visits in 32 faults",
             locked.as_ref(),
@@ -62,8 +62,7 @@ fn rows(pairs: &[Timed], ours: &Timed, cpus: usize) -> Vec<Measured> {
         ),
     ];
     for (visits, (locked, lockless)) in VISITS.iter().zip(of(0).zip(of(1))) {
-        let name = format!("locked, {visits} visits in 32 faults");
-        rows.push(row(&name, Some(locked), Some(lockless), Some(ours), None));
+        rows.push(row(&name(*visits), Some(locked), Some(lockless), Some(ours), None));
     }
     rows
 }

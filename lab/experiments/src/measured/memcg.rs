@@ -1,7 +1,7 @@
 //! The report against Linux e27be240df53 (2018): how long it takes to account for a fault and for unmapping its
 //! page, with the group's fields in each of the mail's layouts, and on ours.
 
-use super::row::{Measured, Request};
+use super::row::{Measured, Note, Request};
 use super::variants::{self, cannot, row};
 use crate::history::MemCgroup;
 use ledgerline::stat::{Counters, Places};
@@ -41,7 +41,7 @@ pub(super) fn measure(
     );
     let rows =
         VARIANTS.iter().zip(variants).enumerate().map(|(at, ((name, ..), timed))| match at {
-            0 => row(name, Some(&variants[0]), None, Some(ours), Some(&about)),
+            0 => row(name, Some(&variants[0]), None, Some(ours), Some(Note::Table(about.clone()))),
             _ => row(name, Some(&variants[0]), Some(timed), Some(ours), None),
         });
     Ok(rows.collect())

@@ -4,13 +4,14 @@
 //! Before: each task keeps what it counted for 64 events (to Linux 6.1). After: each CPU caches the address
 //! space that it runs (the document), and in rows of their own the per-CPU batches that Linux took instead.
 
+use super::asleep;
 use super::cost::{self, Costs};
 use super::programs::{PROGRAMS, Program, Size};
 use super::replay::{ByBatch, ByCpu, ByTask, Ours, Outcome, replay};
-use super::row::{Measured, Request, quartiles};
+use super::row::{Measured, Note, Request, quartiles};
 use super::script::Script;
 use super::trace::Trace;
-use super::variants;
+use super::variants::{self, Timed};
 use ledgerline_coherence::experiments::Interval;
 
 /// What the rows of the batches are called besides.
@@ -34,12 +35,13 @@ pub(super) fn measure(
             Err(why) => rows.push(empty(name, why)),
         }
     }
+    rows.push(asleep::shown(&cpus)?);
     Ok(rows)
 }
 
 /// A row that only says why there is none.
 fn empty(name: &str, why: String) -> Measured {
-    Measured { row: name.to_owned(), note: Some(why), ..Measured::default() }
+    Measured { row: name.to_owned(), notes: vec![Note::Row(why)], ..Measured::default() }
 }
 
 fn follow(
@@ -64,7 +66,7 @@ fn follow(
     let mut rows = Vec::new();
     for (kind, after) in [("", &by_cpu), (BATCHES, &by_batch)] {
         let designs = [&by_task, after, &ours];
-        let mut row = |what: &str, unit, value: fn(&Outcome) -> f64, note: Option<String>| {
+        let mut row = |what: &str, unit, value: fn(&Outcome) -> f64, notes: Vec<Note>| {
             let [before, after, ours] = designs.map(|passes| figure(passes, value));
             rows.push(Measured {
                 row: called(name, what, kind),
@@ -72,19 +74,22 @@ fn follow(
                 before,
                 after,
                 ours,
-                note,
+                notes,
                 ..Measured::default()
             });
         };
-        let about = if kind.is_empty() { Some(about(trace, &script)) } else { None };
+        let about = if kind.is_empty() { about(trace, &script) } else { Vec::new() };
         row("updates without a shared write", "%", Outcome::hit_rate, about);
-        row("worst error of a reading", "pages", |outcome| outcome.worst as f64, None);
-        row("mean error of a reading", "pages", Outcome::mean, None);
+        row("worst error of a reading", "pages", |outcome| outcome.worst as f64, Vec::new());
+        row("mean error of a reading", "pages", Outcome::mean, Vec::new());
         if let Some(costs) = &costs {
             rows.push(cost_row(name, kind, costs));
         }
     }
     rows.insert(1, as_published(name, &by_cpu));
+    if let Some(costs) = &costs {
+        rows.extend(share_rows(name, trace, &script, costs));
+    }
     Ok(rows)
 }
 
@@ -95,11 +100,38 @@ fn called(name: &str, what: &str, kind: &str) -> String {
 /// What an update costs.
 fn cost_row(name: &str, kind: &str, costs: &Costs) -> Measured {
     let after = if kind.is_empty() { &costs.by_cpu } else { &costs.by_batch };
-    let about = kind.is_empty().then_some(
-        "with the program's own sequence of faults, turns and updates on each CPU; going through that is in it",
-    );
+    let about = kind.is_empty().then(|| {
+        Note::Table("with the program's own sequence of faults, turns and updates on each CPU; going through that is in it".to_owned())
+    });
     let name = called(name, "an update", kind);
     variants::row(&name, Some(&costs.by_task), Some(after), Some(&costs.ours), about)
+}
+
+/// The share of the CPUs' time that updates take: all that another design could save of it.
+fn share_rows(name: &str, trace: &Trace, script: &Script, costs: &Costs) -> Vec<Measured> {
+    let time: u64 = trace.passes.iter().map(|pass| pass.end - pass.start).sum();
+    let available = time as f64 * f64::from(script.cpus);
+    if available <= 0.0 {
+        return Vec::new();
+    }
+    let share = |timed: &Timed| {
+        let percent = |ns: f64| 100.0 * script.updates() as f64 * ns / available;
+        let Interval { median, low, high } = timed.figure();
+        Some(Interval { median: percent(median), low: percent(low), high: percent(high) })
+    };
+    let about = "what updates take by the row \"an update\", of the time of all CPUs while it was recorded, which \
+                 slows it; no other design saves more here";
+    [("", &costs.by_cpu), (BATCHES, &costs.by_batch)]
+        .map(|(kind, after)| Measured {
+            row: called(name, "time of the accounting", kind),
+            unit: "% of CPU",
+            before: share(&costs.by_task),
+            after: share(after),
+            ours: share(&costs.ours),
+            notes: kind.is_empty().then(|| Note::Table(about.to_owned())).into_iter().collect(),
+            ..Measured::default()
+        })
+        .into()
 }
 
 /// The document counts the updates that faults make, and as a miss one that its CPU's cache does not hold; it
@@ -109,14 +141,21 @@ fn as_published(name: &str, by_cpu: &[Outcome]) -> Measured {
     let updates: u64 = by_cpu.iter().map(|pass| pass.fast).sum();
     let rate = |pass: &Outcome| pass.fast as f64 / pass.fast_missed.max(1) as f64;
     let after = if missed == 0 { None } else { figure(by_cpu, rate) };
-    let note = if missed == 0 { format!("no miss in {updates} updates; ") } else { String::new() };
+    let mut notes = Vec::new();
+    if missed == 0 {
+        notes.push(Note::Row(format!(
+            "no miss in {updates} updates, so there is no number of updates a miss"
+        )));
+    }
+    notes.push(Note::Table(
+        "misses are counted of updates by faults; flushes at a turn to another address space are not counted"
+            .to_owned(),
+    ));
     Measured {
         row: called(name, "updates a miss, as the document counts", ""),
         unit: "updates",
         after,
-        note: Some(format!(
-            "{note}of updates by faults; flushes at a turn to another address space are not counted"
-        )),
+        notes,
         ..Measured::default()
     }
 }
@@ -127,30 +166,32 @@ fn figure(passes: &[Outcome], value: fn(&Outcome) -> f64) -> Option<Interval> {
     (!values.is_empty()).then(|| quartiles(&values))
 }
 
-/// What was recorded, and what could not be.
-fn about(trace: &Trace, script: &Script) -> String {
-    let mut about = format!(
+/// What was recorded, and what could not be; a note each, since other programs share most of them.
+fn about(trace: &Trace, script: &Script) -> Vec<Note> {
+    let mut about = vec![format!(
         "{} updates of {} address spaces by {} tasks, passes: {}, CPUs: {}",
         script.updates(),
         script.spaces,
         script.tasks,
         script.passes,
         script.cpus
-    );
-    about.push_str(if trace.exact {
-        ", each as kmem:rss_stat tells it (from Linux 6.16 on without what an exit takes away)"
+    )];
+    let how = if trace.exact {
+        "each change of a count was recorded as kmem:rss_stat tells it (from Linux 6.16 on without what an \
+         exit takes away)"
     } else {
-        "; faults alone could be recorded: each is taken for one page, and what exec, fork, munmap and exit \
+        "faults alone could be recorded: each is taken for one page, and what exec, fork, munmap and exit \
          change is not seen"
-    });
-    about.push_str("; a CPU that idles keeps its address space");
+    };
+    about.push(how.to_owned());
+    about.push("a CPU that idles keeps its address space".to_owned());
     if trace.lost > 0 {
-        about.push_str(&format!("; {} records were lost", trace.lost));
+        about.push(format!("{} records were lost", trace.lost));
     }
     if trace.cut {
-        about.push_str("; what came after the first two million events is left out");
+        about.push("what came after the first two million events is left out".to_owned());
     }
-    about
+    about.into_iter().map(Note::Table).collect()
 }
 
 #[cfg(test)]
@@ -158,6 +199,7 @@ mod tests {
     use super::super::script::tests::event;
     use super::super::trace::What;
     use super::*;
+    use crate::reported::{Here, RSS_CACHE};
 
     #[test]
     fn a_hand_written_trace_has_its_known_rates() {
@@ -181,13 +223,35 @@ mod tests {
         );
         assert_eq!(medians("turns: updates a miss, as the document counts"), [None; 3]);
         assert!(medians("turns: an update").iter().all(Option::is_some));
-        assert_eq!(rows.len(), 9);
+        assert_eq!(rows.len(), 11);
+        // Of two CPUs' 200 ns, an update of each of 200 takes what it takes.
+        let costs = medians("turns: an update").map(Option::unwrap);
+        let shares = medians("turns: time of the accounting").map(Option::unwrap);
+        for (share, ns) in shares.into_iter().zip(costs) {
+            assert!((share / (100.0 * 200.0 * ns / 400.0) - 1.0).abs() < 1e-9, "{share} {ns}");
+        }
+    }
+
+    #[test]
+    fn every_row_that_is_to_stand_in_for_a_published_figure_is_one_that_is_measured() {
+        let faults = (0..200).map(|time| event(time, 0, 7, What::Fault));
+        let passes = std::iter::once(0..200).collect();
+        let trace = Trace { events: faults.collect(), passes, ..Trace::default() };
+        let mut rows = vec![asleep::shown(&[0, 1]).unwrap().row];
+        for Program { name, .. } in PROGRAMS {
+            let followed = follow(name, &trace, &[0, 1], &Request { quick: true }, &mut |_| ());
+            rows.extend(followed.unwrap().into_iter().map(|row| row.row));
+        }
+        for one in &RSS_CACHE {
+            let Here::Row(row) = one.here else { continue };
+            assert!(rows.iter().any(|name| name == row), "{row}");
+        }
     }
 
     #[test]
     fn a_trace_of_nothing_says_so() {
         let request = Request { quick: true };
         let why = follow("nothing", &Trace::default(), &[0], &request, &mut |_| ()).unwrap_err();
-        assert_eq!(empty("nothing", why.clone()).note, Some(why));
+        assert_eq!(empty("nothing", why.clone()).note(), Some(why));
     }
 }

@@ -1,7 +1,7 @@
 //! "Separate NUMA statistics from zone statistics" (2017): how long it takes to count an allocation, by the
 //! threshold of the per-CPU differences, and on ours.
 
-use super::row::{Measured, Request};
+use super::row::{Measured, Note, Request};
 use super::variants::{self, Timed, cannot, row};
 use crate::history::{BareZone, Difference, Zone};
 use ledgerline::stat::numa::{Numa, NumaItem};
@@ -40,11 +40,14 @@ pub(super) fn measure(
         ROWS.iter().zip(&pairs).enumerate().map(|(at, ((threshold, ..), &(theirs, ours)))| {
             let name = threshold.map_or("none".to_owned(), |threshold| threshold.to_string());
             let before = Some(pairs[default].0);
-            let about = (at == 0).then_some(about.as_str());
+            let about = (at == 0).then(|| Note::Table(about.clone()));
             match threshold {
                 Some(DEFAULT) => row(&name, before, None, Some(ours), about),
                 Some(_) => row(&name, before, Some(theirs), Some(ours), about),
-                None => row(&name, before, Some(theirs), None, Some("no statistics: what is left")),
+                None => {
+                    let says = Note::Row("no statistics: what is left".to_owned());
+                    row(&name, before, Some(theirs), None, Some(says))
+                }
             }
         });
     Ok(rows.collect())

@@ -1,6 +1,6 @@
 //! An experiment's variants, timed side by side in the same rounds on all CPUs.
 
-use super::row::{Measured, Request, quartiles};
+use super::row::{Measured, Note, Request, quartiles};
 use ledgerline_coherence::experiments::Interval;
 use ledgerline_measure::harness::{self, Case, Plan, Rounds, Step, Transfer};
 use ledgerline_measure::machine;
@@ -99,28 +99,26 @@ pub(super) fn row(
     before: Option<&Timed>,
     after: Option<&Timed>,
     ours: Option<&Timed>,
-    about: Option<&str>,
+    about: Option<Note>,
 ) -> Measured {
     let timed = [before, after, ours];
     let transfers: Vec<Transfer> = timed.iter().flatten().filter_map(|one| one.transfer).collect();
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     let medians: Vec<f64> = transfers.iter().map(|one| one.median).collect();
-    let mut notes: Vec<String> = about.map(str::to_owned).into_iter().collect();
+    let mut notes: Vec<Note> = about.into_iter().collect();
     if let (Some(before), Some(after)) = (before, after)
         && before.same_as(after)
     {
-        notes.push("no difference between before and after can be told".to_owned());
+        notes.push(Note::Same);
     }
     let ends = || transfers.iter().flat_map(|one| [one.before, one.median, one.after]);
     let (low, high) = (ends().fold(f64::INFINITY, f64::min), ends().fold(0.0, f64::max));
     if high > low * STEADY {
-        notes.push(format!(
-            "a line took {low:.0} to {high:.0} ns to move: the machine changed meanwhile"
-        ));
+        notes.push(Note::Moved { low, high });
     }
     let waited = timed.iter().flatten().map(|one| one.waited).fold(0.0, f64::max);
     if waited > WAITED {
-        notes.push(format!("others had the CPUs for up to {:.0} % of the time", waited * 100.0));
+        notes.push(Note::Waited(waited));
     }
     Measured {
         row: name.to_owned(),
@@ -129,7 +127,7 @@ pub(super) fn row(
         after: after.map(Timed::figure),
         ours: ours.map(Timed::figure),
         transfer_ns: (!medians.is_empty()).then(|| mean(&medians)),
-        note: (!notes.is_empty()).then(|| notes.join("; ")),
+        notes,
     }
 }
 
@@ -166,7 +164,8 @@ mod tests {
 
     #[test]
     fn a_difference_must_show_in_most_rounds() {
-        let note = |one: &Timed, other: &Timed| row("row", Some(one), Some(other), None, None).note;
+        let note =
+            |one: &Timed, other: &Timed| row("row", Some(one), Some(other), None, None).note();
         let told = Some("no difference between before and after can be told".to_owned());
         assert_eq!(note(&timed(10.0, 28.0), &turned(timed(10.5, 28.0))), told);
         assert_eq!(note(&timed(10.0, 28.0), &turned(timed(20.0, 28.0))), None);
@@ -188,12 +187,13 @@ mod tests {
     #[test]
     fn a_row_says_when_the_machine_changed_or_was_shared() {
         let quiet = timed(10.0, 28.0);
-        let row = |other: &Timed| row("row", None, Some(&quiet), Some(other), Some("about"));
+        let about = Note::Table("about".to_owned());
+        let row = |other: &Timed| row("row", None, Some(&quiet), Some(other), Some(about.clone()));
         assert_eq!(row(&timed(10.0, 29.0)).transfer_ns, Some(28.5));
-        assert_eq!(row(&timed(10.0, 29.0)).note.unwrap(), "about");
-        let moved = row(&timed(10.0, 110.0)).note.unwrap();
+        assert_eq!(row(&timed(10.0, 29.0)).note().unwrap(), "about");
+        let moved = row(&timed(10.0, 110.0)).note().unwrap();
         assert!(moved.ends_with("a line took 28 to 110 ns to move: the machine changed meanwhile"));
-        let shared = row(&Timed { waited: 0.42, ..quiet.clone() }).note.unwrap();
+        let shared = row(&Timed { waited: 0.42, ..quiet.clone() }).note().unwrap();
         assert!(shared.ends_with("others had the CPUs for up to 42 % of the time"));
     }
 

@@ -6,8 +6,10 @@ use super::svg::{Shape, WIDTH, area, drawing, line, mark, round, text};
 /// What a letter of a name takes at most, on average.
 const LETTER: f64 = 6.9;
 const RIGHT: f64 = WIDTH - 24.0;
-/// Of a row.
-const HEIGHT: f64 = 30.0;
+/// Of a lane of a row: a diamond and a dot in neighbouring lanes do not touch.
+const LANE: f64 = 10.0;
+/// Above a row's first lane and below its last, together.
+const ROOM: f64 = 10.0;
 /// Below the rows: ticks and the unit.
 const FOOT: f64 = 44.0;
 
@@ -16,8 +18,8 @@ pub(super) struct Dot {
     /// How it is drawn: a class of the page's style.
     pub(super) class: &'static str,
     pub(super) shape: Shape,
-    /// Above the middle of the row (-1) to below it (1).
-    pub(super) lane: f64,
+    /// From the top of the row, from zero. No two marks of a row share one.
+    pub(super) lane: usize,
     pub(super) value: f64,
     pub(super) whisker: Option<(f64, f64)>,
     /// What a pointer that rests on it is told.
@@ -43,25 +45,30 @@ pub(super) fn plot(rows: &[Row], unit: &str, says: &str) -> String {
     // Where the axis begins: left of it stand names.
     let left = (LETTER * longest as f64 + 16.0).clamp(90.0, 0.6 * WIDTH);
     let scale = Scale::over(values, left + 8.0, RIGHT);
-    let bottom = HEIGHT * rows.len() as f64 + 4.0;
+    let lanes = dots().map(|dot| dot.lane + 1).max().unwrap_or(1);
+    let height = LANE * lanes as f64 + ROOM;
+    let bottom = height * rows.len() as f64 + 4.0;
     let mut out = String::new();
     for (number, row) in rows.iter().enumerate() {
-        let top = HEIGHT * number as f64 + 4.0;
+        let top = height * number as f64 + 4.0;
         if row.shaded {
-            area(&mut out, 0.0, top, (WIDTH, HEIGHT), "calibrated");
+            area(&mut out, 0.0, top, (WIDTH, height), "calibrated");
         }
     }
     for tick in scale.ticks() {
         let x = scale.at(tick);
         line(&mut out, (x, 0.0), (x, bottom), "grid");
-        text(&mut out, x, bottom + 16.0, "middle", "tick", &round(tick));
+        line(&mut out, (x, bottom), (x, bottom + 4.0), "axis");
+        text(&mut out, x, bottom + 17.0, "middle", "tick", &round(tick));
     }
-    text(&mut out, RIGHT, bottom + 34.0, "end", "tick", unit);
+    let middle = f64::midpoint(left, RIGHT);
+    text(&mut out, middle, bottom + 36.0, "middle", "title", &scale.title(unit));
     for (number, row) in rows.iter().enumerate() {
-        let middle = HEIGHT * (number as f64 + 0.5) + 4.0;
+        let top = height * number as f64 + 4.0;
+        let middle = top + height / 2.0;
         text(&mut out, left - 6.0, middle + 4.0, "end", "label", &row.name);
         for dot in &row.dots {
-            let y = middle + 7.0 * dot.lane;
+            let y = top + ROOM / 2.0 + LANE * (dot.lane as f64 + 0.5);
             if let Some((low, high)) = dot.whisker {
                 let (low, high) = (scale.at(low), scale.at(high));
                 let class = format!("whisker {}", dot.class);

@@ -4,13 +4,14 @@ use super::super::scale::Scale;
 use super::svg::{Shape, WIDTH, area, drawing, line, mark, round, text};
 use std::fmt::Write as _;
 
-const LEFT: f64 = 62.0;
+const LEFT: f64 = 66.0;
 const RIGHT: f64 = WIDTH - 20.0;
-const TOP: f64 = 22.0;
+const TOP: f64 = 24.0;
 const BOTTOM: f64 = 300.0;
 const HEIGHT: f64 = 352.0;
-/// Between two labels of the lower axis.
-const APART: f64 = 40.0;
+/// What a letter of a label takes at most, and what is free between two labels.
+const LETTER: f64 = 6.9;
+const APART: f64 = 6.0;
 
 /// A place on a line.
 pub(super) struct Place {
@@ -27,6 +28,8 @@ pub(super) struct Series {
     pub(super) name: String,
     pub(super) shape: Shape,
     pub(super) places: Vec<Place>,
+    /// Which of them say nothing by themselves and are drawn without colour; none where it is empty.
+    pub(super) grey: Vec<bool>,
 }
 
 /// A stretch of the plot that means something else.
@@ -69,19 +72,24 @@ pub(super) fn plot(series: &[Series], around: &Around<'_>) -> String {
     for tick in up.ticks() {
         let y = up.at(tick);
         line(&mut out, (LEFT, y), (RIGHT, y), "grid");
-        text(&mut out, LEFT - 6.0, y + 4.0, "end", "tick", &round(tick));
+        line(&mut out, (LEFT - 4.0, y), (LEFT, y), "axis");
+        text(&mut out, LEFT - 7.0, y + 4.0, "end", "tick", &round(tick));
     }
-    text(&mut out, LEFT - 50.0, TOP - 9.0, "start", "tick", around.up);
+    line(&mut out, (LEFT, TOP), (LEFT, BOTTOM), "axis");
+    text(&mut out, 4.0, TOP - 10.0, "start", "title", &up.title(around.up));
     let mut free = 0.0;
     for number in numbers {
         let x = across.at(number);
         line(&mut out, (x, BOTTOM), (x, BOTTOM + 4.0), "axis");
-        if x >= free {
-            text(&mut out, x, BOTTOM + 18.0, "middle", "tick", &format!("{number}"));
-            free = x + APART;
+        let label = round(number);
+        let half = LETTER * label.chars().count() as f64 / 2.0;
+        if x - half >= free {
+            text(&mut out, x, BOTTOM + 18.0, "middle", "tick", &label);
+            free = x + half + APART;
         }
     }
-    text(&mut out, RIGHT, BOTTOM + 38.0, "end", "tick", around.across);
+    let middle = f64::midpoint(LEFT, RIGHT);
+    text(&mut out, middle, BOTTOM + 38.0, "middle", "title", &across.title(around.across));
     line(&mut out, (LEFT, BOTTOM), (RIGHT, BOTTOM), "axis");
     if let Some((place, name)) = &around.at
         && (first..=last).contains(place)
@@ -99,7 +107,9 @@ pub(super) fn plot(series: &[Series], around: &Around<'_>) -> String {
         let _ = write!(out, "\"/><polyline class=\"curve {}\" points=\"", series.class);
         points(&mut out, series.places.iter().map(|place| (x(place), up.at(place.value))));
         out.push_str("\"/>");
-        for place in &series.places {
+        for (number, place) in series.places.iter().enumerate() {
+            let grey = series.grey.get(number) == Some(&true);
+            let class = if grey { "fitted" } else { series.class };
             let says = format!(
                 "{}, {} at {}: {} ({} .. {})",
                 series.name,
@@ -109,7 +119,7 @@ pub(super) fn plot(series: &[Series], around: &Around<'_>) -> String {
                 round(place.low),
                 round(place.high)
             );
-            mark(&mut out, x(place), up.at(place.value), series.shape, series.class, &says);
+            mark(&mut out, x(place), up.at(place.value), series.shape, class, &says);
         }
     }
     drawing(HEIGHT, around.says, &out)

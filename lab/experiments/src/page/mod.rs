@@ -18,9 +18,10 @@ use self::dots::{Dot, Row};
 use self::lines::{Around, Ground, Place, Series};
 use self::svg::{Shape, escaped, prose};
 use super::measured::Measured;
-use super::table::{Line, Predicted, Scaling, Table, notes};
+use super::notes::notes;
+use super::table::{Line, Predicted, Scaling, Table};
 use super::words::{figure, range};
-use ledgerline_coherence::experiments::Interval;
+use ledgerline_coherence::experiments::{Basis, Interval};
 use ledgerline_coherence::machine::Machine;
 use ledgerline_measure::machine;
 use std::fmt::Write as _;
@@ -78,6 +79,7 @@ fn section(out: &mut String, table: &Table) {
     if let Some(curve) = &table.scaling {
         scaling(out, curve);
     }
+    reported(out, table);
     measured(out, table);
 }
 
@@ -97,12 +99,14 @@ fn predicted(out: &mut String, table: &Table, rests_on: &Predicted) {
         rests_on.machine,
         rests_on.points
     );
-    *out += &legend(&[
-        ("published", Shape::Diamond, "published"),
-        ("predicted", Shape::Dot, "predicted"),
-        ("fitted", Shape::Dot, "calibrated on, on shaded ground: no prediction"),
-        ("ours", Shape::Dot, "our own design, predicted there"),
-    ]);
+    *out += &legend(
+        &[
+            ("published", Shape::Diamond, "published"),
+            ("predicted", Shape::Dot, "predicted"),
+            ("ours", Shape::Dot, "our own design, predicted there"),
+            ("fitted", Shape::Dot, "on shaded ground: no prediction (calibrated on, or the base)"),
+        ][..if table.lines.iter().any(Line::predicts_nothing) { 4 } else { 3 }],
+    );
     let lines = table.lines.iter().filter(|line| line.predicted.is_some());
     let rows: Vec<Row> = lines.map(|line| row(line, table.unit)).collect();
     let says = format!("{}: published against predicted, in {}", table.document.name, table.unit);
@@ -111,6 +115,10 @@ fn predicted(out: &mut String, table: &Table, rests_on: &Predicted) {
         *out += &thresholds(table);
     }
     *out += &tables::predicted(table);
+    if table.lines.iter().any(|line| line.throughput.is_some()) {
+        let says = rests_on.throughput("millions a second");
+        let _ = writeln!(out, "<p class=\"small\">M/s: {}.</p>", escaped(&says));
+    }
     let _ = writeln!(out, "<p><b>Calibrated on</b> {}.</p>", prose(&rests_on.calibrated_on));
     for (title, list) in [
         ("The document does not give", rests_on.under_determined),
@@ -143,20 +151,22 @@ fn legend(marks: &[(&str, Shape, &str)]) -> String {
 }
 
 fn row(line: &Line, unit: &str) -> Row {
-    let (class, said) =
-        if line.calibration { ("fitted", "calibrated") } else { ("predicted", "predicted") };
-    let predicted = line.predicted.map(|interval| dot(line, class, -0.6, interval, said, unit));
-    let published = line.published.map(|value| published_dot(line, -0.6, value, unit));
-    let ours = line.ours.map(|interval| dot(line, "ours", 0.9, interval, "ours, predicted", unit));
+    let (class, said) = match line.mark() {
+        Some(mark) if line.predicts_nothing() => ("fitted", mark.short()),
+        _ => ("predicted", "predicted"),
+    };
+    let predicted = line.predicted.map(|interval| dot(line, class, 1, interval, said, unit));
+    let published = line.published.map(|value| published_dot(line, 0, value, unit));
+    let ours = line.ours.map(|interval| dot(line, "ours", 2, interval, "ours, predicted", unit));
     let dots = [predicted, published, ours].into_iter().flatten().collect();
-    Row { name: line.name.clone(), shaded: line.calibration, dots }
+    Row { name: line.name.clone(), shaded: line.predicts_nothing(), dots }
 }
 
 /// A figure of the simulation, or a measured one.
 fn dot(
     line: &Line,
     class: &'static str,
-    lane: f64,
+    lane: usize,
     interval: Interval,
     said: &str,
     unit: &str,
@@ -166,7 +176,7 @@ fn dot(
     Dot { class, shape: Shape::Dot, lane, value, whisker: Some((low, high)), says }
 }
 
-fn published_dot(line: &Line, lane: f64, value: f64, unit: &str) -> Dot {
+fn published_dot(line: &Line, lane: usize, value: f64, unit: &str) -> Dot {
     let says = format!("{}, published: {} {unit}", line.name, figure(value));
     Dot { class: "published", shape: Shape::Diamond, lane, value, whisker: None, says }
 }
@@ -181,6 +191,9 @@ fn thresholds(table: &Table) -> String {
             .map(|(x, Interval { median, low, high })| Place { x, value: median, low, high })
             .collect()
     };
+    let idle = |place: &Place| {
+        table.lines.iter().any(|line| at(line) == Some(place.x) && line.predicts_nothing())
+    };
     let published = |line: &Line| {
         line.published.map(|value| Interval { median: value, low: value, high: value })
     };
@@ -189,13 +202,17 @@ fn thresholds(table: &Table) -> String {
         name: class.to_owned(),
         shape,
         places: places(of),
+        grey: Vec::new(),
     };
+    let mut predicted = series("predicted", Shape::Dot, &|line| line.predicted);
+    predicted.grey = predicted.places.iter().map(idle).collect();
     let series = [
         series("ours", Shape::Dot, &|line| line.ours),
-        series("predicted", Shape::Dot, &|line| line.predicted),
+        predicted,
         series("published", Shape::Diamond, &published),
     ];
-    let calibrated = table.lines.iter().find(|line| line.calibration).and_then(at);
+    let fitted = |line: &&Line| line.basis == Some(Basis::Calibrated);
+    let calibrated = table.lines.iter().find(fitted).and_then(at);
     lines::plot(
         &series,
         &Around {
@@ -225,6 +242,7 @@ fn scaling(out: &mut String, scaling: &Scaling) {
         class,
         name: name.to_owned(),
         shape: Shape::Dot,
+        grey: Vec::new(),
         places: places
             .iter()
             .map(|at| {
@@ -239,11 +257,26 @@ fn scaling(out: &mut String, scaling: &Scaling) {
             across: "CPUs",
             up: "ns an operation",
             says: "cost of an operation by number of CPUs, before, after and ours",
-            at: Some((curve.document_cpus as f64, "the document".to_owned())),
+            at: Some((
+                curve.document_cpus as f64,
+                format!("the document: {} CPUs", curve.document_cpus),
+            )),
             ground: Some(Ground { from: cpus as f64, says: "grown".to_owned() }),
         },
     );
     *out += &tables::scaling(scaling);
+}
+
+/// What the document reports of whole programs.
+fn reported(out: &mut String, table: &Table) {
+    if table.document.reported.is_empty() {
+        return;
+    }
+    *out += "<h3>Published</h3>\n";
+    *out += &tables::reported(table.document.reported);
+    for remark in table.remarks() {
+        let _ = writeln!(out, "<p class=\"small\">{}</p>", escaped(&remark));
+    }
 }
 
 fn measured(out: &mut String, table: &Table) {
@@ -256,6 +289,9 @@ fn measured(out: &mut String, table: &Table) {
     if lines.is_empty() {
         return;
     }
+    // Of the others the notes say why there is nothing to show.
+    let lines: Vec<(&Line, &Measured)> =
+        lines.into_iter().filter(|(_, measured)| measured.has_figures()).collect();
     let here = machine::describe(machine::allowed_cpus().map_or(1, |cpus| cpus.len()));
     let _ = writeln!(out, "<h3>Measured here</h3>\n<p>{}.</p>", escaped(&here));
     let mut marks = vec![
@@ -266,7 +302,9 @@ fn measured(out: &mut String, table: &Table) {
     if lines.iter().any(|(line, _)| line.published.is_some() && line.predicted.is_none()) {
         marks.push(("published", Shape::Diamond, "published"));
     }
-    *out += &legend(&marks);
+    if !lines.is_empty() {
+        *out += &legend(&marks);
+    }
     // One axis for one unit.
     let mut units: Vec<&str> = Vec::new();
     for (_, measured) in &lines {
@@ -280,18 +318,20 @@ fn measured(out: &mut String, table: &Table) {
         *out +=
             &dots::plot(&rows, unit, &format!("measured here, in {unit}: before, after and ours"));
     }
-    *out += &tables::measured(&lines);
+    if !lines.is_empty() {
+        *out += &tables::measured(&lines);
+    }
     for note in notes(&table.lines) {
         let _ = writeln!(out, "<p class=\"small\">{}</p>", prose(&note));
     }
 }
 
 fn measured_row(line: &Line, measured: &Measured) -> Row {
-    let designs = measured.designs().into_iter().zip([-0.9, 0.0, 0.9]);
+    let designs = measured.designs().into_iter().zip(0..);
     let dots = designs.filter_map(|((class, interval), lane)| {
         Some(dot(line, class, lane, interval?, class, measured.unit))
     });
     let published = line.published.filter(|_| line.predicted.is_none());
-    let published = published.map(|value| published_dot(line, 0.0, value, measured.unit));
+    let published = published.map(|value| published_dot(line, 3, value, measured.unit));
     Row { name: line.name.clone(), shaded: false, dots: dots.chain(published).collect() }
 }

@@ -1,8 +1,10 @@
 //! The tables of a page.
 
+use super::super::mark::Mark;
 use super::super::measured::Measured;
+use super::super::reported::{Reported, printed_twice};
 use super::super::table::{Line, Scaling, Table};
-use super::super::words::{figure, range};
+use super::super::words::{exact, figure, range};
 use super::svg::escaped;
 use ledgerline_coherence::experiments::Interval;
 use std::fmt::Write as _;
@@ -15,21 +17,33 @@ fn interval(interval: Option<Interval>) -> String {
 
 /// Published, predicted, ours.
 pub(super) fn predicted(table: &Table) -> String {
+    let lines = || table.lines.iter().filter(|line| line.predicted.is_some());
+    let throughputs = lines().any(|line| line.throughput.is_some());
     let mut out = format!(
         "<div class=\"wide\"><table><thead><tr><th>{}</th><th>published</th><th>predicted</th>\
-         <th class=\"range\">low .. high</th><th></th><th>ours</th><th class=\"range\">low .. high</th></tr></thead><tbody>\n",
-        escaped(table.unit)
+         <th class=\"range\">low .. high</th><th>mark</th><th>ours</th>\
+         <th class=\"range\">low .. high</th>{}</tr></thead><tbody>\n",
+        escaped(table.unit),
+        if throughputs { "<th>M/s, published</th><th>M/s, predicted</th>" } else { "" }
     );
-    for line in table.lines.iter().filter(|line| line.predicted.is_some()) {
-        let (class, mark) = match (line.calibration, line.missed()) {
-            (true, _) => (" class=\"calibrated\"", "<td class=\"range\">calibrated on</td>"),
-            (false, true) => ("", "<td class=\"missed\">outside</td>"),
-            _ => ("", "<td></td>"),
+    for line in lines() {
+        let class = if line.predicts_nothing() { " class=\"calibrated\"" } else { "" };
+        let mark = match line.mark() {
+            Some(mark) => {
+                let class = if mark == Mark::Outside { "missed" } else { "range" };
+                format!("<td class=\"{class}\">{}</td>", mark.short())
+            }
+            None => "<td></td>".to_owned(),
         };
+        let rates = line.throughput.filter(|_| throughputs).map_or(String::new(), |rates| {
+            let [published, predicted] =
+                [rates.published, rates.predicted.median].map(|rate| figure(rate / 1e6));
+            format!("<td>{published}</td><td>{predicted}</td>")
+        });
         let published = line.published.map_or("-".to_owned(), figure);
         let _ = writeln!(
             out,
-            "<tr{class}><td>{}</td><td>{published}</td>{}{mark}{}</tr>",
+            "<tr{class}><td>{}</td><td>{published}</td>{}{mark}{}{rates}</tr>",
             escaped(&line.name),
             interval(line.predicted),
             interval(line.ours)
@@ -38,27 +52,59 @@ pub(super) fn predicted(table: &Table) -> String {
     out + "</tbody></table></div>\n"
 }
 
-/// What this machine says.
-pub(super) fn measured(lines: &[(&Line, &Measured)]) -> String {
-    let mut out = "<div class=\"wide\"><table><thead><tr><th>here</th><th>before</th><th></th><th>after</th>\
-                   <th></th><th>ours</th><th></th><th>unit</th><th>line transfer</th></tr></thead><tbody>\n"
+/// What a document reports of whole programs.
+pub(super) fn reported(all: &[Reported]) -> String {
+    let mut out = "<div class=\"wide\"><table><thead><tr><th>there</th><th>unit</th><th>before</th><th>after</th>\
+                   <th>change</th><th>hits</th><th>misses</th></tr></thead><tbody>\n"
         .to_owned();
+    for one in all {
+        let number = |value: Option<f64>| value.map_or(String::new(), exact);
+        let count = |value: Option<u64>| value.map_or(String::new(), |value| value.to_string());
+        let _ = writeln!(
+            out,
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}{}</td><td>{}</td></tr>",
+            escaped(one.what),
+            escaped(one.unit),
+            number(one.before),
+            number(one.after),
+            one.change().map_or(String::new(), |change| format!("{change:+.2} %")),
+            count(one.hits.map(|(hits, _)| hits)),
+            if printed_twice(all, one) { " (printed twice)" } else { "" },
+            count(one.hits.map(|(_, misses)| misses)),
+        );
+    }
+    out + "</tbody></table></div>\n"
+}
+
+/// What this machine says; a column that has no figure in any row is left out, and a cell without one is empty.
+pub(super) fn measured(lines: &[(&Line, &Measured)]) -> String {
+    let shown = [0, 1, 2]
+        .map(|design| lines.iter().any(|(_, measured)| measured.designs()[design].1.is_some()));
+    let transfers = lines.iter().any(|(_, measured)| measured.transfer_ns.is_some());
+    let mut out = "<div class=\"wide\"><table><thead><tr><th>here</th><th>unit</th>".to_owned();
+    for ((name, _), _) in Measured::default().designs().into_iter().zip(shown).filter(|one| one.1) {
+        let _ = write!(out, "<th>{name}</th><th class=\"range\">half lie in</th>");
+    }
+    out += if transfers { "<th>line transfer, ns</th>" } else { "" };
+    out += "</tr></thead><tbody>\n";
     for (line, measured) in lines {
-        let cells = measured.designs().map(|(_, found)| match found {
+        let cells = measured.designs().into_iter().zip(shown).filter(|one| one.1);
+        let cells = cells.map(|((_, found), _)| match found {
+            None => "<td></td><td></td>".to_owned(),
             // A count that was made once has no spread.
             Some(Interval { median, low, high }) if low >= high => {
                 format!("<td>{}</td><td></td>", figure(median))
             }
-            _ => interval(found),
+            found => interval(found),
         });
-        let transfer =
-            measured.transfer_ns.map_or("-".to_owned(), |ns| format!("{} ns", figure(ns)));
+        let transfer = measured.transfer_ns.map_or(String::new(), figure);
         let _ = writeln!(
             out,
-            "<tr><td>{}</td>{}<td>{}</td><td>{transfer}</td></tr>",
+            "<tr><td>{}</td><td class=\"range\">{}</td>{}{}</tr>",
             escaped(&line.name),
-            cells.concat(),
             escaped(measured.unit),
+            cells.collect::<String>(),
+            if transfers { format!("<td>{transfer}</td>") } else { String::new() },
         );
     }
     out + "</tbody></table></div>\n"
@@ -69,7 +115,8 @@ pub(super) fn scaling(scaling: &Scaling) -> String {
     let Scaling { curve, places, .. } = scaling;
     let mut out = format!(
         "<details><summary>Figures, ns</summary><div class=\"wide\"><table><thead><tr><th>CPUs</th><th>{}</th>\
-         <th></th><th>{}</th><th></th><th>{}</th><th></th><th>sockets</th></tr></thead><tbody>\n",
+         <th class=\"range\">low .. high</th><th>{}</th><th class=\"range\">low .. high</th><th>{}</th>\
+         <th class=\"range\">low .. high</th><th>sockets</th></tr></thead><tbody>\n",
         escaped(curve.before),
         escaped(curve.after),
         escaped(curve.ours)
