@@ -118,9 +118,11 @@ fn fold(object: Object) {
     }
 }
 
-/// Notes who asked for a block of a type: an address within the plan's file, or [`format::FOREIGN`].
-pub(crate) fn note_site(site: u64, ty: usize, _: &Lock) {
-    if !count_in(format::SITES_AT, format::MOST_SITE_ROWS, SITE_WORDS, [site, ty as u64 + 1]) {
+/// Notes who asked for a block of a type: an address within the plan's file, or [`format::FOREIGN`]. `how` is 0 or
+/// [`format::ROUNDED`].
+pub(crate) fn note_site(site: u64, ty: usize, how: u64, _: &Lock) {
+    let key = [site, (ty as u64 + 1) | how];
+    if !count_in(format::SITES_AT, format::MOST_SITE_ROWS, SITE_WORDS, key) {
         arena::add(header::SITES_LOST, 1);
     }
 }

@@ -44,6 +44,8 @@ pub struct Site {
     pub address: Option<u64>,
     /// The number of the type in the plan.
     pub ty: usize,
+    /// Whether they are larger than the type: rounded up to the alignment that they were asked with.
+    pub rounded: bool,
     /// How many.
     pub blocks: u64,
 }
@@ -60,6 +62,9 @@ pub struct Losses {
     /// The first such size.
     #[serde(skip)]
     pub ambiguous_size: u64,
+    /// The alignment that the first was asked with.
+    #[serde(skip)]
+    pub ambiguous_align: u64,
     /// Annotations that name no wanted type.
     pub unknown_names: u64,
     /// Accesses by signal handlers in the middle of counting.
@@ -215,6 +220,7 @@ impl Words {
                 overlapping: head[header::OVERLAPPING],
                 ambiguous: head[header::AMBIGUOUS],
                 ambiguous_size: head[header::AMBIGUOUS_SIZE],
+                ambiguous_align: head[header::AMBIGUOUS_ALIGN],
                 unknown_names: head[header::UNKNOWN_NAMES],
                 dropped: 0,
                 unfinished: 0,
@@ -327,10 +333,11 @@ impl Words {
     fn sites(&self, plan: &Plan, into: &mut Recording) -> Result<(), Error> {
         let sites = self.at(format::SITES_AT, format::MOST_SITE_ROWS * format::SITE_WORDS)?;
         for site in sites.chunks_exact(format::SITE_WORDS).filter(|site| site[2] != 0) {
-            let ty = site[1].wrapping_sub(1) as usize;
+            let rounded = site[1] & format::ROUNDED != 0;
+            let ty = (site[1] & !format::ROUNDED).wrapping_sub(1) as usize;
             if ty < plan.types.len() {
                 let address = (site[0] != format::FOREIGN).then_some(site[0]);
-                into.sites.push(Site { address, ty, blocks: site[2] });
+                into.sites.push(Site { address, ty, rounded, blocks: site[2] });
             }
         }
         into.sites.sort_by_key(|site| (site.ty, std::cmp::Reverse(site.blocks), site.address));
