@@ -108,12 +108,15 @@ pub(crate) const FOREIGN: u64 = u64::MAX;
 /// The bit of sites whose blocks are larger than the type: their size is rounded up to their alignment.
 pub(crate) const ROUNDED: u64 = 1 << 32;
 pub(crate) const FOLDS_AT: usize = SITES_AT + MOST_SITE_ROWS * SITE_WORDS * 8;
-/// Objects that are gone: type, users, how many.
+/// Objects that are gone: type and one (and [`UNASKED`]), users, how many.
 pub(crate) const FOLD_WORDS: usize = 3;
 pub(crate) const MOST_FOLDS: usize = 4096;
 pub(crate) const OBJECTS_AT: usize = 1 << 20;
-/// An object: start (or the next free one), type and one, users.
+/// An object: start (or the next free one), type and one (and [`UNASKED`]), users.
 pub(crate) const OBJECT_WORDS: usize = 3;
+/// How many times it is in the type's word of a block that may be an array, where the user did not ask for arrays. It is
+/// no object. Its users are 1 once it is used, so the reader can say that asking would help.
+pub(crate) const UNASKED: u64 = 1 << 32;
 pub(crate) const MOST_OBJECTS: usize = 1 << 24;
 pub(crate) const ARENA_AT: usize = OBJECTS_AT + MOST_OBJECTS * OBJECT_WORDS * 8;
 pub(crate) const ARENA_BYTES: usize = 8 << 30;

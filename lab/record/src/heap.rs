@@ -61,7 +61,9 @@ fn born(block: *mut c_void, asked: Asked) -> *mut c_void {
 fn note(plan: &Plan, block: usize, asked: Asked) {
     let Asked { count, size, align, caller } = asked;
     let found = plan.block(count, size, align);
+    let unasked = matches!(found, Block::Unasked(..));
     if found == Block::Unwanted
+        || (unasked && !objects::suspecting())
         || !(plan.sites.is_empty() || plan.sites.iter().any(|site| site.contains(&caller)))
     {
         return;
@@ -77,6 +79,7 @@ fn note(plan: &Plan, block: usize, asked: Asked) {
             }
             return;
         }
+        Block::Unasked(ty, count) => return objects::suspect(plan, block, ty, count, &lock),
         Block::Unwanted => return,
     };
     objects::add(plan, block, ty, count, &lock);

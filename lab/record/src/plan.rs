@@ -95,6 +95,8 @@ pub(crate) enum Block {
     Ambiguous,
     /// It holds values of a type: the type, and how many.
     Of(usize, usize),
+    /// It may hold values of a type, and the user did not ask for arrays: the type, and how many.
+    Unasked(usize, usize),
     /// It holds one value of a type, and bytes up to its alignment behind it.
     Rounded(usize),
 }
@@ -113,9 +115,14 @@ impl Plan {
         {
             return of(ty, count);
         }
-        let found =
-            if self.heap == format::heap::ARRAYS { self.several(bytes) } else { Block::Unwanted };
-        if found == Block::Unwanted { self.rounded(bytes, align) } else { found }
+        let (asked, several) = (self.heap == format::heap::ARRAYS, self.several(bytes));
+        if asked && several != Block::Unwanted {
+            return several;
+        }
+        match (self.rounded(bytes, align), several) {
+            (Block::Unwanted, Block::Of(ty, count)) => Block::Unasked(ty, count),
+            (found, _) => found,
+        }
     }
 
     /// Several values of a type without anything between them.

@@ -4,6 +4,7 @@ use crate::format::{self, KINDS, OUTSIDE, REST, Shape, header, table, thread as 
 use crate::plan::Plan;
 use ledgerline_layout::Error;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -20,6 +21,8 @@ pub struct Recording {
     pub objects: Vec<Used>,
     /// Who allocated blocks that were taken for objects.
     pub sites: Vec<Site>,
+    /// By the number of a type in the plan, blocks that were used and may be arrays of it, where arrays were not asked for.
+    pub unasked: BTreeMap<usize, u64>,
     /// What was not recorded.
     pub losses: Losses,
     /// What recording cost, in nanoseconds.
@@ -65,6 +68,8 @@ pub struct Losses {
     /// The alignment that the first was asked with.
     #[serde(skip)]
     pub ambiguous_align: u64,
+    /// Blocks that were used and may be arrays, where arrays were not asked for.
+    pub unasked: u64,
     /// Annotations that name no wanted type.
     pub unknown_names: u64,
     /// Accesses by signal handlers in the middle of counting.
@@ -221,6 +226,7 @@ impl Words {
                 ambiguous: head[header::AMBIGUOUS],
                 ambiguous_size: head[header::AMBIGUOUS_SIZE],
                 ambiguous_align: head[header::AMBIGUOUS_ALIGN],
+                unasked: 0,
                 unknown_names: head[header::UNKNOWN_NAMES],
                 dropped: 0,
                 unfinished: 0,
@@ -302,7 +308,7 @@ impl Words {
 
     /// Objects that are there at the end, and those that went before.
     fn objects(&self, count: usize, plan: &Plan, into: &mut Recording) -> Result<(), Error> {
-        let mut tally = std::collections::BTreeMap::new();
+        let mut tally = BTreeMap::new();
         let count = count.min(format::MOST_OBJECTS);
         const AT_ONCE: usize = 1 << 14;
         for start in (1..count).step_by(AT_ONCE) {
@@ -313,20 +319,31 @@ impl Words {
             {
                 let (ty, users) = (object[1], object[2]);
                 if ty != 0 && users != 0 {
-                    *tally.entry((ty - 1, users)).or_insert(0u64) += 1;
+                    let ty = if ty < format::UNASKED {
+                        ty
+                    } else {
+                        (ty % format::UNASKED) | format::UNASKED
+                    };
+                    *tally.entry((ty, users)).or_insert(0u64) += 1;
                 }
             }
         }
         let folds = self.at(format::FOLDS_AT, format::MOST_FOLDS * format::FOLD_WORDS)?;
         for fold in folds.chunks_exact(format::FOLD_WORDS).filter(|fold| fold[2] != 0) {
-            let sum = tally.entry((fold[0].wrapping_sub(1), fold[1])).or_insert(0);
+            let sum = tally.entry((fold[0], fold[1])).or_insert(0);
             *sum = sum.saturating_add(fold[2]);
         }
-        into.objects = tally
-            .into_iter()
-            .filter(|((ty, _), _)| *ty < plan.types.len() as u64)
-            .map(|((ty, users), objects)| Used { ty: ty as usize, users, objects })
-            .collect();
+        for ((ty, users), objects) in tally {
+            let known = (ty % format::UNASKED).checked_sub(1).map(|ty| ty as usize);
+            let Some(known) = known.filter(|&known| known < plan.types.len()) else { continue };
+            if ty < format::UNASKED {
+                into.objects.push(Used { ty: known, users, objects });
+            } else {
+                let sum = into.unasked.entry(known).or_insert(0);
+                *sum = sum.saturating_add(objects);
+                into.losses.unasked = into.losses.unasked.saturating_add(objects);
+            }
+        }
         Ok(())
     }
 

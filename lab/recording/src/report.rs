@@ -182,6 +182,7 @@ fn losses(recordings: &[Recording]) -> Losses {
     for of in recordings.iter().map(|recording| recording.losses) {
         losses.no_room = losses.no_room.saturating_add(of.no_room);
         losses.overlapping = losses.overlapping.saturating_add(of.overlapping);
+        losses.unasked = losses.unasked.saturating_add(of.unasked);
         losses.unknown_names = losses.unknown_names.saturating_add(of.unknown_names);
         losses.dropped = losses.dropped.saturating_add(of.dropped);
         losses.unfinished = losses.unfinished.saturating_add(of.unfinished);
@@ -215,6 +216,26 @@ fn notes(out: &mut String, plan: &Plan, recordings: &[Recording]) {
             "not recorded: {} that may be one of several wanted types, the first of {size} bytes{names}; name one \
              with --type, or say which with LEDGERLINE_OBJECT",
             many(losses.ambiguous, "block")
+        );
+    }
+    if losses.unasked > 0 {
+        let mut sums: BTreeMap<usize, u64> = BTreeMap::new();
+        for (&ty, blocks) in recordings.iter().flat_map(|recording| &recording.unasked) {
+            let sum = sums.entry(ty).or_default();
+            *sum = sum.saturating_add(*blocks);
+        }
+        let mut sums: Vec<(usize, u64)> = sums.into_iter().collect();
+        sums.sort_by_key(|sum| std::cmp::Reverse(sum.1));
+        let shown = sums.iter().take(MOST_SITES);
+        let list: Vec<String> =
+            shown.map(|&(ty, _)| format!("`{}`", short(&plan.types[ty].name))).collect();
+        let more = if sums.len() > MOST_SITES { " and others" } else { "" };
+        let _ = writeln!(
+            out,
+            "not recorded: {} of several times the size of {}{more}, in use and maybe arrays; --heap arrays takes \
+             them for objects",
+            many(losses.unasked, "block"),
+            list.join(", ")
         );
     }
     for (count, what) in [
