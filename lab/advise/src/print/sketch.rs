@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use ledgerline_layout::align;
 use ledgerline_layout::leaf::{keyword, name_of, record};
+use ledgerline_layout::lines::Lines;
 use ledgerline_layout::model::{Kind, Role, Type, TypeId, Types};
 use ledgerline_layout::spell::{declare, spell};
 
@@ -232,7 +233,18 @@ impl Sketch<'_> {
                 (false, Language::C) => "  /* untouched */".to_owned(),
                 (false, Language::Rust) => "  // untouched".to_owned(),
             };
-            self.line(&format!("    {text}{note}"));
+            let bytes = self.types.size(field.ty).filter(|_| field.bits.is_none()).unwrap_or(0);
+            let start = offset + field.start / 8;
+            let straddles = match (Lines::of(64).straddles(start, bytes), self.language) {
+                (false, _) => String::new(),
+                (true, Language::C) => {
+                    format!("  /* straddles, to line {} */", (start + bytes - 1) / 64)
+                }
+                (true, Language::Rust) => {
+                    format!("  // straddles, to line {}", (start + bytes - 1) / 64)
+                }
+            };
+            self.line(&format!("    {text}{straddles}{note}"));
         }
         self.end = offset + piece.size;
     }
