@@ -33,7 +33,7 @@ pub unsafe extern "C" fn ledgerline_record_array(
         return;
     };
     let lock = Lock::take();
-    objects::remove(plan, start as usize, end, &lock);
+    objects::supersede(plan, start as usize, end, &lock);
     objects::add(plan, start as usize, ty, count, &lock);
 }
 
@@ -53,6 +53,6 @@ pub extern "C" fn ledgerline_record_forget(start: *const c_void, size: usize) {
     if let Some(plan) = plan::recording()
         && let Some(end) = (start as usize).checked_add(size)
     {
-        objects::remove(plan, start as usize, end, &Lock::take());
+        objects::supersede(plan, start as usize, end, &Lock::take());
     }
 }

@@ -16,7 +16,7 @@ pub(crate) const PLAN_MAGIC: u64 = u64::from_le_bytes(*b"ledgrPLN");
 /// How a recording begins.
 pub(crate) const RECORDING_MAGIC: u64 = u64::from_le_bytes(*b"ledgrREC");
 /// The version of both. The library refuses a plan of another one.
-pub(crate) const VERSION: u64 = 1;
+pub(crate) const VERSION: u64 = 2;
 
 /// The name of the plan within the recording's folder.
 pub(crate) const PLAN: &str = "plan";
@@ -34,6 +34,9 @@ pub(crate) mod heap {
     /// Multiples of it, too.
     pub(crate) const ARRAYS: u64 = 2;
 }
+
+/// The widest alignment to which a block's size is taken to be rounded up. A block of whole pages is a buffer.
+pub(crate) const WIDEST_ALIGN: usize = 256;
 
 /// Stands for the type of a size that several wanted types have.
 pub(crate) const AMBIGUOUS: u64 = u64::MAX;
@@ -86,6 +89,8 @@ pub(crate) mod header {
     pub(crate) const OPERATION_PS: usize = 16;
     /// Accesses and operations for whose counts there was no room.
     pub(crate) const TABLES_LOST: usize = 17;
+    /// The alignment that the first block of an ambiguous size was asked with; 1 where none was.
+    pub(crate) const AMBIGUOUS_ALIGN: usize = 18;
     /// Offsets in bytes of threads' blocks.
     pub(crate) const FIRST_THREAD: usize = 64;
 }
@@ -95,18 +100,23 @@ pub(crate) const MOST_THREADS: usize = 4096;
 
 /// Where the parts begin, in bytes.
 pub(crate) const SITES_AT: usize = 1 << 16;
-/// A site: address within the image (or [`FOREIGN`]), type, blocks.
+/// A site: address within the image (or [`FOREIGN`]), type and one (and [`ROUNDED`]), blocks.
 pub(crate) const SITE_WORDS: usize = 3;
 pub(crate) const MOST_SITE_ROWS: usize = 1024;
 /// The site of a block that code of another file asked for.
 pub(crate) const FOREIGN: u64 = u64::MAX;
+/// The bit of sites whose blocks are larger than the type: their size is rounded up to their alignment.
+pub(crate) const ROUNDED: u64 = 1 << 32;
 pub(crate) const FOLDS_AT: usize = SITES_AT + MOST_SITE_ROWS * SITE_WORDS * 8;
-/// Objects that are gone: type, users, how many.
+/// Objects that are gone: type and one (and [`UNASKED`]), users, how many.
 pub(crate) const FOLD_WORDS: usize = 3;
 pub(crate) const MOST_FOLDS: usize = 4096;
 pub(crate) const OBJECTS_AT: usize = 1 << 20;
-/// An object: start (or the next free one), type and one, users.
+/// An object: start (or the next free one), type and one (and [`UNASKED`]), users.
 pub(crate) const OBJECT_WORDS: usize = 3;
+/// How many times it is in the type's word of a block that may be an array, where the user did not ask for arrays. It is
+/// no object. Its users are 1 once it is used, so the reader can say that asking would help.
+pub(crate) const UNASKED: u64 = 1 << 32;
 pub(crate) const MOST_OBJECTS: usize = 1 << 24;
 pub(crate) const ARENA_AT: usize = OBJECTS_AT + MOST_OBJECTS * OBJECT_WORDS * 8;
 pub(crate) const ARENA_BYTES: usize = 8 << 30;

@@ -36,40 +36,56 @@ export! {
     posix_memalign(_into: *mut *mut c_void, _align: usize, _size: usize) -> c_int, "rcx", posix_memalign_from;
 }
 
+/// What a program asked for: so many elements of a size, from a place in its code.
+#[derive(Clone, Copy)]
+struct Asked {
+    count: usize,
+    size: usize,
+    /// 1 where it did not say.
+    align: usize,
+    caller: usize,
+}
+
 /// Notes a new block.
 #[inline(always)]
-fn born(block: *mut c_void, count: usize, size: usize, caller: usize) -> *mut c_void {
+fn born(block: *mut c_void, asked: Asked) -> *mut c_void {
     if let Some(plan) = plan::recording()
         && plan.heap != format::heap::NONE
         && !block.is_null()
     {
-        note(plan, block as usize, count, size, caller);
+        note(plan, block as usize, asked);
     }
     block
 }
 
-fn note(plan: &Plan, block: usize, count: usize, size: usize, caller: usize) {
-    let found = plan.block(count, size);
+fn note(plan: &Plan, block: usize, asked: Asked) {
+    let Asked { count, size, align, caller } = asked;
+    let found = plan.block(count, size, align);
+    let unasked = matches!(found, Block::Unasked(..));
     if found == Block::Unwanted
+        || (unasked && !objects::suspecting())
         || !(plan.sites.is_empty() || plan.sites.iter().any(|site| site.contains(&caller)))
     {
         return;
     }
     let lock = Lock::take();
-    match found {
-        Block::Of(ty, count) => {
-            objects::add(plan, block, ty, count, &lock);
-            let within = plan.image.contains(&caller);
-            let site = if within { caller.wrapping_sub(plan.bias) as u64 } else { format::FOREIGN };
-            objects::note_site(site, ty, &lock);
-        }
+    let (ty, count, how) = match found {
+        Block::Of(ty, count) => (ty, count, 0),
+        Block::Rounded(ty) => (ty, 1, format::ROUNDED),
         Block::Ambiguous => {
             if arena::add(header::AMBIGUOUS, 1) == 0 {
                 arena::set(header::AMBIGUOUS_SIZE, (count * size) as u64);
+                arena::set(header::AMBIGUOUS_ALIGN, align as u64);
             }
+            return;
         }
-        Block::Unwanted => {}
-    }
+        Block::Unasked(ty, count) => return objects::suspect(plan, block, ty, count, &lock),
+        Block::Unwanted => return,
+    };
+    objects::add(plan, block, ty, count, &lock);
+    let within = plan.image.contains(&caller);
+    let site = if within { caller.wrapping_sub(plan.bias) as u64 } else { format::FOREIGN };
+    objects::note_site(site, ty, how, &lock);
 }
 
 /// Forgets what lies in a block that is about to go.
@@ -91,7 +107,7 @@ unsafe extern "C" fn malloc_from(size: usize, caller: usize) -> *mut c_void {
         return early::allocate(size, 16);
     }
     // SAFETY: handed on (R5).
-    born(unsafe { next::malloc(size) }, 1, size, caller)
+    born(unsafe { next::malloc(size) }, Asked { count: 1, size, align: 1, caller })
 }
 
 unsafe extern "C" fn calloc_from(count: usize, size: usize, caller: usize) -> *mut c_void {
@@ -101,7 +117,7 @@ unsafe extern "C" fn calloc_from(count: usize, size: usize, caller: usize) -> *m
             .map_or(std::ptr::null_mut(), |bytes| early::allocate(bytes, 16));
     }
     // SAFETY: handed on (R5).
-    born(unsafe { next::calloc(count, size) }, count, size, caller)
+    born(unsafe { next::calloc(count, size) }, Asked { count, size, align: 1, caller })
 }
 
 unsafe extern "C" fn realloc_from(block: *mut c_void, size: usize, caller: usize) -> *mut c_void {
@@ -145,7 +161,7 @@ unsafe fn resize(block: *mut c_void, count: usize, size: usize, caller: usize) -
     // there is no memory, is forgotten: that is rare enough.)
     dies(block);
     // SAFETY: handed on (R5).
-    born(unsafe { next::realloc(block, bytes) }, count, size, caller)
+    born(unsafe { next::realloc(block, bytes) }, Asked { count, size, align: 1, caller })
 }
 
 unsafe extern "C" fn aligned_alloc_from(align: usize, size: usize, caller: usize) -> *mut c_void {
@@ -153,7 +169,7 @@ unsafe extern "C" fn aligned_alloc_from(align: usize, size: usize, caller: usize
         return early::allocate(size, align);
     }
     // SAFETY: handed on (R5).
-    born(unsafe { next::aligned_alloc(align, size) }, 1, size, caller)
+    born(unsafe { next::aligned_alloc(align, size) }, Asked { count: 1, size, align, caller })
 }
 
 unsafe extern "C" fn memalign_from(align: usize, size: usize, caller: usize) -> *mut c_void {
@@ -161,7 +177,7 @@ unsafe extern "C" fn memalign_from(align: usize, size: usize, caller: usize) -> 
         return early::allocate(size, align);
     }
     // SAFETY: handed on (R5).
-    born(unsafe { next::memalign(align, size) }, 1, size, caller)
+    born(unsafe { next::memalign(align, size) }, Asked { count: 1, size, align, caller })
 }
 
 unsafe extern "C" fn posix_memalign_from(
@@ -180,7 +196,7 @@ unsafe extern "C" fn posix_memalign_from(
     unsafe {
         let result = next::posix_memalign(into, align, size);
         if result == 0 {
-            born(*into, 1, size, caller);
+            born(*into, Asked { count: 1, size, align, caller });
         }
         result
     }

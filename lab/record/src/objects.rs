@@ -2,21 +2,32 @@
 //!
 //! An object is one value of a wanted type; an array is as many as it has elements. A number is used again when its
 //! object is gone. Its users are then added to the table of folds, by type and set of users.
+//!
+//! A suspect is a block that may be an array, where the user did not ask for arrays. It has a number like an object. Of
+//! its accesses it is only known whether there were any.
 
 use crate::arena;
 use crate::format::{self, FOLD_WORDS, OBJECT_WORDS, OBJECTS_AT, SITE_WORDS, header};
 use crate::lock::Lock;
 use crate::plan::Plan;
 use crate::shadow;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// What is known of an object.
 #[derive(Clone, Copy)]
 pub(crate) struct Object {
     pub(crate) start: usize,
     pub(crate) ty: usize,
+    /// How many values a suspect covers; an object, none.
+    pub(crate) suspected: usize,
     id: u32,
 }
+
+/// Of a suspect so many values are watched: a buffer that is no array, or a large one, costs no more.
+const MOST_SUSPECTED: usize = 16;
+/// After so many suspects there is enough to tell, and blocks cost what they did before.
+const MOST_SUSPECTS: usize = 1 << 16;
+static SUSPECTS: AtomicUsize = AtomicUsize::new(0);
 
 fn word(id: u32, at: usize) -> &'static AtomicU64 {
     let offset = OBJECTS_AT + (id as usize * OBJECT_WORDS + at) * 8;
@@ -32,8 +43,10 @@ const USERS: usize = 2;
 /// The object of a number; `None` if it is gone by now.
 #[inline(always)]
 pub(crate) fn get(id: u32) -> Option<Object> {
-    let ty = (word(id, TYPE).load(Ordering::Relaxed) as usize).checked_sub(1)?;
-    Some(Object { start: word(id, START).load(Ordering::Relaxed) as usize, ty, id })
+    let word_of_type = word(id, TYPE).load(Ordering::Relaxed);
+    let ty = ((word_of_type % format::UNASKED) as usize).checked_sub(1)?;
+    let start = word(id, START).load(Ordering::Relaxed) as usize;
+    Some(Object { start, ty, suspected: (word_of_type / format::UNASKED) as usize, id })
 }
 
 impl Object {
@@ -47,6 +60,18 @@ impl Object {
             users.fetch_or(bit, Ordering::Relaxed);
         }
     }
+
+    /// Notes of a suspect that it is used.
+    #[inline(always)]
+    pub(crate) fn used(self) {
+        self.used_by(0);
+    }
+
+    /// Up to how many bytes from its start it has.
+    #[inline(always)]
+    pub(crate) fn reach(self, plan: &Plan) -> usize {
+        plan.types.get(self.ty).map_or(0, |ty| ty.size * self.suspected.max(1))
+    }
 }
 
 /// Notes `count` values of a type, one behind the other. An object that lies there already stays, and is counted.
@@ -57,18 +82,52 @@ pub(crate) fn add(plan: &Plan, start: usize, ty: usize, count: usize, _: &Lock) 
             arena::add(header::OVERLAPPING, 1);
             continue;
         }
-        let Some(id) = take_number() else {
+        if !claim(at, at + size, ty as u64 + 1) {
             arena::add(header::OBJECTS_LOST, 1);
-            continue;
-        };
-        word(id, START).store(at as u64, Ordering::Relaxed);
-        word(id, TYPE).store(ty as u64 + 1, Ordering::Relaxed);
-        word(id, USERS).store(0, Ordering::Relaxed);
-        if !shadow::claim(at, at + size, id) {
-            arena::add(header::OBJECTS_LOST, 1);
-            free_number(id);
         }
     }
+}
+
+/// Notes that `count` values of a type may lie somewhere.
+pub(crate) fn suspect(plan: &Plan, start: usize, ty: usize, count: usize, _: &Lock) {
+    let count = count.min(MOST_SUSPECTED);
+    let end = start + count * plan.types[ty].size;
+    // Where there is no room, nothing that was asked for is lost.
+    claim(start, end, (ty as u64 + 1) | (count as u64 * format::UNASKED));
+    SUSPECTS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Whether more suspects are wanted.
+pub(crate) fn suspecting() -> bool {
+    SUSPECTS.load(Ordering::Relaxed) < MOST_SUSPECTS
+}
+
+/// Gives a number to the bytes from one address up to another; `false` where there is no room, or another has them.
+fn claim(from: usize, end: usize, word_of_type: u64) -> bool {
+    let Some(id) = take_number() else { return false };
+    word(id, START).store(from as u64, Ordering::Relaxed);
+    word(id, TYPE).store(word_of_type, Ordering::Relaxed);
+    word(id, USERS).store(0, Ordering::Relaxed);
+    let claimed = shadow::claim(from, end, id);
+    if !claimed {
+        free_number(id);
+    }
+    claimed
+}
+
+/// Forgets what the program itself says more of: its objects, and suspects as if they had never been.
+pub(crate) fn supersede(plan: &Plan, from: usize, end: usize, lock: &Lock) {
+    let mut place = from;
+    while let Some((at, id)) = shadow::first(place, end) {
+        place = (at & !3) + 4;
+        if let Some(object) = get(id) {
+            if object.suspected > 0 {
+                word(id, USERS).store(0, Ordering::Relaxed);
+            }
+            place = place.max(object.start + object.reach(plan));
+        }
+    }
+    remove(plan, from, end, lock);
 }
 
 /// Forgets the objects that touch the bytes from one address up to another.
@@ -77,11 +136,11 @@ pub(crate) fn remove(plan: &Plan, from: usize, end: usize, _: &Lock) {
     while let Some((place, id)) = shadow::first(from, end) {
         from = (place & !3) + 4;
         let Some(object) = get(id) else { continue };
-        let size = plan.types[object.ty].size;
-        shadow::release(object.start, object.start + size);
+        let behind = object.start + object.reach(plan);
+        shadow::release(object.start, behind);
         fold(object);
         free_number(id);
-        from = from.max(object.start + size);
+        from = from.max(behind);
     }
 }
 
@@ -112,15 +171,18 @@ fn fold(object: Object) {
     if users == 0 {
         return;
     }
-    let key = [object.ty as u64 + 1, users];
+    let unasked = if object.suspected > 0 { format::UNASKED } else { 0 };
+    let key = [(object.ty as u64 + 1) | unasked, users];
     if !count_in(format::FOLDS_AT, format::MOST_FOLDS, FOLD_WORDS, key) {
         arena::add(header::FOLDS_LOST, 1);
     }
 }
 
-/// Notes who asked for a block of a type: an address within the plan's file, or [`format::FOREIGN`].
-pub(crate) fn note_site(site: u64, ty: usize, _: &Lock) {
-    if !count_in(format::SITES_AT, format::MOST_SITE_ROWS, SITE_WORDS, [site, ty as u64 + 1]) {
+/// Notes who asked for a block of a type: an address within the plan's file, or [`format::FOREIGN`]. `how` is 0 or
+/// [`format::ROUNDED`].
+pub(crate) fn note_site(site: u64, ty: usize, how: u64, _: &Lock) {
+    let key = [site, (ty as u64 + 1) | how];
+    if !count_in(format::SITES_AT, format::MOST_SITE_ROWS, SITE_WORDS, key) {
         arena::add(header::SITES_LOST, 1);
     }
 }

@@ -95,11 +95,16 @@ pub(crate) enum Block {
     Ambiguous,
     /// It holds values of a type: the type, and how many.
     Of(usize, usize),
+    /// It may hold values of a type, and the user did not ask for arrays: the type, and how many.
+    Unasked(usize, usize),
+    /// It holds one value of a type, and bytes up to its alignment behind it.
+    Rounded(usize),
 }
 
 impl Plan {
-    /// What a block of `count` elements of `size` bytes is; `count` is 1 where the program did not say.
-    pub(crate) fn block(&self, count: usize, size: usize) -> Block {
+    /// What a block of `count` elements of `size` bytes is; `count` is 1 where the program did not say, and so is
+    /// `align`.
+    pub(crate) fn block(&self, count: usize, size: usize, align: usize) -> Block {
         let Some(bytes) = count.checked_mul(size) else { return Block::Unwanted };
         let found = self.exactly(bytes).map_or(Block::Unwanted, |ty| of(ty, 1));
         if found != Block::Unwanted {
@@ -110,9 +115,18 @@ impl Plan {
         {
             return of(ty, count);
         }
-        if self.heap != format::heap::ARRAYS {
-            return Block::Unwanted;
+        let (asked, several) = (self.heap == format::heap::ARRAYS, self.several(bytes));
+        if asked && several != Block::Unwanted {
+            return several;
         }
+        match (self.rounded(bytes, align), several) {
+            (Block::Unwanted, Block::Of(ty, count)) => Block::Unasked(ty, count),
+            (found, _) => found,
+        }
+    }
+
+    /// Several values of a type without anything between them.
+    fn several(&self, bytes: usize) -> Block {
         let mut found = Block::Unwanted;
         for &(size, ty) in &self.sizes {
             let size = size as usize;
@@ -124,6 +138,24 @@ impl Plan {
                     return Block::Ambiguous;
                 }
                 found = of(ty, bytes / size);
+            }
+        }
+        found
+    }
+
+    /// One value that begins cache lines and has the last of them for itself: C asks for a multiple of the alignment,
+    /// and so does C++'s `new`.
+    fn rounded(&self, bytes: usize, align: usize) -> Block {
+        let mut found = Block::Unwanted;
+        if align == 1 || align > format::WIDEST_ALIGN || !bytes.is_multiple_of(align) {
+            return found;
+        }
+        for &(size, ty) in &self.sizes {
+            if bytes.checked_sub(size as usize).is_some_and(|behind| behind < align) {
+                if found != Block::Unwanted || ty == format::AMBIGUOUS {
+                    return Block::Ambiguous;
+                }
+                found = Block::Rounded(ty as usize);
             }
         }
         found

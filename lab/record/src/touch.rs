@@ -50,13 +50,21 @@ fn count(address: usize, size: usize, kind: usize, id: u32) {
 #[inline(always)]
 fn count_one(address: usize, size: usize, kind: usize, id: u32) -> usize {
     let Some(plan) = recording() else { return 0 };
+    let Some(object) = objects::get(id) else { return 0 };
+    if object.suspected > 0 {
+        let within = || thread::existing().is_some_and(|own| own.get(block::DEPTH) != 0);
+        if plan.operations.is_empty() || within() {
+            object.used();
+        }
+        let offset = address.wrapping_sub(object.start);
+        return size.min(object.reach(plan).saturating_sub(offset));
+    }
     let Some(_busy) = Busy::enter() else {
         if let Some(own) = thread::existing() {
             own.add(block::DROPPED, 1);
         }
         return 0;
     };
-    let Some(object) = objects::get(id) else { return 0 };
     let Some(ty) = plan.types.get(object.ty) else { return 0 };
     // Checked, since the number may belong to another object by now (R3).
     let offset = address.wrapping_sub(object.start);

@@ -11,12 +11,15 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
+/// Bytes of a cache line, for which blocks are usually aligned.
+const LINE: usize = 64;
+
 /// Which blocks of the heap are taken for objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Heap {
     /// None: globals and what the program says itself.
     None,
-    /// Blocks of a type's size, and `calloc` with elements of it.
+    /// Blocks of a type's size, which may be rounded up to their alignment, and `calloc` with elements of it.
     #[default]
     Exact,
     /// Blocks of a multiple of it, too.
@@ -45,6 +48,8 @@ pub struct Wanted {
     pub cells: Cells,
     /// Other types of this size that the program knows: a block may be one of these.
     pub alike: Vec<String>,
+    /// Other types that are as large when their size is rounded up to whole cache lines.
+    pub alike_rounded: Vec<String>,
 }
 
 /// What is wanted, in the terms of the program's file.
@@ -92,7 +97,9 @@ impl Plan {
             }
             let size = size as usize;
             let Some(cells) = Cells::of(types, id, size) else { continue };
-            wanted.push((Wanted { name: name.to_owned(), size, cells, alike: Vec::new() }, id));
+            let name = name.to_owned();
+            let (alike, alike_rounded) = (Vec::new(), Vec::new());
+            wanted.push((Wanted { name, size, cells, alike, alike_rounded }, id));
         }
         if wanted.is_empty() {
             return Err(Error::new("none of the types has between 1 byte and 1 MiB")
@@ -107,9 +114,12 @@ impl Plan {
         }
         for (name, id) in named(types) {
             let size = types.size(id).unwrap_or(0) as usize;
-            for (of, _) in wanted.iter_mut().filter(|(of, _)| of.size == size && of.name != name) {
-                if of.alike.len() < 3 && !of.alike.iter().any(|alike| alike == name) {
-                    of.alike.push(name.to_owned());
+            for (of, _) in wanted.iter_mut().filter(|(of, _)| of.name != name) {
+                if of.size == size {
+                    note(&mut of.alike, name);
+                }
+                if size > 0 && of.size.div_ceil(LINE) == size.div_ceil(LINE) {
+                    note(&mut of.alike_rounded, name);
                 }
             }
         }
@@ -170,6 +180,13 @@ impl Plan {
             words
         });
         words
+    }
+}
+
+/// Adds a name to a list of up to three.
+fn note(list: &mut Vec<String>, name: &str) {
+    if list.len() < 3 && !list.iter().any(|known| known == name) {
+        list.push(name.to_owned());
     }
 }
 

@@ -4,6 +4,7 @@ use crate::format::{self, KINDS, OUTSIDE, REST, Shape, header, table, thread as 
 use crate::plan::Plan;
 use ledgerline_layout::Error;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -20,6 +21,8 @@ pub struct Recording {
     pub objects: Vec<Used>,
     /// Who allocated blocks that were taken for objects.
     pub sites: Vec<Site>,
+    /// By the number of a type in the plan, blocks that were used and may be arrays of it, where arrays were not asked for.
+    pub unasked: BTreeMap<usize, u64>,
     /// What was not recorded.
     pub losses: Losses,
     /// What recording cost, in nanoseconds.
@@ -44,6 +47,8 @@ pub struct Site {
     pub address: Option<u64>,
     /// The number of the type in the plan.
     pub ty: usize,
+    /// Whether they are larger than the type: rounded up to the alignment that they were asked with.
+    pub rounded: bool,
     /// How many.
     pub blocks: u64,
 }
@@ -60,6 +65,11 @@ pub struct Losses {
     /// The first such size.
     #[serde(skip)]
     pub ambiguous_size: u64,
+    /// The alignment that the first was asked with.
+    #[serde(skip)]
+    pub ambiguous_align: u64,
+    /// Blocks that were used and may be arrays, where arrays were not asked for.
+    pub unasked: u64,
     /// Annotations that name no wanted type.
     pub unknown_names: u64,
     /// Accesses by signal handlers in the middle of counting.
@@ -215,6 +225,8 @@ impl Words {
                 overlapping: head[header::OVERLAPPING],
                 ambiguous: head[header::AMBIGUOUS],
                 ambiguous_size: head[header::AMBIGUOUS_SIZE],
+                ambiguous_align: head[header::AMBIGUOUS_ALIGN],
+                unasked: 0,
                 unknown_names: head[header::UNKNOWN_NAMES],
                 dropped: 0,
                 unfinished: 0,
@@ -296,7 +308,7 @@ impl Words {
 
     /// Objects that are there at the end, and those that went before.
     fn objects(&self, count: usize, plan: &Plan, into: &mut Recording) -> Result<(), Error> {
-        let mut tally = std::collections::BTreeMap::new();
+        let mut tally = BTreeMap::new();
         let count = count.min(format::MOST_OBJECTS);
         const AT_ONCE: usize = 1 << 14;
         for start in (1..count).step_by(AT_ONCE) {
@@ -307,30 +319,42 @@ impl Words {
             {
                 let (ty, users) = (object[1], object[2]);
                 if ty != 0 && users != 0 {
-                    *tally.entry((ty - 1, users)).or_insert(0u64) += 1;
+                    let ty = if ty < format::UNASKED {
+                        ty
+                    } else {
+                        (ty % format::UNASKED) | format::UNASKED
+                    };
+                    *tally.entry((ty, users)).or_insert(0u64) += 1;
                 }
             }
         }
         let folds = self.at(format::FOLDS_AT, format::MOST_FOLDS * format::FOLD_WORDS)?;
         for fold in folds.chunks_exact(format::FOLD_WORDS).filter(|fold| fold[2] != 0) {
-            let sum = tally.entry((fold[0].wrapping_sub(1), fold[1])).or_insert(0);
+            let sum = tally.entry((fold[0], fold[1])).or_insert(0);
             *sum = sum.saturating_add(fold[2]);
         }
-        into.objects = tally
-            .into_iter()
-            .filter(|((ty, _), _)| *ty < plan.types.len() as u64)
-            .map(|((ty, users), objects)| Used { ty: ty as usize, users, objects })
-            .collect();
+        for ((ty, users), objects) in tally {
+            let known = (ty % format::UNASKED).checked_sub(1).map(|ty| ty as usize);
+            let Some(known) = known.filter(|&known| known < plan.types.len()) else { continue };
+            if ty < format::UNASKED {
+                into.objects.push(Used { ty: known, users, objects });
+            } else {
+                let sum = into.unasked.entry(known).or_insert(0);
+                *sum = sum.saturating_add(objects);
+                into.losses.unasked = into.losses.unasked.saturating_add(objects);
+            }
+        }
         Ok(())
     }
 
     fn sites(&self, plan: &Plan, into: &mut Recording) -> Result<(), Error> {
         let sites = self.at(format::SITES_AT, format::MOST_SITE_ROWS * format::SITE_WORDS)?;
         for site in sites.chunks_exact(format::SITE_WORDS).filter(|site| site[2] != 0) {
-            let ty = site[1].wrapping_sub(1) as usize;
+            let rounded = site[1] & format::ROUNDED != 0;
+            let ty = (site[1] & !format::ROUNDED).wrapping_sub(1) as usize;
             if ty < plan.types.len() {
                 let address = (site[0] != format::FOREIGN).then_some(site[0]);
-                into.sites.push(Site { address, ty, blocks: site[2] });
+                into.sites.push(Site { address, ty, rounded, blocks: site[2] });
             }
         }
         into.sites.sort_by_key(|site| (site.ty, std::cmp::Reverse(site.blocks), site.address));

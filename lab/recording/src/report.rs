@@ -25,7 +25,9 @@ pub fn text(
     let mut out = String::new();
     for (profile, basis) in recorded.profile.types.iter().zip(&recorded.types) {
         of_type(&mut out, plan, profile, basis);
-        heap(&mut out, plan, recordings, function_at, basis.ty);
+        for rounded in [false, true] {
+            heap(&mut out, plan, recordings, function_at, (basis.ty, rounded));
+        }
         out.push('\n');
     }
     notes(&mut out, plan, recordings);
@@ -127,18 +129,17 @@ fn objects(profile: &TypeProfile, basis: &Basis) -> String {
     format!("{}; taken as {instances}{alone}", parts.join(", "))
 }
 
-/// Who allocated what was taken for objects by its size.
+/// Who allocated what was taken for objects by its size, or by its size rounded up.
 fn heap(
     out: &mut String,
     plan: &Plan,
     recordings: &[Recording],
     function_at: &dyn Fn(u64) -> Option<String>,
-    ty: usize,
+    (ty, rounded): (usize, bool),
 ) {
     let mut sites: BTreeMap<String, u64> = BTreeMap::new();
-    for site in
-        recordings.iter().flat_map(|recording| &recording.sites).filter(|site| site.ty == ty)
-    {
+    let all = recordings.iter().flat_map(|recording| &recording.sites);
+    for site in all.filter(|site| (site.ty, site.rounded) == (ty, rounded)) {
         let name = match site.address {
             Some(address) => function_at(address).unwrap_or_else(|| format!("{address:#x}")),
             None => "other libraries".to_owned(),
@@ -155,15 +156,21 @@ fn heap(
     let list: Vec<String> =
         shown.map(|(name, blocks)| format!("{} ({blocks})", short(name))).collect();
     let more = if sites.len() > MOST_SITES { ", and others" } else { "" };
-    let _ = write!(out, "  by their size, blocks from {}{more}", list.join(", "));
-    let alike = &plan.types[ty].alike;
+    let of = &plan.types[ty];
+    let (how, alike) = if rounded {
+        (" rounded up to their alignment", &of.alike_rounded)
+    } else {
+        ("", &of.alike)
+    };
+    let _ = write!(out, "  by their size{how}, blocks from {}{more}", list.join(", "));
     if !alike.is_empty() {
         let alike: Vec<String> = alike.iter().map(|name| short(name)).collect();
         let _ = write!(
             out,
-            "; {} {} as large: --site FUNCTION says who allocates this one",
+            "; {} {} as large{}: --site FUNCTION says who allocates this one",
             alike.join(", "),
-            if alike.len() == 1 { "is" } else { "are" }
+            if alike.len() == 1 { "is" } else { "are" },
+            if rounded { " when rounded up" } else { "" }
         );
     }
     out.push('\n');
@@ -175,11 +182,15 @@ fn losses(recordings: &[Recording]) -> Losses {
     for of in recordings.iter().map(|recording| recording.losses) {
         losses.no_room = losses.no_room.saturating_add(of.no_room);
         losses.overlapping = losses.overlapping.saturating_add(of.overlapping);
+        losses.unasked = losses.unasked.saturating_add(of.unasked);
         losses.unknown_names = losses.unknown_names.saturating_add(of.unknown_names);
         losses.dropped = losses.dropped.saturating_add(of.dropped);
         losses.unfinished = losses.unfinished.saturating_add(of.unfinished);
         losses.ambiguous = losses.ambiguous.saturating_add(of.ambiguous);
-        losses.ambiguous_size = losses.ambiguous_size.max(of.ambiguous_size);
+        if of.ambiguous_size > losses.ambiguous_size {
+            losses.ambiguous_size = of.ambiguous_size;
+            losses.ambiguous_align = of.ambiguous_align;
+        }
     }
     losses
 }
@@ -187,14 +198,17 @@ fn losses(recordings: &[Recording]) -> Losses {
 fn notes(out: &mut String, plan: &Plan, recordings: &[Recording]) {
     let losses = losses(recordings);
     if losses.ambiguous > 0 {
-        let size = losses.ambiguous_size;
-        let names: Vec<String> = plan
-            .types
-            .iter()
-            .filter(|of| of.size as u64 == size)
-            .take(4)
-            .map(|of| format!("`{}`", short(&of.name)))
-            .collect();
+        let (size, align) = (losses.ambiguous_size, losses.ambiguous_align.max(1));
+        let names = |align: u64| -> Vec<String> {
+            plan.types
+                .iter()
+                .filter(|of| (of.size as u64).checked_next_multiple_of(align) == Some(size))
+                .take(4)
+                .map(|of| format!("`{}`", short(&of.name)))
+                .collect()
+        };
+        let exactly = names(1);
+        let names = if exactly.is_empty() { names(align) } else { exactly };
         let names =
             if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
         let _ = writeln!(
@@ -202,6 +216,26 @@ fn notes(out: &mut String, plan: &Plan, recordings: &[Recording]) {
             "not recorded: {} that may be one of several wanted types, the first of {size} bytes{names}; name one \
              with --type, or say which with LEDGERLINE_OBJECT",
             many(losses.ambiguous, "block")
+        );
+    }
+    if losses.unasked > 0 {
+        let mut sums: BTreeMap<usize, u64> = BTreeMap::new();
+        for (&ty, blocks) in recordings.iter().flat_map(|recording| &recording.unasked) {
+            let sum = sums.entry(ty).or_default();
+            *sum = sum.saturating_add(*blocks);
+        }
+        let mut sums: Vec<(usize, u64)> = sums.into_iter().collect();
+        sums.sort_by_key(|sum| std::cmp::Reverse(sum.1));
+        let shown = sums.iter().take(MOST_SITES);
+        let list: Vec<String> =
+            shown.map(|&(ty, _)| format!("`{}`", short(&plan.types[ty].name))).collect();
+        let more = if sums.len() > MOST_SITES { " and others" } else { "" };
+        let _ = writeln!(
+            out,
+            "not recorded: {} of several times the size of {}{more}, in use and maybe arrays; --heap arrays takes \
+             them for objects",
+            many(losses.unasked, "block"),
+            list.join(", ")
         );
     }
     for (count, what) in [

@@ -3,6 +3,7 @@
 mod support;
 
 use ledgerline_recording::plan::Heap;
+use ledgerline_recording::report;
 use support::{Test, record};
 
 #[test]
@@ -85,6 +86,80 @@ fn arrays_are_taken_where_asked_and_ambiguous_sizes_never() {
     assert_eq!(run.plan.types[0].alike, ["b"]);
     let Some(run) = record(&Test { types: &["c"], ..test(Heap::Arrays) }) else { return };
     assert_eq!(run.all("c", "z[4]"), [0, 1, 0]);
+}
+
+#[test]
+fn blocks_that_may_be_arrays_are_told_where_asking_would_help() {
+    let source = r#"
+        #include <stdlib.h>
+        #include "ledgerline_record.h"
+        struct c { long z[5]; };
+        struct c *c_pointer;
+        __attribute__((noinline)) static void hit(volatile long *at) { *at = 1; }
+        __attribute__((noinline)) static void work(volatile long *at) { *at = 2; }
+        int main(void) {
+            long *row = malloc(3 * sizeof(struct c)), *freed = malloc(2 * sizeof(struct c));
+            hit(row);
+            work(row + 14);
+            hit(freed + 9);
+            free(freed);
+            /* Nobody uses these, or they are no array, or the program itself says what they are. */
+            c_pointer = malloc(5 * sizeof(struct c));
+            hit(malloc(4 * sizeof(struct c) + 8));
+            hit(malloc(sizeof(struct c)));
+            long *pool = malloc(100 * sizeof(struct c));
+            hit(pool);
+            LEDGERLINE_ARRAY(pool, 2, "c");
+            hit(pool + 7);
+            hit(pool + 400);
+            return 0;
+        }"#;
+    let test = |heap, operations| Test {
+        source,
+        flags: &["-O2"],
+        types: &["c"],
+        heap,
+        operations,
+        ..Test::default()
+    };
+    let Some(run) = record(&test(Heap::Exact, &[])) else { return };
+    assert_eq!(run.all("c", "z[4]"), [0, 0, 0]);
+    assert_eq!(run.total("c"), 2);
+    assert_eq!(run.recordings[0].unasked.clone().into_iter().collect::<Vec<_>>(), [(0, 2)]);
+    assert_eq!(run.recordings[0].losses.unasked, 2);
+    let recorded = run.profile();
+    let text = report::text(&run.plan, &run.recordings, &recorded, &|_| None);
+    assert!(
+        text.contains(
+            "2 blocks of several times the size of `c`, in use and maybe arrays; --heap arrays"
+        ),
+        "{text}"
+    );
+    // Where operations are named, what others use would not help.
+    let Some(run) = record(&test(Heap::Exact, &["work"])) else { return };
+    assert_eq!(run.recordings[0].losses.unasked, 1);
+    let Some(run) = record(&test(Heap::Arrays, &[])) else { return };
+    assert_eq!(run.recordings[0].losses.unasked, 0);
+    assert_eq!(run.all("c", "z[4]"), [0, 2, 0]);
+    let Some(run) = record(&test(Heap::None, &[])) else { return };
+    assert_eq!(run.recordings[0].losses.unasked, 0);
+}
+
+#[test]
+fn a_program_of_many_buffers_is_not_watched_for_ever() {
+    let source = r#"
+        #include <stdlib.h>
+        struct c { long z[5]; } global;
+        int main(void) {
+            for (int i = 0; i < 70000; i++) {
+                volatile long *buffer = malloc(2 * sizeof(struct c));
+                buffer[i % 10] = 1;
+                free((void *)buffer);
+            }
+            return 0;
+        }"#;
+    let Some(run) = record(&Test { source, types: &["c"], ..Test::default() }) else { return };
+    assert_eq!(run.recordings[0].losses.unasked, 1 << 16);
 }
 
 #[test]

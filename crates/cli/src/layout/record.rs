@@ -58,7 +58,7 @@ const NOTHING: u8 = 125;
 enum Blocks {
     /// None: globals, and what the program says
     None,
-    /// Those of a type's size, and calloc with elements of it
+    /// Those of a type's size (rounded up, where they are aligned), and calloc with elements of it
     Exact,
     /// Those of a multiple of it, too
     Arrays,

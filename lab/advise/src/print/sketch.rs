@@ -3,12 +3,14 @@
 use std::fmt::Write;
 
 use ledgerline_layout::align;
-use ledgerline_layout::leaf::{keyword, record};
-use ledgerline_layout::model::{Kind, Type, TypeId, Types};
+use ledgerline_layout::leaf::{keyword, name_of, record};
+use ledgerline_layout::lines::Lines;
+use ledgerline_layout::model::{Kind, Role, Type, TypeId, Types};
 use ledgerline_layout::spell::{declare, spell};
 
 use crate::advice::{Advice, Proposal};
 use crate::pieces::Field;
+use crate::uses;
 
 /// In which language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +54,7 @@ pub fn sketch(types: &Types, id: TypeId, advice: &Advice, language: Language) ->
         end: 0,
         gaps: 0,
         after_bits: false,
+        placed: placed(types, id),
     };
     sketch.write(id);
     sketch.out
@@ -68,22 +71,70 @@ struct Sketch<'a> {
     gaps: usize,
     /// Whether that was a bitfield.
     after_bits: bool,
+    /// What a C++ compiler places itself, by name.
+    placed: Vec<(String, Role)>,
+}
+
+/// Bases, and the pointer to the table of virtual functions.
+fn placed(types: &Types, id: TypeId) -> Vec<(String, Role)> {
+    let members = record(types, id).into_iter().flat_map(|(_, record)| &record.members);
+    let placed = members.filter(|member| {
+        matches!(member.role, Role::Base | Role::VirtualBase { .. } | Role::VirtualTable)
+    });
+    placed.map(|member| (uses::clean(name_of(types, member)), member.role)).collect()
+}
+
+/// A C++ name without the namespaces and classes around it, and its template arguments.
+fn parts(name: &str) -> (&str, &str) {
+    let (mut depth, mut start, mut arguments) = (0usize, 0, name.len());
+    for (at, character) in name.char_indices() {
+        match character {
+            '<' => {
+                if depth == 0 {
+                    arguments = at;
+                }
+                depth += 1;
+            }
+            '>' => depth = depth.saturating_sub(1),
+            ':' if depth == 0 => (start, arguments) = (at + 1, name.len()),
+            _ => {}
+        }
+    }
+    (&name[start..arguments], &name[arguments..])
 }
 
 impl Sketch<'_> {
     fn write(&mut self, id: TypeId) {
         let class = record(self.types, id).is_some_and(|(_, record)| record.kind == Kind::Class);
         let kind = keyword(if class { Kind::Class } else { Kind::Struct });
-        let name = self.advice.name.split('<').next().unwrap_or_default();
-        let name = name.rsplit("::").next().unwrap_or_default().to_owned();
+        let (name, arguments) = parts(&self.advice.name);
         match self.language {
-            Language::C => self.line(&format!("{kind} {name} {{")),
+            Language::C => {
+                let bases = self.bases();
+                let of_cpp =
+                    class || !self.placed.is_empty() || self.advice.name.contains([':', '<']);
+                if of_cpp {
+                    self.line("/* A sketch: members alone. Functions, access and initial values are as in the source. */");
+                }
+                if !arguments.is_empty() {
+                    self.line("template <>");
+                }
+                self.line(&format!("{kind} {name}{arguments}{bases} {{"));
+                if class {
+                    self.line("public:");
+                }
+            }
             Language::Rust => {
                 let align = self.proposal.align;
                 let more = if align >= 64 { format!(", align({align})") } else { String::new() };
                 self.line(&format!("#[repr(C{more})]"));
                 self.line(&format!("struct {name} {{"));
             }
+        }
+        if self.placed.iter().any(|(_, role)| *role == Role::VirtualTable) {
+            self.line(&format!(
+                "    virtual ~{name}();  /* and the class's other virtual functions */"
+            ));
         }
         let mut line = None;
         for &index in &self.proposal.order {
@@ -111,7 +162,15 @@ impl Sketch<'_> {
         let natural = self.end.next_multiple_of(piece.align);
         let begins = self.proposal.begins[index];
         let mut aligned = None;
-        if begins > 1 && offset.is_multiple_of(begins) && self.language == Language::C {
+        let first = piece.fields.first().and_then(|field| self.role(field));
+        if let Some(role) = first {
+            // The compiler sees to the place.
+            let what = match role {
+                Role::VirtualTable => "the pointer to its virtual functions".to_owned(),
+                _ => piece.fields[0].name.clone(),
+            };
+            self.line(&format!("    /* {} bytes: {what} */", piece.size));
+        } else if begins > 1 && offset.is_multiple_of(begins) && self.language == Language::C {
             aligned = Some(begins);
         } else if natural != offset && offset > self.end {
             let bytes = offset - self.end;
@@ -139,6 +198,9 @@ impl Sketch<'_> {
         }
         let mut bit = 0;
         for (at, field) in piece.fields.iter().enumerate() {
+            if self.role(field).is_some() {
+                continue;
+            }
             match field.bits {
                 Some(bits) => {
                     let unit = 8 * self.types.size(field.ty).unwrap_or(1).max(1);
@@ -171,9 +233,43 @@ impl Sketch<'_> {
                 (false, Language::C) => "  /* untouched */".to_owned(),
                 (false, Language::Rust) => "  // untouched".to_owned(),
             };
-            self.line(&format!("    {text}{note}"));
+            let bytes = self.types.size(field.ty).filter(|_| field.bits.is_none()).unwrap_or(0);
+            let start = offset + field.start / 8;
+            let straddles = match (Lines::of(64).straddles(start, bytes), self.language) {
+                (false, _) => String::new(),
+                (true, Language::C) => {
+                    format!("  /* straddles, to line {} */", (start + bytes - 1) / 64)
+                }
+                (true, Language::Rust) => {
+                    format!("  // straddles, to line {}", (start + bytes - 1) / 64)
+                }
+            };
+            self.line(&format!("    {text}{straddles}{note}"));
         }
         self.end = offset + piece.size;
+    }
+
+    /// What the compiler places a field as; `None` for a field that is declared.
+    fn role(&self, field: &Field) -> Option<Role> {
+        self.placed.iter().find(|(name, _)| *name == field.name).map(|(_, role)| *role)
+    }
+
+    /// The bases as a declaration names them. Those that were taken apart have their members in the order.
+    fn bases(&self) -> String {
+        let fields = |name: &str| {
+            let mut fields = self.advice.pieces.list.iter().flat_map(|piece| &piece.fields);
+            fields.any(|field| field.name == name)
+                || self.advice.pieces.dropped.iter().any(|of| of == name)
+        };
+        let bases = self.placed.iter().filter(|(name, _)| fields(name));
+        let bases: Vec<String> = bases
+            .filter_map(|(name, role)| match role {
+                Role::Base => Some(format!("public {name}")),
+                Role::VirtualBase { .. } => Some(format!("public virtual {name}")),
+                _ => None,
+            })
+            .collect();
+        if bases.is_empty() { String::new() } else { format!(" : {}", bases.join(", ")) }
     }
 
     /// Bits without a name: none of them close the unit.

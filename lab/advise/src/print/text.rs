@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use ledgerline_coherence::experiments::Interval;
+use ledgerline_layout::lines::Lines;
 use ledgerline_layout::model::{TypeId, Types};
 
 use super::sketch::{Language, sketch};
@@ -141,7 +142,9 @@ impl Page<'_> {
                 (_, true) => "w",
                 _ => "r",
             };
-            format!("{}:{how}", uses.spots[spot].path)
+            let of = &uses.spots[spot];
+            let straddles = Lines::of(width).straddles(place.offsets[spot], of.size);
+            format!("{}:{how}{}", of.path, if straddles { " (straddles)" } else { "" })
         });
         few(&named.collect::<Vec<_>>(), NAMED, " ")
     }

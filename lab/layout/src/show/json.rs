@@ -48,6 +48,8 @@ struct Field<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     bit_size: Option<u64>,
     line: u64,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    straddles: bool,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     rates: Option<Rates<'a>>,
 }
@@ -84,7 +86,8 @@ fn place(placement: Placement, leaves: &[Leaf]) -> Place {
 /// Appends a record as one line of JSON.
 ///
 /// `holes` are the bytes before the last member that no member covers. A hole that is not whole bytes also has
-/// `bit_offset` and `bit_size`. `line` counts from 0. With [`Options::accessed`], members of a type that it has get
+/// `bit_offset` and `bit_size`. `line` counts from 0. `straddles` is true for a member on more lines than it needs, and
+/// left out for others. With [`Options::accessed`], members of a type that it has get
 /// the `reads` and `writes` of an operation, 0 for a member that nothing touches, and `by` where roles are told
 /// apart. Types that are no records are left out.
 pub fn json(types: &Types, name: &str, id: TypeId, options: &Options<'_>, out: &mut Vec<u8>) {
@@ -108,6 +111,7 @@ pub fn json(types: &Types, name: &str, id: TypeId, options: &Options<'_>, out: &
             bit_offset: leaf.bitfield.then_some(leaf.start % 8),
             bit_size: leaf.bitfield.then_some(leaf.bits),
             line: lines.line(leaf.offset()),
+            straddles: lines.straddles(leaf.offset(), leaf.size()),
             name: leaf.path,
         })
         .collect();

@@ -130,6 +130,8 @@ impl Picture<'_> {
             self.touched.map(|touched| touched.of(leaf.start, leaf.bits)).unwrap_or_default();
         let heat = self.touched.map_or(0.0, |touched| touched.heat(&rates));
         let said = self.touched.map(|_| said(&rates)).unwrap_or_default();
+        let straddles = self.lines.straddles(leaf.offset(), leaf.size());
+        let straddles = if straddles { ", straddles lines" } else { "" };
         let height = 30.0 / of as f64;
         let path = escaped(&leaf.path);
         let (from, to) = (leaf.start / bits, (leaf.end() - 1) / bits);
@@ -144,7 +146,7 @@ impl Picture<'_> {
                 format!("x=\"{x:.1}\" y=\"{y:.2}\" width=\"{width:.1}\" height=\"{height:.2}\"");
             let _ = writeln!(
                 out,
-                "<rect class=\"{class}\" {place}><title>{path}: {}, {} bytes at {}{said}</title></rect>",
+                "<rect class=\"{class}\" {place}><title>{path}: {}, {} bytes at {}{straddles}{said}</title></rect>",
                 escaped(&spell(self.types, leaf.ty).to_string()),
                 leaf.size(),
                 leaf.offset(),

@@ -141,6 +141,10 @@ fn json_is_one_object_a_type() {
     let object: serde_json::Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
     assert_eq!((&object["size"], &object["lines"]), (&152.into(), &3.into()));
     assert_eq!(object["members"][1]["bit_offset"], 5);
+    let straddling = object["members"].as_array().unwrap().iter();
+    let straddling: Vec<_> = straddling.filter(|of| of["straddles"] == true).collect();
+    assert_eq!(straddling.len(), 1);
+    assert_eq!(straddling[0]["name"], "odd");
     golden::same("show.json", &out);
 }
 
@@ -162,11 +166,27 @@ fn a_picture_has_a_block_for_each_field_on_each_of_its_lines() {
     }
     assert!(
         hot.contains(
-            "odd: long, 8 bytes at 60, 0.25 reads and 0.5 writes an operation (tx&gt; rw)"
+            "odd: long, 8 bytes at 60, straddles lines, 0.25 reads and 0.5 writes an operation (tx&gt; rw)"
         )
     );
     assert!(hot.contains("last: char, 1 bytes at 144, not touched"), "{hot}");
     let page = html(&types, &[("every<thing>", id)], &options);
     assert!(page.starts_with("<!DOCTYPE html>") && page.contains(&cold), "{page}");
     golden::same("show.svg", &hot);
+}
+
+#[test]
+fn a_record_that_straddles_is_marked_where_it_is_opened() {
+    let mut types = Types::new(8);
+    let inner = crate::sketch::words(&mut types, "inner", "low high");
+    let outer = crate::sketch::words(&mut types, "outer", "before[7] low high");
+    let name = types.intern("pair");
+    let (_, record) = crate::leaf::record(&types, outer).expect("a record");
+    let before = record.members[0].clone();
+    let pair = Member { name, ty: inner, offset: 56, ..before.clone() };
+    let record = Record { members: vec![before, pair], ..record.clone() };
+    let id = types.push(Type::Record(record));
+    let mut out = String::new();
+    text(&types, "outer", id, &Options { expand: Expand::All, ..Options::default() }, &mut out);
+    assert!(out.contains("  pair  struct inner >  straddles, to line 1\n"), "{out}");
 }

@@ -165,6 +165,7 @@ impl<'t> Page<'t> {
             } else {
                 out.write_str(leaf::keyword(opened.kind))?;
             }
+            self.reach(out, offset, bytes)?;
             return out.write_char('\n');
         }
         for _ in out.len() - from + 2 * row.depth..width {
@@ -172,14 +173,7 @@ impl<'t> Page<'t> {
         }
         out.write_str("  ")?;
         write_type(out, self.types, Some(row.ty), 32)?;
-        if bytes > 0 {
-            let (_, last) = self.lines.range(offset, bytes);
-            if self.lines.straddles(offset, bytes) {
-                self.paint(out, WARN, |out| write!(out, "  straddles, to line {last}"))?;
-            } else if last > self.lines.line(offset) {
-                self.paint(out, FAINT, |out| write!(out, "  to line {last}"))?;
-            }
-        }
+        self.reach(out, offset, bytes)?;
         if let Some(rates) = rates.filter(|rates| !rates.by.is_empty()) {
             self.paint(out, FAINT, |out| {
                 out.write_str("  ")?;
@@ -187,6 +181,21 @@ impl<'t> Page<'t> {
             })?;
         }
         out.write_char('\n')
+    }
+
+    /// Up to which line a member goes, where that is not the one it begins on.
+    fn reach(&self, out: &mut String, offset: u64, bytes: u64) -> fmt::Result {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let (_, last) = self.lines.range(offset, bytes);
+        if self.lines.straddles(offset, bytes) {
+            self.paint(out, WARN, |out| write!(out, "  straddles, to line {last}"))
+        } else if last > self.lines.line(offset) {
+            self.paint(out, FAINT, |out| write!(out, "  to line {last}"))
+        } else {
+            Ok(())
+        }
     }
 
     fn gap(&self, out: &mut String, gap: &Gap, what: &str, line: &mut Option<u64>) -> fmt::Result {

@@ -12,7 +12,13 @@ fn plan(named: bool) -> Plan {
     let paths = FIELDS.map(str::to_owned).to_vec();
     let cells = Cells { paths, map: (0..5).flat_map(|cell| [cell; 8]).collect() };
     Plan {
-        types: vec![Wanted { name: "t".to_owned(), size: 40, cells, alike: Vec::new() }],
+        types: vec![Wanted {
+            name: "t".to_owned(),
+            size: 40,
+            cells,
+            alike: Vec::new(),
+            alike_rounded: Vec::new(),
+        }],
         operations: if named { vec!["operation".to_owned()] } else { Vec::new() },
         identity: (0, 0),
         heap: Heap::Exact,

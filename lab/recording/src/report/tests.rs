@@ -47,7 +47,13 @@ fn plan(operations: &[&str]) -> Plan {
     let alike = vec!["window".to_owned(), "task\x1b[2J".to_owned()];
     let cells = Cells { paths, map: vec![0; 32] };
     Plan {
-        types: vec![Wanted { name: "page_counter".to_owned(), size: 32, cells, alike }],
+        types: vec![Wanted {
+            name: "page_counter".to_owned(),
+            size: 32,
+            cells,
+            alike,
+            alike_rounded: vec!["slot".to_owned()],
+        }],
         operations: operations.iter().map(|&name| name.to_owned()).collect(),
         identity: (0, 0),
         heap: Heap::Exact,
@@ -108,15 +114,19 @@ fn recordings() -> Vec<Recording> {
             Used { ty: 0, users: 0b10, objects: 3 },
         ],
         sites: vec![
-            Site { address: Some(16), ty: 0, blocks: 3 },
-            Site { address: Some(99), ty: 0, blocks: 1 },
-            Site { address: None, ty: 0, blocks: 2 },
+            Site { address: Some(16), ty: 0, rounded: false, blocks: 3 },
+            Site { address: Some(16), ty: 0, rounded: true, blocks: 5 },
+            Site { address: Some(99), ty: 0, rounded: false, blocks: 1 },
+            Site { address: None, ty: 0, rounded: false, blocks: 2 },
         ],
+        unasked: [(0, 9)].into(),
         losses: Losses {
             no_room: 1,
             overlapping: 2,
             ambiguous: 3,
             ambiguous_size: 32,
+            ambiguous_align: 1,
+            unasked: 9,
             unknown_names: 4,
             dropped: 5,
             unfinished: 6,
