@@ -119,6 +119,11 @@ pub enum Kind {
     Enum,
     /// One variant of a Rust enum: a record that lies at its enum's start.
     Variant,
+    /// A `struct` with virtual bases as it lies in a class derived from it: without them, since the derived class has
+    /// them elsewhere. Its name is that of the `struct`.
+    StructPart,
+    /// The same of a `class`.
+    ClassPart,
 }
 
 /// An alignment, and whether it is certain.
@@ -271,9 +276,11 @@ impl Types {
         self.types.is_empty()
     }
 
-    /// All records of the file itself, in its order.
+    /// All records of the file itself, in its order. The parts of classes are left out, which are
+    /// found as bases alone.
     pub fn records(&self) -> impl Iterator<Item = (TypeId, &Record)> {
         (0..).zip(&self.types).skip(self.borrowed as usize).filter_map(|(index, ty)| match ty {
+            Type::Record(Record { kind: Kind::StructPart | Kind::ClassPart, .. }) => None,
             Type::Record(record) => Some((TypeId(index), record)),
             _ => None,
         })

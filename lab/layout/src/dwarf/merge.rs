@@ -44,7 +44,10 @@ pub(super) struct Merger<'b> {
     bitfields: Vec<(TypeId, usize, RawBits)>,
     strides: Vec<(TypeId, u64)>,
     vectors: Vec<TypeId>,
+    /// The classes that name virtual bases.
     virtual_bases: Vec<TypeId>,
+    /// The bases of classes that have several, in the order of the source, by which virtual ones are placed.
+    bases: HashMap<TypeId, Vec<TypeId>>,
 }
 
 impl<'b> Merger<'b> {
@@ -68,6 +71,7 @@ impl<'b> Merger<'b> {
             strides: Vec::new(),
             vectors: Vec::new(),
             virtual_bases: Vec::new(),
+            bases: HashMap::new(),
         }
     }
 
@@ -130,8 +134,8 @@ impl<'b> Merger<'b> {
         self.place_bitfields();
         unsized_tails::open(&mut self.types);
         align::infer(&mut self.types);
-        virtual_bases::place(&mut self.types, &self.virtual_bases);
-        self.virtual_bases.iter().for_each(|&id| sort(self.types.get_mut(id)));
+        let changed = virtual_bases::place(&mut self.types, &self.virtual_bases, &self.bases);
+        changed.iter().for_each(|&id| sort(self.types.get_mut(id)));
         self.types
     }
 
@@ -324,8 +328,14 @@ impl Unit<'_, '_, '_, '_> {
                 self.merger.bitfields.push((id, index, member.bits));
             }
         }
-        if from.iter().any(|member| member.role == (Role::VirtualBase { known: false })) {
+        let is_virtual = |member: &Member| matches!(member.role, Role::VirtualBase { .. });
+        if members.iter().any(is_virtual) {
             self.merger.virtual_bases.push(id);
+        }
+        let bases = members.iter().filter(|member| member.role == Role::Base || is_virtual(member));
+        let bases: Vec<TypeId> = bases.map(|member| member.ty).collect();
+        if bases.len() > 1 {
+            self.merger.bases.insert(id, bases);
         }
         let align = some(ty.align).map_or(Align::Inferred(1), Align::Known);
         let name = self.name(ty)?;

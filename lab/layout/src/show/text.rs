@@ -7,7 +7,7 @@ use super::Options;
 use super::accessed::{Touched, rate};
 use crate::leaf::{self, bits_of, name_of, opens, start_of};
 use crate::lines::{Gap, Lines, extremes, gaps};
-use crate::model::{Align, Record, TypeId, Types};
+use crate::model::{Align, Record, Role, TypeId, Types};
 use crate::spell::{safe, write_type};
 
 const DEEPEST: usize = 64;
@@ -29,6 +29,8 @@ struct Row<'t> {
     bits: u64,
     bitfield: bool,
     depth: usize,
+    /// Whether its place is known.
+    placed: bool,
     /// The record that it opens.
     opened: Option<&'t Record>,
 }
@@ -62,6 +64,7 @@ impl<'t> Page<'t> {
                 bits: bits_of(self.types, member),
                 bitfield: member.bits.is_some(),
                 depth,
+                placed: member.role != Role::VirtualBase { known: false },
                 opened,
             });
             if let Some(inner) = opened {
@@ -108,6 +111,11 @@ impl<'t> Page<'t> {
             self.gap(out, padding, "padding", &mut line)?;
         }
         self.summary(out, record, &holes, padding)?;
+        if rows.iter().any(|row| !row.placed) {
+            out.write_str(
+                "  ?: the file says neither place nor size in it; what seems empty may be that\n",
+            )?;
+        }
         self.bases(out, id, record)?;
         out.write_char('\n')
     }
@@ -139,8 +147,12 @@ impl<'t> Page<'t> {
         if bytes > 0 {
             self.rule(out, offset, line)?;
         }
-        number(out, offset, 8)?;
-        number(out, bytes, 7)?;
+        if row.placed {
+            number(out, offset, 8)?;
+            number(out, bytes, 7)?;
+        } else {
+            write!(out, "{:>8}{:>7}", '?', '?')?;
+        }
         let rates = self.touched.map(|touched| touched.of(row.start, row.bits));
         match &rates {
             // The record that it opens has the rates.
