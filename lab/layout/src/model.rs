@@ -46,12 +46,19 @@ pub enum Type {
         /// How often it is repeated.
         count: Option<u64>,
     },
-    /// A pointer or reference.
+    /// A pointer, or a reference of Rust.
     Pointer {
         /// The type that it points to; `None` is void.
         to: Option<TypeId>,
         /// Rust's name for it (`&str`, `*const T`, `fn(u32)`); [`Name::NONE`] for other languages.
         name: Name,
+    },
+    /// What C++ has beside pointers: it has a pointer's size.
+    Reference {
+        /// The type that it refers to; `None` is void.
+        to: Option<TypeId>,
+        /// What it is.
+        sort: Reference,
     },
     /// A number, character or truth value.
     Base {
@@ -104,6 +111,17 @@ pub enum Type {
         /// Its size in bytes, if that is known.
         size: Option<u64>,
     },
+}
+
+/// The sort of a [`Type::Reference`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reference {
+    /// `T &`.
+    Lvalue,
+    /// `T &&`.
+    Rvalue,
+    /// `T C::*`: a pointer to a member of the class, which is a record or a declaration.
+    Member(TypeId),
 }
 
 /// The sort of a [`Record`].
@@ -311,7 +329,7 @@ impl Types {
             let size = match self.get(id) {
                 Type::Record(record) => record.size,
                 Type::Base { size, .. } | Type::Enum { size, .. } => *size,
-                Type::Pointer { .. } => u64::from(self.pointer_size),
+                Type::Pointer { .. } | Type::Reference { .. } => u64::from(self.pointer_size),
                 Type::Unknown { size } => (*size)?,
                 Type::Array { element, count } => {
                     times = times.checked_mul((*count)?)?;

@@ -7,7 +7,7 @@ use super::parsed::{Parsed, ParsedType, RawBits, Reference, Shape};
 use super::{unsized_tails, virtual_bases};
 use crate::Error;
 use crate::align;
-use crate::model::{Align, Kind, Member, Name, Place, Record, Role, Type, TypeId, Types};
+use crate::model::{self, Align, Kind, Member, Name, Place, Record, Role, Type, TypeId, Types};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -237,7 +237,7 @@ impl Unit<'_, '_, '_, '_> {
                     array
                 }
             }
-            Shape::MemberFunctionPointer if self.is_function(ty.to) => {
+            Shape::MemberPointer if self.is_function(ty.to) => {
                 // The function, and what to add to `this`.
                 let types = &mut self.merger.types;
                 let pointer = types.push(Type::Pointer { to: None, name: Name::NONE });
@@ -245,15 +245,21 @@ impl Unit<'_, '_, '_, '_> {
                 let name = types.intern("pointer to member function");
                 Type::Typedef { name, to: Some(pair), align: None }
             }
-            Shape::Pointer | Shape::MemberFunctionPointer => match ty.size {
+            Shape::Pointer
+            | Shape::LvalueReference
+            | Shape::RvalueReference
+            | Shape::MemberPointer => match ty.size {
                 // The pointer belongs to another address space.
                 Some(size) if size != pointer_size => {
                     Type::Base { name: self.merger.types.intern("pointer"), size }
                 }
-                _ => {
-                    let name = self.merger.types.intern(&String::from_utf8_lossy(ty.name));
-                    Type::Pointer { to, name }
-                }
+                _ => match self.reference(ty) {
+                    Some(sort) => Type::Reference { to, sort },
+                    None => {
+                        let name = self.merger.types.intern(&String::from_utf8_lossy(ty.name));
+                        Type::Pointer { to, name }
+                    }
+                },
             },
             Shape::Base => {
                 let name = self.name(ty)?;
@@ -400,6 +406,19 @@ impl Unit<'_, '_, '_, '_> {
     /// The type of a member or element; one that has none gets an unknown type.
     fn or_unknown(&mut self, id: Option<TypeId>) -> TypeId {
         id.unwrap_or_else(|| self.merger.types.push(Type::Unknown { size: None }))
+    }
+
+    /// What a type is that is like a pointer; `None` if it is one.
+    fn reference(&self, ty: &ParsedType<'_>) -> Option<model::Reference> {
+        match ty.shape {
+            Shape::LvalueReference => Some(model::Reference::Lvalue),
+            Shape::RvalueReference => Some(model::Reference::Rvalue),
+            Shape::MemberPointer if ty.members.0 < ty.members.1 => {
+                let class = self.parsed.members[ty.members.0 as usize].to.get()?;
+                Some(model::Reference::Member(self.ids[class as usize]))
+            }
+            _ => None,
+        }
     }
 
     fn is_function(&self, mut to: Reference) -> bool {

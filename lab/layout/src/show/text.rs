@@ -78,7 +78,7 @@ impl<'t> Page<'t> {
         self.rows(record, 0, 0, &mut rows);
         let width = rows
             .iter()
-            .filter(|row| row.opened.is_none())
+            .filter(|row| row.opened.is_none() || !row.name.is_empty())
             .map(|row| row.name.len() + 2 * row.depth + if row.bitfield { 3 } else { 0 })
             .max()
             .map_or(4, |width| width.clamp(4, WIDEST));
@@ -123,7 +123,8 @@ impl<'t> Page<'t> {
     /// A rule where a line begins.
     fn rule(&self, out: &mut String, offset: u64, line: &mut Option<u64>) -> fmt::Result {
         let now = self.lines.line(offset);
-        if line.is_some_and(|line| now <= line) {
+        // The arms of a union begin again on its first line.
+        if *line == Some(now) {
             return Ok(());
         }
         *line = Some(now);
@@ -144,10 +145,8 @@ impl<'t> Page<'t> {
     ) -> fmt::Result {
         let offset = row.start / 8;
         let bytes = if row.bits == 0 { 0 } else { (row.start % 8 + row.bits).div_ceil(8) };
-        if bytes > 0 {
-            self.rule(out, offset, line)?;
-        }
         if row.placed {
+            self.rule(out, offset, line)?;
             number(out, offset, 8)?;
             number(out, bytes, 7)?;
         } else {
@@ -169,14 +168,8 @@ impl<'t> Page<'t> {
         if row.bitfield {
             write!(out, ":{}", row.bits)?;
         }
-        if let Some(opened) = row.opened {
-            if !row.name.is_empty() {
-                out.write_str("  ")?;
-                write_type(out, self.types, Some(row.ty), 32)?;
-                out.write_str(" >")?;
-            } else {
-                out.write_str(leaf::keyword(opened.kind))?;
-            }
+        if let (Some(opened), true) = (row.opened, row.name.is_empty()) {
+            out.write_str(leaf::keyword(opened.kind))?;
             return out.write_char('\n');
         }
         for _ in out.len() - from + 2 * row.depth..width {
@@ -184,6 +177,9 @@ impl<'t> Page<'t> {
         }
         out.write_str("  ")?;
         write_type(out, self.types, Some(row.ty), 32)?;
+        if row.opened.is_some() {
+            return out.write_str(" >\n");
+        }
         if bytes > 0 {
             let (_, last) = self.lines.range(offset, bytes);
             if self.lines.straddles(offset, bytes) {
