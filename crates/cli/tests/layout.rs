@@ -70,6 +70,37 @@ fn rules_decide_the_exit_status() {
 }
 
 #[test]
+fn what_rules_miss_is_told_with_what_breaks_unless_it_is_optional() {
+    let Some(file) = object(COUNTER) else { return };
+    let path = support::scratch("missing.toml");
+    let text = "[[type]]\nname = 'gone'\n[[type]]\nname = 'counter'\nsize_max = 8\n\
+                together = [['usage', 'maxx', 'low']]\n";
+    std::fs::write(&path, text).unwrap();
+    let rules = path.to_str().unwrap();
+    let (code, said, errors) = layout(&["check", "--rules", rules], &[&file]);
+    assert_eq!(code, 2, "{errors}");
+    assert!(said.starts_with("counter: size_max: ") && said.lines().count() == 1, "{said}");
+    let missed = ["no type \"gone\"", "no field \"maxx\"; did you mean `max`?", "no field \"low\""];
+    assert_eq!(errors.lines().count(), missed.len(), "{errors}");
+    for (line, missed) in errors.lines().zip(missed) {
+        assert!(line.starts_with("ledgerline: layout check: ") && line.contains(missed), "{line}");
+    }
+    let (code, json, _) = layout(&["check", "--rules", rules, "--json"], &[&file]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let broken = json["broken"].as_array().unwrap();
+    let told: Vec<&str> = broken.iter().map(|one| one["rule"].as_str().unwrap()).collect();
+    assert_eq!((code, &*told), (2, &["missing", "missing", "missing", "size_max"][..]));
+    let optional = text
+        .replace("'gone'", "'gone'\noptional = true")
+        .replace("size_max", "optional_fields = ['maxx', 'low']\nsize_max");
+    std::fs::write(&path, &optional).unwrap();
+    let (code, said, errors) = layout(&["check", "--rules", rules], &[&file]);
+    assert_eq!((code, said.lines().count(), &*errors), (1, 1, ""));
+    std::fs::write(&path, optional.replace("size_max = 8", "")).unwrap();
+    assert_eq!(layout(&["check", "--rules", rules], &[&file]), (0, String::new(), String::new()));
+}
+
+#[test]
 fn what_init_writes_holds_and_a_change_breaks_it() {
     let (Some(before), Some(after)) = (object(COUNTER), object(PADDED)) else { return };
     let (code, text, _) = layout(&["check", "--init", "counter"], &[&before]);

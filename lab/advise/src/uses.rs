@@ -154,7 +154,7 @@ pub fn find(types: &Types, id: TypeId, path: &str) -> Option<Spot> {
         Type::Record(_) => leaf.size() > 16,
         _ => false,
     };
-    let awaited = matches!(types.get(ty), Type::Pointer { .. });
+    let awaited = matches!(types.get(ty), Type::Pointer { .. } | Type::Reference { .. });
     Some(Spot { path: clean(path), offset: leaf.offset(), size: leaf.size(), divided, awaited })
 }
 

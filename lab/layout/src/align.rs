@@ -60,7 +60,9 @@ pub fn of(types: &Types, id: TypeId) -> Option<u64> {
             }
             Type::Record(record) => power(record.align.bytes()),
             Type::Base { size, .. } | Type::Enum { size, .. } => scalar(types, *size),
-            Type::Pointer { .. } => scalar(types, u64::from(types.pointer_size)),
+            Type::Pointer { .. } | Type::Reference { .. } => {
+                scalar(types, u64::from(types.pointer_size))
+            }
             Type::Unknown { size } => scalar(types, (*size)?),
             Type::Function { .. } | Type::Declaration { .. } => return None,
         };

@@ -5,7 +5,7 @@ mod mates;
 mod pair;
 mod print;
 
-pub use cause::{Cause, What};
+pub use cause::{Cause, What, Width};
 pub use mates::{Change, Mates};
 pub use print::{json, text};
 

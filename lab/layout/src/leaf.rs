@@ -60,9 +60,11 @@ pub fn start_of(member: &Member) -> u64 {
     member.offset.saturating_mul(8).saturating_add(within)
 }
 
-/// How many bits a member has; 0 for a member without a size.
+/// How many bits a member has; 0 for a member without a size, and for one whose place is not known, which covers no
+/// bits that anybody could name.
 pub fn bits_of(types: &Types, member: &Member) -> u64 {
     match member.bits {
+        _ if member.role == (Role::VirtualBase { known: false }) => 0,
         Some(bits) => bits.size.into(),
         None => types.size(member.ty).unwrap_or(0).saturating_mul(8),
     }
@@ -96,7 +98,8 @@ pub fn record(types: &Types, ty: TypeId) -> Option<(TypeId, &Record)> {
 /// The record of a member that is opened. That is a record with members, if it is anonymous or all are opened.
 pub fn opens<'t>(types: &'t Types, member: &Member, expand: Expand) -> Option<&'t Record> {
     let anonymous = name_of(types, member).is_empty();
-    if member.bits.is_some() || (!anonymous && expand == Expand::Anonymous) {
+    let nowhere = member.role == (Role::VirtualBase { known: false });
+    if member.bits.is_some() || nowhere || (!anonymous && expand == Expand::Anonymous) {
         return None;
     }
     let (_, record) = record(types, member.ty)?;
@@ -194,8 +197,8 @@ fn within(
 /// The keyword of a record.
 pub fn keyword(kind: Kind) -> &'static str {
     match kind {
-        Kind::Struct => "struct",
-        Kind::Class => "class",
+        Kind::Struct | Kind::StructPart => "struct",
+        Kind::Class | Kind::ClassPart => "class",
         Kind::Union => "union",
         Kind::Enum => "enum",
         Kind::Variant => "variant",

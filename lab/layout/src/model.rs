@@ -46,12 +46,19 @@ pub enum Type {
         /// How often it is repeated.
         count: Option<u64>,
     },
-    /// A pointer or reference.
+    /// A pointer, or a reference of Rust.
     Pointer {
         /// The type that it points to; `None` is void.
         to: Option<TypeId>,
         /// Rust's name for it (`&str`, `*const T`, `fn(u32)`); [`Name::NONE`] for other languages.
         name: Name,
+    },
+    /// What C++ has beside pointers: it has a pointer's size.
+    Reference {
+        /// The type that it refers to; `None` is void.
+        to: Option<TypeId>,
+        /// What it is.
+        sort: Reference,
     },
     /// A number, character or truth value.
     Base {
@@ -106,6 +113,17 @@ pub enum Type {
     },
 }
 
+/// The sort of a [`Type::Reference`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reference {
+    /// `T &`.
+    Lvalue,
+    /// `T &&`.
+    Rvalue,
+    /// `T C::*`: a pointer to a member of the class, which is a record or a declaration.
+    Member(TypeId),
+}
+
 /// The sort of a [`Record`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -119,6 +137,11 @@ pub enum Kind {
     Enum,
     /// One variant of a Rust enum: a record that lies at its enum's start.
     Variant,
+    /// A `struct` with virtual bases as it lies in a class derived from it: without them, since the derived class has
+    /// them elsewhere. Its name is that of the `struct`.
+    StructPart,
+    /// The same of a `class`.
+    ClassPart,
 }
 
 /// An alignment, and whether it is certain.
@@ -271,9 +294,11 @@ impl Types {
         self.types.is_empty()
     }
 
-    /// All records of the file itself, in its order.
+    /// All records of the file itself, in its order. The parts of classes are left out, which are
+    /// found as bases alone.
     pub fn records(&self) -> impl Iterator<Item = (TypeId, &Record)> {
         (0..).zip(&self.types).skip(self.borrowed as usize).filter_map(|(index, ty)| match ty {
+            Type::Record(Record { kind: Kind::StructPart | Kind::ClassPart, .. }) => None,
             Type::Record(record) => Some((TypeId(index), record)),
             _ => None,
         })
@@ -304,7 +329,7 @@ impl Types {
             let size = match self.get(id) {
                 Type::Record(record) => record.size,
                 Type::Base { size, .. } | Type::Enum { size, .. } => *size,
-                Type::Pointer { .. } => u64::from(self.pointer_size),
+                Type::Pointer { .. } | Type::Reference { .. } => u64::from(self.pointer_size),
                 Type::Unknown { size } => (*size)?,
                 Type::Array { element, count } => {
                     times = times.checked_mul((*count)?)?;

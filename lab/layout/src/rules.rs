@@ -18,7 +18,7 @@ mod groups;
 mod lock;
 mod report;
 
-pub use broken::Broken;
+pub use broken::{Broken, MISSING};
 pub use check::check;
 pub use emit::{Language, emit};
 pub use file::{Apart, File, Mixed, TypeRules};

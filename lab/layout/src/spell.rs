@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use crate::leaf::keyword;
-use crate::model::{Type, TypeId, Types};
+use crate::model::{Record, Reference, Type, TypeId, Types};
 
 /// How many pointers, arrays and qualifiers are written.
 const DEEPEST: usize = 32;
@@ -67,10 +67,13 @@ pub(crate) fn write_type(
             Ok(())
         }
         Type::Pointer { name, .. } if !types.name(*name).is_empty() => named(out, *name),
-        Type::Pointer { to, .. } => {
+        Type::Pointer { to, .. } | Type::Reference { to, .. } => {
             write_type(out, types, *to, depth - 1)?;
-            let again = to.is_some_and(|to| matches!(types.get(to), Type::Pointer { .. }));
-            out.write_str(if again { "*" } else { " *" })
+            let again = to.is_some_and(|to| {
+                matches!(types.get(to), Type::Pointer { .. } | Type::Reference { .. })
+            });
+            out.write_str(if again { "" } else { " " })?;
+            out.write_str(&mark(types, id))
         }
         Type::Declaration { keyword, name }
             if !keyword.is_empty() && is_word(types.name(*name)) =>
@@ -89,7 +92,9 @@ pub(crate) fn write_type(
             named(out, *name)
         }
         Type::Qualified { qualifier, to } => {
-            let pointer = to.is_some_and(|to| matches!(types.get(to), Type::Pointer { .. }));
+            let pointer = to.is_some_and(|to| {
+                matches!(types.get(to), Type::Pointer { .. } | Type::Reference { .. })
+            });
             if pointer {
                 write_type(out, types, *to, depth - 1)?;
                 return write!(out, " {qualifier}");
@@ -119,19 +124,43 @@ pub fn declare(types: &Types, id: TypeId, name: &str) -> String {
     out
 }
 
+/// What stands between the type that something points to and its name: `*`, `&`, `&&`, `Class::*`.
+fn mark(types: &Types, id: TypeId) -> String {
+    let Type::Reference { sort, .. } = types.get(id) else { return "*".to_owned() };
+    let class = match sort {
+        Reference::Lvalue => return "&".to_owned(),
+        Reference::Rvalue => return "&&".to_owned(),
+        Reference::Member(class) => types.get(types.resolve(*class)),
+    };
+    let mut mark = String::new();
+    if let Type::Record(Record { name, .. }) | Type::Declaration { name, .. } = class {
+        let _ = safe(&mut mark, types.name(*name));
+    }
+    mark.push_str("::*");
+    mark
+}
+
 /// What C writes around a name, and the type that it writes before that. The star of a pointer to a function stands
 /// with the name, within the parentheses before the parameters.
 fn declarator(types: &Types, mut id: TypeId, name: &str) -> (String, TypeId) {
     let mut declarator = String::new();
     let _ = safe(&mut declarator, name);
+    // Whether a star or the like stands at its start.
+    let mut points = false;
     for _ in 0..DEEPEST {
         match types.get(id) {
             Type::Pointer { to: Some(to), name } if types.name(*name).is_empty() => {
                 declarator.insert(0, '*');
+                points = true;
+                id = *to;
+            }
+            Type::Reference { to: Some(to), .. } => {
+                declarator.insert_str(0, &mark(types, id));
+                points = true;
                 id = *to;
             }
             Type::Qualified { qualifier, to: Some(to) } => match types.get(*to) {
-                Type::Pointer { .. } => {
+                Type::Pointer { .. } | Type::Reference { .. } => {
                     let space =
                         if declarator.starts_with(char::is_alphanumeric) { " " } else { "" };
                     declarator.insert_str(0, &format!("{qualifier}{space}"));
@@ -142,7 +171,7 @@ fn declarator(types: &Types, mut id: TypeId, name: &str) -> (String, TypeId) {
                 _ => break,
             },
             Type::Array { element, count } => {
-                if declarator.starts_with('*') {
+                if std::mem::take(&mut points) {
                     declarator = format!("({declarator})");
                 }
                 match count {
@@ -160,9 +189,10 @@ fn declarator(types: &Types, mut id: TypeId, name: &str) -> (String, TypeId) {
 /// What stands around the name of a pointer to a function, or of an array of such pointers, and the function; `None`
 /// for other types.
 fn to_function(types: &Types, id: TypeId) -> Option<(String, TypeId)> {
-    if !matches!(types.get(id), Type::Pointer { .. } | Type::Qualified { .. } | Type::Array { .. })
-    {
-        return None;
+    match types.get(id) {
+        Type::Pointer { .. } | Type::Reference { .. } | Type::Qualified { .. } => {}
+        Type::Array { .. } => {}
+        _ => return None,
     }
     let (declarator, base) = declarator(types, id, "");
     matches!(types.get(base), Type::Function { .. }).then_some((declarator, base))
@@ -255,6 +285,24 @@ mod tests {
         assert_eq!(declare(&types, callbacks, "call"), "int (*const call[2])(int, ...)");
         assert_eq!(declare(&types, pointers, "numbers"), "int *numbers[2]");
         assert_eq!(declare(&types, pointer, ""), "int *");
+    }
+
+    #[test]
+    fn a_reference_and_a_pointer_to_a_member_stand_where_a_pointer_would() {
+        let mut types = Types::new(8);
+        let (int, class) = (types.intern("int"), types.intern("space::Class"));
+        let int = types.push(Type::Base { name: int, size: 4 });
+        let class = types.push(Type::Declaration { keyword: "class", name: class });
+        let row = types.push(Type::Array { element: int, count: Some(2) });
+        let mut of = |to, sort| types.push(Type::Reference { to: Some(to), sort });
+        let (left, row) = (of(int, Reference::Lvalue), of(row, Reference::Lvalue));
+        let member = of(int, Reference::Member(class));
+        let again = of(member, Reference::Rvalue);
+        assert_eq!(spell(&types, left).to_string(), "int &");
+        assert_eq!(spell(&types, again).to_string(), "int space::Class::*&&");
+        assert_eq!(declare(&types, row, "a"), "int (&a)[2]");
+        assert_eq!(declare(&types, member, "m"), "int space::Class::*m");
+        assert_eq!(types.size(again), Some(8));
     }
 
     #[test]

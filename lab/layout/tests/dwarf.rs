@@ -355,12 +355,20 @@ fn table_pointers_statics_and_virtual_bases_are_what_they_are() {
     assert_eq!(roles("Virtual"), [Role::VirtualTable, Role::Field]);
     assert_eq!(roles("Derived"), [Role::Base, Role::Field]);
     assert_eq!(roles("Static"), [Role::Field]);
-    // A base with one possible place is known. One that may share a place, or has others beside it, is not.
+    // A base with one possible place is known. One that may share a place is not.
     let known = Role::VirtualBase { known: true };
     let unknown = Role::VirtualBase { known: false };
     assert_eq!(roles("Left"), [Role::VirtualTable, Role::Field, known]);
     assert!(roles("Empties").contains(&unknown));
-    assert_eq!(roles("Several").iter().filter(|&&role| role == unknown).count(), 2);
+    assert_eq!(roles("Several").iter().filter(|&&role| role == known).count(), 2);
+    // What a class inherits is its own, and its bases lack it.
+    assert_eq!(roles("Diamond"), [Role::Base, Role::Base, Role::Field, known]);
+    let left = &record(&types, "Diamond").unwrap().members[0];
+    let Type::Record(left) = types.get(left.ty) else { panic!("a base is a record") };
+    assert_eq!((types.name(left.name), left.kind), ("Left", Kind::StructPart));
+    assert_eq!(left.members.len(), record(&types, "Left").unwrap().members.len() - 1);
+    let named = types.records().filter(|(_, record)| types.name(record.name) == "Left");
+    assert_eq!(named.count(), 1);
 }
 
 #[test]

@@ -6,19 +6,23 @@ use clap::{Args, ValueEnum};
 use ledgerline_layout::Error;
 use ledgerline_layout::lines::Lines;
 use ledgerline_layout::pick::{named, pick};
-use ledgerline_layout::rules::{self, Broken, File, Language};
+use ledgerline_layout::rules::{self, Broken, File, Language, MISSING};
 
 pub(super) const LONG_ABOUT: &str = "\
 Check the rules of a layout.toml: which fields lie together on a line and which apart, how many lines and \
 bytes a type has, what straddles. The kernel's __cacheline_group markers are rules, too: a group must not \
 cross a line that it need not cross. Without --rules all groups of all types are checked.
 
-The exit status is 0 when all holds, 1 when a rule is broken, 2 when a file cannot be read or names what \
-is not there.
+The exit status is 0 when all holds, 1 when a rule is broken, 2 when a file cannot be read or the rules name what \
+is not there. Whatever they name in vain is told, a line for each, and the other rules are checked nevertheless. \
+One file may have rules for several builds: types and fields that not all of them have are marked as optional, and \
+no rule misses them.
 
 The rules of a type:
   [[type]]
   name = \"page_counter\"            # or a pattern
+  optional = true                  # the type may be missing [default: false]
+  optional_fields = [\"low\"]        # these may be missing; the rules then hold for the others
   when = [\"smp\"]                   # only with --config smp
   base = 8                         # all that is known of its address [default: it begins a line]
   together = [[\"min\", \"low\"]]      # each list on one line
@@ -83,8 +87,8 @@ pub struct CheckArgs {
     emit: Option<Emit>,
 }
 
-/// What is printed, and whether all holds.
-pub(super) fn text(args: &CheckArgs) -> Result<(Vec<u8>, bool), Error> {
+/// What is printed, and whether all holds. What the rules name and the file lacks is added to `missing`.
+pub(super) fn text(args: &CheckArgs, missing: &mut Vec<Error>) -> Result<(Vec<u8>, bool), Error> {
     // The rules first: they are read sooner than a kernel.
     let file = args.rules.as_deref().map(File::read).transpose()?;
     let types = super::types(&args.file)?;
@@ -111,12 +115,15 @@ pub(super) fn text(args: &CheckArgs) -> Result<(Vec<u8>, bool), Error> {
             .flat_map(|(name, id)| rules::crossing(types, name, id, Lines::of(64)))
             .collect(),
     };
+    let (absent, present): (Vec<Broken>, Vec<Broken>) =
+        broken.iter().cloned().partition(|broken| broken.rule == MISSING);
+    missing.extend(absent.into_iter().map(|broken| of_types(Error::new(broken.message))));
     let text = if args.json {
         super::line_of(&rules::json(&broken))
     } else if args.sarif {
         super::line_of(&rules::sarif(&broken, &args.file.to_string_lossy()))
     } else {
-        rules::text(&broken)
+        rules::text(&present)
     };
     Ok((text.into_bytes(), broken.is_empty()))
 }

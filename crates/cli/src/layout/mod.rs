@@ -50,13 +50,14 @@ pub enum LayoutCommand {
 }
 
 /// Does what is asked for. The exit status is 0; 1 when a rule is broken or something changed; 2 when a file
-/// cannot be read or the command line is bad. That of `record` is the program's own, as of `run`.
+/// cannot be read, rules name what is not there, or the command line is bad. That of `record` is the program's own, as of `run`.
 pub fn main(command: &LayoutCommand) -> ExitCode {
+    let mut missing = Vec::new();
     let (name, result) = match command {
         LayoutCommand::Show(args) => ("show", show::text(args).map(|out| (out, true))),
         LayoutCommand::Advise(args) => ("advise", advise::text(args).map(|out| (out, true))),
         LayoutCommand::Profile(args) => ("profile", profile::text(args).map(|out| (out, true))),
-        LayoutCommand::Check(args) => ("check", check::text(args)),
+        LayoutCommand::Check(args) => ("check", check::text(args, &mut missing)),
         LayoutCommand::Diff(args) => ("diff", diff::text(args)),
         LayoutCommand::Record(args) => return record::main(args),
     };
@@ -64,8 +65,13 @@ pub fn main(command: &LayoutCommand) -> ExitCode {
         Ok(result) => result,
         Err(error) => return fail(name, &error.to_string()),
     };
-    match print(&out) {
+    let printed = print(&out);
+    for error in &missing {
+        fail(name, &error.to_string());
+    }
+    match printed {
         Err(error) => fail(name, &format!("cannot write: {error}")),
+        Ok(_) if !missing.is_empty() => ExitCode::from(2),
         Ok(_) if good => ExitCode::SUCCESS,
         Ok(_) => ExitCode::from(1),
     }

@@ -1,7 +1,8 @@
 //! Finds the changes that moved the other fields.
 
 use super::Sides;
-use crate::leaf::Leaf;
+use crate::leaf::{self, Leaf};
+use crate::model::{Type, TypeId, Types};
 use crate::spell::spell;
 
 /// What happened to a field.
@@ -13,6 +14,12 @@ pub enum What {
     Removed(u64),
     /// It has another size: the bytes before and after.
     Resized(u64, u64),
+    /// It has another width, and is or was a bitfield: before and after.
+    Rewidened(Width, Width),
+    /// So many bytes lie between the end of the last field, or the start of a flexible array, and the end of the
+    /// record: before and after. It is told where no other change explains it, and always of a flexible array, whose
+    /// elements begin there.
+    Padded(u64, u64),
     /// It has another name: the new one.
     Renamed(String),
     /// It stands elsewhere among the others: the offsets before and after.
@@ -21,6 +28,21 @@ pub enum What {
     Aligned(i64),
     /// The record has another alignment: before and after.
     Realigned(u64, u64),
+}
+
+/// How wide a field is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Width {
+    /// The number of its bits.
+    pub bits: u64,
+    /// Whether it is a bitfield.
+    pub bitfield: bool,
+}
+
+impl Width {
+    fn of(leaf: &Leaf) -> Width {
+        Width { bits: leaf.bits, bitfield: leaf.bitfield }
+    }
 }
 
 /// A change that moved fields, or renamed one.
@@ -92,7 +114,12 @@ pub(super) fn causes(
         if delta != shift && !reasons {
             add(&mut causes, sides.new.0, leaf, What::Aligned(delta - shift));
         }
-        if was.size() != leaf.size() && !was.bitfield {
+        if was.bitfield || leaf.bitfield {
+            let (before, after) = (Width::of(was), Width::of(leaf));
+            if before != after {
+                add(&mut causes, sides.new.0, leaf, What::Rewidened(before, after));
+            }
+        } else if was.size() != leaf.size() {
             add(&mut causes, sides.new.0, leaf, What::Resized(was.size(), leaf.size()));
         }
         shift = delta + leaf.size() as i64 - was.size() as i64;
@@ -107,7 +134,26 @@ pub(super) fn causes(
             add(&mut causes, sides.old.0, other, What::Removed(other.size()));
         }
     }
+    if let (Some(was), Some(is)) = (tail(sides.old, old), tail(sides.new, new)) {
+        let flexible = was.0.bits == 0 && is.0.bits == 0;
+        if was.1 != is.1 && (flexible || causes.is_empty()) {
+            add(&mut causes, sides.new.0, is.0, What::Padded(was.1, is.1));
+        }
+    }
     causes
+}
+
+/// The field that ends last, with the bytes of the record behind it. That is a flexible array, where there is one:
+/// its elements begin in these bytes.
+fn tail<'l>((types, id): (&Types, TypeId), leaves: &'l [Leaf]) -> Option<(&'l Leaf, u64)> {
+    let (_, record) = leaf::record(types, id)?;
+    let last = leaves.iter().max_by_key(|leaf| (leaf.end(), leaf.start))?;
+    let flexible = leaves.iter().rev().find(|leaf| {
+        let array = types.get(types.resolve(leaf.ty));
+        matches!(array, Type::Array { count: None, .. }) && leaf.start >= last.end()
+    });
+    let last = flexible.unwrap_or(last);
+    Some((last, record.size.saturating_sub(last.end().div_ceil(8))))
 }
 
 /// Which old fields stand in the same order as before: a longest rising subsequence of their new places.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::json;
 
-use super::{Cause, Change, Difference, Mates, What};
+use super::{Cause, Change, Difference, Mates, What, Width};
 
 /// How many names a list may have before it is cut; JSON has all.
 const MOST: usize = 8;
@@ -22,6 +22,17 @@ fn groups(mates: &[Mates], between: &str) -> String {
     mates.iter().map(|mates| names(&mates.0)).collect::<Vec<_>>().join(between)
 }
 
+impl fmt::Display for Width {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = |count| if count == 1 { "" } else { "s" };
+        let Width { bits, bitfield } = *self;
+        match bitfield {
+            true => write!(f, "a bitfield of {bits} bit{}", plural(bits)),
+            false => write!(f, "{} byte{}", bits / 8, plural(bits / 8)),
+        }
+    }
+}
+
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Cause { field, ty, offset, what, moved } = self;
@@ -36,6 +47,17 @@ impl fmt::Display for Cause {
                 write!(f, "`{field}` grew from {old} to {new} bytes")
             }
             What::Resized(old, new) => write!(f, "`{field}` shrank from {old} to {new} bytes"),
+            What::Rewidened(
+                Width { bits: old, bitfield: true },
+                Width { bits, bitfield: true },
+            ) => {
+                let grew = if old < bits { "grew" } else { "shrank" };
+                write!(f, "`{field}` {grew} from {old} to {bits} bits")
+            }
+            What::Rewidened(old, new) => write!(f, "`{field}` is {new} now (was {old}), {ty}"),
+            What::Padded(old, new) => {
+                write!(f, "the record has {new} bytes of padding behind `{field}` (was {old})")
+            }
             What::Renamed(new) => write!(f, "`{field}` is called `{new}` now"),
             What::Reordered(old, new) => {
                 write!(f, "`{field}` was put elsewhere among the others (from {old} to {new})")
@@ -120,6 +142,8 @@ pub fn json(difference: &Difference) -> serde_json::Value {
                 What::Inserted(_) => "inserted",
                 What::Removed(_) => "removed",
                 What::Resized(..) => "resized",
+                What::Rewidened(..) => "rewidened",
+                What::Padded(..) => "padded",
                 What::Renamed(_) => "renamed",
                 What::Reordered(..) => "reordered",
                 What::Aligned(_) => "aligned",

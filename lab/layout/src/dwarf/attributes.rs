@@ -16,6 +16,8 @@ pub(super) struct Attributes<'a> {
     pub to: Reference,
     pub specification: Reference,
     pub signature: Reference,
+    /// The class of a pointer to its members.
+    pub class: Reference,
     pub size: Option<u64>,
     pub align: u64,
     pub location: Location,
@@ -97,6 +99,7 @@ impl<'a> Attributes<'a> {
             gimli::DW_AT_type => self.to = unit.reference(attribute),
             gimli::DW_AT_specification => self.specification = unit.reference(attribute),
             gimli::DW_AT_signature => self.signature = unit.reference(attribute),
+            gimli::DW_AT_containing_type => self.class = unit.reference(attribute),
             gimli::DW_AT_byte_size => self.size = small()?,
             gimli::DW_AT_bit_size => self.bit_size = small()?,
             gimli::DW_AT_data_bit_offset => self.bits_from_start = small()?,

@@ -325,6 +325,19 @@ impl<'a> Walk<'_, 'a> {
             specification: says.specification,
             members: (0, 0),
         });
+        if shape == Shape::MemberPointer && says.class != Reference::NONE {
+            self.refers(says.class);
+            self.parsed.members.push(ParsedMember {
+                owner: index,
+                role: Role::Base,
+                name: b"",
+                to: says.class,
+                offset: 0,
+                bits: RawBits::None,
+                align: 0,
+                rust_align: 0,
+            });
+        }
         match shape {
             Shape::Array { .. } => frame.owner = Owner::Array(index, self.dimensions.len()),
             Shape::Record(_) => frame.owner = Owner::Record(index),
@@ -377,10 +390,10 @@ fn shape_of(tag: DwTag) -> Option<Shape> {
         gimli::DW_TAG_class_type | gimli::DW_TAG_interface_type => Shape::Record(Kind::Class),
         gimli::DW_TAG_union_type => Shape::Record(Kind::Union),
         gimli::DW_TAG_array_type => Shape::Array { count: None, stride_bits: None, vector: false },
-        gimli::DW_TAG_ptr_to_member_type => Shape::MemberFunctionPointer,
-        gimli::DW_TAG_pointer_type
-        | gimli::DW_TAG_reference_type
-        | gimli::DW_TAG_rvalue_reference_type => Shape::Pointer,
+        gimli::DW_TAG_ptr_to_member_type => Shape::MemberPointer,
+        gimli::DW_TAG_pointer_type => Shape::Pointer,
+        gimli::DW_TAG_reference_type => Shape::LvalueReference,
+        gimli::DW_TAG_rvalue_reference_type => Shape::RvalueReference,
         gimli::DW_TAG_base_type
         | gimli::DW_TAG_string_type
         | gimli::DW_TAG_set_type

@@ -97,11 +97,11 @@ impl Work<'_, '_> {
         let mut state = FixedState::with_seed(2).build_hasher();
         self.plain(ty, &mut state);
         match ty.shape {
-            Shape::Pointer | Shape::MemberFunctionPointer => {
+            Shape::Pointer | Shape::LvalueReference | Shape::RvalueReference => {
                 let to = self.referred(ty.to, |work, to| work.named(to, depth + 1));
                 state.write_u64(to);
             }
-            Shape::Function { .. } => {
+            Shape::MemberPointer | Shape::Function { .. } => {
                 let to = self.referred(ty.to, |work, to| work.named(to, depth + 1));
                 state.write_u64(to);
                 self.parameters(ty, depth, &mut state);
@@ -125,10 +125,14 @@ impl Work<'_, '_> {
         self.ids.full[slot]
     }
 
-    /// Hashes the parameters of a function. They lie in no record, so their names suffice.
+    /// Hashes the parameters of a function, or the class of a pointer to its members. They lie in no record, so their
+    /// names suffice.
     fn parameters(&mut self, ty: &ParsedType<'_>, depth: u32, state: &mut impl Hasher) {
-        let Shape::Function { variadic } = ty.shape else { return };
-        variadic.hash(state);
+        match ty.shape {
+            Shape::Function { variadic } => variadic.hash(state),
+            Shape::MemberPointer => {}
+            _ => return,
+        }
         let (start, end) = ty.members;
         let parsed = self.parsed;
         for parameter in &parsed.members[start as usize..end as usize] {

@@ -7,7 +7,7 @@ use super::parsed::{Parsed, ParsedType, RawBits, Reference, Shape};
 use super::{unsized_tails, virtual_bases};
 use crate::Error;
 use crate::align;
-use crate::model::{Align, Kind, Member, Name, Place, Record, Role, Type, TypeId, Types};
+use crate::model::{self, Align, Kind, Member, Name, Place, Record, Role, Type, TypeId, Types};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -44,7 +44,10 @@ pub(super) struct Merger<'b> {
     bitfields: Vec<(TypeId, usize, RawBits)>,
     strides: Vec<(TypeId, u64)>,
     vectors: Vec<TypeId>,
+    /// The classes that name virtual bases.
     virtual_bases: Vec<TypeId>,
+    /// The bases of classes that have several, in the order of the source, by which virtual ones are placed.
+    bases: HashMap<TypeId, Vec<TypeId>>,
 }
 
 impl<'b> Merger<'b> {
@@ -68,6 +71,7 @@ impl<'b> Merger<'b> {
             strides: Vec::new(),
             vectors: Vec::new(),
             virtual_bases: Vec::new(),
+            bases: HashMap::new(),
         }
     }
 
@@ -130,8 +134,8 @@ impl<'b> Merger<'b> {
         self.place_bitfields();
         unsized_tails::open(&mut self.types);
         align::infer(&mut self.types);
-        virtual_bases::place(&mut self.types, &self.virtual_bases);
-        self.virtual_bases.iter().for_each(|&id| sort(self.types.get_mut(id)));
+        let changed = virtual_bases::place(&mut self.types, &self.virtual_bases, &self.bases);
+        changed.iter().for_each(|&id| sort(self.types.get_mut(id)));
         self.types
     }
 
@@ -233,7 +237,7 @@ impl Unit<'_, '_, '_, '_> {
                     array
                 }
             }
-            Shape::MemberFunctionPointer if self.is_function(ty.to) => {
+            Shape::MemberPointer if self.is_function(ty.to) => {
                 // The function, and what to add to `this`.
                 let types = &mut self.merger.types;
                 let pointer = types.push(Type::Pointer { to: None, name: Name::NONE });
@@ -241,15 +245,21 @@ impl Unit<'_, '_, '_, '_> {
                 let name = types.intern("pointer to member function");
                 Type::Typedef { name, to: Some(pair), align: None }
             }
-            Shape::Pointer | Shape::MemberFunctionPointer => match ty.size {
+            Shape::Pointer
+            | Shape::LvalueReference
+            | Shape::RvalueReference
+            | Shape::MemberPointer => match ty.size {
                 // The pointer belongs to another address space.
                 Some(size) if size != pointer_size => {
                     Type::Base { name: self.merger.types.intern("pointer"), size }
                 }
-                _ => {
-                    let name = self.merger.types.intern(&String::from_utf8_lossy(ty.name));
-                    Type::Pointer { to, name }
-                }
+                _ => match self.reference(ty) {
+                    Some(sort) => Type::Reference { to, sort },
+                    None => {
+                        let name = self.merger.types.intern(&String::from_utf8_lossy(ty.name));
+                        Type::Pointer { to, name }
+                    }
+                },
             },
             Shape::Base => {
                 let name = self.name(ty)?;
@@ -324,8 +334,14 @@ impl Unit<'_, '_, '_, '_> {
                 self.merger.bitfields.push((id, index, member.bits));
             }
         }
-        if from.iter().any(|member| member.role == (Role::VirtualBase { known: false })) {
+        let is_virtual = |member: &Member| matches!(member.role, Role::VirtualBase { .. });
+        if members.iter().any(is_virtual) {
             self.merger.virtual_bases.push(id);
+        }
+        let bases = members.iter().filter(|member| member.role == Role::Base || is_virtual(member));
+        let bases: Vec<TypeId> = bases.map(|member| member.ty).collect();
+        if bases.len() > 1 {
+            self.merger.bases.insert(id, bases);
         }
         let align = some(ty.align).map_or(Align::Inferred(1), Align::Known);
         let name = self.name(ty)?;
@@ -390,6 +406,19 @@ impl Unit<'_, '_, '_, '_> {
     /// The type of a member or element; one that has none gets an unknown type.
     fn or_unknown(&mut self, id: Option<TypeId>) -> TypeId {
         id.unwrap_or_else(|| self.merger.types.push(Type::Unknown { size: None }))
+    }
+
+    /// What a type is that is like a pointer; `None` if it is one.
+    fn reference(&self, ty: &ParsedType<'_>) -> Option<model::Reference> {
+        match ty.shape {
+            Shape::LvalueReference => Some(model::Reference::Lvalue),
+            Shape::RvalueReference => Some(model::Reference::Rvalue),
+            Shape::MemberPointer if ty.members.0 < ty.members.1 => {
+                let class = self.parsed.members[ty.members.0 as usize].to.get()?;
+                Some(model::Reference::Member(self.ids[class as usize]))
+            }
+            _ => None,
+        }
     }
 
     fn is_function(&self, mut to: Reference) -> bool {

@@ -68,7 +68,10 @@ pub(super) enum Shape {
         vector: bool,
     },
     Pointer,
-    MemberFunctionPointer,
+    LvalueReference,
+    RvalueReference,
+    /// Its class is its only member, where the file says it.
+    MemberPointer,
     Base,
     Complex,
     Enum,

@@ -3,10 +3,13 @@
 use crate::leaf::record;
 use crate::model::{TypeId, Types};
 
-/// A rule that does not hold.
+/// The rule of a [`Broken`] that says that a type or a field which the rules name is not there.
+pub const MISSING: &str = "missing";
+
+/// A rule that does not hold, or one that cannot, because what it names is not there ([`MISSING`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// The type.
+    /// The type; what the rules call it, if it is not there.
     pub ty: String,
     /// The rule, as the file spells it.
     pub rule: &'static str,

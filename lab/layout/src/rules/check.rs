@@ -1,19 +1,20 @@
 //! Checks whether a record keeps its rules.
 
-use super::broken::{Broken, declared};
+use super::broken::{Broken, MISSING, declared};
 use super::{File, TypeRules, crossing};
 use crate::Error;
 use crate::leaf::{Expand, Leaf, find, leaves, record};
 use crate::lines::Lines;
 use crate::model::{TypeId, Types};
-use crate::pick::{advise_field, pick};
+use crate::pick::{Pattern, pick};
 
-/// The rules that the types of a file break, in the order of the rules.
+/// The rules that the types of a file break, in the order of the rules. Those that name a type or a field which is
+/// not there count as broken, too, by the name [`MISSING`], unless it is optional. Their messages name near ones.
 ///
 /// The base is taken to begin a line, unless a rule names the `base` that is known.
 ///
 /// # Errors
-/// If a rule names a type or a field that is not there. The error names near ones.
+/// If the name of a type is no pattern, or if no rule has the configuration.
 pub fn check(
     types: &Types,
     rules: &File,
@@ -22,13 +23,36 @@ pub fn check(
     let mut broken = Vec::new();
     let mut grouped = std::collections::HashSet::new();
     for rules_of_type in rules.of(configuration)? {
-        for (name, id) in pick(types, std::slice::from_ref(&rules_of_type.name))? {
+        Pattern::new(&rules_of_type.name)?;
+        let picked = match pick(types, std::slice::from_ref(&rules_of_type.name)) {
+            Ok(picked) => picked,
+            Err(_) if rules_of_type.optional => continue,
+            Err(none) => {
+                broken.push(Broken {
+                    ty: rules_of_type.name.clone(),
+                    rule: MISSING,
+                    fields: Vec::new(),
+                    message: none.to_string(),
+                    declared: None,
+                });
+                continue;
+            }
+        };
+        for (name, id) in picked {
             let Some((id, record)) = record(types, id) else { continue };
             let step = rules_of_type.base.unwrap_or(rules.line).max(record.align.bytes());
             let leaves = leaves(types, id, Expand::Anonymous);
             let line = rules.line;
+            let missing = rules_of_type.missing(types, (name, id)).into_iter();
+            broken.extend(missing.map(|(field, error)| Broken {
+                ty: name.to_owned(),
+                rule: MISSING,
+                fields: vec![field.to_owned()],
+                message: error.to_string(),
+                declared: declared(types, id),
+            }));
             let mut one = One { types, name, id, line, step, leaves, broken: &mut broken };
-            one.check(rules_of_type, record.size)?;
+            one.check(rules_of_type, record.size);
             if rules.groups && grouped.insert(id) {
                 broken.extend(crossing(types, name, id, Lines::of(rules.line)));
             }
@@ -49,14 +73,14 @@ struct One<'a> {
 }
 
 impl One<'_> {
-    fn check(&mut self, rules: &TypeRules, size: u64) -> Result<(), Error> {
+    fn check(&mut self, rules: &TypeRules, size: u64) {
         for list in &rules.together {
-            self.together(&self.all(list)?);
+            self.together(&self.all(list));
         }
-        for (rule, one, others, distance) in rules.separate(self.line, |names| self.all(names))? {
+        for (rule, one, others, distance) in rules.separate(self.line, |names| self.all(names)) {
             self.apart(rule, &one, &others, distance);
         }
-        for one in &self.all(&rules.alone)? {
+        for one in &self.all(&rules.alone) {
             // The fields that contain it, and the fields within it, are left out.
             let others: Vec<Leaf> = (self.leaves.iter())
                 .filter(|leaf| leaf.end() <= one.start || leaf.start >= one.end())
@@ -64,7 +88,7 @@ impl One<'_> {
                 .collect();
             self.apart("alone", one, &others, self.line);
         }
-        for one in &self.all(&rules.starts_line)? {
+        for one in &self.all(&rules.starts_line) {
             if let Some(lines) = self
                 .placed(self.line)
                 .find(|lines| (one.offset() + lines.shift()) % self.line != 0 || one.start % 8 != 0)
@@ -73,7 +97,7 @@ impl One<'_> {
                 self.add("starts_line", &[one], what);
             }
         }
-        self.straddling(&rules.no_straddle)?;
+        self.straddling(&rules.no_straddle);
         if let Some(most) = rules.max_lines
             && let Some(lines) = self.placed(self.line).find(|lines| lines.count(0, size) > most)
         {
@@ -84,7 +108,6 @@ impl One<'_> {
         if let Some(most) = rules.size_max.filter(|&most| size > most) {
             self.add("size_max", &[], format!("it has {size} bytes, not {most}"));
         }
-        Ok(())
     }
 
     fn together(&mut self, list: &[Leaf]) {
@@ -122,13 +145,13 @@ impl One<'_> {
         }
     }
 
-    fn straddling(&mut self, names: &[String]) -> Result<(), Error> {
+    fn straddling(&mut self, names: &[String]) {
         let mut list = Vec::new();
         for name in names {
             if name == "*" {
                 list.extend(self.leaves.iter().cloned());
             } else {
-                list.push(self.one(name)?);
+                list.extend(self.one(name));
             }
         }
         for leaf in &list {
@@ -139,7 +162,6 @@ impl One<'_> {
                 self.add("no_straddle", &[leaf], what);
             }
         }
-        Ok(())
     }
 
     /// Lines of a size, for every place that the base may have.
@@ -147,15 +169,13 @@ impl One<'_> {
         Lines::of(size).placements(self.step)
     }
 
-    fn all(&self, names: &[String]) -> Result<Vec<Leaf>, Error> {
-        names.iter().map(|name| self.one(name)).collect()
+    /// The fields with these names; those that are missing are told already, or optional.
+    fn all(&self, names: &[String]) -> Vec<Leaf> {
+        names.iter().filter_map(|name| self.one(name)).collect()
     }
 
-    fn one(&self, name: &str) -> Result<Leaf, Error> {
-        find(self.types, self.id, name).ok_or_else(|| {
-            let error = Error::new(format!("{} has no field {name:?}", self.name));
-            advise_field(error, self.types, self.id, name)
-        })
+    fn one(&self, name: &str) -> Option<Leaf> {
+        find(self.types, self.id, name)
     }
 
     fn add(&mut self, rule: &'static str, fields: &[&Leaf], message: String) {

@@ -7,7 +7,7 @@ use super::{File, TypeRules, groups};
 use crate::Error;
 use crate::leaf::{Leaf, find, record};
 use crate::model::{TypeId, Types};
-use crate::pick::{advise_field, pick};
+use crate::pick::{Pattern, pick};
 
 /// The language in which assertions are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub enum Language {
 /// no offset in either language, so a rule with a bitfield is left out.
 ///
 /// # Errors
-/// As for [`check`](super::check()).
+/// As for [`check`](super::check()), and if a rule names a type or a field that is not there and not optional.
 pub fn emit(
     types: &Types,
     rules: &File,
@@ -40,10 +40,18 @@ pub fn emit(
         Language::Kernel => String::new(),
     };
     for of_type in rules.of(configuration)? {
-        for (name, id) in pick(types, std::slice::from_ref(&of_type.name))? {
+        Pattern::new(&of_type.name)?;
+        let picked = match pick(types, std::slice::from_ref(&of_type.name)) {
+            Err(_) if of_type.optional => continue,
+            picked => picked?,
+        };
+        for (name, id) in picked {
             if language == Language::Kernel {
                 kernel(types, name, id, &mut out);
                 continue;
+            }
+            if let Some((_, missing)) = of_type.missing(types, (name, id)).into_iter().next() {
+                return Err(missing);
             }
             let typedef =
                 record(types, id).is_some_and(|(_, record)| types.name(record.name).is_empty());
@@ -56,7 +64,7 @@ pub fn emit(
             let ty = format!("{tag} {name}").trim().to_owned();
             let one = One { types, id, name, ty, language, line: rules.line };
             let mut lines = BTreeSet::new();
-            for (condition, what) in one.conditions(of_type)? {
+            for (condition, what) in one.conditions(of_type) {
                 if lines.insert(condition.clone()) {
                     one.write(&condition, &what, &mut out);
                 }
@@ -94,10 +102,10 @@ struct One<'a> {
 }
 
 impl One<'_> {
-    fn conditions(&self, rules: &TypeRules) -> Result<Vec<(String, String)>, Error> {
+    fn conditions(&self, rules: &TypeRules) -> Vec<(String, String)> {
         let mut list = Vec::new();
         for names in &rules.together {
-            let leaves = self.all(names)?;
+            let leaves = self.all(names);
             let Some((first, rest)) = leaves.split_first() else { continue };
             let here = self.first(first, self.line);
             list.push((format!("{} == {here}", self.last(first, self.line)), names.join(", ")));
@@ -107,7 +115,7 @@ impl One<'_> {
                 }
             }
         }
-        for (_, one, others, distance) in rules.separate(self.line, |names| self.all(names))? {
+        for (_, one, others, distance) in rules.separate(self.line, |names| self.all(names)) {
             for other in others {
                 let condition = format!(
                     "({} < {} || {} < {})",
@@ -119,13 +127,13 @@ impl One<'_> {
                 list.push((condition, format!("{} apart from {}", one.path, other.path)));
             }
         }
-        for leaf in self.all(&rules.starts_line)? {
+        for leaf in self.all(&rules.starts_line) {
             let condition = format!("{} % {} == 0", self.offset(&leaf), self.line);
             list.push((condition, format!("{} begins a line", leaf.path)));
         }
         let named: Vec<String> =
             rules.no_straddle.iter().filter(|name| *name != "*").cloned().collect();
-        for leaf in self.all(&named)? {
+        for leaf in self.all(&named) {
             let most = leaf.size().div_ceil(self.line).max(1) - 1;
             let (first, last) = (self.first(&leaf, self.line), self.last(&leaf, self.line));
             list.push((format!("{last} - {first} <= {most}"), format!("{} whole", leaf.path)));
@@ -138,21 +146,13 @@ impl One<'_> {
         for most in [rules.size_max, lines].into_iter().flatten() {
             list.push((format!("{size} <= {most}"), "size".to_owned()));
         }
-        Ok(list)
+        list
     }
 
-    fn all(&self, names: &[String]) -> Result<Vec<Leaf>, Error> {
-        let mut list = Vec::new();
-        for name in names {
-            let leaf = find(self.types, self.id, name).ok_or_else(|| {
-                let error = Error::new(format!("{} has no field {name:?}", self.name));
-                advise_field(error, self.types, self.id, name)
-            })?;
-            if !leaf.bitfield {
-                list.push(leaf);
-            }
-        }
-        Ok(list)
+    /// The fields with these names that have offsets; optional ones that are missing are left out.
+    fn all(&self, names: &[String]) -> Vec<Leaf> {
+        let leaves = names.iter().filter_map(|name| find(self.types, self.id, name));
+        leaves.filter(|leaf| !leaf.bitfield).collect()
     }
 
     fn offset(&self, leaf: &Leaf) -> String {

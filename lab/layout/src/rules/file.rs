@@ -1,12 +1,14 @@
 //! The contents of a `layout.toml`.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use serde::Deserialize;
 
 use crate::Error;
-use crate::leaf::Leaf;
-use crate::pick::near;
+use crate::leaf::{Leaf, find};
+use crate::model::{TypeId, Types};
+use crate::pick::{advise_field, near};
 
 /// No file of rules is larger.
 const LARGEST: u64 = 16 << 20;
@@ -40,6 +42,10 @@ pub struct File {
 pub struct TypeRules {
     /// A name or a pattern.
     pub name: String,
+    /// Whether the type may be missing, as from some of the kernels that the rules are for. Then its rules do not count.
+    pub optional: bool,
+    /// Fields that may be missing. Where one is, the rules hold for the others.
+    pub optional_fields: Vec<String>,
     /// The configurations in which the rules hold; they hold in all if it is empty.
     pub when: Vec<String>,
     /// The base is a multiple of this, and no more is known of it; the rules hold in every such place.
@@ -90,17 +96,45 @@ pub struct Mixed {
 pub(super) type Separate = (&'static str, Leaf, Vec<Leaf>, u64);
 
 impl TypeRules {
+    /// The fields that the rules name; `*` stands for all in `no_straddle` alone, and is left out there.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        let apart = self.apart.iter().flat_map(|rule| [&rule.fields, &rule.from, &rule.among]);
+        let mixed = self.no_rmw_with_read_mostly.iter();
+        let lists = self.together.iter().chain(apart);
+        let lists = lists.chain(mixed.flat_map(|mixed| [&mixed.rmw, &mixed.read_mostly]));
+        let lists = lists.chain([&self.starts_line, &self.alone]).flatten();
+        let straddling = self.no_straddle.iter().filter(|name| *name != "*");
+        lists.chain(straddling).map(String::as_str)
+    }
+
+    /// The fields that the rules name, that a type lacks and that are not optional, each once, with near names.
+    pub(super) fn missing<'r>(
+        &'r self,
+        types: &Types,
+        (name, id): (&str, TypeId),
+    ) -> Vec<(&'r str, Error)> {
+        let mut seen = HashSet::new();
+        let mut list = Vec::new();
+        for field in self.names() {
+            let optional = self.optional_fields.iter().any(|optional| optional == field);
+            if seen.insert(field) && !optional && find(types, id, field).is_none() {
+                let error = Error::new(format!("{name} has no field {field:?}"));
+                list.push((field, advise_field(error, types, id, field)));
+            }
+        }
+        list
+    }
+
     /// The fields that must share no line of `line` bytes, or as many as a rule says; `all` finds them by their names.
     pub(super) fn separate(
         &self,
         line: u64,
-        all: impl Fn(&[String]) -> Result<Vec<Leaf>, Error>,
-    ) -> Result<Vec<Separate>, Error> {
+        all: impl Fn(&[String]) -> Vec<Leaf>,
+    ) -> Vec<Separate> {
         let mut list: Vec<Separate> = Vec::new();
         for rule in &self.apart {
             let distance = rule.distance.unwrap_or(line);
-            let (fields, from, mut among) =
-                (all(&rule.fields)?, all(&rule.from)?, all(&rule.among)?);
+            let (fields, from, mut among) = (all(&rule.fields), all(&rule.from), all(&rule.among));
             list.extend(fields.into_iter().map(|one| ("apart", one, from.clone(), distance)));
             while !among.is_empty() {
                 let one = among.remove(0);
@@ -108,11 +142,11 @@ impl TypeRules {
             }
         }
         if let Some(mixed) = &self.no_rmw_with_read_mostly {
-            let (rmw, read) = (all(&mixed.rmw)?, all(&mixed.read_mostly)?);
+            let (rmw, read) = (all(&mixed.rmw), all(&mixed.read_mostly));
             let rule = "no_rmw_with_read_mostly";
             list.extend(rmw.into_iter().map(|one| (rule, one, read.clone(), line)));
         }
-        Ok(list)
+        list
     }
 }
 
@@ -153,6 +187,16 @@ impl File {
                 if apart.among.is_empty() == (apart.fields.is_empty() || apart.from.is_empty()) {
                     let error = Error::new("apart needs `fields` and `from`, or `among` alone");
                     return Err(within(error));
+                }
+            }
+            // Nobody would notice that it is misspelled.
+            for field in &rules.optional_fields {
+                if !rules.names().any(|name| name == field) {
+                    let error = Error::new(format!("no rule names the optional field {field:?}"));
+                    return Err(within(match near(field, rules.names()) {
+                        Some(near) => error.advise(near),
+                        None => error.advise("take it out"),
+                    }));
                 }
             }
             if rules.base.is_some_and(|base| !base.is_power_of_two()) {

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::Broken;
+use super::{Broken, MISSING};
 
 /// Each rule, and what it asks for.
-const RULES: [(&str, &str); 9] = [
+const RULES: [(&str, &str); 10] = [
     ("together", "Fields that are used together lie on one line"),
     ("apart", "Fields that different CPUs write share no line"),
     ("max_lines", "The type touches no more lines than this"),
@@ -15,6 +15,7 @@ const RULES: [(&str, &str); 9] = [
     ("alone", "A field shares its line with no other"),
     ("no_rmw_with_read_mostly", "What many write lies on no line of what is hardly ever written"),
     ("group", "A marked group crosses no line that it need not cross"),
+    (MISSING, "What the rules name is there"),
 ];
 
 /// Prints a line for each broken rule.

@@ -68,7 +68,8 @@ fn what_the_rules_name_and_the_file_has_not_is_said_with_near_names() {
     words(&mut types, "page_counter", "usage watermark");
     let said = |rules: &str| {
         let rules = File::parse(rules)?;
-        check(&types, &rules, None).map(|_| ())
+        let missing = check(&types, &rules, None)?.into_iter().find(|one| one.rule == MISSING);
+        missing.map_or(Ok(()), |one| Err(crate::Error::new(one.message)))
     };
     let cases = [
         (
@@ -79,11 +80,23 @@ fn what_the_rules_name_and_the_file_has_not_is_said_with_near_names() {
             "[[type]]\nname = 'page_counter'\nalone = ['usag']",
             "page_counter has no field \"usag\"; did you mean `usage`?",
         ),
+        (
+            "[[type]]\nname = 'page_counter'\nno_straddle = ['*']\nalone = ['*']",
+            "page_counter has no field \"*\"; `layout show FILE TYPE --expand` prints all of them",
+        ),
         ("line = 32", "line = 32; give 64 or 128"),
         ("[[type]]\nsize_max = 1", "a [[type]] has no name; add name = \"...\""),
         (
             "[[type]]\nname = 't'\napart = [{ fields = ['a'] }]",
             "type \"t\": apart needs `fields` and `from`, or `among` alone",
+        ),
+        (
+            "[[type]]\nname = 't'\nalone = ['usage']\noptional_fields = ['usag']",
+            "type \"t\": no rule names the optional field \"usag\"; did you mean `usage`?",
+        ),
+        (
+            "[[type]]\nname = 't'\noptional_fields = ['usage']",
+            "type \"t\": no rule names the optional field \"usage\"; take it out",
         ),
     ];
     for (rules, message) in cases {
@@ -93,6 +106,77 @@ fn what_the_rules_name_and_the_file_has_not_is_said_with_near_names() {
         let error = said(rules).unwrap_err().to_string();
         assert!(error.starts_with("line ") && error.lines().count() == 1, "{error}");
     }
+}
+
+/// Rules of which three types or fields are misspelled, and one holds no more.
+const MANY: &str = "
+[[type]]
+name = 'gone'
+size_max = 1
+[[type]]
+name = 't'
+together = [['a', 'x', 'b']]
+apart = [{ fields = ['x'], from = ['y', 'c'] }]
+alone = ['a']
+no_straddle = ['*', 'y']
+size_max = 16
+";
+
+#[test]
+fn the_check_goes_on_after_what_is_missing_and_tells_all_at_once() {
+    let mut types = Types::new(8);
+    words(&mut types, "t", "a b |c");
+    let broken = check(&types, &File::parse(MANY).unwrap(), None).unwrap();
+    let said: Vec<(&str, &str, String)> =
+        (broken.iter()).map(|one| (one.ty.as_str(), one.rule, one.fields.join(" "))).collect();
+    let wanted = [
+        ("gone", MISSING, ""),
+        ("t", MISSING, "x"),
+        ("t", MISSING, "y"),
+        ("t", "alone", "a b"),
+        ("t", "size_max", ""),
+    ];
+    let wanted = wanted.map(|(ty, rule, fields)| (ty, rule, fields.to_owned()));
+    assert_eq!(said, wanted);
+    assert_eq!(json(&broken)["broken"][1]["rule"], MISSING);
+    let sarif = sarif(&broken, "t.o");
+    let rules = &sarif["runs"][0]["tool"]["driver"]["rules"];
+    let index = sarif["runs"][0]["results"][1]["ruleIndex"].as_u64().unwrap() as usize;
+    assert_eq!(rules[index]["id"], MISSING);
+}
+
+#[test]
+fn what_is_optional_may_be_missing_and_counts_where_it_is_there() {
+    let optional = MANY
+        .replace("name = 'gone'", "name = 'gone'\noptional = true")
+        .replace("name = 't'", "name = 't'\noptional_fields = ['x', 'y']");
+    let rules = File::parse(&optional).unwrap();
+    let found = |fields: &str, rules: &File| {
+        let mut types = Types::new(8);
+        words(&mut types, "t", fields);
+        let broken = check(&types, rules, None).unwrap();
+        broken
+            .iter()
+            .map(|one| format!("{} {}", one.rule, one.fields.join(" ")))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(found("a b |c", &rules), ["alone a b", "size_max "]);
+    // Both are there: on one line where they should be apart, and on none where they should be together.
+    let both = found("a b |c x y", &rules);
+    assert_eq!(both, ["together a x b", "apart x y c", "alone a b", "size_max "]);
+    // A field that is not optional is missed nevertheless, and so is a type.
+    let rules = File::parse(&optional.replace("['x', 'y']", "['x']")).unwrap();
+    assert_eq!(found("a b |c", &rules), ["missing y", "alone a b", "size_max "]);
+    let mut types = Types::new(8);
+    words(&mut types, "other", "a");
+    assert_eq!(check(&types, &rules, None).unwrap()[0].ty, "t");
+    // As assertions, too.
+    words(&mut types, "t", "a b |c");
+    let rules = File::parse(&optional).unwrap();
+    let text = emit(&types, &rules, None, Language::C).unwrap();
+    assert!(text.contains("offsetof(struct t, b)") && !text.contains(", x)"), "{text}");
+    let error = emit(&types, &File::parse(MANY).unwrap(), None, Language::C).unwrap_err();
+    assert!(error.to_string().contains("there is no type \"gone\""), "{error}");
 }
 
 #[test]

@@ -188,5 +188,73 @@ fn a_record_that_straddles_is_marked_where_it_is_opened() {
     let id = types.push(Type::Record(record));
     let mut out = String::new();
     text(&types, "outer", id, &Options { expand: Expand::All, ..Options::default() }, &mut out);
-    assert!(out.contains("  pair  struct inner >  straddles, to line 1\n"), "{out}");
+    assert!(
+        out.lines().any(|line| line.ends_with("  struct inner >  straddles, to line 1")
+            && line.contains(" pair ")),
+        "{out}"
+    );
+}
+
+/// The lines of a text between the names of the columns and the summary, after the offsets.
+fn rows(said: &str) -> Vec<&str> {
+    said.lines().skip(2).take_while(|line| !line.contains(" bytes on ")).collect()
+}
+
+#[test]
+fn every_row_stands_below_the_heading_of_its_line() {
+    let mut types = Types::new(8);
+    let first = crate::sketch::words(&mut types, "first", "a[7] b[2]");
+    let second = crate::sketch::words(&mut types, "second", "c[7] d[2]");
+    let char = types.intern("char");
+    let char = types.push(Type::Base { name: char, size: 1 });
+    let tail = types.push(Type::Array { element: char, count: None });
+    let member = |types: &mut Types, name: &str, ty, offset| Member {
+        name: types.intern(name),
+        ty,
+        offset,
+        bits: None,
+        role: Role::Field,
+        align: None,
+    };
+    let arms = vec![member(&mut types, "first", first, 0), member(&mut types, "second", second, 0)];
+    let record = |name, kind, size, members| {
+        let align = Align::Inferred(8);
+        Type::Record(Record { name, kind, size, align, members, declared: None })
+    };
+    let either = types.push(record(Name::NONE, Kind::Union, 72, arms));
+    let members = vec![
+        member(&mut types, "either", either, 0),
+        member(&mut types, "odd", char, 72),
+        member(&mut types, "tail", tail, 128),
+    ];
+    let name = types.intern("lines");
+    let id = types.push(record(name, Kind::Struct, 128, members));
+    let mut said = String::new();
+    let options = Options { expand: Expand::All, ..Options::default() };
+    text(&types, "lines", id, &options, &mut said);
+    let mut line = None;
+    let mut seen = 0;
+    for row in rows(&said) {
+        if let Some(heading) = row.strip_prefix("  -- line ") {
+            line = heading.split(' ').next().unwrap().parse::<u64>().ok();
+            continue;
+        }
+        let offset = row.split_whitespace().next().unwrap().parse::<u64>().unwrap();
+        assert_eq!(Some(offset / 64), line, "{row}\n{said}");
+        seen += 1;
+    }
+    assert_eq!(seen, 10, "{said}");
+}
+
+#[test]
+fn the_types_of_opened_records_stand_in_the_column_of_types() {
+    let (types, id) = everything();
+    let mut said = String::new();
+    let options = Options { expand: Expand::All, ..Options::default() };
+    text(&types, "everything", id, &options, &mut said);
+    let column = said.lines().nth(1).unwrap().find("type").unwrap();
+    for ty in ["struct inner >", "struct inner *", "long[9]", "char"] {
+        let row = said.lines().find(|line| line.ends_with(ty) || line.contains(&format!("{ty}  ")));
+        assert_eq!(row.expect(ty).find(ty), Some(column), "{said}");
+    }
 }

@@ -7,7 +7,7 @@ use super::Options;
 use super::accessed::{Touched, rate};
 use crate::leaf::{self, bits_of, name_of, opens, start_of};
 use crate::lines::{Gap, Lines, extremes, gaps};
-use crate::model::{Align, Record, TypeId, Types};
+use crate::model::{Align, Record, Role, TypeId, Types};
 use crate::spell::{safe, write_type};
 
 const DEEPEST: usize = 64;
@@ -29,6 +29,8 @@ struct Row<'t> {
     bits: u64,
     bitfield: bool,
     depth: usize,
+    /// Whether its place is known.
+    placed: bool,
     /// The record that it opens.
     opened: Option<&'t Record>,
 }
@@ -62,6 +64,7 @@ impl<'t> Page<'t> {
                 bits: bits_of(self.types, member),
                 bitfield: member.bits.is_some(),
                 depth,
+                placed: member.role != Role::VirtualBase { known: false },
                 opened,
             });
             if let Some(inner) = opened {
@@ -75,7 +78,7 @@ impl<'t> Page<'t> {
         self.rows(record, 0, 0, &mut rows);
         let width = rows
             .iter()
-            .filter(|row| row.opened.is_none())
+            .filter(|row| row.opened.is_none() || !row.name.is_empty())
             .map(|row| row.name.len() + 2 * row.depth + if row.bitfield { 3 } else { 0 })
             .max()
             .map_or(4, |width| width.clamp(4, WIDEST));
@@ -108,6 +111,11 @@ impl<'t> Page<'t> {
             self.gap(out, padding, "padding", &mut line)?;
         }
         self.summary(out, record, &holes, padding)?;
+        if rows.iter().any(|row| !row.placed) {
+            out.write_str(
+                "  ?: the file says neither place nor size in it; what seems empty may be that\n",
+            )?;
+        }
         self.bases(out, id, record)?;
         out.write_char('\n')
     }
@@ -115,7 +123,8 @@ impl<'t> Page<'t> {
     /// A rule where a line begins.
     fn rule(&self, out: &mut String, offset: u64, line: &mut Option<u64>) -> fmt::Result {
         let now = self.lines.line(offset);
-        if line.is_some_and(|line| now <= line) {
+        // The arms of a union begin again on its first line.
+        if *line == Some(now) {
             return Ok(());
         }
         *line = Some(now);
@@ -136,11 +145,13 @@ impl<'t> Page<'t> {
     ) -> fmt::Result {
         let offset = row.start / 8;
         let bytes = if row.bits == 0 { 0 } else { (row.start % 8 + row.bits).div_ceil(8) };
-        if bytes > 0 {
+        if row.placed {
             self.rule(out, offset, line)?;
+            number(out, offset, 8)?;
+            number(out, bytes, 7)?;
+        } else {
+            write!(out, "{:>8}{:>7}", '?', '?')?;
         }
-        number(out, offset, 8)?;
-        number(out, bytes, 7)?;
         let rates = self.touched.map(|touched| touched.of(row.start, row.bits));
         match &rates {
             // The record that it opens has the rates.
@@ -157,14 +168,8 @@ impl<'t> Page<'t> {
         if row.bitfield {
             write!(out, ":{}", row.bits)?;
         }
-        if let Some(opened) = row.opened {
-            if !row.name.is_empty() {
-                out.write_str("  ")?;
-                write_type(out, self.types, Some(row.ty), 32)?;
-                out.write_str(" >")?;
-            } else {
-                out.write_str(leaf::keyword(opened.kind))?;
-            }
+        if let (Some(opened), true) = (row.opened, row.name.is_empty()) {
+            out.write_str(leaf::keyword(opened.kind))?;
             self.reach(out, offset, bytes)?;
             return out.write_char('\n');
         }
@@ -173,6 +178,11 @@ impl<'t> Page<'t> {
         }
         out.write_str("  ")?;
         write_type(out, self.types, Some(row.ty), 32)?;
+        if row.opened.is_some() {
+            out.write_str(" >")?;
+            self.reach(out, offset, bytes)?;
+            return out.write_char('\n');
+        }
         self.reach(out, offset, bytes)?;
         if let Some(rates) = rates.filter(|rates| !rates.by.is_empty()) {
             self.paint(out, FAINT, |out| {
