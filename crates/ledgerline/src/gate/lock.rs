@@ -248,6 +248,19 @@ mod tests {
         assert!(ONE.quiet().is_some());
     }
 
+    /// Runs a test in a process of its own: while a fork waits, nobody passes this process's gate.
+    fn alone(test: &str, body: impl FnOnce()) {
+        const ALONE: &str = "LEDGERLINE_TEST_ALONE";
+        if std::env::var_os(ALONE).is_some() {
+            return body();
+        }
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        let test = format!("gate::lock::tests::{test}");
+        let output = command.args(["--exact", &test]).env(ALONE, "1").output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    }
+
     /// Forks, and says how the child ended.
     fn child(act: impl FnOnce() -> i32) -> i32 {
         // SAFETY: the child makes system calls and touches atomics alone, is killed when it hangs, and waited for.
@@ -267,30 +280,35 @@ mod tests {
     #[test]
     fn a_fork_waits_for_a_thread_that_is_inside_for_long() {
         static MUTEX: Mutex<()> = Mutex::new(());
-        let (sender, receiver) = std::sync::mpsc::channel();
-        let slow = std::thread::spawn(move || {
-            let held = gated(&MUTEX);
-            sender.send(()).unwrap();
-            std::thread::sleep(std::time::Duration::from_secs(1));
-            drop(held);
+        alone("a_fork_waits_for_a_thread_that_is_inside_for_long", || {
+            let (sender, receiver) = std::sync::mpsc::channel();
+            let slow = std::thread::spawn(move || {
+                let held = gated(&MUTEX);
+                sender.send(()).unwrap();
+                std::thread::sleep(std::time::Duration::from_secs(1));
+                drop(held);
+            });
+            receiver.recv().unwrap();
+            assert_eq!(child(|| i32::from(MUTEX.try_lock().is_err())), 0);
+            slow.join().unwrap();
         });
-        receiver.recv().unwrap();
-        assert_eq!(child(|| i32::from(MUTEX.try_lock().is_err())), 0);
-        slow.join().unwrap();
     }
 
-    /// A signal handler may fork, whose thread is inside: the fork cannot wait for it, nor the child for others.
+    /// A signal handler may fork, whose thread is inside: the fork cannot wait for it. Another thread may be about to fork at
+    /// that moment, and has closed the gate; the child does not have that one.
     #[test]
     fn a_fork_from_inside_leaves_a_gate_that_opens() {
-        guard_forks();
-        let inside = pass();
-        assert_eq!(
-            child(move || {
+        alone("a_fork_from_inside_leaves_a_gate_that_opens", || {
+            guard_forks();
+            let inside = pass();
+            GATE.closed_by.store(thread() ^ 64, Ordering::Relaxed);
+            let opens = || {
                 drop(inside);
                 drop(pass());
                 i32::from(!GATE.close(thread()))
-            }),
-            0
-        );
+            };
+            assert_eq!(child(opens), 0);
+            GATE.open();
+        });
     }
 }
