@@ -1,7 +1,7 @@
 //! What one refresh costs.
 
 use crate::api::Groups;
-use crate::changes::change;
+use crate::changes::{By, Changed};
 use crate::metrics;
 use crate::settings::{Settings, Which};
 use crate::watched::Ledgers;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 pub struct Refresh {
     /// Looking at the ledger, rates and history included.
     pub look: Duration,
-    /// What changed, as an event.
+    /// What changed, as the event that the page reads.
     pub event: Duration,
     /// All groups as JSON.
     pub json: Duration,
@@ -46,7 +46,7 @@ pub fn refreshes(
         let frame = ledger.anew();
         timed(&mut refresh.look, since);
         let since = Instant::now();
-        refresh.bytes[0] = change(&before, &frame).bytes();
+        refresh.bytes[0] = Changed::between(&before, &frame).event(By::Field).text.len();
         timed(&mut refresh.event, since);
         let since = Instant::now();
         let json = serde_json::to_string(&Groups::of(ledger.id, &ledger.title, &frame));

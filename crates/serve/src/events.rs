@@ -1,7 +1,7 @@
 //! `/api/ledgers/ID/events`: everything once, then what changed from look to look.
 
 use crate::api::Groups;
-use crate::changes::event;
+use crate::changes::{By, event};
 use crate::watched::{Ledgers, Watched};
 use futures_core::Stream;
 use std::convert::Infallible;
@@ -21,12 +21,13 @@ const LOOK_UP: Duration = Duration::from_secs(2);
 pub(crate) async fn tell(
     ledgers: Arc<Ledgers>,
     ledger: Arc<Watched>,
+    by: By,
     to: mpsc::Sender<Arc<str>>,
     mut ending: watch::Receiver<bool>,
     permit: OwnedSemaphorePermit,
 ) {
     let _permit = permit;
-    let mut changes = ledger.listen();
+    let mut changes = ledger.listen(by);
     ledgers.wake();
     let mut number = None;
     loop {

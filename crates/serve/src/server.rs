@@ -1,6 +1,7 @@
 //! Connections: their limits, what each is answered, and the end.
 
 use crate::api::{Groups, Hour, Index, Summary};
+use crate::changes::By;
 use crate::events::{self, Told};
 use crate::guard::{self, Guard};
 use crate::settings::Settings;
@@ -352,12 +353,22 @@ async fn history(
     .await
 }
 
-async fn tell(State(shared): State<Shared>, Path(id): Path<String>) -> Answer {
+#[derive(Deserialize)]
+struct Order {
+    #[serde(default)]
+    by: By,
+}
+
+async fn tell(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+    Query(order): Query<Order>,
+) -> Answer {
     let ledger = find(&shared, &id)?;
     let too_many = "too many read events already; come again when one of them has left";
     let permit = shared.streams.clone().try_acquire_owned();
     let permit = permit.map_err(|_| No(StatusCode::SERVICE_UNAVAILABLE, too_many))?;
     let (to, told) = mpsc::channel(2);
-    tokio::spawn(events::tell(shared.ledgers, ledger, to, shared.ending, permit));
+    tokio::spawn(events::tell(shared.ledgers, ledger, order.by, to, shared.ending, permit));
     Ok(([(CONTENT_TYPE, "text/event-stream")], Body::from_stream(Told(told))).into_response())
 }

@@ -6,7 +6,7 @@
 //!                                  every five seconds for the history alone, and finds ledgers anew
 //! ```
 
-use crate::changes::{Change, change};
+use crate::changes::{By, Changed, Event};
 use crate::frame::Frame;
 use crate::history;
 use crate::listing::Listing;
@@ -42,7 +42,8 @@ pub(crate) struct Watched {
     keeps_history: bool,
     looks: Mutex<Looks>,
     listing: Mutex<Listing>,
-    changes: broadcast::Sender<Change>,
+    /// For each order of what changed.
+    changes: [broadcast::Sender<Event>; By::ALL.len()],
 }
 
 #[derive(Debug)]
@@ -93,7 +94,7 @@ impl Watched {
             keeps_history: settings.history,
             looks: Mutex::new(Looks { source, tempo: Tempo::new(), history: None, last: None }),
             listing: Mutex::new(Listing::new(settings.groups)),
-            changes: broadcast::channel(WAITING).0,
+            changes: By::ALL.map(|_| broadcast::channel(WAITING).0),
         }
     }
 
@@ -118,8 +119,12 @@ impl Watched {
     }
 
     /// Changes from the next look on.
-    pub(crate) fn listen(&self) -> broadcast::Receiver<Change> {
-        self.changes.subscribe()
+    pub(crate) fn listen(&self, by: By) -> broadcast::Receiver<Event> {
+        self.changes[by as usize].subscribe()
+    }
+
+    fn listeners(&self) -> usize {
+        self.changes.iter().map(broadcast::Sender::receiver_count).sum()
     }
 
     /// Which groups metrics name.
@@ -141,10 +146,15 @@ impl Watched {
         let frame = Arc::new(Frame::new(number, look, rates, taken, took));
         let before = looks.last.replace(frame.clone());
         if let Some(before) = before
-            && self.changes.receiver_count() > 0
+            && self.listeners() > 0
         {
-            // (Nobody may listen any more.)
-            let _ = self.changes.send(change(&before, &frame));
+            let changed = Changed::between(&before, &frame);
+            for (by, to) in By::ALL.into_iter().zip(&self.changes) {
+                if to.receiver_count() > 0 {
+                    // (Nobody may listen any more.)
+                    let _ = to.send(changed.event(by));
+                }
+            }
         }
         frame
     }
@@ -152,7 +162,7 @@ impl Watched {
     /// Looks if it is time to; says when it is time again.
     fn keep(&self, now: Instant) -> Option<Instant> {
         let mut looks = locked(&self.looks);
-        let every = match (self.changes.receiver_count(), self.keeps_history) {
+        let every = match (self.listeners(), self.keeps_history) {
             (0, false) => return None,
             (0, true) => self.interval.max(IDLE),
             _ => self.interval,

@@ -110,6 +110,35 @@ fn without_history_a_group_has_no_points() {
     assert_eq!(hour["points"], Value::Array(Vec::new()));
 }
 
+/// As the page reads them.
+#[test]
+fn events_by_field_say_of_which_groups_each_changed() {
+    let served = served(|_| ());
+    let [still, grows] = ["still", "grows"].map(|name| served.ledger.root().create(name).unwrap());
+    let _held = still.try_charge(100).unwrap();
+    next_look(&served);
+    let mut events = served.events_by("?by=field");
+    let (kind, look) = events.next().unwrap();
+    assert_eq!((&*kind, look["groups"].as_array().unwrap().len()), ("look", 3));
+    let id = look["groups"].as_array().unwrap().iter().find(|group| group["name"] == "grows");
+    let id = &id.unwrap()["id"];
+    let _grown = grows.try_charge(4096).unwrap();
+    let held = events.find_map(|(kind, change)| {
+        assert_eq!(kind, "change");
+        assert!(change.get("groups").is_none(), "{change:#}");
+        let fields = change.get("fields")?;
+        let of = fields["ids"].as_array().unwrap().iter().position(|one| one == id)?;
+        let column = fields.get("current")?;
+        let place = match column.get("at") {
+            Some(at) => at.as_array().unwrap().iter().position(|at| *at == of)?,
+            None => of,
+        };
+        Some(column["is"][place].clone())
+    });
+    assert_eq!(held.unwrap(), 4096);
+    assert_eq!(served.get("/api/ledgers/1/events?by=colour").status, 400);
+}
+
 #[test]
 fn events_are_everything_and_then_what_changed() {
     let served = served(|_| ());

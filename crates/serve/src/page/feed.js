@@ -1,7 +1,7 @@
 // The ledger that is shown, kept up to date by events.
 //
 //   events "look"    everything
-//   events "change"  what differs from the look before: groups, new ones, those that are gone
+//   events "change"  what differs from the look before: fields of groups, new groups, those that are gone
 
 /** What the page knows of one ledger. */
 export class Feed {
@@ -51,7 +51,7 @@ export class Feed {
 
   open() {
     this.close();
-    const source = new EventSource(`/api/ledgers/${this.id}/events`);
+    const source = new EventSource(`/api/ledgers/${this.id}/events?by=field`);
     this.source = source;
     source.addEventListener("look", (event) => {
       this.take(JSON.parse(event.data));
@@ -114,14 +114,19 @@ export class Feed {
       if (group) this.drop(group);
     }
     for (const group of change.new ?? []) this.add(group);
-    for (const figures of change.groups ?? []) {
-      const group = this.groups.get(figures.id);
-      if (!group) continue;
-      const { rates } = group;
-      Object.assign(group, figures);
-      if (figures.rates) group.rates = Object.assign(rates, figures.rates);
-    }
+    if (!change.fields) return;
+    const { ids, rates, ...figures } = change.fields;
+    const groups = ids.map((id) => this.groups.get(id) ?? {});
+    for (const [field, column] of Object.entries(figures)) put(groups, field, column);
+    const of = groups.map((group) => group.rates ?? {});
+    for (const [rate, column] of Object.entries(rates)) put(of, rate, column);
   }
+}
+
+/** Puts the values of a field where they belong: `at` says where, unless all have one. */
+function put(into, field, { at, is }) {
+  if (at) for (let i = 0; i < is.length; i++) into[at[i]][field] = is[i];
+  else for (let i = 0; i < is.length; i++) into[i][field] = is[i];
 }
 
 /** What a group holds now: nothing once its process has ended. */

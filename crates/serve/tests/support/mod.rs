@@ -84,9 +84,14 @@ impl Served {
 
     /// Reads events from now on: their kinds and documents.
     pub fn events(&self) -> Events {
+        self.events_by("")
+    }
+
+    /// The same, in the order that the query asks for.
+    pub fn events_by(&self, query: &str) -> Events {
         let mut stream = self.connect();
         let request =
-            format!("GET /api/ledgers/1/events HTTP/1.1\r\nHost: {}\r\n\r\n", self.address);
+            format!("GET /api/ledgers/1/events{query} HTTP/1.1\r\nHost: {}\r\n\r\n", self.address);
         stream.write_all(request.as_bytes()).expect("it reads");
         let mut reader = BufReader::new(stream);
         let head = answer(&mut reader, false);
