@@ -86,6 +86,18 @@ const fn mixed(which: Which, limit: u64) -> u64 {
     (mixed ^ mixed >> 31) & SEAL
 }
 
+/// A change that is under way.
+#[must_use = "the change ends when this is dropped"]
+pub(super) struct UnderWay<'c>(&'c PageCounter);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        // (The models leave it out: it decides nothing but what damage is.) Release: as in `note_change`.
+        #[cfg(not(loom))]
+        self.0.hot.changes.fetch_sub(UNDER_WAY, Ordering::Release);
+    }
+}
+
 impl PageCounter {
     /// How often its limits were changed.
     pub(crate) fn changes(&self) -> u64 {
@@ -115,6 +127,20 @@ impl PageCounter {
         let _ = word.fetch_update(Ordering::Release, Ordering::Relaxed, ended);
         self.hot.uncollected.fetch_add(1, Ordering::Relaxed);
         true
+    }
+
+    /// A change is under way until this is dropped. Lowering the max reserves up to all units that there are, which is so
+    /// much that it would be taken for damage otherwise.
+    pub(super) fn begin_change(&self) -> UnderWay<'_> {
+        #[cfg(not(loom))]
+        self.hot.changes.fetch_add(UNDER_WAY, Ordering::Relaxed);
+        UnderWay(self)
+    }
+
+    /// Whether a change is under way. An Acquire fence before this is the partner of the AcqRel exchange with which a
+    /// change reserves: who saw the reservation sees the change.
+    pub(super) fn is_change_under_way(&self) -> bool {
+        self.hot.changes.load(Ordering::Relaxed) >= UNDER_WAY
     }
 
     /// Sets high, low or min. Says whether it is another one than before. Async-signal-safe.

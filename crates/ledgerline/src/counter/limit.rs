@@ -97,6 +97,7 @@ impl PageCounter {
                 continue;
             }
             let difference = old - new;
+            let _under_way = self.begin_change();
             if self
                 .hot
                 .reserved

@@ -56,9 +56,18 @@ impl PageCounter {
         self.reserve_within(|| self.max(), n, patience)
     }
 
-    /// Reserves `n` whatever the limit says, up to [`COUNTER_MAX`]. (A limit that is being lowered may be
-    /// in the way here, too: it reserves the difference.)
+    /// Reserves `n` whatever the limit says, up to [`COUNTER_MAX`].
     pub(crate) fn force_reserve(&self, n: u64, patience: u32) -> Result<(), NotReserved> {
+        if n > 0 && n <= AHEAD_MAX {
+            // As in `reserve_within`. What others have reserved is not asked: a limit that is being lowered reserves the
+            // difference, and a signal handler may have interrupted the very thread that lowers it.
+            let before = self.hot.reserved.fetch_add(n, Ordering::AcqRel);
+            let is_sound = before & CLOSED == 0 && before <= IMPOSSIBLE;
+            if is_sound && self.usage().saturating_add(n) <= COUNTER_MAX {
+                return Ok(());
+            }
+            self.take_back(n)?;
+        }
         self.reserve_within(|| COUNTER_MAX, n, patience)
     }
 
@@ -130,11 +139,20 @@ impl PageCounter {
             }
             let pending = reserved.saturating_sub(usage);
             if !waiting.turn(&self.hot.stuck, pending, patience) {
-                // No walks have so much in flight.
-                let damaged = waiting.least() > PENDING_MAX;
+                let damaged = self.has_impossible_pending(waiting.least());
                 return Err(if damaged { NotReserved::Damaged } else { NotReserved::Full });
             }
         }
+    }
+
+    /// Whether so much was pending as walks never have in flight, and no limit is being lowered.
+    fn has_impossible_pending(&self, least: u64) -> bool {
+        if least <= PENDING_MAX {
+            return false;
+        }
+        crate::sync::fence(Ordering::Acquire);
+        // (A change may have ended just now. Then it took back what it had reserved.)
+        !self.is_change_under_way() && self.pending() > PENDING_MAX
     }
 
     /// Takes back a reservation that did not fit. No reader saw it as usage.
@@ -146,5 +164,42 @@ impl PageCounter {
     pub(crate) fn pending(&self) -> u64 {
         let reserved = self.hot.reserved.load(Ordering::Acquire) & !CLOSED;
         reserved.saturating_sub(self.usage())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::Ledger;
+
+    /// As a signal handler finds it that interrupted the thread which lowers the limit.
+    #[test]
+    fn a_limit_that_is_being_lowered_is_no_damage_and_forced_charges_do_not_wait_for_it() {
+        let ledger = Ledger::new().unwrap();
+        let group = ledger.root().create("group").unwrap();
+        let counter = &group.row().counter;
+        let difference = COUNTER_MAX - 100;
+        let change = counter.begin_change();
+        counter.hot.reserved.fetch_add(difference, Ordering::AcqRel);
+        assert_eq!(counter.reserve(200, 64), Err(NotReserved::Full));
+        assert_eq!(counter.force_reserve(200, 0), Ok(()));
+        assert!(!counter.is_damaged());
+        // The same without a change is another program's work.
+        drop(change);
+        assert_eq!(counter.reserve(200, 64), Err(NotReserved::Damaged));
+        assert!(!counter.cancel(difference) && !counter.cancel(200));
+        assert_eq!(counter.pending(), 0);
+    }
+
+    #[test]
+    fn no_forced_charge_takes_a_counter_beyond_what_it_counts() {
+        let ledger = Ledger::new().unwrap();
+        let group = ledger.root().create("group").unwrap();
+        let counter = &group.row().counter;
+        assert_eq!(counter.reserve(COUNTER_MAX - 5, 64), Ok(()));
+        counter.commit(COUNTER_MAX - 5);
+        assert_eq!(counter.force_reserve(6, 64), Err(NotReserved::Full));
+        assert_eq!(counter.force_reserve(5, 64), Ok(()));
+        assert_eq!(counter.pending(), 5);
     }
 }
