@@ -12,14 +12,15 @@
 //! (In another root the second way needs `/proc` and `/sys` there.) A program that is reached so has one to three descriptors more than it would have plain, with numbers that programs do
 //! not use by themselves. It may close them: what it executes then is not accounted, and named.
 
+use crate::behind::real;
 use crate::filter;
-use crate::objects::{find, own_path};
+use crate::objects::own_path;
 use crate::process;
 use crate::say::{errno, set_errno};
 use ledgerline_protocol::{DESCRIPTORS, Which, path_of};
 use std::ffi::{CStr, c_char, c_int, c_ulong, c_void};
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 /// From these numbers on a descriptor is kept, if the process may have so many.
 const NUMBERS: [c_int; 3] = [1000, 200, 20];
@@ -163,28 +164,6 @@ impl Drop for Reached {
     }
 }
 
-/// Calls a function behind this library's, or fails with `ENOSYS`.
-macro_rules! behind {
-    ($name:literal, fn($($kind:ty),*), $($argument:expr),*) => {{
-        static BEHIND: AtomicUsize = AtomicUsize::new(0);
-        let mut address = BEHIND.load(Ordering::Relaxed);
-        if address == 0 {
-            address = find($name);
-            BEHIND.store(address, Ordering::Relaxed);
-        }
-        if address == 0 {
-            set_errno(libc::ENOSYS);
-            return -1;
-        }
-        // SAFETY: dlsym found it under the name of a C function of this type, in a library that stays loaded; arguments
-        // handed on.
-        unsafe {
-            let function: unsafe extern "C" fn($($kind),*) -> c_int = std::mem::transmute(address);
-            function($($argument),*)
-        }
-    }};
-}
-
 /// Linux's `unshare`.
 ///
 /// # Safety
@@ -194,7 +173,7 @@ pub unsafe extern "C" fn unshare(flags: c_int) -> c_int {
     if flags & libc::CLONE_NEWNS != 0 {
         prepare();
     }
-    behind!(c"unshare", fn(c_int), flags)
+    real!(6, fn(c_int), flags)
 }
 
 /// Linux's `setns`.
@@ -204,7 +183,7 @@ pub unsafe extern "C" fn unshare(flags: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn setns(descriptor: c_int, kind: c_int) -> c_int {
     prepare();
-    behind!(c"setns", fn(c_int, c_int), descriptor, kind)
+    real!(7, fn(c_int, c_int), descriptor, kind)
 }
 
 /// C's `chroot`.
@@ -214,7 +193,7 @@ pub unsafe extern "C" fn setns(descriptor: c_int, kind: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn chroot(path: *const c_char) -> c_int {
     prepare();
-    behind!(c"chroot", fn(*const c_char), path)
+    real!(8, fn(*const c_char), path)
 }
 
 /// Linux's `pivot_root`.
@@ -224,7 +203,7 @@ pub unsafe extern "C" fn chroot(path: *const c_char) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pivot_root(root: *const c_char, old: *const c_char) -> c_int {
     prepare();
-    behind!(c"pivot_root", fn(*const c_char, *const c_char), root, old)
+    real!(9, fn(*const c_char, *const c_char), root, old)
 }
 
 /// Linux's `mount`.
@@ -240,8 +219,8 @@ pub unsafe extern "C" fn mount(
     data: *const c_void,
 ) -> c_int {
     prepare();
-    behind!(
-        c"mount",
+    real!(
+        10,
         fn(*const c_char, *const c_char, *const c_char, c_ulong, *const c_void),
         what,
         place,

@@ -15,49 +15,17 @@
 
 mod environment;
 
+use crate::behind::real;
 use crate::elsewhere::{LONGEST, Reached, descriptor_path};
 use crate::filter;
-use crate::objects::find;
 use crate::process;
 use crate::say::{errno, set_errno};
 use environment::{Environment, List, looks, strings};
 use ledgerline_protocol::blind::{self, Blind};
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 unsafe extern "C" {
     static environ: List;
-}
-
-/// The functions behind this library's. They are looked up when the library is started: where they are called, a lookup
-/// might wait for a lock of the linker's that nobody returns.
-struct Real([AtomicUsize; 6]);
-
-static REAL: Real = Real([const { AtomicUsize::new(0) }; 6]);
-const NAMES: [&CStr; 6] =
-    [c"execve", c"execvpe", c"fexecve", c"execveat", c"posix_spawn", c"posix_spawnp"];
-
-/// Looks the functions up. Once, before the program's first instruction.
-pub(crate) fn start() {
-    for (address, name) in REAL.0.iter().zip(NAMES) {
-        address.store(find(name), Ordering::Relaxed);
-    }
-}
-
-/// Calls a function behind this library's, or fails with `ENOSYS`.
-macro_rules! real {
-    ($which:literal, fn($($kind:ty),*), $($argument:expr),*) => {{
-        let address = REAL.0[$which].load(Ordering::Relaxed);
-        if address == 0 {
-            set_errno(libc::ENOSYS);
-            return -1;
-        }
-        // SAFETY: dlsym found it under the name of a C function of this type, in a library that stays loaded.
-        unsafe {
-            let function: unsafe extern "C" fn($($kind),*) -> c_int = std::mem::transmute(address);
-            function($($argument),*)
-        }
-    }};
 }
 
 /// What is known before a program is executed.

@@ -3,7 +3,7 @@
 
 use crate::process::Item;
 use crate::thread::Busy;
-use crate::{alloc, doors, exec, mapped, next, objects, process};
+use crate::{alloc, behind, doors, mapped, next, objects, process};
 use ledgerline_protocol::blind::Blind;
 use std::ffi::{c_int, c_void};
 
@@ -191,7 +191,7 @@ static START: extern "C" fn() = start;
 extern "C" fn start() {
     mapped::start();
     doors::start();
-    exec::start();
+    behind::start();
     // Under a filter that may forbid it, nothing is allocated that the program would not allocate itself.
     // (The allocator is tried, and the thread has its row, with the first block.)
     if !process::is_filtered()

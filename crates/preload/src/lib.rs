@@ -29,6 +29,7 @@
 //! | `process` | this process's rows; what a fork must forget               |
 //! | `thread`  | the calling thread's row                                   |
 //! | `library` | the calling library's row                                  |
+//! | `behind`  | the functions by which it does so, and goes elsewhere      |
 //! | `exec`    | programs that it executes and will not see                 |
 //! | `elsewhere` | those that it executes where the ledger has no path      |
 //! | `filter`  | what a seccomp filter may forbid                           |
@@ -45,6 +46,7 @@
 
 mod alloc;
 mod asked;
+mod behind;
 mod charges;
 mod doors;
 mod elsewhere;
