@@ -223,14 +223,16 @@ fn words(owned: &[String]) -> Vec<&str> {
 fn a_program_that_starts_where_another_proc_is_mounted_is_accounted_and_limited() {
     let Some(python) = python() else { return };
     let script = format!(
-        "/bin/true; echo $$; {python} -c 'x = bytearray(30 << 20)'; \
+        "/bin/true; echo $$; ls /proc/self/fd | grep -Ec '^(100|20)[0-9]$'; {python} -c 'x = bytearray(30 << 20)'; \
          {python} -c 'x = bytearray(130 << 20)' 2>&1 | tail -1"
     );
     let Some(owned) = elsewhere(&script) else { return };
-    for options in [&["--max", "100M"][..], &["--max", "100M", "--max-heap", "90M"]] {
+    for (options, descriptors) in
+        [(&["--max", "100M"][..], 2), (&["--max", "100M", "--max-heap", "90M"], 3)]
+    {
         let (output, account) = account(options, &words(&owned));
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert_eq!(text, "1\nMemoryError\n", "{}", stderr(&output));
+        assert_eq!(text, format!("1\n{descriptors}\nMemoryError\n"), "{}", stderr(&output));
         assert_eq!(told(&account), []);
         assert_eq!(account["mistakes"]["strays"], 0, "{account:#}");
         // Each is a process of its own namespace, which is not the run's.

@@ -9,7 +9,7 @@
 //!   otherwise the program is not accounted, and named
 //! ```
 //!
-//! (In another root the second way needs `/proc` and `/sys` there.) A program that is reached so has one to three descriptors more than it would have plain, with numbers that programs do
+//! (In another root the second way needs `/proc` and `/sys` there.) A program that is reached so has two or three descriptors more than it would have plain, with numbers that programs do
 //! not use by themselves. It may close them: what it executes then is not accounted, and named.
 
 use crate::behind::real;

@@ -8,7 +8,7 @@
 //! A thread that passes takes a slot in a stripe, which a hash of its number chooses, and writes its number
 //! there. That costs one uncontended compare-and-swap on the way in and plain stores on the way out. Where
 //! all slots of the stripe are taken, the thread is counted in and out instead. A fork waits for the slow
-//! paths in flight, which takes microseconds.
+//! paths in flight, which takes microseconds (seconds at most, where a thread inside has lost its CPU).
 
 #[cfg(not(loom))]
 pub(crate) mod lock;
