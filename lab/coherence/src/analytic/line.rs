@@ -59,7 +59,7 @@ impl Line {
         let topology = &settings.topology;
         let (home, cpus) = (visited.home, &visited.cpus);
         let moved = ns(settings.moved);
-        let stay = ns(settings.keep + settings.atomic) + moved;
+        let stay = ns(settings.keep + settings.atomic);
         let (mut written, mut fresh) = (Price::default(), Price::default());
         let (mut same_socket, mut siblings, mut far, mut near) = (0.0, 0.0, 0.0_f64, 0.0_f64);
         let pairs = (cpus.len() * (cpus.len() - 1)) as f64;

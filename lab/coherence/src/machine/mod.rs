@@ -111,6 +111,10 @@ pub struct Nuisance {
     /// their way: 0 or 1, or the belief in it. Zero where a file does not state it.
     #[serde(default = "Range::zero")]
     pub early_request: Range,
+    /// Nanoseconds for which an atomic needs its line: one that finds another CPU's request about to be granted sooner
+    /// does not begin, and fetches the line again. Zero where a file does not state it.
+    #[serde(default = "Range::zero")]
+    pub closing_ns: Range,
 }
 
 impl Latencies {
@@ -139,7 +143,7 @@ impl Latencies {
 impl Nuisance {
     /// Each range with its name in a machine file, and the least and the most that it may hold.
     #[must_use]
-    pub fn ranges(&self) -> [(&'static str, &Range, (f64, f64)); 12] {
+    pub fn ranges(&self) -> [(&'static str, &Range, (f64, f64)); 13] {
         const SHARE: (f64, f64) = (0.0, 1.0);
         [
             ("handover", &self.handover, (0.01, 1.0)),
@@ -154,6 +158,7 @@ impl Nuisance {
             ("keep_spread", &self.keep_spread, SHARE),
             ("upgrade_keep", &self.upgrade_keep, SHARE),
             ("early_request", &self.early_request, SHARE),
+            ("closing_ns", &self.closing_ns, (0.0, 10_000.0)),
         ]
     }
 }
@@ -236,12 +241,12 @@ impl Machine {
     /// median over the points is a median over what is believed.
     #[must_use]
     pub fn design(&self, points: usize) -> Vec<Settings> {
-        const BASES: [u64; 12] = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37];
+        const BASES: [u64; 13] = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41];
         (1..=points as u64)
             .map(|point| {
                 let mut bases = BASES.iter();
                 Settings::of(self, |range| {
-                    let base = *bases.next().expect("twelve ranges");
+                    let base = *bases.next().expect("thirteen ranges");
                     range.at(radical_inverse(point, base))
                 })
             })

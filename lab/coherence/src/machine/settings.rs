@@ -47,6 +47,8 @@ pub struct Settings {
     pub upgrade_keep: f64,
     /// See [`super::Nuisance::early_request`].
     pub early_request: bool,
+    /// See [`super::Nuisance::closing_ns`].
+    pub closing: u64,
 }
 
 impl Settings {
@@ -65,6 +67,7 @@ impl Settings {
         let keep_spread = choose(&nuisance.keep_spread);
         let upgrade_keep = choose(&nuisance.upgrade_keep);
         let early_request = choose(&nuisance.early_request) >= 0.5;
+        let closing = picoseconds(choose(&nuisance.closing_ns));
         let scaled = |nanoseconds: f64| picoseconds(nanoseconds * scale);
         let remote = latency.remote_homed_at_owner.value;
         let transfer = [
@@ -96,6 +99,7 @@ impl Settings {
             keep_spread,
             upgrade_keep,
             early_request,
+            closing,
         }
     }
 

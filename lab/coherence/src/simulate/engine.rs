@@ -240,6 +240,9 @@ impl<'a> Engine<'a> {
             {
                 return;
             }
+            if let Some(leaves) = self.lines.closes(line, cpu, time) {
+                return self.schedule.set(index, leaves + 1);
+            }
         }
         let hit = self.lines.suffices(line, cpu, to_write);
         if !hit && self.forwards(index, &access, whose) {

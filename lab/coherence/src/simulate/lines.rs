@@ -129,6 +129,15 @@ impl<'a> Lines<'a> {
         if to_write { self.lines[line].owner == cpu } else { self.has(line, cpu) }
     }
 
+    /// When a line leaves its owner, if that is so soon that no atomic of the owner begins on it any more.
+    pub(super) fn closes(&self, line: usize, cpu: u32, time: u64) -> Option<u64> {
+        let Line { owner, free_at, queue, .. } = &self.lines[line];
+        let first = queue.front().filter(|_| *owner == cpu && self.settings.closing > 0)?;
+        let leaves = first.ready.max(*free_at);
+        (first.cpu != cpu && (time..time + self.settings.closing).contains(&leaves))
+            .then_some(leaves)
+    }
+
     pub(super) fn mark_dirty(&mut self, line: usize) {
         self.lines[line].dirty = true;
     }

@@ -211,6 +211,18 @@ impl Oracle<'_> {
                 _ => {}
             }
         }
+        if access.kind == Kind::Rmw
+            && matches!(self.lines[line].copies[cpu], Modified | Exclusive)
+            && let Some(first) = self.lines[line].asked.first()
+            && first.cpu != cpu
+        {
+            // Another CPU's request is granted before the atomic would be done with the line.
+            let leaves = first.ready.max(self.lines[line].free_at);
+            if leaves >= time && leaves < time + settings.closing {
+                self.clocks[cpu] = Some(leaves + 1);
+                return;
+            }
+        }
         let slot = self.prepared.placement.slot(access.field, whose);
         let plain_load = !writes(&access) && access.action == Action::Nothing;
         if !self.suffices(line, cpu, &access) && plain_load && self.stores[cpu].contains(&slot) {

@@ -88,6 +88,7 @@ prop_compose! {
         request in prop::sample::select(vec![0.0, 0.3, 1.0]), migratory in any::<bool>(),
         keep_spread in prop::sample::select(vec![0.0, 0.4]), upgrade_keep in 0.0..1.0f64,
         early_request in any::<bool>(), moved in 0u64..20_000,
+        closing in 0u64..20_000,
     ) -> Settings {
         let mut times = times.into_iter();
         let mut time = || times.next().unwrap();
@@ -101,7 +102,7 @@ prop_compose! {
                 [time(), time()]],
             homed_at_reader: time(), memory: [time(), time()], atomic: time(),
             handover, read_service: read, keep, pair, overlap, store_buffer, request, migratory,
-            keep_spread, upgrade_keep, early_request, moved, ..settings()
+            keep_spread, upgrade_keep, early_request, moved, closing, ..settings()
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Real runs of a pattern, each between two games of ping-pong that say how the machine was at the time.
 
-use super::patterns::Pattern;
+use super::patterns::{Part, Pattern};
 use super::probe::game;
 use super::team::{Block, Team, timed};
 use super::work::{add_chain, multiplications};
@@ -8,7 +8,7 @@ use super::world::{Memory, Real};
 use crate::transfer::Line;
 
 /// The private work that is tried, in cycles of the processor.
-pub(super) const WORK: [usize; 8] = [0, 25, 50, 100, 200, 400, 700, 1000];
+pub(super) const WORK: [usize; 12] = [0, 10, 16, 25, 36, 50, 70, 100, 200, 400, 700, 1000];
 
 /// How long a block takes, in nanoseconds, or about: short enough that most are not interrupted.
 const BLOCK: f64 = 60_000.0;
@@ -34,11 +34,12 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Nanoseconds a CPU spends on an operation, as the simulation counts them: all CPUs' time by all
+    /// Nanoseconds that the CPUs of a part spend on an operation, as the simulation counts them: their time by their
     /// operations.
-    pub(super) fn nanoseconds(&self) -> f64 {
-        let rate: f64 = self.per_operation.iter().map(|ns| 1.0 / ns).sum();
-        self.per_operation.len() as f64 / rate
+    pub(super) fn nanoseconds(&self, part: Part) -> f64 {
+        let of_part = &self.per_operation[part.of(self.per_operation.len())];
+        let rate: f64 = of_part.iter().map(|ns| 1.0 / ns).sum();
+        of_part.len() as f64 / rate
     }
 }
 
@@ -61,7 +62,7 @@ pub(super) fn runs(
             }
         };
     }
-    among!(0 25 50 100 200 400 700 1000)
+    among!(0 10 16 25 36 50 70 100 200 400 700 1000)
 }
 
 fn of_length<const N: usize>(
@@ -75,6 +76,8 @@ fn of_length<const N: usize>(
         Pattern::Shared => measured::<N, true>(team, blocks, pass, Pattern::Shared),
         Pattern::Padded => measured::<N, true>(team, blocks, pass, Pattern::Padded),
         Pattern::FalseShared => measured::<N, true>(team, blocks, pass, Pattern::FalseShared),
+        Pattern::StoredBeside => measured::<N, true>(team, blocks, pass, Pattern::StoredBeside),
+        Pattern::AddedBeside => measured::<N, true>(team, blocks, pass, Pattern::AddedBeside),
         Pattern::SequenceLock => measured::<N, true>(team, blocks, pass, Pattern::SequenceLock),
         Pattern::TicketLock => measured::<N, true>(team, blocks, pass, Pattern::TicketLock),
         Pattern::OverlappedTicketLock => {

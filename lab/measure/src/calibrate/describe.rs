@@ -60,26 +60,49 @@ impl Subject<'_> {
         let load = get(&|found| found.load, "the first cache")?;
         let atomic = get(&|found| found.atomic, "atomics")?;
         let atomic = atomic.at_least(0.01);
-        let modified = get(&|found| found.modified, "a transfer")?;
+        // Lines that were changed a moment ago come later than those of a walk over many.
+        let transfer_of = |found: &Found| found.stores.fetch - found.cycle;
+        let moved_of = |found: &Found| {
+            (found.fights.fetch - found.stores.fetch).clamp(found.atomic, f64::INFINITY)
+        };
+        let modified = get(&transfer_of, "a transfer")?;
+        let moved = get(&moved_of, "atomics on lines of another CPU")?;
         let ping = get(&|found| f64::midpoint(found.before, found.after), "a transfer")?;
         let of_changed =
-            "loads of lines that the other CPU has changed, each needing the one before";
+            "loads of a line that the other CPU has just changed, each needing the one before";
 
-        // What is left of a visit to a contended line beyond its way there is its stay.
-        let request = get(
-            &|found| (found.request / found.modified).clamp(0.0, 0.95),
-            "how long requests are on their way",
-        )?;
+        // What is left of a visit's cycle when the line can no longer be used says how long it is on its way, and so
+        // how long requests are. So does a race, which differs more from round to round: it widens the range.
+        get(&|found| found.stores.cycle, "the stay of a contended line")?;
+        let way_of = |found: &Found| found.stores.cycle - found.stores.usable - found.cycle;
+        let fought = |found: &Found| (1.0 - way_of(found) / transfer_of(found)).clamp(0.0, 0.95);
+        let raced = |found: &Found| (found.request / transfer_of(found)).clamp(0.0, 0.95);
+        let request = get(&fought, "how long requests are on their way")?;
+        let raced = get(&raced, "how long requests are on their way")?;
+        let request = Spread {
+            low: request.low.min(raced.value),
+            high: request.high.max(raced.value),
+            ..request
+        };
         let on_its_way =
             Spread { value: 1.0 - request.value, low: 1.0 - request.high, high: 1.0 - request.low };
+        // What is left of a visit to a contended line beyond its way there is its stay.
+        let way = |found: &Found| on_its_way.value * transfer_of(found);
         let stay = get(
             &|found| {
-                let way = on_its_way.value * found.modified;
-                (found.visit * found.contended - way - found.atomic).clamp(0.0, f64::INFINITY)
+                let cycle = f64::midpoint(found.fights.cycle - found.atomic, found.stores.cycle);
+                (cycle - way(found)).clamp(0.0, f64::INFINITY)
             },
             "the stay of a contended line",
         )?;
-        let moved = get(&|found| found.atomic_moved, "atomics on lines of another CPU")?;
+        // Atomics can use less of a visit than loads.
+        let closing = get(
+            &|found| {
+                let all = found.fights.cycle - way(found) - moved_of(found) - found.cycle;
+                (all - found.fights.usable).clamp(0.0, f64::INFINITY)
+            },
+            "for how long atomics need their line",
+        )?;
         let beside = get(
             &|found| {
                 let most = (found.same - found.apart).clamp(f64::MIN_POSITIVE, f64::INFINITY);
@@ -92,7 +115,7 @@ impl Subject<'_> {
             "migration",
         )?;
 
-        let spread = get(&|found| found.spread, "how much stays differ")?;
+        let spread = get(&|found| found.stores.spread, "how much stays differ")?;
         let early = get(&|found| belief(found.early), "atomics behind stores")?;
 
         // Where lines migrate, it is known which CPU has a clean line. Elsewhere the shared line tells.
@@ -108,8 +131,8 @@ impl Subject<'_> {
         let by_distance = |distance: Distance, changed: bool| {
             let pair = self.pairs.iter().find(|pair| pair.distance == distance)?;
             let mode = if pair.cpus == first.cpus { *mode } else { *pair.modes().first()? };
-            let spread =
-                pair.figure(&mode, |found| if changed { found.modified } else { clean(found) })?;
+            let spread = pair
+                .figure(&mode, |found| if changed { transfer_of(found) } else { clean(found) })?;
             let how = if changed { of_changed } else { of_clean };
             let [one, other] = pair.cpus;
             Some(bounded(spread, measured(&format!("CPUs {one} and {other}, {how}"))))
@@ -204,7 +227,7 @@ impl Subject<'_> {
             atomic: figure(atomic, "atomics on a line of the CPU's own, less loads"),
             atomic_moved: figure(
                 moved.at_least(atomic.value),
-                "atomics on lines that the other CPU has changed, less loads of such lines",
+                "atomics on a line that the other CPU has just changed, less loads of such a line",
             ),
         };
         let scale = 1.0 / modified.value;
@@ -220,14 +243,15 @@ impl Subject<'_> {
                 "inferred: as on other machines, in proportion to a transfer; takes three CPUs to measure"
                     .to_owned(),
             ),
-            keep_ns: range(stay, measured("the time of one CPU's contended atomics before the other has the line, less the line's way")),
+            keep_ns: range(stay, measured("from one visit of a contended line to the next, less the line's way")),
             pair: range(beside, measured("what an atomic on a neighbouring line costs, from 0, as on a line apart, to 1, as on the same line")),
             overlap: guessed([0.0, 0.3, 0.6], "out-of-order windows hide tens of nanoseconds where the program has other work; not measured"),
             store_buffer: guessed([42.0, 64.0, 72.0], "42 to 72 entries in vendors' optimisation manuals; not measured"),
-            request: range(request, measured("how long before a store a load may be sent and see it all the same, as a share of a transfer")),
+            request: range(request, measured("between how long before a store a load may be sent and see it all the same, and what visits to a contended line leave, as shares of a transfer")),
             migratory: range(returned, measured("whether a CPU that changed a line still has it after another has read it")),
-            keep_spread: range(spread, measured("how much the numbers of contended atomics differ that one CPU does before the other has the line")),
+            keep_spread: range(spread, measured("how gradually work between contended loads ends their visits of more than one")),
             upgrade_keep: guessed([0.0, 0.0, 1.0], "how long work must be for a ticket lock to go in turns on AMD EPYC (Zen 4), as the README of ledgerline-coherence tells; not measured"),
+            closing_ns: range(closing, measured("by how much less of a visit contended atomics can use than loads")),
             early_request: range(early, measured("whether an atomic takes longer when a store to another line, which the other CPU had changed as well, comes before it")),
         };
         let cpus = topology.cpus();

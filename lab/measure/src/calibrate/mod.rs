@@ -8,6 +8,7 @@
 //! | `work`       | private work of a known length, and the clock                      |
 //! | `probe`      | the measurements of a pair of CPUs; `queue_lock`, `chase`: for them |
 //! | `request`    | how long a request is on its way, by a race of a load and a store  |
+//! | `visits`     | how long a line that two CPUs fight for stays with each          |
 //! | `rounds`     | measurements over some seconds                                     |
 //! | `spread`     | a figure over rounds                                               |
 //! | `modes`      | whether the machine changed in between                             |
@@ -36,6 +37,7 @@ mod spread;
 mod team;
 mod topology;
 mod validate;
+mod visits;
 mod work;
 mod world;
 

@@ -1,6 +1,8 @@
 //! What two CPUs or more do to each other, as programs for both worlds.
 
 use super::world::{Field, World};
+use serde::Serialize;
+use std::ops::Range;
 
 /// A pattern of accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +13,10 @@ pub(super) enum Pattern {
     Padded,
     /// Each reads and writes a word of its own, on one line.
     FalseShared,
+    /// One writes a word and reads nothing, the others read the word beside it.
+    StoredBeside,
+    /// One adds to a word, the others read the word beside it.
+    AddedBeside,
     /// One writes under a sequence lock, the others read.
     SequenceLock,
     /// All change a word under a ticket lock.
@@ -19,11 +25,46 @@ pub(super) enum Pattern {
     OverlappedTicketLock,
 }
 
+/// CPUs that do the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Part {
+    All,
+    First,
+    Others,
+}
+
+impl Part {
+    pub(super) fn is_all(&self) -> bool {
+        *self == Part::All
+    }
+
+    /// What follows the pattern's name.
+    pub(super) fn suffix(self) -> &'static str {
+        match self {
+            Part::All => "",
+            Part::First => ", first",
+            Part::Others => ", others",
+        }
+    }
+
+    /// Which of so many CPUs play it.
+    pub(super) fn of(self, cpus: usize) -> Range<usize> {
+        match self {
+            Part::All => 0..cpus,
+            Part::First => 0..1,
+            Part::Others => 1..cpus,
+        }
+    }
+}
+
 impl Pattern {
-    pub(super) const ALL: [Pattern; 6] = [
+    pub(super) const ALL: [Pattern; 8] = [
         Pattern::Shared,
         Pattern::Padded,
         Pattern::FalseShared,
+        Pattern::StoredBeside,
+        Pattern::AddedBeside,
         Pattern::SequenceLock,
         Pattern::TicketLock,
         Pattern::OverlappedTicketLock,
@@ -34,6 +75,8 @@ impl Pattern {
             Pattern::Shared => "shared",
             Pattern::Padded => "padded",
             Pattern::FalseShared => "false-shared",
+            Pattern::StoredBeside => "stored-beside",
+            Pattern::AddedBeside => "added-beside",
             Pattern::SequenceLock => "seqlock",
             Pattern::TicketLock => "ticket-lock",
             Pattern::OverlappedTicketLock => "ticket-lock-overlapped",
@@ -46,10 +89,21 @@ impl Pattern {
         self != Pattern::OverlappedTicketLock
     }
 
+    /// The parts that CPUs play in it.
+    pub(super) fn parts(self) -> &'static [Part] {
+        match self {
+            Pattern::StoredBeside | Pattern::AddedBeside => &[Part::First, Part::Others],
+            _ => &[Part::All],
+        }
+    }
+
     /// How many pairs of lines the pattern needs.
     pub(super) fn pairs(self, cpus: usize) -> usize {
         match self {
-            Pattern::Shared | Pattern::SequenceLock => 1,
+            Pattern::Shared
+            | Pattern::StoredBeside
+            | Pattern::AddedBeside
+            | Pattern::SequenceLock => 1,
             Pattern::Padded => cpus,
             // Eight words lie on a line; further CPUs come on further lines.
             Pattern::FalseShared => cpus.div_ceil(8),
@@ -69,6 +123,11 @@ impl Pattern {
                 world.load(own);
                 world.store(own);
             }
+            Pattern::StoredBeside | Pattern::AddedBeside if cpu != 0 => {
+                world.load(Field { pair: 0, offset: 8 });
+            }
+            Pattern::StoredBeside => world.store(Field::first_of(0)),
+            Pattern::AddedBeside => world.add(Field::first_of(0)),
             Pattern::SequenceLock => {
                 let sequence = Field::first_of(0);
                 let value = Field { pair: 0, offset: 8 };

@@ -5,6 +5,7 @@ use super::patterns::Pattern;
 use super::queue_lock::QueueLock;
 use super::request::{Agreement, request};
 use super::team::{Block, Seat, Team};
+use super::visits::{Fights, How, Part, fight};
 use super::work::{add_chain, time_stamp, work};
 use super::world::{Field, Memory, Real, World};
 use crate::shuffle::shuffled;
@@ -18,8 +19,6 @@ const WALKS: usize = 15;
 /// Operations of a CPU by itself, and of those that fight for a line.
 const ALONE: u64 = 4_000;
 const TOGETHER: u64 = 4_000;
-/// Visits that are remembered: further ones count with the first again.
-const VISITS: usize = 1 << 14;
 /// Times that each of these is done.
 const TIMES: usize = 7;
 
@@ -41,20 +40,15 @@ pub(super) struct Found {
     pub(super) atomic: f64,
     /// A load of a line that the other CPU has changed.
     pub(super) modified: f64,
-    /// What an atomic on such a line takes beyond that.
-    pub(super) atomic_moved: f64,
     /// A load of that line by the CPU that changed it, after the other has read it.
     pub(super) returned: f64,
     /// What an atomic on a line that both have takes beyond one on a line of the CPU's own.
     pub(super) upgrade: f64,
     /// How long a request is on its way.
     pub(super) request: f64,
-    /// An atomic on a line that both add to all the time: their time by all their operations.
-    pub(super) contended: f64,
-    /// Operations of a CPU on it before it goes to the other.
-    pub(super) visit: f64,
-    /// By what share stays on it differ, evenly to both sides.
-    pub(super) spread: f64,
+    /// Lines that both add to all the time; next, lines that both load from and store to.
+    pub(super) fights: Fights,
+    pub(super) stores: Fights,
     /// Share of a store's transfer that an atomic after it, on another line, does not wait for.
     pub(super) early: f64,
     /// An atomic while the other adds to the same line, to its neighbour in the pair, and to one apart.
@@ -74,9 +68,9 @@ struct Seen {
     modified: Vec<Block>,
     returned: Vec<Block>,
     upgrade: Vec<Block>,
-    forth: [Vec<Block>; 3],
+    forth: [Vec<Block>; 2],
     request: f64,
-    contended: Vec<(Block, Vec<u32>)>,
+    fights: [Vec<Vec<Part>>; 2],
     beside: [Vec<Block>; 3],
     locks: [Vec<Block>; 2],
 }
@@ -98,7 +92,7 @@ pub(super) fn visit(pair: [usize; 2]) -> Result<Found, String> {
         let [modified, returned, upgrade] = walks(seat, &memory);
         let forth = forth(seat, &memory);
         let request = request(seat, &memory, &agreement, before);
-        let contended = contended(seat, &memory);
+        let fights = [How::Atomics, How::Stores].map(|how| fight(seat, &memory, how));
         let beside = [(0, 8), (0, 64), (1, 0)].map(|(pair, offset)| {
             let field = Field { pair: pair * seat.index, offset: offset * seat.index };
             let mut real = Real::<0, true>::new(&memory, seat.index);
@@ -118,31 +112,18 @@ pub(super) fn visit(pair: [usize; 2]) -> Result<Found, String> {
             upgrade,
             forth,
             request,
-            contended,
+            fights,
             beside,
             locks,
         }
     })?;
     let [first, second] = seen.as_slice() else { return Err("two CPUs make a pair".to_owned()) };
     let [cycle, time_stamp, load, atomic, multiplication] = first.own.unwrap_or([f64::NAN; 5]);
-    let rounds = first.contended.iter().zip(&second.contended);
-    let calm = rounds.filter(|(one, other)| {
-        one.0.undisturbed && other.0.undisturbed && one.1.len() + other.1.len() > 0
-    });
-    let mut visits = Vec::new();
-    let (contended, visit): (Vec<f64>, Vec<f64>) = calm
-        .map(|(one, other)| {
-            let operations = (one.0.operations + other.0.operations) as f64;
-            let both = [one.1.as_slice(), &other.1].concat();
-            let visit = f64::from(both.iter().sum::<u32>()) / both.len() as f64;
-            visits.extend(both);
-            (one.0.nanoseconds / operations, visit)
-        })
-        .unzip();
-    let [loads, adds, behind] = [0, 1, 2].map(|which| of(&first.forth[which]));
+    let [adds, behind] = [0, 1].map(|which| of(&first.forth[which]));
     let modified = of(&second.modified) - cycle;
     let beside = |which: usize| both(&first.beside[which], &second.beside[which]);
     let lock = |which: usize| both(&first.locks[which], &second.locks[which]) / 2.0;
+    let fights = |how: usize| Fights::of(&first.fights[how], &second.fights[how], multiplication);
     Ok(Found {
         before: first.before,
         after: first.after,
@@ -152,13 +133,11 @@ pub(super) fn visit(pair: [usize; 2]) -> Result<Found, String> {
         load: load - cycle,
         atomic: atomic - load,
         modified,
-        atomic_moved: adds - loads,
         returned: of(&first.returned) - cycle,
         upgrade: of(&first.upgrade) - atomic,
         request: f64::midpoint(first.request, second.request) * multiplication,
-        contended: middle(&contended),
-        visit: middle(&visit),
-        spread: spread(&visits),
+        fights: fights(0),
+        stores: fights(1),
         early: 1.0 - (behind - adds) / modified,
         same: beside(0),
         neighbour: beside(1),
@@ -249,20 +228,19 @@ fn walks(seat: &Seat<'_>, memory: &Memory) -> [Vec<Block>; 3] {
     seen
 }
 
-/// The second CPU changes lines, the first loads every other one; or adds to them; or stores to one of the rest
-/// before each that it adds to.
-fn forth(seat: &Seat<'_>, memory: &Memory) -> [Vec<Block>; 3] {
+/// The second CPU changes lines, the first adds to every other one; or stores to one of the rest before each that it
+/// adds to.
+fn forth(seat: &Seat<'_>, memory: &Memory) -> [Vec<Block>; 2] {
     let mut real = Real::<0, true>::new(memory, seat.index);
     let order = shuffled(LINES);
     let lines = || order.chunks_exact(2).map(|two| [two[0], two[1]].map(Field::first_of));
-    let mut seen: [Vec<Block>; 3] = Default::default();
+    let mut seen: [Vec<Block>; 2] = Default::default();
     for _ in 0..WALKS {
         for (which, blocks) in seen.iter_mut().enumerate() {
             let _ = seat.alone(1, || lines().flatten().map(|line| real.add(line)).count() as u64);
             let block = seat.alone(0, || {
                 let walk = lines().map(|[beside, line]| match which {
-                    0 => real.load(line),
-                    1 => real.add(line),
+                    0 => real.add(line),
                     _ => {
                         real.store(beside);
                         real.add(line);
@@ -277,70 +255,11 @@ fn forth(seat: &Seat<'_>, memory: &Memory) -> [Vec<Block>; 3] {
 }
 
 /// Lines to fight for, one after the other: how far it is to where a line is kept track of differs by line.
-fn fought_for() -> impl Iterator<Item = Field> {
+pub(super) fn fought_for() -> impl Iterator<Item = Field> {
     (0..WALKS).map(|walk| Field::first_of(walk * LINES / WALKS))
-}
-
-/// All CPUs add to one line, then to the next. From the value that it adds to, a CPU sees whether another came
-/// between. Returns how many operations each of its visits had.
-fn contended(seat: &Seat<'_>, memory: &Memory) -> Vec<(Block, Vec<u32>)> {
-    let mut real = Real::<0, true>::new(memory, seat.index);
-    fought_for()
-        .map(|line| {
-            let mut visits = vec![0_u32; VISITS];
-            let (mut next, mut visit) = (u64::MAX, 0);
-            let block = seat.together(TOGETHER, || {
-                real.add(line);
-                visit += usize::from(real.token() != next);
-                next = real.token().wrapping_add(1);
-                // Without a branch, which would be mispredicted at each move.
-                visits[visit % VISITS] += 1;
-            });
-            // The first goes by what was there before, the last was not seen to its end.
-            (block, visits.get(2..visit).unwrap_or_default().to_vec())
-        })
-        .collect()
-}
-
-/// The share by which stays differ whose visits are of these lengths, in operations: if they differ evenly to both
-/// sides, they are off the mean by half that share on average.
-fn spread(visits: &[u32]) -> f64 {
-    let stays = || visits.iter().map(|&operations| f64::from(operations.saturating_sub(1)));
-    let count = visits.len() as f64;
-    let mean = stays().sum::<f64>() / count;
-    let off = stays().map(|stay| (stay - mean).abs()).sum::<f64>() / count;
-    match visits.len() {
-        0..8 => f64::NAN,
-        _ if mean == 0.0 => 0.0,
-        _ => (2.0 * off / mean).min(1.0),
-    }
 }
 
 #[inline(always)]
 fn together(seat: &Seat<'_>, mut operation: impl FnMut()) -> Vec<Block> {
     (0..TIMES).map(|_| seat.together(TOGETHER, &mut operation)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_spread_is_that_of_even_stays_whatever_their_mean() {
-        for mean in [100, 1000] {
-            for share in [0.0, 0.2, 0.5] {
-                let width = f64::from(mean) * share;
-                let even =
-                    (0..=100).map(|at| f64::from(mean) + width * (f64::from(at) / 50.0 - 1.0));
-                let visits: Vec<u32> = even.map(|stay| stay.round() as u32 + 1).collect();
-                assert!(
-                    (spread(&visits) - share).abs() < 0.02,
-                    "{mean} {share} {}",
-                    spread(&visits)
-                );
-            }
-        }
-        assert_eq!(spread(&[1; 50]), 0.0);
-        assert!(spread(&[]).is_nan() && spread(&[3; 7]).is_nan());
-    }
 }

@@ -30,6 +30,7 @@ struct Beside {
     time_stamp_ghz: Option<f64>,
     contended_atomic_ns: Option<f64>,
     operations_a_visit: Option<f64>,
+    usable_visit_ns: Option<f64>,
     ticket_handover_ns: Option<f64>,
     queue_handover_ns: Option<f64>,
     upgrade_ns: Option<f64>,
@@ -42,8 +43,9 @@ impl Beside {
         };
         Beside {
             time_stamp_ghz: value(&|found| found.time_stamp),
-            contended_atomic_ns: value(&|found| found.contended),
-            operations_a_visit: value(&|found| found.visit),
+            contended_atomic_ns: value(&|found| found.fights.contended),
+            operations_a_visit: value(&|found| found.fights.visit),
+            usable_visit_ns: value(&|found| found.fights.usable),
             ticket_handover_ns: value(&|found| found.ticket),
             queue_handover_ns: value(&|found| found.queue),
             upgrade_ns: value(&|found| found.upgrade),
@@ -145,6 +147,7 @@ fn mode(out: &mut String, report: &Report<'_>, described: &Described) {
     };
     range("stay of a contended line", &nuisance.keep_ns, "ns");
     range("share by which stays differ", &nuisance.keep_spread, "");
+    range("too late for an atomic on a contended line", &nuisance.closing_ns, "ns");
     range("share of a transfer: request", &nuisance.request, "");
     range("share of a transfer: line on its way", &nuisance.handover, "");
     range("reading takes a changed line away", &nuisance.migratory, "");
@@ -158,6 +161,7 @@ fn mode(out: &mut String, report: &Report<'_>, described: &Described) {
     plain("atomic on a line that both have", beside.upgrade_ns, "ns");
     plain("atomic on a contended line", beside.contended_atomic_ns, "ns");
     plain("operations before it moves", beside.operations_a_visit, "");
+    plain("from the first until too late for another", beside.usable_visit_ns, "ns");
     plain("hand-over of a ticket lock", beside.ticket_handover_ns, "ns");
     plain("hand-over of a queue lock", beside.queue_handover_ns, "ns");
     plain("time-stamp counter", beside.time_stamp_ghz, "GHz");
@@ -179,7 +183,7 @@ fn validation(out: &mut String, rows: &[Row]) {
         let _ = writeln!(
             out,
             "  {:<22} {:>4} {:>6.0} {:>5} {:>9.1} {bounds:>19} {:>9.1} {:>+6.1}%{mark}",
-            row.pattern,
+            format!("{}{}", row.pattern, row.part.suffix()),
             row.cpus,
             row.work_cycles,
             row.runs,

@@ -11,7 +11,7 @@
 //! Both take each part in turn, so that a difference between their clocks cancels out.
 
 use super::team::Seat;
-use super::work::{time_stamp, work, zero_after};
+use super::work::{multiply, time_stamp, zero_after};
 use super::world::{Field, Memory, Real, World};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,15 +46,6 @@ fn clock() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     let since = || START.get_or_init(Instant::now).elapsed().as_nanos() as u64;
     time_stamp().unwrap_or_else(since)
-}
-
-/// So many multiplications, each needing the one before.
-#[inline(always)]
-fn multiply(mut zero: usize, times: usize) -> usize {
-    for _ in 0..times {
-        zero = work::<1>(zero);
-    }
-    zero
 }
 
 /// By how many multiplications, on average, this seat's load may come before the other's store and still see it. Not

@@ -3,8 +3,8 @@
 use super::bracket::{Run, WORK, runs};
 use super::describe::Described;
 use super::modes::Mode;
-use super::patterns::Pattern;
-use super::predict::predict;
+use super::patterns::{Part, Pattern};
+use super::predict::{self, predict};
 use super::rounds::{Pair, measure};
 use super::spread::Spread;
 use super::team::Team;
@@ -20,7 +20,7 @@ const LEAST: usize = 8;
 /// A run counts if additions took at most this times what they take undisturbed.
 const PACE: f64 = 1.1;
 /// From so much private work on, predictions are scored; tighter loops are shown.
-pub(super) const SCORED: usize = 100;
+pub(super) const SCORED: usize = 10;
 
 /// Real runs of one pattern, with so much work of their own, on so many CPUs.
 #[derive(Clone, Debug)]
@@ -35,6 +35,9 @@ pub(super) struct Case {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Row {
     pub(super) pattern: &'static str,
+    /// Which of the CPUs, where they do different things.
+    #[serde(skip_serializing_if = "Part::is_all")]
+    pub(super) part: Part,
     pub(super) cpus: usize,
     /// Private work of an operation, in cycles of the measured clock.
     pub(super) work_cycles: f64,
@@ -112,8 +115,8 @@ pub(super) fn rows(
 ) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     for case in cases {
-        if let Some(row) = row(case, described, multiplication_cycles)? {
-            rows.push(row);
+        for &part in case.pattern.parts() {
+            rows.extend(row(case, part, described, multiplication_cycles)?);
         }
     }
     Ok(rows)
@@ -121,6 +124,7 @@ pub(super) fn rows(
 
 fn row(
     case: &Case,
+    part: Part,
     described: &Described,
     multiplication_cycles: f64,
 ) -> Result<Option<Row>, String> {
@@ -129,7 +133,7 @@ fn row(
     let kept: Vec<&Run> = case.runs.iter().filter(|run| belongs(run, mode, cycle)).collect();
     let games = kept.iter().flat_map(|run| [run.before, run.after]);
     let (Some(real), Some(transfer), true) = (
-        Spread::of(kept.iter().map(|run| run.nanoseconds())),
+        Spread::of(kept.iter().map(|run| run.nanoseconds(part))),
         Spread::of(games),
         kept.len() >= LEAST,
     ) else {
@@ -141,9 +145,11 @@ fn row(
         *latency = (*latency as f64 * scale).round() as u64;
     }
     let work_cycles = multiplications(case.work) as f64 * multiplication_cycles;
-    let predicted = predict(case.pattern, work_cycles, case.cpus, &settings)?.nanoseconds();
+    let predicted = predict(case.pattern, work_cycles, case.cpus, &settings)?;
+    let predicted = predict::nanoseconds(&predicted, part.of(case.cpus));
     Ok(Some(Row {
         pattern: case.pattern.name(),
+        part,
         cpus: case.cpus,
         work_cycles,
         transfer_ns: transfer.value,
@@ -185,8 +191,9 @@ pub(super) fn csv(date: &str, model: &str, rows: &[Row]) -> String {
         // Writing to a string does not fail.
         let _ = writeln!(
             text,
-            "{date},{model},{},{},{:.0},{:.2},{},{:.2},{:.2},{:.2},{:.2},{:.1},{}",
+            "{date},{model},{}{},{},{:.0},{:.2},{},{:.2},{:.2},{:.2},{:.2},{:.1},{}",
             row.pattern,
+            row.part.suffix().replace(", ", " "),
             row.cpus,
             row.work_cycles,
             row.transfer_ns,
@@ -238,6 +245,7 @@ mod tests {
     fn the_score_is_of_what_counts() {
         let row = |error_percent, scored| Row {
             pattern: "shared",
+            part: Part::All,
             cpus: 2,
             work_cycles: 100.0,
             transfer_ns: 28.0,

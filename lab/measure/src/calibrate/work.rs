@@ -62,6 +62,15 @@ pub(super) fn work<const N: usize>(zero: usize) -> usize {
     chain
 }
 
+/// So many multiplications, each needing the one before.
+#[inline(always)]
+pub(super) fn multiply(mut zero: usize, times: usize) -> usize {
+    for _ in 0..times {
+        zero = work::<1>(zero);
+    }
+    zero
+}
+
 /// Adds one number to itself, each time needing the sum before: a cycle each, on every processor.
 ///
 /// `turns` times a hundred additions.

@@ -100,6 +100,18 @@ impl<'a, const N: usize, const CHAINED: bool> Real<'a, N, CHAINED> {
         self.zero = zero;
     }
 
+    /// Writes a value. Nothing waits for it.
+    #[inline(always)]
+    pub(super) fn put(&mut self, field: Field, value: u64) {
+        self.word(field).store(value, Ordering::Relaxed);
+    }
+
+    /// Zero, once what was read last is there.
+    #[inline(always)]
+    pub(super) fn zero(&self) -> usize {
+        self.zero
+    }
+
     /// What was read last.
     #[inline(always)]
     pub(super) fn token(&self) -> u64 {
@@ -190,7 +202,8 @@ impl<const N: usize, const CHAINED: bool> World for Real<'_, N, CHAINED> {
 
     #[inline(always)]
     fn work(&mut self) {
-        self.zero = work::<N>(zero_after(self.token));
+        // After a store, which brings nothing, it goes on from the work before.
+        self.zero = work::<N>(if CHAINED { self.zero } else { zero_after(self.token) });
     }
 }
 

@@ -123,7 +123,7 @@ impl Engine<'_> {
             let (latency, busy) = self.lines.fetch(line, cpu, to_write);
             let moved = if access.kind == Kind::Rmw { self.settings.moved } else { 0 };
             let way = latency - self.settings.requested(latency) + moved;
-            (way, busy + self.stay(line, cpu, access) + moved)
+            (way, busy + self.stay(line, cpu, access))
         };
         let arrival = time + latency;
         if self.prepared.in_window(time) {

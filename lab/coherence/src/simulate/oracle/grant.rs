@@ -31,7 +31,7 @@ impl Oracle<'_> {
             let stays = self.stay(line, cpu, &access);
             let moved = if access.kind == Kind::Rmw { settings.moved } else { 0 };
             let way = latency - (latency as f64 * settings.request).round() as u64;
-            let price = (way + moved, busy + stays + moved);
+            let price = (way + moved, busy + stays);
             self.move_line(line, cpu, &access, written, time);
             fetched = true;
             price
