@@ -87,17 +87,19 @@ impl Report<'_> {
     fn verdict(&self) -> Option<String> {
         let (measured, predicted) = self.gains()?;
         let median = measured.median;
-        let place = match (predicted.holds(median), median < predicted.low) {
-            (true, _) => "lies within what was predicted",
-            (_, true) => "lies below what was predicted",
-            _ => "lies above what was predicted",
+        let side = if median < predicted.low { "below" } else { "above" };
+        let meet = measured.low <= predicted.high && predicted.low <= measured.high;
+        let place = match (predicted.holds(median), meet) {
+            (true, _) => "within what was predicted".to_owned(),
+            (_, true) => format!("{side} what was predicted, and the ranges meet"),
+            _ => format!("{side} what was predicted"),
         };
         let sure = match (measured.low > 0.0, measured.high < 0.0) {
             (true, _) => "The proposed order is faster here",
             (_, true) => "The proposed order is slower here",
             _ => "The orders cannot be told apart here",
         };
-        Some(format!("{sure}; the measured gain {place}."))
+        Some(format!("{sure}; the measured gain lies {place}."))
     }
 
     /// What a reader must know before the figures are believed.
@@ -107,7 +109,7 @@ impl Report<'_> {
         let mut notes = Vec::new();
         if cpus < self.asked {
             notes.push(format!(
-                "{} CPUs are asked for, and {cpus} took part: this machine has no more for it.",
+                "The question is about {} CPUs, and {cpus} took part: this process may use no more.",
                 self.asked
             ));
         }
@@ -162,12 +164,9 @@ impl Report<'_> {
             .measured
             .transfer_ns
             .map(|ns| format!("; a line took {} ns from CPU to CPU", figure(ns)));
-        let _ = writeln!(
-            out,
-            "  {} rounds of each in turn, ranges of nine tenths{}",
-            self.measured.rounds,
-            transfer.unwrap_or_default()
-        );
+        let turns = if self.proposed.is_some() { " of each in turn" } else { "" };
+        let (rounds, transfer) = (self.measured.rounds, transfer.unwrap_or_default());
+        let _ = writeln!(out, "  {rounds} rounds{turns}, ranges of nine tenths{transfer}");
         let machine = &self.question.machine.name;
         let _ = writeln!(out, "predicted for {} of {machine}, {points} points\n", cpus_of(cpus));
         let rows = self.rows();

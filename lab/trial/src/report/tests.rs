@@ -87,6 +87,7 @@ fn a_report_stands_as_it_was_looked_at() {
 fn the_measured_gain_lies_within_the_prediction_or_beside_it() {
     for (median, within, words) in [
         (62.0, true, "faster here; the measured gain lies within"),
+        (45.0, false, "lies below what was predicted, and the ranges meet."),
         (40.0, false, "faster here; the measured gain lies below"),
         (90.0, false, "faster here; the measured gain lies above"),
         (-30.0, false, "slower here; the measured gain lies below"),
