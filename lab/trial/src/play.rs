@@ -14,6 +14,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::acts::Act;
 
+/// Work of fewer multiplications has one length.
+const SPREAD_FROM: f64 = 32.0;
+
 /// An act, ready to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
@@ -36,6 +39,8 @@ pub(crate) fn ready(acts: &[Act], per_ns: f64) -> Vec<Op> {
     let op = |act: &Act| match *act {
         Act::Work { ns, spread } => {
             let turns = (ns * per_ns).max(0.0);
+            // A processor that cannot guess where a short chain ends waits for longer than the chain takes.
+            let spread = if turns < SPREAD_FROM { 0.0 } else { spread };
             let least = (turns * (1.0 - spread)).round() as u32;
             Op::Work { least, more: (2.0 * turns * spread).round() as u32 }
         }
@@ -197,6 +202,7 @@ mod tests {
     fn work_is_as_long_as_it_says_and_never_below_nothing() {
         let work = |ns| ready(&[Act::Work { ns, spread: 0.1 }], 2.0)[0];
         assert_eq!(work(50.0), Op::Work { least: 90, more: 20 });
+        assert_eq!(work(10.0), Op::Work { least: 20, more: 0 });
         assert_eq!(work(-3.0), Op::Work { least: 0, more: 0 });
     }
 }

@@ -13,6 +13,8 @@ use crate::{Gain, Measured, Order};
 
 /// Other programs had the CPUs for this share of the time: the figures are not those of a quiet machine.
 const BUSY: f64 = 0.02;
+/// A line that moves so many times slower, or faster, is not that of the prediction.
+const OTHER: f64 = 1.5;
 
 /// What is predicted of the same orders.
 #[derive(Clone, Debug, PartialEq)]
@@ -132,6 +134,18 @@ impl Report<'_> {
         }
         if let Some(objects) = objects {
             notes.push(format!("{objects} objects were used, as many as memory was taken for."));
+        }
+        if let Some(ns) = self.measured.transfer_ns {
+            let machine = self.question.machine;
+            let distance = machine.topology.distance(0, 1);
+            let predicted = machine.best().transfer[distance as usize][1] as f64 / 1000.0;
+            if !(1.0 / OTHER..OTHER).contains(&(ns / predicted)) {
+                notes.push(format!(
+                    "A line took {} ns from CPU to CPU here, and takes {} on the machine of the prediction.",
+                    figure(ns),
+                    figure(predicted)
+                ));
+            }
         }
         if *waited > BUSY {
             notes.push(format!(

@@ -72,7 +72,7 @@ fn a_report_stands_as_it_was_looked_at() {
     // With all that there is to say.
     let all = Measured {
         proposed: None,
-        transfer_ns: None,
+        transfer_ns: Some(102.5),
         waited: 0.21,
         short: vec![Short { role: "poll".to_owned(), wanted_ns: 2.0, replayed_ns: 4.5 }],
         absent: vec!["reclaim".to_owned()],
