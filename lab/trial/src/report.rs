@@ -106,7 +106,7 @@ impl Report<'_> {
 
     /// What a reader must know before the figures are believed.
     fn notes(&self) -> Vec<String> {
-        let Measured { short, absent, objects, waited, .. } = self.measured;
+        let Measured { short, absent, objects, disturbed, .. } = self.measured;
         let cpus = self.question.cpus;
         let mut notes = Vec::new();
         if cpus < self.asked {
@@ -147,10 +147,10 @@ impl Report<'_> {
                 ));
             }
         }
-        if *waited > BUSY {
+        if *disturbed > BUSY {
             notes.push(format!(
-                "Other programs had the CPUs for {:.0} % of the time: measure again when it is quiet.",
-                100.0 * waited
+                "Other programs had a thread's CPU for {:.0} % of the time: measure again when it is quiet.",
+                100.0 * disturbed
             ));
         }
         if self.assumed {
@@ -216,7 +216,7 @@ impl Report<'_> {
     /// One JSON object. Figures are nanoseconds an operation, or per cent.
     #[must_use]
     pub fn json(&self) -> String {
-        let Measured { rounds, transfer_ns, waited, short, absent, objects, .. } = self.measured;
+        let Measured { rounds, transfer_ns, disturbed, short, absent, objects, .. } = self.measured;
         let figures = |today, proposed: &Option<(Interval, Gain)>| Figures {
             today_ns: today,
             proposed_ns: proposed.as_ref().map(|(new, _)| *new),
@@ -237,7 +237,7 @@ impl Report<'_> {
             proposed_bytes: self.proposed.map(|order| order.size),
             rounds: *rounds,
             transfer_ns: *transfer_ns,
-            waited: *waited,
+            disturbed: *disturbed,
             measured: figures(self.measured.today, &self.measured.proposed),
             predicted: figures(self.predicted.today, &self.predicted.proposed),
             within: self.within(),
@@ -267,7 +267,7 @@ struct Object<'a> {
     proposed_bytes: Option<u64>,
     rounds: usize,
     transfer_ns: Option<f64>,
-    waited: f64,
+    disturbed: f64,
     measured: Figures,
     predicted: Figures,
     within: Option<bool>,

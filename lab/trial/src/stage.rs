@@ -19,13 +19,17 @@ use crate::play::{Actor, Block, Op};
 use crate::tune::{Pace, Tuned};
 
 /// How long a layout is played before it is the other's turn.
-const ROUND: f64 = 0.025;
+const ROUND: f64 = 0.01;
 /// Rounds of a layout, at least and at most.
 const ROUNDS: (f64, f64) = (5.0, 400.0);
 /// Where in a pair of lines objects begin, at most so many places.
 const PLACES: usize = 4;
 /// Bytes of memory for all objects.
 const MOST_BYTES: u64 = 512 << 20;
+/// A round counts if no thread had to wait for its CPU for more than this share of it.
+const QUIET: f64 = 0.02;
+/// So many such rounds are enough.
+const LEAST_QUIET: usize = 5;
 /// An operation that is longer than it should be by this share is not what the profile says.
 const TOO_LONG: f64 = 0.1;
 
@@ -60,12 +64,12 @@ pub struct Measured {
     pub today: Interval,
     /// The same of the proposed order, and the difference.
     pub proposed: Option<(Interval, Gain)>,
-    /// Rounds of each layout.
+    /// Rounds of each layout that count: those that nobody disturbed, if there are enough of them.
     pub rounds: usize,
     /// What a line took from one CPU to another meanwhile, in nanoseconds, where two took part.
     pub transfer_ns: Option<f64>,
-    /// The part of the time for which other programs had the CPUs.
-    pub waited: f64,
+    /// The part of those rounds for which other programs had the CPU of a thread.
+    pub disturbed: f64,
     /// Roles whose operations could not be made as short as they are.
     pub short: Vec<Short>,
     /// Roles that have no CPU, since there are too few.
@@ -246,26 +250,17 @@ impl Scene {
 }
 
 fn sum_up(plan: &Plan<'_>, scenes: &[Scene], rounds: &[Rounds]) -> Measured {
-    let times: Vec<Vec<f64>> = (scenes.iter().zip(rounds))
-        .map(|(scene, rounds)| scene.operations(plan.uses, rounds))
-        .collect();
-    let of = |name| {
-        let of_name = scenes.iter().zip(&times).filter(move |(scene, _)| scene.name == name);
-        of_name.flat_map(|(_, times)| times.iter().copied())
-    };
-    let today: Vec<f64> = of("today").collect();
+    let turns = turns(plan, scenes, rounds);
+    // While one thread has no CPU the others share with nobody: such rounds flatter both layouts.
+    let quiet: Vec<Turn> = turns.iter().copied().filter(|turn| turn.disturbed <= QUIET).collect();
+    let counted = if quiet.len() >= LEAST_QUIET { quiet } else { turns };
+    let of = |what: &dyn Fn(&Turn) -> f64| most_of(&counted.iter().map(what).collect::<Vec<_>>());
     let proposed = plan.proposed.map(|_| {
-        // Round `i` of the one came right after round `i` of the other.
-        let both = |change: &dyn Fn(f64, f64) -> f64| {
-            most_of(
-                &today.iter().zip(of("proposed")).map(|(&a, b)| change(a, b)).collect::<Vec<_>>(),
-            )
-        };
         let gain = Gain {
-            ns: both(&|old, new| old - new),
-            throughput: both(&|old, new| 100.0 * (old / new - 1.0)),
+            ns: of(&|turn| turn.today - turn.proposed),
+            throughput: of(&|turn| 100.0 * (turn.today / turn.proposed - 1.0)),
         };
-        (most_of(&of("proposed").collect::<Vec<_>>()), gain)
+        (of(&|turn| turn.proposed), gain)
     });
     let transfers: Vec<f64> = rounds
         .iter()
@@ -287,15 +282,42 @@ fn sum_up(plan: &Plan<'_>, scenes: &[Scene], rounds: &[Rounds]) -> Measured {
     });
     let absent = (0..roles.len()).filter(|role| !dealt.contains(role) && roles[*role].share > 0.0);
     Measured {
-        today: most_of(&today),
+        today: of(&|turn| turn.today),
         proposed,
-        rounds: today.len(),
+        rounds: counted.len(),
         transfer_ns: (!transfers.is_empty()).then(|| median(&transfers)),
-        waited: rounds.iter().map(|rounds| rounds.waited).sum::<f64>() / rounds.len() as f64,
+        disturbed: counted.iter().map(|turn| turn.disturbed).sum::<f64>() / counted.len() as f64,
         short: short.collect(),
         absent: absent.map(|role| roles[role].name.clone()).collect(),
         objects: scenes.iter().filter_map(|scene| scene.objects).min(),
     }
+}
+
+/// A round of each layout, one right after the other.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    today: f64,
+    /// Today's again where nothing is proposed.
+    proposed: f64,
+    disturbed: f64,
+}
+
+fn turns(plan: &Plan<'_>, scenes: &[Scene], rounds: &[Rounds]) -> Vec<Turn> {
+    let times: Vec<Vec<f64>> = (scenes.iter().zip(rounds))
+        .map(|(scene, rounds)| scene.operations(plan.uses, rounds))
+        .collect();
+    let orders = if plan.proposed.is_some() { 2 } else { 1 };
+    let mut turns = Vec::new();
+    for (times, rounds) in times.chunks(orders).zip(rounds.chunks(orders)) {
+        for round in 0..times[0].len() {
+            turns.push(Turn {
+                today: times[0][round],
+                proposed: times[orders - 1][round],
+                disturbed: rounds.iter().map(|of| of.disturbed[round]).fold(0.0, f64::max),
+            });
+        }
+    }
+    turns
 }
 
 /// The median, and the range of nine tenths of the values: a round in which the machine did something else is no

@@ -21,7 +21,7 @@ fn measured(median: f64) -> Measured {
         proposed: Some((interval(71.0, 72.0, 80.0), gain(median))),
         rounds: 50,
         transfer_ns: Some(28.4),
-        waited: 0.001,
+        disturbed: 0.001,
         short: Vec::new(),
         absent: Vec::new(),
         objects: None,
@@ -73,7 +73,7 @@ fn a_report_stands_as_it_was_looked_at() {
     let all = Measured {
         proposed: None,
         transfer_ns: Some(102.5),
-        waited: 0.21,
+        disturbed: 0.21,
         short: vec![Short { role: "poll".to_owned(), wanted_ns: 2.0, replayed_ns: 4.5 }],
         absent: vec!["reclaim".to_owned()],
         objects: Some(4096),
