@@ -200,6 +200,9 @@ fn what_cannot_be_is_one_line_and_status_two() {
     let (code, out, errors) = layout("trial", &file, &["counter"]);
     assert_eq!((code, &*out), (2, ""));
     assert!(errors.contains("there is nothing to replay without --profile"), "{errors}");
+    let (code, _, errors) =
+        layout("advise", &file, &["counter", "--profile", &profile, "--seconds", "1"]);
+    assert!(code == 2 && errors.contains("--trial"), "{errors}");
     let (code, _, errors) = layout("trial", &file, &["both", "--profile", &profile]);
     assert!(code == 2 && errors.contains("both is a union"), "{errors}");
 }

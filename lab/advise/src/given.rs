@@ -76,7 +76,7 @@ mod tests {
     use ledgerline_layout::model::{Type, Types};
 
     fn three() -> (Pieces, Uses) {
-        let mut types = Types::default();
+        let mut types = Types::new(8);
         let name = types.intern("long");
         let ty = types.push(Type::Base { name, size: 8 });
         let piece = |name: &str, offset| Piece {

@@ -17,15 +17,39 @@ pub(crate) enum Act {
     Store { at: u32 },
     /// Adds to one, atomically.
     Add { at: u32 },
+    /// Has the line of a byte leave the first cache, as the rest of the program's work does.
+    Outgrow { at: u32 },
     /// Does the next `count` acts with this probability, or skips them.
     Sometimes { chance: f64, count: u32 },
 }
 
-/// The acts of a pass.
-pub(crate) fn acts(part: &Part, offsets: &BTreeMap<FieldId, u64>) -> Vec<Act> {
+/// Work during which a line can leave the first cache unnoticed, in nanoseconds.
+const UNNOTICED_NS: f64 = 25.0;
+
+/// The acts of a pass, of objects that begin `begins` bytes into a line.
+pub(crate) fn acts(part: &Part, offsets: &BTreeMap<FieldId, u64>, begins: u64) -> Vec<Act> {
     let mut acts = Vec::new();
     append(&part.program.steps, offsets, &mut acts);
+    if part.program.outgrows_first_cache {
+        let most = (sums(&acts).work / UNNOTICED_NS) as usize;
+        let lines = lines(&acts, begins);
+        acts.splice(0..0, lines.into_iter().take(most).map(|at| Act::Outgrow { at }));
+    }
     acts
+}
+
+/// A byte of each line that is touched, in the order in which lines are.
+fn lines(acts: &[Act], begins: u64) -> Vec<u32> {
+    let mut lines: Vec<u32> = Vec::new();
+    let line = |at: u32| (u64::from(at) + begins) / 64;
+    for act in acts {
+        if let Act::Load { at, .. } | Act::Store { at } | Act::Add { at } = *act
+            && !lines.iter().any(|&other| line(other) == line(at))
+        {
+            lines.push(at);
+        }
+    }
+    lines
 }
 
 fn append(steps: &[Step], offsets: &BTreeMap<FieldId, u64>, acts: &mut Vec<Act>) {
@@ -86,6 +110,7 @@ pub(crate) fn sums(acts: &[Act]) -> Sums {
             Act::Load { awaited: true, .. } => sums.awaited += now,
             Act::Load { .. } | Act::Store { .. } => sums.passing += now,
             Act::Add { .. } => sums.adds += now,
+            Act::Outgrow { .. } => {}
             Act::Sometimes { chance, count } => {
                 often.push((now * chance, index + 1 + count as usize));
             }
@@ -130,7 +155,7 @@ mod tests {
 
     fn of(uses: &Uses) -> Vec<Act> {
         let script = script(uses, &Place::of(uses), 0, 2);
-        acts(&script.roles[0], &script.offsets)
+        acts(&script.roles[0], &script.offsets, 0)
     }
 
     #[test]
@@ -160,6 +185,23 @@ mod tests {
     }
 
     #[test]
+    fn other_work_has_each_touched_line_leave_the_first_cache_once() {
+        let mut uses = uses(8, 0.25);
+        uses.roles[0].work_ns = 1000.0;
+        let script = script(&uses, &Place::of(&uses), 0, 2);
+        let outgrown = |begins| {
+            let acts = acts(&script.roles[0], &script.offsets, begins);
+            let lines = acts.iter().take_while(|act| matches!(act, Act::Outgrow { .. }));
+            lines.copied().collect::<Vec<_>>()
+        };
+        assert_eq!(outgrown(0), [Act::Outgrow { at: 0 }, Act::Outgrow { at: 64 }]);
+        assert_eq!(outgrown(56), [Act::Outgrow { at: 0 }, Act::Outgrow { at: 8 }]);
+        // A quarter of a microsecond of work is needed for it.
+        uses.roles[0].work_ns = 200.0;
+        assert!(!of(&uses).iter().any(|act| matches!(act, Act::Outgrow { .. })));
+    }
+
+    #[test]
     fn what_comes_by_chance_counts_as_often_as_it_comes() {
         let sums = sums(&of(&uses(4, 0.25)));
         assert_eq!(sums, Sums { work: 100.0, awaited: 1.0, passing: 1.375, adds: 0.25 });
@@ -170,7 +212,7 @@ mod tests {
         let uses = uses(4, 12.0);
         let script = script(&uses, &Place::of(&uses), 0, 2);
         assert_eq!(script.roles[0].passes, 3.0);
-        let sums = sums(&acts(&script.roles[0], &script.offsets));
+        let sums = sums(&acts(&script.roles[0], &script.offsets, 0));
         assert!((3.0 * sums.adds - 12.0).abs() < 1e-9 && (3.0 * sums.work - 100.0).abs() < 1e-9);
     }
 }

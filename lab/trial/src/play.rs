@@ -5,6 +5,8 @@
 //!           a zero that the compiler does not know. So nothing begins before what it waits for, as in the simulation
 //! work      a chain of multiplications, each of which needs the one before
 //! load      not awaited: its value goes where nobody waits for it
+//! outgrow   reads as many lines of the thread's own as crowd a line out of the first cache: those that differ from its
+//!           address by whole pages, more than a set of the cache holds
 //! ```
 //!
 //! Every access is a relaxed atomic one to a single byte: threads race for them, and fields may lie at any offset.
@@ -30,12 +32,21 @@ pub(crate) enum Op {
     Store(u32),
     /// Adds.
     Add(u32),
+    /// Crowds the line of a byte out of the first cache; `flip` has it be another line.
+    Outgrow { at: u32, flip: u32 },
     /// Skips so many, unless a random number is below this.
     Unless { below: u32, skip: u32 },
 }
 
-/// The list, where a nanosecond of work is so many multiplications.
-pub(crate) fn ready(acts: &[Act], per_ns: f64) -> Vec<Op> {
+/// Bytes after which lines share a set of the first cache: a page, on every processor that looks into the cache before it
+/// knows the physical address.
+const PAGE: usize = 4096;
+/// More lines than a set has.
+const CROWD: usize = 16;
+
+/// The list, where a nanosecond of work is so many multiplications. What it touches leaves the first cache, or as much
+/// else does.
+pub(crate) fn ready(acts: &[Act], per_ns: f64, leaves: bool) -> Vec<Op> {
     let op = |act: &Act| match *act {
         Act::Work { ns, spread } => {
             let turns = (ns * per_ns).max(0.0);
@@ -48,6 +59,7 @@ pub(crate) fn ready(acts: &[Act], per_ns: f64) -> Vec<Op> {
         Act::Load { at, .. } => Op::Load(at),
         Act::Store { at } => Op::Store(at),
         Act::Add { at } => Op::Add(at),
+        Act::Outgrow { at } => Op::Outgrow { at, flip: if leaves { 0 } else { PAGE as u32 / 2 } },
         Act::Sometimes { chance, count } => {
             Op::Unless { below: (chance * 2f64.powi(32)) as u32, skip: count }
         }
@@ -55,7 +67,7 @@ pub(crate) fn ready(acts: &[Act], per_ns: f64) -> Vec<Op> {
     acts.iter().map(op).collect()
 }
 
-/// A block of memory that begins a pair of lines.
+/// A block of memory that begins a page.
 #[derive(Debug)]
 pub(crate) struct Block {
     bytes: Vec<AtomicU8>,
@@ -65,8 +77,8 @@ pub(crate) struct Block {
 impl Block {
     pub(crate) fn new(size: usize) -> Block {
         let mut bytes = Vec::new();
-        bytes.resize_with(size + 127, AtomicU8::default);
-        let start = bytes.as_ptr().addr().wrapping_neg() % 128;
+        bytes.resize_with(size + PAGE - 1, AtomicU8::default);
+        let start = bytes.as_ptr().addr().wrapping_neg() % PAGE;
         Block { bytes, start }
     }
 
@@ -86,6 +98,8 @@ pub(crate) struct Actor {
     zero: u64,
     token: u64,
     sink: u64,
+    /// Lines of its own.
+    crowd: Block,
 }
 
 impl Actor {
@@ -93,13 +107,21 @@ impl Actor {
         assert!(!objects.is_empty(), "an actor uses an object at least");
         // Any odd multiplier: streams differ, and no stream begins with zero.
         let random = (number as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        Actor { objects, turn: 0, random, zero: black_box(0), token: 0, sink: 0 }
+        Actor {
+            objects,
+            turn: 0,
+            random,
+            zero: black_box(0),
+            token: 0,
+            sink: 0,
+            crowd: Block::new(CROWD * PAGE),
+        }
     }
 
     /// Does the list so many times.
     pub(crate) fn play(&mut self, ops: &[Op], block: &Block, passes: u64) {
-        let bytes = block.bytes();
-        let Actor { zero, mut random, mut token, mut sink, mut turn, .. } = *self;
+        let (bytes, crowd) = (block.bytes(), self.crowd.bytes());
+        let &mut Actor { zero, mut random, mut token, mut sink, mut turn, .. } = self;
         for _ in 0..passes {
             let object = self.objects[turn] as usize;
             turn += 1;
@@ -123,6 +145,14 @@ impl Actor {
                     Op::Store(at) => byte(at).store(1, Ordering::Relaxed),
                     Op::Add(at) => {
                         token = u64::from(byte(at).fetch_add(1, Ordering::Relaxed));
+                    }
+                    Op::Outgrow { at, flip } => {
+                        let set = ((object + at as usize) ^ flip as usize) % PAGE;
+                        let set = set + (token & zero) as usize;
+                        for page in 0..CROWD {
+                            let byte = crowd[page * PAGE + set].load(Ordering::Relaxed);
+                            sink = sink.wrapping_add(u64::from(byte));
+                        }
                     }
                     Op::Unless { below, skip } => {
                         random = next(random);
@@ -162,7 +192,7 @@ mod tests {
     #[test]
     fn a_list_is_done_as_it_says() {
         let block = Block::new(256);
-        assert_eq!(block.bytes().as_ptr().addr() % 128, 0);
+        assert_eq!(block.bytes().as_ptr().addr() % PAGE, 0);
         assert!(block.bytes().len() >= 256);
         let ops = [
             Op::Work { least: 3, more: 2 },
@@ -189,7 +219,7 @@ mod tests {
             let mut count = 0;
             // The byte holds few.
             for _ in 0..1000 {
-                actor.play(&ready(&acts, 1.0), &block, 100);
+                actor.play(&ready(&acts, 1.0, true), &block, 100);
                 count += u32::from(block.bytes()[0].swap(0, Ordering::Relaxed));
             }
             assert!((24_000..26_000).contains(&count), "{count}");
@@ -200,7 +230,7 @@ mod tests {
 
     #[test]
     fn work_is_as_long_as_it_says_and_never_below_nothing() {
-        let work = |ns| ready(&[Act::Work { ns, spread: 0.1 }], 2.0)[0];
+        let work = |ns| ready(&[Act::Work { ns, spread: 0.1 }], 2.0, true)[0];
         assert_eq!(work(50.0), Op::Work { least: 90, more: 20 });
         assert_eq!(work(10.0), Op::Work { least: 20, more: 0 });
         assert_eq!(work(-3.0), Op::Work { least: 0, more: 0 });

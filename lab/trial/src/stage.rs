@@ -193,7 +193,7 @@ impl Scene {
         let objects = (count < asked).then_some(count);
         let block = Block::new(stride as usize * count);
         let tuned: Vec<Tuned> = (script.roles.iter())
-            .map(|part| pace.tune(&acts(part, &script.offsets), touched as usize))
+            .map(|part| pace.tune(&acts(part, &script.offsets, begins), touched as usize))
             .collect();
         let longest = script.dealt.iter().map(|&role| tuned[role].wanted).fold(0.0, f64::max);
         let batch = |tuned: &Tuned| (longest / tuned.wanted.max(1e-3)).round().clamp(1.0, 1e6);
@@ -309,13 +309,11 @@ fn turns(plan: &Plan<'_>, scenes: &[Scene], rounds: &[Rounds]) -> Vec<Turn> {
     let orders = if plan.proposed.is_some() { 2 } else { 1 };
     let mut turns = Vec::new();
     for (times, rounds) in times.chunks(orders).zip(rounds.chunks(orders)) {
-        for round in 0..times[0].len() {
-            turns.push(Turn {
-                today: times[0][round],
-                proposed: times[orders - 1][round],
-                disturbed: rounds.iter().map(|of| of.disturbed[round]).fold(0.0, f64::max),
-            });
-        }
+        let pairs = times[0].iter().zip(&times[orders - 1]).enumerate();
+        turns.extend(pairs.map(|(round, (&today, &proposed))| {
+            let disturbed = rounds.iter().map(|of| of.disturbed[round]).fold(0.0, f64::max);
+            Turn { today, proposed, disturbed }
+        }));
     }
     turns
 }

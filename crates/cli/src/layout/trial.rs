@@ -24,8 +24,8 @@ has the fields. Both layouts are played in turns. Alone an operation takes what 
 takes; where it is too short for that, the output says so. No more CPUs take part than this machine has, and the \
 prediction is for as many.
 
-The other work of an operation is arithmetic here: it takes no memory and no cache, so a gain that comes from fewer \
-lines to fetch into a first cache that other work has filled is not seen (many objects are: `instances = 100000` has so many).
+The other work of an operation is arithmetic here, and has the touched lines leave the first cache where it takes \
+250 ns or more, as the prediction has it.
 
 The exit status is 0 whichever is faster (`within` in the JSON says whether the measured gain lies within the predicted \
 range), 2 when a file cannot be read or names what is not there.";
