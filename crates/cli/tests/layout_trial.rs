@@ -109,7 +109,9 @@ fn an_order_is_a_list_or_advice_or_another_build() {
                 assert!(trial[side][figure]["median"].is_f64(), "{side} {figure}: {trial}");
             }
         }
-        assert!(trial["within"].is_boolean(), "{trial}");
+        // Beside other work nothing is held against a prediction.
+        let quiet = trial["disturbed"].as_f64().unwrap() <= 0.2 && trial["faithful"] == true;
+        assert_eq!(trial["within"].is_boolean(), quiet, "{trial}");
         trial
     };
     let bytes = |trial: &Value| trial["proposed_bytes"].as_u64().unwrap();
@@ -152,16 +154,17 @@ fn no_more_cpus_take_part_than_are_asked_for_or_there_are() {
     };
     let one = trial("1", "zen4-2vcpu");
     assert_eq!((&one["cpus"], &one["transfer_ns"]), (&Value::from(1), &Value::Null));
-    assert!(
-        one["notes"][0].as_str().unwrap().starts_with("With one CPU nothing is shared"),
-        "{one}"
-    );
+    let says = |trial: &Value, start: &str| {
+        let notes = trial["notes"].as_array().unwrap();
+        notes.iter().any(|note| note.as_str().unwrap().starts_with(start))
+    };
+    assert!(says(&one, "With one CPU nothing is shared"), "{one}");
     let many = trial("144", "four-socket-144");
     let cpus = many["cpus"].as_u64().unwrap();
     assert_eq!(many["cpus_asked"], 144);
     if cpus < 144 {
         let note = format!("The question is about 144 CPUs, and {cpus} took part");
-        assert!(many["notes"][0].as_str().unwrap().starts_with(&note), "{many}");
+        assert!(says(&many, &note), "{many}");
     }
 }
 

@@ -13,6 +13,8 @@ use crate::{Gain, Measured, Order};
 
 /// Other programs had the CPUs for this share of the time: the figures are not those of a quiet machine.
 const BUSY: f64 = 0.02;
+/// Above this share a replay is held against no prediction: a thread whose partner has no CPU shares with nobody.
+const DISTURBED: f64 = 0.2;
 /// A line that moves so many times slower, or faster, is not that of the prediction.
 const OTHER: f64 = 1.5;
 
@@ -80,10 +82,17 @@ impl Report<'_> {
         Some((measured.throughput, predicted.throughput))
     }
 
-    /// Whether the measured gain lies within what was predicted.
+    /// Whether what was measured is what was predicted: nobody disturbed it much, and it is what the profile says.
+    fn is_comparable(&self) -> bool {
+        self.measured.disturbed <= DISTURBED && self.measured.short.is_empty()
+    }
+
+    /// Whether the measured gain lies within what was predicted. Nothing without a gain, and where the two cannot be
+    /// compared.
     #[must_use]
     pub fn within(&self) -> Option<bool> {
-        self.gains().map(|(measured, predicted)| predicted.holds(measured.median))
+        let (measured, predicted) = self.gains().filter(|_| self.is_comparable())?;
+        Some(predicted.holds(measured.median))
     }
 
     fn verdict(&self) -> Option<String> {
@@ -101,6 +110,9 @@ impl Report<'_> {
             (_, true) => "The proposed order is slower here",
             _ => "The orders cannot be told apart here",
         };
+        if !self.is_comparable() {
+            return Some(format!("{sure}. This is not held against the prediction:"));
+        }
         Some(format!("{sure}; the measured gain lies {place}."))
     }
 
@@ -109,6 +121,21 @@ impl Report<'_> {
         let Measured { short, absent, objects, disturbed, .. } = self.measured;
         let cpus = self.question.cpus;
         let mut notes = Vec::new();
+        for short in short {
+            notes.push(format!(
+                "An operation of {:?} takes {} ns alone here, and {} by the profile: it is too short to be \
+                 replayed faithfully.",
+                short.role,
+                figure(short.replayed_ns),
+                figure(short.wanted_ns)
+            ));
+        }
+        if *disturbed > BUSY {
+            notes.push(format!(
+                "Other programs had the CPU of a thread for {:.0} % of the time: measure again when it is quiet.",
+                100.0 * disturbed
+            ));
+        }
         if cpus < self.asked {
             notes.push(format!(
                 "The question is about {} CPUs, and {cpus} took part: this process may use no more.",
@@ -122,15 +149,6 @@ impl Report<'_> {
         }
         if !absent.is_empty() {
             notes.push(format!("Too few CPUs for every role: nobody plays {}.", absent.join(", ")));
-        }
-        for short in short {
-            notes.push(format!(
-                "An operation of {:?} takes {} ns alone here, and {} by the profile: it is too short to be \
-                 replayed faithfully.",
-                short.role,
-                figure(short.replayed_ns),
-                figure(short.wanted_ns)
-            ));
         }
         if let Some(objects) = objects {
             notes.push(format!("{objects} objects were used, as many as memory was taken for."));
@@ -146,12 +164,6 @@ impl Report<'_> {
                     figure(predicted)
                 ));
             }
-        }
-        if *disturbed > BUSY {
-            notes.push(format!(
-                "Other programs had a thread's CPU for {:.0} % of the time: measure again when it is quiet.",
-                100.0 * disturbed
-            ));
         }
         if self.assumed {
             notes.push(format!(

@@ -28,7 +28,7 @@ The other work of an operation is arithmetic here, and has the touched lines lea
 250 ns or more, as the prediction has it.
 
 The exit status is 0 whichever is faster (`within` in the JSON says whether the measured gain lies within the predicted \
-range), 2 when a file cannot be read or names what is not there.";
+range; null where other programs disturbed the replay, or operations are too short for one), 2 when a file cannot be read or names what is not there.";
 
 const EXAMPLES: &str = "\
 Examples:

@@ -98,3 +98,19 @@ fn the_measured_gain_lies_within_the_prediction_or_beside_it() {
         assert!(text(&measured, 2).contains(words), "{median}: {}", text(&measured, 2));
     }
 }
+
+#[test]
+fn what_was_disturbed_or_too_short_is_held_against_no_prediction() {
+    let short = Short { role: "all".to_owned(), wanted_ns: 2.0, replayed_ns: 4.5 };
+    let disturbed = Measured { disturbed: 0.3, ..measured(62.0) };
+    for measured in [disturbed, Measured { short: vec![short], ..measured(62.0) }] {
+        assert_eq!(with(&measured, 2, |report| report.within()), None);
+        let text = text(&measured, 2);
+        let said = "faster here. This is not held against the prediction:\n";
+        assert!(
+            text.contains(&format!("{said}Other programs"))
+                || text.contains(&format!("{said}An op")),
+            "{text}"
+        );
+    }
+}
