@@ -38,7 +38,10 @@
 //! ```
 
 mod run;
+mod script;
 mod steps;
+
+pub use script::{Part, Script, script};
 
 pub(crate) use steps::{Fetch, outgrows, parts, passes, share};
 

@@ -7,6 +7,7 @@
 
 pub mod advice;
 pub mod cost;
+pub mod given;
 pub mod heat;
 mod order;
 pub mod pieces;

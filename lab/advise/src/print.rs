@@ -26,7 +26,8 @@ pub struct Options<'a> {
 }
 
 /// A figure with as many digits as matter.
-fn figure(value: f64) -> String {
+#[must_use]
+pub fn figure(value: f64) -> String {
     let text = match value.abs() {
         size if size >= 1000.0 => format!("{value:.0}"),
         size if size >= 0.05 => format!("{value:.1}"),
@@ -41,14 +42,16 @@ fn figure(value: f64) -> String {
 }
 
 /// A median and its range.
-fn range(interval: &Interval) -> String {
+#[must_use]
+pub fn range(interval: &Interval) -> String {
     let (low, high) = (figure(interval.low), figure(interval.high));
     let median = figure(interval.median);
     if low == high { median } else { format!("{median} ({low} .. {high})") }
 }
 
 /// The range of what is gained: that of a loss, with the sign turned.
-fn negated(interval: &Interval) -> Interval {
+#[must_use]
+pub fn negated(interval: &Interval) -> Interval {
     Interval { median: -interval.median, low: -interval.high, high: -interval.low }
 }
 

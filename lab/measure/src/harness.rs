@@ -109,6 +109,8 @@ pub struct Rounds {
     pub name: &'static str,
     /// Nanoseconds an operation: for each thread, a value a round.
     pub threads: Vec<Vec<f64>>,
+    /// Of each round, the part of it for which the thread that others disturbed most had to wait for its CPU.
+    pub disturbed: Vec<f64>,
     /// As in [`Measured`].
     pub transfer: Option<Transfer>,
     /// As in [`Measured`].
@@ -158,6 +160,9 @@ pub fn rounds(cases: &[Case<'_>], plan: &Plan, progress: &(dyn Fn(Step) + Sync))
         Rounds {
             name,
             threads: logs.iter().map(|log| log[at].ns_per_op.clone()).collect(),
+            disturbed: (0..plan.runs)
+                .map(|run| logs.iter().map(|log| log[at].waited[run]).fold(0.0, f64::max))
+                .collect(),
             transfer: (!before.is_empty()).then(|| Transfer {
                 median: median(&[&before[..], &after[..]].concat()),
                 before: median(before),

@@ -6,12 +6,13 @@ use clap::Args;
 use ledgerline_advise::advice::{Wishes, advise};
 use ledgerline_advise::pieces::Freedom;
 use ledgerline_advise::print::{self, Options};
-use ledgerline_advise::uses::Uses;
 use ledgerline_layout::Error;
-use ledgerline_layout::pick::pick;
-
-use super::profile::{MachineArgs, ProfileArgs, knows};
 use ledgerline_terminal::style::Style;
+use ledgerline_trial::against::Subject;
+
+use super::asked::Asked;
+use super::profile::{MachineArgs, ProfileArgs};
+use super::trial::{self, SECONDS, Trial};
 
 pub(super) const LONG_ABOUT: &str = "\
 Say what the layout of a type costs under a profile, line by line, and which field makes which other wait. \
@@ -19,7 +20,8 @@ Propose a better order, with the reason and the gain of each move.
 
 Costs are predicted by simulation for a machine and a number of CPUs, as a median and a range over what \
 nobody knows about the machine. An order is proposed only where it is cheaper over the whole range; \
-otherwise the advice is to keep today's. Nothing is packed for the sake of size.
+otherwise the advice is to keep today's. Nothing is packed for the sake of size. With --trial both orders are \
+replayed on this machine besides (`layout trial --help`).
 
 Members that are records move as wholes, and bitfields move with those of their unit. Base classes, tables of \
 virtual functions and a record that begins the type stay where they are, and an array without a length comes \
@@ -33,6 +35,7 @@ Examples:
   ledgerline layout advise vmlinux page_counter --profile charges.toml
   ledgerline layout advise --machine haswell-ep-2699v3 --cpus 72 vmlinux mem_cgroup --profile faults.toml
   ledgerline layout advise --pin lock --size-max 256 server 'server::Shard' --profile shard.toml
+  ledgerline layout advise --trial ./server shard --profile shard.toml
   ledgerline layout advise --json vmlinux page_counter --profile charges.toml | jq -r .proposal.sketch
 
 A profile says who touches which field how often:
@@ -82,6 +85,14 @@ pub struct AdviseArgs {
     #[arg(long, value_name = "64|128", default_value = "64", value_parser = super::line_size())]
     line: u64,
 
+    /// Replay today's order and the proposed one on this machine, as `layout trial` does
+    #[arg(long)]
+    trial: bool,
+
+    /// Seconds that the replay takes, about [default: 2.5]
+    #[arg(long, value_name = "S", requires = "trial", value_parser = trial::seconds)]
+    seconds: Option<f64>,
+
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -89,37 +100,11 @@ pub struct AdviseArgs {
 
 /// What is printed.
 pub(super) fn text(args: &AdviseArgs) -> Result<Vec<u8>, Error> {
-    let Some(path) = &args.profile.profile else {
-        let error = Error::new(
-            "an order is better or worse for a use: there is no advice without --profile",
-        );
-        return Err(error.advise(
-            "write one (`layout advise --help` shows how), or give `perf c2c report --stdio`",
-        ));
-    };
-    let types = super::types(&args.file)?;
-    let picked = pick(types, std::slice::from_ref(&args.name));
-    let picked = picked.map_err(|error| error.in_file(&args.file))?;
-    let &[(name, id), ref rest @ ..] = &picked[..] else {
-        return Err(Error::new(format!("there is no type {:?}", args.name)).in_file(&args.file));
-    };
-    if let Some((other, _)) = rest.iter().find(|(other, _)| *other != name) {
-        let error = Error::new(format!("{:?} means {name} and {other}", args.name));
-        return Err(error.advise("advice is about one type").in_file(&args.file));
-    }
-    let profile = args.profile.read(types)?.expect("one is named");
-    let Some(of_type) = profile.of(name) else {
-        let error = Error::new(format!("it says nothing of {name}"));
-        return Err(error.advise(knows(&profile)).in_file(path));
-    };
-    Uses::resolve(types, id, of_type).map_err(|error| {
-        match profile.line_of_unknown(types, id, of_type) {
-            Some(line) => error.within(format_args!("line {line}")).in_file(path),
-            None => error.in_file(path),
-        }
-    })?;
-    let machine = args.machine.machine(&profile)?;
-    let question = args.machine.question(&profile, &machine);
+    let asked = Asked::read(&args.file, &args.name, &args.profile, "there is no advice")?;
+    let uses = asked.uses()?;
+    let Asked { types, id, profile, .. } = &asked;
+    let machine = args.machine.machine(profile)?;
+    let question = args.machine.question(profile, &machine);
     let wishes = Wishes {
         freedom: Freedom {
             pinned: args.pin.clone(),
@@ -129,7 +114,7 @@ pub(super) fn text(args: &AdviseArgs) -> Result<Vec<u8>, Error> {
         size_max: args.size_max,
         base: args.machine.base,
     };
-    let advice = advise(types, id, of_type, &question, &wishes)
+    let advice = advise(types, *id, asked.of_type(), &question, &wishes)
         .map_err(|error| error.in_file(&args.file))?;
     let options = Options {
         question: &question,
@@ -139,10 +124,38 @@ pub(super) fn text(args: &AdviseArgs) -> Result<Vec<u8>, Error> {
     };
     let mut out = String::new();
     if args.json {
-        out = print::json(types, id, &advice, &options);
-        out.push('\n');
+        out = print::json(types, *id, &advice, &options);
     } else {
-        print::text(types, id, &advice, &options, &mut out);
+        print::text(types, *id, &advice, &options, &mut out);
+    }
+    if args.trial {
+        let subject = Subject {
+            types,
+            id: *id,
+            profile: asked.of_type(),
+            uses: &uses,
+            base: args.machine.base,
+        };
+        let (from, proposed) = trial::proposed(&advice);
+        let trial = Trial {
+            asked: &asked,
+            subject: &subject,
+            question: &question,
+            machine: &args.machine,
+            from: &from,
+            proposed: proposed.as_ref(),
+        };
+        let printed = trial.printed(args.seconds.unwrap_or(SECONDS), args.json)?;
+        if args.json {
+            // One object: the trial is a member of the advice.
+            out.truncate(out.trim_end().len() - 1);
+            out.push_str(&format!(",\"trial\":{}}}", printed.trim_end()));
+        } else {
+            out.push_str(&format!("\nTrial of {printed}"));
+        }
+    }
+    if args.json {
+        out.push('\n');
     }
     Ok(out.into_bytes())
 }

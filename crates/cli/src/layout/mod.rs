@@ -7,15 +7,19 @@
 //! | `check`   | rules: whether they hold, today's layout as rules       |
 //! | `diff`    | which fields share a line in one build alone            |
 //! | `advise`  | what a layout costs under a profile, and a better order |
+//! | `trial`   | both layouts, replayed by threads on this machine       |
+//! | `asked`   | the type and the profile that the two are about         |
 //! | `profile` | who touches which field how often: as TOML; the options |
 //! | `record`  | who touches which field how often, of a run             |
 
 mod advise;
+mod asked;
 mod check;
 mod diff;
 mod profile;
 mod record;
 mod show;
+mod trial;
 
 use ledgerline_terminal::output::print;
 use std::path::Path;
@@ -38,6 +42,9 @@ pub enum LayoutCommand {
     /// Say what a layout costs under a profile, and propose a better order
     #[command(long_about = advise::LONG_ABOUT)]
     Advise(advise::AdviseArgs),
+    /// Replay a profile on this machine, on today's layout and on a proposed one
+    #[command(long_about = trial::LONG_ABOUT)]
+    Trial(trial::TrialArgs),
     /// Print a profile as TOML, whatever wrote it
     #[command(long_about = profile::LONG_ABOUT)]
     Profile(profile::PrintArgs),
@@ -56,6 +63,7 @@ pub fn main(command: &LayoutCommand) -> ExitCode {
     let (name, result) = match command {
         LayoutCommand::Show(args) => ("show", show::text(args).map(|out| (out, true))),
         LayoutCommand::Advise(args) => ("advise", advise::text(args).map(|out| (out, true))),
+        LayoutCommand::Trial(args) => ("trial", trial::text(args).map(|out| (out, true))),
         LayoutCommand::Profile(args) => ("profile", profile::text(args).map(|out| (out, true))),
         LayoutCommand::Check(args) => ("check", check::text(args, &mut missing)),
         LayoutCommand::Diff(args) => ("diff", diff::text(args)),

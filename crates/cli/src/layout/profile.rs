@@ -104,6 +104,11 @@ impl MachineArgs {
         Ok(machine)
     }
 
+    /// Whether nobody named a machine.
+    pub(super) fn is_assumed(&self, profile: &Profile) -> bool {
+        self.machine.is_none() && profile.machine.is_none()
+    }
+
     /// The question what a layout costs on that machine.
     pub(super) fn question<'m>(&self, profile: &Profile, machine: &'m Machine) -> Question<'m> {
         let cpus = self.cpus.or(profile.cpus).unwrap_or(machine.topology.cpus());

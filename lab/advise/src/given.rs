@@ -1,0 +1,138 @@
+//! An order of members that somebody proposes, and where the fields come to lie by it.
+
+use ledgerline_layout::Error;
+
+use crate::cost::Place;
+use crate::order::Order;
+use crate::pieces::Pieces;
+use crate::uses::Uses;
+
+/// A member, in the order in which members are declared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declared {
+    /// Its name.
+    pub name: String,
+    /// What its offset must be a multiple of besides its own alignment: 64 to begin a line, 128 a pair, 1.
+    pub begins: u64,
+}
+
+/// An order, laid out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// Bytes of the type.
+    pub size: u64,
+    /// Where its fields are.
+    pub place: Place,
+}
+
+/// What a compiler makes of members in an order, for objects that begin at multiples of `base` today.
+///
+/// Members that are not named come after those that are, as they lie today. Those that an order cannot move (base
+/// classes, a record that begins the type) stay. Of bitfields in one unit the first that is named counts.
+///
+/// # Errors
+/// When a name is not a member's, or comes twice.
+pub fn lay(pieces: &Pieces, uses: &Uses, base: u64, order: &[Declared]) -> Result<Given, Error> {
+    let today = Order::today(pieces);
+    let mut sequence = Vec::with_capacity(today.sequence.len());
+    let mut begins = vec![1; pieces.list.len()];
+    let mut seen = Vec::with_capacity(order.len());
+    for declared in order {
+        let name = &declared.name;
+        let has = |index: &usize| pieces.list[*index].fields.iter().any(|f| f.name == *name);
+        let Some(index) = (0..pieces.list.len()).find(has) else {
+            let known: Vec<&str> = pieces.list.iter().map(|piece| piece.name()).collect();
+            let error = Error::new(format!("there is no member {name:?}"));
+            let known = crate::uses::few(&known, 12, ", ");
+            return Err(error.advise(format!("the members are {known}")));
+        };
+        if seen.contains(&name) {
+            return Err(Error::new(format!("the member {name:?} is named twice")));
+        }
+        seen.push(name);
+        begins[index] = begins[index].max(declared.begins);
+        if today.sequence.contains(&index) && !sequence.contains(&index) {
+            sequence.push(index);
+        }
+    }
+    let rest = today.sequence.iter().filter(|index| !sequence.contains(index));
+    let rest: Vec<usize> = rest.copied().collect();
+    sequence.extend(rest);
+    let laid = Order { sequence, begins, fill: false }.lay(pieces, &[]);
+    let offsets = uses.spots.iter().map(|spot| {
+        let piece = pieces.at(spot.offset).unwrap_or(0);
+        laid.offsets[piece] + spot.offset.saturating_sub(pieces.list[piece].offset)
+    });
+    let base = if laid.align > pieces.align { base.max(laid.align) } else { base };
+    Ok(Given { size: laid.size, place: Place { offsets: offsets.collect(), base } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pieces::{Field, Held, Piece};
+    use crate::profile::Instances;
+    use crate::uses::Spot;
+    use ledgerline_layout::model::{Type, Types};
+
+    fn three() -> (Pieces, Uses) {
+        let mut types = Types::new(8);
+        let name = types.intern("long");
+        let ty = types.push(Type::Base { name, size: 8 });
+        let piece = |name: &str, offset| Piece {
+            fields: vec![Field { name: name.to_owned(), ty, start: 0, bits: None }],
+            offset,
+            size: 8,
+            align: 8,
+            held: None,
+        };
+        let spot = |path: &str, offset| Spot {
+            path: path.to_owned(),
+            offset,
+            size: 8,
+            divided: false,
+            awaited: false,
+        };
+        let list = vec![piece("a", 0), piece("b", 8), piece("c", 16)];
+        let pieces = Pieces { list, dropped: Vec::new(), size: 24, align: 8 };
+        let uses = Uses {
+            name: "three".to_owned(),
+            instances: Instances::Shared,
+            spots: vec![spot("a", 0), spot("b", 8), spot("c", 16)],
+            roles: Vec::new(),
+            unknown: Vec::new(),
+        };
+        (pieces, uses)
+    }
+
+    fn declared(names: &[(&str, u64)]) -> Vec<Declared> {
+        let one = |&(name, begins): &(&str, u64)| Declared { name: name.to_owned(), begins };
+        names.iter().map(one).collect()
+    }
+
+    #[test]
+    fn members_lie_as_they_are_declared_and_the_rest_behind_them() {
+        let (pieces, uses) = three();
+        let given = lay(&pieces, &uses, 8, &declared(&[("c", 1), ("a", 128)])).unwrap();
+        assert_eq!(given.place, Place { offsets: vec![128, 136, 0], base: 128 });
+        assert_eq!(given.size, 256);
+        let given = lay(&pieces, &uses, 8, &declared(&[("b", 1)])).unwrap();
+        assert_eq!(given.place, Place { offsets: vec![8, 0, 16], base: 8 });
+    }
+
+    #[test]
+    fn what_an_order_cannot_move_stays() {
+        let (mut pieces, uses) = three();
+        pieces.list[0].held = Some(Held::First);
+        let given = lay(&pieces, &uses, 8, &declared(&[("c", 1), ("b", 1), ("a", 1)])).unwrap();
+        assert_eq!(given.place.offsets, [0, 16, 8]);
+    }
+
+    #[test]
+    fn a_wrong_name_is_told_with_the_right_ones() {
+        let (pieces, uses) = three();
+        let wrong = |order| lay(&pieces, &uses, 8, &declared(order)).unwrap_err().to_string();
+        assert_eq!(wrong(&[("d", 1)]), "there is no member \"d\"; the members are a, b, c");
+        assert_eq!(wrong(&[("a", 1), ("a", 1)]), "the member \"a\" is named twice");
+    }
+}
