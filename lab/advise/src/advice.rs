@@ -8,7 +8,7 @@ use ledgerline_coherence::experiments::Interval;
 use ledgerline_layout::Error;
 use ledgerline_layout::model::{TypeId, Types};
 
-use crate::cost::{self, Cost, Difference, PAIR, Place, Question, RESOLVED};
+use crate::cost::{self, Cost, Difference, PAIR, Place, Question, RESOLVED, Timed, Work};
 use crate::order::{Laid, Order, moved, sequence};
 use crate::pieces::{Freedom, Pieces};
 use crate::profile::TypeProfile;
@@ -23,7 +23,7 @@ const CANDIDATES: usize = 3;
 const ROUNDS: usize = 8;
 
 /// What the user wishes of an order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wishes {
     /// What may not move, and what may be taken apart.
     pub freedom: Freedom,
@@ -31,6 +31,8 @@ pub struct Wishes {
     pub size_max: Option<u64>,
     /// All addresses of objects are multiples of this; if not said, objects are taken to begin a pair of lines.
     pub base: Option<u64>,
+    /// Where operations were timed, for profiles that have times as a whole; if not said, where the question is asked.
+    pub timed: Option<Timed>,
 }
 
 /// What a type costs today, and what would be better.
@@ -42,6 +44,8 @@ pub struct Advice {
     pub pieces: Pieces,
     /// The profile's accesses.
     pub uses: Uses,
+    /// The works that were found for times that the profile has.
+    pub works: Vec<Work>,
     /// Bytes that it may have.
     pub size_max: u64,
     /// Where its fields are.
@@ -118,11 +122,13 @@ pub fn advise(
     }
     let base = wishes.base.unwrap_or(PAIR).max(pieces.align.min(PAIR));
     let place = Place { offsets: uses.offsets(), base };
+    let (uses, works) = cost::settle(question, wishes.timed.as_ref(), uses, &place)?;
     let today = cost::of(question, &uses, &place)?;
     let mut advice = Advice {
         name: crate::uses::clean(&profile.name),
         pieces,
         uses,
+        works,
         size_max,
         place,
         assumed: wishes.base.is_none(),

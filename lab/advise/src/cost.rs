@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use ledgerline_advise::cost::{self, Place, Question};
-//! use ledgerline_advise::profile::{Instances, Kind, Phase, Role};
+//! use ledgerline_advise::profile::{Instances, Kind, Phase, Role, WorkBasis};
 //! use ledgerline_advise::uses::{Spot, Touch, Uses};
 //! use ledgerline_coherence::machine::Machine;
 //!
@@ -25,8 +25,9 @@
 //!     name: "counter".to_owned(),
 //!     instances: Instances::Shared,
 //!     spots: vec![spot("usage", 0), spot("parent", 8)],
-//!     roles: vec![Role { name: "all".to_owned(), share: 1.0, work_ns: 3000.0, phases }],
+//!     roles: vec![Role { name: "all".to_owned(), share: 1.0, work_ns: 3000.0, basis: WorkBasis::Stated, phases }],
 //!     unknown: Vec::new(),
+//!     works: Vec::new(),
 //! };
 //! let machine = Machine::built_in("haswell-ep-2699v3").unwrap();
 //! let question = Question { machine: &machine, cpus: 72, points: 2 };
@@ -40,8 +41,11 @@
 mod run;
 mod script;
 mod steps;
+mod work;
 
 pub use script::{Part, Script, script};
+
+pub use work::{Timed, Work, settle};
 
 pub(crate) use steps::{Fetch, outgrows, parts, passes, share};
 

@@ -22,7 +22,7 @@
 //! side. It says nanoseconds once somebody has corrected it ([`Profile::to_toml`] writes it down for that).
 //!
 //! ```
-//! use ledgerline_advise::profile::{Access, Instances, Kind, Phase, Role, TypeProfile};
+//! use ledgerline_advise::profile::{Access, Instances, Kind, Phase, Role, TypeProfile, WorkBasis};
 //! let access = |field: &str, kind, times| Access { field: field.to_owned(), kind, times };
 //! let counter = TypeProfile {
 //!     name: "page_counter".to_owned(),
@@ -31,6 +31,7 @@
 //!         name: "charge".to_owned(),
 //!         share: 1.0,
 //!         work_ns: 300.0,
+//!         basis: WorkBasis::Stated,
 //!         phases: vec![Phase {
 //!             name: "walk".to_owned(),
 //!             times: 1.0 / 64.0,
@@ -117,8 +118,33 @@ pub struct Role<A = Access> {
     pub share: f64,
     /// The time of an operation besides these accesses, in nanoseconds.
     pub work_ns: f64,
+    /// How that is known.
+    pub basis: WorkBasis,
     /// What it touches.
     pub phases: Vec<Phase<A>>,
+}
+
+/// How the work of an operation is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum WorkBasis {
+    /// It is stated.
+    #[default]
+    Stated,
+    /// It is somewhere between two figures, in nanoseconds.
+    Within {
+        /// At least.
+        low: f64,
+        /// At most.
+        high: f64,
+    },
+    /// An operation was timed as a whole, waits included: the work is to be found
+    /// ([`settle`](crate::cost::settle)).
+    Takes {
+        /// What it took on today's layout, in nanoseconds.
+        ns: f64,
+        /// Which part of that recording took.
+        recording_ns: f64,
+    },
 }
 
 /// What is touched together.

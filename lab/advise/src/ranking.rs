@@ -90,8 +90,8 @@ pub fn price(
     base: Option<u64>,
 ) -> Result<Priced, Error> {
     let (renamed, back) = renames(difference);
-    let before = Side::of(sides.old, profile, &back)?;
-    let after = Side::of(sides.new, profile, &renamed)?;
+    let mut before = Side::of(sides.old, profile, &back)?;
+    let mut after = Side::of(sides.new, profile, &renamed)?;
     for name in &before.unknown {
         if !after.unknown.contains(name) {
             continue;
@@ -99,6 +99,13 @@ pub fn price(
         let error = Error::new(format!("{} has no field {name:?} in either build", profile.name));
         let (types, id) = sides.new;
         return Err(advise_field(error, types, id, name));
+    }
+    // What an operation took was timed with the old build.
+    let place = before.place(base);
+    (before.uses, _) = cost::settle(question, None, before.uses, &place)?;
+    after.uses.works.clone_from(&before.uses.works);
+    for (role, settled) in after.uses.roles.iter_mut().zip(&before.uses.roles) {
+        role.work_ns = settled.work_ns;
     }
     let old = before.cost(question, base)?;
     let new = after.cost(question, base)?;
@@ -173,9 +180,12 @@ impl Side {
         Ok(Side { uses, names, unknown })
     }
 
+    fn place(&self, base: Option<u64>) -> Place {
+        Place { base: base.unwrap_or(PAIR), ..Place::of(&self.uses) }
+    }
+
     fn cost(&self, question: &Question<'_>, base: Option<u64>) -> Result<Cost, Error> {
-        let place = Place { base: base.unwrap_or(PAIR), ..Place::of(&self.uses) };
-        cost::of(question, &self.uses, &place)
+        cost::of(question, &self.uses, &self.place(base))
     }
 
     fn near(&self, writer: &str, victim: &str) -> Option<Near> {

@@ -53,6 +53,9 @@ pub struct Uses {
     /// Fields of the profile that the type does not have; their accesses are left out. Always empty after
     /// [`Uses::resolve`].
     pub unknown: Vec<String>,
+    /// By design point, the works of the roles, where points differ in it ([`settle`](crate::cost::settle)); otherwise
+    /// empty.
+    pub works: Vec<Vec<f64>>,
 }
 
 impl Uses {
@@ -80,6 +83,7 @@ impl Uses {
             spots: Vec::new(),
             roles: Vec::new(),
             unknown: Vec::new(),
+            works: Vec::new(),
         };
         for role in &profile.roles {
             let mut phases = Vec::new();
@@ -104,8 +108,8 @@ impl Uses {
                     phases.push(Phase { name: phase.name.clone(), times: phase.times, accesses });
                 }
             }
-            let (name, share, work_ns) = (role.name.clone(), role.share, role.work_ns);
-            uses.roles.push(Role { name, share, work_ns, phases });
+            let Role { share, work_ns, basis, .. } = *role;
+            uses.roles.push(Role { name: role.name.clone(), share, work_ns, basis, phases });
         }
         let spots = uses.spots.len();
         if spots > MOST_SPOTS {
@@ -119,6 +123,15 @@ impl Uses {
             );
         }
         Ok(uses)
+    }
+
+    /// The same with other works, by role.
+    pub(crate) fn with_works(&self, works: &[f64]) -> Uses {
+        let mut uses = Uses { works: Vec::new(), ..self.clone() };
+        for (role, &work) in uses.roles.iter_mut().zip(works) {
+            role.work_ns = work;
+        }
+        uses
     }
 
     /// Where the spots lie today.

@@ -48,7 +48,13 @@ fn advice(types: &Types, name: &str) -> Advice {
             access("other", Kind::Load),
         ],
     };
-    let role = Role { name: "all".to_owned(), share: 1.0, work_ns: 500.0, phases: vec![phase] };
+    let role = Role {
+        name: "all".to_owned(),
+        share: 1.0,
+        work_ns: 500.0,
+        basis: Default::default(),
+        phases: vec![phase],
+    };
     let profile =
         TypeProfile { name: name.to_owned(), instances: Instances::Shared, roles: vec![role] };
     let machine = Machine::built_in("haswell-ep-2699v3").unwrap();

@@ -77,6 +77,7 @@ proptest! {
             name: "all".to_owned(),
             share: 1.0,
             work_ns: 1500.0,
+            basis: Default::default(),
             phases: vec![phase(true), phase(false)],
         };
         let profile =

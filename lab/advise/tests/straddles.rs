@@ -24,7 +24,13 @@ fn a_member_that_straddles_is_marked_in_the_table_and_in_the_sketch() {
     let accesses =
         vec![access("hits", Kind::Atomic), access("limit", Kind::Load), access("odd", Kind::Load)];
     let phase = Phase { name: "all".to_owned(), times: 1.0, accesses };
-    let role = Role { name: "all".to_owned(), share: 1.0, work_ns: 500.0, phases: vec![phase] };
+    let role = Role {
+        name: "all".to_owned(),
+        share: 1.0,
+        work_ns: 500.0,
+        basis: Default::default(),
+        phases: vec![phase],
+    };
     let profile =
         TypeProfile { name: "it".to_owned(), instances: Instances::Shared, roles: vec![role] };
     let machine = Machine::built_in("haswell-ep-2699v3").unwrap();

@@ -8,7 +8,9 @@
 use crate::format::KINDS;
 use crate::plan::Plan;
 use crate::read::{Measured, Recording, Row, RowKind, Thread, Used};
-use ledgerline_advise::profile::{Access, Instances, Kind, Phase, Profile, Role, TypeProfile};
+use ledgerline_advise::profile::{
+    Access, Instances, Kind, Phase, Profile, Role, TypeProfile, WorkBasis,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A share of operations: what a thread does more rarely does not set it apart.
@@ -213,9 +215,19 @@ fn role(
         name: if name.is_empty() { "thread".to_owned() } else { name.to_owned() },
         share: group.len() as f64 / threads as f64,
         work_ns,
+        // The waits of the recorded program are in there: the work is what is left when they are simulated.
+        basis: match measured_ns {
+            Some(ns) if ns > work_ns => WorkBasis::Takes { ns, recording_ns: tenths(ns - work_ns) },
+            _ => WorkBasis::Stated,
+        },
         phases,
     };
     (role, RoleBasis { threads: group.len(), operations, measured_ns })
+}
+
+/// Tenths of a nanosecond are more than is known.
+fn tenths(nanoseconds: f64) -> f64 {
+    (nanoseconds * 10.0).round() / 10.0
 }
 
 /// The time of an operation in nanoseconds: without what recording took, and with that.
@@ -233,9 +245,8 @@ fn work(group: &[Part<'_>]) -> (f64, Option<f64>) {
     if operations < TIMED {
         return (0.0, None);
     }
-    // Tenths of a nanosecond are more than is known.
-    let round = |sum: f64| (sum / operations as f64 * 10.0).round() / 10.0;
-    (round(own), Some(round(all)))
+    let each = |sum: f64| tenths(sum / operations as f64);
+    (each(own), Some(each(all)))
 }
 
 /// Operations that touched the same fields, the most frequent first.

@@ -113,6 +113,7 @@ pub(super) fn text(args: &AdviseArgs) -> Result<Vec<u8>, Error> {
         },
         size_max: args.size_max,
         base: args.machine.base,
+        timed: args.machine.timed(profile)?,
     };
     let advice = advise(types, *id, asked.of_type(), &question, &wishes)
         .map_err(|error| error.in_file(&args.file))?;

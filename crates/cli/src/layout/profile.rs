@@ -2,10 +2,11 @@
 //! costs are predicted.
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use clap::Args;
-use ledgerline_advise::cost::Question;
-use ledgerline_advise::profile::{Known, Object, Profile};
+use ledgerline_advise::cost::{Question, Timed};
+use ledgerline_advise::profile::{Known, Object, Profile, WorkBasis};
 use ledgerline_coherence::machine::{BUILT_IN, Machine};
 use ledgerline_layout::Error;
 use ledgerline_layout::model::Types;
@@ -59,6 +60,60 @@ pub struct ProfileArgs {
     /// Where an object of a type was when the profile was taken: TYPE@0xADDRESS, TYPE@SYMBOL, TYPE@SYMBOL+OFFSET
     #[arg(long = "object", value_name = "TYPE@WHERE", requires = "profile")]
     objects: Vec<Object>,
+
+    /// What an operation takes today, timed without recording, in nanoseconds; for one role, ROLE=NS
+    #[arg(long, value_name = "[ROLE=]NS", requires = "profile", long_help = TAKES)]
+    takes: Vec<Takes>,
+}
+
+/// What `--takes` is for.
+const TAKES: &str = "\
+What an operation takes today, timed without recording, in nanoseconds, waits included; for one role of the profile, \
+ROLE=NS. The work of the operation is found by simulation: with it, today's layout takes that long. It replaces \
+`work_ns` and `takes_ns` of the profile, and makes predictions as good as the timing. Time it on the machine that the \
+profile or --machine names (`ledgerline calibrate` describes this one).";
+
+/// A time of an operation, of one role or of all.
+#[derive(Clone, Debug)]
+struct Takes {
+    role: Option<String>,
+    ns: f64,
+}
+
+impl Takes {
+    /// Puts the time in place of what the profile says.
+    fn tell(&self, profile: &mut Profile) -> Result<(), Error> {
+        let mut told = false;
+        for role in profile.types.iter_mut().flat_map(|of| &mut of.roles) {
+            if self.role.as_ref().is_none_or(|name| *name == role.name) {
+                role.basis = WorkBasis::Takes { ns: self.ns, recording_ns: 0.0 };
+                role.work_ns = self.ns;
+                told = true;
+            }
+        }
+        if told {
+            return Ok(());
+        }
+        let name = self.role.as_deref().unwrap_or_default();
+        let roles = profile.types.iter().flat_map(|of| &of.roles);
+        let roles: Vec<&str> = roles.map(|role| role.name.as_str()).collect();
+        let error = Error::new(format!("--takes: the profile has no role {name:?}"));
+        Err(error.advise(format!("it has {}", roles.join(", "))))
+    }
+}
+
+impl FromStr for Takes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Takes, String> {
+        let (role, ns) = match text.rsplit_once('=') {
+            Some((role, ns)) => (Some(role.to_owned()), ns),
+            None => (None, text),
+        };
+        let ns = ns.parse().ok().filter(|ns| (0.1..=1e9).contains(ns));
+        let ns = ns.ok_or("write nanoseconds, 0.1 to 1e9, or ROLE=NANOSECONDS")?;
+        Ok(Takes { role, ns })
+    }
 }
 
 impl ProfileArgs {
@@ -66,7 +121,11 @@ impl ProfileArgs {
     pub(super) fn read(&self, types: &Types) -> Result<Option<Profile>, Error> {
         let Some(path) = &self.profile else { return Ok(None) };
         let known = Known { types: Some(types), objects: self.objects.clone() };
-        Profile::open(path, &known).map(Some)
+        let mut profile = Profile::open(path, &known)?;
+        for takes in &self.takes {
+            takes.tell(&mut profile)?;
+        }
+        Ok(Some(profile))
     }
 }
 
@@ -102,6 +161,16 @@ impl MachineArgs {
             None => error.in_file(Path::new(&profile.source)),
         })?;
         Ok(machine)
+    }
+
+    /// Where the profile's operations were timed: on the machine that it names, or else the one that is asked about.
+    pub(super) fn timed(&self, profile: &Profile) -> Result<Option<Timed>, Error> {
+        let machine = match (&profile.machine, &self.machine) {
+            (Some(machine), _) | (None, Some(machine)) => machine,
+            (None, None) => BUILT_IN[0].0,
+        };
+        let machine = Machine::open(machine).map_err(|error| Error::new(error.to_string()))?;
+        Ok(profile.cpus.map(|cpus| Timed { machine, cpus }))
     }
 
     /// Whether nobody named a machine.

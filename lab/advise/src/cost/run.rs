@@ -1,6 +1,9 @@
 //! The simulations behind a cost, one for each design point.
 
+use std::collections::HashMap;
+
 use ledgerline_coherence::experiments::each;
+use ledgerline_coherence::layout::FieldId;
 use ledgerline_coherence::machine::Settings;
 use ledgerline_coherence::simulate::{Outcome, Setup, Window};
 use ledgerline_layout::Error;
@@ -12,6 +15,8 @@ use crate::uses::{Touch, Uses};
 
 /// Accesses that a simulation of one point may have, about.
 const MOST_ACCESSES: f64 = 8e5;
+/// The same where many are simulated for one point.
+const QUICK: f64 = 1e5;
 /// How often the rarest phase should come while it is looked at, all CPUs together.
 const RARE_SEEN: f64 = 400.0;
 /// Operations of a CPU that are looked at, at least.
@@ -27,8 +32,28 @@ pub(super) fn points(
     let settings = question.machine.design(question.points);
     let dealt = deal(&uses.roles, question.cpus);
     each(&settings, |point, settings| {
-        simulate(settings.clone(), &dealt, uses, place, place.begins(point))
+        let works = uses.works.get(point).map(|works| uses.with_works(works));
+        simulate(
+            settings.clone(),
+            &dealt,
+            works.as_ref().unwrap_or(uses),
+            place,
+            place.begins(point),
+        )
     })
+}
+
+/// What an operation of each role takes at a design point, in nanoseconds.
+pub(super) fn times(
+    settings: Settings,
+    dealt: &[usize],
+    uses: &Uses,
+    place: &Place,
+    point: usize,
+) -> Result<Vec<f64>, Error> {
+    let simulated = Simulated::run(settings, dealt, uses, place, place.begins(point), QUICK)?;
+    let last: f64 = simulated.fetching.iter().map(|(_, last)| last).sum();
+    Ok(simulated.times(uses).into_iter().map(|time| time + last).collect())
 }
 
 /// The role of each CPU: as near to the shares as whole CPUs come, spread evenly over the machine.
@@ -68,38 +93,100 @@ fn simulate(
     place: &Place,
     begins: u64,
 ) -> Result<Point, Error> {
-    let (layout, fields) = steps::layout(uses, place, begins, dealt.len());
-    let fetch = Fetch::new(&settings, uses, dealt.len());
-    let fetching = steps::fetching(&fetch, uses, place, begins);
-    let hit_cycles = settings.in_cycles(settings.first_cache as f64);
-    let running: Vec<Running> = (uses.roles.iter())
-        .map(|role| steps::running(role, uses, &fields, settings.clock_ghz, hit_cycles))
-        .collect();
-    let mut spot_of = vec![0; layout.len()];
-    let mut numbers = std::collections::HashMap::new();
-    for (spot, fields) in fields.iter().enumerate() {
-        for &field in fields {
-            spot_of[numbers.len()] = spot;
-            numbers.insert(field, numbers.len());
-        }
-    }
-    let setup = Setup {
-        settings,
-        layout,
-        programs: running.iter().map(|running| running.program.clone()).collect(),
-        cpus: dealt.to_vec(),
-        window: window(uses, &running, dealt),
-        seed: 1,
-    };
-    let outcome = setup.run().map_err(|error| Error::new(error.to_string()).within(&uses.name))?;
-    let mut point = point(&outcome, uses, &running, |field| spot_of[numbers[&field]]);
-    point.nanoseconds += fetching.iter().map(|(_, last)| last).sum::<f64>();
-    point.fetching = fetching.into_iter().map(|(second, last)| second + last).collect();
+    let simulated = Simulated::run(settings, dealt, uses, place, begins, MOST_ACCESSES)?;
+    let mut point = simulated.point(uses);
+    point.nanoseconds += simulated.fetching.iter().map(|(_, last)| last).sum::<f64>();
+    point.fetching = simulated.fetching.into_iter().map(|(second, last)| second + last).collect();
     Ok(point)
 }
 
+/// A simulation that was run.
+struct Simulated {
+    outcome: Outcome,
+    running: Vec<Running>,
+    /// Of each field in the simulator, the spot that it is a part of.
+    spot_of: HashMap<FieldId, usize>,
+    /// First touches of lines, by spot: from the second cache, and from the last.
+    fetching: Vec<(f64, f64)>,
+}
+
+impl Simulated {
+    fn run(
+        settings: Settings,
+        dealt: &[usize],
+        uses: &Uses,
+        place: &Place,
+        begins: u64,
+        most: f64,
+    ) -> Result<Simulated, Error> {
+        let (layout, fields) = steps::layout(uses, place, begins, dealt.len());
+        let fetch = Fetch::new(&settings, uses, dealt.len());
+        let fetching = steps::fetching(&fetch, uses, place, begins);
+        let hit_cycles = settings.in_cycles(settings.first_cache as f64);
+        let running: Vec<Running> = (uses.roles.iter())
+            .map(|role| steps::running(role, uses, &fields, settings.clock_ghz, hit_cycles))
+            .collect();
+        let spots = fields.iter().enumerate();
+        let spot_of =
+            spots.flat_map(|(spot, fields)| fields.iter().map(move |&field| (field, spot)));
+        let spot_of = spot_of.collect();
+        let setup = Setup {
+            settings,
+            layout,
+            programs: running.iter().map(|running| running.program.clone()).collect(),
+            cpus: dealt.to_vec(),
+            window: window(uses, &running, dealt, most),
+            seed: 1,
+        };
+        let outcome =
+            setup.run().map_err(|error| Error::new(error.to_string()).within(&uses.name))?;
+        Ok(Simulated { outcome, running, spot_of, fetching })
+    }
+
+    /// What an operation of each role takes, in nanoseconds; of a role that no CPU plays, its work.
+    fn times(&self, uses: &Uses) -> Vec<f64> {
+        let Simulated { outcome, running, .. } = self;
+        let time = |role: usize| match outcome.cpus_of[role] {
+            0 => uses.roles[role].work_ns,
+            cpus => {
+                let passes = outcome.operations[role].max(1) as f64;
+                let window = outcome.picoseconds as f64 / 1000.0;
+                running[role].passes * cpus as f64 * window / passes
+            }
+        };
+        (0..running.len()).map(time).collect()
+    }
+
+    /// What was found, in nanoseconds an operation.
+    fn point(&self, uses: &Uses) -> Point {
+        let Simulated { outcome, spot_of, .. } = self;
+        let (mut nanoseconds, mut shares) = (0.0, 0.0);
+        for (role, time) in self.times(uses).into_iter().enumerate() {
+            if outcome.cpus_of[role] > 0 {
+                nanoseconds += uses.roles[role].share * time;
+                shares += uses.roles[role].share;
+            }
+        }
+        let nanoseconds = nanoseconds / shares.max(f64::MIN_POSITIVE);
+        // Time of CPUs, as the part of an operation that it is.
+        let all = outcome.cpus as f64 * outcome.picoseconds as f64;
+        let part = |stalled: u64| stalled as f64 / all * nanoseconds;
+        let mut point = Point { nanoseconds, waiting: part(outcome.stalled), ..Point::default() };
+        for blame in &outcome.blame {
+            let pair = (spot_of[&blame.writer], spot_of[&blame.victim]);
+            *point.pairs.entry(pair).or_default() += part(blame.stalled);
+        }
+        for line in &outcome.lines {
+            // Transfers in the time of an operation of every CPU, for each.
+            let times = line.transfers as f64 / all * 1000.0 * nanoseconds;
+            *point.transfers.entry(spot_of[&line.field]).or_default() += times;
+        }
+        point
+    }
+}
+
 /// The time to simulate: long enough to see what is rare, and no longer than a user will wait.
-fn window(uses: &Uses, running: &[Running], dealt: &[usize]) -> Window {
+fn window(uses: &Uses, running: &[Running], dealt: &[usize], most: f64) -> Window {
     let mut length = 100_000f64;
     let mut rate = 0.0;
     for (role, running) in running.iter().enumerate() {
@@ -113,51 +200,23 @@ fn window(uses: &Uses, running: &[Running], dealt: &[usize]) -> Window {
         length = length.max(RARE_SEEN / running.rarest.max(1e-9) * pass / cpus);
         rate += cpus * running.accesses.max(0.1) / pass;
     }
-    let length = length.min(MOST_ACCESSES / rate.max(1e-9)).clamp(1_000.0, 8e8);
+    let length = length.min(most / rate.max(1e-9)).clamp(1_000.0, 8e8);
     Window { from_ns: 0.1 * length, to_ns: 1.1 * length }
-}
-
-/// What a simulation found, in nanoseconds an operation.
-fn point(
-    outcome: &Outcome,
-    uses: &Uses,
-    running: &[Running],
-    spot: impl Fn(ledgerline_coherence::layout::FieldId) -> usize,
-) -> Point {
-    let mut nanoseconds = 0.0;
-    let mut shares = 0.0;
-    for (role, running) in running.iter().enumerate() {
-        let (cpus, passes) = (outcome.cpus_of[role], outcome.operations[role]);
-        if cpus > 0 {
-            let window = outcome.picoseconds as f64 / 1000.0;
-            let pass = cpus as f64 * window / passes.max(1) as f64;
-            nanoseconds += uses.roles[role].share * running.passes * pass;
-            shares += uses.roles[role].share;
-        }
-    }
-    let nanoseconds = nanoseconds / shares.max(f64::MIN_POSITIVE);
-    // Time of CPUs, as the part of an operation that it is.
-    let all = outcome.cpus as f64 * outcome.picoseconds as f64;
-    let part = |stalled: u64| stalled as f64 / all * nanoseconds;
-    let mut point = Point { nanoseconds, waiting: part(outcome.stalled), ..Point::default() };
-    for blame in &outcome.blame {
-        let pair = (spot(blame.writer), spot(blame.victim));
-        *point.pairs.entry(pair).or_default() += part(blame.stalled);
-    }
-    for line in &outcome.lines {
-        // Transfers in the time of an operation of every CPU, for each.
-        let times = line.transfers as f64 / all * 1000.0 * nanoseconds;
-        *point.transfers.entry(spot(line.field)).or_default() += times;
-    }
-    point
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::WorkBasis;
 
     fn roles(shares: &[f64]) -> Vec<Role<Touch>> {
-        let role = |&share| Role { name: String::new(), share, work_ns: 1.0, phases: Vec::new() };
+        let role = |&share| Role {
+            name: String::new(),
+            share,
+            work_ns: 1.0,
+            basis: WorkBasis::Stated,
+            phases: Vec::new(),
+        };
         shares.iter().map(role).collect()
     }
 

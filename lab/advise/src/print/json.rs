@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::sketch::{Language, sketch};
 use super::{Options, negated};
 use crate::advice::Advice;
-use crate::cost::{Cost, LineCost, PairCost, Place};
+use crate::cost::{Cost, LineCost, PairCost, Place, Work};
 
 #[derive(Serialize)]
 struct Object<'a> {
@@ -21,6 +21,8 @@ struct Object<'a> {
     base: u64,
     base_assumed: bool,
     size_max: u64,
+    #[serde(skip_serializing_if = "<[Work]>::is_empty")]
+    works: &'a [Work],
     today: Costs<'a>,
     proposed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -158,6 +160,7 @@ pub fn json(types: &Types, id: TypeId, advice: &Advice, options: &Options<'_>) -
         base: advice.place.base,
         base_assumed: advice.assumed,
         size_max: advice.size_max,
+        works: &advice.works,
         today: costs(advice, &advice.today, &advice.place, options.line),
         proposed: proposal.is_some(),
         unsure_gain_ns: advice.unsure.as_ref().map(|change| negated(&change.change)),

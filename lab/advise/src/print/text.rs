@@ -9,8 +9,9 @@ use ledgerline_layout::model::{TypeId, Types};
 use super::sketch::{Language, sketch};
 use super::{Options, figure, negated, range};
 use crate::advice::{Advice, Proposal};
-use crate::cost::{Cost, Place};
+use crate::cost::{Cost, Place, Work};
 use crate::pieces::Held;
+use crate::profile::EVERYONE;
 use crate::uses::few;
 
 const FAINT: &str = "\x1b[2m";
@@ -39,6 +40,24 @@ pub fn text(types: &Types, id: TypeId, advice: &Advice, options: &Options<'_>, o
         }
         None => page.kept(),
     }
+}
+
+/// Which work was found for a time, in a sentence.
+fn found(work: &Work) -> String {
+    let Work { role, takes_ns, work_ns, nearest_ns } = work;
+    let (of, takes) = (if role == EVERYONE { "" } else { role }, figure(*takes_ns));
+    let of = if of.is_empty() { String::new() } else { format!(" of {of}") };
+    let mut told =
+        format!("Of the {takes} ns{of} that were measured, {} are work.", range(work_ns));
+    if let Some(nearest) = nearest_ns {
+        let _ = write!(
+            told,
+            " Not on all machines: with no work does the simulation take as long on some, but {} ns. What \
+             follows is unsure; the profile may miss accesses, or the machine file may be of another machine.",
+            range(nearest)
+        );
+    }
+    told
 }
 
 struct Page<'a> {
@@ -80,6 +99,9 @@ impl Page<'_> {
             ),
             0,
         );
+        for work in &self.advice.works {
+            self.wrapped(&found(work), 0);
+        }
         self.out.push('\n');
     }
 

@@ -6,7 +6,10 @@
 //!
 //! [types.page_counter]
 //! instances = "shared"             # or "per cpu", or how many; "shared" if left out
-//! work_ns = 300                    # the time of an operation besides these accesses
+//! work_ns = 300                    # the time of an operation besides these accesses; [200, 400] if it is
+//!                                  # between; or, waits included, as it was timed on today's layout:
+//! # takes_ns = 340
+//! # recording_ns = 25              # the part of it that recording took; 0 if left out
 //!
 //! [types.page_counter.fields]      # in every operation
 //! max = { load = 1 }               # load, store, atomic: how many times
@@ -17,7 +20,7 @@
 //! fields = { usage = { atomic = 1 }, parent = { load = 1 } }
 //!
 //! # Several kinds of CPUs, instead of `fields` and `phases` of the type: shares add up to 1, and
-//! # `work_ns` may stand in each.
+//! # `work_ns` or `takes_ns` may stand in each.
 //! # [[types.page_counter.roles]]
 //! # name = "reader"
 //! # share = 0.25
@@ -30,7 +33,9 @@ use ledgerline_layout::Error;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{ALWAYS, Access, EVERYONE, Instances, Kind, Phase, Profile, Role, TypeProfile};
+use super::{
+    ALWAYS, Access, EVERYONE, Instances, Kind, Phase, Profile, Role, TypeProfile, WorkBasis,
+};
 
 /// No profile that people or a recorder write has more bytes.
 const LONGEST: usize = 16 << 20;
@@ -57,7 +62,9 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct OfType {
     instances: Option<Spanned<Number>>,
-    work_ns: Option<Spanned<f64>>,
+    work_ns: Option<Spanned<Work>>,
+    takes_ns: Option<Spanned<f64>>,
+    recording_ns: Option<Spanned<f64>>,
     fields: Option<Spanned<Fields>>,
     phases: Option<Vec<OfPhase>>,
     roles: Option<Vec<OfRole>>,
@@ -76,9 +83,33 @@ enum Number {
 struct OfRole {
     name: Spanned<String>,
     share: Spanned<f64>,
-    work_ns: Option<Spanned<f64>>,
+    work_ns: Option<Spanned<Work>>,
+    takes_ns: Option<Spanned<f64>>,
+    recording_ns: Option<Spanned<f64>>,
     fields: Option<Spanned<Fields>>,
     phases: Option<Vec<OfPhase>>,
+}
+
+/// 300, or [200, 400].
+#[derive(Clone, Copy, Deserialize)]
+#[serde(untagged)]
+enum Work {
+    One(f64),
+    Between([f64; 2]),
+}
+
+/// What a table says of an operation's time.
+#[derive(Clone)]
+struct Timed {
+    work: Option<Spanned<Work>>,
+    takes: Option<Spanned<f64>>,
+    recording: Option<Spanned<f64>>,
+}
+
+impl Timed {
+    fn is_empty(&self) -> bool {
+        self.work.is_none() && self.takes.is_none() && self.recording.is_none()
+    }
 }
 
 #[derive(Deserialize)]
@@ -171,19 +202,19 @@ fn in_order<T>(table: Table<T>) -> impl Iterator<Item = (Spanned<String>, T)> {
 fn of_type(name: Spanned<String>, of: OfType) -> Result<TypeProfile, Complaint> {
     let at = name.span().start;
     let instances = of.instances.map_or(Ok(Instances::default()), instances)?;
+    let timed = Timed { work: of.work_ns, takes: of.takes_ns, recording: of.recording_ns };
     let roles = match of.roles {
         None => {
             let phases = phases((name.get_ref(), at), of.fields, of.phases)?;
-            let work_ns = work(at, name.get_ref(), of.work_ns)?;
-            vec![Role { name: EVERYONE.to_owned(), share: 1.0, work_ns, phases }]
+            let (work_ns, basis) = work(at, name.get_ref(), timed)?;
+            vec![Role { name: EVERYONE.to_owned(), share: 1.0, work_ns, basis, phases }]
         }
         Some(_) if of.fields.is_some() || of.phases.is_some() => {
             let what = format!("{} has both `roles` and accesses of its own", name.get_ref());
             return complain(at, what, "put `fields` and `phases` into the roles");
         }
         Some(roles) => {
-            let default = of.work_ns;
-            let roles = roles.into_iter().map(|role| of_role(role, default.clone()));
+            let roles = roles.into_iter().map(|role| of_role(role, timed.clone()));
             dealt(at, name.get_ref(), roles.collect::<Result<_, _>>()?)?
         }
     };
@@ -213,7 +244,7 @@ fn instances(given: Spanned<Number>) -> Result<Instances, Complaint> {
     }
 }
 
-fn of_role(role: OfRole, work_of_type: Option<Spanned<f64>>) -> Result<Role, Complaint> {
+fn of_role(role: OfRole, of_type: Timed) -> Result<Role, Complaint> {
     let (at, name) = (role.name.span().start, role.name.into_inner());
     let share = *role.share.get_ref();
     if !(share > 0.0 && share <= 1.0) {
@@ -221,8 +252,9 @@ fn of_role(role: OfRole, work_of_type: Option<Spanned<f64>>) -> Result<Role, Com
         return complain(role.share.span().start, what, "write which part of the CPUs, 0.25 say");
     }
     let phases = phases((&name, at), role.fields, role.phases)?;
-    let work_ns = work(at, &name, role.work_ns.or(work_of_type))?;
-    Ok(Role { name, share, work_ns, phases })
+    let own = Timed { work: role.work_ns, takes: role.takes_ns, recording: role.recording_ns };
+    let (work_ns, basis) = work(at, &name, if own.is_empty() { of_type } else { own })?;
+    Ok(Role { name, share, work_ns, basis, phases })
 }
 
 /// Roles whose shares add up to one; a hundredth too much or too little is accepted.
@@ -239,20 +271,62 @@ fn dealt(at: usize, name: &str, mut roles: Vec<Role>) -> Result<Vec<Role>, Compl
     Ok(roles)
 }
 
-fn work(at: usize, name: &str, given: Option<Spanned<f64>>) -> Result<f64, Complaint> {
-    let Some(given) = given else {
-        return complain(
+/// The work, and how it is known. Where only the whole was timed, the work is what it could be at most.
+fn work(at: usize, name: &str, timed: Timed) -> Result<(f64, WorkBasis), Complaint> {
+    let within = |what: &str, at: usize, ns: f64, least: f64| {
+        if (least..=LARGEST).contains(&ns) {
+            return Ok(ns);
+        }
+        let advice = format!("write nanoseconds, {least} to {LARGEST:e}");
+        complain(at, format!("`{what}` is {ns}"), &advice)
+    };
+    let Timed { work, takes, recording } = timed;
+    match (work, takes) {
+        (Some(_), Some(takes)) => complain(
+            takes.span().start,
+            format!("{name} has both `work_ns` and `takes_ns`"),
+            "`takes_ns` is the whole operation with its waits, `work_ns` what it does besides these accesses: keep one",
+        ),
+        (None, None) => complain(
             at,
             format!("{name} has no `work_ns`"),
-            "write how many nanoseconds an operation takes beside these accesses",
-        );
-    };
-    let work = *given.get_ref();
-    if !(0.0..=LARGEST).contains(&work) {
-        let advice = format!("write nanoseconds, 0 to {LARGEST:e}");
-        return complain(given.span().start, format!("`work_ns` is {work}"), &advice);
+            "write how many nanoseconds an operation takes beside these accesses, or `takes_ns`, what it takes \
+             as a whole",
+        ),
+        (Some(_), None) if recording.is_some() => complain(
+            recording.map_or(at, |given| given.span().start),
+            format!("{name} has `recording_ns` and no `takes_ns`"),
+            "recording is a part of what was timed as a whole",
+        ),
+        (Some(work), None) => {
+            let at = work.span().start;
+            match *work.get_ref() {
+                Work::One(ns) => Ok((within("work_ns", at, ns, 0.0)?, WorkBasis::Stated)),
+                Work::Between([low, high]) => {
+                    let low = within("work_ns", at, low, 0.0)?;
+                    let high = within("work_ns", at, high, low)?;
+                    Ok((f64::midpoint(low, high), WorkBasis::Within { low, high }))
+                }
+            }
+        }
+        (None, Some(takes)) => {
+            let ns = within("takes_ns", takes.span().start, *takes.get_ref(), 0.1)?;
+            let recording_ns = match recording {
+                None => 0.0,
+                Some(given) => {
+                    let (at, part) = (given.span().start, *given.get_ref());
+                    let part = within("recording_ns", at, part, 0.0)?;
+                    if part >= ns {
+                        let what =
+                            format!("`recording_ns` is {part}, of {ns} that an operation takes");
+                        return complain(at, what, "recording is a part of it");
+                    }
+                    part
+                }
+            };
+            Ok((ns - recording_ns, WorkBasis::Takes { ns, recording_ns }))
+        }
     }
-    Ok(work)
 }
 
 /// The phases: the fields that every operation touches are one, before the others.

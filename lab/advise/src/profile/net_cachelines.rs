@@ -178,6 +178,7 @@ fn of_type(table: Table, known: &Known<'_>) -> Result<TypeProfile, Error> {
             name: role.to_owned(),
             share: 0.5,
             work_ns: WORK_NS,
+            basis: super::WorkBasis::Stated,
             phases: vec![Phase { name: ALWAYS.to_owned(), times: 1.0, accesses }],
         })
         .collect();

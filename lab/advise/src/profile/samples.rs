@@ -165,6 +165,7 @@ fn of_type(name: &str, seen: &Seen) -> TypeProfile {
             name: (*role).to_owned(),
             share: count as f64 / all.len() as f64,
             work_ns: WORK_NS,
+            basis: super::WorkBasis::Stated,
             phases: vec![Phase {
                 name: ALWAYS.to_owned(),
                 times: 1.0,

@@ -181,7 +181,7 @@ pub(super) fn any_profile() -> impl Strategy<Value = Profile> {
                         phases[0].name = ALWAYS.to_owned();
                         phases[0].times = 1.0;
                     }
-                    Role { name, share, work_ns, phases }
+                    Role { name, share, work_ns, basis: WorkBasis::Stated, phases }
                 })
                 .collect();
             profile.types.push(TypeProfile { name, instances, roles });

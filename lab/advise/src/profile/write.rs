@@ -4,7 +4,9 @@ use std::fmt::Write;
 
 use toml_writer::{ToTomlKey, ToTomlValue, TomlKeyBuilder, TomlStringBuilder};
 
-use super::{ALWAYS, Access, EVERYONE, Instances, Kind, Phase, Profile, Role, TypeProfile};
+use super::{
+    ALWAYS, Access, EVERYONE, Instances, Kind, Phase, Profile, Role, TypeProfile, WorkBasis,
+};
 
 /// Lines are broken before this column, where there is a choice.
 const WIDE: usize = 100;
@@ -34,16 +36,28 @@ fn of_type(of: &TypeProfile, out: &mut String) {
     };
     match &of.roles[..] {
         [role] if role.name == EVERYONE && role.share == 1.0 => {
-            let _ = writeln!(out, "work_ns = {}", role.work_ns);
+            out.push_str(&timed(role));
             phases(&path, role, out);
         }
         roles => {
             for role in roles {
                 let path = format!("{path}.roles");
                 let _ = writeln!(out, "\n[[{path}]]\nname = {}", quoted(&role.name));
-                let _ = writeln!(out, "share = {}\nwork_ns = {}", role.share, role.work_ns);
+                let _ = write!(out, "share = {}\n{}", role.share, timed(role));
                 phases(&path, role, out);
             }
+        }
+    }
+}
+
+/// What is known of an operation's time.
+fn timed(role: &Role) -> String {
+    match role.basis {
+        WorkBasis::Stated => format!("work_ns = {}\n", role.work_ns),
+        WorkBasis::Within { low, high } => format!("work_ns = [{low}, {high}]\n"),
+        WorkBasis::Takes { ns, recording_ns: 0.0 } => format!("takes_ns = {ns}\n"),
+        WorkBasis::Takes { ns, recording_ns } => {
+            format!("takes_ns = {ns}\nrecording_ns = {recording_ns}\n")
         }
     }
 }

@@ -66,6 +66,7 @@ fn a_use(pieces: Pieces) -> impl Strategy<Value = (Pieces, Uses)> {
             name: "role".to_owned(),
             share,
             work_ns,
+            basis: Default::default(),
             phases: (phases.into_iter())
                 .map(|(touches, times)| Phase {
                     name: "phase".to_owned(),
@@ -82,6 +83,7 @@ fn a_use(pieces: Pieces) -> impl Strategy<Value = (Pieces, Uses)> {
             spots,
             roles: roles.collect(),
             unknown: Vec::new(),
+            works: Vec::new(),
         };
         (pieces, touched(uses))
     })

@@ -58,8 +58,13 @@ fn paths_with_indices_and_nested_members_are_found() {
 fn profile(field: &str) -> TypeProfile {
     let access = Access { field: field.to_owned(), kind: Kind::Load, times: 1.0 };
     let phase = ProfilePhase { name: "all".to_owned(), times: 1.0, accesses: vec![access] };
-    let role =
-        ProfileRole { name: "all".to_owned(), share: 1.0, work_ns: 1.0, phases: vec![phase] };
+    let role = ProfileRole {
+        name: "all".to_owned(),
+        share: 1.0,
+        work_ns: 1.0,
+        basis: Default::default(),
+        phases: vec![phase],
+    };
     TypeProfile { name: "outer".to_owned(), instances: Instances::Shared, roles: vec![role] }
 }
 

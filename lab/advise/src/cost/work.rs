@@ -1,0 +1,243 @@
+//! Finds the work of an operation from what the operation took as a whole.
+//!
+//! Whoever times a program times waits as well, and a simulation adds the waits again. So where a profile says what an
+//! operation took ([`WorkBasis::Takes`]), the work is looked for with which the simulation of today's layout takes as
+//! long, at each design point by itself:
+//!
+//! ```text
+//! for each role, the others as they are:
+//!     simulate today's layout with works from nothing to all of the time
+//!     a work fits where the simulation is within 3 % of the time, or passes it from one work to the next
+//!     of those that fit, the point takes one: points take them in turn
+//! again, until the roles agree
+//! ```
+//!
+//! In tight loops several works fit, since a visit to a contended line has whole operations, and time goes in steps.
+//! The points then differ, which widens what is predicted. Where none fits, the nearest is taken, and said.
+
+use ledgerline_coherence::experiments::{Interval, each};
+use ledgerline_coherence::machine::Machine;
+use ledgerline_layout::Error;
+use serde::Serialize;
+
+use super::{Place, Question, run};
+use crate::profile::WorkBasis;
+use crate::uses::Uses;
+
+/// How near a simulated time has to be, as a share.
+const NEAR: f64 = 0.03;
+/// Works that are tried in a round; further ones where the time is passed between two.
+const TRIED: usize = 20;
+const HALVINGS: usize = 3;
+/// Rounds over the roles, where there are several.
+const ROUNDS: usize = 4;
+/// By what share the cost of recording may be off.
+const RECORDING: f64 = 0.1;
+
+/// The work that was found for a role.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Work {
+    /// The role.
+    pub role: String,
+    /// What the profile says an operation took, in nanoseconds, without what recording took.
+    pub takes_ns: f64,
+    /// The work, over the design points, in nanoseconds.
+    pub work_ns: Interval,
+    /// What the simulation takes at the points where no work fits; `None` where there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nearest_ns: Option<Interval>,
+}
+
+/// Where operations were timed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Timed {
+    /// The machine.
+    pub machine: Machine,
+    /// The CPUs that took part.
+    pub cpus: usize,
+}
+
+/// The works of roles at one design point.
+struct Found {
+    works: Vec<f64>,
+    /// The simulated time where no work fits.
+    misses: Vec<Option<f64>>,
+}
+
+/// The same uses with the works that the profile leaves open: by design point in [`Uses::works`], and their median in
+/// each role. Today's layout is `place`. Operations were timed on the machine that is asked about, and on as many CPUs,
+/// if nothing else is known.
+///
+/// Takes as long as some hundred simulations for each point where the profile has times, and next to nothing otherwise.
+///
+/// # Errors
+/// As [`super::of`].
+pub fn settle(
+    question: &Question<'_>,
+    timed: Option<&Timed>,
+    uses: Uses,
+    place: &Place,
+) -> Result<(Uses, Vec<Work>), Error> {
+    if uses.roles.iter().all(|role| role.basis == WorkBasis::Stated) {
+        return Ok((uses, Vec::new()));
+    }
+    question.check()?;
+    let machine = timed.map_or(question.machine, |timed| &timed.machine);
+    let cpus = timed.map_or(question.cpus, |timed| timed.cpus).clamp(1, machine.topology.cpus());
+    let settings = machine.design(question.points);
+    let found = each(&settings, |point, settings| {
+        let dealt = run::deal(&uses.roles, cpus);
+        let simulate = |works: &[f64]| {
+            run::times(settings.clone(), &dealt, &uses.with_works(works), place, point)
+        };
+        find(&uses, point, &simulate)
+    })?;
+    let mut settled = uses;
+    let mut works = Vec::new();
+    for (index, role) in settled.roles.iter_mut().enumerate() {
+        let work_ns = Interval::of(found.iter().map(|found| found.works[index]).collect());
+        if let WorkBasis::Takes { ns, recording_ns } = role.basis {
+            let misses: Vec<f64> = found.iter().filter_map(|found| found.misses[index]).collect();
+            works.push(Work {
+                role: role.name.clone(),
+                takes_ns: ns - recording_ns,
+                work_ns,
+                nearest_ns: (!misses.is_empty()).then(|| Interval::of(misses)),
+            });
+        }
+        role.work_ns = work_ns.median;
+    }
+    settled.works = found.into_iter().map(|found| found.works).collect();
+    Ok((settled, works))
+}
+
+/// The works at one design point.
+fn find(
+    uses: &Uses,
+    point: usize,
+    simulate: &dyn Fn(&[f64]) -> Result<Vec<f64>, Error>,
+) -> Result<Found, Error> {
+    // Two sequences that no range of a machine has.
+    let (which, off) = (mirrored(point, 43), 2.0 * mirrored(point, 47) - 1.0);
+    let recorded: Vec<f64> = (uses.roles.iter())
+        .map(|role| match role.basis {
+            WorkBasis::Takes { recording_ns, .. } => recording_ns * (1.0 + RECORDING * off),
+            _ => 0.0,
+        })
+        .collect();
+    let mut works: Vec<f64> = (uses.roles.iter())
+        .map(|role| match role.basis {
+            WorkBasis::Stated => role.work_ns,
+            WorkBasis::Within { low, high } => low + (high - low) * which,
+            WorkBasis::Takes { ns, recording_ns } => 0.7 * (ns - recording_ns).max(0.0),
+        })
+        .collect();
+    let mut misses = vec![None; works.len()];
+    let open: Vec<(usize, f64)> = (uses.roles.iter().enumerate())
+        .filter_map(|(role, of)| match of.basis {
+            WorkBasis::Takes { ns, .. } => Some((role, ns)),
+            _ => None,
+        })
+        .collect();
+    for _ in 0..if open.len() > 1 { ROUNDS } else { 1 } {
+        for &(role, takes) in &open {
+            let time = |work: f64| {
+                let mut all: Vec<f64> = works.iter().zip(&recorded).map(|(w, r)| w + r).collect();
+                all[role] = work + recorded[role];
+                simulate(&all).map(|times| times[role])
+            };
+            let most = (takes - recorded[role]).max(0.0);
+            let (work, miss) = fitting(takes, most, which, &time)?;
+            (works[role], misses[role]) = (work, miss);
+        }
+    }
+    Ok(Found { works, misses })
+}
+
+/// One of the works up to `most` with which the time is `takes`: which, says `which`, from 0 to 1. Where there is
+/// none, the nearest and its time.
+fn fitting(
+    takes: f64,
+    most: f64,
+    which: f64,
+    time: &dyn Fn(f64) -> Result<f64, Error>,
+) -> Result<(f64, Option<f64>), Error> {
+    let tried = (0..=TRIED)
+        .map(|at| {
+            let work = most * at as f64 / TRIED as f64;
+            time(work).map(|took| (work, took))
+        })
+        .collect::<Result<Vec<(f64, f64)>, Error>>()?;
+    let near = |took: f64| (took / takes - 1.0).abs() <= NEAR;
+    let mut fit: Vec<f64> = Vec::new();
+    for (at, &(work, took)) in tried.iter().enumerate() {
+        if near(took) {
+            fit.push(work);
+        } else if let Some(&(next, then)) = tried.get(at + 1)
+            && !near(then)
+            && (took < takes) != (then < takes)
+        {
+            let (mut low, mut high) = (work, next);
+            for _ in 0..HALVINGS {
+                let middle = f64::midpoint(low, high);
+                let side = (time(middle)? < takes) == (took < takes);
+                *(if side { &mut low } else { &mut high }) = middle;
+            }
+            fit.push(f64::midpoint(low, high));
+        }
+    }
+    if let Some(&work) =
+        fit.get(((which * fit.len() as f64) as usize).min(fit.len().saturating_sub(1)))
+    {
+        return Ok((work, None));
+    }
+    let off = |took: f64| (took / takes).ln().abs();
+    let nearest = tried.iter().min_by(|a, b| off(a.1).total_cmp(&off(b.1)));
+    Ok(nearest.map_or((0.0, None), |&(work, took)| (work, Some(took))))
+}
+
+/// The digits of a point's number in a base, mirrored: from 0 to 1, evenly over many points.
+fn mirrored(point: usize, base: usize) -> f64 {
+    let (mut number, mut digit, mut sum) = (point + 1, 1.0, 0.0);
+    // Few points would all lie at the beginning: a step that shares no factor with the base spreads them.
+    number = number * (base / 2 + 1) % (base * base);
+    while number > 0 {
+        digit /= base as f64;
+        sum += digit * (number % base) as f64;
+        number /= base;
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_work_fits_where_the_time_is_met_or_passed() {
+        let line = |work: f64| Ok(work + 10.0);
+        let (work, miss) = fitting(40.0, 40.0, 0.5, &line).unwrap();
+        assert!((work - 30.0).abs() <= 1.2 && miss.is_none(), "{work}");
+        // A step: below 20 it takes 25, above it takes 50. Nothing takes 40, but the step passes it.
+        let step = |work: f64| Ok(if work < 20.0 { 25.0 } else { 50.0 });
+        let (work, miss) = fitting(40.0, 40.0, 0.9, &step).unwrap();
+        assert!((work - 20.0).abs() <= 0.5 && miss.is_none(), "{work}");
+    }
+
+    #[test]
+    fn of_several_works_points_take_each() {
+        let flat = |_: f64| Ok(40.0);
+        let works: Vec<f64> = (0..16)
+            .map(|point| fitting(40.0, 40.0, mirrored(point, 43), &flat).unwrap().0)
+            .collect();
+        let (least, most) =
+            works.iter().fold((f64::MAX, 0.0f64), |(a, b), &w| (a.min(w), b.max(w)));
+        assert!(least < 6.0 && most > 34.0, "{works:?}");
+    }
+
+    #[test]
+    fn where_no_work_fits_the_nearest_is_taken_and_its_time_told() {
+        let slow = |work: f64| Ok(work + 60.0);
+        assert_eq!(fitting(40.0, 40.0, 0.3, &slow).unwrap(), (0.0, Some(60.0)));
+    }
+}
