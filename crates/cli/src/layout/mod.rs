@@ -9,8 +9,10 @@
 //! | `advise`  | what a layout costs under a profile, and a better order |
 //! | `profile` | who touches which field how often: as TOML; the options |
 //! | `record`  | who touches which field how often, of a run             |
+//! | `build`   | a program that is built with probes before it is run    |
 
 mod advise;
+mod build;
 mod check;
 mod diff;
 mod profile;
@@ -76,6 +78,8 @@ pub fn main(command: &LayoutCommand) -> ExitCode {
         Ok(_) => ExitCode::from(1),
     }
 }
+
+pub use build::as_compiler;
 
 fn fail(name: &str, error: &str) -> ExitCode {
     eprintln!("ledgerline: layout {name}: {error}");
