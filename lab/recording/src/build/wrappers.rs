@@ -35,7 +35,7 @@ impl Wrappers {
     /// Something cannot be written, or there is no compiler.
     ///
     /// # Cost
-    /// Each compiler is asked for its version; some 30 ms for all that Debian has of gcc and clang.
+    /// Each compiler is asked for its version; some 60 ms of a CPU for all that Debian has of gcc and clang.
     pub fn make(folder: &Path, command: &Path, library: &Path) -> io::Result<Wrappers> {
         // What the environment says, made once and in one place.
         let path = env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
