@@ -382,6 +382,39 @@ fn ccache_keeps_objects_with_probes_apart() {
 }
 
 #[test]
+fn the_library_may_be_one_that_others_can_read() {
+    let Some(tree) = Tree::new() else { return };
+    let library = tree.path.join("libledgerline_record.so");
+    fs::copy(support::recorder(), &library).unwrap();
+    let build = |library: &Path| {
+        let mut command = tree.command();
+        command.env("LEDGERLINE_RECORD_LIBRARY", library);
+        command.args(["layout", "record", "--build", "make", "--", "./prog"]).output().unwrap()
+    };
+    let output = build(&library);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let mut ldd = Command::new("ldd");
+    ldd.arg("./prog").current_dir(&tree.path).env_remove("LD_LIBRARY_PATH");
+    let needs = ldd.output().unwrap();
+    let needs = String::from_utf8(needs.stdout).unwrap();
+    assert!(needs.contains(&format!("=> {}", library.display())), "{needs}");
+    assert_eq!(fs::read_dir(tree.path.join("data")).unwrap().count(), 0);
+    // The loader looks for this name.
+    let other = tree.path.join("other.so");
+    fs::copy(&library, &other).unwrap();
+    let output = build(&other);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(stderr(&output).contains("by the name libledgerline_record.so"), "{}", stderr(&output));
+    // Without a place for it nothing is built.
+    let mut command = tree.command();
+    command.env_remove("XDG_DATA_HOME").env_remove("HOME");
+    let output = command.args(["layout", "record", "--build", "touch built"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(stderr(&output).contains("set HOME, or XDG_DATA_HOME"), "{}", stderr(&output));
+    assert!(!tree.path.join("built").exists());
+}
+
+#[test]
 fn the_help_is_as_it_was_agreed() {
     let output = support::ledgerline()
         .args(["layout", "record", "--help"])
