@@ -75,7 +75,8 @@ impl<'w> Launch<'w> {
     }
 }
 
-/// Starts a program under no library: one that prepares what is run afterwards. Who interrupts it interrupts it alone.
+/// Starts a program under no library: one that prepares what is run afterwards. Signals are its own to answer, so this
+/// process lives to clean up after it.
 pub fn start_plain(command: &mut Command, signals: Signals) -> Result<Session, Failure> {
     closed::leave_to(command);
     Session::start(command, signals).map_err(|error| {
