@@ -77,6 +77,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = layout::as_compiler() {
+        return code;
+    }
     let cli = Cli::try_parse().unwrap_or_else(|error| tamed(error).exit());
     match cli.command {
         Some(Command::Run(args)) => run::main(&args),

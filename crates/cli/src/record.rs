@@ -2,7 +2,7 @@
 
 use ledgerline_protocol::alive;
 use ledgerline_report::{Recorder, Settings};
-use ledgerline_terminal::output::{fail, printable};
+use ledgerline_terminal::output::{fail, one_line, printable};
 use ledgerline_watch::Source;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -68,7 +68,7 @@ fn record(args: &RecordArgs) -> Result<(), String> {
     let lasts = lasts.map_err(|why| format!("--for: {why}"))?;
     let size = size(&args.size).map_err(|why| format!("--size: {why}"))?;
     let source = Source::named(&args.ledger)?;
-    let settings = Settings { title: printable(source.title()), every: step, size };
+    let settings = Settings { title: one_line(source.title()), every: step, size };
     let name = args.output.display();
     let told = |error: std::io::Error| format!("{name} cannot be written: {error}");
     let mut recorder = Recorder::create(&args.output, settings).map_err(told)?;

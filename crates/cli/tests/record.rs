@@ -234,12 +234,7 @@ fn what_cannot_be_recorded_is_said_before_the_program_starts() {
             2,
             "--output: \"/nonexistent/profile.toml\" cannot be",
         ),
-        (
-            &[],
-            Path::new("/bin/true"),
-            125,
-            "was compiled without probes; compile with `gcc -g -fsan",
-        ),
+        (&[], Path::new("/bin/true"), 125, "was compiled without probes; build it by --build"),
         (&[], Path::new("/nonexistent"), 127, "does not exist"),
     ];
     for (options, program, code, message) in cases {

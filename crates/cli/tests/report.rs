@@ -201,3 +201,17 @@ fn what_cannot_be_recorded_or_reported_is_said_in_one_line() {
     }
     assert!(!file.exists(), "what is refused makes no file");
 }
+
+#[test]
+fn a_command_of_several_lines_heads_its_recording_on_one() {
+    let file = scratch("lines.rec");
+    let output =
+        run(&["--record", file.to_str().unwrap(), "--", "sh", "-c", "set -e\n\ttrue\nexit 0"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = String::from_utf8(report(&[], &file).stdout).unwrap();
+    assert!(text.starts_with("sh -c set -e ⏎ true ⏎ exit 0\n"), "{text}");
+    let page = scratch("lines.html");
+    assert!(report(&["-o", page.to_str().unwrap()], &file).status.success());
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("<h1>sh -c set -e ⏎ true ⏎ exit 0</h1>"), "{page:.2000}");
+}

@@ -10,7 +10,7 @@ use crate::timeline::Grid;
 use crate::words::{date, length};
 use crate::{Group, Recording};
 use html_escape::encode_safe;
-use ledgerline_terminal::output::{is_plain, printable};
+use ledgerline_terminal::output::{is_plain, one_line, printable};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -66,7 +66,7 @@ struct Entry<'r> {
 /// None that can happen: it is an error of writing JSON.
 pub fn html(recording: &Recording) -> Result<String, serde_json::Error> {
     let json = safe(&serde_json::to_string(&data(recording))?);
-    let title = encode_safe(&printable(&recording.title)).into_owned();
+    let title = encode_safe(&one_line(&recording.title)).into_owned();
     let how = recording.how.as_deref().map(printable).unwrap_or_default();
     let when = format!("{} · {} · {how}", date(recording.at), length(recording.length()));
     let when = encode_safe(when.trim_end_matches(" · ")).into_owned();

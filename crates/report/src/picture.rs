@@ -8,7 +8,7 @@ use crate::words::{date, length, times};
 use crate::{Group, Recording};
 use html_escape::encode_safe;
 use ledgerline::size;
-use ledgerline_terminal::output::printable;
+use ledgerline_terminal::output::{one_line, printable};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -181,7 +181,7 @@ const STYLE: &str = "<style>\
 
 /// Words of others: short, and nothing but text.
 fn words(text: &str, most: usize) -> String {
-    let text = printable(text);
+    let text = one_line(text);
     let text = match text.chars().count() > most {
         true => text.chars().take(most - 1).chain("…".chars()).collect(),
         false => text,

@@ -3,7 +3,7 @@
 use crate::words::{date, length, times};
 use crate::{Group, Recording};
 use ledgerline::size;
-use ledgerline_terminal::output::printable;
+use ledgerline_terminal::output::{one_line, printable};
 use serde::Serialize;
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
@@ -17,7 +17,7 @@ pub fn text(recording: &Recording) -> String {
     let mut text = String::new();
     let root = recording.root();
     let since = |time: Duration| length(time.saturating_sub(recording.start));
-    let title = printable(&recording.title);
+    let title = one_line(&recording.title);
     // (Writing to a string does not fail.)
     let _ = writeln!(text, "{title}");
     let how =

@@ -55,6 +55,14 @@ pub fn printable(text: &str) -> String {
     shown
 }
 
+/// The same on one line that people read, as a heading with a command of several lines: what breaks a line, and the
+/// blanks around it, is shown as ` ⏎ `, a tab as a blank.
+pub fn one_line(text: &str) -> String {
+    let lines: Vec<_> = text.split(['\n', '\r']).map(str::trim).collect();
+    let lines: Vec<_> = lines.into_iter().filter(|line| !line.is_empty()).collect();
+    printable(&lines.join(" ⏎ ").replace('\t', " "))
+}
+
 /// A document of JSON whose letters steer no terminal: those that JSON need not escape are escaped as well. Ends of lines
 /// between its parts stay.
 pub fn plain_json(document: &str) -> String {
@@ -70,4 +78,20 @@ pub fn plain_json(document: &str) -> String {
         }
     }
     plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_lines_are_told_on_one() {
+        assert_eq!(
+            one_line("sh -c set -e\n\tmake  -j2\r\n\n./x\ty\n"),
+            "sh -c set -e ⏎ make  -j2 ⏎ ./x y"
+        );
+        assert_eq!(one_line("a\u{1b}[31m\0"), r"a\u{1b}[31m\u{0}");
+        assert_eq!(one_line(&one_line("a\nb")), "a ⏎ b");
+        assert_eq!(printable("a\nb"), r"a\u{a}b", "where lines are told apart, as in tables");
+    }
 }

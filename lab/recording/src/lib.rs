@@ -7,6 +7,7 @@
 //!
 //! | module      | what it holds                                                    |
 //! |-------------|------------------------------------------------------------------|
+//! | [`build`]   | wrappers in compilers' places, which put probes in                |
 //! | `format`    | the plan and the recording: a link to the library's own file     |
 //! | [`program`] | what a file says: probes, functions; [`globals`] by their type   |
 //! | [`cells`]   | the fields of a type as the library counts them                  |
@@ -17,6 +18,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod build;
 pub mod cells;
 #[allow(dead_code, reason = "the library uses the rest")]
 mod format;

@@ -18,7 +18,8 @@ pub struct Program {
 }
 
 /// The advice of errors: how to compile with probes.
-const HOW: &str = "compile with `gcc -g -fsanitize=thread -c` and link without -fsanitize, with -lledgerline_record";
+const HOW: &str = "build it by --build 'make ...', or compile with `gcc -g -fsanitize=thread -c` and link without \
+                   -fsanitize, with -lledgerline_record";
 
 impl Program {
     /// Reads a file, and makes sure that it was compiled with probes and linked with the recorder's library.
@@ -26,6 +27,14 @@ impl Program {
     /// # Errors
     /// One line that names the file, when it cannot be read, is no program for this machine, or has no probes.
     pub fn open(path: &Path) -> Result<Program, Error> {
+        Program::open_advising(path, HOW)
+    }
+
+    /// The same, where it is known what to do about a file without probes.
+    ///
+    /// # Errors
+    /// Those of [`open`](Program::open).
+    pub fn open_advising(path: &Path, how: &str) -> Result<Program, Error> {
         let cannot =
             |error: std::io::Error| Error::new(format!("cannot be read ({error})")).in_file(path);
         let metadata = path.metadata().map_err(cannot)?;
@@ -35,7 +44,7 @@ impl Program {
         let bytes = std::fs::read(path).map_err(cannot)?;
         let identity = (metadata.dev(), metadata.ino());
         let program = Program { path: path.to_path_buf(), bytes, identity };
-        program.check().map_err(|error| error.in_file(path))?;
+        program.check(how).map_err(|error| error.in_file(path))?;
         Ok(program)
     }
 
@@ -50,7 +59,7 @@ impl Program {
         })
     }
 
-    fn check(&self) -> Result<(), Error> {
+    fn check(&self, how: &str) -> Result<(), Error> {
         let file = self.file()?;
         if !cfg!(target_arch = "x86_64") || file.architecture() != object::Architecture::X86_64 {
             return Err(Error::new("is not for x86-64, where alone accesses can be recorded"));
@@ -70,7 +79,7 @@ impl Program {
             .advise("link without -fsanitize=thread, with -lledgerline_record"));
         }
         if !asked {
-            return Err(Error::new("was compiled without probes").advise(HOW));
+            return Err(Error::new("was compiled without probes").advise(how));
         }
         Ok(())
     }

@@ -1,8 +1,14 @@
 //! Which library is preloaded, and how the loader is told.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt::Display;
+use std::fs::{self, Permissions};
+use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf, absolute};
+
+use tempfile::NamedTempFile;
 
 use super::failure::Failure;
 use super::place::{self, Placed};
@@ -55,10 +61,49 @@ impl Library {
 
     /// Makes it a file: the one that the environment names, or a new one with what lies in the command.
     pub(super) fn ready(&self) -> Result<Ready, Failure> {
-        match std::env::var_os(self.variable).filter(|value| !value.is_empty()) {
+        match self.users() {
             Some(named) => self.named(&named).map(Ready::Named),
             None => place::put(self.name, self.bytes()?).map(Ready::Placed),
         }
+    }
+
+    /// Makes it a file that stays, for programs that are linked with it: the one that the environment names, or one below
+    /// the user's data, written where it differs from what lies in the command. Its name is what such programs look for.
+    pub fn installed(&self) -> Result<PathBuf, Failure> {
+        let file = format!("libledgerline_{}.so", self.name);
+        let refuse = |path: &Path, why: &dyn Display| {
+            Failure::internal(format!("{path:?}: {why}; {} can name another {file}", self.variable))
+        };
+        let path = match self.users() {
+            Some(named) => {
+                self.named(&named)?;
+                absolute(Path::new(&named)).map_err(|error| refuse(Path::new(&named), &error))?
+            }
+            None => data().map(|data| data.join("ledgerline").join(&file)).ok_or_else(|| {
+                Failure::internal(format!(
+                    "there is no place for {file}, which programs are linked with; set HOME, or \
+                     XDG_DATA_HOME to a folder that stays"
+                ))
+            })?,
+        };
+        if path.file_name() != Some(OsStr::new(&file)) {
+            return Err(refuse(&path, &format_args!("programs look for it by the name {file}")));
+        }
+        if path.as_os_str().as_bytes().iter().any(|byte| b":$".contains(byte)) {
+            return Err(refuse(
+                &path,
+                &"programs cannot name a path with a colon or a dollar sign",
+            ));
+        }
+        if self.users().is_none() {
+            keep(&path, self.bytes()?).map_err(|error| refuse(&path, &error))?;
+        }
+        Ok(path)
+    }
+
+    /// The user's own, if the environment names one.
+    fn users(&self) -> Option<OsString> {
+        std::env::var_os(self.variable).filter(|value| !value.is_empty())
     }
 
     fn named(&self, named: &OsStr) -> Result<PathBuf, Failure> {
@@ -94,6 +139,26 @@ impl Library {
         }
         OsString::from_vec(value)
     }
+}
+
+/// Where programs keep what is the user's and stays.
+fn data() -> Option<PathBuf> {
+    let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    folder("XDG_DATA_HOME").or_else(|| Some(folder("HOME")?.join(".local/share")))
+}
+
+/// Writes a file that others may execute, at once and only where it is not so yet: a program that runs may have it mapped.
+fn keep(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if fs::read(path).is_ok_and(|found| found == bytes) {
+        return Ok(());
+    }
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(folder)?;
+    let mut file = NamedTempFile::new_in(folder)?;
+    file.write_all(bytes)?;
+    file.as_file().set_permissions(Permissions::from_mode(0o755))?;
+    file.persist(path)?;
+    Ok(())
 }
 
 impl Ready {

@@ -75,6 +75,15 @@ impl<'w> Launch<'w> {
     }
 }
 
+/// Starts a program under no library: one that prepares what is run afterwards. Signals are its own to answer, so this
+/// process lives to clean up after it.
+pub fn start_plain(command: &mut Command, signals: Signals) -> Result<Session, Failure> {
+    closed::leave_to(command);
+    Session::start(command, signals).map_err(|error| {
+        Failure::not_executable(format!("{:?} cannot be executed: {error}", command.get_program()))
+    })
+}
+
 impl Drop for Launch<'_> {
     fn drop(&mut self) {
         // What processes of the run execute from now on looks for the library, and complains where it is gone.

@@ -11,9 +11,11 @@
 //! | `asked`   | the type and the profile that the two are about         |
 //! | `profile` | who touches which field how often: as TOML; the options |
 //! | `record`  | who touches which field how often, of a run             |
+//! | `build`   | a program that is built with probes before it is run    |
 
 mod advise;
 mod asked;
+mod build;
 mod check;
 mod diff;
 mod profile;
@@ -84,6 +86,8 @@ pub fn main(command: &LayoutCommand) -> ExitCode {
         Ok(_) => ExitCode::from(1),
     }
 }
+
+pub use build::as_compiler;
 
 fn fail(name: &str, error: &str) -> ExitCode {
     eprintln!("ledgerline: layout {name}: {error}");

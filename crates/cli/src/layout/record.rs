@@ -14,6 +14,7 @@ use ledgerline_recording::plan::{Heap, Plan, Request};
 use ledgerline_recording::program::Program;
 use ledgerline_recording::{VARIABLE, profile, read, report};
 
+use super::build;
 use crate::launch::{Failure, Launch, Signals, Status, Target, library, program};
 use ledgerline_terminal::folder;
 
@@ -21,8 +22,14 @@ pub(super) const LONG_ABOUT: &str = "\
 Run a program and count who reads and writes which field, how often, and which fields together.
 
 The program is compiled with the probes that gcc and clang put in for their thread sanitizer, and linked with \
-libledgerline_record.so instead of the sanitizer. (--save-library writes that file; LEDGERLINE_RECORD_LIBRARY names \
-another to be preloaded.) Threads run in parallel, and atomic operations are told from plain \
+libledgerline_record.so instead of the sanitizer. --build does both while makefiles stay as they are: the shell runs the \
+command with wrappers for cc, gcc, g++, c++, clang and clang++ (also gcc-12 and x86_64-linux-gnu-gcc) first in PATH, and \
+for what CC and CXX name. What is up to date is not compiled again, so clean first. The library is put into \
+$XDG_DATA_HOME/ledgerline (~/.local/share/ledgerline), where programs find it without ledgerline, too. Give cmake a \
+folder of its own to build in: it remembers the wrappers. A build that fails ends record with its exit code. Without \
+--build, --save-library writes the library; LEDGERLINE_RECORD_LIBRARY names another.
+
+Threads run in parallel, and atomic operations are told from plain \
 ones. The recorder sees neither code that was compiled without probes (the C library but for its locks, assembly) nor \
 what lies on the stack.
 
@@ -38,6 +45,10 @@ signal that killed it; 125 when recording failed.";
 
 const EXAMPLES: &str = "\
 Examples:
+  ledgerline layout record --type item --build 'make clean && make -j2' -- ./server
+  ledgerline layout record --build 'cmake -B probes && cmake --build probes' -- probes/server
+  ledgerline layout record --build './configure && make'     only builds, with probes
+
   ledgerline layout record --save-library libledgerline_record.so
   gcc -g -O2 -fsanitize=thread -c server.c
   gcc server.o -o server -L . -lledgerline_record -lpthread
@@ -46,7 +57,7 @@ Examples:
   ledgerline layout record --json - -- ./server | jq '.types[] | .name, .fields'
   ledgerline layout record --of ./plugin.so --type cache -- python3 job.py
 
-  With clang, add to the second line: -mllvm -tsan-instrument-read-before-write
+  With clang and without --build, add where it compiles: -mllvm -tsan-instrument-read-before-write
   gcc expands some calls of memcpy and memset, which are then not seen; to see them:
   -Dmemcpy=__tsan_memcpy -Dmemmove=__tsan_memmove -Dmemset=__tsan_memset";
 
@@ -68,7 +79,8 @@ enum Blocks {
 #[derive(Args, Debug)]
 #[command(
     after_help = EXAMPLES,
-    override_usage = "ledgerline layout record [OPTIONS] [--] <PROGRAM> [ARGUMENT]..."
+    override_usage = "ledgerline layout record [OPTIONS] [--] <PROGRAM> [ARGUMENT]...\n       \
+                      ledgerline layout record --build <COMMAND>"
 )]
 pub struct RecordArgs {
     /// Names or patterns of types [default: all that the program has]
@@ -99,6 +111,10 @@ pub struct RecordArgs {
     #[arg(long, value_name = "FUNCTION")]
     site: Vec<String>,
 
+    /// Build with probes before, by a shell's command
+    #[arg(long, value_name = "COMMAND")]
+    build: Option<OsString>,
+
     /// Only write the library that programs with probes are linked with to FILE
     #[arg(long, value_name = "FILE", exclusive = true)]
     save_library: Option<OsString>,
@@ -106,7 +122,7 @@ pub struct RecordArgs {
     /// The program and its arguments; the options of record come before it
     #[arg(
         trailing_var_arg = true,
-        required_unless_present = "save_library",
+        required_unless_present_any = ["save_library", "build"],
         num_args = 1..,
         value_name = "PROGRAM"
     )]
@@ -121,19 +137,54 @@ pub fn main(args: &RecordArgs) -> ExitCode {
     }
 }
 
+impl RecordArgs {
+    /// Whether an option is given that needs a program.
+    fn asks(&self) -> bool {
+        !self.types.is_empty()
+            || !self.operation.is_empty()
+            || !self.site.is_empty()
+            || self.output.is_some()
+            || self.json.is_some()
+            || self.of.is_some()
+    }
+}
+
 fn failure(error: impl Display) -> Failure {
     Failure::internal(format!("layout record: {error}"))
 }
 
 fn record(args: &RecordArgs) -> Result<u8, Failure> {
+    if args.command.is_empty() && args.save_library.is_none() && args.asks() {
+        return Err(Failure::usage(
+            "layout record: there is no program to record; name it after the options: -- PROGRAM"
+                .to_owned(),
+        ));
+    }
     if let Some(file) = &args.save_library {
         let target = Target::check("--save-library", file)?;
         return target.write(library::RECORDER.bytes()?).map(|()| 0);
     }
-    // Everything that can be wrong is found before the program starts.
-    let target = program::find(&args.command[0])?;
+    // Everything that can be wrong is found before the program starts, and what does not depend on the build before that.
+    let output = args.output.as_deref().map(|file| Target::check("--output", file)).transpose()?;
+    let json = args.json.as_deref().map(|file| Target::check("--json", file)).transpose()?;
+    let built = match &args.build {
+        Some(command) => match build::build(command)? {
+            Ok(built) => Some(built),
+            Err(code) => return Ok(code),
+        },
+        None => None,
+    };
+    let Some(name) = args.command.first() else {
+        build::say(build::NEXT);
+        return Ok(0);
+    };
+    let target = program::find(name)?;
     let file = args.of.clone().unwrap_or_else(|| target.path.clone());
-    let program = Program::open(&file).map_err(failure)?;
+    let program = match &built {
+        Some(built) => Program::open_advising(&file, &build::advice(built, &file)),
+        None => Program::open(&file),
+    };
+    let program = program.map_err(failure)?;
     let plan = plan(args, &file, &program).map_err(|error| failure(error.in_file(&file)))?;
     let launch = Launch::new(target, &args.command, &library::RECORDER)?;
     if args.of.is_some()
@@ -141,8 +192,6 @@ fn record(args: &RecordArgs) -> Result<u8, Failure> {
     {
         return Err(failure(format_args!("{}: {spot}", launch.program.path.display())));
     }
-    let output = args.output.as_deref().map(|file| Target::check("--output", file)).transpose()?;
-    let json = args.json.as_deref().map(|file| Target::check("--json", file)).transpose()?;
     let folder = folder::make("record").map_err(|error| {
         failure(format_args!(
             "no folder for counts: {error}; set TMPDIR to one that can be written"

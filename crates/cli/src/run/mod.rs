@@ -29,7 +29,7 @@ use crate::launch::{Failure, Launch, Signals, Target, library, program};
 use fold::Folded;
 use ledgerline_account::account::{Account, Container, Ending, Mistakes, resident};
 use ledgerline_account::{json, render};
-use ledgerline_terminal::output::printable;
+use ledgerline_terminal::output::{one_line, printable};
 use ledgerline_terminal::style::Style;
 use living::Living;
 
@@ -282,7 +282,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
         )));
     }
     let title: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
-    let record = args.record.order(printable(&title.join(" ")))?;
+    let record = args.record.order(one_line(&title.join(" ")))?;
     let signals = Signals::hold()?;
     let (file, ledger) = ledger::new(&limits)?;
     let heap = ledger::heap(&limits)?;

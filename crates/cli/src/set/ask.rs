@@ -40,6 +40,11 @@ pub(super) fn parse(text: &str) -> Result<Change, String> {
         .split_once('=')
         .ok_or("a limit is written like max=300M: max, high, low or min, with its new value")?;
     let name = name.strip_prefix("memory.").unwrap_or(name);
+    if ["max-heap", "max_heap"].contains(&name) {
+        return Err("the limit of blocks alone (run --max-heap) stays as it was at the run's start; max limits blocks \
+                    and mappings together"
+            .to_owned());
+    }
     let which = Which::ALL
         .into_iter()
         .find(|which| which.name() == name)
@@ -77,6 +82,7 @@ mod tests {
         for (text, why) in [
             ("max", "like max=300M"),
             ("swap=1M", "there is no limit"),
+            ("max-heap=1M", "stays as it was at the run's start"),
             ("max=", "a size is missing"),
             ("max=1Q", "is not a size"),
             ("min=-1", "is negative"),

@@ -36,7 +36,7 @@ refused. What lies prepaid in the program's cells (some hundred kilobytes for ea
 may still be charged.
 
 For a run, / is what --max limits, the reserve inside as there: the program sees malloc fail from then on, and the account \
-at the end shows the new limit. A run's reserve stays as large as it was at its start (1M without --max). With --container the root's max \
+at the end shows the new limit. A run's reserve stays as large as it was at its start (1M without --max), and so does --max-heap. With --container the root's max \
 follows the kernel's limit, and cannot be set.
 
 Only the user whose program it is, or root, may do it. A ledger whose maker keeps its limits to itself \

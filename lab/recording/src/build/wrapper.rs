@@ -1,0 +1,92 @@
+//! What the command is when a build calls it as a compiler.
+
+use super::arguments;
+use super::call::{self, Answer, Probes};
+use super::journal::Page;
+use super::objects;
+use super::wrappers::{COMPILERS, FLAGS, JOURNAL, LIBRARY, PATH};
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// Does a compiler's work where this process was executed as one by a wrapper's path, and comes back only if that failed.
+/// `None` where the path is no wrapper's.
+///
+/// `executed` is the path that the kernel was given (`AT_EXECFN`): a build may call a compiler by any name, in a
+/// cleared environment. Nothing is written to standard error but a refusal, since `configure` takes words there for
+/// the compiler's.
+///
+/// # Cost
+/// A link that is read, where the path is no wrapper's. Otherwise the start of the command, and the reading of objects
+/// that are linked.
+pub fn called(executed: &Path, arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
+    let name = executed.file_name()?;
+    let bin = match executed.parent()? {
+        here if here.as_os_str().is_empty() => Path::new("."),
+        bin => bin,
+    };
+    // (A relative path may end in `bin`, or in nothing.)
+    let bin = if bin.is_absolute() { bin.to_owned() } else { bin.canonicalize().ok()? };
+    let folder = bin.parent()?;
+    let note = folder.join(COMPILERS).join(bin.file_name()?).join(name);
+    let compiler = std::fs::read_link(note.join(PATH)).ok()?;
+    let arguments: Vec<_> = arguments.collect();
+    let code = match wrap(folder, &bin, &note, &compiler, &arguments) {
+        Ok(mut command) => {
+            let error = command.exec();
+            eprintln!("ledgerline: build: {}: {error}", compiler.display());
+            127
+        }
+        Err(why) => {
+            eprintln!("ledgerline: build: {why}");
+            1
+        }
+    };
+    Some(ExitCode::from(code))
+}
+
+fn wrap(
+    folder: &Path,
+    bin: &Path,
+    note: &Path,
+    compiler: &Path,
+    arguments: &[OsString],
+) -> Result<Command, String> {
+    let cannot = |error| format!("{}: {error}", folder.display());
+    let flags = std::fs::read(note.join(FLAGS)).map_err(cannot)?;
+    let flags: Vec<_> =
+        flags.split(|&byte| byte == 0).map(|flag| OsStr::from_bytes(flag).to_owned()).collect();
+    let library = std::fs::read_link(folder.join(LIBRARY)).map_err(cannot)?;
+    let call = arguments::read(arguments);
+    let answer = call::answer(&call, &Probes { flags: &flags, library: &library })?;
+    page(&answer, &call.others).write(&folder.join(JOURNAL)).map_err(cannot)?;
+    let mut command = Command::new(compiler);
+    let keeps = |word: &&OsString| !answer.without.iter().any(|without| *word == without);
+    // What follows `--` is files.
+    let end = arguments.iter().position(|word| word == "--").unwrap_or(arguments.len());
+    let (before, after) = arguments.split_at(end);
+    command.args(before.iter().filter(keeps)).args(&answer.added).args(after);
+    // ccache, called as a compiler, looks for the next one of its name, and must not find the wrapper.
+    if let Some(path) = env::var_os("PATH") {
+        let others = env::split_paths(&path).filter(|entry| entry != bin);
+        command.env("PATH", env::join_paths(others).unwrap_or(path));
+    }
+    Ok(command)
+}
+
+/// What the journal is told of a call.
+fn page(answer: &Answer, linked: &[PathBuf]) -> Page {
+    let mut page = Page::default();
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or(path.to_owned());
+    answer.notes.iter().for_each(|note| page.note(note));
+    answer.compiled.iter().for_each(|object| page.compiled(&absolute(object)));
+    if let Some(file) = &answer.linked {
+        page.linked(&absolute(file));
+        let stale = linked.iter().flat_map(|file| objects::without_probes(file));
+        stale.for_each(|object| page.stale(&object));
+    }
+    page
+}
