@@ -54,6 +54,19 @@ fn a_curve_is_as_it_was() {
 }
 
 #[test]
+fn repairs_of_which_the_mail_has_words_alone_are_shown_with_them_and_with_what_is_resolved() {
+    let rows = rows(&printed(&["memcg-layout", "--no-measure", "--points", "2", "--json"]));
+    for row in &rows[2..] {
+        assert!(row["published"].is_null() && row["resolves"].as_f64().unwrap() > 0.0, "{row}");
+    }
+    let words = "the performance restored a lot but still not as good as base";
+    assert_eq!(rows[3]["published_words"], words);
+    let page =
+        printed(&["memcg-layout", "--no-measure", "--points", "1", "--cpus", "2", "--html", "-"]);
+    assert!(page.contains("in words") && page.contains("cannot tell it from the base"), "{page}");
+}
+
+#[test]
 fn every_row_says_what_it_is_in_json() {
     for name in ["page-counter-lockless", "numa-threshold", "page-counter-layout"] {
         let rows = rows(&printed(&[name, "--no-measure", "--points", "2", "--json"]));
