@@ -54,6 +54,43 @@ fn a_curve_is_as_it_was() {
 }
 
 #[test]
+fn repairs_of_which_the_mail_has_words_alone_are_shown_with_them_and_with_what_is_resolved() {
+    let rows = rows(&printed(&["memcg-layout", "--no-measure", "--points", "2", "--json"]));
+    for row in &rows[2..] {
+        assert!(row["published"].is_null() && row["resolves"].as_f64().unwrap() > 0.0, "{row}");
+    }
+    let words = "the performance restored a lot but still not as good as base";
+    assert_eq!(rows[3]["published_words"], words);
+    let page =
+        printed(&["memcg-layout", "--no-measure", "--points", "1", "--cpus", "2", "--html", "-"]);
+    assert!(page.contains("in words") && page.contains("cannot tell it from the base"), "{page}");
+}
+
+#[test]
+fn a_published_change_is_told_with_its_source_and_all_that_it_rests_on() {
+    let text = printed(&["--published", "libdb-buffer-header", "--points", "4"]);
+    for said in ["source: ", "says: ", "machine: ", "work: fitted", "assumes: ", "+0.3 %"] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    assert!(
+        text.ends_with("1 case: the sign is right in 1, every published figure is inside in 1\n")
+    );
+    let rows = rows(&printed(&["--published", "libdb-buffer-header", "--points", "4", "--json"]));
+    assert_eq!(
+        (rows.len(), &rows[0]["inside"], &rows[0]["right_sign"]),
+        (1, &true.into(), &true.into())
+    );
+    let output = reproduce(&["--published", "nowhere.toml"]);
+    let stderr = support::stderr(&output);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr.contains("nowhere.toml: no such file") && stderr.lines().count() == 1,
+        "{stderr}"
+    );
+    assert_eq!(reproduce(&["--published", "--quick"]).status.code(), Some(2));
+}
+
+#[test]
 fn every_row_says_what_it_is_in_json() {
     for name in ["page-counter-lockless", "numa-threshold", "page-counter-layout"] {
         let rows = rows(&printed(&[name, "--no-measure", "--points", "2", "--json"]));

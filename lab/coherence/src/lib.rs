@@ -31,6 +31,7 @@ pub mod experiments;
 pub mod layout;
 pub mod machine;
 pub mod program;
+pub mod published;
 mod random;
 pub mod simulate;
 

@@ -70,7 +70,10 @@ fn row(table: &Table, line: &Line) -> Object {
     object.put("row", line.name.as_str());
     object.put("unit", unit);
     object.put("published", line.published.map(rounded));
+    object.put("published_words", line.words);
     object.interval("predicted", ["low", "high"], line.predicted);
+    let resolves = table.predicted.as_ref().and_then(|predicted| predicted.resolves);
+    object.put("resolves", line.words.and(resolves).map(rounded));
     // Whether what is published decided the figure; the base of others is neither fitted nor predicted.
     object.put("calibration", matches!(line.basis, Some(Basis::Calibrated | Basis::Floor)));
     object.put("basis", serde_json::to_value(line.basis).unwrap_or_default());

@@ -10,6 +10,7 @@
 //! | `measured` | what is measured here for real: the documents' designs, and ours     |
 //! | `text`     | tables for people; `plot`: curves of letters; `words`: numbers       |
 //! | `mark`     | what a predicted figure is worth                                     |
+//! | `published` | published layout changes, out of sample                             |
 //! | `reported` | what a document reports of whole programs, and what stands in for it |
 //! | `notes`    | what a reader must know of measured rows                             |
 //! | `scale`    | scales of plots                                                      |
@@ -25,6 +26,7 @@ mod notes;
 mod options;
 mod page;
 mod plot;
+mod published;
 mod reported;
 mod scale;
 #[cfg(test)]
@@ -57,6 +59,10 @@ fn run(args: &ReproduceArgs) -> Result<ExitCode, String> {
         // Now, and not after minutes of measuring.
         let opened = std::fs::OpenOptions::new().create(true).append(true).open(file);
         opened.map_err(|error| unwritable(file, &error))?;
+    }
+    if let Some(names) = &args.published {
+        print(&published::text(args, names)?)?;
+        return Ok(ExitCode::SUCCESS);
     }
     let style = Style::of_stdout();
     let mut status = ExitCode::SUCCESS;

@@ -40,6 +40,13 @@ Examples:
   ledgerline reproduce page-counter-layout --cpus 1..1024
   ledgerline reproduce --json --quick
   ledgerline reproduce --html page.html
+  ledgerline reproduce --published
+  ledgerline reproduce --published dentry-lockref my-case.toml
+
+`--published` takes layout changes of the kernel and others that were published with
+figures, on none of which the model was tuned: whether the sign is right, whether the
+published figure lies in the predicted interval, and on which unknown the answer turns.
+A case is a TOML file; a named one is told with its source and all that it assumes.
 
 `--cpus` prints the scaling curve instead of the table: the document's machine with fewer
 CPUs in use, or grown by whole sockets. The exit status is 0, 1 when something could not
@@ -60,7 +67,7 @@ pub struct ReproduceArgs {
     #[arg(long)]
     no_measure: bool,
 
-    /// Design points to take the median of [default: 16; 4 with --quick or for a curve]
+    /// Design points to take the median of [default: 16; 4 with --quick or for a curve; 32 with --published]
     #[arg(long, value_name = "N")]
     #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(1..=MOST_POINTS))]
     points: Option<usize>,
@@ -72,6 +79,11 @@ pub struct ReproduceArgs {
     /// Print the scaling curve for these numbers of CPUs: 1..1024, or 2,8,64
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = range)]
     cpus: Vec<RangeInclusive<usize>>,
+
+    /// Hold the model against published layout changes instead: all that come with it, or these
+    #[arg(long, value_name = "CASE|FILE", num_args = 0..)]
+    #[arg(conflicts_with_all = ["name", "no_measure", "row", "cpus", "html", "quick"])]
+    pub(super) published: Option<Vec<String>>,
 
     /// Print one JSON object a line
     #[arg(long)]
@@ -135,7 +147,12 @@ impl ReproduceArgs {
     }
 
     pub(super) fn points(&self) -> usize {
-        self.points.unwrap_or(if self.quick { 4 } else { 16 })
+        self.points_of(if self.quick { 4 } else { 16 })
+    }
+
+    /// Design points, or so many where nobody chose.
+    pub(super) fn points_of(&self, otherwise: usize) -> usize {
+        self.points.unwrap_or(otherwise)
     }
 
     /// Design points of a curve, each of which is run once a number of CPUs.

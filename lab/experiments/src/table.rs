@@ -5,6 +5,7 @@ use super::mark::Mark;
 use super::measured::{Measured, Request, measure};
 use super::options::ReproduceArgs;
 use super::reported::{self, Here};
+use super::words::{figure, range};
 use ledgerline_coherence::experiments::study::{Curve, Scale, Study};
 use ledgerline_coherence::experiments::{Basis, Interval, Throughput, ours};
 use ledgerline_coherence::machine::Machine;
@@ -32,6 +33,8 @@ pub(super) struct Predicted {
     pub(super) cpus: usize,
     pub(super) points: usize,
     pub(super) calibrated_on: String,
+    /// See [`ledgerline_coherence::experiments::Experiment::resolves`].
+    pub(super) resolves: Option<f64>,
     pub(super) under_determined: &'static [&'static str],
     pub(super) ours_assumes: &'static [&'static str],
 }
@@ -54,6 +57,8 @@ impl Predicted {
 pub(super) struct Line {
     pub(super) name: String,
     pub(super) published: Option<f64>,
+    /// What the document says in words, where it has no figure.
+    pub(super) words: Option<&'static str>,
     pub(super) predicted: Option<Interval>,
     /// What the predicted figure rests on.
     pub(super) basis: Option<Basis>,
@@ -93,6 +98,15 @@ impl Line {
         Mark::of(self.basis?, self.published, self.predicted?)
     }
 
+    /// The published figure, or a sign that the document has words.
+    pub(super) fn published(&self) -> String {
+        match (self.published, self.words) {
+            (Some(value), _) => figure(value),
+            (None, Some(_)) => "in words".to_owned(),
+            (None, None) => "-".to_owned(),
+        }
+    }
+
     /// Whether the figure is shown in the place of a prediction and is none.
     pub(super) fn predicts_nothing(&self) -> bool {
         self.basis.is_some_and(|basis| !basis.predicts())
@@ -100,6 +114,25 @@ impl Line {
 }
 
 impl Table {
+    /// What the document says in words, each beside what the model can resolve of it.
+    pub(super) fn in_words(&self) -> Vec<String> {
+        let resolves = self.predicted.as_ref().and_then(|predicted| predicted.resolves);
+        let said = self.lines.iter().filter_map(|line| {
+            let (words, Interval { median, low, high }) = (line.words?, line.predicted?);
+            let resolved = resolves.map_or(String::new(), |least| {
+                let most = low.abs().max(high.abs());
+                let can = if most > least { "tells" } else { "cannot tell" };
+                format!(
+                    "; two runs of one layout differ by up to {}, so the model {can} it from the base",
+                    figure(least)
+                )
+            });
+            let predicted = format!("{} ({})", figure(median), range(low, high));
+            Some(format!("{}: \"{words}\"; predicted {predicted}{resolved}", line.name))
+        });
+        said.collect()
+    }
+
     /// What a reader must know of what the document reports of whole programs.
     pub(super) fn remarks(&self) -> Vec<String> {
         let measured = |row: &str| {
@@ -172,6 +205,7 @@ fn predict(table: &mut Table, args: &ReproduceArgs) -> Result<(), String> {
         cpus: study.curve().document_cpus,
         points: args.points(),
         calibrated_on: experiment.calibrated_on,
+        resolves: experiment.resolves,
         under_determined: experiment.under_determined,
         ours_assumes: ours::assumptions(name),
     });
@@ -179,6 +213,7 @@ fn predict(table: &mut Table, args: &ReproduceArgs) -> Result<(), String> {
     table.lines.extend(rows.map(|(row, ours)| Line {
         name: row.name,
         published: row.published,
+        words: row.words,
         predicted: Some(row.predicted),
         basis: Some(row.basis),
         throughput: row.throughput,

@@ -84,8 +84,7 @@ fn there(table: &Table, predicted: &Predicted, style: Style) -> String {
                 Some(Interval { median, low, high }) => [figure(median), range(low, high)],
                 None => ["-", "-"].map(str::to_owned),
             };
-            let published = line.published.map_or("-".to_owned(), figure);
-            let mut row = vec![line.name.clone(), published];
+            let mut row = vec![line.name.clone(), line.published()];
             row.extend(cells(line.predicted));
             row.push(line.mark().map_or("", Mark::sign).to_owned());
             row.extend(cells(line.ours));
@@ -125,6 +124,9 @@ fn there(table: &Table, predicted: &Predicted, style: Style) -> String {
     }
     if throughputs {
         text += &wrapped("  M/s: ", &predicted.throughput("millions a second"), 7, width(style));
+    }
+    for said in table.in_words() {
+        text += &wrapped("  in words: ", &said, 12, width(style));
     }
     text += &wrapped("  calibrated on: ", &predicted.calibrated_on, 17, width(style));
     for gap in predicted.under_determined {

@@ -57,8 +57,10 @@ impl Interval {
 pub struct Row {
     /// The name that the document gives it.
     pub name: String,
-    /// What the document says; `None` where it only says "restored".
+    /// What the document says; `None` where it says it in words.
     pub published: Option<f64>,
+    /// What the document says in words, where it has no figure.
+    pub words: Option<&'static str>,
     /// What the simulator predicts.
     pub predicted: Interval,
     /// What the predicted figure rests on.
@@ -111,6 +113,9 @@ pub struct Experiment {
     pub rows: Vec<Row>,
     /// What was fitted, and on which row.
     pub calibrated_on: String,
+    /// By how much two simulations of one variant differ at most, in the rows' unit, where the document has rows in
+    /// words: a smaller difference between rows is not resolved.
+    pub resolves: Option<f64>,
     /// What the document does not give, and what would decide it.
     pub under_determined: &'static [&'static str],
 }

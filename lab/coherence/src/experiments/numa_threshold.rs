@@ -162,6 +162,7 @@ pub fn table(row: u32, settings: &[Settings]) -> Result<Experiment, Error> {
             Ok(Row {
                 name: threshold.map_or("none".to_owned(), |threshold| threshold.to_string()),
                 published: Some(published),
+                words: None,
                 predicted: Interval::of(cycles),
                 basis: basis(threshold == Some(row), floor, published),
                 throughput: Some(Throughput {
@@ -181,6 +182,7 @@ pub fn table(row: u32, settings: &[Settings]) -> Result<Experiment, Error> {
              20000, which have no overflows (342, 369, 394 cycles); 4096 and 30000 are the last floor within \
              what a row repeats"
         ),
+        resolves: None,
         under_determined: UNDER_DETERMINED,
     })
 }

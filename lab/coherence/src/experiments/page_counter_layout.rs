@@ -245,6 +245,7 @@ pub fn table(points: &[Point]) -> Result<Experiment, Error> {
     let root = Row {
         name: "all in root".to_owned(),
         published: Some(ROOT),
+        words: None,
         predicted: Interval { median: ROOT, low: ROOT, high: ROOT },
         basis: Basis::Calibrated,
         throughput: None,
@@ -252,6 +253,7 @@ pub fn table(points: &[Point]) -> Result<Experiment, Error> {
     let rows = ROWS.iter().enumerate().map(|(row, &(name, _, published))| Row {
         name: name.to_owned(),
         published: Some(published),
+        words: None,
         predicted: Interval::of(rates.iter().map(|rate| rate[row]).collect()),
         basis: if row == 0 { Basis::Calibrated } else { Basis::Prediction },
         throughput: None,
@@ -265,6 +267,7 @@ pub fn table(points: &[Point]) -> Result<Experiment, Error> {
             "the root row (work without charging) and the row without patches (walks a message); \
                         the time between two readers is that of numa-threshold"
                 .to_owned(),
+        resolves: None,
         under_determined: UNDER_DETERMINED,
     })
 }

@@ -109,6 +109,7 @@ pub fn table(points: &[Point]) -> Result<Experiment, Error> {
     let mut rows = vec![Row {
         name: "lockless".to_owned(),
         published: Some(LOCKLESS),
+        words: None,
         predicted: Interval { median: LOCKLESS, low: LOCKLESS, high: LOCKLESS },
         basis: Basis::Calibrated,
         throughput: None,
@@ -123,6 +124,7 @@ pub fn table(points: &[Point]) -> Result<Experiment, Error> {
         rows.push(Row {
             name: locked(visits),
             published: None,
+            words: None,
             predicted: Interval::of(cycles),
             basis: Basis::Prediction,
             throughput: None,
@@ -133,6 +135,7 @@ pub fn table(points: &[Point]) -> Result<Experiment, Error> {
         Row {
             name: "locked, 1 to 4 visits in 32 faults".to_owned(),
             published: Some(LOCKED),
+            words: None,
             predicted: Interval::of(all),
             basis: Basis::Prediction,
             throughput: None,
@@ -146,6 +149,7 @@ pub fn table(points: &[Point]) -> Result<Experiment, Error> {
         calibrated_on:
             "the row without locks (work of a fault); the time between two readers is that of numa-threshold"
                 .to_owned(),
+        resolves: None,
         under_determined: UNDER_DETERMINED,
     })
 }

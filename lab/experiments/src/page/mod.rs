@@ -119,17 +119,21 @@ fn predicted(out: &mut String, table: &Table, rests_on: &Predicted) {
         let says = rests_on.throughput("millions a second");
         let _ = writeln!(out, "<p class=\"small\">M/s: {}.</p>", escaped(&says));
     }
-    let _ = writeln!(out, "<p><b>Calibrated on</b> {}.</p>", prose(&rests_on.calibrated_on));
-    for (title, list) in [
-        ("The document does not give", rests_on.under_determined),
-        ("Assumed of ours", rests_on.ours_assumes),
-    ] {
-        let _ = writeln!(out, "<p><b>{title}</b></p>\n<ul class=\"gaps\">");
-        list.iter().for_each(|gap| {
-            let _ = writeln!(out, "<li>{}</li>", prose(gap));
-        });
-        *out += "</ul>\n";
+    let in_words = table.in_words();
+    if !in_words.is_empty() {
+        list(out, "The document says in words", &in_words);
     }
+    let _ = writeln!(out, "<p><b>Calibrated on</b> {}.</p>", prose(&rests_on.calibrated_on));
+    list(out, "The document does not give", rests_on.under_determined);
+    list(out, "Assumed of ours", rests_on.ours_assumes);
+}
+
+fn list(out: &mut String, title: &str, items: &[impl AsRef<str>]) {
+    let _ = writeln!(out, "<p><b>{title}</b></p>\n<ul class=\"gaps\">");
+    items.iter().for_each(|item| {
+        let _ = writeln!(out, "<li>{}</li>", prose(item.as_ref()));
+    });
+    *out += "</ul>\n";
 }
 
 /// What the marks of a plot mean.

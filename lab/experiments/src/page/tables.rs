@@ -40,7 +40,7 @@ pub(super) fn predicted(table: &Table) -> String {
                 [rates.published, rates.predicted.median].map(|rate| figure(rate / 1e6));
             format!("<td>{published}</td><td>{predicted}</td>")
         });
-        let published = line.published.map_or("-".to_owned(), figure);
+        let published = line.published();
         let _ = writeln!(
             out,
             "<tr{class}><td>{}</td><td>{published}</td>{}{mark}{}{rates}</tr>",

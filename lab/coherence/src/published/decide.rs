@@ -1,0 +1,126 @@
+//! Which unknown decides a case: each range is varied alone, and all else is the best guess.
+
+use super::program::Assumed;
+use super::{Case, Work};
+use crate::experiments::each;
+use crate::machine::{Machine, Range};
+use crate::simulate::Error;
+
+/// A change of less than this, in per cent, is lost in what throughputs vary by.
+const SIGNIFICANT: f64 = 1.0;
+
+/// What the first row comes to when one range alone is varied.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Alone {
+    /// The range: `work`, an unknown of the case, or a range of the machine.
+    pub name: String,
+    /// The range's ends.
+    pub ends: [f64; 2],
+    /// The predicted change in per cent at each end.
+    pub changes: [f64; 2],
+}
+
+/// What decides a case.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decided {
+    /// The predicted change in per cent with the best guess of everything.
+    pub best: f64,
+    /// Each range alone, the one that matters most first.
+    pub alone: Vec<Alone>,
+}
+
+impl Decided {
+    /// The ranges on which the answer turns.
+    pub fn turns_on(&self) -> impl Iterator<Item = &Alone> {
+        self.alone.iter().filter(|alone| turns_on(self.best, alone.changes))
+    }
+}
+
+/// Whether an answer turns on a range: it is lost in noise or has another sign at one end, and not with the best guess
+/// or at the other end, or it is less than half as large.
+///
+/// ```
+/// use ledgerline_coherence::published::turns_on;
+/// assert!(turns_on(6.0, [20.0, 0.7]));
+/// assert!(!turns_on(20.0, [24.0, 17.0]));
+/// ```
+#[must_use]
+pub fn turns_on(best: f64, changes: [f64; 2]) -> bool {
+    let class = |change: f64| {
+        if change.abs() < SIGNIFICANT { 0 } else { change.signum() as i32 }
+    };
+    let all = [best, changes[0], changes[1]];
+    let sizes = all.map(f64::abs);
+    let (least, most) =
+        (sizes.into_iter().fold(f64::MAX, f64::min), sizes.into_iter().fold(0.0, f64::max));
+    all.iter().any(|&change| class(change) != class(best))
+        || (most > SIGNIFICANT && 2.0 * least < most)
+}
+
+impl Case {
+    /// Varies each range alone. It takes two predictions of a point for each range.
+    ///
+    /// # Errors
+    /// As [`Case::predict`].
+    pub fn decide(&self) -> Result<Decided, Error> {
+        let row = &self.rows[0];
+        let change = |point: &Assumed| self.change(row, &self.fit(row, point)?.0);
+        let mut varied: Vec<(String, [f64; 2], [Assumed; 2])> = Vec::new();
+        let best = self.best();
+        if let Work::Unknown(range) = &self.work {
+            let points = ends(range).map(|work_ns| Assumed { work_ns, ..best.clone() });
+            varied.push(("work".to_owned(), ends(range), points));
+        }
+        for (index, (name, range)) in self.unknowns.iter().enumerate() {
+            let points = ends(range).map(|value| {
+                let mut point = best.clone();
+                point.unknowns[index] = value;
+                point
+            });
+            varied.push((name.clone(), ends(range), points));
+        }
+        for (name, range, _) in self.machine.nuisance.ranges() {
+            if range.low < range.high {
+                let points = ends(range).map(|value| {
+                    let mut machine = self.machine.clone();
+                    set(&mut machine, name, |range| range.best = value);
+                    Assumed { settings: machine.best(), ..best.clone() }
+                });
+                varied.push((name.to_owned(), ends(range), points));
+            }
+        }
+        let mut alone = each(&varied, |_, (name, ends, points)| {
+            let [low, high] = [&points[0], &points[1]].map(&change);
+            Ok(Alone { name: name.clone(), ends: *ends, changes: [low?, high?] })
+        })?;
+        let apart = |alone: &Alone| (alone.changes[0] - alone.changes[1]).abs();
+        alone.sort_by(|a, b| apart(b).total_cmp(&apart(a)));
+        Ok(Decided { best: change(&best)?, alone })
+    }
+}
+
+fn ends(range: &Range) -> [f64; 2] {
+    [range.low, range.high]
+}
+
+/// Changes a range of a machine that [`crate::machine::Nuisance::ranges`] names; whether there is such a range.
+pub(super) fn set(machine: &mut Machine, name: &str, change: impl FnOnce(&mut Range)) -> bool {
+    let nuisance = &mut machine.nuisance;
+    let range = match name {
+        "handover" => &mut nuisance.handover,
+        "latency_scale" => &mut nuisance.latency_scale,
+        "read_service_ns" => &mut nuisance.read_service_ns,
+        "keep_ns" => &mut nuisance.keep_ns,
+        "pair" => &mut nuisance.pair,
+        "overlap" => &mut nuisance.overlap,
+        "store_buffer" => &mut nuisance.store_buffer,
+        "request" => &mut nuisance.request,
+        "migratory" => &mut nuisance.migratory,
+        "keep_spread" => &mut nuisance.keep_spread,
+        "upgrade_keep" => &mut nuisance.upgrade_keep,
+        "early_request" => &mut nuisance.early_request,
+        _ => return false,
+    };
+    change(range);
+    true
+}
