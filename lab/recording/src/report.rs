@@ -76,7 +76,7 @@ fn of_type(out: &mut String, plan: &Plan, profile: &TypeProfile, basis: &Basis) 
             }
             Some(measured) => writeln!(
                 out,
-                "; each takes about {} ns beside ({measured} ns as recorded)",
+                "; each takes about {} ns, waits included ({measured} ns as recorded)",
                 role.work_ns
             ),
             None => writeln!(out, "; too few to say how long one takes"),
@@ -327,7 +327,7 @@ fn short(name: &str) -> String {
 
 /// The same as one JSON object: `types`, each with `name`, `size`, `instances` (`shared`, `per cpu` or a number),
 /// `objects_shared`, `objects_own`, `fields` (`name`, `reads`, `writes`, `atomics` an operation, `threads`) and
-/// `roles` (`name`, `threads`, `operations`, `work_ns`, `measured_ns` or null, `phases` with `times` and `fields`);
+/// `roles` (`name`, `threads`, `operations`, `takes_ns`, `measured_ns` or null, `phases` with `times` and `fields`);
 /// `operations`, the functions that were named; `lost`, what was not recorded, by reason.
 #[must_use]
 pub fn json(plan: &Plan, recordings: &[Recording], recorded: &Recorded) -> Value {
@@ -352,7 +352,7 @@ pub fn json(plan: &Plan, recordings: &[Recording], recorded: &Recorded) -> Value
                 "name": role.name,
                 "threads": rests.threads,
                 "operations": rests.operations,
-                "work_ns": role.work_ns,
+                "takes_ns": role.work_ns,
                 "measured_ns": rests.measured_ns,
                 "phases": phases.collect::<Vec<_>>(),
             })

@@ -148,8 +148,15 @@ mod tests {
                 spot("parent", 8, 8, true),
                 spot("usage", 60, size, false),
             ],
-            roles: vec![Role { name: "all".to_owned(), share: 1.0, work_ns: 100.0, phases }],
+            roles: vec![Role {
+                name: "all".to_owned(),
+                share: 1.0,
+                work_ns: 100.0,
+                basis: Default::default(),
+                phases,
+            }],
             unknown: Vec::new(),
+            works: Vec::new(),
         }
     }
 

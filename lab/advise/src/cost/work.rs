@@ -13,12 +13,15 @@
 //! ```
 //!
 //! In tight loops several works fit, since a visit to a contended line has whole operations, and time goes in steps.
-//! The points then differ, which widens what is predicted. Where none fits, the nearest is taken, and said.
+//! The points then differ, which widens what is predicted. Where none fits, since the simulation takes longer even
+//! without work, a processor overlaps the waits with the work (or the machine is another one). Then all of the time is
+//! taken for work, and that is said. A processor that overlaps only a part is not told from one that works less.
 
 use ledgerline_coherence::experiments::{Interval, each};
 use ledgerline_coherence::machine::Machine;
 use ledgerline_layout::Error;
 use serde::Serialize;
+use std::f64::consts::SQRT_2;
 
 use super::{Place, Question, run};
 use crate::profile::WorkBasis;
@@ -31,6 +34,8 @@ const TRIED: usize = 20;
 const HALVINGS: usize = 3;
 /// Rounds over the roles, where there are several.
 const ROUNDS: usize = 4;
+/// The golden ratio.
+const GOLDEN: f64 = 1.618_033_988_749_895;
 /// By what share the cost of recording may be off.
 const RECORDING: f64 = 0.1;
 
@@ -43,9 +48,8 @@ pub struct Work {
     pub takes_ns: f64,
     /// The work, over the design points, in nanoseconds.
     pub work_ns: Interval,
-    /// What the simulation takes at the points where no work fits; `None` where there are none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub nearest_ns: Option<Interval>,
+    /// What the simulation takes at least at the points where no work fits; `None` where there are none.
+    pub least_ns: Option<Interval>,
 }
 
 /// Where operations were timed.
@@ -60,7 +64,7 @@ pub struct Timed {
 /// The works of roles at one design point.
 struct Found {
     works: Vec<f64>,
-    /// The simulated time where no work fits.
+    /// The least simulated time where no work fits.
     misses: Vec<Option<f64>>,
 }
 
@@ -102,7 +106,7 @@ pub fn settle(
                 role: role.name.clone(),
                 takes_ns: ns - recording_ns,
                 work_ns,
-                nearest_ns: (!misses.is_empty()).then(|| Interval::of(misses)),
+                least_ns: (!misses.is_empty()).then(|| Interval::of(misses)),
             });
         }
         role.work_ns = work_ns.median;
@@ -117,8 +121,7 @@ fn find(
     point: usize,
     simulate: &dyn Fn(&[f64]) -> Result<Vec<f64>, Error>,
 ) -> Result<Found, Error> {
-    // Two sequences that no range of a machine has.
-    let (which, off) = (mirrored(point, 43), 2.0 * mirrored(point, 47) - 1.0);
+    let (which, off) = (evenly(point, GOLDEN), 2.0 * evenly(point, SQRT_2) - 1.0);
     let recorded: Vec<f64> = (uses.roles.iter())
         .map(|role| match role.basis {
             WorkBasis::Takes { recording_ns, .. } => recording_ns * (1.0 + RECORDING * off),
@@ -155,7 +158,7 @@ fn find(
 }
 
 /// One of the works up to `most` with which the time is `takes`: which, says `which`, from 0 to 1. Where there is
-/// none, the nearest and its time.
+/// none, all of the time, and the least that the simulation takes.
 fn fitting(
     takes: f64,
     most: f64,
@@ -191,22 +194,13 @@ fn fitting(
     {
         return Ok((work, None));
     }
-    let off = |took: f64| (took / takes).ln().abs();
-    let nearest = tried.iter().min_by(|a, b| off(a.1).total_cmp(&off(b.1)));
-    Ok(nearest.map_or((0.0, None), |&(work, took)| (work, Some(took))))
+    let least = tried.iter().map(|&(_, took)| took).fold(f64::INFINITY, f64::min);
+    Ok((most, Some(least)))
 }
 
-/// The digits of a point's number in a base, mirrored: from 0 to 1, evenly over many points.
-fn mirrored(point: usize, base: usize) -> f64 {
-    let (mut number, mut digit, mut sum) = (point + 1, 1.0, 0.0);
-    // Few points would all lie at the beginning: a step that shares no factor with the base spreads them.
-    number = number * (base / 2 + 1) % (base * base);
-    while number > 0 {
-        digit /= base as f64;
-        sum += digit * (number % base) as f64;
-        number /= base;
-    }
-    sum
+/// Multiples of an irrational number, without their whole part: evenly between 0 and 1 after a few points as after many.
+fn evenly(point: usize, step: f64) -> f64 {
+    ((point + 1) as f64 * step).fract()
 }
 
 #[cfg(test)]
@@ -228,7 +222,7 @@ mod tests {
     fn of_several_works_points_take_each() {
         let flat = |_: f64| Ok(40.0);
         let works: Vec<f64> = (0..16)
-            .map(|point| fitting(40.0, 40.0, mirrored(point, 43), &flat).unwrap().0)
+            .map(|point| fitting(40.0, 40.0, evenly(point, GOLDEN), &flat).unwrap().0)
             .collect();
         let (least, most) =
             works.iter().fold((f64::MAX, 0.0f64), |(a, b), &w| (a.min(w), b.max(w)));
@@ -236,8 +230,8 @@ mod tests {
     }
 
     #[test]
-    fn where_no_work_fits_the_nearest_is_taken_and_its_time_told() {
+    fn where_no_work_fits_all_of_the_time_is_work_and_that_is_told() {
         let slow = |work: f64| Ok(work + 60.0);
-        assert_eq!(fitting(40.0, 40.0, 0.3, &slow).unwrap(), (0.0, Some(60.0)));
+        assert_eq!(fitting(40.0, 40.0, 0.3, &slow).unwrap(), (40.0, Some(60.0)));
     }
 }

@@ -44,17 +44,18 @@ pub fn text(types: &Types, id: TypeId, advice: &Advice, options: &Options<'_>, o
 
 /// Which work was found for a time, in a sentence.
 fn found(work: &Work) -> String {
-    let Work { role, takes_ns, work_ns, nearest_ns } = work;
-    let (of, takes) = (if role == EVERYONE { "" } else { role }, figure(*takes_ns));
-    let of = if of.is_empty() { String::new() } else { format!(" of {of}") };
+    let Work { role, takes_ns, work_ns, least_ns } = work;
+    let of = if role == EVERYONE { String::new() } else { format!(" of {role}") };
+    let takes = figure(*takes_ns);
     let mut told =
-        format!("Of the {takes} ns{of} that were measured, {} are work.", range(work_ns));
-    if let Some(nearest) = nearest_ns {
+        format!("Of the {takes} ns{of} that were measured, {} ns are work.", range(work_ns));
+    if let Some(least) = least_ns {
         let _ = write!(
             told,
-            " Not on all machines: with no work does the simulation take as long on some, but {} ns. What \
-             follows is unsure; the profile may miss accesses, or the machine file may be of another machine.",
-            range(nearest)
+            " Even without work the simulation takes {} ns on some of the machines. There all of the time is taken \
+             for work, and what follows is unsure: the processor may wait while it works, or the times are of \
+             another machine (--machine).",
+            range(least)
         );
     }
     told

@@ -74,6 +74,20 @@ fn what_is_wrong_is_one_line_with_its_place_and_what_to_do() {
     let cases = [
         ("", "line 1: it names no type; add [types.NAME]"),
         ("machin = 'x'\n", "line 1: unknown field `machin`, expected one of"),
+        (
+            "[types.t]\nwork_ns = 1\ntakes_ns = 2\nfields = { a = { load = 1 } }\n",
+            "line 3: t has both",
+        ),
+        (
+            "[types.t]\nrecording_ns = 2\nwork_ns = 1\nfields = { a = { load = 1 } }\n",
+            "line 2: t has `recording_ns` and no",
+        ),
+        (
+            "[types.t]\ntakes_ns = 2\nrecording_ns = 2\nfields = { a = { load = 1 } }\n",
+            "line 3: `recording_ns` is 2, of 2",
+        ),
+        ("[types.t]\nwork_ns = [3, 1]\nfields = { a = { load = 1 } }\n", "line 2: `work_ns` is 1"),
+        ("[types.t]\ntakes_ns = 0\nfields = { a = { load = 1 } }\n", "line 2: `takes_ns` is 0"),
         ("[types.t]\nwork = 1\n", "line 2: unknown field `work`"),
         ("[types.t]\nwork_ns = 1\n", "line 1: t touches no field; add `fields"),
         ("\n[types.t]\nfields = { a = { load = 1 } }\n", "line 2: t has no `work_ns`; write how"),
@@ -157,7 +171,15 @@ fn phase() -> impl Strategy<Value = Phase> {
 }
 
 pub(super) fn any_profile() -> impl Strategy<Value = Profile> {
-    let role = (name(), 0.0..1e9f64, proptest::collection::vec(phase(), 1..4), any::<bool>());
+    let basis = prop_oneof![
+        Just(WorkBasis::Stated),
+        (0.0..1e4f64, 0.0..1e4f64)
+            .prop_map(|(low, more)| WorkBasis::Within { low, high: low + more }),
+        (0.1..1e4f64, 0.0..0.9f64)
+            .prop_map(|(ns, recorded)| WorkBasis::Takes { ns, recording_ns: ns * recorded }),
+    ];
+    let role =
+        (name(), (0.0..1e9f64, basis), proptest::collection::vec(phase(), 1..4), any::<bool>());
     let instances = prop_oneof![
         Just(Instances::Shared),
         Just(Instances::PerCpu),
@@ -176,12 +198,17 @@ pub(super) fn any_profile() -> impl Strategy<Value = Profile> {
             let share = 1.0 / roles.len() as f64;
             let roles = roles
                 .into_iter()
-                .map(|(name, work_ns, mut phases, always)| {
+                .map(|(name, (stated, basis), mut phases, always)| {
+                    let work_ns = match basis {
+                        WorkBasis::Stated => stated,
+                        WorkBasis::Within { low, high } => f64::midpoint(low, high),
+                        WorkBasis::Takes { ns, recording_ns } => ns - recording_ns,
+                    };
                     if always {
                         phases[0].name = ALWAYS.to_owned();
                         phases[0].times = 1.0;
                     }
-                    Role { name, share, work_ns, basis: WorkBasis::Stated, phases }
+                    Role { name, share, work_ns, basis, phases }
                 })
                 .collect();
             profile.types.push(TypeProfile { name, instances, roles });

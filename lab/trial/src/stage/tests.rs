@@ -11,7 +11,7 @@ fn spot(path: &str, offset: u64) -> Spot {
 fn adder(name: &str, spot: usize, share: f64, work_ns: f64) -> Role<Touch> {
     let accesses = vec![Touch { spot, kind: Kind::Atomic, times: 1.0 }];
     let phases = vec![Phase { name: "add".to_owned(), times: 1.0, accesses }];
-    Role { name: name.to_owned(), share, work_ns, phases }
+    Role { name: name.to_owned(), share, work_ns, basis: Default::default(), phases }
 }
 
 /// Two counters, each of which has a CPU of its own that adds to it.
@@ -22,6 +22,7 @@ fn counters(instances: Instances, work_ns: f64) -> Uses {
         spots: vec![spot("one", 0), spot("other", 8)],
         roles: vec![adder("one", 0, 0.5, work_ns), adder("other", 1, 0.5, work_ns)],
         unknown: Vec::new(),
+        works: Vec::new(),
     }
 }
 

@@ -1,0 +1,138 @@
+//! Profiles that say what an operation takes as a whole: the work comes out, and with it what another layout takes.
+
+use ledgerline_advise::cost::{self, Place, Question, Timed};
+use ledgerline_advise::profile::{Instances, Kind, Phase, Role, WorkBasis};
+use ledgerline_advise::uses::{Spot, Touch, Uses};
+use ledgerline_coherence::machine::Machine;
+
+/// Two roles, each with a counter of its own; the counters lie on one line.
+fn uses(kind: Kind, works: [f64; 2], bases: [WorkBasis; 2]) -> Uses {
+    let spot = |path: &str, offset| Spot {
+        path: path.to_owned(),
+        offset,
+        size: 8,
+        divided: false,
+        awaited: true,
+    };
+    let role = |spot: usize| {
+        let accesses = vec![Touch { spot, kind, times: 1.0 }];
+        let phases = vec![Phase { name: "always".to_owned(), times: 1.0, accesses }];
+        let name = ["one", "other"][spot].to_owned();
+        Role { name, share: 0.5, work_ns: works[spot], basis: bases[spot], phases }
+    };
+    Uses {
+        name: "counters".to_owned(),
+        instances: Instances::Shared,
+        spots: vec![spot("a", 0), spot("b", 8)],
+        roles: vec![role(0), role(1)],
+        unknown: Vec::new(),
+        works: Vec::new(),
+    }
+}
+
+fn two_cpus() -> Machine {
+    Machine::built_in("zen4-2vcpu").unwrap()
+}
+
+const STATED: [WorkBasis; 2] = [WorkBasis::Stated; 2];
+
+fn takes(ns: f64) -> [WorkBasis; 2] {
+    [WorkBasis::Takes { ns, recording_ns: 0.0 }; 2]
+}
+
+fn apart(uses: &Uses) -> Place {
+    Place { offsets: vec![0, 128], ..Place::of(uses) }
+}
+
+#[test]
+fn the_work_that_made_a_time_is_found_from_the_time() {
+    let machine = two_cpus();
+    let question = Question { machine: &machine, cpus: 2, points: 8 };
+    for work in [15.0, 60.0, 200.0] {
+        let known = uses(Kind::Atomic, [work; 2], STATED);
+        let today = cost::of(&question, &known, &Place::of(&known)).unwrap().nanoseconds.median;
+        let after = cost::of(&question, &known, &apart(&known)).unwrap().nanoseconds.median;
+
+        let timed = uses(Kind::Atomic, [0.0; 2], takes(today));
+        let (found, works) =
+            cost::settle(&question, None, timed.clone(), &Place::of(&timed)).unwrap();
+        assert_eq!(works.len(), 2);
+        for found in &works {
+            assert!(found.work_ns.holds(work), "{work}: {found:?}");
+            assert!(found.least_ns.is_none(), "{work}: {found:?}");
+        }
+        let again = cost::of(&question, &found, &Place::of(&found)).unwrap().nanoseconds;
+        assert!((again.median / today - 1.0).abs() < 0.05, "{work}: {again:?} for {today}");
+        let moved = cost::of(&question, &found, &apart(&found)).unwrap().nanoseconds;
+        assert!(moved.holds(after), "{work}: {moved:?} for {after}");
+    }
+}
+
+#[test]
+fn roles_that_differ_have_works_that_differ() {
+    let machine = two_cpus();
+    let question = Question { machine: &machine, cpus: 2, points: 4 };
+    let bases = [
+        WorkBasis::Takes { ns: 90.0, recording_ns: 0.0 },
+        WorkBasis::Takes { ns: 300.0, recording_ns: 0.0 },
+    ];
+    let timed = uses(Kind::Atomic, [0.0; 2], bases);
+    let (_, works) = cost::settle(&question, None, timed.clone(), &Place::of(&timed)).unwrap();
+    assert!(works[0].work_ns.high < 90.0 && works[1].work_ns.low > 200.0, "{works:?}");
+    assert!(works[1].work_ns.high < 300.0, "{works:?}");
+}
+
+#[test]
+fn what_recording_took_is_no_work() {
+    let machine = two_cpus();
+    let question = Question { machine: &machine, cpus: 2, points: 8 };
+    let work = |basis: WorkBasis| {
+        let timed = uses(Kind::Load, [0.0; 2], [basis; 2]);
+        cost::settle(&question, None, timed.clone(), &Place::of(&timed)).unwrap().1[0].clone()
+    };
+    let plain = work(WorkBasis::Takes { ns: 100.0, recording_ns: 0.0 });
+    let recorded = work(WorkBasis::Takes { ns: 160.0, recording_ns: 60.0 });
+    assert!((plain.work_ns.median - recorded.work_ns.median).abs() < 6.0);
+    assert_eq!(recorded.takes_ns, 100.0);
+    // Recording costs a tenth more or less.
+    let width = recorded.work_ns.high - recorded.work_ns.low;
+    assert!(width > plain.work_ns.high - plain.work_ns.low && width < 20.0, "{recorded:?}");
+}
+
+#[test]
+fn a_time_that_no_work_explains_is_said_and_taken_for_work() {
+    let machine = two_cpus();
+    let question = Question { machine: &machine, cpus: 2, points: 4 };
+    let timed = uses(Kind::Atomic, [0.0; 2], takes(2.0));
+    let (found, works) = cost::settle(&question, None, timed.clone(), &Place::of(&timed)).unwrap();
+    assert!(works[0].least_ns.is_some_and(|least| least.low > 2.0), "{works:?}");
+    assert_eq!(found.roles[0].work_ns, 2.0);
+}
+
+#[test]
+fn a_range_of_work_widens_what_is_predicted() {
+    let machine = two_cpus();
+    let question = Question { machine: &machine, cpus: 2, points: 8 };
+    let cost = |basis: WorkBasis| {
+        let stated = uses(Kind::Load, [300.0; 2], [basis; 2]);
+        let (found, _) =
+            cost::settle(&question, None, stated.clone(), &Place::of(&stated)).unwrap();
+        cost::of(&question, &found, &Place::of(&found)).unwrap().nanoseconds
+    };
+    let (sure, unsure) =
+        (cost(WorkBasis::Stated), cost(WorkBasis::Within { low: 200.0, high: 400.0 }));
+    assert!(unsure.low < sure.low - 50.0 && unsure.high > sure.high + 50.0, "{sure:?} {unsure:?}");
+    assert!((unsure.median / sure.median - 1.0).abs() < 0.2, "{sure:?} {unsure:?}");
+}
+
+#[test]
+fn times_are_of_the_machine_on_which_they_were_taken() {
+    let (here, there) = (two_cpus(), Machine::built_in("four-socket-144").unwrap());
+    let question = Question { machine: &there, cpus: 144, points: 3 };
+    let timed = uses(Kind::Atomic, [0.0; 2], takes(100.0));
+    let place = Place::of(&timed);
+    let taken = Timed { machine: here.clone(), cpus: 2 };
+    let (_, works) = cost::settle(&question, Some(&taken), timed.clone(), &place).unwrap();
+    let same = Question { machine: &here, cpus: 2, points: 3 };
+    assert_eq!(works, cost::settle(&same, None, timed, &place).unwrap().1);
+}
