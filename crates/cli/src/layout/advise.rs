@@ -36,12 +36,14 @@ Examples:
   ledgerline layout advise --machine haswell-ep-2699v3 --cpus 72 vmlinux mem_cgroup --profile faults.toml
   ledgerline layout advise --pin lock --size-max 256 server 'server::Shard' --profile shard.toml
   ledgerline layout advise --trial ./server shard --profile shard.toml
+  ledgerline layout advise --takes 39 --machine box.toml server shard --profile shard.toml
   ledgerline layout advise --json vmlinux page_counter --profile charges.toml | jq -r .proposal.sketch
 
 A profile says who touches which field how often:
   cpus = 72
   [types.page_counter]
-  work_ns = 300                    # of an operation, beside these accesses
+  work_ns = 300                    # of an operation, beside these accesses; or [200, 400]; or, instead,
+                                   # takes_ns = 340: what it takes as a whole today, waits included
   [[types.page_counter.phases]]
   name = \"walk\"                    # once in 64 operations, together
   times = 0.0156

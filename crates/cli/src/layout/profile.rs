@@ -70,8 +70,9 @@ pub struct ProfileArgs {
 const TAKES: &str = "\
 What an operation takes today, timed without recording, in nanoseconds, waits included; for one role of the profile, \
 ROLE=NS. The work of the operation is found by simulation: with it, today's layout takes that long. It replaces \
-`work_ns` and `takes_ns` of the profile, and makes predictions as good as the timing. Time it on the machine that the \
-profile or --machine names (`ledgerline calibrate` describes this one).";
+`work_ns` and `takes_ns` of the profile. Time it on the machine that the profile or --machine names (`ledgerline \
+calibrate` describes this one), with as many CPUs as the profile says. A simulated CPU does not work while it waits; \
+where a real one does, the work is found too small.";
 
 /// A time of an operation, of one role or of all.
 #[derive(Clone, Debug)]
