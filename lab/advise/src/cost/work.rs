@@ -61,6 +61,9 @@ pub struct Timed {
     pub cpus: usize,
 }
 
+/// Simulates works by role, and returns times by role.
+type Simulate<'s> = dyn Fn(&[f64]) -> Result<Vec<f64>, Error> + 's;
+
 /// The works of roles at one design point.
 struct Found {
     works: Vec<f64>,
@@ -116,11 +119,7 @@ pub fn settle(
 }
 
 /// The works at one design point.
-fn find(
-    uses: &Uses,
-    point: usize,
-    simulate: &dyn Fn(&[f64]) -> Result<Vec<f64>, Error>,
-) -> Result<Found, Error> {
+fn find(uses: &Uses, point: usize, simulate: &Simulate<'_>) -> Result<Found, Error> {
     let (which, off) = (evenly(point, GOLDEN), 2.0 * evenly(point, SQRT_2) - 1.0);
     let recorded: Vec<f64> = (uses.roles.iter())
         .map(|role| match role.basis {

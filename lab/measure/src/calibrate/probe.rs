@@ -92,7 +92,8 @@ pub(super) fn visit(pair: [usize; 2]) -> Result<Found, String> {
         let [modified, returned, upgrade] = walks(seat, &memory);
         let forth = forth(seat, &memory);
         let request = request(seat, &memory, &agreement, before);
-        let fights = [How::Atomics, How::Stores].map(|how| fight(seat, &memory, how));
+        let fights =
+            [How::Atomics, How::Stores].map(|how| fight(seat, &memory, &fought_for(), how));
         let beside = [(0, 8), (0, 64), (1, 0)].map(|(pair, offset)| {
             let field = Field { pair: pair * seat.index, offset: offset * seat.index };
             let mut real = Real::<0, true>::new(&memory, seat.index);
@@ -255,8 +256,8 @@ fn forth(seat: &Seat<'_>, memory: &Memory) -> [Vec<Block>; 2] {
 }
 
 /// Lines to fight for, one after the other: how far it is to where a line is kept track of differs by line.
-pub(super) fn fought_for() -> impl Iterator<Item = Field> {
-    (0..WALKS).map(|walk| Field::first_of(walk * LINES / WALKS))
+fn fought_for() -> [Field; WALKS] {
+    std::array::from_fn(|walk| Field::first_of(walk * LINES / WALKS))
 }
 
 #[inline(always)]

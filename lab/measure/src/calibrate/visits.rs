@@ -14,7 +14,6 @@
 //!
 //! Once they add atomically to one word. Once each loads what the other stored, and stores beside it.
 
-use super::probe::fought_for;
 use super::team::{Block, Seat};
 use super::work::multiply;
 use super::world::{Field, Memory, Real, World};
@@ -68,10 +67,10 @@ pub(super) struct Fights {
     pub(super) fetch: f64,
 }
 
-/// Fights for some lines, with each length of work. By line, the parts by work.
-pub(super) fn fight(seat: &Seat<'_>, memory: &Memory, how: How) -> Vec<Vec<Part>> {
+/// Fights for each of the lines, with each length of work. By line, the parts by work.
+pub(super) fn fight(seat: &Seat<'_>, memory: &Memory, lines: &[Field], how: How) -> Vec<Vec<Part>> {
     match how {
-        How::Atomics => fights(seat, memory, |real, line| real.add(line), 1),
+        How::Atomics => fights(seat, memory, lines, |real, line| real.add(line), 1),
         // The other's next value differs by any number. (An own store changes what is loaded of no other word.)
         How::Stores => {
             let (own, other) = (8 * seat.index, 8 * (1 - seat.index));
@@ -81,7 +80,7 @@ pub(super) fn fight(seat: &Seat<'_>, memory: &Memory, how: How) -> Vec<Vec<Part>
                 stored += 1;
                 real.put(Field { offset: own, ..line }, stored);
             };
-            fights(seat, memory, operation, 0)
+            fights(seat, memory, lines, operation, 0)
         }
     }
 }
@@ -91,6 +90,7 @@ pub(super) fn fight(seat: &Seat<'_>, memory: &Memory, how: How) -> Vec<Vec<Part>
 fn fights(
     seat: &Seat<'_>,
     memory: &Memory,
+    lines: &[Field],
     mut operation: impl FnMut(&mut Real<'_, 0, true>, Field),
     step: u64,
 ) -> Vec<Vec<Part>> {
@@ -111,7 +111,7 @@ fn fights(
         });
         Part { block, visits, single }
     };
-    fought_for().map(|line| TRIED.iter().map(|&work| part(line, work)).collect()).collect()
+    lines.iter().map(|&line| TRIED.iter().map(|&work| part(line, work)).collect()).collect()
 }
 
 impl Fights {
@@ -191,6 +191,11 @@ fn changes_over(line: &[Option<Both>]) -> Option<[f64; 3]> {
 mod tests {
     use super::*;
 
+    fn both(line: &[Part], multiplication: f64) -> Fights {
+        let lines = [line.to_vec()];
+        Fights::of(&lines, &lines, multiplication)
+    }
+
     fn part(several: u64) -> Part {
         let block = Block { nanoseconds: 25.0 * 200.0, operations: 180, undisturbed: true };
         Part { block, visits: 100, single: 100 - several }
@@ -201,7 +206,7 @@ mod tests {
         // All until 9 multiplications, none from 12 on.
         let line: Vec<Part> =
             TRIED.iter().map(|&work| part(if work <= 10 { 100 } else { 0 })).collect();
-        let fights = Fights::of(&[line.clone()], &[line.clone()], 0.9);
+        let fights = both(&line, 0.9);
         assert!((fights.usable - 11.0 * 0.9).abs() < 1e-9, "{fights:?}");
         assert!((fights.cycle - 25.0).abs() < 1e-9 && (fights.visit - 1.8).abs() < 1e-9);
         assert!((fights.contended - 25.0 / 1.8).abs() < 1e-9);
@@ -211,7 +216,7 @@ mod tests {
             .iter()
             .map(|part| Part { block: Block { undisturbed: false, ..part.block }, ..*part })
             .collect();
-        let none = Fights::of(&[disturbed.clone()], &[disturbed], 0.9);
+        let none = both(&disturbed, 0.9);
         assert!(none.cycle.is_nan() && none.usable.is_nan() && none.spread.is_nan());
     }
 
@@ -219,7 +224,7 @@ mod tests {
     fn stays_that_differ_change_over_slowly() {
         let line: Vec<Part> =
             TRIED.iter().map(|&work| part(100u64.saturating_sub(5 * work as u64))).collect();
-        let fights = Fights::of(&[line.clone()], &[line], 1.0);
+        let fights = both(&line, 1.0);
         assert!((fights.usable - 10.0).abs() < 0.1, "{fights:?}");
         assert!((fights.spread - 20.0 / 25.0).abs() < 0.02, "{fights:?}");
     }
