@@ -1,0 +1,134 @@
+/* A dozen small programs in which two threads share a structure, for ci/predictions. Built twice: as they are, and with
+ * -DAPART, where what each thread uses begins a pair of lines of its own.
+ *
+ *     dozen NAME        runs one for a moment; prints nanoseconds an operation, of the one thread and of the other
+ *
+ * Each operation works for itself: a chain of shifts, some five cycles a round, that goes on from operation to operation.
+ * Where a program says so, the chain needs what an access brought; otherwise a processor may go on while it waits. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#ifdef APART
+#define OWN _Alignas(128)
+#else
+#define OWN
+#endif
+#define RELAXED memory_order_relaxed
+#define QUEUE 1024
+
+struct shared {
+    _Alignas(128) _Atomic uint64_t a; /* the one thread's */
+    volatile uint64_t plain_a;
+    OWN _Atomic uint64_t b; /* the other's */
+    volatile uint64_t plain_b;
+};
+static struct shared shared;
+static uint64_t slots[QUEUE];
+
+static inline uint64_t work(uint64_t x, int rounds) {
+    for (int round = 0; round < rounds; round++) {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        __asm__ volatile("" : "+r"(x));
+    }
+    return x;
+}
+
+#define ADD(field) atomic_fetch_add_explicit(&shared.field, 1, RELAXED)
+#define LOAD(field) atomic_load_explicit(&shared.field, RELAXED)
+#define STORE(field, value) atomic_store_explicit(&shared.field, (value), RELAXED)
+#define LOCKED(lock, body)                                                                                             \
+    do {                                                                                                               \
+        while (atomic_exchange_explicit(&shared.lock, 1, memory_order_acquire))                                        \
+            ;                                                                                                          \
+        body;                                                                                                          \
+        atomic_store_explicit(&shared.lock, 0, memory_order_release);                                                  \
+    } while (0)
+
+/* name, rounds of work, what the one thread does and what the other does in an operation */
+#define PROGRAMS(P)                                                                                                    \
+    P(tickets, 4, x += ADD(a), x += ADD(b))                           /* numbers that are used at once */              \
+    P(ids, 20, x += ADD(a), x += ADD(b))                                                                               \
+    P(counters, 4, ADD(a), ADD(b))                                    /* statistics that nobody needs */               \
+    P(sums, 4, shared.plain_a++, shared.plain_b++)                                                                     \
+    P(averages, 12, (x += shared.plain_a, shared.plain_a = x), (x += shared.plain_b, shared.plain_b = x))              \
+    P(flag, 6, STORE(a, x), x += LOAD(b))                             /* a setting beside what is written */           \
+    P(setting, 30, shared.plain_a++, x += LOAD(b))                                                                     \
+    P(pointer, 60, ADD(a), x += LOAD(b))                                                                               \
+    P(locks, 12, LOCKED(a, shared.plain_a += x & 7), LOCKED(b, shared.plain_b += x & 7))                               \
+    P(references, 30, (ADD(a), x += atomic_fetch_sub_explicit(&shared.a, 1, RELAXED)),                                 \
+      (ADD(b), x += atomic_fetch_sub_explicit(&shared.b, 1, RELAXED)))                                                 \
+    P(queue, 10,                                                                                                       \
+      while (LOAD(a) - atomic_load_explicit(&shared.b, memory_order_acquire) >= QUEUE) if (atomic_load(&stop)) break;  \
+      slots[LOAD(a) % QUEUE] = x; atomic_store_explicit(&shared.a, LOAD(a) + 1, memory_order_release),                 \
+      while (LOAD(b) == atomic_load_explicit(&shared.a, memory_order_acquire)) if (atomic_load(&stop)) break;          \
+      x += slots[LOAD(b) % QUEUE]; atomic_store_explicit(&shared.b, LOAD(b) + 1, memory_order_release))                \
+    P(versions, 90, (shared.plain_a++, shared.plain_a++), x += LOAD(b))
+
+static atomic_int ready, stop;
+static double took[2];
+static volatile uint64_t sink;
+static const double MOMENT = 30e6;
+
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * 1e9 + time.tv_nsec;
+}
+
+#define LOOP(rounds, body)                                                                                             \
+    for (; !atomic_load_explicit(&stop, RELAXED); count += 64) {                                                       \
+        for (int at = 0; at < 64; at++) {                                                                              \
+            x = work(x, rounds);                                                                                       \
+            body;                                                                                                      \
+        }                                                                                                              \
+        if (me == 0 && count % 1024 == 0 && now() - start > MOMENT) atomic_store(&stop, 1);                            \
+    }
+
+#define PROGRAM(name, rounds, one, other)                                                                              \
+    static void *name(void *argument) {                                                                                \
+        long me = (long)argument;                                                                                      \
+        cpu_set_t set;                                                                                                 \
+        CPU_ZERO(&set);                                                                                                \
+        CPU_SET(me, &set);                                                                                             \
+        pthread_setaffinity_np(pthread_self(), sizeof set, &set);                                                      \
+        uint64_t x = 88172645463325252ull + me, count = 0;                                                             \
+        atomic_fetch_add(&ready, 1);                                                                                   \
+        while (atomic_load(&ready) < 2)                                                                                \
+            ;                                                                                                          \
+        double start = now();                                                                                          \
+        if (me == 0) { LOOP(rounds, one) } else { LOOP(rounds, other) }                                                \
+        took[me] = (now() - start) / count;                                                                            \
+        sink += x;                                                                                                     \
+        return 0;                                                                                                      \
+    }
+PROGRAMS(PROGRAM)
+
+#define ROW(name, rounds, one, other) {#name, name},
+static const struct {
+    const char *name;
+    void *(*play)(void *);
+} programs[] = {PROGRAMS(ROW)};
+
+int main(int count, char **given) {
+    for (size_t at = 0; count == 2 && at < sizeof programs / sizeof *programs; at++) {
+        if (strcmp(given[1], programs[at].name) == 0) {
+            pthread_t threads[2];
+            for (long me = 0; me < 2; me++) pthread_create(&threads[me], 0, programs[at].play, (void *)me);
+            for (int me = 0; me < 2; me++) pthread_join(threads[me], 0);
+            printf("%.3f %.3f\n", took[0], took[1]);
+            return 0;
+        }
+    }
+    fprintf(stderr, "dozen NAME; there are:");
+    for (size_t at = 0; at < sizeof programs / sizeof *programs; at++) fprintf(stderr, " %s", programs[at].name);
+    fprintf(stderr, "\n");
+    return 2;
+}
