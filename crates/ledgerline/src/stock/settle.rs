@@ -44,7 +44,16 @@ fn all_but_within(table: &Table, keep: &dyn Fn(u32) -> bool, patience: u32) -> u
     for index in 1..table.high_water() {
         let row = table.row(index);
         let owner = row.owner.load(Ordering::Relaxed);
+        if owner == 0 || row.state.load(Ordering::Acquire) == state::FREE || kept(owner) {
+            continue;
+        }
+        // The owner was read before it was known to be dead. It may have given the row back while it lived, or the row
+        // was free and still had its name, and is a living process's by now. From here on nobody but the settler frees
+        // rows of this owner. (Acquire, partner of `Row::begin`: who sees a new group live sees its owner.)
         let state = row.state.load(Ordering::Acquire);
+        if state == state::FREE || row.owner.load(Ordering::Relaxed) != owner {
+            continue;
+        }
         // Of the destroyed groups only one right below the rows of others is settled: it may be all that is
         // left.
         let settled = match state {
@@ -52,7 +61,7 @@ fn all_but_within(table: &Table, keep: &dyn Fn(u32) -> bool, patience: u32) -> u
             state::RETIRED => !is_top(table, row, owner),
             _ => true,
         };
-        if owner != 0 && !settled && !kept(owner) {
+        if !settled {
             let held = row.counter.usage().saturating_sub(precise::idle(table, index).0);
             row.at_exit.store(held, Ordering::Relaxed);
             let _ = row.state.compare_exchange(
@@ -163,4 +172,55 @@ fn row(table: &Table, index: u32) -> u64 {
     }
     table.heads.tell(path.rows());
     usage
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{GroupState, Ledger};
+    use std::cell::Cell;
+
+    const OLD: u32 = 4711;
+    const NEW: u32 = 4712;
+
+    /// Whoever settles reads whose a row is, and asks whether that process lives. Meanwhile it gives the row back and
+    /// ends, and a new process gets the row.
+    #[test]
+    fn a_row_that_changes_hands_while_somebody_settles_is_not_taken_from_its_new_process() {
+        let ledger = Ledger::builder().capacity(4).anonymous().unwrap();
+        let old = ledger.create_for_process("old", OLD).unwrap();
+        let new = Cell::new(None);
+        ledger.settle_dead(&|process| {
+            if process == OLD && new.get().is_none() {
+                old.destroy().unwrap();
+                new.set(Some(ledger.create_for_process("new", NEW).unwrap()));
+            }
+            process == NEW
+        });
+        let new = new.get().expect("it was asked whether the old process lives");
+        assert_eq!(new.id().index(), old.id().index(), "the row was used again");
+        assert!(new.exists());
+        let snapshot = ledger.snapshot();
+        let row = snapshot.groups.iter().find(|group| group.id == new.id()).unwrap();
+        assert_eq!(row.state, GroupState::Live);
+    }
+
+    /// A free row still has the number of its last process.
+    #[test]
+    fn a_row_that_was_free_when_somebody_settled_is_not_taken_from_its_new_process() {
+        let ledger = Ledger::builder().capacity(4).anonymous().unwrap();
+        let first = ledger.create_for_process("first", NEW).unwrap();
+        let old = ledger.create_for_process("old", OLD).unwrap();
+        old.destroy().unwrap();
+        let new = Cell::new(None);
+        // While it is asked for the first row's process, the row behind it gets a group.
+        ledger.settle_dead(&|process| {
+            if new.get().is_none() {
+                new.set(Some(ledger.create_for_process("new", NEW).unwrap()));
+            }
+            process == NEW
+        });
+        let new = new.get().expect("it was asked");
+        assert_eq!(new.id().index(), old.id().index());
+        assert!(new.exists() && first.exists());
+    }
 }
