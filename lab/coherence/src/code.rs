@@ -180,7 +180,7 @@ impl Compiler<'_> {
         if !(0.0..=MOST).contains(&cycles) {
             return Err(format!("computing takes {cycles} cycles; it takes 0 to {MOST}"));
         }
-        if let Spread::Uniform(share) = spread
+        if let Spread::Uniform(share) | Spread::Beside(share) = spread
             && !(0.0..=1.0).contains(&share)
         {
             return Err(format!("computing varies by {share} of itself; it varies by 0 to 1"));

@@ -25,6 +25,9 @@ pub enum Spread {
     Fixed,
     /// It varies evenly, by up to this share up and down.
     Uniform(f64),
+    /// The same, of work that does not need what accesses bring: it goes on while the CPU waits for them, as far as
+    /// the machine's window reaches.
+    Beside(f64),
     /// It varies exponentially, as the wait for a rare event does. This serves comparison with queueing formulas.
     Exponential,
 }
@@ -155,6 +158,12 @@ impl Step {
     #[must_use]
     pub fn compute(cycles: f64) -> Step {
         Step::Compute { cycles, spread: Spread::Uniform(0.1) }
+    }
+
+    /// Works for so many cycles, give or take ten per cent, without needing what accesses bring.
+    #[must_use]
+    pub fn work(cycles: f64) -> Step {
+        Step::Compute { cycles, spread: Spread::Beside(0.1) }
     }
 
     /// Loads a value that the next step depends on.

@@ -57,7 +57,10 @@ fn append(steps: &[Step], offsets: &BTreeMap<FieldId, u64>, acts: &mut Vec<Act>)
     for step in steps {
         match step {
             Step::Compute { cycles, spread } => {
-                let spread = if let Spread::Uniform(share) = spread { *share } else { 0.0 };
+                let spread = match spread {
+                    Spread::Uniform(share) | Spread::Beside(share) => *share,
+                    _ => 0.0,
+                };
                 acts.push(Act::Work { ns: *cycles, spread });
             }
             Step::Load { field, overlapping } => {

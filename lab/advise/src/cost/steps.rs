@@ -99,11 +99,11 @@ pub(super) fn running(
         Running { program: Program::new(&role.name, []), passes, accesses: 0.0, rarest: 1.0 };
     let steps = &mut running.program.steps;
     if role.phases.is_empty() {
-        steps.push(Step::compute(work.max(1.0)));
+        steps.push(Step::work(work.max(1.0)));
     }
     for phase in &role.phases {
         if work >= 1.0 {
-            steps.push(Step::compute(work));
+            steps.push(Step::work(work));
         }
         let times = phase.times / passes;
         let mut touches = Vec::new();

@@ -115,6 +115,10 @@ pub struct Nuisance {
     /// does not begin, and fetches the line again. Zero where a file does not state it.
     #[serde(default = "Range::zero")]
     pub closing_ns: Range,
+    /// Nanoseconds of work that a CPU does while it waits, where the work does not need what it waits for. Zero where a
+    /// file does not state it.
+    #[serde(default = "Range::zero")]
+    pub window_ns: Range,
 }
 
 impl Latencies {
@@ -143,7 +147,7 @@ impl Latencies {
 impl Nuisance {
     /// Each range with its name in a machine file, and the least and the most that it may hold.
     #[must_use]
-    pub fn ranges(&self) -> [(&'static str, &Range, (f64, f64)); 13] {
+    pub fn ranges(&self) -> [(&'static str, &Range, (f64, f64)); 14] {
         const SHARE: (f64, f64) = (0.0, 1.0);
         [
             ("handover", &self.handover, (0.01, 1.0)),
@@ -159,6 +163,7 @@ impl Nuisance {
             ("upgrade_keep", &self.upgrade_keep, SHARE),
             ("early_request", &self.early_request, SHARE),
             ("closing_ns", &self.closing_ns, (0.0, 10_000.0)),
+            ("window_ns", &self.window_ns, (0.0, 10_000.0)),
         ]
     }
 }
@@ -241,12 +246,12 @@ impl Machine {
     /// median over the points is a median over what is believed.
     #[must_use]
     pub fn design(&self, points: usize) -> Vec<Settings> {
-        const BASES: [u64; 13] = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41];
+        const BASES: [u64; 14] = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43];
         (1..=points as u64)
             .map(|point| {
                 let mut bases = BASES.iter();
                 Settings::of(self, |range| {
-                    let base = *bases.next().expect("thirteen ranges");
+                    let base = *bases.next().expect("fourteen ranges");
                     range.at(radical_inverse(point, base))
                 })
             })

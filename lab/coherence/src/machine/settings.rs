@@ -49,6 +49,8 @@ pub struct Settings {
     pub early_request: bool,
     /// See [`super::Nuisance::closing_ns`].
     pub closing: u64,
+    /// See [`super::Nuisance::window_ns`].
+    pub window: u64,
 }
 
 impl Settings {
@@ -68,6 +70,7 @@ impl Settings {
         let upgrade_keep = choose(&nuisance.upgrade_keep);
         let early_request = choose(&nuisance.early_request) >= 0.5;
         let closing = picoseconds(choose(&nuisance.closing_ns));
+        let window = picoseconds(choose(&nuisance.window_ns));
         let scaled = |nanoseconds: f64| picoseconds(nanoseconds * scale);
         let remote = latency.remote_homed_at_owner.value;
         let transfer = [
@@ -100,6 +103,7 @@ impl Settings {
             upgrade_keep,
             early_request,
             closing,
+            window,
         }
     }
 

@@ -89,18 +89,32 @@ fn what_is_written_is_read_back_the_same() {
         machine.latency.atomic_moved.high = None;
         let (low, source) = (0.1, "measured".to_owned());
         let stated = Range { low, best: 0.3, high: 1.0, source };
-        let Nuisance { request, keep_spread, upgrade_keep, early_request, closing_ns, .. } =
-            &mut machine.nuisance;
-        for share in [request, keep_spread, upgrade_keep, early_request, closing_ns] {
+        let Nuisance {
+            request,
+            keep_spread,
+            upgrade_keep,
+            early_request,
+            closing_ns,
+            window_ns,
+            ..
+        } = &mut machine.nuisance;
+        for share in [request, keep_spread, upgrade_keep, early_request, closing_ns, window_ns] {
             share.clone_from(&stated);
         }
         let again = Machine::parse(name, &machine.to_toml()).unwrap();
         assert_eq!(again.name, machine.name);
         assert_eq!(again.latency.near_clean, machine.latency.near_clean);
         assert_eq!(again.latency.atomic_moved, machine.latency.atomic_moved);
-        let Nuisance { request, keep_spread, upgrade_keep, early_request, closing_ns, .. } =
-            &again.nuisance;
-        for share in [request, keep_spread, upgrade_keep, early_request, closing_ns] {
+        let Nuisance {
+            request,
+            keep_spread,
+            upgrade_keep,
+            early_request,
+            closing_ns,
+            window_ns,
+            ..
+        } = &again.nuisance;
+        for share in [request, keep_spread, upgrade_keep, early_request, closing_ns, window_ns] {
             assert_eq!(share, &stated);
         }
     }
@@ -111,6 +125,6 @@ fn a_file_that_says_nothing_of_requests_migration_and_stays_has_plain_ones() {
     for point in Machine::built_in("broadwell-2x22").unwrap().design(9) {
         assert!(point.request == 0.0 && !point.migratory && !point.early_request);
         assert!(point.keep_spread == 0.0 && point.upgrade_keep == 1.0);
-        assert!(point.moved == 0 && point.closing == 0);
+        assert!(point.moved == 0 && point.closing == 0 && point.window == 0);
     }
 }

@@ -119,6 +119,8 @@ pub(super) fn set(machine: &mut Machine, name: &str, change: impl FnOnce(&mut Ra
         "keep_spread" => &mut nuisance.keep_spread,
         "upgrade_keep" => &mut nuisance.upgrade_keep,
         "early_request" => &mut nuisance.early_request,
+        "closing_ns" => &mut nuisance.closing_ns,
+        "window_ns" => &mut nuisance.window_ns,
         _ => return false,
     };
     change(range);

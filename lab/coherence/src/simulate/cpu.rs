@@ -81,6 +81,8 @@ pub(super) struct Cpu {
     pub operations: u64,
     pub counted: u64,
     pub registers: [u64; REGISTERS],
+    /// When the work that goes on beside accesses is done so far.
+    worked: u64,
     random: Random,
     counters: Vec<u32>,
 }
@@ -102,6 +104,7 @@ impl Cpu {
             operations: 0,
             counted: 0,
             registers: [0; REGISTERS],
+            worked: 0,
             random,
             counters,
         }
@@ -114,6 +117,7 @@ impl Cpu {
         self.accesses = other.accesses;
         self.operations = other.operations;
         self.counted = other.counted;
+        self.worked = other.worked;
         self.random = other.random.clone();
         self.counters.copy_from_slice(&other.counters);
     }
@@ -184,14 +188,25 @@ impl Cpu {
         true
     }
 
-    /// Runs the instruction at `pc`, which is no access. Returns how long it takes, and whether an operation ended.
-    pub(super) fn step(&mut self, instruction: Instruction, settings: &Settings) -> (u64, bool) {
+    /// Runs the instruction at `pc`, which is no access, at `clock`. Returns how long it takes, and whether an operation
+    /// ended.
+    pub(super) fn step(
+        &mut self,
+        instruction: Instruction,
+        clock: u64,
+        settings: &Settings,
+    ) -> (u64, bool) {
         let mut to = self.pc + 1;
         let mut time = 0;
         let mut ended = false;
         match instruction {
             Instruction::Compute { cycles, spread } => {
                 time = duration(cycles, spread, settings, &mut self.random);
+                if let Spread::Beside(_) = spread {
+                    // What it did while the CPU waited is done, but for what lies beyond the window.
+                    self.worked = self.worked.max(clock.saturating_sub(settings.window)) + time;
+                    time = self.worked.saturating_sub(clock);
+                }
             }
             Instruction::Chance { probability, otherwise } => {
                 if !self.random.happens(probability) {
@@ -234,7 +249,7 @@ pub(super) fn duration(
     let mean = settings.cycles(cycles);
     match spread {
         Spread::Fixed => mean,
-        Spread::Uniform(share) => evenly(mean as f64, share, random),
+        Spread::Uniform(share) | Spread::Beside(share) => evenly(mean as f64, share, random),
         Spread::Exponential => (mean as f64 * -(1.0 - random.unit()).ln()).round() as u64,
     }
 }

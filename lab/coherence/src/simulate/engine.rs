@@ -151,7 +151,7 @@ impl<'a> Engine<'a> {
                 }
                 Op::Access(_) => break,
                 Op::Other(instruction) => {
-                    let (time, ended) = cpu.step(instruction, self.settings);
+                    let (time, ended) = cpu.step(instruction, clock, self.settings);
                     clock += time;
                     if ended {
                         if self.prepared.in_window(clock) {

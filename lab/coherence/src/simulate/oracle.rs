@@ -119,7 +119,7 @@ impl Oracle<'_> {
         match self.current(cpu) {
             Instruction::Access(access) => self.access(cpu, access, time),
             other => {
-                let (takes, ended) = self.cpus[cpu].step(other, &self.setup.settings);
+                let (takes, ended) = self.cpus[cpu].step(other, time, &self.setup.settings);
                 self.clocks[cpu] = Some(time + takes);
                 if ended {
                     if self.prepared.in_window(time) {

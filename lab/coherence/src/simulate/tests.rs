@@ -47,7 +47,8 @@ fn step() -> impl Strategy<Value = Step> {
     let spread = prop_oneof![
         Just(Spread::Fixed),
         Just(Spread::Exponential),
-        (0.0..1.0).prop_map(Spread::Uniform)
+        (0.0..1.0).prop_map(Spread::Uniform),
+        (0.0..1.0).prop_map(Spread::Beside)
     ];
     let leaf = prop_oneof![
         (0.0..800.0, spread).prop_map(|(cycles, spread)| Step::Compute { cycles, spread }),
@@ -88,7 +89,7 @@ prop_compose! {
         request in prop::sample::select(vec![0.0, 0.3, 1.0]), migratory in any::<bool>(),
         keep_spread in prop::sample::select(vec![0.0, 0.4]), upgrade_keep in 0.0..1.0f64,
         early_request in any::<bool>(), moved in 0u64..20_000,
-        closing in 0u64..20_000,
+        closing in 0u64..20_000, window in 0u64..100_000,
     ) -> Settings {
         let mut times = times.into_iter();
         let mut time = || times.next().unwrap();
@@ -102,7 +103,8 @@ prop_compose! {
                 [time(), time()]],
             homed_at_reader: time(), memory: [time(), time()], atomic: time(),
             handover, read_service: read, keep, pair, overlap, store_buffer, request, migratory,
-            keep_spread, upgrade_keep, early_request, moved, closing, ..settings()
+            keep_spread, upgrade_keep, early_request, moved, closing, window,
+            ..settings()
         }
     }
 }

@@ -201,7 +201,7 @@ impl Subject<'_> {
             );
         }
         refuse("read_service_ns: takes three CPUs or more to measure; inferred");
-        refuse("upgrade_keep, overlap, store_buffer: not measured; inferred");
+        refuse("upgrade_keep, overlap, store_buffer, window_ns: not measured; inferred");
         if beside.high - beside.low > 0.5 {
             refuse(
                 "pair: too noisy to tell whether neighbouring lines are fetched; its range is wide",
@@ -252,6 +252,7 @@ impl Subject<'_> {
             keep_spread: range(spread, measured("how gradually work between contended loads ends their visits of more than one")),
             upgrade_keep: guessed([0.0, 0.0, 1.0], "how long work must be for a ticket lock to go in turns on AMD EPYC (Zen 4), as the README of ledgerline-coherence tells; not measured"),
             closing_ns: range(closing, measured("by how much less of a visit contended atomics can use than loads")),
+            window_ns: guessed([0.0, 40.0, 80.0], "windows of 200 to 512 instructions, of which work that waits for itself does five a nanosecond or so; not measured"),
             early_request: range(early, measured("whether an atomic takes longer when a store to another line, which the other CPU had changed as well, comes before it")),
         };
         let cpus = topology.cpus();
