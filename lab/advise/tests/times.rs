@@ -99,6 +99,18 @@ fn what_recording_took_is_no_work() {
     assert!(width > plain.work_ns.high - plain.work_ns.low && width < 20.0, "{recorded:?}");
 }
 
+/// Where an operation is shorter than the error in what recording takes, all of its time may be that.
+#[test]
+fn an_operation_that_was_nearly_all_recording_has_no_work() {
+    let machine = two_cpus();
+    let question = Question { machine: &machine, cpus: 2, points: 4 };
+    let bases = [WorkBasis::Takes { ns: 19.5, recording_ns: 19.5 }; 2];
+    let timed = uses(Kind::Load, [0.0; 2], bases);
+    let (found, works) = cost::settle(&question, None, timed.clone(), &Place::of(&timed)).unwrap();
+    assert!(works.iter().all(|work| work.takes_ns == 0.0 && work.work_ns.high < 3.0), "{works:?}");
+    assert!(cost::of(&question, &found, &Place::of(&found)).unwrap().nanoseconds.median > 0.0);
+}
+
 #[test]
 fn a_time_that_no_work_explains_is_said_and_taken_for_work() {
     let machine = two_cpus();

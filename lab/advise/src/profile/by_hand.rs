@@ -316,10 +316,10 @@ fn work(at: usize, name: &str, timed: Timed) -> Result<(f64, WorkBasis), Complai
                 Some(given) => {
                     let (at, part) = (given.span().start, *given.get_ref());
                     let part = within("recording_ns", at, part, 0.0)?;
-                    if part >= ns {
+                    if part > ns {
                         let what =
                             format!("`recording_ns` is {part}, of {ns} that an operation takes");
-                        return complain(at, what, "recording is a part of it");
+                        return complain(at, what, "recording is a part of it, all at most");
                     }
                     part
                 }

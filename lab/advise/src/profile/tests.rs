@@ -83,8 +83,8 @@ fn what_is_wrong_is_one_line_with_its_place_and_what_to_do() {
             "line 2: t has `recording_ns` and no",
         ),
         (
-            "[types.t]\ntakes_ns = 2\nrecording_ns = 2\nfields = { a = { load = 1 } }\n",
-            "line 3: `recording_ns` is 2, of 2",
+            "[types.t]\ntakes_ns = 2\nrecording_ns = 3\nfields = { a = { load = 1 } }\n",
+            "line 3: `recording_ns` is 3, of 2",
         ),
         ("[types.t]\nwork_ns = [3, 1]\nfields = { a = { load = 1 } }\n", "line 2: `work_ns` is 1"),
         ("[types.t]\ntakes_ns = 0\nfields = { a = { load = 1 } }\n", "line 2: `takes_ns` is 0"),
@@ -175,7 +175,7 @@ pub(super) fn any_profile() -> impl Strategy<Value = Profile> {
         Just(WorkBasis::Stated),
         (0.0..1e4f64, 0.0..1e4f64)
             .prop_map(|(low, more)| WorkBasis::Within { low, high: low + more }),
-        (0.1..1e4f64, 0.0..0.9f64)
+        (0.1..1e4f64, prop_oneof![0.0..0.9f64, Just(1.0)])
             .prop_map(|(ns, recorded)| WorkBasis::Takes { ns, recording_ns: ns * recorded }),
     ];
     let role =
