@@ -233,7 +233,10 @@ fn a_program_without_probes_is_told_how_to_get_them() {
     };
     let error = |path| Program::open(path).err().expect("it is refused").to_string();
     assert!(build(&["-g"]));
-    assert!(error(&path).contains("was compiled without probes; compile with `gcc -g -fsanitize"));
+    let told = error(&path);
+    assert!(told.contains("was compiled without probes; "), "{told}");
+    assert!(told.contains("--build"), "{told}");
+    assert!(told.contains("gcc -g -fsanitize=thread -c"), "{told}");
     if build(&["-g", "-fsanitize=thread"]) {
         assert!(error(&path).contains("linked with the thread sanitizer"), "{}", error(&path));
     }
