@@ -126,6 +126,16 @@ impl Ledger {
         unsafe { &LocalPage::of(handle).ledger }
     }
 
+    /// The table of a group's ledger, by the handle alone: nothing is loaded for it.
+    ///
+    /// # Safety
+    /// The handle is of a ledger that is still there (R2).
+    #[inline(always)]
+    pub(crate) unsafe fn table_of<'l>(handle: Handle) -> &'l Table {
+        // SAFETY: as the caller says.
+        unsafe { &LocalPage::of(handle).table }
+    }
+
     pub(crate) fn local_page(&self) -> NonNull<LocalPage> {
         self.page
     }
@@ -146,7 +156,7 @@ impl Ledger {
 
     /// How this process updates the ledger's cells.
     pub fn mode(&self) -> Mode {
-        if self.table().columns.is_rseq() { Mode::Rseq } else { Mode::Fallback }
+        self.table().columns.mode()
     }
 
     /// The memory and address space that the ledger takes. This looks at every page, so it is not for hot
