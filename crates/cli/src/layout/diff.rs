@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ledgerline_advise::cost::Question;
+use ledgerline_advise::cost::{Question, Timed};
 use ledgerline_advise::profile::Profile;
 use ledgerline_advise::ranking::{self, Priced};
 use ledgerline_coherence::machine::Machine;
@@ -159,7 +159,12 @@ fn priced(
     for (sides, difference) in changed {
         let price = |costs: &Costs<'_>| {
             let of = costs.profile.of(&difference.name)?;
-            let priced = ranking::price(sides, &difference, of, &costs.question(), costs.args.base);
+            let timed = costs.args.timed(&costs.profile);
+            let price = |timed: Option<Timed>| {
+                let (question, base) = (costs.question(), costs.args.base);
+                ranking::price(sides, &difference, of, &question, timed.as_ref(), base)
+            };
+            let priced = timed.and_then(price);
             Some(priced.map_err(|error| error.in_file(Path::new(&costs.profile.source))))
         };
         let priced = costs.and_then(price).transpose()?;
