@@ -145,6 +145,13 @@ pub enum WorkBasis {
         /// Which part of that recording took.
         recording_ns: f64,
     },
+    /// An operation was timed where its thread ran alone: the work is to be found from that.
+    Alone {
+        /// What it took alone, in nanoseconds.
+        ns: f64,
+        /// What it took on today's layout with all others, in nanoseconds, if that was timed as well.
+        takes_ns: Option<f64>,
+    },
 }
 
 /// What is touched together.

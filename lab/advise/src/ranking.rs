@@ -104,7 +104,7 @@ pub fn price(
     // What an operation took was timed with the old build.
     let place = before.place(base);
     (before.uses, _) = cost::settle(question, timed, before.uses, &place)?;
-    after.uses.works.clone_from(&before.uses.works);
+    after.uses.settled.clone_from(&before.uses.settled);
     for (role, settled) in after.uses.roles.iter_mut().zip(&before.uses.roles) {
         role.work_ns = settled.work_ns;
     }

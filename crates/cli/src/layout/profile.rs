@@ -64,6 +64,10 @@ pub struct ProfileArgs {
     /// What an operation takes today, timed without recording, in nanoseconds; for one role, ROLE=NS
     #[arg(long, value_name = "[ROLE=]NS", requires = "profile", long_help = TAKES)]
     takes: Vec<Takes>,
+
+    /// What an operation takes today where its thread runs alone, in nanoseconds; for one role, ROLE=NS
+    #[arg(long, value_name = "[ROLE=]NS", requires = "profile", long_help = ALONE)]
+    alone: Vec<Takes>,
 }
 
 /// What `--takes` is for.
@@ -71,8 +75,15 @@ const TAKES: &str = "\
 What an operation takes today, timed without recording, in nanoseconds, waits included; for one role of the profile, \
 ROLE=NS. The work of the operation is found by simulation: with it, today's layout takes that long. It replaces \
 `work_ns` and `takes_ns` of the profile. Time it on the machine that the profile or --machine names (`ledgerline \
-calibrate` describes this one), with as many CPUs as the profile says. A simulated CPU does not work while it waits; \
-where a real one does, the work is found too small.";
+calibrate` describes this one), with as many CPUs as the profile says. It does not tell work from waiting by itself: \
+of a processor that works while it waits the work may be found too small. --alone does.";
+
+/// What `--alone` is for.
+const ALONE: &str = "\
+What an operation takes today where its thread runs alone, in nanoseconds; for one role of the profile, ROLE=NS. The \
+work of the operation follows from it. With --takes beside it, what others make the operation wait is known as well: \
+how much of the waiting the processor hides, and by what the simulation is off, are corrected by it. Time the same \
+program with one thread, on today's layout.";
 
 /// A time of an operation, of one role or of all.
 #[derive(Clone, Debug)]
@@ -82,12 +93,17 @@ struct Takes {
 }
 
 impl Takes {
-    /// Puts the time in place of what the profile says.
-    fn tell(&self, profile: &mut Profile) -> Result<(), Error> {
+    /// Puts the time, which the option gave, in place of what the profile says.
+    fn tell(
+        &self,
+        option: &str,
+        profile: &mut Profile,
+        basis: impl Fn(f64, WorkBasis) -> WorkBasis,
+    ) -> Result<(), Error> {
         let mut told = false;
         for role in profile.types.iter_mut().flat_map(|of| &mut of.roles) {
             if self.role.as_ref().is_none_or(|name| *name == role.name) {
-                role.basis = WorkBasis::Takes { ns: self.ns, recording_ns: 0.0 };
+                role.basis = basis(self.ns, role.basis);
                 role.work_ns = self.ns;
                 told = true;
             }
@@ -98,7 +114,7 @@ impl Takes {
         let name = self.role.as_deref().unwrap_or_default();
         let roles = profile.types.iter().flat_map(|of| &of.roles);
         let roles: Vec<&str> = roles.map(|role| role.name.as_str()).collect();
-        let error = Error::new(format!("--takes: the profile has no role {name:?}"));
+        let error = Error::new(format!("{option}: the profile has no role {name:?}"));
         Err(error.advise(format!("it has {}", roles.join(", "))))
     }
 }
@@ -124,7 +140,20 @@ impl ProfileArgs {
         let known = Known { types: Some(types), objects: self.objects.clone() };
         let mut profile = Profile::open(path, &known)?;
         for takes in &self.takes {
-            takes.tell(&mut profile)?;
+            takes.tell("--takes", &mut profile, |ns, _| WorkBasis::Takes {
+                ns,
+                recording_ns: 0.0,
+            })?;
+        }
+        for alone in &self.alone {
+            alone.tell("--alone", &mut profile, |ns, other| match other {
+                // What others cost while somebody recorded is not what they cost.
+                WorkBasis::Takes { ns: takes, recording_ns: 0.0 } => {
+                    WorkBasis::Alone { ns, takes_ns: Some(takes) }
+                }
+                WorkBasis::Alone { takes_ns, .. } => WorkBasis::Alone { ns, takes_ns },
+                _ => WorkBasis::Alone { ns, takes_ns: None },
+            })?;
         }
         Ok(Some(profile))
     }
