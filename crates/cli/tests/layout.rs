@@ -229,6 +229,32 @@ fn a_profile_is_shown_beside_the_fields_and_in_the_picture() {
 }
 
 #[test]
+fn who_holds_a_type_is_found_by_value_and_by_pointer() {
+    let holding = "struct link { struct link *next; };\n\
+                   struct item { int key; struct link link; } item;\n\
+                   struct table { long size; struct item rows[3]; struct item *first; } table;\n";
+    let Some(file) = object(holding) else { return };
+    let (code, text, errors) = layout(&["find", "--contains", "struct link"], &[&file]);
+    let item = "struct item\n  offset   size  path  type\n       8      8  link  struct link\n\n";
+    let table = "struct table\n  offset   size  path         type\n\
+                 \x20     16      8  rows[].link  struct link  3 times, 16 bytes apart\n\n";
+    assert_eq!((code, text, &*errors), (0, format!("{item}{table}"), ""));
+    let (_, text, _) = layout(&["find", "ta*", "--contains", "link"], &[&file]);
+    assert_eq!(text, table);
+    let (_, json, _) = layout(&["find", "--points-to", "item", "--json"], &[&file]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["name"], &json["places"][0]["path"]), (&"table".into(), &"first".into()));
+    assert_eq!(json["places"][0]["offset"], 56);
+    let (code, text, _) = layout(&["find", "--contains", "table"], &[&file]);
+    assert_eq!((code, &*text), (0, "no type contains \"table\"\n"));
+    let (code, _, errors) = layout(&["find", "--points-to", "itme"], &[&file]);
+    assert_eq!((code, errors.lines().count()), (2, 1), "{errors}");
+    assert!(errors.contains("there is no type \"itme\"; did you mean `item`?"), "{errors}");
+    let (code, _, errors) = layout(&["find"], &[&file]);
+    assert!(code == 2 && errors.contains("--contains"), "{errors}");
+}
+
+#[test]
 fn differences_are_ranked_by_what_they_cost() {
     let source = |padded: bool| {
         let pad = if padded { "char pad[120];" } else { "" };

@@ -11,6 +11,7 @@ pub mod diff;
 pub mod dwarf;
 mod error;
 pub mod fuzz;
+pub mod holders;
 pub mod image;
 pub mod leaf;
 pub mod lines;
