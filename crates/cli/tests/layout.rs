@@ -1,5 +1,8 @@
 //! `ledgerline layout`, as a user runs it, on objects that a C compiler makes.
 
+#[path = "../../../lab/advise/tests/support/perf.rs"]
+#[allow(dead_code, reason = "it writes more than is asked of it here")]
+mod perf;
 mod support;
 
 use std::path::{Path, PathBuf};
@@ -252,6 +255,32 @@ fn who_holds_a_type_is_found_by_value_and_by_pointer() {
     assert!(errors.contains("there is no type \"itme\"; did you mean `item`?"), "{errors}");
     let (code, _, errors) = layout(&["find"], &[&file]);
     assert!(code == 2 && errors.contains("--contains"), "{errors}");
+}
+
+#[test]
+fn a_perf_data_is_a_profile() {
+    let Some(file) = object(COUNTER) else { return };
+    let holds = perf::TID | perf::ADDR | perf::CPU | perf::PERIOD | perf::DATA_SRC;
+    let events = [perf::Event { name: "mem-stores".to_owned(), holds }];
+    let sample = |cpu, address, source| perf::Sample {
+        event: 0,
+        thread: 1,
+        cpu,
+        address,
+        period: 1,
+        source,
+    };
+    let samples = [sample(0, 0x1000, 0x508_0144), sample(1, 0x1008, 0x508_0142)];
+    let path = support::scratch("written.perf.data");
+    std::fs::write(&path, perf::file(perf::PLAIN, &events, &samples)).unwrap();
+    let path = path.to_str().unwrap();
+    let (code, toml, errors) =
+        layout(&["profile", "--profile", path, "--object", "counter@0x1000"], &[&file]);
+    assert_eq!((code, &*errors), (0, ""), "{toml}");
+    assert!(toml.contains("usage = { store = 1") && toml.contains("max = { load = 1"), "{toml}");
+    let (code, _, errors) = layout(&["profile", "--profile", path], &[&file]);
+    assert_eq!((code, errors.lines().count()), (2, 1), "{errors}");
+    assert!(errors.contains("--object TYPE@0xADDRESS"), "{errors}");
 }
 
 #[test]
