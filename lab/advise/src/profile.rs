@@ -13,7 +13,7 @@
 //! | tables of the kernel's `net_cachelines` | fields by path, transmission and reception | how often; how many objects |
 //! | `perf c2c report --stdio` | addresses by CPU | operations; locked instructions |
 //! | `perf mem report --stdio`, `perf mem -D report` | addresses, by CPU or thread where printed | operations |
-//! | `perf script` with addresses | addresses by CPU, weighed by period | operations |
+//! | `perf.data`; `perf script` with addresses | addresses by CPU, weighed by period | operations |
 //!
 //! Addresses become fields by the objects in [`Known`]. Where operations are not known, one is what lies between
 //! two accesses of the busiest CPU to the field that it touches most: that field is touched once, others in
@@ -46,10 +46,12 @@ mod by_hand;
 mod c2c;
 mod dotted;
 mod fields;
+mod kinds;
 mod known;
 mod mem_report;
 mod net_cachelines;
 mod open;
+mod perf_data;
 mod samples;
 mod script;
 #[cfg(test)]

@@ -33,6 +33,11 @@ impl Pattern {
         Ok(Pattern { text: bare.to_owned(), glob })
     }
 
+    /// The pattern without a leading keyword.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Whether the pattern means a name. A text always means the name that is equal to it, even if it has marks of
     /// patterns.
     pub fn matches(&self, name: &str) -> bool {

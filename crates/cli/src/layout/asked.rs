@@ -32,7 +32,7 @@ impl Asked {
                 format!("an order is better or worse for a use: {nothing} without --profile");
             let error = Error::new(error);
             return Err(error.advise(
-                "write one (`layout advise --help` shows how), or give `perf c2c report --stdio`",
+                "write one (`layout advise --help` shows how), or give a perf.data or `perf c2c report --stdio`",
             ));
         };
         let types = super::types(file)?;

@@ -20,6 +20,7 @@ relative to the field that is touched most, or 1, and a table's type has one obj
 
 const EXAMPLES: &str = "\
 Examples:
+  ledgerline layout profile vmlinux --profile perf.data --object page_counter@0xffff888100a4c000
   ledgerline layout profile vmlinux --profile c2c.txt --object page_counter@0xffff888100a4c000 >charges.toml
   ledgerline layout profile vmlinux --profile Documentation/networking/net_cachelines/tcp_sock.rst";
 
@@ -46,9 +47,10 @@ pub(super) fn text(args: &PrintArgs) -> Result<Vec<u8>, Error> {
 /// What a profile may be.
 const FORMATS: &str = "\
 A file that says who reads and writes which field how often: TOML that people or `layout record` write, tables of \
-the kernel's Documentation/networking/net_cachelines, or the text of `perf c2c report --stdio`, `perf mem report \
---stdio`, `perf mem -D report` or `perf script -F comm,tid,cpu,time,period,event,addr,data_src`. The texts of perf \
-have addresses: say with --object where objects were.";
+the kernel's Documentation/networking/net_cachelines, a perf.data of `perf mem record`, `perf c2c record` or `perf \
+record -d`, or the text of `perf c2c report --stdio`, `perf mem report --stdio`, `perf mem -D report` or `perf script \
+-F comm,tid,cpu,time,period,event,addr,data_src`. What perf writes has addresses: say with --object where objects \
+were.";
 
 /// The options that name a profile.
 #[derive(Args, Debug, Default)]

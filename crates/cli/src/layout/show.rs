@@ -19,7 +19,8 @@ alignment is.
 
 FILE is a program, a library or an object with DWARF or BTF, a kernel or an image of it, or BTF such as \
 /sys/kernel/btf/vmlinux. TYPE is a name or a pattern (page_counter, 'mem_cgroup*', 'ledgerline::*'). A \
-hole is what no printed member covers.
+hole is what no printed member covers. Of a Rust enum a hole is what no variant covers, and a table says what each \
+variant has of data, of the tag beside it (`niche`: the tag is in the data) and of padding.
 
 With --profile, the fields that the profile knows have columns that say how often an operation reads and writes \
 them (an atomic counts as a write), averaged over all CPUs, and which role does. Pictures are tinted: red where a \
