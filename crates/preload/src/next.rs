@@ -331,6 +331,7 @@ pub(crate) mod early {
     // SAFETY: each part is handed out once, by an atomic addition.
     unsafe impl Sync for Buffer {}
 
+    #[unsafe(link_section = ".bss.ledgerline_tables")]
     static BUFFER: Buffer = Buffer(UnsafeCell::new([0; SIZE]));
     static USED: AtomicUsize = AtomicUsize::new(STEP);
 

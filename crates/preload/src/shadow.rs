@@ -29,7 +29,7 @@ use crate::filter;
 use crate::next::{HOT, NEXT};
 use crate::process::{self, SPANS, STATE};
 use crate::thread;
-use ledgerline::shadow::Shadow;
+use ledgerline::shadow::{Shadow, WINDOW_BITS};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
@@ -50,6 +50,7 @@ pub(crate) const fn asked(cell: usize) -> usize {
 const DECIDED: u16 = 1 << 8;
 
 /// Spans in which this process or an ancestor had an owner. A fork does not wipe them.
+#[unsafe(link_section = ".bss.ledgerline_tables")]
 static CLAIMED: [AtomicBool; SPANS] = [const { AtomicBool::new(false) }; SPANS];
 
 /// (The C library asks the kernel for no address above 2^47, which it would have to do explicitly.)
@@ -147,7 +148,8 @@ fn decide(block: *const c_void, slot: u32) -> Option<u32> {
 }
 
 /// The bytes. (A child inherits the maps, and finds them wiped.)
-static BYTES: Shadow<AtomicU8> = Shadow::wiped_on_fork();
+#[unsafe(link_section = ".bss.ledgerline_tables")]
+static BYTES: Shadow<AtomicU8, WINDOW_BITS, true> = Shadow::new();
 
 /// The shadow byte of a block; `None` if its GiB has no map yet.
 #[inline(always)]

@@ -11,7 +11,7 @@
 //! Whoever charges a block notes its size. So a byte that is not zero is that of the block that is there.
 
 use crate::filter;
-use ledgerline::shadow::Shadow;
+use ledgerline::shadow::{Shadow, WINDOW_BITS};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -19,7 +19,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 const STEP: usize = 16;
 
 /// The bytes.
-static BYTES: Shadow<AtomicU8> = Shadow::wiped_on_fork();
+#[unsafe(link_section = ".bss.ledgerline_tables")]
+static BYTES: Shadow<AtomicU8, WINDOW_BITS, true> = Shadow::new();
 
 #[inline(always)]
 fn byte(block: *const c_void) -> Option<&'static AtomicU8> {
