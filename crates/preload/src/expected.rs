@@ -62,7 +62,7 @@ impl Expected {
     /// Learns what was given.
     #[inline(always)]
     pub(crate) fn learn(self, size: usize) {
-        if self.0 != 0 && self.0 % (1 << PLACE) == 0 {
+        if self.0 != 0 && self.0.is_multiple_of(1 << PLACE) {
             learn((self.0 >> PLACE) - 1, size);
         }
     }
