@@ -24,7 +24,7 @@ mod sketch;
 pub mod spell;
 
 pub use error::Error;
-pub use open::{Opened, Options, Prefer, Source, open, open_with};
+pub use open::{Opened, Options, Prefer, Source, open, open_named, open_with};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
