@@ -1,8 +1,8 @@
 //! Reads types from DWARF, which compilers write beside the code when asked for debug information.
 //!
 //! The reader knows versions 4 and 5 (and what of 2 and 3 has the same form), of C, C++ and Rust, in ELF files of
-//! either byte order: programs, libraries, object files, kernel modules, and archives of these. It knows compressed sections, type units,
-//! split units (`.dwo`, `.dwp`), debug files beside stripped programs, and dwz's common files.
+//! either byte order: programs, libraries, object files, kernel modules, and archives of these. It knows compressed
+//! sections, type units, split units (`.dwo`, `.dwp`), debug files beside stripped programs, and dwz's common files.
 //!
 //! ```text
 //! file ── separate ── sections ── unit ── entries ── parsed ── identity ── merge ── model

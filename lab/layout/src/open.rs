@@ -57,8 +57,8 @@ pub struct Opened {
     pub source: Source,
 }
 
-/// Reads the types of a file: BTF, an ELF file with BTF or DWARF, an archive of ELF files, a kernel image, or one of these compressed
-/// by gzip, xz, lzma, zstd or lz4.
+/// Reads the types of a file: BTF, an ELF file with BTF or DWARF, an archive of ELF files, a kernel image, or one of
+/// these compressed by gzip, xz, lzma, zstd or lz4.
 ///
 /// ```no_run
 /// let kernel = ledgerline_layout::open("/sys/kernel/btf/vmlinux".as_ref())?;
@@ -79,7 +79,7 @@ pub fn open(path: &Path) -> Result<Opened, Error> {
 /// [`open`] reads, and they print the same; other types may be missing.
 ///
 /// A linked program or library is read in part: `names` are looked for in its bytes, and only what these types need
-/// is read, unit by unit. A kernel with 170 MB of types takes 20 MB and a tenth of the time. All else is read as
+/// is read, unit by unit (the README of the crate has times and memory). All else is read as
 /// [`open`] reads it, and so is a file that lacks one of the names, or where one is a pattern.
 ///
 /// ```no_run

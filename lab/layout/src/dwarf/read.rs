@@ -44,8 +44,8 @@ pub fn open(path: &Path) -> Result<Types, Error> {
 ///
 /// # Errors
 ///
-/// If the file is no ELF file or archive, has no debug information, ends too early, or lies. The error is one line that names
-/// the file ([`Options::path`]), and the member of an archive.
+/// If the file is no ELF file or archive, has no debug information, ends too early, or lies. The error is one line
+/// that names the file ([`Options::path`]), and the member of an archive.
 pub fn read(file: &[u8], options: &Options) -> Result<Types, Error> {
     read_nameless(file, options).map_err(|error| match &options.path {
         Some(path) => error.in_file(path),

@@ -199,6 +199,7 @@ impl Part<'_> {
                     return None;
                 }
                 if buffer.len() < bytes {
+                    buffer.try_reserve_exact(bytes - buffer.len()).ok()?;
                     buffer.resize(bytes, 0);
                 }
                 file.read_exact_at(&mut buffer[..bytes], start).ok()?;

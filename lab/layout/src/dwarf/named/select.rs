@@ -69,6 +69,7 @@ pub(super) fn select<'a>(
             select.completed.push((declaration, at));
         }
     }
+    select.completed.sort_unstable();
     survey.targets.iter().for_each(|&at| select.take(at, Depth::Whole));
     while let Some((at, depth)) = select.waiting.pop() {
         select.follow(at, depth, steps)?;
@@ -81,7 +82,7 @@ struct Select<'u, 'a> {
     survey: &'u Survey,
     selection: Selection<'a>,
     waiting: Vec<(usize, Depth)>,
-    /// Declarations, each with an entry that completes it.
+    /// Declarations, each with an entry that completes it; sorted.
     completed: Vec<(usize, usize)>,
 }
 
@@ -187,7 +188,8 @@ impl<'a> Select<'_, 'a> {
 
     /// Takes what completes a declaration.
     fn complete(&mut self, declaration: usize) {
-        let found = self.completed.iter().filter(|&&(of, _)| of == declaration);
+        let first = self.completed.partition_point(|&(of, _)| of < declaration);
+        let found = self.completed[first..].iter().take_while(|&&(of, _)| of == declaration);
         let found: Vec<usize> = found.map(|&(_, at)| at).collect();
         found.into_iter().for_each(|at| self.take(at, Depth::Whole));
     }

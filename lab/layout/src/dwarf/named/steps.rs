@@ -125,9 +125,7 @@ impl<'u, 'a> Steps<'u, 'a> {
     /// The entry at `start`.
     pub(super) fn step(&mut self, start: usize) -> Result<Step, Error> {
         self.count += 1;
-        let mut rest = Slice::new(self.bytes.get(start..).unwrap_or_default(), self.endian);
-        let code = rest.read_uleb128().map_err(|error| self.unit.broken(error))?;
-        let attributes = self.bytes.len() - rest.len();
+        let (code, attributes) = self.code(start)?;
         if code == 0 {
             return Ok(Step {
                 start,
@@ -165,6 +163,21 @@ impl<'u, 'a> Steps<'u, 'a> {
             (next < sibling && sibling < self.bytes.len()).then_some(sibling)
         });
         Ok(Step { start, next, tag, sort, children, sibling, completes, name })
+    }
+
+    /// The code of the abbreviation of an entry, and where its attributes begin.
+    fn code(&self, start: usize) -> Result<(u64, usize), Error> {
+        // Nearly all codes are short.
+        match self.bytes.get(start..start + 2) {
+            Some(&[first @ ..0x80, _]) => return Ok((first.into(), start + 1)),
+            Some(&[first, second @ ..0x80]) => {
+                return Ok((u64::from(first & 0x7f) | u64::from(second) << 7, start + 2));
+            }
+            _ => {}
+        }
+        let mut rest = Slice::new(self.bytes.get(start..).unwrap_or_default(), self.endian);
+        let code = rest.read_uleb128().map_err(|error| self.unit.broken(error))?;
+        Ok((code, self.bytes.len() - rest.len()))
     }
 
     /// What is known of the entries with an abbreviation.

@@ -8,7 +8,7 @@ use memchr::memmem::{Finder, find_iter};
 use std::collections::BTreeSet;
 
 /// Beyond this many patterns, reading all entries costs less than looking for each pattern.
-const MOST_PATTERNS: usize = 12;
+const MOST_PATTERNS: usize = 40;
 
 /// Where entries that are looked for may be.
 #[derive(Clone, Debug, PartialEq, Eq)]
