@@ -80,7 +80,7 @@ fn chosen<'t>(
 /// What is printed, and whether nothing changed.
 pub(super) fn text(args: &DiffArgs) -> Result<(Vec<u8>, bool), Error> {
     let named = args.profile.with_objects(&args.types);
-    let read = |path| match args.types.is_empty() {
+    let read = |path: &Path| match args.types.is_empty() {
         true => super::types(path),
         false => super::types_named(path, &named),
     };
