@@ -121,6 +121,12 @@ fn each_type_of_rust_alone_is_as_in_a_read_of_all() {
     // DWARF 5 names entries by their numbers in a table.
     let flags: &[&[&str]] = &[&["-g"], &["-g", "-O"], &["-g", "-Cdwarf-version=5"]];
     each("named-rust", "rustc", &[&fixture("types.rs")], flags, 15, 20);
+    // Structures without a size, one at the end of the other: pointers to both tell.
+    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("named-rust/program1");
+    let (name, all) = ("types::Nested", dwarf::open(&program).unwrap());
+    let alone = dwarf::open_named(&program, &[name.to_owned()]).unwrap();
+    assert_eq!(printed(&alone.types, name), printed(&all, name));
+    assert!(printed(&all, name).contains("u8[]"));
 }
 
 #[test]

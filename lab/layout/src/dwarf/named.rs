@@ -409,6 +409,10 @@ fn tails(types: &Types, id: TypeId) -> Vec<&str> {
             Some(last) if last.role == Role::Field && names.len() < DEEPEST_TAIL => id = last.ty,
             _ => break,
         }
+        // As long as a tail is not known to have no size, it is taken for the element of an array.
+        if let Type::Array { element, count: None } = types.get(id) {
+            id = *element;
+        }
     }
     names
 }
