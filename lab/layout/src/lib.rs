@@ -26,7 +26,7 @@ pub mod spell;
 pub mod variants;
 
 pub use error::Error;
-pub use open::{Opened, Options, Prefer, Source, open, open_with};
+pub use open::{Opened, Options, Prefer, Source, open, open_named, open_with};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

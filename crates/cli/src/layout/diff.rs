@@ -79,7 +79,12 @@ fn chosen<'t>(
 
 /// What is printed, and whether nothing changed.
 pub(super) fn text(args: &DiffArgs) -> Result<(Vec<u8>, bool), Error> {
-    let (old, new) = (super::types(&args.old)?, super::types(&args.new)?);
+    let named = args.profile.with_objects(&args.types);
+    let read = |path: &Path| match args.types.is_empty() {
+        true => super::types(path),
+        false => super::types_named(path, &named),
+    };
+    let (old, new) = (read(&args.old)?, read(&args.new)?);
     let before = chosen(old, args, &args.old)?;
     let after = chosen(new, args, &args.new)?;
     // Of types with one name, the first of one build stands beside the first of the other, and so on.

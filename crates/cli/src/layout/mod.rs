@@ -32,7 +32,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ledgerline_layout::model::Types;
-use ledgerline_layout::{Error, open};
+use ledgerline_layout::{Error, open, open_named};
 
 /// What `ledgerline layout` does.
 #[derive(Subcommand, Debug)]
@@ -104,6 +104,11 @@ fn fail(name: &str, error: &str) -> ExitCode {
 /// one before it ends.
 fn types(path: &Path) -> Result<&'static Types, Error> {
     Ok(&Box::leak(Box::new(open(path)?)).types)
+}
+
+/// As [`types`], of which only those with these names will be asked for.
+fn types_named(path: &Path, names: &[String]) -> Result<&'static Types, Error> {
+    Ok(&Box::leak(Box::new(open_named(path, names)?)).types)
 }
 
 /// The values of an option that asks for the bytes of a line: 64, or 128 for pairs.

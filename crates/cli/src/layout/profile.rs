@@ -136,6 +136,12 @@ impl FromStr for Takes {
 }
 
 impl ProfileArgs {
+    /// Names of types, and those of the objects that a profile is about.
+    pub(super) fn with_objects(&self, names: &[String]) -> Vec<String> {
+        let objects = self.objects.iter().map(|object| object.ty.clone());
+        names.iter().cloned().chain(objects).collect()
+    }
+
     /// The profile, if one is named.
     pub(super) fn read(&self, types: &Types) -> Result<Option<Profile>, Error> {
         let Some(path) = &self.profile else { return Ok(None) };
