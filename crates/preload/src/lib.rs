@@ -58,7 +58,7 @@ mod library;
 mod mapped;
 mod next;
 mod objects;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[cfg(target_arch = "x86_64")]
 mod operators;
 mod process;
 mod ranges;

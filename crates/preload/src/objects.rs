@@ -11,7 +11,7 @@ pub(crate) fn find(name: &CStr) -> usize {
 
 /// As [`find`], and if need be as the code at `caller` sees it: an object that was loaded for itself
 /// alone (`dlopen` without `RTLD_GLOBAL`) has libraries that nobody else sees.
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[cfg(target_arch = "x86_64")]
 pub(crate) fn find_for(name: &CStr, caller: usize) -> usize {
     const LOADED: c_int = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
     let found = find(name);

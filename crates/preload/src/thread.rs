@@ -3,7 +3,7 @@
 //! `thread_local!` in a shared library asks `__tls_get_addr` for the address each time. A library
 //! that is there when the program starts may use the initial-exec model instead, where the offset
 //! from the thread pointer is a constant in the global offset table; stable Rust has no switch for
-//! it, so on x86-64 and arm64 the variables are declared in assembly.
+//! it, so on x86-64 the variables are declared in assembly.
 
 /// What a thread remembers.
 #[derive(Clone, Copy, Debug)]
@@ -30,24 +30,23 @@ pub(crate) enum Word {
 /// No cell, and nothing that a span's entry may hold instead of one.
 pub(crate) const NO_CELL: usize = 2;
 
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-std::arch::global_asm!(
-    ".pushsection .tdata, \"awT\", @progbits",
-    ".balign 8",
-    ".hidden ledgerline_thread_words",
-    ".globl ledgerline_thread_words",
-    ".type ledgerline_thread_words, @tls_object",
-    ".size ledgerline_thread_words, 56",
-    "ledgerline_thread_words:",
-    ".quad {no_cell}, 0, 0, 0, 0, {no_cell}, 0",
-    ".popsection",
-    no_cell = const NO_CELL,
-);
-
 #[cfg(target_arch = "x86_64")]
 mod words {
     use super::Word;
-    use std::arch::asm;
+    use std::arch::{asm, global_asm};
+
+    global_asm!(
+        ".pushsection .tdata, \"awT\", @progbits",
+        ".balign 8",
+        ".hidden ledgerline_thread_words",
+        ".globl ledgerline_thread_words",
+        ".type ledgerline_thread_words, @tls_object",
+        ".size ledgerline_thread_words, 56",
+        "ledgerline_thread_words:",
+        ".quad {no_cell}, 0, 0, 0, 0, {no_cell}, 0",
+        ".popsection",
+        no_cell = const super::NO_CELL,
+    );
 
     pub(crate) fn place() -> usize {
         let place;
@@ -109,66 +108,7 @@ mod words {
     }
 }
 
-#[cfg(target_arch = "aarch64")]
-mod words {
-    use super::Word;
-    use std::arch::asm;
-
-    pub(crate) fn place() -> usize {
-        let place;
-        // SAFETY: reads this library's own entry of the global offset table.
-        unsafe {
-            asm!(
-                "adrp {place}, :gottprel:ledgerline_thread_words",
-                "ldr {place}, [{place}, :gottprel_lo12:ledgerline_thread_words]",
-                place = out(reg) place,
-                options(nostack, readonly, preserves_flags),
-            );
-        }
-        place
-    }
-
-    #[inline(always)]
-    pub(crate) fn cell(place: usize) -> usize {
-        let value;
-        // SAFETY: reads the first of the calling thread's own words or, at zero, of its control block.
-        unsafe {
-            asm!(
-                "mrs {value}, tpidr_el0",
-                "ldr {value}, [{value}, {place}]",
-                place = in(reg) place,
-                value = out(reg) value,
-                options(nostack, readonly, preserves_flags),
-            );
-        }
-        value
-    }
-
-    /// The address of the calling thread's words.
-    #[inline(always)]
-    fn here() -> *mut usize {
-        let thread: usize;
-        // SAFETY: reads the thread pointer.
-        unsafe {
-            asm!("mrs {thread}, tpidr_el0", thread = out(reg) thread, options(nostack, nomem, preserves_flags));
-        }
-        std::ptr::with_exposed_provenance_mut(thread.wrapping_add(place()))
-    }
-
-    #[inline(always)]
-    pub(crate) fn get(word: Word) -> usize {
-        // SAFETY: reads one of the calling thread's own words. (Volatile: a signal handler of this thread writes them.)
-        unsafe { here().byte_add(word as usize).read_volatile() }
-    }
-
-    #[inline(always)]
-    pub(crate) fn set(word: Word, value: usize) {
-        // SAFETY: writes one of the calling thread's own words.
-        unsafe { here().byte_add(word as usize).write_volatile(value) }
-    }
-}
-
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[cfg(not(target_arch = "x86_64"))]
 mod words {
     use super::Word;
     use std::cell::Cell;

@@ -161,7 +161,7 @@ fn by_library_one_that_was_loaded_where_another_lay_is_charged_by_its_own_name()
 }
 
 #[test]
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[cfg(target_arch = "x86_64")]
 fn by_library_the_caller_of_operator_new_is_charged() {
     let program = compiled!("callers.c");
     let plugin = match compile("plugin_new.cc") {
