@@ -4,13 +4,13 @@ use super::lent::Lent;
 use super::probe;
 use super::registration::Registration;
 use super::word::{self, Cell, STRIDE_SHIFT};
-#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+#[cfg(rseq)]
 use super::{
     lent,
     registration::{COMPACT, CPU},
     rseq,
 };
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 /// The addresses of a table's cells in all columns, for the slow paths.
 ///
@@ -37,14 +37,14 @@ unsafe impl Sync for Columns {}
 /// `cell` is [`Columns::first`] of a row, and `id` that of the group that is charged.
 #[inline(always)]
 pub(crate) unsafe fn take_fast(cell: *const Cell, id: u64, units: u64) -> bool {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+    #[cfg(rseq)]
     {
         let area = probe::fast_area();
         let delta = word::CHARGE.wrapping_sub(units);
         // SAFETY: there is a cell in every column that the kernel can report (`Columns::new`).
         area != 0 && unsafe { rseq::take::<COMPACT>(area, cell, id, delta) }
     }
-    #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
+    #[cfg(not(rseq))]
     {
         let _ = (cell, id, units);
         false
@@ -58,13 +58,13 @@ pub(crate) unsafe fn take_fast(cell: *const Cell, id: u64, units: u64) -> bool {
 /// As [`take_fast`].
 #[inline(always)]
 pub(crate) unsafe fn put_fast(cell: *const Cell, id: u64, units: u64) -> bool {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+    #[cfg(rseq)]
     {
         let area = probe::fast_area();
         // SAFETY: as in `take_fast`.
         area != 0 && unsafe { rseq::put::<COMPACT>(area, cell, id, word::UNCHARGE + units) }
     }
-    #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
+    #[cfg(not(rseq))]
     {
         let _ = (cell, id, units);
         false
@@ -77,13 +77,13 @@ pub(crate) unsafe fn put_fast(cell: *const Cell, id: u64, units: u64) -> bool {
 /// As [`take_fast`], and [`probe::fast_area`] is not zero.
 #[inline(always)]
 pub(crate) unsafe fn take_known(cell: *const Cell, id: u64, units: u64) -> bool {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+    #[cfg(rseq)]
     {
         let delta = word::CHARGE.wrapping_sub(units);
         // SAFETY: there is a cell in every column that the kernel can report (`Columns::new`).
         unsafe { rseq::take::<COMPACT>(probe::fast_area(), cell, id, delta) }
     }
-    #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
+    #[cfg(not(rseq))]
     {
         let _ = (cell, id, units);
         false
@@ -96,13 +96,13 @@ pub(crate) unsafe fn take_known(cell: *const Cell, id: u64, units: u64) -> bool 
 /// `cell` is [`Columns::first`] of a row, and `area` is [`probe::fast_area`], not zero.
 #[inline(always)]
 pub(crate) unsafe fn take_first(area: isize, cell: *const Cell, units: u64) -> bool {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+    #[cfg(rseq)]
     {
         let delta = word::CHARGE.wrapping_sub(units);
         // SAFETY: there is a cell in every column that the kernel can report (`Columns::new`).
         unsafe { rseq::take_first::<COMPACT>(area, cell, delta) }
     }
-    #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
+    #[cfg(not(rseq))]
     {
         let _ = (area, cell, units);
         false
@@ -115,12 +115,12 @@ pub(crate) unsafe fn take_first(area: isize, cell: *const Cell, units: u64) -> b
 /// As [`take_first`].
 #[inline(always)]
 pub(crate) unsafe fn put_first(area: isize, cell: *const Cell, units: u64) -> bool {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+    #[cfg(rseq)]
     {
         // SAFETY: as in `take_first`.
         unsafe { rseq::put_first::<COMPACT>(area, cell, word::UNCHARGE + units) }
     }
-    #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
+    #[cfg(not(rseq))]
     {
         let _ = (area, cell, units);
         false
@@ -134,14 +134,14 @@ pub(crate) unsafe fn put_first(area: isize, cell: *const Cell, units: u64) -> bo
 /// (R5); when it is not lent any more, that stays so until the remote fence.
 #[inline(always)]
 pub(crate) unsafe fn take_lent(lent: &Lent, number: u64, id: u64, units: u64) -> bool {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+    #[cfg(rseq)]
     {
         let area = probe::fast_area();
         let delta = word::CHARGE.wrapping_sub(units);
         // SAFETY: as the caller says; there is a cell in every column that the kernel can report.
         area != 0 && unsafe { lent::take::<COMPACT>(area, lent, number, id, delta) }
     }
-    #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
+    #[cfg(not(rseq))]
     {
         let _ = (lent, number, id, units);
         false
@@ -154,14 +154,14 @@ pub(crate) unsafe fn take_lent(lent: &Lent, number: u64, id: u64, units: u64) ->
 /// As [`take_lent`].
 #[inline(always)]
 pub(crate) unsafe fn put_lent(lent: &Lent, number: u64, id: u64, units: u64) -> bool {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+    #[cfg(rseq)]
     {
         let area = probe::fast_area();
         let delta = word::UNCHARGE + units;
         // SAFETY: as in `take_lent`.
         area != 0 && unsafe { lent::put::<COMPACT>(area, lent, number, id, delta) }
     }
-    #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
+    #[cfg(not(rseq))]
     {
         let _ = (lent, number, id, units);
         false
@@ -228,11 +228,14 @@ impl Columns {
 
     /// Puts `units` of a refill into the running column's stock; counts nothing.
     pub(crate) fn deposit(&self, id: u64, units: u64) -> bool {
+        // Release, partner of the Acquire with which readers load the word: who sees the units sees the usage that
+        // holds them. (A section's commit alone orders nothing on arm64; x86-64 needs no instruction for this.)
+        fence(Ordering::Release);
         self.update(id, units, true)
     }
 
     fn update(&self, id: u64, delta: u64, put: bool) -> bool {
-        #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+        #[cfg(rseq)]
         // SAFETY: there is a cell in every column that the kernel can report (`new`), and ids name
         // places within a column (R5).
         unsafe {
@@ -259,7 +262,7 @@ impl Columns {
     /// The column that the calling thread would use now. Under rseq it may have changed by the
     /// time the caller acts, which is why [`swap`](Self::swap) checks it again.
     pub(crate) fn current(&self) -> u32 {
-        #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+        #[cfg(rseq)]
         // SAFETY: every thread of a glibc that registered one thread is registered.
         unsafe {
             match self.at {
@@ -279,7 +282,7 @@ impl Columns {
     /// word has changed, or a drain has frozen it.
     pub(crate) fn swap(&self, column: u32, row: u32, expected: u64, new: u64) -> bool {
         let cell = self.cell(column, row);
-        #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+        #[cfg(rseq)]
         // SAFETY: `cell` is the row's cell in `column`; the section checks that the thread still
         // runs there.
         unsafe {

@@ -5,7 +5,7 @@
 //! | module          | what it holds                                                     |
 //! |-----------------|-------------------------------------------------------------------|
 //! | `registration`  | glibc's rseq registration, adopted                                |
-//! | `rseq`          | the sections, in assembly                                         |
+//! | `rseq`          | the sections of cells; instructions are below, by architecture    |
 //! | `narrow`        | the sections of counters with a threshold                         |
 //! | `sums`          | sections that return a sum, or test a mark                        |
 //! | `words`         | one interface over those: words by column                         |
@@ -22,13 +22,13 @@
 mod array;
 #[cfg(not(loom))]
 mod columns;
-#[cfg(all(not(loom), test, target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+#[cfg(all(rseq, test))]
 mod inject;
 #[cfg(not(loom))]
 mod lent;
 #[cfg(not(loom))]
 pub(crate) mod membarrier;
-#[cfg(all(not(loom), target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+#[cfg(rseq)]
 pub(crate) mod narrow;
 #[cfg(not(loom))]
 mod node;
@@ -36,9 +36,9 @@ mod node;
 pub(crate) mod probe;
 #[cfg(not(loom))]
 pub(crate) mod registration;
-#[cfg(all(not(loom), target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+#[cfg(rseq)]
 pub(crate) mod rseq;
-#[cfg(all(not(loom), target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+#[cfg(rseq)]
 pub(crate) mod sums;
 #[cfg(not(loom))]
 mod tagged;
@@ -78,8 +78,8 @@ pub enum Mode {
     /// Restartable sequences: plain instructions on the running CPU's column, restarted by the
     /// kernel when they are interrupted.
     Rseq,
-    /// Relaxed atomics on a column chosen by thread: for old kernels, musl, sandboxes, valgrind,
-    /// other architectures.
+    /// Relaxed atomics on a column chosen by thread: for old kernels, musl, sandboxes, valgrind, and
+    /// architectures other than x86-64 and arm64.
     Fallback,
 }
 
@@ -97,7 +97,8 @@ impl std::fmt::Display for Mode {
 /// `LEDGERLINE_PERCPU=fallback` forces the fallback. `LEDGERLINE_PERCPU=rseq` skips the self-test (it was
 /// run before in this environment), not the check that glibc registered the thread. Any other value, or
 /// none, runs the self-test: a short-lived thread fences this one in the middle of a section, and the mode
-/// is [`Mode::Rseq`] only if the section was aborted.
+/// is [`Mode::Rseq`] only if the section was aborted. On arm64, where kernels may lack it, another thread also
+/// takes its CPU there, and it must be aborted then, too; that takes some milliseconds.
 #[cfg(not(loom))]
 pub fn detect() -> Mode {
     if probe::registration().is_some() { Mode::Rseq } else { Mode::Fallback }
