@@ -1,5 +1,8 @@
 //! `ledgerline layout`, as a user runs it, on objects that a C compiler makes.
 
+#[path = "../../../lab/advise/tests/support/perf.rs"]
+#[allow(dead_code, reason = "it writes more than is asked of it here")]
+mod perf;
 mod support;
 
 use std::path::{Path, PathBuf};
@@ -226,6 +229,58 @@ fn a_profile_is_shown_beside_the_fields_and_in_the_picture() {
     let (_, _, errors) = layout(&["show", "counter", "--profile", path], &[&file]);
     assert!(errors.contains("counter has no field \"usge\"; did you mean `usage`?"), "{errors}");
     assert_eq!(errors.lines().count(), 1);
+}
+
+#[test]
+fn who_holds_a_type_is_found_by_value_and_by_pointer() {
+    let holding = "struct link { struct link *next; };\n\
+                   struct item { int key; struct link link; } item;\n\
+                   struct table { long size; struct item rows[3]; struct item *first; } table;\n";
+    let Some(file) = object(holding) else { return };
+    let (code, text, errors) = layout(&["find", "--contains", "struct link"], &[&file]);
+    let item = "struct item\n  offset   size  path  type\n       8      8  link  struct link\n\n";
+    let table = "struct table\n  offset   size  path         type\n\
+                 \x20     16      8  rows[].link  struct link  3 times, 16 bytes apart\n\n";
+    assert_eq!((code, text, &*errors), (0, format!("{item}{table}"), ""));
+    let (_, text, _) = layout(&["find", "ta*", "--contains", "link"], &[&file]);
+    assert_eq!(text, table);
+    let (_, json, _) = layout(&["find", "--points-to", "item", "--json"], &[&file]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["name"], &json["places"][0]["path"]), (&"table".into(), &"first".into()));
+    assert_eq!(json["places"][0]["offset"], 56);
+    let (code, text, _) = layout(&["find", "--contains", "table"], &[&file]);
+    assert_eq!((code, &*text), (0, "no type contains \"table\"\n"));
+    let (code, _, errors) = layout(&["find", "--points-to", "itme"], &[&file]);
+    assert_eq!((code, errors.lines().count()), (2, 1), "{errors}");
+    assert!(errors.contains("there is no type \"itme\"; did you mean `item`?"), "{errors}");
+    let (code, _, errors) = layout(&["find"], &[&file]);
+    assert!(code == 2 && errors.contains("--contains"), "{errors}");
+}
+
+#[test]
+fn a_perf_data_is_a_profile() {
+    let Some(file) = object(COUNTER) else { return };
+    let holds = perf::TID | perf::ADDR | perf::CPU | perf::PERIOD | perf::DATA_SRC;
+    let events = [perf::Event { name: "mem-stores".to_owned(), holds }];
+    let sample = |cpu, address, source| perf::Sample {
+        event: 0,
+        thread: 1,
+        cpu,
+        address,
+        period: 1,
+        source,
+    };
+    let samples = [sample(0, 0x1000, 0x508_0144), sample(1, 0x1008, 0x508_0142)];
+    let path = support::scratch("written.perf.data");
+    std::fs::write(&path, perf::file(perf::PLAIN, &events, &samples)).unwrap();
+    let path = path.to_str().unwrap();
+    let (code, toml, errors) =
+        layout(&["profile", "--profile", path, "--object", "counter@0x1000"], &[&file]);
+    assert_eq!((code, &*errors), (0, ""), "{toml}");
+    assert!(toml.contains("usage = { store = 1") && toml.contains("max = { load = 1"), "{toml}");
+    let (code, _, errors) = layout(&["profile", "--profile", path], &[&file]);
+    assert_eq!((code, errors.lines().count()), (2, 1), "{errors}");
+    assert!(errors.contains("--object TYPE@0xADDRESS"), "{errors}");
 }
 
 #[test]

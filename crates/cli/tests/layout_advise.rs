@@ -134,3 +134,41 @@ fn what_cannot_be_is_one_line_and_status_two() {
         assert_eq!((code, &*out, errors.lines().count()), (2, "", 1), "{errors}");
     }
 }
+
+#[test]
+fn a_time_of_today_says_which_work_there_is_and_a_wrong_one_says_what_to_write() {
+    let Some(file) = object(COUNTER) else { return };
+    let profile = written("advise-takes.toml", PROFILE);
+    let options = ["counter", "--profile", &*profile, "--points", "2"];
+    let (code, text, errors) = advise(&file, &[&options[..], &["--takes", "2500"]].concat());
+    assert_eq!((code, &*errors), (0, ""), "{text}");
+    assert!(text.contains("Of the 2500 ns that were measured, "), "{text}");
+    let (_, json, _) = advise(&file, &[&options[..], &["--takes", "all=2500", "--json"]].concat());
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let work = json["works"][0]["work_ns"]["median"].as_f64().unwrap();
+    let today = json["today"]["nanoseconds"]["median"].as_f64().unwrap();
+    assert!(work < 2500.0 && (today / 2500.0 - 1.0).abs() < 0.05, "{work} {today}");
+    let both = [&options[..], &["--takes", "2500", "--alone=2200"]].concat();
+    let (_, text, _) = advise(&file, &both);
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let told = "Of the 2200 ns that were measured alone, ";
+    assert!(text.contains(told) && text.contains("Beside others it takes 2500 ns"), "{text}");
+    let (_, json, _) = advise(&file, &[&both[..], &["--json"]].concat());
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let today = json["today"]["nanoseconds"]["median"].as_f64().unwrap();
+    assert!((today / 2500.0 - 1.0).abs() < 0.1, "{today}");
+    assert!(json["works"][0]["waits"]["median"].as_f64().unwrap() > 0.0, "{json}");
+    let (code, _, errors) = advise(&file, &[&options[..], &["--alone=reader=9"]].concat());
+    assert_eq!(code, 2);
+    assert!(errors.contains("--alone: the profile has no role \"reader\"; it has all"), "{errors}");
+    for (takes, part) in [
+        ("reader=9", "the profile has no role \"reader\"; it has all"),
+        ("soon", "write nanoseconds, 0.1 to 1e9, or ROLE=NANOSECONDS"),
+        ("-3", "write nanoseconds"),
+    ] {
+        let takes = format!("--takes={takes}");
+        let (code, _, errors) = advise(&file, &[&options[..], &[&takes]].concat());
+        assert_eq!(code, 2, "{takes}");
+        assert!(errors.contains(part), "{takes}: {errors}");
+    }
+}

@@ -2,7 +2,7 @@
 
 use crate::asked;
 use crate::charges;
-use crate::expected;
+use crate::expected::Expected;
 use crate::filter;
 use crate::library;
 use crate::next::{self, HOT, NEXT, WINDOW, early};
@@ -15,7 +15,7 @@ use ledgerline::Prepaid;
 use ledgerline_protocol::By;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// The slot in which the calling thread is charged now; zero for nowhere.
 pub(crate) fn owner(caller: usize) -> u32 {
@@ -62,7 +62,7 @@ pub(crate) fn find_owner(caller: usize) -> u32 {
         thread::set(Word::Cell, cell.unwrap_or(thread::NO_CELL));
     } else {
         thread::set(Word::AskedSlot, slot as usize);
-        thread::set(Word::AskedCell, cell.map_or(thread::NO_CELL, |cell| cell | shadow::ASKED));
+        thread::set(Word::AskedCell, cell.map_or(thread::NO_CELL, shadow::asked));
     }
     slot
 }
@@ -72,7 +72,7 @@ pub(crate) fn find_owner(caller: usize) -> u32 {
 /// # Safety
 /// A span's entry ([`shadow::sole`]) held the cell.
 #[inline(always)]
-unsafe fn prepaid(cell: usize) -> Prepaid<'static> {
+pub(crate) unsafe fn prepaid(cell: usize) -> Prepaid<'static> {
     // SAFETY: both numbers are a handle's, the second since before the first was entered; a ledger
     // that is open stays open for good.
     unsafe { Prepaid::from_raw(cell, HOT.area.load(Ordering::Relaxed)) }
@@ -83,11 +83,11 @@ unsafe fn prepaid(cell: usize) -> Prepaid<'static> {
 ///
 /// # Safety
 /// `block` is null or fresh from the next allocator.
-pub(crate) unsafe extern "C" fn adopt(block: *mut c_void, caller: usize) -> *mut c_void {
+#[inline(always)]
+pub(crate) unsafe fn adopt(block: *mut c_void, caller: usize, expected: Expected) -> *mut c_void {
     if block.is_null() {
         // operator new may have noted its caller, which nobody uses now.
         thread::set(Word::Caller, 0);
-        expected::forget();
         return block;
     }
     let cell = shadow::sole(block);
@@ -100,9 +100,9 @@ pub(crate) unsafe extern "C" fn adopt(block: *mut c_void, caller: usize) -> *mut
             return block;
         }
         if (cell as isize) < 0 {
-            return adopt_asked(block, caller, cell);
+            return adopt_asked(block, caller, expected, cell);
         }
-        adopt_shared(block, caller, cell)
+        adopt_shared(block, caller, expected, cell)
     }
 }
 
@@ -111,9 +111,19 @@ pub(crate) unsafe extern "C" fn adopt(block: *mut c_void, caller: usize) -> *mut
 /// # Safety
 /// As [`adopt`], and not null.
 #[inline(never)]
-unsafe extern "C" fn adopt_asked(block: *mut c_void, caller: usize, cell: usize) -> *mut c_void {
+unsafe extern "C" fn adopt_asked(
+    block: *mut c_void,
+    caller: usize,
+    expected: Expected,
+    cell: usize,
+) -> *mut c_void {
     // SAFETY: handed on.
-    unsafe { if asked::adopt(block, cell) { block } else { adopt_anywhere(block, caller, cell) } }
+    unsafe {
+        if asked::adopt(block, cell, expected) {
+            return block;
+        }
+        adopt_anywhere(block, caller, expected, cell)
+    }
 }
 
 /// [`adopt`] in a span that has other owners, too; `cell` is the span's entry. (C's
@@ -122,7 +132,12 @@ unsafe extern "C" fn adopt_asked(block: *mut c_void, caller: usize, cell: usize)
 /// # Safety
 /// As [`adopt`], and not null.
 #[inline(never)]
-unsafe extern "C" fn adopt_shared(block: *mut c_void, caller: usize, cell: usize) -> *mut c_void {
+unsafe extern "C" fn adopt_shared(
+    block: *mut c_void,
+    caller: usize,
+    expected: Expected,
+    cell: usize,
+) -> *mut c_void {
     let slot = thread::get(Word::Slot) as u32;
     // SAFETY: where a thread has a slot, blocks have glibc's header.
     unsafe {
@@ -132,7 +147,7 @@ unsafe extern "C" fn adopt_shared(block: *mut c_void, caller: usize, cell: usize
         {
             return block;
         }
-        adopt_anywhere(block, caller, cell)
+        adopt_anywhere(block, caller, expected, cell)
     }
 }
 
@@ -141,10 +156,15 @@ unsafe extern "C" fn adopt_shared(block: *mut c_void, caller: usize, cell: usize
 /// # Safety
 /// As [`adopt`], and not null.
 #[inline(never)]
-unsafe extern "C" fn adopt_anywhere(block: *mut c_void, caller: usize, cell: usize) -> *mut c_void {
+unsafe extern "C" fn adopt_anywhere(
+    block: *mut c_void,
+    caller: usize,
+    expected: Expected,
+    cell: usize,
+) -> *mut c_void {
     // SAFETY: handed on.
     unsafe {
-        if !NEXT.headers() && asked::adopt_anywhere(block, cell) {
+        if !NEXT.headers() && asked::adopt_anywhere(block, cell, expected) {
             return block;
         }
         adopt_otherwise(block, caller)
@@ -177,29 +197,74 @@ unsafe extern "C" fn adopt_otherwise(block: *mut c_void, caller: usize) -> *mut 
 }
 
 /// Notes what was charged for a block that bears no header, in the place of what was noted of an earlier one there.
-fn note_size(block: *mut c_void, size: usize) {
+pub(crate) fn note_size(block: *mut c_void, size: usize) {
     if !NEXT.headers() {
         sizes::note(block, size);
     }
 }
 
 #[cold]
-fn fail() -> *mut c_void {
+pub(crate) fn fail() -> *mut c_void {
     set_errno(libc::ENOMEM);
     null_mut()
 }
 
 /// The size to ask the next allocator for, so that two blocks are a window apart at least. glibc sees to
 /// that itself. (For malloc, `Next` does this.)
-fn spaced(size: usize) -> usize {
+pub(crate) fn spaced(size: usize) -> usize {
     if NEXT.headers() { size } else { size.max(WINDOW) }
+}
+
+/// Where `malloc` goes on: to a function that finds out, and then to that for the allocator's blocks. (Each call more on
+/// this way, with its return, takes more than a nanosecond.)
+#[cfg(target_arch = "x86_64")]
+pub(crate) static MALLOC: AtomicPtr<()> = AtomicPtr::new(first_malloc as *const () as *mut ());
+
+#[cfg(target_arch = "x86_64")]
+#[cold]
+unsafe extern "C" fn first_malloc(size: usize, caller: usize) -> *mut c_void {
+    if NEXT.ready() {
+        let way = if NEXT.headers() { malloc_headed } else { malloc_asked };
+        // Release: whoever goes that way sees what was found before.
+        MALLOC.store(way as *const () as *mut (), Ordering::Release);
+    }
+    // SAFETY: handed on.
+    unsafe { malloc(size, caller) }
 }
 
 /// # Safety
 /// As C's `malloc`.
 pub(crate) unsafe extern "C" fn malloc(size: usize, caller: usize) -> *mut c_void {
-    // SAFETY: until the next malloc is found, its place holds one that finds it.
-    unsafe { adopt(NEXT.malloc(size), caller) }
+    if !NEXT.ready() {
+        return early::allocate(size, 1).cast();
+    }
+    // SAFETY: the next allocator is ready.
+    unsafe { if NEXT.headers() { malloc_headed(size, caller) } else { malloc_asked(size, caller) } }
+}
+
+/// [`malloc`] where blocks bear glibc's header.
+///
+/// # Safety
+/// As [`malloc`]; the next allocator is ready.
+unsafe extern "C" fn malloc_headed(size: usize, caller: usize) -> *mut c_void {
+    // SAFETY: as the caller says.
+    unsafe { adopt(NEXT.malloc(size), caller, Expected::NOTHING) }
+}
+
+/// [`malloc`] where they bear none.
+///
+/// # Safety
+/// As [`malloc`]; the next allocator is ready.
+unsafe extern "C" fn malloc_asked(size: usize, caller: usize) -> *mut c_void {
+    // SAFETY: as the caller says.
+    unsafe {
+        let block = NEXT.malloc(size.max(WINDOW));
+        let expected = Expected::of(size);
+        if !block.is_null() && asked::adopt(block, shadow::sole(block), expected) {
+            return block;
+        }
+        adopt(block, caller, expected)
+    }
 }
 
 /// # Safety
@@ -212,13 +277,11 @@ pub(crate) unsafe fn free(block: *mut c_void) {
     let cell = shadow::sole(block);
     // SAFETY: as in `adopt`; a block in a span with a cell is the next allocator's.
     unsafe {
-        if cell as isize > shadow::SHARED as isize
-            && prepaid(cell).put(next::chunk_size(block) as u64)
-        {
-            return NEXT.free(block);
-        }
         if (cell as isize) < 0 {
             return free_asked(block, cell);
+        }
+        if cell > shadow::SHARED && prepaid(cell).put(next::chunk_size(block) as u64) {
+            return NEXT.free(block);
         }
         free_shared(block, cell);
     }
@@ -322,98 +385,7 @@ pub(crate) unsafe extern "C" fn calloc(count: usize, size: usize, caller: usize)
         return early::allocate(bytes, 1).cast();
     }
     // SAFETY: the next allocator is ready.
-    unsafe { adopt(NEXT.calloc(1, spaced(bytes)), caller) }
-}
-
-/// # Safety
-/// As C's `realloc`.
-pub(crate) unsafe extern "C" fn realloc(
-    block: *mut c_void,
-    size: usize,
-    caller: usize,
-) -> *mut c_void {
-    // SAFETY: the caller's word for `block`, handed on.
-    unsafe {
-        if block.is_null() {
-            return malloc(size, caller);
-        }
-        if early::owns(block.cast()) {
-            let moved = malloc(size, caller);
-            if !moved.is_null() {
-                let held = early::size(block.cast()).min(size);
-                std::ptr::copy_nonoverlapping(block.cast::<u8>(), moved.cast(), held);
-            }
-            return moved;
-        }
-        if size == 0 {
-            return realloc_to_nothing(block, caller);
-        }
-        // No allocator has so much. This is no question of limits, and no reason to kill.
-        if size > isize::MAX as usize {
-            return fail();
-        }
-        let held = NEXT.size(block);
-        let new = owner(caller);
-        let old = shadow::owner(block);
-        shadow::clear(block);
-        // The charge comes first: once the block has moved there is no way back. Its size is only
-        // known afterwards, so it is charged as glibc will round it and corrected. In the same row
-        // only the difference is asked for, so that a block may grow up to the limit.
-        let guess = rounded(size);
-        let base = if old == new { held } else { 0 };
-        if !charges::block(new, guess.saturating_sub(base)) {
-            shadow::assign(block, old);
-            return fail();
-        }
-        let moved = NEXT.realloc(block, spaced(size));
-        if moved.is_null() {
-            charges::return_block(new, guess.saturating_sub(base));
-            shadow::assign(block, old);
-            return moved;
-        }
-        let size = NEXT.size(moved);
-        charges::correct_block(new, base.max(guess), size);
-        note_size(moved, size);
-        // A realloc counts as a charge and an uncharge, whatever the difference was.
-        charges::return_block(old, held - base);
-        let noted = shadow::assign(moved, new);
-        if noted != new {
-            charges::return_block(new, size);
-            if let Some(group) = process::group(noted) {
-                // The block is there already: it is charged in any case.
-                charges::force_block(group, size);
-            }
-        }
-        moved
-    }
-}
-
-/// `realloc` to no bytes: glibc and others free the block, and some give a small one for it.
-///
-/// # Safety
-/// As [`realloc`], and not null, nor an early block.
-#[cold]
-unsafe fn realloc_to_nothing(block: *mut c_void, caller: usize) -> *mut c_void {
-    // SAFETY: the caller's word; what the next allocator gives is its own.
-    unsafe {
-        if NEXT.headers() {
-            free(block);
-            return null_mut();
-        }
-        forget(block);
-        let given = NEXT.realloc(block, 0);
-        if given.is_null() {
-            return given;
-        }
-        // It may lie closer to another than a window of shadow.
-        NEXT.free(given);
-        malloc(0, caller)
-    }
-}
-
-/// The chunk that glibc makes for a request of `size` bytes below its mmap threshold.
-fn rounded(size: usize) -> usize {
-    (size.saturating_add(8 + 15) & !15).max(WINDOW)
+    unsafe { adopt(NEXT.calloc(1, spaced(bytes)), caller, Expected::of(bytes)) }
 }
 
 /// # Safety
@@ -423,7 +395,7 @@ pub(crate) unsafe extern "C" fn memalign(align: usize, size: usize, caller: usiz
         return early::allocate(size, align.next_power_of_two()).cast();
     }
     // SAFETY: the next allocator is ready.
-    unsafe { adopt(NEXT.memalign(align, spaced(size)), caller) }
+    unsafe { adopt(NEXT.memalign(align, spaced(size)), caller, Expected::NOTHING) }
 }
 
 /// # Safety
@@ -439,7 +411,7 @@ pub(crate) unsafe extern "C" fn aligned_alloc(
     // (A window is a multiple of a smaller alignment, as the size of such a block is to be.)
     let size = if align <= WINDOW { spaced(size) } else { size };
     // SAFETY: the next allocator is ready.
-    unsafe { adopt(NEXT.aligned_alloc(align, size), caller) }
+    unsafe { adopt(NEXT.aligned_alloc(align, size), caller, Expected::NOTHING) }
 }
 
 /// # Safety
@@ -462,7 +434,7 @@ pub(crate) unsafe extern "C" fn posix_memalign(
             return result;
         }
         // SAFETY: fresh from the next allocator.
-        block = unsafe { adopt(block, caller) };
+        block = unsafe { adopt(block, caller, Expected::NOTHING) };
     }
     set_errno(errno);
     if block.is_null() {

@@ -1,11 +1,11 @@
 //! malloc and free where the allocator puts no header before its blocks: it says what they take, or it was noted
 //! (`sizes.rs`).
 //!
-//! The way is that of `alloc.rs`: a span with one owner has that one's cell, with a bit that says that nothing is to be
-//! read in front of blocks ([`shadow::ASKED`]); in others a byte of shadow names the owner.
+//! The way is that of `alloc.rs`: a span with one owner has that one's cell, as a number that says that nothing is to be
+//! read in front of blocks ([`shadow::asked`]); in others a byte of shadow names the owner.
 
 use crate::charges;
-use crate::expected;
+use crate::expected::Expected;
 use crate::next::{HOT, NEXT};
 use crate::process;
 use crate::shadow;
@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 unsafe fn prepaid(cell: usize) -> Prepaid<'static> {
     // SAFETY: both numbers are a handle's, the second since before the first was entered; a ledger
     // that is open stays open for good.
-    unsafe { Prepaid::from_raw(cell & !shadow::ASKED, HOT.area.load(Ordering::Relaxed)) }
+    unsafe { Prepaid::from_raw(shadow::asked(cell), HOT.area.load(Ordering::Relaxed)) }
 }
 
 /// Charges a new block to the cell of its span, which `cell` is the entry of, if all that is known already; `false` is:
@@ -32,32 +32,28 @@ unsafe fn prepaid(cell: usize) -> Prepaid<'static> {
 /// # Safety
 /// `block` is not null, and fresh from the next allocator.
 #[inline(always)]
-pub(crate) unsafe fn adopt(block: *mut c_void, cell: usize) -> bool {
-    if cell != thread::get(Word::AskedCell) || Busy::is_entered() {
-        return false;
-    }
-    let Some(size) = expected::peek().size().filter(|&size| sizes::note_where_noted(block, size))
-    else {
-        return false;
-    };
-    expected::forget();
+pub(crate) unsafe fn adopt(block: *mut c_void, cell: usize, expected: Expected) -> bool {
+    let steps = expected.steps();
     // SAFETY: the entry of a span is the thread's cell only if it is one, of the ledger that is open for good.
-    unsafe { prepaid(cell).take(size as u64) }
+    steps != 0
+        && cell == thread::get(Word::AskedCell)
+        && !Busy::is_entered()
+        && sizes::note_where_noted(block, steps)
+        && unsafe { prepaid(cell).take(sizes::units(steps) as u64) }
 }
 
 /// [`adopt`] of a block of which nothing is known: it may be in a span of several owners, or its size is asked for.
 ///
 /// # Safety
 /// As [`adopt`].
-pub(crate) unsafe fn adopt_anywhere(block: *mut c_void, cell: usize) -> bool {
-    let expected = expected::take();
+pub(crate) unsafe fn adopt_anywhere(block: *mut c_void, cell: usize, expected: Expected) -> bool {
     let slot = thread::get(Word::AskedSlot) as u32;
     if slot == 0 || Busy::is_entered() {
         return false;
     }
     // SAFETY: a thread with a slot has its blocks from the next allocator, which is ready; the rest as in `adopt`.
     unsafe {
-        let units = sizes::of_new(block, expected);
+        let units = size_of_new(block, expected);
         if cell == thread::get(Word::AskedCell) {
             sizes::note(block, units);
             return prepaid(cell).take(units as u64);
@@ -66,6 +62,21 @@ pub(crate) unsafe fn adopt_anywhere(block: *mut c_void, cell: usize) -> bool {
         sizes::note(block, units);
         shadow::assign(block, slot) == slot && charges::take_block(group, units)
     }
+}
+
+/// The size of a new block of which something is expected.
+///
+/// # Safety
+/// The block is the next allocator's, which is ready; the thread is not busy.
+#[inline(always)]
+unsafe fn size_of_new(block: *mut c_void, expected: Expected) -> usize {
+    if expected.steps() != 0 {
+        return sizes::units(expected.steps());
+    }
+    // SAFETY: handed on.
+    let size = unsafe { NEXT.asked_size(block) };
+    expected.learn(size);
+    size
 }
 
 /// Returns the units of a block that is about to be freed to the cell of its span, if its size is noted; `false` is:

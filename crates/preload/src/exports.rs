@@ -3,7 +3,7 @@
 
 use crate::process::Item;
 use crate::thread::Busy;
-use crate::{alloc, behind, doors, mapped, next, objects, process};
+use crate::{alloc, behind, doors, mapped, next, objects, process, realloc};
 use ledgerline_protocol::blind::Blind;
 use std::ffi::{c_int, c_void};
 
@@ -33,35 +33,21 @@ macro_rules! export {
     };
 }
 
-#[cfg(not(target_arch = "x86_64"))]
-export!(malloc(_size: usize) -> *mut c_void, "rsi", "x1", alloc::malloc);
-
-/// C's `malloc`: calls the next one and goes on to `adopt`, with the block and the caller.
+/// C's `malloc`: one jump further than the others, to the way that the allocator's blocks take.
 ///
 /// # Safety
 /// As the C function.
-#[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc(_size: usize) -> *mut c_void {
-    std::arch::naked_asm!(
-        ".cfi_startproc",
-        "sub rsp, 8",
-        ".cfi_adjust_cfa_offset 8",
-        "call qword ptr [rip + {next}]",
-        "mov rsi, [rsp + 8]",
-        "mov rdi, rax",
-        "add rsp, 8",
-        ".cfi_adjust_cfa_offset -8",
-        "jmp {adopt}",
-        ".cfi_endproc",
-        next = sym next::HOT,
-        adopt = sym alloc::adopt,
-    );
+    #[cfg(target_arch = "x86_64")]
+    std::arch::naked_asm!("mov rsi, [rsp]", "jmp qword ptr [rip + {way}]", way = sym alloc::MALLOC);
+    #[cfg(target_arch = "aarch64")]
+    std::arch::naked_asm!("mov x1, x30", "b {body}", body = sym alloc::malloc);
 }
 
 export!(calloc(_count: usize, _size: usize) -> *mut c_void, "rdx", "x2", alloc::calloc);
-export!(realloc(_block: *mut c_void, _size: usize) -> *mut c_void, "rdx", "x2", alloc::realloc);
+export!(realloc(_block: *mut c_void, _size: usize) -> *mut c_void, "rdx", "x2", realloc::realloc);
 export!(memalign(_align: usize, _size: usize) -> *mut c_void, "rdx", "x2", alloc::memalign);
 export!(aligned_alloc(_align: usize, _size: usize) -> *mut c_void, "rdx", "x2", alloc::aligned_alloc);
 export!(posix_memalign(_into: *mut *mut c_void, _align: usize, _size: usize) -> c_int,
@@ -159,7 +145,7 @@ unsafe extern "C" fn reallocarray_body(
 ) -> *mut c_void {
     match count.checked_mul(size) {
         // SAFETY: handed on.
-        Some(bytes) => unsafe { alloc::realloc(block, bytes, caller) },
+        Some(bytes) => unsafe { realloc::realloc(block, bytes, caller) },
         None => {
             crate::say::set_errno(libc::ENOMEM);
             std::ptr::null_mut()

@@ -16,6 +16,7 @@
 //! | module    | what it holds                                              |
 //! |-----------|------------------------------------------------------------|
 //! | `alloc`   | the bodies of malloc and its family                        |
+//! | `realloc` | the body of realloc                                        |
 //! | `asked`   | malloc and free where blocks bear no header                 |
 //! | `sizes`   | how large such blocks are                                  |
 //! | `expected` | what an allocator gives for a request                     |
@@ -62,6 +63,7 @@ mod objects;
 mod operators;
 mod process;
 mod ranges;
+mod realloc;
 mod refuse;
 mod say;
 mod shadow;

@@ -9,7 +9,7 @@ use crate::expected;
 use crate::objects::{self, find};
 use crate::thread::{self, Busy, Word};
 use std::ffi::{CStr, c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU8, AtomicUsize, Ordering};
 
 /// Addresses of the next allocator's functions; zero before they are found. (`malloc` and `free` are
 /// in [`HOT`].)
@@ -43,9 +43,8 @@ pub(crate) use crate::expected::WINDOW;
 /// line, which is written at the start alone.
 #[repr(C, align(64))]
 pub(crate) struct Hot {
-    /// The next `malloc`, or a function in its place. It must be the first field: `exports` calls it.
-    malloc: AtomicPtr<()>,
-    /// The next `free`; zero before it is found.
+    /// The next `malloc` and the next `free`; zero before they are found.
+    malloc: AtomicUsize,
     free: AtomicUsize,
     /// The second number of every [`ledgerline::Prepaid`].
     pub(crate) area: AtomicIsize,
@@ -54,33 +53,12 @@ pub(crate) struct Hot {
 }
 
 pub(crate) static HOT: Hot = Hot {
-    malloc: AtomicPtr::new(first_malloc as *const () as *mut ()),
+    malloc: AtomicUsize::new(0),
     free: AtomicUsize::new(0),
     area: AtomicIsize::new(0),
     words: AtomicUsize::new(0),
 };
 
-/// Stands for the next `malloc` until that is found.
-unsafe extern "C" fn first_malloc(size: usize) -> *mut c_void {
-    if NEXT.ready() {
-        // SAFETY: it is found now.
-        return unsafe { NEXT.malloc(size) };
-    }
-    early::allocate(size, 1).cast()
-}
-
-/// Stands in front of a next `malloc` whose blocks may lie closer than a window of shadow.
-unsafe extern "C" fn spaced_malloc(size: usize) -> *mut c_void {
-    expected::expect(size);
-    let real = REAL_MALLOC.load(Ordering::Relaxed);
-    // SAFETY: `look_up` stored the next malloc there before `resolve` put this function in its place.
-    unsafe {
-        let real: unsafe extern "C" fn(usize) -> *mut c_void = std::mem::transmute(real);
-        real(size.max(WINDOW))
-    }
-}
-
-static REAL_MALLOC: AtomicUsize = AtomicUsize::new(0);
 static REAL_USABLE: AtomicUsize = AtomicUsize::new(0);
 
 macro_rules! forward {
@@ -123,7 +101,7 @@ impl Next {
         if !self.look_up() || TRYING.swap(true, Ordering::Relaxed) {
             return self.usable.load(Ordering::Acquire) != 0;
         }
-        let malloc = REAL_MALLOC.load(Ordering::Relaxed);
+        let malloc = HOT.malloc.load(Ordering::Relaxed);
         let mut usable = REAL_USABLE.load(Ordering::Relaxed);
         if !objects::are_of_one(malloc, usable)
             && !sizes_are_told(malloc, HOT.free.load(Ordering::Relaxed), usable)
@@ -136,10 +114,8 @@ impl Next {
             && headers_tell(malloc, HOT.free.load(Ordering::Relaxed), usable)
         {
             self.headers.store(true, Ordering::Relaxed);
-            HOT.malloc.store(malloc as *mut (), Ordering::Release);
         } else {
             expected::resolve(malloc);
-            HOT.malloc.store(spaced_malloc as *const () as *mut (), Ordering::Release);
         }
         // Release, partner of the Acquire in `ready`: whoever sees it sees all of the above.
         self.usable.store(usable, Ordering::Release);
@@ -160,7 +136,7 @@ impl Next {
             return state == DONE;
         }
         for (field, name) in [
-            (&REAL_MALLOC, c"malloc"),
+            (&HOT.malloc, c"malloc"),
             (&HOT.free, c"free"),
             (&self.calloc, c"calloc"),
             (&self.realloc, c"realloc"),
@@ -355,6 +331,7 @@ pub(crate) mod early {
     // SAFETY: each part is handed out once, by an atomic addition.
     unsafe impl Sync for Buffer {}
 
+    #[unsafe(link_section = ".bss.ledgerline_tables")]
     static BUFFER: Buffer = Buffer(UnsafeCell::new([0; SIZE]));
     static USED: AtomicUsize = AtomicUsize::new(STEP);
 

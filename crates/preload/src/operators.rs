@@ -14,6 +14,7 @@
 //!
 //! Which it is is found out at the first call; from then on each operator is one jump.
 
+use crate::expected::Expected;
 use crate::next::{NEXT, WINDOW};
 use crate::thread::{self, Busy, Word};
 use crate::{alloc, objects, say};
@@ -115,7 +116,7 @@ unsafe fn counted_new(real: usize, a: usize, b: usize, c: usize, throws: bool) -
         }
         // SAFETY: fresh from the allocator; one that is refused is given back by `free`, which takes what its
         // operators made.
-        let block = unsafe { alloc::adopt(block, caller) };
+        let block = unsafe { alloc::adopt(block, caller, Expected::NOTHING) };
         if !block.is_null() || !make_room(throws) {
             return block;
         }

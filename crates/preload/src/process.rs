@@ -20,17 +20,17 @@ pub(crate) use names::{named_slot, slot_name};
 use crate::filter;
 use crate::next::NEXT;
 use crate::ranges::Table;
-use crate::say::{environment, say};
+use crate::say::{environment, errno, say};
 use crate::text::Text;
 use crate::thread;
 use ledgerline::{CreateError, Group, GroupId, Ledger, NAME_MAX, OpenError, StatItem};
 use ledgerline_protocol::{By, DESCRIPTORS, ITEMS, Identity, OnMax, Order, PERCPU};
 use names::Name;
 use std::cell::UnsafeCell;
-use std::ffi::{CStr, OsStr};
-use std::io::ErrorKind;
+use std::ffi::CStr;
+use std::fs::File;
 use std::mem::MaybeUninit;
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::FromRawFd;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Zero in a new process, also in a forked one. What every process touches comes first, on one page.
@@ -84,6 +84,9 @@ mod phase {
     pub(super) const OFF: u32 = 3;
 }
 
+/// (All large tables of this library name one section. So the small variables, which each process writes at its start, lie
+/// together on few pages, and not one between each two tables. It is of zeros, which take no room in the file.)
+#[unsafe(link_section = ".bss.ledgerline_tables")]
 pub(crate) static STATE: State = State {
     groups: [const { AtomicU64::new(0) }; SLOTS],
     phase: AtomicU32::new(phase::NEW),
@@ -235,24 +238,22 @@ pub(crate) fn note(slot: u32, what: Item, more: i64) {
 /// Whether this process is charged; attaches it on the first call. The caller is marked busy.
 pub(crate) fn attached() -> bool {
     loop {
-        // (An addition of nothing: what reads the page first and writes it then has it made twice.)
-        match STATE.phase.fetch_add(0, Ordering::Acquire) {
-            phase::ATTACHED => return true,
-            phase::OFF => return false,
-            phase::NEW => {
-                let mine = STATE.phase.compare_exchange(
-                    phase::NEW,
-                    phase::ATTACHING,
-                    Ordering::Acquire,
-                    Ordering::Relaxed,
-                );
-                if mine.is_ok() {
-                    let outcome = if attach() { phase::ATTACHED } else { phase::OFF };
-                    STATE.phase.store(outcome, Ordering::Release);
-                }
+        // (At once, without a look before it: what reads the page first and writes it then has it made twice.)
+        let before = STATE.phase.compare_exchange(
+            phase::NEW,
+            phase::ATTACHING,
+            Ordering::Acquire,
+            Ordering::Acquire,
+        );
+        match before {
+            Ok(_) => {
+                let outcome = if attach() { phase::ATTACHED } else { phase::OFF };
+                STATE.phase.store(outcome, Ordering::Release);
             }
+            Err(phase::ATTACHED) => return true,
+            Err(phase::OFF) => return false,
             // Another thread attaches. It is busy, so it does not wait for this one.
-            _ => filter::wait(),
+            Err(_) => filter::wait(),
         }
     }
 }
@@ -393,7 +394,8 @@ fn open() -> bool {
         ]);
         return false;
     }
-    let Some(ledger) = open_file(order.ledger) else { return false };
+    // SAFETY: the environment's strings end in zero.
+    let Some(ledger) = (unsafe { open_file(order.ledger) }) else { return false };
     let state = (&raw const STATE).cast_mut().cast();
     // SAFETY: advises about whole pages of this library's zero-initialised data: private anonymous
     // memory, as the advice requires.
@@ -433,19 +435,22 @@ fn open() -> bool {
 }
 
 /// Opens a ledger's file; says why not.
-fn open_file(path: &[u8]) -> Option<Ledger> {
-    let file = std::fs::OpenOptions::new().read(true).write(true).open(OsStr::from_bytes(path));
-    let file = match file {
-        Ok(file) => file,
+///
+/// # Safety
+/// A zero follows the path, as it does in the environment.
+unsafe fn open_file(path: &'static [u8]) -> Option<Ledger> {
+    // SAFETY: the path ends in zero, as the caller says. (Not by `File::open`, whose code lies far from all else that a
+    // start needs.)
+    let descriptor = unsafe { libc::open(path.as_ptr().cast(), libc::O_RDWR | libc::O_CLOEXEC) };
+    if descriptor < 0 {
         // The run has ended, and its ledger with it: this process outlived both, and goes on as it would plain.
-        Err(gone) if gone.kind() == ErrorKind::NotFound && path.starts_with(b"/proc/") => {
-            return None;
-        }
-        Err(_) => {
+        if !(errno() == libc::ENOENT && path.starts_with(b"/proc/")) {
             say(&[b"cannot open the ledger ", path, b"; this process is not accounted"]);
-            return None;
         }
-    };
+        return None;
+    }
+    // SAFETY: just opened, and nobody else's.
+    let file = unsafe { File::from_raw_fd(descriptor) };
     match Ledger::open_in(&file) {
         Ok(ledger) => Some(ledger),
         Err(OpenError::Io(error)) if error.raw_os_error() == Some(libc::ENOMEM) => {

@@ -29,7 +29,7 @@ use crate::filter;
 use crate::next::{HOT, NEXT};
 use crate::process::{self, SPANS, STATE};
 use crate::thread;
-use ledgerline::shadow::Shadow;
+use ledgerline::shadow::{Shadow, WINDOW_BITS};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
@@ -39,14 +39,18 @@ const SPAN_BITS: u32 = 26;
 /// zero says that nobody was charged here yet, and this number that the bytes tell.
 pub(crate) const SHARED: usize = 1;
 
-/// Set in an entry whose cell is charged what the allocator says of a block: its blocks bear no header that tells. As a
-/// signed number such an entry is below zero. (A cell is an address of the lower half.)
-pub(crate) const ASKED: usize = 1 << (usize::BITS - 1);
+/// The entry of a cell that is charged what the allocator says of a block, since its blocks bear no header that tells; and
+/// the cell of such an entry. As a signed number such an entry is below zero. (A cell is an address of the lower half.)
+#[inline(always)]
+pub(crate) const fn asked(cell: usize) -> usize {
+    cell.wrapping_neg()
+}
 
 /// An entry of `STATE.first` holds this and the first owner's slot once that is decided.
 const DECIDED: u16 = 1 << 8;
 
 /// Spans in which this process or an ancestor had an owner. A fork does not wipe them.
+#[unsafe(link_section = ".bss.ledgerline_tables")]
 static CLAIMED: [AtomicBool; SPANS] = [const { AtomicBool::new(false) }; SPANS];
 
 /// (The C library asks the kernel for no address above 2^47, which it would have to do explicitly.)
@@ -55,7 +59,7 @@ fn span(block: *const c_void) -> usize {
     (block as usize >> SPAN_BITS) % SPANS
 }
 
-/// The cell of the one owner in a block's span, if it is more than [`SHARED`]; perhaps with [`ASKED`].
+/// The cell of the one owner in a block's span, if it is more than [`SHARED`]; or [`asked`] of one.
 ///
 /// Acquire, partner of the Release in `decide`. A thread that still reads the cell when the span has
 /// become shared holds a block of the first owner: a block of another owner would have come to it from
@@ -134,7 +138,7 @@ fn decide(block: *const c_void, slot: u32) -> Option<u32> {
     {
         HOT.area.store(area, Ordering::Relaxed);
         HOT.words.store(thread::place(), Ordering::Relaxed);
-        let cell = if NEXT.headers() { cell } else { cell | ASKED };
+        let cell = if NEXT.headers() { cell } else { asked(cell) };
         let entry = &STATE.sole[span(block)];
         // Unless a second owner was here in between. Release, partner of the Acquire in `sole`: who
         // sees a cell sees what goes with it.
@@ -144,7 +148,8 @@ fn decide(block: *const c_void, slot: u32) -> Option<u32> {
 }
 
 /// The bytes. (A child inherits the maps, and finds them wiped.)
-static BYTES: Shadow<AtomicU8> = Shadow::wiped_on_fork();
+#[unsafe(link_section = ".bss.ledgerline_tables")]
+static BYTES: Shadow<AtomicU8, WINDOW_BITS, true> = Shadow::new();
 
 /// The shadow byte of a block; `None` if its GiB has no map yet.
 #[inline(always)]

@@ -10,10 +10,8 @@
 //!
 //! Whoever charges a block notes its size. So a byte that is not zero is that of the block that is there.
 
-use crate::expected::Expected;
 use crate::filter;
-use crate::next::NEXT;
-use ledgerline::shadow::Shadow;
+use ledgerline::shadow::{Shadow, WINDOW_BITS};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -21,11 +19,24 @@ use std::sync::atomic::{AtomicU8, Ordering};
 const STEP: usize = 16;
 
 /// The bytes.
-static BYTES: Shadow<AtomicU8> = Shadow::wiped_on_fork();
+#[unsafe(link_section = ".bss.ledgerline_tables")]
+static BYTES: Shadow<AtomicU8, WINDOW_BITS, true> = Shadow::new();
 
 #[inline(always)]
 fn byte(block: *const c_void) -> Option<&'static AtomicU8> {
     BYTES.entry(block as usize)
+}
+
+/// A size as a note has it; zero for one that no note can say.
+#[inline(always)]
+pub(crate) fn steps(units: usize) -> u8 {
+    if units.is_multiple_of(STEP) { u8::try_from(units / STEP).unwrap_or(0) } else { 0 }
+}
+
+/// The size that a note says.
+#[inline(always)]
+pub(crate) fn units(steps: u8) -> usize {
+    usize::from(steps) * STEP
 }
 
 /// What was charged for a block, if that is noted.
@@ -33,14 +44,13 @@ fn byte(block: *const c_void) -> Option<&'static AtomicU8> {
 pub(crate) fn noted(block: *const c_void) -> Option<usize> {
     // Relaxed: whoever frees a block has it from whoever got it, and the byte's value with it.
     let steps = byte(block)?.load(Ordering::Relaxed);
-    (steps != 0).then_some(usize::from(steps) * STEP)
+    (steps != 0).then(|| units(steps))
 }
 
 /// Notes what is charged for a block.
 #[inline(always)]
 pub(crate) fn note(block: *const c_void, units: usize) {
-    let steps =
-        if units.is_multiple_of(STEP) { u8::try_from(units / STEP).unwrap_or(0) } else { 0 };
+    let steps = steps(units);
     let Some(byte) = byte(block).or_else(|| if steps == 0 { None } else { make(block) }) else {
         return;
     };
@@ -49,15 +59,12 @@ pub(crate) fn note(block: *const c_void, units: usize) {
     }
 }
 
-/// [`note`] where a map is, of a size that can be noted; `false` is: nothing was noted.
+/// [`note`] of a size that a note can say, where a map is; `false` is: nothing was noted.
 #[inline(always)]
-pub(crate) fn note_where_noted(block: *const c_void, units: usize) -> bool {
-    let (steps, rest) = (units / STEP, units % STEP);
-    let Some(byte) = byte(block).filter(|_| rest == 0 && steps <= usize::from(u8::MAX)) else {
-        return false;
-    };
-    if usize::from(byte.load(Ordering::Relaxed)) != steps {
-        byte.store(steps as u8, Ordering::Relaxed);
+pub(crate) fn note_where_noted(block: *const c_void, steps: u8) -> bool {
+    let Some(byte) = byte(block) else { return false };
+    if byte.load(Ordering::Relaxed) != steps {
+        byte.store(steps, Ordering::Relaxed);
     }
     true
 }
@@ -67,21 +74,6 @@ pub(crate) fn note_where_noted(block: *const c_void, units: usize) -> bool {
 #[inline(never)]
 fn make(block: *const c_void) -> Option<&'static AtomicU8> {
     if filter::is_on() { None } else { BYTES.make(block as usize) }
-}
-
-/// The size of a new block for which there was word.
-///
-/// # Safety
-/// The block is the next allocator's, which is ready; the thread is not busy.
-#[inline(always)]
-pub(crate) unsafe fn of_new(block: *mut c_void, expected: Expected) -> usize {
-    if let Some(size) = expected.size() {
-        return size;
-    }
-    // SAFETY: handed on.
-    let size = unsafe { NEXT.asked_size(block) };
-    expected.learn(size);
-    size
 }
 
 #[cfg(test)]

@@ -23,8 +23,6 @@ pub(crate) enum Word {
     AskedSlot = 32,
     /// The cell of that slot, as a span's entry has it; [`NO_CELL`] before it has one.
     AskedCell = 40,
-    /// What such an allocator is expected to give for the request under way (sizes.rs); zero where nothing is known.
-    Expected = 48,
 }
 
 /// No cell, and nothing that a span's entry may hold instead of one.
@@ -41,13 +39,14 @@ mod words {
         ".hidden ledgerline_thread_words",
         ".globl ledgerline_thread_words",
         ".type ledgerline_thread_words, @tls_object",
-        ".size ledgerline_thread_words, 56",
+        ".size ledgerline_thread_words, 48",
         "ledgerline_thread_words:",
-        ".quad {no_cell}, 0, 0, 0, 0, {no_cell}, 0",
+        ".quad {no_cell}, 0, 0, 0, 0, {no_cell}",
         ".popsection",
         no_cell = const super::NO_CELL,
     );
 
+    #[inline(always)]
     pub(crate) fn place() -> usize {
         let place;
         // SAFETY: reads this library's own entry of the global offset table.
@@ -76,8 +75,21 @@ mod words {
         value
     }
 
+    /// (The word is a constant in each arm, so that it is one in the instruction.)
     #[inline(always)]
     pub(crate) fn get(word: Word) -> usize {
+        match word {
+            Word::Cell => read::<{ Word::Cell as usize }>(),
+            Word::Busy => read::<{ Word::Busy as usize }>(),
+            Word::Caller => read::<{ Word::Caller as usize }>(),
+            Word::Slot => read::<{ Word::Slot as usize }>(),
+            Word::AskedSlot => read::<{ Word::AskedSlot as usize }>(),
+            Word::AskedCell => read::<{ Word::AskedCell as usize }>(),
+        }
+    }
+
+    #[inline(always)]
+    fn read<const WORD: usize>() -> usize {
         let value;
         // SAFETY: reads one of the calling thread's own words.
         unsafe {
@@ -85,7 +97,7 @@ mod words {
                 "mov {value}, qword ptr [rip + ledgerline_thread_words@GOTTPOFF]",
                 "mov {value}, qword ptr fs:[{value} + {word}]",
                 value = out(reg) value,
-                word = in(reg) word as usize,
+                word = const WORD,
                 options(nostack, readonly, preserves_flags),
             );
         }
@@ -113,7 +125,7 @@ mod words {
     use super::Word;
     use std::cell::Cell;
 
-    thread_local!(static WORDS: [Cell<usize>; 7] = const {
+    thread_local!(static WORDS: [Cell<usize>; 6] = const {
         [
             Cell::new(super::NO_CELL),
             Cell::new(0),
@@ -121,7 +133,6 @@ mod words {
             Cell::new(0),
             Cell::new(0),
             Cell::new(super::NO_CELL),
-            Cell::new(0),
         ]
     });
 

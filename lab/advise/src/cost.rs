@@ -27,7 +27,7 @@
 //!     spots: vec![spot("usage", 0), spot("parent", 8)],
 //!     roles: vec![Role { name: "all".to_owned(), share: 1.0, work_ns: 3000.0, basis: WorkBasis::Stated, phases }],
 //!     unknown: Vec::new(),
-//!     works: Vec::new(),
+//!     settled: Vec::new(),
 //! };
 //! let machine = Machine::built_in("haswell-ep-2699v3").unwrap();
 //! let question = Question { machine: &machine, cpus: 72, points: 2 };
@@ -38,6 +38,7 @@
 //! assert!(cost::difference(&today, &apart).change.high < 0.0);
 //! ```
 
+mod alone;
 mod run;
 mod script;
 mod steps;
@@ -47,6 +48,7 @@ pub use script::{Part, Script, script};
 
 pub use work::{Timed, Work, settle};
 
+pub(crate) use alone::MOST_WAITS;
 pub(crate) use steps::{Fetch, outgrows, parts, passes, share};
 
 use std::collections::{BTreeMap, BTreeSet};

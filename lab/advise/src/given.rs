@@ -101,7 +101,7 @@ mod tests {
             spots: vec![spot("a", 0), spot("b", 8), spot("c", 16)],
             roles: Vec::new(),
             unknown: Vec::new(),
-            works: Vec::new(),
+            settled: Vec::new(),
         };
         (pieces, uses)
     }

@@ -13,7 +13,7 @@
 //! | tables of the kernel's `net_cachelines` | fields by path, transmission and reception | how often; how many objects |
 //! | `perf c2c report --stdio` | addresses by CPU | operations; locked instructions |
 //! | `perf mem report --stdio`, `perf mem -D report` | addresses, by CPU or thread where printed | operations |
-//! | `perf script` with addresses | addresses by CPU, weighed by period | operations |
+//! | `perf.data`; `perf script` with addresses | addresses by CPU, weighed by period | operations |
 //!
 //! Addresses become fields by the objects in [`Known`]. Where operations are not known, one is what lies between
 //! two accesses of the busiest CPU to the field that it touches most: that field is touched once, others in
@@ -46,10 +46,12 @@ mod by_hand;
 mod c2c;
 mod dotted;
 mod fields;
+mod kinds;
 mod known;
 mod mem_report;
 mod net_cachelines;
 mod open;
+mod perf_data;
 mod samples;
 mod script;
 #[cfg(test)]
@@ -144,6 +146,13 @@ pub enum WorkBasis {
         ns: f64,
         /// Which part of that recording took.
         recording_ns: f64,
+    },
+    /// An operation was timed where its thread ran alone: the work is to be found from that.
+    Alone {
+        /// What it took alone, in nanoseconds.
+        ns: f64,
+        /// What it took on today's layout with all others, in nanoseconds, if that was timed as well.
+        takes_ns: Option<f64>,
     },
 }
 

@@ -19,7 +19,7 @@ use serde::Serialize;
 
 pub use print::{json, text};
 
-use crate::cost::{self, Cost, PAIR, Place, Question};
+use crate::cost::{self, Cost, PAIR, Place, Question, Timed};
 use crate::profile::{TypeProfile, find};
 use crate::uses::Uses;
 
@@ -76,7 +76,7 @@ pub enum Near {
     Neighbour,
 }
 
-/// Prices a difference; objects begin at multiples of `base` bytes, [`PAIR`] if nothing else is known.
+/// Prices a difference. Times of the profile are of the old build, and of where they were `timed`; objects begin at multiples of `base` bytes, [`PAIR`] if nothing else is known.
 ///
 /// Fields that were renamed, or put into another record, are followed in either direction.
 ///
@@ -87,6 +87,7 @@ pub fn price(
     difference: &Difference,
     profile: &TypeProfile,
     question: &Question<'_>,
+    timed: Option<&Timed>,
     base: Option<u64>,
 ) -> Result<Priced, Error> {
     let (renamed, back) = renames(difference);
@@ -102,8 +103,8 @@ pub fn price(
     }
     // What an operation took was timed with the old build.
     let place = before.place(base);
-    (before.uses, _) = cost::settle(question, None, before.uses, &place)?;
-    after.uses.works.clone_from(&before.uses.works);
+    (before.uses, _) = cost::settle(question, timed, before.uses, &place)?;
+    after.uses.settled.clone_from(&before.uses.settled);
     for (role, settled) in after.uses.roles.iter_mut().zip(&before.uses.roles) {
         role.work_ns = settled.work_ns;
     }

@@ -3,6 +3,7 @@
 use std::borrow::Borrow;
 use std::collections::HashMap;
 
+use ledgerline_coherence::machine::Settings;
 use ledgerline_layout::Error;
 use ledgerline_layout::model::{Type, TypeId, Types};
 use ledgerline_layout::pick::advise_field;
@@ -53,9 +54,28 @@ pub struct Uses {
     /// Fields of the profile that the type does not have; their accesses are left out. Always empty after
     /// [`Uses::resolve`].
     pub unknown: Vec<String>,
-    /// By design point, the works of the roles, where points differ in it ([`settle`](crate::cost::settle)); otherwise
-    /// empty.
-    pub works: Vec<Vec<f64>>,
+    /// By design point, what times say of the program, where points differ in it ([`settle`](crate::cost::settle));
+    /// otherwise empty.
+    pub settled: Vec<Settled>,
+}
+
+/// What times say of the program at one design point.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Settled {
+    /// The work of an operation by role, in nanoseconds.
+    pub works: Vec<f64>,
+    /// How much work goes on while a CPU waits, in picoseconds, in place of what the machine says of it.
+    pub window: Option<u64>,
+    /// By role, how many times what is simulated others make it wait. Empty where nobody knows.
+    pub waits: Vec<f64>,
+}
+
+impl Settled {
+    /// The settings of a machine for this program.
+    pub(crate) fn on(&self, settings: &Settings) -> Settings {
+        let window = self.window.unwrap_or(settings.window);
+        Settings { window, ..settings.clone() }
+    }
 }
 
 impl Uses {
@@ -83,7 +103,7 @@ impl Uses {
             spots: Vec::new(),
             roles: Vec::new(),
             unknown: Vec::new(),
-            works: Vec::new(),
+            settled: Vec::new(),
         };
         for role in &profile.roles {
             let mut phases = Vec::new();
@@ -127,7 +147,7 @@ impl Uses {
 
     /// The same with other works, by role.
     pub(crate) fn with_works(&self, works: &[f64]) -> Uses {
-        let mut uses = Uses { works: Vec::new(), ..self.clone() };
+        let mut uses = Uses { settled: Vec::new(), ..self.clone() };
         for (role, &work) in uses.roles.iter_mut().zip(works) {
             role.work_ns = work;
         }

@@ -49,7 +49,7 @@ fn told(types: &[Types; 2], name: &str, profile: &Profile) -> Result<Told, Strin
     let machine = Machine::built_in("haswell-ep-2699v3").unwrap();
     let question = Question { machine: &machine, cpus: 72, points: POINTS };
     let of = profile.of(name).unwrap();
-    let priced = price(sides, &difference, of, &question, None).map_err(|e| e.to_string())?;
+    let priced = price(sides, &difference, of, &question, None, None).map_err(|e| e.to_string())?;
     let mut out = String::new();
     text(&difference, &priced, &question, &mut out);
     let json = json(&difference, &priced, &question);

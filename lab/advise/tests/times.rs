@@ -26,7 +26,7 @@ fn uses(kind: Kind, works: [f64; 2], bases: [WorkBasis; 2]) -> Uses {
         spots: vec![spot("a", 0), spot("b", 8)],
         roles: vec![role(0), role(1)],
         unknown: Vec::new(),
-        works: Vec::new(),
+        settled: Vec::new(),
     }
 }
 
@@ -93,7 +93,7 @@ fn what_recording_took_is_no_work() {
     let plain = work(WorkBasis::Takes { ns: 100.0, recording_ns: 0.0 });
     let recorded = work(WorkBasis::Takes { ns: 160.0, recording_ns: 60.0 });
     assert!((plain.work_ns.median - recorded.work_ns.median).abs() < 6.0);
-    assert_eq!(recorded.takes_ns, 100.0);
+    assert_eq!(recorded.takes_ns, Some(100.0));
     // Recording costs a tenth more or less.
     let width = recorded.work_ns.high - recorded.work_ns.low;
     assert!(width > plain.work_ns.high - plain.work_ns.low && width < 20.0, "{recorded:?}");
@@ -107,7 +107,10 @@ fn an_operation_that_was_nearly_all_recording_has_no_work() {
     let bases = [WorkBasis::Takes { ns: 19.5, recording_ns: 19.5 }; 2];
     let timed = uses(Kind::Load, [0.0; 2], bases);
     let (found, works) = cost::settle(&question, None, timed.clone(), &Place::of(&timed)).unwrap();
-    assert!(works.iter().all(|work| work.takes_ns == 0.0 && work.work_ns.high < 3.0), "{works:?}");
+    assert!(
+        works.iter().all(|work| work.takes_ns == Some(0.0) && work.work_ns.high < 3.0),
+        "{works:?}"
+    );
     assert!(cost::of(&question, &found, &Place::of(&found)).unwrap().nanoseconds.median > 0.0);
 }
 
@@ -147,4 +150,76 @@ fn times_are_of_the_machine_on_which_they_were_taken() {
     let (_, works) = cost::settle(&question, Some(&taken), timed.clone(), &place).unwrap();
     let same = Question { machine: &here, cpus: 2, points: 3 };
     assert_eq!(works, cost::settle(&same, None, timed, &place).unwrap().1);
+}
+
+/// Timed alone and beside others, on a machine whose window `hides` so much of a wait.
+fn timed_twice(machine: &Machine, work: f64, hides: f64) -> (f64, f64, f64) {
+    let mut machine = machine.clone();
+    let window = &mut machine.nuisance.window_ns;
+    (window.low, window.best, window.high) = (hides, hides, hides);
+    let known = uses(Kind::Atomic, [work; 2], STATED);
+    let cost = |cpus, place: &Place| {
+        let question = Question { machine: &machine, cpus, points: 8 };
+        cost::of(&question, &known, place).unwrap().nanoseconds.median
+    };
+    (cost(1, &Place::of(&known)), cost(2, &Place::of(&known)), cost(2, &apart(&known)))
+}
+
+/// The time beside others alone does not tell a program that works while it waits from one that has less to do.
+#[test]
+fn a_time_alone_tells_work_from_waiting_whatever_the_processor_hides() {
+    let machine = two_cpus();
+    let question = Question { machine: &machine, cpus: 2, points: 8 };
+    for (work, hides) in [(40.0, 0.0), (40.0, 30.0), (120.0, 15.0)] {
+        let (alone, beside, after) = timed_twice(&machine, work, hides);
+        let basis = WorkBasis::Alone { ns: alone, takes_ns: Some(beside) };
+        let timed = uses(Kind::Atomic, [0.0; 2], [basis; 2]);
+        let (found, works) =
+            cost::settle(&question, None, timed.clone(), &Place::of(&timed)).unwrap();
+        assert!((works[0].work_ns.median / work - 1.0).abs() < 0.15, "{works:?}");
+        let cost = |place: &Place| cost::of(&question, &found, place).unwrap().nanoseconds;
+        let (today, moved) = (cost(&Place::of(&found)), cost(&apart(&found)));
+        assert!((today.median / beside - 1.0).abs() < 0.05, "{hides}: {today:?} for {beside}");
+        assert!((moved.median / after - 1.0).abs() < 0.08, "{hides}: {moved:?} for {after}");
+        assert!(moved.holds(after), "{hides}: {moved:?} for {after}");
+    }
+}
+
+/// A machine file that is wrong by half says too much waiting; the times say by how much.
+#[test]
+fn what_the_machine_file_is_wrong_by_is_corrected_by_both_times() {
+    let right = two_cpus();
+    let (alone, beside, after) = timed_twice(&right, 60.0, 0.0);
+    let mut wrong = right.clone();
+    let scale = &mut wrong.nuisance.latency_scale;
+    (scale.low, scale.best, scale.high) = (0.5, 0.5, 0.5);
+    let question = Question { machine: &wrong, cpus: 2, points: 8 };
+    let basis = WorkBasis::Alone { ns: alone, takes_ns: Some(beside) };
+    let timed = uses(Kind::Atomic, [0.0; 2], [basis; 2]);
+    let (found, works) = cost::settle(&question, None, timed.clone(), &Place::of(&timed)).unwrap();
+    assert!(works[0].waits.is_some_and(|waits| waits.median > 1.2), "{works:?}");
+    let cost = |place: &Place| cost::of(&question, &found, place).unwrap();
+    let (today, moved) = (cost(&Place::of(&found)), cost(&apart(&found)));
+    assert!((today.nanoseconds.median / beside - 1.0).abs() < 0.05, "{today:?} for {beside}");
+    assert!((moved.nanoseconds.median / after - 1.0).abs() < 0.08, "{moved:?} for {after}");
+    // What is said of lines is corrected with it.
+    let waiting: f64 = today.lines.iter().map(|line| line.waiting.median).sum();
+    assert!((waiting / (beside - alone) - 1.0).abs() < 0.25, "{waiting} of {beside} less {alone}");
+}
+
+/// Elsewhere others make it wait as that machine does; the work is the program's own.
+#[test]
+fn a_correction_stays_on_the_machine_that_it_is_of() {
+    let (here, there) = (two_cpus(), Machine::built_in("four-socket-144").unwrap());
+    let basis = WorkBasis::Alone { ns: 62.0, takes_ns: Some(300.0) };
+    let timed = uses(Kind::Atomic, [0.0; 2], [basis; 2]);
+    let taken = Timed { machine: here.clone(), cpus: 2 };
+    let settle = |machine, cpus| {
+        let question = Question { machine, cpus, points: 3 };
+        cost::settle(&question, Some(&taken), timed.clone(), &Place::of(&timed)).unwrap().0.settled
+    };
+    let (same, elsewhere) = (settle(&here, 2), settle(&there, 144));
+    assert!(same.iter().all(|point| point.waits.iter().all(|&waits| waits > 1.5)), "{same:?}");
+    assert!(elsewhere.iter().all(|point| point.waits.is_empty()), "{elsewhere:?}");
+    assert_eq!(same[1].works, elsewhere[1].works);
 }

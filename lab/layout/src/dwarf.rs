@@ -1,8 +1,8 @@
 //! Reads types from DWARF, which compilers write beside the code when asked for debug information.
 //!
 //! The reader knows versions 4 and 5 (and what of 2 and 3 has the same form), of C, C++ and Rust, in ELF files of
-//! either byte order: programs, libraries, object files and kernel modules. It knows compressed sections, type units,
-//! split units (`.dwo`, `.dwp`), debug files beside stripped programs, and dwz's common files.
+//! either byte order: programs, libraries, object files, kernel modules, and archives of these. It knows compressed
+//! sections, type units, split units (`.dwo`, `.dwp`), debug files beside stripped programs, and dwz's common files.
 //!
 //! ```text
 //! file ── separate ── sections ── unit ── entries ── parsed ── identity ── merge ── model
@@ -11,14 +11,17 @@
 //! ```
 //!
 //! Several threads walk the units, which are merged in the order of the file. So the same file gives the same model
-//! in every run.
+//! in every run. A few types by their names are read in part ([`open_named`]).
 
+mod archive;
 mod attributes;
 mod bits;
 mod budget;
 mod entries;
 mod identity;
 mod merge;
+mod named;
+mod options;
 mod package;
 mod parsed;
 mod read;
@@ -29,7 +32,10 @@ mod units;
 mod unsized_tails;
 mod virtual_bases;
 
-pub use read::{Options, open, present, read};
+pub(crate) use archive::is_archive;
+pub use named::{Named, open_named};
+pub use options::Options;
+pub use read::{open, present, read};
 pub(crate) use sections::widest_scalar_align;
 
 use crate::Error;

@@ -11,6 +11,7 @@ pub mod diff;
 pub mod dwarf;
 mod error;
 pub mod fuzz;
+pub mod holders;
 pub mod image;
 pub mod leaf;
 pub mod lines;
@@ -22,9 +23,10 @@ pub mod show;
 #[cfg(test)]
 mod sketch;
 pub mod spell;
+pub mod variants;
 
 pub use error::Error;
-pub use open::{Opened, Options, Prefer, Source, open, open_with};
+pub use open::{Opened, Options, Prefer, Source, open, open_named, open_with};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -57,8 +57,8 @@ pub struct Opened {
     pub source: Source,
 }
 
-/// Reads the types of a file: BTF, an ELF file with BTF or DWARF, a kernel image, or one of these compressed
-/// by gzip, xz, lzma, zstd or lz4.
+/// Reads the types of a file: BTF, an ELF file with BTF or DWARF, an archive of ELF files, a kernel image, or one of
+/// these compressed by gzip, xz, lzma, zstd or lz4.
 ///
 /// ```no_run
 /// let kernel = ledgerline_layout::open("/sys/kernel/btf/vmlinux".as_ref())?;
@@ -73,6 +73,27 @@ pub struct Opened {
 /// names the file.
 pub fn open(path: &Path) -> Result<Opened, Error> {
     open_with(path, &Options::default())
+}
+
+/// Reads types of a file by their names. [`pick`](crate::pick::pick) finds the same records by these names as in what
+/// [`open`] reads, and they print the same; other types may be missing.
+///
+/// A linked program or library is read in part: `names` are looked for in its bytes, and only what these types need
+/// is read, unit by unit (the README of the crate has times and memory). All else is read as
+/// [`open`] reads it, and so is a file that lacks one of the names, or where one is a pattern.
+///
+/// ```no_run
+/// let kernel = ledgerline_layout::open_named("vmlinux".as_ref(), &["page_counter".to_owned()])?;
+/// # Ok::<(), ledgerline_layout::Error>(())
+/// ```
+///
+/// # Errors
+/// As for [`open`].
+pub fn open_named(path: &Path, names: &[String]) -> Result<Opened, Error> {
+    match dwarf::open_named(path, names) {
+        Some(named) => Ok(Opened { types: named.types, source: Source::Dwarf }),
+        None => open(path),
+    }
 }
 
 /// Does what [`open`] does, with options.
@@ -108,7 +129,7 @@ fn content(path: &Path) -> Result<Vec<u8>, Error> {
 /// Unpacks images and compressed data, as often as they are packed; no more than `limit` bytes may come out.
 pub(crate) fn unwrap(mut data: Vec<u8>, limit: usize) -> Result<Vec<u8>, Error> {
     for _ in 0..DEEPEST {
-        if btf::is_btf(&data) || data.starts_with(ELF) {
+        if btf::is_btf(&data) || data.starts_with(ELF) || dwarf::is_archive(&data) {
             break;
         }
         match image::open(&data, limit)? {
@@ -127,12 +148,15 @@ pub(crate) fn read(data: &[u8], path: &Path, options: &Options) -> Result<Opened
     if data.starts_with(ELF) {
         return read_elf(data, path, options);
     }
+    if dwarf::is_archive(data) {
+        return read_dwarf(data, path);
+    }
     if image::is_flat(data) {
         let btf = btf::find(data).ok_or_else(|| Error::new("is a kernel without BTF"))?;
         return read_btf(btf, None, path, options);
     }
-    Err(Error::new("is neither BTF nor ELF nor a kernel image, nor one of these compressed")
-        .advise("name a program, a library, an object file, vmlinux, vmlinuz or /sys/kernel/btf/vmlinux"))
+    Err(Error::new("is neither BTF nor ELF nor an archive nor a kernel image, nor one of these compressed")
+        .advise("name a program, a library, an object file, an archive, vmlinux, vmlinuz or /sys/kernel/btf/vmlinux"))
 }
 
 fn read_elf(data: &[u8], path: &Path, options: &Options) -> Result<Opened, Error> {

@@ -6,7 +6,7 @@ use globset::{GlobBuilder, GlobMatcher};
 
 use crate::Error;
 use crate::leaf::{Expand, leaves};
-use crate::model::{Type, TypeId, Types};
+use crate::model::{Name, Type, TypeId, Types};
 
 /// A name or a pattern with `*`, `?`, `[…]`, `{a,b}`.
 #[derive(Clone, Debug)]
@@ -31,6 +31,16 @@ impl Pattern {
             .transpose()
             .map_err(|error| Error::new(format!("{text:?} is no pattern: {error}")))?;
         Ok(Pattern { text: bare.to_owned(), glob })
+    }
+
+    /// The pattern without a leading keyword.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The name that the pattern means, if it has no marks of patterns.
+    pub fn exact(&self) -> Option<&str> {
+        self.glob.is_none().then_some(&self.text)
     }
 
     /// Whether the pattern means a name. A text always means the name that is equal to it, even if it has marks of
@@ -61,7 +71,21 @@ pub fn named(types: &Types) -> Vec<(&str, TypeId)> {
         .collect()
 }
 
-/// The records that patterns mean, each once, in the order of the patterns.
+/// The anonymous records that a typedef gives this name.
+fn by_typedef<'t>(types: &'t Types, wanted: &str) -> HashMap<TypeId, &'t str> {
+    (0..types.len() as u32)
+        .filter_map(|index| match types.get(TypeId(index)) {
+            Type::Typedef { name, to: Some(to), .. } if types.name(*name) == wanted => {
+                Some((*to, types.name(*name)))
+            }
+            _ => None,
+        })
+        .filter(|(to, _)| matches!(types.get(*to), Type::Record(of) if of.name == Name::NONE))
+        .collect()
+}
+
+/// The records that patterns mean, each once, in the order of the patterns. An anonymous record goes by the name of
+/// its first typedef, and where the text is that of another one, by that.
 ///
 /// # Errors
 /// If a pattern means no record. The error names near ones.
@@ -71,9 +95,12 @@ pub fn pick<'t>(types: &'t Types, patterns: &[String]) -> Result<Vec<(&'t str, T
     let mut seen = std::collections::HashSet::new();
     for text in patterns {
         let pattern = Pattern::new(text)?;
+        let aliases = by_typedef(types, &pattern.text);
         let mut none = true;
         for &(name, id) in &named {
-            if pattern.matches(name) {
+            let alias = || aliases.get(&id).copied();
+            let name = if pattern.matches(name) { Some(name) } else { alias() };
+            if let Some(name) = name {
                 none = false;
                 if seen.insert(id) {
                     picked.push((name, id));

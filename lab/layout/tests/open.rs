@@ -164,10 +164,10 @@ fn a_module_finds_its_base_within_it_beside_it_or_where_it_is_told() {
 fn what_cannot_be_read_is_said_in_one_line() {
     let folder = folder("what_cannot");
     let kernel = kernel(2 << 20);
-    let advice =
-        "name a program, a library, an object file, vmlinux, vmlinuz or /sys/kernel/btf/vmlinux";
-    let none =
-        format!("is neither BTF nor ELF nor a kernel image, nor one of these compressed; {advice}");
+    let advice = "name a program, a library, an object file, an archive, vmlinux, vmlinuz or /sys/kernel/btf/vmlinux";
+    let none = format!(
+        "is neither BTF nor ELF nor an archive nor a kernel image, nor one of these compressed; {advice}"
+    );
     let gzip = {
         let mut data = flate2_packed(&kernel);
         data.truncate(data.len() / 2);

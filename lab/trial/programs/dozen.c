@@ -1,11 +1,13 @@
 /* A dozen small programs in which two threads share a structure, for ci/predictions. Built twice: as they are, and with
  * -DAPART, where what each thread uses begins a pair of lines of its own.
  *
- *     dozen NAME        runs one for a moment; prints nanoseconds an operation, of the one thread and of the other
+ *     dozen NAME            runs one for a moment; prints nanoseconds an operation, of the one thread and of the other
+ *     dozen NAME one|other  the same with one of the threads alone; nan of the other
  *
  * Each operation works for itself: a chain of shifts, some five cycles a round, that goes on from operation to operation.
  * Where a program says so, the chain needs what an access brought; otherwise a processor may go on while it waits. */
 #define _GNU_SOURCE
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -72,8 +74,9 @@ static inline uint64_t work(uint64_t x, int rounds) {
       x += slots[LOAD(b) % QUEUE]; atomic_store_explicit(&shared.b, LOAD(b) + 1, memory_order_release))                \
     P(versions, 90, (shared.plain_a++, shared.plain_a++), x += LOAD(b))
 
-static atomic_int ready, stop;
-static double took[2];
+static atomic_int waited_for = 2, stop;
+static int alone;
+static double took[2] = {NAN, NAN};
 static volatile uint64_t sink;
 static const double MOMENT = 30e6;
 
@@ -89,7 +92,7 @@ static double now(void) {
             x = work(x, rounds);                                                                                       \
             body;                                                                                                      \
         }                                                                                                              \
-        if (me == 0 && count % 1024 == 0 && now() - start > MOMENT) atomic_store(&stop, 1);                            \
+        if ((me == 0 || alone) && count % 1024 == 0 && now() - start > MOMENT) atomic_store(&stop, 1);                            \
     }
 
 #define PROGRAM(name, rounds, one, other)                                                                              \
@@ -100,8 +103,8 @@ static double now(void) {
         CPU_SET(me, &set);                                                                                             \
         pthread_setaffinity_np(pthread_self(), sizeof set, &set);                                                      \
         uint64_t x = 88172645463325252ull + me, count = 0;                                                             \
-        atomic_fetch_add(&ready, 1);                                                                                   \
-        while (atomic_load(&ready) < 2)                                                                                \
+        atomic_fetch_sub(&waited_for, 1);                                                                              \
+        while (atomic_load(&waited_for) > 0)                                                                           \
             ;                                                                                                          \
         double start = now();                                                                                          \
         if (me == 0) { LOOP(rounds, one) } else { LOOP(rounds, other) }                                                \
@@ -118,16 +121,21 @@ static const struct {
 } programs[] = {PROGRAMS(ROW)};
 
 int main(int count, char **given) {
-    for (size_t at = 0; count == 2 && at < sizeof programs / sizeof *programs; at++) {
+    long first = 0, last = 1;
+    if (count == 3) {
+        first = last = strcmp(given[2], "other") == 0;
+        alone = waited_for = 1;
+    }
+    for (size_t at = 0; count > 1 && at < sizeof programs / sizeof *programs; at++) {
         if (strcmp(given[1], programs[at].name) == 0) {
             pthread_t threads[2];
-            for (long me = 0; me < 2; me++) pthread_create(&threads[me], 0, programs[at].play, (void *)me);
-            for (int me = 0; me < 2; me++) pthread_join(threads[me], 0);
+            for (long me = first; me <= last; me++) pthread_create(&threads[me], 0, programs[at].play, (void *)me);
+            for (long me = first; me <= last; me++) pthread_join(threads[me], 0);
             printf("%.3f %.3f\n", took[0], took[1]);
             return 0;
         }
     }
-    fprintf(stderr, "dozen NAME; there are:");
+    fprintf(stderr, "dozen NAME [one|other]; there are:");
     for (size_t at = 0; at < sizeof programs / sizeof *programs; at++) fprintf(stderr, " %s", programs[at].name);
     fprintf(stderr, "\n");
     return 2;

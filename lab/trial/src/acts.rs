@@ -159,7 +159,7 @@ mod tests {
                 phases,
             }],
             unknown: Vec::new(),
-            works: Vec::new(),
+            settled: Vec::new(),
         }
     }
 

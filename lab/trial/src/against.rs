@@ -17,7 +17,7 @@ use ledgerline_advise::pieces::{Freedom, Pieces};
 use ledgerline_advise::profile::TypeProfile;
 use ledgerline_advise::uses::Uses;
 use ledgerline_layout::model::{TypeId, Types};
-use ledgerline_layout::{Error, leaf, open, pick};
+use ledgerline_layout::{Error, leaf, open_named, pick};
 use serde::Deserialize;
 
 use crate::Order;
@@ -121,8 +121,8 @@ impl Subject<'_> {
     }
 
     fn rebuilt(&self, path: &Path) -> Result<Order, Error> {
-        let build = open(path)?;
         let name = &self.profile.name;
+        let build = open_named(path, std::slice::from_ref(name))?;
         let picked = pick::pick(&build.types, std::slice::from_ref(name));
         let picked = picked.map_err(|error| error.in_file(path))?;
         let Some(&(_, id)) = picked.iter().find(|(other, _)| other == name) else {

@@ -103,7 +103,7 @@ pub struct AdviseArgs {
 /// What is printed.
 pub(super) fn text(args: &AdviseArgs) -> Result<Vec<u8>, Error> {
     let asked = Asked::read(&args.file, &args.name, &args.profile, "there is no advice")?;
-    let uses = asked.uses()?;
+    asked.uses()?;
     let Asked { types, id, profile, .. } = &asked;
     let machine = args.machine.machine(profile)?;
     let question = args.machine.question(profile, &machine);
@@ -136,7 +136,8 @@ pub(super) fn text(args: &AdviseArgs) -> Result<Vec<u8>, Error> {
             types,
             id: *id,
             profile: asked.of_type(),
-            uses: &uses,
+            // With the works that were found for times.
+            uses: &advice.uses,
             base: args.machine.base,
         };
         let (from, proposed) = trial::proposed(&advice);

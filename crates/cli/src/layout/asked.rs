@@ -32,10 +32,10 @@ impl Asked {
                 format!("an order is better or worse for a use: {nothing} without --profile");
             let error = Error::new(error);
             return Err(error.advise(
-                "write one (`layout advise --help` shows how), or give `perf c2c report --stdio`",
+                "write one (`layout advise --help` shows how), or give a perf.data or `perf c2c report --stdio`",
             ));
         };
-        let types = super::types(file)?;
+        let types = super::types_named(file, &args.with_objects(&[name.to_owned()]))?;
         let picked = pick(types, &[name.to_owned()]).map_err(|error| error.in_file(file))?;
         let &[(found, id), ref rest @ ..] = &picked[..] else {
             return Err(Error::new(format!("there is no type {name:?}")).in_file(file));

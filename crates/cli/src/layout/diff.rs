@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ledgerline_advise::cost::Question;
+use ledgerline_advise::cost::{Question, Timed};
 use ledgerline_advise::profile::Profile;
 use ledgerline_advise::ranking::{self, Priced};
 use ledgerline_coherence::machine::Machine;
@@ -79,7 +79,12 @@ fn chosen<'t>(
 
 /// What is printed, and whether nothing changed.
 pub(super) fn text(args: &DiffArgs) -> Result<(Vec<u8>, bool), Error> {
-    let (old, new) = (super::types(&args.old)?, super::types(&args.new)?);
+    let named = args.profile.with_objects(&args.types);
+    let read = |path: &Path| match args.types.is_empty() {
+        true => super::types(path),
+        false => super::types_named(path, &named),
+    };
+    let (old, new) = (read(&args.old)?, read(&args.new)?);
     let before = chosen(old, args, &args.old)?;
     let after = chosen(new, args, &args.new)?;
     // Of types with one name, the first of one build stands beside the first of the other, and so on.
@@ -159,7 +164,12 @@ fn priced(
     for (sides, difference) in changed {
         let price = |costs: &Costs<'_>| {
             let of = costs.profile.of(&difference.name)?;
-            let priced = ranking::price(sides, &difference, of, &costs.question(), costs.args.base);
+            let timed = costs.args.timed(&costs.profile);
+            let price = |timed: Option<Timed>| {
+                let (question, base) = (costs.question(), costs.args.base);
+                ranking::price(sides, &difference, of, &question, timed.as_ref(), base)
+            };
+            let priced = timed.and_then(price);
             Some(priced.map_err(|error| error.in_file(Path::new(&costs.profile.source))))
         };
         let priced = costs.and_then(price).transpose()?;

@@ -4,6 +4,7 @@
 //! | module    | what it holds                                           |
 //! |-----------|---------------------------------------------------------|
 //! | `show`    | types by lines: text, JSON, pictures                    |
+//! | `find`    | which types hold another, or point to it                |
 //! | `check`   | rules: whether they hold, today's layout as rules       |
 //! | `diff`    | which fields share a line in one build alone            |
 //! | `advise`  | what a layout costs under a profile, and a better order |
@@ -18,6 +19,7 @@ mod asked;
 mod build;
 mod check;
 mod diff;
+mod find;
 mod profile;
 mod record;
 mod show;
@@ -30,7 +32,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ledgerline_layout::model::Types;
-use ledgerline_layout::{Error, open};
+use ledgerline_layout::{Error, open, open_named};
 
 /// What `ledgerline layout` does.
 #[derive(Subcommand, Debug)]
@@ -38,6 +40,9 @@ pub enum LayoutCommand {
     /// Print types by cache lines, with holes and padding
     #[command(long_about = show::LONG_ABOUT)]
     Show(show::ShowArgs),
+    /// Print the types that contain another, or point to it
+    #[command(long_about = find::LONG_ABOUT)]
+    Find(find::FindArgs),
     /// Check rules about lines, or write today's layout as rules
     #[command(long_about = check::LONG_ABOUT)]
     Check(check::CheckArgs),
@@ -64,6 +69,7 @@ pub fn main(command: &LayoutCommand) -> ExitCode {
     let mut missing = Vec::new();
     let (name, result) = match command {
         LayoutCommand::Show(args) => ("show", show::text(args).map(|out| (out, true))),
+        LayoutCommand::Find(args) => ("find", find::text(args).map(|out| (out, true))),
         LayoutCommand::Advise(args) => ("advise", advise::text(args).map(|out| (out, true))),
         LayoutCommand::Trial(args) => ("trial", trial::text(args).map(|out| (out, true))),
         LayoutCommand::Profile(args) => ("profile", profile::text(args).map(|out| (out, true))),
@@ -98,6 +104,11 @@ fn fail(name: &str, error: &str) -> ExitCode {
 /// one before it ends.
 fn types(path: &Path) -> Result<&'static Types, Error> {
     Ok(&Box::leak(Box::new(open(path)?)).types)
+}
+
+/// As [`types`], of which only those with these names will be asked for.
+fn types_named(path: &Path, names: &[String]) -> Result<&'static Types, Error> {
+    Ok(&Box::leak(Box::new(open_named(path, names)?)).types)
 }
 
 /// The values of an option that asks for the bytes of a line: 64, or 128 for pairs.

@@ -20,6 +20,7 @@ relative to the field that is touched most, or 1, and a table's type has one obj
 
 const EXAMPLES: &str = "\
 Examples:
+  ledgerline layout profile vmlinux --profile perf.data --object page_counter@0xffff888100a4c000
   ledgerline layout profile vmlinux --profile c2c.txt --object page_counter@0xffff888100a4c000 >charges.toml
   ledgerline layout profile vmlinux --profile Documentation/networking/net_cachelines/tcp_sock.rst";
 
@@ -46,9 +47,10 @@ pub(super) fn text(args: &PrintArgs) -> Result<Vec<u8>, Error> {
 /// What a profile may be.
 const FORMATS: &str = "\
 A file that says who reads and writes which field how often: TOML that people or `layout record` write, tables of \
-the kernel's Documentation/networking/net_cachelines, or the text of `perf c2c report --stdio`, `perf mem report \
---stdio`, `perf mem -D report` or `perf script -F comm,tid,cpu,time,period,event,addr,data_src`. The texts of perf \
-have addresses: say with --object where objects were.";
+the kernel's Documentation/networking/net_cachelines, a perf.data of `perf mem record`, `perf c2c record` or `perf \
+record -d`, or the text of `perf c2c report --stdio`, `perf mem report --stdio`, `perf mem -D report` or `perf script \
+-F comm,tid,cpu,time,period,event,addr,data_src`. What perf writes has addresses: say with --object where objects \
+were.";
 
 /// The options that name a profile.
 #[derive(Args, Debug, Default)]
@@ -64,6 +66,10 @@ pub struct ProfileArgs {
     /// What an operation takes today, timed without recording, in nanoseconds; for one role, ROLE=NS
     #[arg(long, value_name = "[ROLE=]NS", requires = "profile", long_help = TAKES)]
     takes: Vec<Takes>,
+
+    /// What an operation takes today where its thread runs alone, in nanoseconds; for one role, ROLE=NS
+    #[arg(long, value_name = "[ROLE=]NS", requires = "profile", long_help = ALONE)]
+    alone: Vec<Takes>,
 }
 
 /// What `--takes` is for.
@@ -71,8 +77,15 @@ const TAKES: &str = "\
 What an operation takes today, timed without recording, in nanoseconds, waits included; for one role of the profile, \
 ROLE=NS. The work of the operation is found by simulation: with it, today's layout takes that long. It replaces \
 `work_ns` and `takes_ns` of the profile. Time it on the machine that the profile or --machine names (`ledgerline \
-calibrate` describes this one), with as many CPUs as the profile says. A simulated CPU does not work while it waits; \
-where a real one does, the work is found too small.";
+calibrate` describes this one), with as many CPUs as the profile says. It does not tell work from waiting by itself: \
+of a processor that works while it waits the work may be found too small. --alone does.";
+
+/// What `--alone` is for.
+const ALONE: &str = "\
+What an operation takes today where its thread runs alone, in nanoseconds; for one role of the profile, ROLE=NS. The \
+work of the operation follows from it. With --takes beside it, what others make the operation wait is known as well: \
+how much of the waiting the processor hides, and by what the simulation is off, are corrected by it. Time the same \
+program with one thread, on today's layout.";
 
 /// A time of an operation, of one role or of all.
 #[derive(Clone, Debug)]
@@ -82,12 +95,17 @@ struct Takes {
 }
 
 impl Takes {
-    /// Puts the time in place of what the profile says.
-    fn tell(&self, profile: &mut Profile) -> Result<(), Error> {
+    /// Puts the time, which the option gave, in place of what the profile says.
+    fn tell(
+        &self,
+        option: &str,
+        profile: &mut Profile,
+        basis: impl Fn(f64, WorkBasis) -> WorkBasis,
+    ) -> Result<(), Error> {
         let mut told = false;
         for role in profile.types.iter_mut().flat_map(|of| &mut of.roles) {
             if self.role.as_ref().is_none_or(|name| *name == role.name) {
-                role.basis = WorkBasis::Takes { ns: self.ns, recording_ns: 0.0 };
+                role.basis = basis(self.ns, role.basis);
                 role.work_ns = self.ns;
                 told = true;
             }
@@ -98,7 +116,7 @@ impl Takes {
         let name = self.role.as_deref().unwrap_or_default();
         let roles = profile.types.iter().flat_map(|of| &of.roles);
         let roles: Vec<&str> = roles.map(|role| role.name.as_str()).collect();
-        let error = Error::new(format!("--takes: the profile has no role {name:?}"));
+        let error = Error::new(format!("{option}: the profile has no role {name:?}"));
         Err(error.advise(format!("it has {}", roles.join(", "))))
     }
 }
@@ -118,13 +136,32 @@ impl FromStr for Takes {
 }
 
 impl ProfileArgs {
+    /// Names of types, and those of the objects that a profile is about.
+    pub(super) fn with_objects(&self, names: &[String]) -> Vec<String> {
+        let objects = self.objects.iter().map(|object| object.ty.clone());
+        names.iter().cloned().chain(objects).collect()
+    }
+
     /// The profile, if one is named.
     pub(super) fn read(&self, types: &Types) -> Result<Option<Profile>, Error> {
         let Some(path) = &self.profile else { return Ok(None) };
         let known = Known { types: Some(types), objects: self.objects.clone() };
         let mut profile = Profile::open(path, &known)?;
         for takes in &self.takes {
-            takes.tell(&mut profile)?;
+            takes.tell("--takes", &mut profile, |ns, _| WorkBasis::Takes {
+                ns,
+                recording_ns: 0.0,
+            })?;
+        }
+        for alone in &self.alone {
+            alone.tell("--alone", &mut profile, |ns, other| match other {
+                // What others cost while somebody recorded is not what they cost.
+                WorkBasis::Takes { ns: takes, recording_ns: 0.0 } => {
+                    WorkBasis::Alone { ns, takes_ns: Some(takes) }
+                }
+                WorkBasis::Alone { takes_ns, .. } => WorkBasis::Alone { ns, takes_ns },
+                _ => WorkBasis::Alone { ns, takes_ns: None },
+            })?;
         }
         Ok(Some(profile))
     }

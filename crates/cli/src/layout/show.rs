@@ -17,9 +17,11 @@ pub(super) const LONG_ABOUT: &str = "\
 Print types by cache lines: each member's offset, size and line, holes and padding, and how sure the \
 alignment is.
 
-FILE is a program, a library or an object with DWARF or BTF, a kernel or an image of it, or BTF such as \
-/sys/kernel/btf/vmlinux. TYPE is a name or a pattern (page_counter, 'mem_cgroup*', 'ledgerline::*'). A \
-hole is what no printed member covers.
+FILE is a program, a library, an object or an archive of objects with DWARF, or what has BTF: a kernel, an image of \
+it, /sys/kernel/btf/vmlinux. Types that are named without a pattern are found quickly in large programs, since only \
+what they need is read. TYPE is a name or a pattern (page_counter, 'mem_cgroup*', 'ledgerline::*'). A \
+hole is what no printed member covers. Of a Rust enum a hole is what no variant covers, and a table says what each \
+variant has of data, of the tag beside it (`niche`: the tag is in the data) and of padding.
 
 With --profile, the fields that the profile knows have columns that say how often an operation reads and writes \
 them (an atomic counts as a write), averaged over all CPUs, and which role does. Pictures are tinted: red where a \
@@ -103,7 +105,11 @@ pub(super) fn base(text: &str) -> Result<u64, String> {
 
 /// What is asked for, as it is printed.
 pub(super) fn text(args: &ShowArgs) -> Result<Vec<u8>, Error> {
-    let types = super::types(&args.file)?;
+    let types = if args.all {
+        super::types(&args.file)?
+    } else {
+        super::types_named(&args.file, &args.profile.with_objects(&args.types))?
+    };
     let picked = if args.all {
         named(types)
     } else {

@@ -82,7 +82,7 @@ impl Prepaid<'_> {
     #[must_use = "without prepaid units nothing was charged"]
     pub fn take(self, units: u64) -> bool {
         if units > word::STOCK_MAX {
-            return false;
+            return too_many();
         }
         // SAFETY: `cell` is a row's in the first column (R2); the area is the process's. Guarded by
         // the tests below and `percpu/inject.rs`.
@@ -101,7 +101,7 @@ impl Prepaid<'_> {
     #[must_use = "without room nothing was uncharged"]
     pub fn put(self, units: u64) -> bool {
         if units > word::STOCK_MAX {
-            return false;
+            return too_many();
         }
         // SAFETY: as in `take`.
         unsafe {
@@ -111,6 +111,13 @@ impl Prepaid<'_> {
             }
         }
     }
+}
+
+/// More than a cell can hold. (A function of its own, so that the way of all others goes straight on: each jump on it
+/// takes a third of a nanosecond.)
+#[cold]
+fn too_many() -> bool {
+    false
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 mod ahead;
 mod changes;
 mod idle;
+mod order;
 mod owned;
 mod waiting;
 

@@ -66,7 +66,7 @@ impl Array {
         unsafe {
             let base = self.base.add(slot);
             let area = probe::fast_area();
-            #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+            #[cfg(rseq)]
             if area != 0 {
                 return super::rseq::add::<{ registration::COMPACT }>(
                     area,
@@ -84,7 +84,7 @@ impl Array {
     #[cold]
     #[inline(never)]
     unsafe fn add_otherwise(&self, base: *const AtomicU64, n: i64) {
-        #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+        #[cfg(rseq)]
         if let Registration::Cpu { area } = probe::registration() {
             // SAFETY: as in `add`.
             return unsafe {

@@ -7,13 +7,13 @@ use super::registration::Registration;
 use super::seats;
 use super::word::{self, Cell, STRIDE_SHIFT};
 use super::{Mode, membarrier, probe};
-#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+#[cfg(rseq)]
 use super::{
     lent,
     registration::{COMPACT, CPU},
     rseq,
 };
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 /// The addresses of a table's cells in all columns, for the slow paths.
 ///
@@ -48,7 +48,7 @@ pub(crate) unsafe fn take_fast(
     units: u64,
     otherwise: impl FnOnce() -> bool,
 ) -> bool {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+    #[cfg(rseq)]
     {
         let area = probe::fast_area();
         let delta = word::CHARGE.wrapping_sub(units);
@@ -57,7 +57,7 @@ pub(crate) unsafe fn take_fast(
             return unsafe { rseq::take::<COMPACT>(area, cell, id, delta) };
         }
     }
-    #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
+    #[cfg(not(rseq))]
     let _ = (cell, id, units);
     otherwise()
 }
@@ -74,7 +74,7 @@ pub(crate) unsafe fn put_fast(
     units: u64,
     otherwise: impl FnOnce() -> bool,
 ) -> bool {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+    #[cfg(rseq)]
     {
         let area = probe::fast_area();
         // SAFETY: as in `take_fast`.
@@ -82,7 +82,7 @@ pub(crate) unsafe fn put_fast(
             return unsafe { rseq::put::<COMPACT>(area, cell, id, word::UNCHARGE + units) };
         }
     }
-    #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
+    #[cfg(not(rseq))]
     let _ = (cell, id, units);
     otherwise()
 }
@@ -93,13 +93,13 @@ pub(crate) unsafe fn put_fast(
 /// As [`take_fast`], and [`probe::fast_area`] is not zero.
 #[inline(always)]
 pub(crate) unsafe fn take_known(cell: *const Cell, id: u64, units: u64) -> bool {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+    #[cfg(rseq)]
     {
         let delta = word::CHARGE.wrapping_sub(units);
         // SAFETY: there is a cell in every column that the kernel can report (`Columns::new`).
         unsafe { rseq::take::<COMPACT>(probe::fast_area(), cell, id, delta) }
     }
-    #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
+    #[cfg(not(rseq))]
     {
         let _ = (cell, id, units);
         false
@@ -112,13 +112,13 @@ pub(crate) unsafe fn take_known(cell: *const Cell, id: u64, units: u64) -> bool 
 /// `cell` is [`Columns::first`] of a row, and `area` is [`probe::fast_area`], not zero.
 #[inline(always)]
 pub(crate) unsafe fn take_first(area: isize, cell: *const Cell, units: u64) -> bool {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+    #[cfg(rseq)]
     {
         let delta = word::CHARGE.wrapping_sub(units);
         // SAFETY: there is a cell in every column that the kernel can report (`Columns::new`).
         unsafe { rseq::take_first::<COMPACT>(area, cell, delta) }
     }
-    #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
+    #[cfg(not(rseq))]
     {
         let _ = (area, cell, units);
         false
@@ -131,12 +131,12 @@ pub(crate) unsafe fn take_first(area: isize, cell: *const Cell, units: u64) -> b
 /// As [`take_first`].
 #[inline(always)]
 pub(crate) unsafe fn put_first(area: isize, cell: *const Cell, units: u64) -> bool {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+    #[cfg(rseq)]
     {
         // SAFETY: as in `take_first`.
         unsafe { rseq::put_first::<COMPACT>(area, cell, word::UNCHARGE + units) }
     }
-    #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
+    #[cfg(not(rseq))]
     {
         let _ = (area, cell, units);
         false
@@ -150,14 +150,14 @@ pub(crate) unsafe fn put_first(area: isize, cell: *const Cell, units: u64) -> bo
 /// (R5); when it is not lent any more, that stays so until the remote fence.
 #[inline(always)]
 pub(crate) unsafe fn take_lent(lent: &Lent, number: u64, id: u64, units: u64) -> bool {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+    #[cfg(rseq)]
     {
         let area = probe::fast_area();
         let delta = word::CHARGE.wrapping_sub(units);
         // SAFETY: as the caller says; there is a cell in every column that the kernel can report.
         area != 0 && unsafe { lent::take::<COMPACT>(area, lent, number, id, delta) }
     }
-    #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
+    #[cfg(not(rseq))]
     {
         let _ = (lent, number, id, units);
         false
@@ -170,14 +170,14 @@ pub(crate) unsafe fn take_lent(lent: &Lent, number: u64, id: u64, units: u64) ->
 /// As [`take_lent`].
 #[inline(always)]
 pub(crate) unsafe fn put_lent(lent: &Lent, number: u64, id: u64, units: u64) -> bool {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+    #[cfg(rseq)]
     {
         let area = probe::fast_area();
         let delta = word::UNCHARGE + units;
         // SAFETY: as in `take_lent`.
         area != 0 && unsafe { lent::put::<COMPACT>(area, lent, number, id, delta) }
     }
-    #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
+    #[cfg(not(rseq))]
     {
         let _ = (lent, number, id, units);
         false
@@ -189,7 +189,7 @@ impl Columns {
     /// `cells + column * STRIDE` is the start of a live array of cells for each column below
     /// `columns`, and `columns` is at least [`possible_cpus`] (so that every index that the kernel
     /// reports has its column). The array outlives every use of this value. If `may_own`, this process
-    /// alone maps the array, and maps it once: then threads may own the columns beyond one for each CPU (O4).
+    /// alone maps the array, and maps it once: then threads may own the columns beyond one for each CPU (W4).
     pub(crate) unsafe fn new(cells: *const Cell, columns: u32, may_own: bool) -> Self {
         let owns = may_own && probe::mode() == Mode::Owned;
         let owned_end = if owns { (columns as usize) << STRIDE_SHIFT } else { 0 };
@@ -288,11 +288,14 @@ impl Columns {
 
     /// Puts `units` of a refill into the running column's stock; counts nothing.
     pub(crate) fn deposit(&self, id: u64, units: u64) -> bool {
+        // Release, partner of the Acquire with which readers load the word: who sees the units sees the usage that
+        // holds them. (A section's commit alone orders nothing on arm64; x86-64 needs no instruction for this.)
+        fence(Ordering::Release);
         self.update(id, units, true)
     }
 
     fn update(&self, id: u64, delta: u64, put: bool) -> bool {
-        #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+        #[cfg(rseq)]
         // SAFETY: there is a cell in every column that the kernel can report (`new`), and ids name
         // places within a column (R5).
         unsafe {
@@ -314,14 +317,14 @@ impl Columns {
             }
         }
         // Also in the calling thread's own column: nobody changes it by plain stores but this thread, which is not in a
-        // window (O1).
+        // window (W1).
         self.cell(self.current(), id as u32).update(id, delta, put)
     }
 
     /// The column that the calling thread would use now. Under rseq it may have changed by the
     /// time the caller acts, which is why [`swap`](Self::swap) checks it again.
     pub(crate) fn current(&self) -> u32 {
-        #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+        #[cfg(rseq)]
         // SAFETY: every thread of a glibc that registered one thread is registered.
         unsafe {
             match self.at {
@@ -357,7 +360,7 @@ impl Columns {
     /// word has changed, or a drain has frozen it.
     pub(crate) fn swap(&self, column: u32, row: u32, expected: u64, new: u64) -> bool {
         let cell = self.cell(column, row);
-        #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+        #[cfg(rseq)]
         // SAFETY: `cell` is the row's cell in `column`; the section checks that the thread still
         // runs there.
         unsafe {

@@ -326,7 +326,7 @@ mod tests {
             unsafe {
                 let descriptor = &*(at as *const Descriptor);
                 assert_eq!((descriptor.version, descriptor.flags), (0, 0));
-                assert!((1..256).contains(&descriptor.length), "{} bytes", descriptor.length);
+                assert!((1..512).contains(&descriptor.length), "{} bytes", descriptor.length);
                 let inside = descriptor.abort.wrapping_sub(descriptor.start) < descriptor.length;
                 assert!(!inside, "the abort address lies inside the section");
                 let signature = (descriptor.abort as *const u32).sub(1).read_unaligned();

@@ -5,7 +5,7 @@
 //! | module          | what it holds                                                     |
 //! |-----------------|-------------------------------------------------------------------|
 //! | `registration`  | glibc's rseq registration, adopted                                |
-//! | `rseq`          | the sections, in assembly                                         |
+//! | `rseq`          | the sections of cells; instructions are below, by architecture    |
 //! | `narrow`        | the sections of counters with a threshold                         |
 //! | `sums`          | sections that return a sum, or test a mark                        |
 //! | `words`         | one interface over those: words by column                         |
@@ -25,7 +25,7 @@
 mod array;
 #[cfg(not(loom))]
 mod columns;
-#[cfg(all(not(loom), test, target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+#[cfg(all(rseq, test))]
 mod inject;
 #[cfg(not(loom))]
 mod lent;
@@ -33,7 +33,7 @@ mod lent;
 mod machine;
 #[cfg(not(loom))]
 pub(crate) mod membarrier;
-#[cfg(all(not(loom), target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+#[cfg(rseq)]
 pub(crate) mod narrow;
 #[cfg(not(loom))]
 mod node;
@@ -42,11 +42,11 @@ pub(crate) mod owned;
 pub(crate) mod probe;
 #[cfg(not(loom))]
 pub(crate) mod registration;
-#[cfg(all(not(loom), target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+#[cfg(rseq)]
 pub(crate) mod rseq;
 #[cfg(not(loom))]
 pub(crate) mod seats;
-#[cfg(all(not(loom), target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+#[cfg(rseq)]
 pub(crate) mod sums;
 #[cfg(not(loom))]
 mod tagged;
@@ -91,7 +91,7 @@ pub enum Mode {
     /// kernel when they are interrupted.
     Rseq,
     /// Plain instructions on a column that the running thread owns, and a fence for whoever takes from it: where glibc
-    /// (before 2.35), musl, the kernel (before 5.10) or another architecture has no restartable sequences. This serves
+    /// (before 2.35), musl, the kernel (before 5.10) or another architecture than x86-64 and arm64 has no restartable sequences. This serves
     /// charges of ledgers in memory. A ledger in a file, statistics, counters and sums use atomics as in the fallback.
     Owned,
     /// Relaxed atomics on a column chosen by thread: for kernels before 4.14, sandboxes, other systems.
@@ -111,7 +111,8 @@ impl std::fmt::Display for Mode {
 /// The mode of this process, found on the first call and kept.
 ///
 /// The self-test comes first: a short-lived thread fences this one in the middle of a section, and the mode is
-/// [`Mode::Rseq`] only if the section was aborted. Without sections it is [`Mode::Owned`], where the kernel has
+/// [`Mode::Rseq`] only if the section was aborted. (On arm64, where kernels may lack that, another thread also takes its CPU
+/// there, and it must be aborted then, too; that takes some milliseconds.) Without sections it is [`Mode::Owned`], where the kernel has
 /// `membarrier(PRIVATE_EXPEDITED)` (Linux 4.14) and the C library tells when a thread ends; otherwise [`Mode::Fallback`].
 ///
 /// `LEDGERLINE_PERCPU=fallback` forces the fallback. `LEDGERLINE_PERCPU=owned` leaves out the sections.

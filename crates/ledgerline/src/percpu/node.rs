@@ -1,11 +1,11 @@
 //! The NUMA node that the calling thread runs on.
 
-#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+#[cfg(rseq)]
 use super::{probe, rseq};
 
 /// The offset of the node from `rseq_cs`: `node_id` in the kernel's `struct rseq`. It lies before `mm_cid`,
 /// so a kernel that fills compact ids fills it.
-#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+#[cfg(rseq)]
 const NODE: isize = 20 - 8;
 
 /// The running node: one load where compact ids are in use, the system's `getcpu` elsewhere, and 0 where a
@@ -13,7 +13,7 @@ const NODE: isize = 20 - 8;
 /// Async-signal-safe.
 #[inline]
 pub(crate) fn running_node() -> u32 {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+    #[cfg(rseq)]
     {
         let area = probe::fast_area();
         if area != 0 {

@@ -1,5 +1,8 @@
 //! The self-test that chooses the mode, once a process.
 
+#[cfg(all(rseq, target_arch = "aarch64"))]
+mod preemption;
+
 use super::registration::{self, Registration};
 use super::{Mode, membarrier, seats};
 use std::sync::OnceLock;
@@ -72,7 +75,7 @@ fn forced() -> Option<&'static [u8]> {
 /// Proves on this machine that the kernel aborts a section: one thread stays inside a section,
 /// another fences. Where sections are not really restarted (some sandboxes implement the system
 /// call but not the promise), the section runs to its end instead.
-#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+#[cfg(rseq)]
 fn sections_abort(found: Registration) -> bool {
     use crate::sync::thread;
     use std::sync::Arc;
@@ -101,65 +104,17 @@ fn sections_abort(found: Registration) -> bool {
     let Ok(fencer) = fencer else { return false };
     let aborted = (0..TRIES).all(|_| {
         // SAFETY: this thread is registered: `adopt` read a valid CPU from its area.
-        unsafe { spin_until_aborted(area, &entered, TURNS) }
+        unsafe { super::rseq::spin_until_aborted(area, &entered, TURNS) }
     });
     done.store(true, Ordering::Relaxed);
     // It is gone for good when this returns.
     fencer.join();
+    #[cfg(target_arch = "aarch64")]
+    let aborted = aborted && preemption::aborts(area);
     aborted
 }
 
-#[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
+#[cfg(not(rseq))]
 fn sections_abort(_: Registration) -> bool {
     false
-}
-
-/// Stays inside a section until the kernel aborts it or `turns` turns have passed. Says whether it was
-/// aborted. The self-test at start uses this.
-///
-/// # Safety
-/// `area` is the calling thread's registration.
-#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
-unsafe fn spin_until_aborted(
-    area: isize,
-    entered: &std::sync::atomic::AtomicBool,
-    turns: u64,
-) -> bool {
-    let aborted: u64;
-    // SAFETY: the section stores to `entered` alone, an atomic that outlives it; its abort
-    // address behind the signature leads to the one instruction that tells the abort.
-    unsafe {
-        std::arch::asm!(
-            ".pushsection __rseq_cs, \"aw\"",
-            ".balign 32",
-            "4:",
-            ".long 0, 0",
-            ".quad 2f, 3f - 2f, 5f",
-            ".popsection",
-            ".pushsection .text.rseq_abort, \"ax\"",
-            ".byte 0x0f, 0xb9, 0x3d",
-            ".long 0x53053053",
-            "5:",
-            "mov {aborted:e}, 1",
-            "jmp 7f",
-            ".popsection",
-            "lea {aborted}, [rip + 4b]",
-            "mov fs:[{area}], {aborted}",
-            "2:",
-            "mov byte ptr [{entered}], 1",
-            "8:",
-            "pause",
-            "dec {turns}",
-            "jnz 8b",
-            "3:",
-            "xor {aborted:e}, {aborted:e}",
-            "7:",
-            aborted = out(reg) aborted,
-            area = in(reg) area,
-            entered = in(reg) entered,
-            turns = inout(reg) turns => _,
-            options(nostack),
-        );
-    }
-    aborted != 0
 }

@@ -30,7 +30,7 @@ impl Registration {
     }
 }
 
-#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+#[cfg(rseq)]
 mod glibc {
     use super::Registration;
 
@@ -76,11 +76,11 @@ mod glibc {
     }
 }
 
-#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+#[cfg(rseq)]
 pub(crate) use glibc::adopt;
 
-/// Other systems use the fallback until there is a machine to test the sections on.
-#[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
+/// Other systems use the fallback.
+#[cfg(not(rseq))]
 pub(crate) fn adopt() -> Registration {
     Registration::None
 }

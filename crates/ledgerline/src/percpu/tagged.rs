@@ -5,7 +5,7 @@
 
 use super::columns::Columns;
 use super::registration::Registration;
-#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+#[cfg(rseq)]
 use super::{
     probe,
     registration::{COMPACT, CPU},
@@ -59,7 +59,7 @@ impl Tagged {
     #[inline(always)]
     pub(crate) fn add(&self, row: u32, tag: u64, word: usize, n: i64) -> bool {
         debug_assert!(word > 0 && word * 8 < self.width);
-        #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+        #[cfg(rseq)]
         // SAFETY: there is a cell in every column that the kernel can report (`new`).
         unsafe {
             let cell = self.cells.byte_add(row as usize * self.width);

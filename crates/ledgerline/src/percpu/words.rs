@@ -3,7 +3,7 @@
 use super::MARK;
 use super::machine::{possible_cpus, stripe};
 use super::{probe, registration::Registration};
-#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+#[cfg(rseq)]
 use super::{
     registration::{COMPACT, CPU},
     rseq, sums,
@@ -51,7 +51,7 @@ impl Words {
     /// `slot` is within a column.
     #[inline(always)]
     pub(crate) unsafe fn add_return(&self, slot: usize, n: i64) -> (i64, usize) {
-        #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+        #[cfg(rseq)]
         {
             let area = probe::fast_area();
             if area != 0 {
@@ -71,7 +71,7 @@ impl Words {
     #[cold]
     #[inline(never)]
     unsafe fn add_return_otherwise(&self, slot: usize, n: i64) -> (i64, usize) {
-        #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+        #[cfg(rseq)]
         if let Registration::Cpu { area } = self.at {
             // SAFETY: as in `add_return`.
             return unsafe {
@@ -98,7 +98,7 @@ impl Words {
     /// `slot` is within a column, and `value` fits in 63 bits.
     #[inline(always)]
     pub(crate) unsafe fn add_marked_fast(&self, slot: usize, value: i64) -> bool {
-        #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+        #[cfg(rseq)]
         {
             let area = probe::fast_area();
             // SAFETY: there is a word in every column that the kernel can report (P3), by `new`.
@@ -108,7 +108,7 @@ impl Words {
                     sums::add_marked::<COMPACT>(area, base, self.stride, value << 1)
                 }
         }
-        #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
+        #[cfg(not(rseq))]
         {
             let _ = (slot, value);
             false
@@ -145,7 +145,7 @@ impl Words {
 
     /// The column that the calling thread would use now.
     fn current(&self) -> u32 {
-        #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+        #[cfg(rseq)]
         // SAFETY: every thread of a glibc that registered one thread is registered.
         unsafe {
             match self.at {
@@ -162,7 +162,7 @@ impl Words {
     /// # Safety
     /// `word` is a word of `column`.
     unsafe fn swap(&self, column: u32, word: &AtomicU64, expected: u64, new: u64) -> bool {
-        #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+        #[cfg(rseq)]
         // SAFETY: the section touches the eight bytes of the word alone, and checks that the thread
         // still runs on `column`.
         unsafe {

@@ -36,7 +36,8 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicUsize, Ordering};
 ///
 /// Blocks start that far apart whose addresses are multiples of 16 and which have 17 bytes or more.
 pub const WINDOW: usize = 1 << WINDOW_BITS;
-const WINDOW_BITS: u32 = 5;
+/// How many bits of an address tell where in a window it lies.
+pub const WINDOW_BITS: u32 = 5;
 
 const GIB_BITS: u32 = 30;
 /// The C library asks the kernel for no address above this, which it would have to do explicitly.
@@ -58,32 +59,25 @@ mod sealed {
 
 /// An entry for each window of `1 << BITS` bytes of the address space. It is for a `static`: what it maps is never
 /// unmapped, and its directory alone has a MiB (of zeros, which cost memory where they are touched).
+///
+/// In a forked child a shadow is a copy of its parent's; if it is `WIPED`, its entries are zero there: the kernel wipes them
+/// (`MADV_WIPEONFORK`).
 #[derive(Debug)]
-pub struct Shadow<E, const BITS: u32 = WINDOW_BITS> {
+pub struct Shadow<E, const BITS: u32 = WINDOW_BITS, const WIPED: bool = false> {
     /// For each GiB of the lower half of the address space: its map's address, less what the GiB's own number would
     /// add, so that finding an entry is one addition. Zero: no map yet. A child inherits it.
     directory: [AtomicUsize; GIBS],
-    wiped: bool,
     entries: PhantomData<E>,
 }
 
-impl<E: Entry, const BITS: u32> Shadow<E, BITS> {
+impl<E: Entry, const BITS: u32, const WIPED: bool> Shadow<E, BITS, WIPED> {
     const MAP: usize = size_of::<E>() << (GIB_BITS - BITS);
 
-    /// A shadow that a forked child has a copy of.
+    /// A shadow without a map.
     #[expect(clippy::new_without_default, reason = "it is for a static")]
     pub const fn new() -> Self {
-        Self::with(false)
-    }
-
-    /// A shadow whose entries are zero in a forked child: the kernel wipes them (`MADV_WIPEONFORK`).
-    pub const fn wiped_on_fork() -> Self {
-        Self::with(true)
-    }
-
-    const fn with(wiped: bool) -> Self {
-        let directory = [const { AtomicUsize::new(0) }; GIBS];
-        Shadow { directory, wiped, entries: PhantomData }
+        // (All zeros, so that it takes no room in the program's file.)
+        Shadow { directory: [const { AtomicUsize::new(0) }; GIBS], entries: PhantomData }
     }
 
     /// The entry of an address; `None` if its GiB has no map yet. Costs two loads; async-signal-safe.
@@ -107,7 +101,7 @@ impl<E: Entry, const BITS: u32> Shadow<E, BITS> {
     pub fn make(&self, address: usize) -> Option<&'static E> {
         let slot = self.directory.get(address >> GIB_BITS)?;
         if slot.load(Ordering::Acquire) == 0 {
-            let map = self.map()?;
+            let map = Self::map()?;
             let first = (address >> GIB_BITS) << (GIB_BITS - BITS);
             let biased = map.wrapping_sub(first.wrapping_mul(size_of::<E>()));
             // Release, partner of the Acquire in `entry`.
@@ -120,7 +114,7 @@ impl<E: Entry, const BITS: u32> Shadow<E, BITS> {
         self.entry(address)
     }
 
-    fn map(&self) -> Option<usize> {
+    fn map() -> Option<usize> {
         // SAFETY: a new mapping at an address of the kernel's choice; the advice is about it.
         unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -129,7 +123,7 @@ impl<E: Entry, const BITS: u32> Shadow<E, BITS> {
             if map == libc::MAP_FAILED {
                 return None;
             }
-            if self.wiped && libc::madvise(map, Self::MAP, libc::MADV_WIPEONFORK) != 0 {
+            if WIPED && libc::madvise(map, Self::MAP, libc::MADV_WIPEONFORK) != 0 {
                 libc::munmap(map, Self::MAP);
                 return None;
             }
@@ -183,12 +177,11 @@ mod tests {
     #[test]
     fn a_child_has_a_copy_or_zeros() {
         static KEPT: Shadow<AtomicU8> = Shadow::new();
-        static WIPED: Shadow<AtomicU8> = Shadow::wiped_on_fork();
+        static WIPED: Shadow<AtomicU8, WINDOW_BITS, true> = Shadow::new();
         let at = 0x1234_5678_0000;
-        for shadow in [&KEPT, &WIPED] {
-            shadow.make(at).unwrap().store(7, Ordering::Relaxed);
-        }
-        let [kept, wiped] = [&KEPT, &WIPED].map(|shadow| shadow.entry(at).unwrap());
+        KEPT.make(at).unwrap().store(7, Ordering::Relaxed);
+        WIPED.make(at).unwrap().store(7, Ordering::Relaxed);
+        let [kept, wiped] = [KEPT.entry(at), WIPED.entry(at)].map(Option::unwrap);
         // SAFETY: the child reads two bytes and ends.
         unsafe {
             let child = libc::fork();

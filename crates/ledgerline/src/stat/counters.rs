@@ -6,7 +6,7 @@ use super::places::{PlaceId, Places};
 use super::total::Totals;
 use super::width::{Signed, Update, Width};
 use crate::percpu::{self, Mode, probe, registration::Registration, stripe};
-#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+#[cfg(rseq)]
 use crate::percpu::{
     narrow::{Lane, compare_store},
     registration::{COMPACT, CPU},
@@ -185,7 +185,7 @@ impl<I: Item, W: Width> Counters<I, W> {
 
     #[inline(always)]
     fn update(&self, place: usize, item: usize, update: Update) {
-        #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+        #[cfg(rseq)]
         if self.area != 0 {
             // SAFETY: place and item are below the layout's, and there is a column for every index
             // that the kernel can report (S1, P3).
@@ -197,7 +197,7 @@ impl<I: Item, W: Width> Counters<I, W> {
     }
 
     /// The addresses by which the sections find a difference.
-    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+    #[cfg(rseq)]
     #[inline(always)]
     fn lane(&self, place: usize, item: usize) -> Lane {
         let block = self.first.wrapping_add(place * self.block);
@@ -210,7 +210,7 @@ impl<I: Item, W: Width> Counters<I, W> {
     #[cold]
     #[inline(never)]
     fn update_otherwise(&self, place: usize, item: usize, update: Update) {
-        #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+        #[cfg(rseq)]
         {
             if self.area != 0 {
                 return self.overstep::<COMPACT>(self.area, place, item, update);
@@ -225,7 +225,7 @@ impl<I: Item, W: Width> Counters<I, W> {
     /// Lets a difference overstep: one section stores what is left of it, then the carry goes to the
     /// totals. Between the two the carry is in flight, and counted in neither (at most `t + t/2 + 1` or
     /// `t + n` a thread).
-    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+    #[cfg(rseq)]
     fn overstep<const INDEX: isize>(&self, area: isize, place: usize, item: usize, update: Update) {
         let first = self.lane(place, item);
         // SAFETY: as in `update`, where compact ids have failed already.

@@ -26,9 +26,10 @@ static SECOND: Second =
 /// Opens it; says why not.
 ///
 /// # Safety
-/// Only the attaching thread is here, once.
-pub(super) unsafe fn open(path: &[u8]) -> bool {
-    let Some(ledger) = open_file(path) else { return false };
+/// Only the attaching thread is here, once; a zero follows the path.
+pub(super) unsafe fn open(path: &'static [u8]) -> bool {
+    // SAFETY: as the caller says.
+    let Some(ledger) = (unsafe { open_file(path) }) else { return false };
     // SAFETY: as the caller says, nobody else writes, and nobody reads before the store below.
     unsafe { (*SECOND.ledger.get()).write(ledger) };
     // Release, partner of the Acquire in `ledger`.

@@ -32,14 +32,12 @@ pub(super) fn points(
     let settings = question.machine.design(question.points);
     let dealt = deal(&uses.roles, question.cpus);
     each(&settings, |point, settings| {
-        let works = uses.works.get(point).map(|works| uses.with_works(works));
-        simulate(
-            settings.clone(),
-            &dealt,
-            works.as_ref().unwrap_or(uses),
-            place,
-            place.begins(point),
-        )
+        let settled = uses.settled.get(point);
+        let with_works = settled.map(|settled| uses.with_works(&settled.works));
+        let uses = with_works.as_ref().unwrap_or(uses);
+        let settings = settled.map_or_else(|| settings.clone(), |settled| settled.on(settings));
+        let waits = settled.map_or(&[][..], |settled| &settled.waits);
+        simulate(settings, &dealt, uses, place, place.begins(point), waits)
     })
 }
 
@@ -92,9 +90,17 @@ fn simulate(
     uses: &Uses,
     place: &Place,
     begins: u64,
+    waits: &[f64],
 ) -> Result<Point, Error> {
+    // What an operation takes without others, of which `waits` says nothing.
+    let alone = |role: usize| {
+        let one = [role];
+        let alone = Simulated::run(settings.clone(), &one, uses, place, begins, QUICK)?;
+        Ok::<f64, Error>(alone.times(uses)[role])
+    };
+    let alone = (0..waits.len()).map(alone).collect::<Result<Vec<f64>, Error>>()?;
     let simulated = Simulated::run(settings, dealt, uses, place, begins, MOST_ACCESSES)?;
-    let mut point = simulated.point(uses);
+    let mut point = simulated.point(uses, &alone, waits);
     point.nanoseconds += simulated.fetching.iter().map(|(_, last)| last).sum::<f64>();
     point.fetching = simulated.fetching.into_iter().map(|(second, last)| second + last).collect();
     Ok(point)
@@ -157,20 +163,34 @@ impl Simulated {
         (0..running.len()).map(time).collect()
     }
 
-    /// What was found, in nanoseconds an operation.
-    fn point(&self, uses: &Uses) -> Point {
+    /// What was found, in nanoseconds an operation. What a role takes beyond its time `alone` counts so often as `waits`
+    /// says, where that says something.
+    fn point(&self, uses: &Uses, alone: &[f64], waits: &[f64]) -> Point {
         let Simulated { outcome, spot_of, .. } = self;
-        let (mut nanoseconds, mut shares) = (0.0, 0.0);
+        let (mut simulated, mut nanoseconds, mut shares) = (0.0, 0.0, 0.0);
+        // Beyond the times alone, as simulated and as it counts.
+        let (mut waited, mut counted) = (0.0, 0.0);
         for (role, time) in self.times(uses).into_iter().enumerate() {
-            if outcome.cpus_of[role] > 0 {
-                nanoseconds += uses.roles[role].share * time;
-                shares += uses.roles[role].share;
+            let share = uses.roles[role].share;
+            if outcome.cpus_of[role] == 0 {
+                continue;
+            }
+            shares += share;
+            simulated += share * time;
+            nanoseconds += share * time;
+            if let (Some(alone), Some(waits)) = (alone.get(role), waits.get(role)) {
+                let beyond = (time - alone).max(0.0);
+                nanoseconds += share * (waits - 1.0) * beyond;
+                waited += share * beyond;
+                counted += share * waits * beyond;
             }
         }
+        let simulated = simulated / shares.max(f64::MIN_POSITIVE);
         let nanoseconds = nanoseconds / shares.max(f64::MIN_POSITIVE);
         // Time of CPUs, as the part of an operation that it is.
         let all = outcome.cpus as f64 * outcome.picoseconds as f64;
-        let part = |stalled: u64| stalled as f64 / all * nanoseconds;
+        let counts = if waited > 0.0 { counted / waited } else { 1.0 };
+        let part = |stalled: u64| stalled as f64 / all * simulated * counts;
         let mut point = Point { nanoseconds, waiting: part(outcome.stalled), ..Point::default() };
         for blame in &outcome.blame {
             let pair = (spot_of[&blame.writer], spot_of[&blame.victim]);
@@ -178,7 +198,7 @@ impl Simulated {
         }
         for line in &outcome.lines {
             // Transfers in the time of an operation of every CPU, for each.
-            let times = line.transfers as f64 / all * 1000.0 * nanoseconds;
+            let times = line.transfers as f64 / all * 1000.0 * simulated;
             *point.transfers.entry(spot_of[&line.field]).or_default() += times;
         }
         point

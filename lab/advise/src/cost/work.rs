@@ -15,17 +15,19 @@
 //! In tight loops several works fit, since a visit to a contended line has whole operations, and time goes in steps.
 //! The points then differ, which widens what is predicted. Where none fits, since the simulation takes longer even
 //! without work, a processor overlaps the waits with the work (or the machine is another one). Then all of the time is
-//! taken for work, and that is said. A processor that overlaps only a part is not told from one that works less.
+//! taken for work, and that is said. A processor that overlaps only a part is told from one that works less where the
+//! profile has the time of a thread alone as well ([`alone`](super::alone)).
 
 use ledgerline_coherence::experiments::{Interval, each};
-use ledgerline_coherence::machine::Machine;
+use ledgerline_coherence::machine::{Machine, Settings};
 use ledgerline_layout::Error;
 use serde::Serialize;
 use std::f64::consts::SQRT_2;
 
+use super::alone::{self, Lone, Stage};
 use super::{Place, Question, run};
 use crate::profile::WorkBasis;
-use crate::uses::Uses;
+use crate::uses::{Settled, Uses};
 
 /// How near a simulated time has to be, as a share.
 const NEAR: f64 = 0.03;
@@ -36,6 +38,8 @@ const HALVINGS: usize = 3;
 const ROUNDS: usize = 4;
 /// The golden ratio.
 const GOLDEN: f64 = 1.618_033_988_749_895;
+const SQRT_3: f64 = 1.732_050_807_568_877;
+const SQRT_5: f64 = 2.236_067_977_499_79;
 /// By what share the cost of recording may be off.
 const RECORDING: f64 = 0.1;
 
@@ -44,12 +48,16 @@ const RECORDING: f64 = 0.1;
 pub struct Work {
     /// The role.
     pub role: String,
-    /// What the profile says an operation took, in nanoseconds, without what recording took.
-    pub takes_ns: f64,
+    /// What the profile says an operation took beside all others, in nanoseconds, without what recording took.
+    pub takes_ns: Option<f64>,
+    /// What it says an operation took alone.
+    pub alone_ns: Option<f64>,
     /// The work, over the design points, in nanoseconds.
     pub work_ns: Interval,
     /// What the simulation takes at least at the points where no work fits; `None` where there are none.
     pub least_ns: Option<Interval>,
+    /// How many times what is simulated others made it wait; `None` where no times say that.
+    pub waits: Option<Interval>,
 }
 
 /// Where operations were timed.
@@ -61,17 +69,14 @@ pub struct Timed {
     pub cpus: usize,
 }
 
-/// Simulates works by role, and returns times by role.
-type Simulate<'s> = dyn Fn(&[f64]) -> Result<Vec<f64>, Error> + 's;
-
-/// The works of roles at one design point.
+/// What was found at one design point.
 struct Found {
-    works: Vec<f64>,
-    /// The least simulated time where no work fits.
+    settled: Settled,
+    /// By role, the least simulated time where no work fits.
     misses: Vec<Option<f64>>,
 }
 
-/// The same uses with the works that the profile leaves open: by design point in [`Uses::works`], and their median in
+/// The same uses with the works that the profile leaves open: by design point in [`Uses::settled`], and their median in
 /// each role. Today's layout is `place`. Operations were timed on the machine that is asked about, and on as many CPUs,
 /// if nothing else is known.
 ///
@@ -92,34 +97,79 @@ pub fn settle(
     let machine = timed.map_or(question.machine, |timed| &timed.machine);
     let cpus = timed.map_or(question.cpus, |timed| timed.cpus).clamp(1, machine.topology.cpus());
     let settings = machine.design(question.points);
+    let dealt = run::deal(&uses.roles, cpus);
     let found = each(&settings, |point, settings| {
-        let dealt = run::deal(&uses.roles, cpus);
-        let simulate = |works: &[f64]| {
-            run::times(settings.clone(), &dealt, &uses.with_works(works), place, point)
-        };
-        find(&uses, point, &simulate)
+        find(&At { settings, dealt: &dealt, uses: &uses, place, point })
     })?;
+    // Waits were measured where operations were timed, and are corrected there alone.
+    let here = cpus == question.cpus && machine == question.machine;
     let mut settled = uses;
     let mut works = Vec::new();
     for (index, role) in settled.roles.iter_mut().enumerate() {
-        let work_ns = Interval::of(found.iter().map(|found| found.works[index]).collect());
-        if let WorkBasis::Takes { ns, recording_ns } = role.basis {
-            let misses: Vec<f64> = found.iter().filter_map(|found| found.misses[index]).collect();
+        let over = |of: &dyn Fn(&Found) -> Option<f64>| {
+            let values: Vec<f64> = found.iter().filter_map(of).collect();
+            (!values.is_empty()).then(|| Interval::of(values))
+        };
+        let work_ns = over(&|found| Some(found.settled.works[index])).expect("there is a point");
+        let (takes_ns, alone_ns) = match role.basis {
+            WorkBasis::Takes { ns, recording_ns } => (Some(ns - recording_ns), None),
+            WorkBasis::Alone { ns, takes_ns } => (takes_ns, Some(ns)),
+            _ => (None, None),
+        };
+        if takes_ns.is_some() || alone_ns.is_some() {
+            let waits = over(&|found| found.settled.waits.get(index).copied());
             works.push(Work {
                 role: role.name.clone(),
-                takes_ns: ns - recording_ns,
+                takes_ns,
+                alone_ns,
                 work_ns,
-                least_ns: (!misses.is_empty()).then(|| Interval::of(misses)),
+                least_ns: over(&|found| found.misses[index]),
+                waits: waits.filter(|_| takes_ns.is_some() && alone_ns.is_some()),
             });
         }
         role.work_ns = work_ns.median;
     }
-    settled.works = found.into_iter().map(|found| found.works).collect();
+    let forget = |settled| if here { settled } else { Settled { waits: Vec::new(), ..settled } };
+    settled.settled = found.into_iter().map(|found| forget(found.settled)).collect();
     Ok((settled, works))
 }
 
-/// The works at one design point.
-fn find(uses: &Uses, point: usize, simulate: &Simulate<'_>) -> Result<Found, Error> {
+/// The program and the machine at one design point.
+struct At<'a> {
+    settings: &'a Settings,
+    dealt: &'a [usize],
+    uses: &'a Uses,
+    place: &'a Place,
+    point: usize,
+}
+
+impl At<'_> {
+    fn times(
+        &self,
+        dealt: &[usize],
+        works: &[f64],
+        window: Option<u64>,
+    ) -> Result<Vec<f64>, Error> {
+        let At { settings, uses, place, point, .. } = self;
+        let settings = Settled { window, ..Settled::default() }.on(settings);
+        run::times(settings, dealt, &uses.with_works(works), place, *point)
+    }
+}
+
+impl Stage for At<'_> {
+    fn alone(&self, role: usize, work: f64, window: Option<u64>) -> Result<f64, Error> {
+        let works = vec![work; self.uses.roles.len()];
+        Ok(self.times(&[role], &works, window)?[role])
+    }
+
+    fn beside(&self, works: &[f64], window: Option<u64>) -> Result<Vec<f64>, Error> {
+        self.times(self.dealt, works, window)
+    }
+}
+
+/// What times say at one design point.
+fn find(at: &At<'_>) -> Result<Found, Error> {
+    let At { uses, point, .. } = *at;
     let (which, off) = (evenly(point, GOLDEN), 2.0 * evenly(point, SQRT_2) - 1.0);
     let recorded: Vec<f64> = (uses.roles.iter())
         .map(|role| match role.basis {
@@ -132,9 +182,22 @@ fn find(uses: &Uses, point: usize, simulate: &Simulate<'_>) -> Result<Found, Err
             WorkBasis::Stated => role.work_ns,
             WorkBasis::Within { low, high } => low + (high - low) * which,
             WorkBasis::Takes { ns, recording_ns } => 0.7 * (ns - recording_ns).max(0.0),
+            WorkBasis::Alone { ns, .. } => ns,
         })
         .collect();
     let mut misses = vec![None; works.len()];
+    // What makes one thread slower for a while makes all of them slower.
+    let off_by = |step: f64| 2.0 * evenly(point, step) - 1.0;
+    let lone: Vec<Lone> = (uses.roles.iter().enumerate())
+        .filter_map(|(role, of)| match of.basis {
+            WorkBasis::Alone { ns, takes_ns } => {
+                let of = Lone { role, share: of.share, ns, takes_ns };
+                Some(of.off(off_by(SQRT_3), off_by(SQRT_5)))
+            }
+            _ => None,
+        })
+        .collect();
+    let window = alone::works(at, &lone, which, &mut works, &mut misses)?;
     let open: Vec<(usize, f64)> = (uses.roles.iter().enumerate())
         .filter_map(|(role, of)| match of.basis {
             WorkBasis::Takes { ns, .. } => Some((role, ns)),
@@ -146,14 +209,15 @@ fn find(uses: &Uses, point: usize, simulate: &Simulate<'_>) -> Result<Found, Err
             let time = |work: f64| {
                 let mut all: Vec<f64> = works.iter().zip(&recorded).map(|(w, r)| w + r).collect();
                 all[role] = work + recorded[role];
-                simulate(&all).map(|times| times[role])
+                at.beside(&all, window).map(|times| times[role])
             };
             let most = (takes - recorded[role]).max(0.0);
             let (work, miss) = fitting(takes, most, which, &time)?;
             (works[role], misses[role]) = (work, miss);
         }
     }
-    Ok(Found { works, misses })
+    let waits = if lone.is_empty() { Vec::new() } else { alone::waits(at, &lone, &works, window)? };
+    Ok(Found { settled: Settled { works, window, waits }, misses })
 }
 
 /// One of the works up to `most` with which the time is `takes`: which, says `which`, from 0 to 1. Where there is

@@ -9,7 +9,7 @@ use ledgerline_layout::model::{TypeId, Types};
 use super::sketch::{Language, sketch};
 use super::{Options, figure, negated, range};
 use crate::advice::{Advice, Proposal};
-use crate::cost::{Cost, Place, Work};
+use crate::cost::{Cost, MOST_WAITS, Place, Work};
 use crate::pieces::Held;
 use crate::profile::EVERYONE;
 use crate::uses::few;
@@ -44,12 +44,39 @@ pub fn text(types: &Types, id: TypeId, advice: &Advice, options: &Options<'_>, o
 
 /// Which work was found for a time, in a sentence.
 fn found(work: &Work) -> String {
-    let Work { role, takes_ns, work_ns, least_ns } = work;
+    let Work { role, takes_ns, alone_ns, work_ns, least_ns, waits } = work;
     let of = if role == EVERYONE { String::new() } else { format!(" of {role}") };
-    let takes = figure(*takes_ns);
-    let mut told =
-        format!("Of the {takes} ns{of} that were measured, {} ns are work.", range(work_ns));
-    if let Some(least) = least_ns {
+    let took = alone_ns.or(*takes_ns).unwrap_or_default();
+    let mut told = format!("Of the {} ns{of} that were measured", figure(took));
+    if alone_ns.is_some() {
+        told.push_str(" alone");
+    }
+    let _ = write!(told, ", {} ns are work.", range(work_ns));
+    if let (Some(takes), Some(waits)) = (takes_ns.filter(|_| alone_ns.is_some()), waits) {
+        let (takes, more) = (figure(takes), figure(takes - took));
+        let _ = write!(
+            told,
+            " Beside others it takes {takes} ns: the {more} ns more are {} times what is simulated, which is corrected \
+             by that.",
+            range(waits)
+        );
+        if waits.median >= MOST_WAITS {
+            let _ = write!(
+                told,
+                " More is not corrected: something else makes it wait as well, a lock or what this profile leaves out."
+            );
+        }
+    }
+    if let Some(least) = least_ns
+        && alone_ns.is_some()
+    {
+        let _ = write!(
+            told,
+            " Even without work the simulation takes {} ns alone on some of the machines: what follows is unsure, \
+             and the times are of another machine maybe (--machine).",
+            range(least)
+        );
+    } else if let Some(least) = least_ns {
         let _ = write!(
             told,
             " Even without work the simulation takes {} ns on some of the machines. There all of the time is taken \

@@ -10,6 +10,7 @@
 //!                                  # between; or, waits included, as it was timed on today's layout:
 //! # takes_ns = 340
 //! # recording_ns = 25              # the part of it that recording took; 0 if left out
+//! # alone_ns = 310                 # what it took where its thread ran alone, with `takes_ns` or without
 //!
 //! [types.page_counter.fields]      # in every operation
 //! max = { load = 1 }               # load, store, atomic: how many times
@@ -20,7 +21,7 @@
 //! fields = { usage = { atomic = 1 }, parent = { load = 1 } }
 //!
 //! # Several kinds of CPUs, instead of `fields` and `phases` of the type: shares add up to 1, and
-//! # `work_ns` or `takes_ns` may stand in each.
+//! # `work_ns`, `takes_ns` and `alone_ns` may stand in each.
 //! # [[types.page_counter.roles]]
 //! # name = "reader"
 //! # share = 0.25
@@ -64,6 +65,7 @@ struct OfType {
     instances: Option<Spanned<Number>>,
     work_ns: Option<Spanned<Work>>,
     takes_ns: Option<Spanned<f64>>,
+    alone_ns: Option<Spanned<f64>>,
     recording_ns: Option<Spanned<f64>>,
     fields: Option<Spanned<Fields>>,
     phases: Option<Vec<OfPhase>>,
@@ -85,6 +87,7 @@ struct OfRole {
     share: Spanned<f64>,
     work_ns: Option<Spanned<Work>>,
     takes_ns: Option<Spanned<f64>>,
+    alone_ns: Option<Spanned<f64>>,
     recording_ns: Option<Spanned<f64>>,
     fields: Option<Spanned<Fields>>,
     phases: Option<Vec<OfPhase>>,
@@ -103,12 +106,16 @@ enum Work {
 struct Timed {
     work: Option<Spanned<Work>>,
     takes: Option<Spanned<f64>>,
+    alone: Option<Spanned<f64>>,
     recording: Option<Spanned<f64>>,
 }
 
 impl Timed {
     fn is_empty(&self) -> bool {
-        self.work.is_none() && self.takes.is_none() && self.recording.is_none()
+        self.work.is_none()
+            && self.takes.is_none()
+            && self.alone.is_none()
+            && self.recording.is_none()
     }
 }
 
@@ -202,7 +209,12 @@ fn in_order<T>(table: Table<T>) -> impl Iterator<Item = (Spanned<String>, T)> {
 fn of_type(name: Spanned<String>, of: OfType) -> Result<TypeProfile, Complaint> {
     let at = name.span().start;
     let instances = of.instances.map_or(Ok(Instances::default()), instances)?;
-    let timed = Timed { work: of.work_ns, takes: of.takes_ns, recording: of.recording_ns };
+    let timed = Timed {
+        work: of.work_ns,
+        takes: of.takes_ns,
+        alone: of.alone_ns,
+        recording: of.recording_ns,
+    };
     let roles = match of.roles {
         None => {
             let phases = phases((name.get_ref(), at), of.fields, of.phases)?;
@@ -252,7 +264,12 @@ fn of_role(role: OfRole, of_type: Timed) -> Result<Role, Complaint> {
         return complain(role.share.span().start, what, "write which part of the CPUs, 0.25 say");
     }
     let phases = phases((&name, at), role.fields, role.phases)?;
-    let own = Timed { work: role.work_ns, takes: role.takes_ns, recording: role.recording_ns };
+    let own = Timed {
+        work: role.work_ns,
+        takes: role.takes_ns,
+        alone: role.alone_ns,
+        recording: role.recording_ns,
+    };
     let (work_ns, basis) = work(at, &name, if own.is_empty() { of_type } else { own })?;
     Ok(Role { name, share, work_ns, basis, phases })
 }
@@ -280,25 +297,42 @@ fn work(at: usize, name: &str, timed: Timed) -> Result<(f64, WorkBasis), Complai
         let advice = format!("write nanoseconds, {least} to {LARGEST:e}");
         complain(at, format!("`{what}` is {ns}"), &advice)
     };
-    let Timed { work, takes, recording } = timed;
-    match (work, takes) {
-        (Some(_), Some(takes)) => complain(
-            takes.span().start,
-            format!("{name} has both `work_ns` and `takes_ns`"),
+    let Timed { work, takes, alone, recording } = timed;
+    let starts = |given: &Option<Spanned<f64>>| given.as_ref().map(|given| given.span().start);
+    let wrong = |at: Option<usize>, what: &str, advice| {
+        complain(at.unwrap_or_default(), format!("{name} has {what}"), advice)
+    };
+    let timed =
+        |what, given: &Spanned<f64>| within(what, given.span().start, *given.get_ref(), 0.1);
+    match (work, takes, alone) {
+        (Some(_), takes @ Some(_), _) => wrong(
+            starts(&takes),
+            "both `work_ns` and `takes_ns`",
             "`takes_ns` is the whole operation with its waits, `work_ns` what it does besides these accesses: keep one",
         ),
-        (None, None) => complain(
-            at,
-            format!("{name} has no `work_ns`"),
+        (Some(_), None, alone @ Some(_)) => wrong(
+            starts(&alone),
+            "both `work_ns` and `alone_ns`",
+            "`alone_ns` is the whole operation of a thread that runs alone, `work_ns` what it does besides these \
+             accesses: keep one",
+        ),
+        (None, None, None) => wrong(
+            Some(at),
+            "no `work_ns`",
             "write how many nanoseconds an operation takes beside these accesses, or `takes_ns`, what it takes \
              as a whole",
         ),
-        (Some(_), None) if recording.is_some() => complain(
-            recording.map_or(at, |given| given.span().start),
-            format!("{name} has `recording_ns` and no `takes_ns`"),
+        (Some(_), None, None) if recording.is_some() => wrong(
+            starts(&recording),
+            "`recording_ns` and no `takes_ns`",
             "recording is a part of what was timed as a whole",
         ),
-        (Some(work), None) => {
+        (None, _, Some(_)) if recording.is_some() => wrong(
+            starts(&recording),
+            "both `alone_ns` and `recording_ns`",
+            "time both without recording: what others cost a thread that records is not what they cost without",
+        ),
+        (Some(work), None, None) => {
             let at = work.span().start;
             match *work.get_ref() {
                 Work::One(ns) => Ok((within("work_ns", at, ns, 0.0)?, WorkBasis::Stated)),
@@ -309,8 +343,13 @@ fn work(at: usize, name: &str, timed: Timed) -> Result<(f64, WorkBasis), Complai
                 }
             }
         }
-        (None, Some(takes)) => {
-            let ns = within("takes_ns", takes.span().start, *takes.get_ref(), 0.1)?;
+        (None, takes, Some(alone)) => {
+            let ns = timed("alone_ns", &alone)?;
+            let takes_ns = takes.map(|takes| timed("takes_ns", &takes)).transpose()?;
+            Ok((ns, WorkBasis::Alone { ns, takes_ns }))
+        }
+        (None, Some(takes), None) => {
+            let ns = timed("takes_ns", &takes)?;
             let recording_ns = match recording {
                 None => 0.0,
                 Some(given) => {

@@ -8,8 +8,8 @@
 use ledgerline_layout::Error;
 
 use super::dotted::Dotted;
+use super::kinds::{of_event, of_source};
 use super::samples::{Place, Samples, Who};
-use super::script::of_event;
 use super::{Kind, Known, Profile};
 
 /// How a raw report begins.
@@ -112,35 +112,10 @@ fn raw(text: &str, header: &str, samples: &mut Samples<'_>) -> u64 {
         let (Some(address), Some(source)) = (hexadecimal(address), hexadecimal(source)) else {
             continue;
         };
-        let Some(kind) = of_source(source) else { continue };
+        let Some(kind) = of_source(source).or(None) else { continue };
         let thread = words.get(thread).and_then(|word| word.parse().ok());
         taken += 1;
         samples.add(Place::Address(address), kind, thread.map_or(Who::Somebody, Who::Thread), 1.0);
     }
     taken
-}
-
-/// The kind of access in perf's `union perf_mem_data_src`: bit 1 is a load, bit 2 a store, bit 25 a lock.
-fn of_source(source: u64) -> Option<Kind> {
-    let (load, store, locked) = (source & 2 != 0, source & 4 != 0, source >> 25 & 1 != 0);
-    match (load, store) {
-        (false, false) => None,
-        _ if locked => Some(Kind::Atomic),
-        (_, true) => Some(Kind::Store),
-        _ => Some(Kind::Load),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_source_in_numbers_says_what_its_words_say() {
-        // As perf script prints them: LOAD, L1 hit, LCK No; STORE, L1 hit.
-        assert_eq!(of_source(0x6810_0142), Some(Kind::Load));
-        assert_eq!(of_source(0x0002_8810_0144), Some(Kind::Store));
-        assert_eq!(of_source(0x0002_8810_0144 | 2 << 24), Some(Kind::Atomic));
-        assert_eq!(of_source(0x6810_0140), None);
-    }
 }

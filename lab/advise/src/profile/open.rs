@@ -1,26 +1,57 @@
 //! Opens a profile, whatever wrote it. Its content decides what it is, not its name.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{BufReader, Cursor, Read, Seek};
 use std::path::Path;
 
 use ledgerline_layout::Error;
 
-use super::{Known, Profile, by_hand, c2c, mem_report, net_cachelines, script};
+use super::{Known, Profile, by_hand, c2c, mem_report, net_cachelines, perf_data, script};
 
-/// No profile is larger.
+/// No text is larger.
 const LARGEST: u64 = 256 << 20;
 
 impl Profile {
-    /// Reads a profile: TOML as people write it, a table of the kernel's `net_cachelines`, or the text of
-    /// `perf c2c report --stdio`, `perf mem report --stdio`, `perf mem -D report` or `perf script`.
+    /// Reads a profile: TOML as people write it, a table of the kernel's `net_cachelines`, a `perf.data`, or the text
+    /// of `perf c2c report --stdio`, `perf mem report --stdio`, `perf mem -D report` or `perf script`.
+    ///
+    /// A text has 256 MiB at most. A `perf.data` may be of any length, and is read in bounded memory.
     ///
     /// # Errors
     /// One line that has the file, the place, what is wrong and what to do. Profiles with addresses need the types and
     /// the objects in `known`.
     pub fn open(path: &Path, known: &Known<'_>) -> Result<Profile, Error> {
-        let text = read(path).map_err(|error| error.in_file(path))?;
-        Profile::parse(&text, &path.to_string_lossy(), known).map_err(|error| error.in_file(path))
+        let read = || {
+            let file = File::open(path).map_err(|error| cannot(&error))?;
+            Profile::read(BufReader::new(file), &path.to_string_lossy(), known)
+        };
+        read().map_err(|error| error.in_file(path))
+    }
+
+    /// Reads a profile of any sort, which came from `source`.
+    ///
+    /// ```
+    /// use ledgerline_advise::profile::{Kind, Known, Profile};
+    /// let toml = b"[types.t]\nwork_ns = 300\nfields = { count = { store = 2 } }\n";
+    /// let profile = Profile::read(std::io::Cursor::new(toml), "here", &Known::default())?;
+    /// assert_eq!(profile.types[0].times("count", Kind::Store), 2.0);
+    /// # Ok::<(), ledgerline_layout::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Profile::open`], without the file.
+    pub fn read(
+        mut file: impl Read + Seek,
+        source: &str,
+        known: &Known<'_>,
+    ) -> Result<Profile, Error> {
+        let mut start = Vec::new();
+        let magic = file.by_ref().take(perf_data::MAGIC as u64).read_to_end(&mut start);
+        magic.map_err(|error| cannot(&error))?;
+        if perf_data::is(&start) {
+            return perf_data::read(&start, file, source, known);
+        }
+        Profile::parse(&text(Cursor::new(start).chain(file))?, source, known)
     }
 
     /// Reads the text of a profile, which came from `source`.
@@ -49,11 +80,13 @@ impl Profile {
     }
 }
 
-fn read(path: &Path) -> Result<String, Error> {
-    let cannot = |error: std::io::Error| Error::new(format!("cannot be read ({error})"));
-    let file = File::open(path).map_err(cannot)?;
+fn cannot(error: &std::io::Error) -> Error {
+    Error::new(format!("cannot be read ({error})"))
+}
+
+fn text(file: impl Read) -> Result<String, Error> {
     let mut bytes = Vec::new();
-    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(cannot)?;
+    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(|error| cannot(&error))?;
     if bytes.len() as u64 > LARGEST {
         return Err(Error::new(format!("is longer than {} MiB", LARGEST >> 20))
             .advise("let perf report fewer lines"));
@@ -61,7 +94,7 @@ fn read(path: &Path) -> Result<String, Error> {
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         Error::new(format!("is no text: byte {at} is no UTF-8")).advise(
-            "a perf.data file is read by perf: give `perf c2c report --stdio` or `perf script`",
+            "a profile is a text or a perf.data; a folder of `perf record --threads` is read by perf",
         )
     })
 }

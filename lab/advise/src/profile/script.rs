@@ -5,26 +5,15 @@
 //! ```
 //!
 //! A sample needs an address (`-F +addr`). Whether it is a load or a store is told by the decoded source
-//! (`-F +data_src`, `|OP STORE|`; locked ones are atomics), or else by the event's name. The CPU says who made the
-//! access, or the thread where there is no CPU. The period, where it is printed, says for how many events a sample
-//! stands.
+//! (`-F +data_src`, `|OP STORE|`; locked ones are atomics), or else, where that is missing or `N/A`, by the event's
+//! name. The CPU says who made the access, or the thread where there is no CPU. The period, where it is printed, says
+//! for how many events a sample stands.
 
 use ledgerline_layout::Error;
 
+use super::kinds::{DERIVED, Said, of_event, of_words};
 use super::samples::{Place, Samples, Who};
 use super::{Kind, Known, Profile};
-
-/// Events that perf derives from one sample of Arm's profiling extension: the sample is also there as `memory`.
-const DERIVED: [&str; 8] = [
-    "l1d-miss",
-    "l1d-access",
-    "llc-miss",
-    "llc-access",
-    "tlb-miss",
-    "tlb-access",
-    "branch-miss",
-    "remote-access",
-];
 
 /// Whether a line is a sample as `perf script` prints it.
 pub(super) fn is(line: &str) -> bool {
@@ -100,33 +89,8 @@ fn parts(line: &str) -> Option<Parts<'_>> {
 
 /// Load, store or atomic; `None` where nothing says it.
 fn kind(parts: &Parts<'_>) -> Option<Kind> {
-    if let Some(source) = parts.source {
-        let op = source.split('|').next().unwrap_or_default();
-        let store = op.contains("STORE");
-        if !store && !op.contains("LOAD") {
-            return None;
-        }
-        return Some(match (source.contains("|LCK Yes"), store) {
-            (true, _) => Kind::Atomic,
-            (false, true) => Kind::Store,
-            (false, false) => Kind::Load,
-        });
-    }
-    of_event(parts.event?)
-}
-
-/// Which kind of access an event counts, by its name; `None` where it does not say.
-pub(super) fn of_event(event: &str) -> Option<Kind> {
-    let name = event.to_ascii_lowercase();
-    if name.contains("lock_loads") || name.contains("locked") {
-        Some(Kind::Atomic)
-    } else if name.contains("store") {
-        Some(Kind::Store)
-    } else if name.contains("load") {
-        Some(Kind::Load)
-    } else {
-        None
-    }
+    let said = parts.source.map_or(Said::Nothing, of_words);
+    said.or(parts.event.and_then(of_event))
 }
 
 pub(super) fn parse(text: &str, source: &str, known: &Known<'_>) -> Result<Profile, Error> {

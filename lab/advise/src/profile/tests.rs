@@ -86,6 +86,15 @@ fn what_is_wrong_is_one_line_with_its_place_and_what_to_do() {
             "[types.t]\ntakes_ns = 2\nrecording_ns = 3\nfields = { a = { load = 1 } }\n",
             "line 3: `recording_ns` is 3, of 2",
         ),
+        (
+            "[types.t]\nalone_ns = 2\nwork_ns = 1\nfields = { a = { load = 1 } }\n",
+            "line 2: t has both `work_ns` and `alone_ns`",
+        ),
+        (
+            "[types.t]\nalone_ns = 2\ntakes_ns = 4\nrecording_ns = 1\nfields = { a = { load = 1 } }\n",
+            "line 4: t has both `alone_ns` and `recording_ns`",
+        ),
+        ("[types.t]\nalone_ns = 0\nfields = { a = { load = 1 } }\n", "line 2: `alone_ns` is 0"),
         ("[types.t]\nwork_ns = [3, 1]\nfields = { a = { load = 1 } }\n", "line 2: `work_ns` is 1"),
         ("[types.t]\ntakes_ns = 0\nfields = { a = { load = 1 } }\n", "line 2: `takes_ns` is 0"),
         ("[types.t]\nwork = 1\n", "line 2: unknown field `work`"),
@@ -177,6 +186,8 @@ pub(super) fn any_profile() -> impl Strategy<Value = Profile> {
             .prop_map(|(low, more)| WorkBasis::Within { low, high: low + more }),
         (0.1..1e4f64, prop_oneof![0.0..0.9f64, Just(1.0)])
             .prop_map(|(ns, recorded)| WorkBasis::Takes { ns, recording_ns: ns * recorded }),
+        (1.0..1e9f64, proptest::option::of(1.0..1e9f64))
+            .prop_map(|(ns, takes_ns)| WorkBasis::Alone { ns, takes_ns }),
     ];
     let role =
         (name(), (0.0..1e9f64, basis), proptest::collection::vec(phase(), 1..4), any::<bool>());
@@ -203,6 +214,7 @@ pub(super) fn any_profile() -> impl Strategy<Value = Profile> {
                         WorkBasis::Stated => stated,
                         WorkBasis::Within { low, high } => f64::midpoint(low, high),
                         WorkBasis::Takes { ns, recording_ns } => ns - recording_ns,
+                        WorkBasis::Alone { ns, .. } => ns,
                     };
                     if always {
                         phases[0].name = ALWAYS.to_owned();

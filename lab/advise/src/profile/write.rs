@@ -59,6 +59,10 @@ fn timed(role: &Role) -> String {
         WorkBasis::Takes { ns, recording_ns } => {
             format!("takes_ns = {ns}\nrecording_ns = {recording_ns}\n")
         }
+        WorkBasis::Alone { ns, takes_ns: None } => format!("alone_ns = {ns}\n"),
+        WorkBasis::Alone { ns, takes_ns: Some(takes) } => {
+            format!("takes_ns = {takes}\nalone_ns = {ns}\n")
+        }
     }
 }
 

@@ -83,7 +83,7 @@ fn a_use(pieces: Pieces) -> impl Strategy<Value = (Pieces, Uses)> {
             spots,
             roles: roles.collect(),
             unknown: Vec::new(),
-            works: Vec::new(),
+            settled: Vec::new(),
         };
         (pieces, touched(uses))
     })

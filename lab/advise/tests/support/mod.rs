@@ -1,4 +1,7 @@
-//! Types put down by hand.
+//! Types put down by hand, and files as perf writes them.
+#![allow(dead_code, reason = "each test uses some of it")]
+
+pub mod perf;
 
 use ledgerline_layout::model::{Align, Kind, Member, Record, Role, Type, TypeId, Types};
 

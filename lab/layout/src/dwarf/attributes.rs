@@ -158,6 +158,12 @@ impl<'a> Attributes<'a> {
         }
     }
 
+    /// Whether a member is one for the whole class, and so lies outside of its objects.
+    pub(super) fn is_static(&self) -> bool {
+        let placed = self.location != Location::Missing || self.bits() != RawBits::None;
+        self.external || self.declaration || (self.constant && !placed)
+    }
+
     /// The size in bytes, even where the entry gives it in bits.
     pub(super) fn bytes(&self) -> Option<u64> {
         self.size.or(self.bit_size.map(|bits| bits.div_ceil(8)))

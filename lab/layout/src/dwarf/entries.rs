@@ -6,7 +6,7 @@
 
 use super::Slice;
 use super::attributes::{Attributes, Bound, Location};
-use super::parsed::{Parsed, ParsedMember, ParsedType, RawBits, Reference, Shape};
+use super::parsed::{File, Parsed, ParsedMember, ParsedType, RawBits, Reference, Shape};
 use super::unit::{Split, Tables, Unit, UnitAt, Universe};
 use crate::Error;
 use crate::leaf::keyword;
@@ -15,7 +15,7 @@ use gimli::{Abbreviation, DwTag, EntriesRaw, UnitOffset};
 
 /// What the children of an entry belong to.
 #[derive(Clone, Copy, Debug, Default)]
-enum Owner {
+pub(super) enum Owner {
     #[default]
     Nothing,
     /// Members, bases and variants of this type.
@@ -31,7 +31,7 @@ enum Owner {
 
 /// An entry whose children are being read.
 #[derive(Clone, Copy, Debug, Default)]
-struct Frame {
+pub(super) struct Frame {
     owner: Owner,
     scope: u32,
     /// The function that is the innermost scope, until a type within it asks for its name.
@@ -48,16 +48,7 @@ pub(super) fn walk<'a>(
     if unit.split.is_some() {
         return Ok((Parsed::new(), unit.split));
     }
-    let mut walk = Walk {
-        qualify: !is_c(unit.language),
-        functions: is_c_plus_plus(unit.language),
-        first_index: if is_from_one(unit.language) { 1 } else { 0 },
-        rust: unit.language == gimli::DW_LANG_Rust.0,
-        unit: &unit,
-        parsed: Parsed::new(),
-        frames: Vec::new(),
-        dimensions: Vec::new(),
-    };
+    let mut walk = Walk::new(&unit);
     let mut entries = unit.entries(None)?;
     while !entries.is_empty() {
         let offset = entries.next_offset();
@@ -69,21 +60,11 @@ pub(super) fn walk<'a>(
     while !walk.frames.is_empty() {
         walk.leave();
     }
-    let mut parsed = walk.parsed;
-    parsed.group_members();
-    if parsed.types.iter().any(|ty| ty.place.0 != 0) {
-        parsed.files = unit.files()?;
-        for ty in &mut parsed.types {
-            if ty.place.0 as usize >= parsed.files.len() {
-                ty.place.0 = 0;
-            }
-        }
-    }
-    Ok((parsed, None))
+    Ok((walk.parsed(|| unit.files())?, None))
 }
 
 /// Whether the language is C, where a structure is known by its name, wherever it is declared.
-fn is_c(language: u16) -> bool {
+pub(super) fn is_c(language: u16) -> bool {
     let languages = [
         gimli::DW_LANG_C89,
         gimli::DW_LANG_C,
@@ -95,6 +76,10 @@ fn is_c(language: u16) -> bool {
     ];
     // gimli has no name for C23 yet.
     language == 0x3e || languages.iter().any(|known| known.0 == language)
+}
+
+pub(super) fn is_rust(language: u16) -> bool {
+    language == gimli::DW_LANG_Rust.0
 }
 
 fn is_c_plus_plus(language: u16) -> bool {
@@ -117,10 +102,10 @@ fn is_from_one(language: u16) -> bool {
     language == gimli::DW_LANG_Fortran18 || language.default_lower_bound() == Some(1)
 }
 
-struct Walk<'u, 'a> {
+pub(super) struct Walk<'u, 'a> {
     unit: &'u Unit<'u, 'a>,
     parsed: Parsed<'a>,
-    frames: Vec<Frame>,
+    pub(super) frames: Vec<Frame>,
     /// The dimensions read so far, of the arrays whose dimensions are being read.
     dimensions: Vec<(Option<u64>, Option<u64>)>,
     /// Whether a type's name includes its namespaces and classes.
@@ -132,8 +117,54 @@ struct Walk<'u, 'a> {
     first_index: i128,
 }
 
-impl<'a> Walk<'_, 'a> {
-    fn entry(
+impl<'u, 'a> Walk<'u, 'a> {
+    /// A walk that has read no entry.
+    pub(super) fn new(unit: &'u Unit<'u, 'a>) -> Walk<'u, 'a> {
+        Walk {
+            qualify: !is_c(unit.language),
+            functions: is_c_plus_plus(unit.language),
+            first_index: if is_from_one(unit.language) { 1 } else { 0 },
+            rust: is_rust(unit.language),
+            unit,
+            parsed: Parsed::new(),
+            frames: Vec::new(),
+            dimensions: Vec::new(),
+        }
+    }
+
+    /// What was read. `files` is asked for the source files if a type names one.
+    pub(super) fn parsed(
+        self,
+        files: impl FnOnce() -> Result<Vec<File<'a>>, Error>,
+    ) -> Result<Parsed<'a>, Error> {
+        let mut parsed = self.parsed;
+        parsed.group_members();
+        if parsed.types.iter().any(|ty| ty.place.0 != 0) {
+            parsed.files = files()?;
+            for ty in &mut parsed.types {
+                if ty.place.0 as usize >= parsed.files.len() {
+                    ty.place.0 = 0;
+                }
+            }
+        }
+        Ok(parsed)
+    }
+
+    /// How many types were read.
+    pub(super) fn types(&self) -> usize {
+        self.parsed.types.len()
+    }
+
+    /// Lets a type that was read be no more than a declaration, unless it stands for another.
+    pub(super) fn declare(&mut self, index: usize, keyword: &'static str) {
+        let shape = &mut self.parsed.types[index].shape;
+        if *shape != Shape::Alias {
+            *shape = Shape::Declaration(keyword);
+        }
+    }
+
+    /// Reads an entry whose abbreviation was just read. If it has children, it becomes the innermost frame.
+    pub(super) fn entry(
         &mut self,
         entries: &mut EntriesRaw<'_, Slice<'a>>,
         offset: UnitOffset,
@@ -199,7 +230,8 @@ impl<'a> Walk<'_, 'a> {
         Ok(())
     }
 
-    fn leave(&mut self) {
+    /// Leaves the innermost frame, whose children have been read.
+    pub(super) fn leave(&mut self) {
         if let Some(Frame { owner: Owner::Array(array, start), .. }) = self.frames.pop() {
             self.array(array, start);
         }
@@ -223,9 +255,7 @@ impl<'a> Walk<'_, 'a> {
             Owner::Variant(record) => (record, Role::Field),
             _ => return,
         };
-        // A static member is one for the whole class, and lies outside of its objects.
-        let placed = says.location != Location::Missing || says.bits() != RawBits::None;
-        if says.external || says.declaration || (says.constant && !placed) {
+        if says.is_static() {
             return;
         }
         self.push_member(owner, role, says.name, says);
@@ -367,7 +397,7 @@ impl<'a> Walk<'_, 'a> {
 }
 
 /// The tag of parameters, of which only those of types of functions matter.
-const FORMAL_PARAMETER: DwTag = gimli::DW_TAG_formal_parameter;
+pub(super) const FORMAL_PARAMETER: DwTag = gimli::DW_TAG_formal_parameter;
 
 /// Whether the attributes of an entry with this tag matter.
 fn concerns(tag: DwTag) -> bool {
@@ -384,7 +414,7 @@ fn concerns(tag: DwTag) -> bool {
 }
 
 /// What sort of type an entry with this tag is, as far as the tag says; `None` if it is no type.
-fn shape_of(tag: DwTag) -> Option<Shape> {
+pub(super) fn shape_of(tag: DwTag) -> Option<Shape> {
     Some(match tag {
         gimli::DW_TAG_structure_type => Shape::Record(Kind::Struct),
         gimli::DW_TAG_class_type | gimli::DW_TAG_interface_type => Shape::Record(Kind::Class),

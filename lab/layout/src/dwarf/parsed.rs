@@ -36,6 +36,11 @@ impl Reference {
         Reference(u64::from(space) << Self::SPACE | offset as u64 & ((1 << Self::SPACE) - 1))
     }
 
+    /// How many bytes of a section lie between another entry and this one, which comes later.
+    pub(super) fn behind(self, before: Reference) -> usize {
+        self.0.saturating_sub(before.0) as usize
+    }
+
     /// A reference to `types[index]`.
     pub(super) fn index(index: u32) -> Reference {
         Reference(Self::INDEX | u64::from(index))

@@ -1,6 +1,8 @@
 //! Reads a file's bytes into types: chooses the sections, the units and how many threads walk them.
 
+use super::archive::{self, is_archive};
 use super::merge::Merger;
+use super::options::{Options, threads};
 use super::package::Package;
 use super::sections::{self, Names, Sections};
 use super::unit::Universe;
@@ -9,36 +11,8 @@ use super::{budget::Budget, separate};
 use crate::Error;
 use crate::model::Types;
 use object::Object;
-use std::path::{Path, PathBuf};
-use std::{fs, thread};
-
-/// How many bytes of debug information pay for a thread.
-const WORTH_A_THREAD: u64 = 1 << 20;
-
-/// How to find debug information that is not in the file itself.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Where the file is. Its debug, split and package files are looked for beside it, and errors name it.
-    pub path: Option<PathBuf>,
-    /// Where the system keeps debug files.
-    pub debug_directories: Vec<PathBuf>,
-    /// The most threads that walk the units; 0 for as many as there are processors.
-    pub threads: usize,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        let debug_directories = vec![PathBuf::from("/usr/lib/debug")];
-        Options { path: None, debug_directories, threads: 0 }
-    }
-}
-
-impl Options {
-    /// The options for a file at `path`.
-    pub fn beside(path: impl Into<PathBuf>) -> Options {
-        Options { path: Some(path.into()), ..Options::default() }
-    }
-}
+use std::fs;
+use std::path::Path;
 
 /// Reads the types of the ELF file at `path`, or of the debug file that belongs to it.
 ///
@@ -62,7 +36,7 @@ pub fn open(path: &Path) -> Result<Types, Error> {
     read(&bytes, &Options::beside(path))
 }
 
-/// Reads the types of an ELF file.
+/// Reads the types of an ELF file, or of all members of an archive of such files.
 ///
 /// If the file has no debug information of its own, its build's number and its debug link lead to the file that has
 /// it ([`Options::debug_directories`]). Reading takes about a second for 100 MB of debug information, on a thread for
@@ -70,8 +44,8 @@ pub fn open(path: &Path) -> Result<Types, Error> {
 ///
 /// # Errors
 ///
-/// If the file is no ELF file, has no debug information, ends too early, or lies. The error is one line that names
-/// the file ([`Options::path`]).
+/// If the file is no ELF file or archive, has no debug information, ends too early, or lies. The error is one line
+/// that names the file ([`Options::path`]), and the member of an archive.
 pub fn read(file: &[u8], options: &Options) -> Result<Types, Error> {
     read_nameless(file, options).map_err(|error| match &options.path {
         Some(path) => error.in_file(path),
@@ -87,6 +61,9 @@ pub fn present(file: &[u8]) -> bool {
 }
 
 fn read_nameless(bytes: &[u8], options: &Options) -> Result<Types, Error> {
+    if is_archive(bytes) {
+        return archive::read(bytes, options);
+    }
     let file = sections::parse(bytes)?;
     if sections::has(&file, ".debug_info") {
         return read_file(&file, Names::Plain, bytes.len(), options);
@@ -154,13 +131,4 @@ fn read_package(bytes: &[u8], merger: Merger<'_>, options: &Options) -> Result<T
     let universe = Universe::of_package(&dwarfs, &budget)?;
     let threads = threads(options, bytes.len() as u64, universe.units.len());
     Ok(units::merge(&universe, None, merger, threads)?.finish())
-}
-
-fn threads(options: &Options, bytes: u64, units: usize) -> usize {
-    let most = match options.threads {
-        0 => thread::available_parallelism().map_or(1, usize::from),
-        threads => threads,
-    };
-    let worth = usize::try_from(bytes.div_ceil(WORTH_A_THREAD)).unwrap_or(usize::MAX);
-    most.min(worth).min(units).max(1)
 }

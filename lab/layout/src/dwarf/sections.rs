@@ -4,7 +4,8 @@ use super::Slice;
 use crate::Error;
 use gimli::{Dwarf, DwarfFileType, DwarfSections, Endianity, RunTimeEndian, SectionId};
 use object::{
-    Architecture, Object, ObjectKind, ObjectSection, ObjectSymbol, RelocationKind, RelocationTarget,
+    Architecture, Object, ObjectKind, ObjectSection, ObjectSymbol, ReadRef, RelocationKind,
+    RelocationTarget,
 };
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,7 +15,7 @@ use std::collections::HashMap;
 const MOST_EXPANSION: u64 = 1100;
 
 /// The sections that the reader looks at; the others stay as they are in the file.
-const WANTED: [SectionId; 7] = [
+pub(super) const WANTED: [SectionId; 7] = [
     SectionId::DebugAbbrev,
     SectionId::DebugInfo,
     SectionId::DebugLine,
@@ -77,12 +78,15 @@ impl<'a> Sections<'a> {
 }
 
 /// One section of an ELF file by its name, decompressed; empty if it has none.
-pub(super) fn section<'a>(file: &object::File<'a>, name: &str) -> Result<Cow<'a, [u8]>, Error> {
+pub(super) fn section<'a>(
+    file: &object::File<'a, impl ReadRef<'a>>,
+    name: &str,
+) -> Result<Cow<'a, [u8]>, Error> {
     Loader::new(file).load(name)
 }
 
 /// Whether the file has a section of this name (or its old compressed form) with something in it.
-pub(super) fn has(file: &object::File<'_>, name: &str) -> bool {
+pub(super) fn has<'a>(file: &object::File<'a, impl ReadRef<'a>>, name: &str) -> bool {
     file.sections().any(|section| {
         is_named(section.name_bytes(), name)
             && section.file_range().is_some_and(|(_, size)| size > 0)
@@ -90,19 +94,19 @@ pub(super) fn has(file: &object::File<'_>, name: &str) -> bool {
 }
 
 /// Whether a section has this name; an old linker that compresses `.debug_info` calls it `.zdebug_info`.
-fn is_named(found: object::Result<&[u8]>, name: &str) -> bool {
+pub(super) fn is_named(found: object::Result<&[u8]>, name: &str) -> bool {
     let Ok(found) = found else { return false };
     found == name.as_bytes() || found.strip_prefix(b".z") == Some(&name.as_bytes()[1..])
 }
 
-struct Loader<'f, 'a> {
-    file: &'f object::File<'a>,
+struct Loader<'f, 'a, R: ReadRef<'a>> {
+    file: &'f object::File<'a, R>,
     /// Where a section begins among those of its name, since an object file has a `.debug_info` for each type unit.
     joined: HashMap<object::SectionIndex, u64>,
 }
 
-impl<'f, 'a> Loader<'f, 'a> {
-    fn new(file: &'f object::File<'a>) -> Loader<'f, 'a> {
+impl<'f, 'a, R: ReadRef<'a>> Loader<'f, 'a, R> {
+    fn new(file: &'f object::File<'a, R>) -> Loader<'f, 'a, R> {
         let mut joined = HashMap::new();
         if file.kind() == ObjectKind::Relocatable {
             let mut ends = HashMap::new();
@@ -146,7 +150,7 @@ impl<'f, 'a> Loader<'f, 'a> {
     }
 
     /// A section's contents, decompressed and relocated.
-    fn contents(&self, section: &object::Section<'a, 'f>) -> Result<Cow<'a, [u8]>, String> {
+    fn contents(&self, section: &object::Section<'a, 'f, R>) -> Result<Cow<'a, [u8]>, String> {
         let stored = section.compressed_data().map_err(|_| "lies beyond the end of the file")?;
         let most = (stored.data.len() as u64).saturating_mul(MOST_EXPANSION).saturating_add(4096);
         if stored.uncompressed_size > most {
@@ -166,7 +170,7 @@ impl<'f, 'a> Loader<'f, 'a> {
 
     /// Puts the offsets of strings and tables where the linker would. It leaves relocations that a debug section does
     /// not use (calls, offsets into tables of addresses).
-    fn relocate(&self, section: &object::Section<'a, 'f>, contents: &mut Cow<'a, [u8]>) {
+    fn relocate(&self, section: &object::Section<'a, 'f, R>, contents: &mut Cow<'a, [u8]>) {
         let endian = endian(self.file);
         for (offset, relocation) in section.relocations() {
             if !matches!(
@@ -206,7 +210,7 @@ impl<'f, 'a> Loader<'f, 'a> {
 }
 
 /// The largest alignment of a number on the machine that the file is for, in bytes.
-pub(crate) fn widest_scalar_align(file: &object::File<'_>) -> u64 {
+pub(crate) fn widest_scalar_align<'a>(file: &object::File<'a, impl ReadRef<'a>>) -> u64 {
     match file.architecture() {
         Architecture::I386 | Architecture::Csky => 4,
         Architecture::M68k | Architecture::Msp430 => 2,
@@ -217,7 +221,7 @@ pub(crate) fn widest_scalar_align(file: &object::File<'_>) -> u64 {
 }
 
 /// The order of the file's bytes.
-pub(super) fn endian(file: &object::File<'_>) -> RunTimeEndian {
+pub(super) fn endian<'a>(file: &object::File<'a, impl ReadRef<'a>>) -> RunTimeEndian {
     if file.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big }
 }
 
@@ -230,6 +234,6 @@ pub(super) fn parse(bytes: &[u8]) -> Result<object::File<'_>, Error> {
 }
 
 /// The build's own number, by which its debug file is found.
-pub(super) fn build_id<'a>(file: &object::File<'a>) -> Option<&'a [u8]> {
+pub(super) fn build_id<'a>(file: &object::File<'a, impl ReadRef<'a>>) -> Option<&'a [u8]> {
     file.build_id().ok().flatten().filter(|id| id.len() > 1)
 }

@@ -3,7 +3,7 @@
 use super::sections::{build_id, has, parse};
 use super::unit::Split;
 use crate::Error;
-use object::Object;
+use object::{Object, ReadCache, ReadRef};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -17,15 +17,26 @@ fn by_build_id(directory: &Path, id: &[u8]) -> PathBuf {
 }
 
 /// The bytes of the debug file that belongs to a stripped program, and the file's path.
-///
-/// The file is looked for by the build's number below each debug directory. Then it is looked for by the name in
-/// `.gnu_debuglink`: beside the program, in `.debug` beside it, and below each debug directory. A file of another
-/// build is passed over.
 pub(super) fn debug_file(
     file: &object::File<'_>,
     path: Option<&Path>,
     directories: &[PathBuf],
 ) -> Option<(PathBuf, Vec<u8>)> {
+    let found = debug_path(file, path, directories)?;
+    let bytes = read_regular(&found)?;
+    Some((found, bytes))
+}
+
+/// The path of the debug file that belongs to a stripped program.
+///
+/// The file is looked for by the build's number below each debug directory. Then it is looked for by the name in
+/// `.gnu_debuglink`: beside the program, in `.debug` beside it, and below each debug directory. A file of another
+/// build is passed over.
+pub(super) fn debug_path<'a>(
+    file: &object::File<'a, impl ReadRef<'a>>,
+    path: Option<&Path>,
+    directories: &[PathBuf],
+) -> Option<PathBuf> {
     let id = build_id(file);
     let mut candidates: Vec<PathBuf> = Vec::new();
     if let Some(id) = id {
@@ -48,16 +59,20 @@ pub(super) fn debug_file(
             }
         }
     }
-    candidates.into_iter().find_map(|candidate| {
-        if path.is_some_and(|path| same_file(path, &candidate)) {
-            return None;
-        }
-        let bytes = read_regular(&candidate)?;
-        let found = parse(&bytes).ok()?;
-        let same = id.is_none() || build_id(&found).is_none() || build_id(&found) == id;
-        let useful = has(&found, ".debug_info");
-        (same && useful).then_some((candidate, bytes))
+    candidates.into_iter().find(|candidate| {
+        let other = path.is_none_or(|path| !same_file(path, candidate));
+        other && is_debug_file(candidate, id) == Some(true)
     })
+}
+
+/// Whether a file has types of the build with this number, as far as either says; `None` if it cannot be read.
+fn is_debug_file(candidate: &Path, id: Option<&[u8]>) -> Option<bool> {
+    fs::metadata(candidate).ok().filter(fs::Metadata::is_file)?;
+    let mut file = fs::File::open(candidate).ok()?;
+    let cache = ReadCache::new(&mut file);
+    let found = object::File::parse(&cache).ok()?;
+    let same = id.is_none() || build_id(&found).is_none() || build_id(&found) == id;
+    Some(same && has(&found, ".debug_info"))
 }
 
 fn same_file(one: &Path, other: &Path) -> bool {
@@ -96,7 +111,7 @@ pub(super) fn supplement(
 }
 
 /// The bytes of a regular file. Names come from files that may lie, and a device has no end.
-fn read_regular(path: &Path) -> Option<Vec<u8>> {
+pub(super) fn read_regular(path: &Path) -> Option<Vec<u8>> {
     fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
     fs::read(path).ok()
 }
@@ -120,8 +135,12 @@ pub(super) fn split_file(split: Split<'_>, path: Option<&Path>) -> Result<Vec<u8
 
 /// The bytes of the package of split files beside the program, if there is one.
 pub(super) fn package(path: Option<&Path>) -> Option<Vec<u8>> {
-    let path = path?;
+    read_regular(&package_path(path?)?)
+}
+
+/// The path of the package of split files beside the program, if there is one.
+pub(super) fn package_path(path: &Path) -> Option<PathBuf> {
     let mut name = path.as_os_str().to_os_string();
     name.push(".dwp");
-    read_regular(Path::new(&name)).or_else(|| read_regular(&path.with_extension("dwp")))
+    [PathBuf::from(name), path.with_extension("dwp")].into_iter().find(|path| path.is_file())
 }

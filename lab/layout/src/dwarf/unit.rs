@@ -5,10 +5,11 @@ use super::parsed::{File, Reference};
 use super::{Slice, broken};
 use crate::Error;
 use gimli::{
-    Abbreviations, Attribute, AttributeValue, DebugAbbrev, DebugAbbrevOffset, DebugLineOffset,
-    DebugStrOffsetsBase, Dwarf, DwarfFileType, DwoId, EntriesRaw, Reader, Section, SectionId,
-    UnitHeader, UnitOffset, UnitType,
+    Abbreviations, Attribute, AttributeValue, DebugAbbrev, DebugAbbrevOffset, DebugLine,
+    DebugLineOffset, DebugStrOffsetsBase, Dwarf, DwarfFileType, DwoId, EntriesRaw, Reader, Section,
+    SectionId, UnitHeader, UnitOffset, UnitType,
 };
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -22,7 +23,7 @@ pub(super) struct Universe<'d, 'a> {
     pub signatures: HashMap<u64, Reference>,
     pub budget: &'d Budget,
     /// Where tables of abbreviations begin, with the sections that they are in; sorted.
-    tables: Vec<(usize, usize)>,
+    tables: Cow<'d, [(usize, usize)]>,
 }
 
 /// The parts that one unit of a package has of the package's sections.
@@ -59,6 +60,12 @@ impl UnitAt<'_, '_> {
             .contains(&reference)
     }
 
+    /// Where in this unit the entry is that a reference leads to.
+    pub(super) fn offset_of(&self, reference: Reference) -> Option<usize> {
+        let start = self.reference(UnitOffset(0));
+        self.contains(reference).then(|| reference.behind(start))
+    }
+
     /// The section of its table of abbreviations, and the table's place there.
     fn table(&self) -> (usize, usize) {
         let section = self.dwarf.debug_abbrev.reader().slice().as_ptr() as usize;
@@ -76,19 +83,28 @@ impl UnitAt<'_, '_> {
 }
 
 impl<'d, 'a> Universe<'d, 'a> {
+    fn empty(budget: &'d Budget) -> Universe<'d, 'a> {
+        Universe {
+            supplement: None,
+            units: Vec::new(),
+            signatures: HashMap::new(),
+            budget,
+            tables: Cow::default(),
+        }
+    }
+
+    /// For a unit that refers to itself alone, and where the tables of abbreviations of all units begin.
+    pub(super) fn of_one(tables: &'d [(usize, usize)], budget: &'d Budget) -> Universe<'d, 'a> {
+        Universe { tables: tables.into(), ..Universe::empty(budget) }
+    }
+
     /// Lists the units of some sections.
     pub(super) fn new(
         dwarf: &'d Dwarf<Slice<'a>>,
         supplement: Option<&'d Dwarf<Slice<'a>>>,
         budget: &'d Budget,
     ) -> Result<Universe<'d, 'a>, Error> {
-        let mut universe = Universe {
-            supplement,
-            units: Vec::new(),
-            signatures: HashMap::new(),
-            budget,
-            tables: Vec::new(),
-        };
+        let mut universe = Universe { supplement, ..Universe::empty(budget) };
         universe.list(dwarf, [0, 0])?;
         if let Some(supplement) = supplement {
             let mut units = supplement.units();
@@ -104,13 +120,7 @@ impl<'d, 'a> Universe<'d, 'a> {
         dwarfs: &'d [Contribution<'a>],
         budget: &'d Budget,
     ) -> Result<Universe<'d, 'a>, Error> {
-        let mut universe = Universe {
-            supplement: None,
-            units: Vec::new(),
-            signatures: HashMap::new(),
-            budget,
-            tables: Vec::new(),
-        };
+        let mut universe = Universe::empty(budget);
         for contribution in dwarfs {
             universe.list(&contribution.dwarf, contribution.starts)?;
         }
@@ -118,8 +128,8 @@ impl<'d, 'a> Universe<'d, 'a> {
     }
 
     fn sorted(mut self) -> Universe<'d, 'a> {
-        self.tables.sort_unstable();
-        self.tables.dedup();
+        self.tables.to_mut().sort_unstable();
+        self.tables.to_mut().dedup();
         self.units.sort_by_key(|unit| (unit.space, unit.start));
         self
     }
@@ -153,7 +163,7 @@ impl<'d, 'a> Universe<'d, 'a> {
             self.signatures.entry(type_signature.0).or_insert(unit.reference(type_offset));
         }
         self.units.push(unit);
-        self.tables.push(unit.table());
+        self.tables.to_mut().push(unit.table());
     }
 
     /// Parses a unit's abbreviations. Each table ends before the next begins, so a file that lets all its units share
@@ -183,6 +193,18 @@ impl<'d, 'a> Universe<'d, 'a> {
             .partition_point(|unit| Reference::entry(unit.space, unit.start) <= reference);
         after.checked_sub(1).filter(|&index| self.units[index].contains(reference))
     }
+}
+
+/// Where tables of abbreviations begin, as [`Universe::of_one`] wants it, by their offsets.
+pub(super) fn tables(
+    dwarf: &Dwarf<Slice<'_>>,
+    offsets: impl Iterator<Item = usize>,
+) -> Vec<(usize, usize)> {
+    let section = dwarf.debug_abbrev.reader().slice().as_ptr() as usize;
+    let mut tables: Vec<_> = offsets.map(|offset| (section, offset)).collect();
+    tables.sort_unstable();
+    tables.dedup();
+    tables
 }
 
 fn next<T>(
@@ -223,8 +245,9 @@ pub(super) struct Unit<'d, 'a> {
     pub abbreviations: Rc<Abbreviations>,
     pub language: u16,
     pub split: Option<Split<'a>>,
-    strings: DebugStrOffsetsBase<usize>,
-    lines: Option<DebugLineOffset>,
+    pub strings: DebugStrOffsetsBase<usize>,
+    /// Where its table of lines is.
+    pub lines: Option<DebugLineOffset>,
 }
 
 /// Where the rest of a skeleton unit is.
@@ -354,10 +377,21 @@ impl<'d, 'a> Unit<'d, 'a> {
     /// The files that its lines are from; the first stands for none. Without a table, or with one that cannot be
     /// read, there is only that one.
     pub(super) fn files(&self) -> Result<Vec<File<'a>>, Error> {
+        match self.lines {
+            Some(offset) => self.files_of(&self.at.dwarf.debug_line, offset),
+            None => Ok(vec![File::default()]),
+        }
+    }
+
+    /// As [`Unit::files`], for a table that is at `offset` of `lines`.
+    pub(super) fn files_of(
+        &self,
+        lines: &DebugLine<Slice<'a>>,
+        offset: DebugLineOffset,
+    ) -> Result<Vec<File<'a>>, Error> {
         let mut files = vec![File::default()];
-        let Some(offset) = self.lines else { return Ok(files) };
         let size = self.at.header.address_size();
-        let Ok(program) = self.at.dwarf.debug_line.program(offset, size, None, None) else {
+        let Ok(program) = lines.program(offset, size, None, None) else {
             return Ok(files);
         };
         let header = program.header();

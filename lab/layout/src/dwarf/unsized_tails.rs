@@ -6,7 +6,7 @@
 use crate::model::{Kind, Record, Role, Type, TypeId, Types};
 
 /// What stands before a type's name in the name of a pointer to it.
-const POINTERS: [&str; 4] = ["&mut ", "&", "*const ", "*mut "];
+pub(super) const POINTERS: [&str; 4] = ["&mut ", "&", "*const ", "*mut "];
 
 /// Makes such tails flexible arrays.
 pub(super) fn open(types: &mut Types) {

@@ -5,9 +5,10 @@ use serde::Serialize;
 use super::Options;
 use super::accessed::Rates;
 use crate::leaf::{self, Leaf, leaves};
-use crate::lines::{Gap, Lines, Placement, extremes, gaps};
+use crate::lines::{Gap, Lines, Placement, extremes};
 use crate::model::{Align, TypeId, Types};
 use crate::spell::spell;
+use crate::variants::{Variant, uncovered, variants};
 
 #[derive(Serialize)]
 struct Object<'a> {
@@ -22,6 +23,8 @@ struct Object<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     padding: Option<Span>,
     members: Vec<Field<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    variants: Vec<Part<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     base: Option<Base>,
 }
@@ -52,6 +55,18 @@ struct Field<'a> {
     straddles: bool,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     rates: Option<Rates<'a>>,
+}
+
+/// A variant of a Rust enum.
+#[derive(Serialize)]
+struct Part<'a> {
+    name: &'a str,
+    data: u64,
+    tag: u64,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    niche: bool,
+    padding: u64,
+    gaps: Vec<Span>,
 }
 
 #[derive(Serialize)]
@@ -89,13 +104,28 @@ fn place(placement: Placement, leaves: &[Leaf]) -> Place {
 /// `bit_offset` and `bit_size`. `line` counts from 0. `straddles` is true for a member on more lines than it needs, and
 /// left out for others. With [`Options::accessed`], members of a type that it has get
 /// the `reads` and `writes` of an operation, 0 for a member that nothing touches, and `by` where roles are told
-/// apart. Types that are no records are left out.
-pub fn json(types: &Types, name: &str, id: TypeId, options: &Options<'_>, out: &mut Vec<u8>) {
+/// apart. A Rust enum has `variants`, each with the bytes of its `data`, of the `tag` beside that, and of `padding`, which
+/// lies in the `gaps`; `niche` is true where the tag lies in the variant's own data. The `holes` of an enum are what no
+/// variant uses. Types that are no records are left out.
+pub fn json<'t>(
+    types: &'t Types,
+    name: &str,
+    id: TypeId,
+    options: &Options<'_>,
+    out: &mut Vec<u8>,
+) {
     let Some((id, record)) = leaf::record(types, id) else { return };
     let leaves = leaves(types, id, options.expand);
     let lines = Lines::of(options.line);
-    let spans = leaves.iter().map(|leaf| (leaf.start, leaf.bits));
-    let (holes, padding) = gaps(spans, record.size, &mut Vec::new());
+    let (holes, padding) = uncovered(types, &leaves, record.size);
+    let part = |variant: Variant<'t>| Part {
+        data: variant.data / 8,
+        tag: variant.tag / 8,
+        niche: variant.niche,
+        padding: variant.padding() / 8,
+        gaps: variant.gaps.iter().map(span).collect(),
+        name: variant.name,
+    };
     let base = options.base.map(|align| {
         let (best, worst) = extremes(lines, align, record.size, &leaves);
         Base { align, best: place(best, &leaves), worst: place(worst, &leaves) }
@@ -126,6 +156,7 @@ pub fn json(types: &Types, name: &str, id: TypeId, options: &Options<'_>, out: &
         holes: holes.iter().map(span).collect(),
         padding: padding.as_ref().map(span),
         members,
+        variants: variants(types, record).into_iter().map(part).collect(),
         base,
     };
     serde_json::to_writer(&mut *out, &object).expect("a vector takes all, and keys are texts");

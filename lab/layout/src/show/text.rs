@@ -9,6 +9,7 @@ use crate::leaf::{self, bits_of, name_of, opens, start_of};
 use crate::lines::{Gap, Lines, extremes, gaps};
 use crate::model::{Align, Record, Role, TypeId, Types};
 use crate::spell::{safe, write_type};
+use crate::variants::{covers, variants};
 
 const DEEPEST: usize = 64;
 /// After how many rows no more records are opened.
@@ -84,7 +85,7 @@ impl<'t> Page<'t> {
             .map_or(4, |width| width.clamp(4, WIDEST));
         let leaves = rows.iter().filter(|row| row.opened.is_none());
         let mut order = Vec::with_capacity(rows.len());
-        let spans = leaves.map(|row| (row.start, row.bits));
+        let spans = leaves.flat_map(|row| covers(self.types, row.ty, row.start, row.bits));
         let (holes, padding) = gaps(spans, record.size, &mut order);
         self.paint(out, STRONG, |out| {
             out.write_str(leaf::keyword(record.kind))?;
@@ -107,6 +108,10 @@ impl<'t> Page<'t> {
             }
             self.row(out, row, width, &mut line)?;
         }
+        // The variants of an enum all begin before what none of them uses.
+        for hole in left {
+            self.gap(out, hole, "hole", &mut line)?;
+        }
         if let Some(padding) = &padding {
             self.gap(out, padding, "padding", &mut line)?;
         }
@@ -117,6 +122,7 @@ impl<'t> Page<'t> {
             )?;
         }
         self.bases(out, id, record)?;
+        self.variants(out, record)?;
         out.write_char('\n')
     }
 
@@ -266,6 +272,34 @@ impl<'t> Page<'t> {
             (None, Align::Known(bytes)) if bytes >= self.options.line => "it begins a line\n",
             (None, _) => "assumed to begin a line\n",
         })
+    }
+
+    /// What each variant of a Rust enum uses of it.
+    fn variants(&self, out: &mut String, record: &'t Record) -> fmt::Result {
+        let variants = variants(self.types, record);
+        if variants.is_empty() {
+            return Ok(());
+        }
+        out.write_str("    data    tag  padding  of each variant, in bytes\n")?;
+        for variant in &variants {
+            number(out, variant.data / 8, 8)?;
+            match variant.niche {
+                true => out.write_str("  niche")?,
+                false => number(out, variant.tag / 8, 7)?,
+            }
+            number(out, variant.padding() / 8, 9)?;
+            out.write_str("  ")?;
+            safe(out, variant.name)?;
+            self.paint(out, FAINT, |out| {
+                for (index, gap) in variant.gaps.iter().enumerate() {
+                    out.write_str(if index == 0 { "  unused: " } else { ", " })?;
+                    write!(out, "{} at {}", gap.bits / 8, gap.start / 8)?;
+                }
+                Ok(())
+            })?;
+            out.write_char('\n')?;
+        }
+        Ok(())
     }
 
     /// Prints the best and the worst placement, if they are asked for.

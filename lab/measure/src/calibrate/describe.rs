@@ -61,7 +61,11 @@ impl Subject<'_> {
         let atomic = get(&|found| found.atomic, "atomics")?;
         let atomic = atomic.at_least(0.01);
         // Lines that were changed a moment ago come later than those of a walk over many.
-        let transfer_of = |found: &Found| found.stores.fetch - found.cycle;
+        // (Where the machine changed in the middle of a fight, its operations take no longer than their work.)
+        let transfer_of = |found: &Found| match found.stores.fetch - found.cycle {
+            way if way > 0.0 => way,
+            _ => f64::NAN,
+        };
         let moved_of = |found: &Found| {
             (found.fights.fetch - found.stores.fetch).clamp(found.atomic, f64::INFINITY)
         };

@@ -22,7 +22,7 @@ fn counters(instances: Instances, work_ns: f64) -> Uses {
         spots: vec![spot("one", 0), spot("other", 8)],
         roles: vec![adder("one", 0, 0.5, work_ns), adder("other", 1, 0.5, work_ns)],
         unknown: Vec::new(),
-        works: Vec::new(),
+        settled: Vec::new(),
     }
 }
 

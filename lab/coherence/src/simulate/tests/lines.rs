@@ -90,3 +90,43 @@ fn stays_that_differ_have_the_same_mean() {
     let ratio = differ.total() as f64 / same.total() as f64;
     assert!((ratio - 1.0).abs() < 0.02, "{ratio}");
 }
+
+/// Two CPUs add to one field, with work in between that needs nothing of it.
+fn adders(cycles: f64, window: u64) -> f64 {
+    let mut layout = Layout::new();
+    let one = layout.object("one", Scope::Machine);
+    let added = layout.field(one, "added", 0);
+    let program = Program::new("add", [Step::work(cycles), Step::rmw(added)]);
+    let mut setup = Setup::uniform(settings(), layout, program, 2);
+    setup.settings.window = window;
+    let setup = setup.during(20_000.0, 520_000.0);
+    let outcome = setup.run().unwrap();
+    assert_eq!(Ok(&outcome), oracle::run(&setup).as_ref());
+    outcome.nanoseconds()
+}
+
+#[test]
+fn work_goes_on_while_a_cpu_waits_as_far_as_the_window_reaches() {
+    // A thousand nanoseconds of work, and a wait that is shorter.
+    let work = 2300.0;
+    let (none, some, all) = (adders(work, 0), adders(work, 20_000), adders(work, 2_000_000));
+    assert!(none > 1000.0 + 40.0, "{none}");
+    assert!((none - some - 20.0).abs() < 2.0, "{none} {some}");
+    assert!((all - 1000.0).abs() < 5.0, "all of the wait is hidden: {all}");
+}
+
+#[test]
+fn an_atomic_does_not_begin_on_a_line_that_is_about_to_go() {
+    let mut layout = Layout::new();
+    let one = layout.object("one", Scope::Machine);
+    let added = layout.field(one, "added", 0);
+    let cost = |closing: u64| {
+        let program = Program::new("add", [Step::rmw(added)]);
+        let mut setup = Setup::uniform(settings(), layout.clone(), program, 2);
+        (setup.settings.keep, setup.settings.closing) = (60_000, closing);
+        setup.during(20_000.0, 220_000.0).run().unwrap().nanoseconds()
+    };
+    // Half of a visit's sixty nanoseconds are too late: half as many operations a visit.
+    let (whole, half) = (cost(0), cost(30_000));
+    assert!((1.5..3.0).contains(&(half / whole)), "{whole} {half}");
+}

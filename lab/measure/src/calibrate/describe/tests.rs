@@ -168,3 +168,16 @@ fn a_figure_that_was_always_disturbed_is_refused_by_name() {
         assert!(error.starts_with(&format!("{name} could not be measured: ")), "{error}");
     }
 }
+
+/// A fight in the middle of which the machine changed has operations that take no longer than their work.
+#[test]
+fn a_round_that_says_nonsense_of_a_transfer_is_left_out() {
+    let mut disturbed = pair([0, 1], Distance::Near, &[28.0; 7]);
+    for round in [2, 5] {
+        disturbed.visits[round].stores.fetch = -18.0;
+    }
+    let described = describe(&places(&[0, 0]), &[disturbed], QUICK);
+    let figure = &described[0].machine.latency.near_modified;
+    assert!((figure.value / 30.8 - 1.0).abs() < 0.05, "{figure:?}");
+    assert!(figure.low.is_some_and(|low| low > 28.0), "{figure:?}");
+}

@@ -1,0 +1,152 @@
+//! The body of realloc. `caller` is the address that it returns to.
+
+use crate::alloc::{fail, forget, free, malloc, note_size, owner, prepaid, spaced};
+use crate::charges;
+use crate::next::{self, HOT, NEXT, WINDOW, early};
+use crate::process;
+use crate::say::{errno, set_errno};
+use crate::shadow;
+use crate::thread::{self, Word};
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::atomic::Ordering;
+
+/// # Safety
+/// As C's `realloc`.
+pub(crate) unsafe extern "C" fn realloc(
+    block: *mut c_void,
+    size: usize,
+    caller: usize,
+) -> *mut c_void {
+    // SAFETY: the caller's word for `block`, handed on.
+    unsafe {
+        if block.is_null() {
+            return malloc(size, caller);
+        }
+        if early::owns(block.cast()) {
+            let moved = malloc(size, caller);
+            if !moved.is_null() {
+                let held = early::size(block.cast()).min(size);
+                std::ptr::copy_nonoverlapping(block.cast::<u8>(), moved.cast(), held);
+            }
+            return moved;
+        }
+        if size == 0 {
+            return realloc_to_nothing(block, caller);
+        }
+        // No allocator has so much. This is no question of limits, and no reason to kill.
+        if size > isize::MAX as usize {
+            return fail();
+        }
+        let cell = shadow::sole(block);
+        if cell == thread::cell(HOT.words.load(Ordering::Relaxed))
+            && let Some(moved) = realloc_own(block, size, cell)
+        {
+            return moved;
+        }
+        let held = NEXT.size(block);
+        let new = owner(caller);
+        let old = shadow::owner(block);
+        shadow::clear(block);
+        // The charge comes first: once the block has moved there is no way back. Its size is only
+        // known afterwards, so it is charged as glibc will round it and corrected. In the same row
+        // only the difference is asked for, so that a block may grow up to the limit.
+        let guess = rounded(size);
+        let base = if old == new { held } else { 0 };
+        if !charges::block(new, guess.saturating_sub(base)) {
+            shadow::assign(block, old);
+            return fail();
+        }
+        let moved = NEXT.realloc(block, spaced(size));
+        if moved.is_null() {
+            charges::return_block(new, guess.saturating_sub(base));
+            shadow::assign(block, old);
+            return moved;
+        }
+        // A realloc counts as a charge and an uncharge, whatever the difference was.
+        charges::return_block(old, held - base);
+        settle_moved(moved, new, base.max(guess));
+        moved
+    }
+}
+
+/// [`realloc`] of a block in a span whose one owner is the calling thread's, with a header; to some bytes that an
+/// allocator may have. `None` is: nothing was done, since less lies prepaid than the block grows by. As there, only the
+/// difference is asked for, and before the block moves.
+///
+/// # Safety
+/// As [`realloc`]; `cell` is the span's entry and the thread's cell.
+#[inline(always)]
+unsafe fn realloc_own(block: *mut c_void, size: usize, cell: usize) -> Option<*mut c_void> {
+    // SAFETY: as in `adopt`; a block in a span with a cell is the next allocator's, which is ready.
+    unsafe {
+        let (held, guess) = (next::chunk_size(block), rounded(size));
+        if !prepaid(cell).take(guess.saturating_sub(held) as u64) {
+            return None;
+        }
+        let charged = held.max(guess);
+        let moved = NEXT.realloc(block, size);
+        let now = if moved.is_null() { held } else { next::chunk_size(moved) };
+        let stays = moved.is_null() || shadow::sole(moved) == cell;
+        if !(stays && now <= charged && prepaid(cell).put((charged - now) as u64)) {
+            let errno = errno();
+            let slot = thread::get(Word::Slot) as u32;
+            charges::return_block(slot, 0);
+            if moved.is_null() {
+                charges::correct_block(slot, charged, held);
+            } else {
+                settle_moved(moved, slot, charged);
+            }
+            set_errno(errno);
+        }
+        Some(moved)
+    }
+}
+
+/// Makes the charge of `charged` that a slot has for a block that `realloc` moved one of the block's size, and notes the
+/// owner.
+///
+/// # Safety
+/// `moved` is fresh from the next allocator, and not null.
+unsafe fn settle_moved(moved: *mut c_void, slot: u32, charged: usize) {
+    // SAFETY: as the caller says.
+    let size = unsafe { NEXT.size(moved) };
+    charges::correct_block(slot, charged, size);
+    note_size(moved, size);
+    let noted = shadow::assign(moved, slot);
+    if noted != slot {
+        charges::return_block(slot, size);
+        if let Some(group) = process::group(noted) {
+            // The block is there already: it is charged in any case.
+            charges::force_block(group, size);
+        }
+    }
+}
+
+/// `realloc` to no bytes: glibc and others free the block, and some give a small one for it.
+///
+/// # Safety
+/// As [`realloc`], and not null, nor an early block.
+#[cold]
+unsafe fn realloc_to_nothing(block: *mut c_void, caller: usize) -> *mut c_void {
+    // SAFETY: the caller's word; what the next allocator gives is its own.
+    unsafe {
+        if NEXT.headers() {
+            free(block);
+            return null_mut();
+        }
+        forget(block);
+        let given = NEXT.realloc(block, 0);
+        if given.is_null() {
+            return given;
+        }
+        // It may lie closer to another than a window of shadow.
+        NEXT.free(given);
+        malloc(0, caller)
+    }
+}
+
+/// The chunk that glibc makes for a request of `size` bytes below its mmap threshold.
+fn rounded(size: usize) -> usize {
+    (size.saturating_add(8 + 15) & !15).max(WINDOW)
+}

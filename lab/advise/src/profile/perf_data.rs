@@ -1,0 +1,168 @@
+//! `perf.data`, as `perf record -d`, `perf mem record` and `perf c2c record` write it, into a file or into a pipe, on a
+//! machine of either order of bytes, also compressed (`-z`).
+//!
+//! It says what `perf script` would print of it ([`script`](super::script)): each sample with an address is a load, a
+//! store or an atomic by its source, or else by its event's name. A breakpoint that only stores meet says so as well.
+//! The file is read from front to back in bounded memory, however long it is, in one pass. Order plays no part, as a
+//! profile has rates, and so records are not sorted by time.
+//!
+//! ```text
+//! file  magic size | descriptions of events, ids | records ... | sections: names of events
+//! pipe  magic 16   | records: EVENT, FEATURE (names), EVENT_UPDATE (a name), ...
+//! ```
+//!
+//! Traces of a processor (Arm's profiling extension, Intel PT) are left out: perf has to decode them.
+
+mod bytes;
+mod event;
+mod head;
+mod records;
+mod sample;
+mod unpack;
+
+use std::io::{Read, Seek};
+
+use ledgerline_layout::Error;
+
+use super::samples::{Place, Samples, Who};
+use super::{Known, Profile};
+use bytes::{Bytes, Order};
+use event::{Event, Events};
+use records::{Record, ty};
+
+/// How long the part of a file is that says what it is.
+pub(super) const MAGIC: usize = 8;
+
+/// Whether a file that begins so is one.
+pub(super) fn is(magic: &[u8]) -> bool {
+    head::order(magic).is_some()
+}
+
+/// Reads a file that begins with `magic` and stands behind it.
+pub(super) fn read(
+    magic: &[u8],
+    mut file: impl Read + Seek,
+    source: &str,
+    known: &Known<'_>,
+) -> Result<Profile, Error> {
+    let order = head::order(magic).ok_or_else(|| Error::new("it is no perf.data"))?;
+    let mut seen = Seen {
+        order,
+        events: Events::default(),
+        samples: Samples::of(known)?,
+        taken: 0,
+        without_address: 0,
+        without_kind: 0,
+        traces: 0,
+    };
+    let records = head::read(&mut file, order, &mut seen.events)?;
+    records::each(&mut file, order, records, |record| seen.record(record))?;
+    seen.profile(source)
+}
+
+/// What was seen so far.
+struct Seen<'t> {
+    order: Order,
+    events: Events,
+    samples: Samples<'t>,
+    taken: u64,
+    without_address: u64,
+    without_kind: u64,
+    /// Bytes of traces.
+    traces: u64,
+}
+
+impl Seen<'_> {
+    fn record(&mut self, Record { ty, mut body }: Record<'_>) -> Result<(), Error> {
+        match ty {
+            ty::SAMPLE => self.sample(body)?,
+            ty::EVENT => {
+                self.event(body).ok_or_else(|| Error::new("an event makes no sense"))?;
+            }
+            ty::FEATURE if body.u64() == Some(head::NAMES) => {
+                head::name(body, &mut self.events);
+            }
+            ty::EVENT_UPDATE => {
+                self.update(body);
+            }
+            ty::TRACE => self.traces += body.u64().unwrap_or(0),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// An event of a pipe: its description, which says its own size, and its numbers.
+    fn event(&mut self, body: Bytes<'_>) -> Option<()> {
+        let mut at = body;
+        at.skip(1, 4)?;
+        // The first description had 64 bytes and did not say so.
+        let size = at.u32().map(|size| if size == 0 { 64 } else { size })?;
+        let mut at = body;
+        let described = at.take(size.into())?;
+        self.events.add(Event::read(described, self.order)?, head::numbers(at.left(), self.order))
+    }
+
+    /// A name that comes later than its event.
+    fn update(&mut self, mut body: Bytes<'_>) -> Option<()> {
+        const NAME: u64 = 2;
+        if body.u64()? == NAME {
+            let index = self.events.index(body.u64()?)?;
+            let name = body.left().split(|&byte| byte == 0).next()?;
+            self.events.name(index, &String::from_utf8_lossy(name));
+        }
+        Some(())
+    }
+
+    fn sample(&mut self, body: Bytes<'_>) -> Result<(), Error> {
+        if self.events.is_empty() {
+            return Err(Error::new("a sample comes before any event"));
+        }
+        if self.events.mixed() {
+            return Err(Error::new("its samples do not say of which event they are")
+                .advise("record one event, or by perf of this decade"));
+        }
+        let Some(event) = self.events.of_sample(body) else { return Ok(()) };
+        let cut = || Error::new("a sample is shorter than its event says");
+        let sample = sample::read(body, event).ok_or_else(cut)?;
+        if event.derived {
+            return Ok(());
+        }
+        let Some(address) = sample.address else {
+            self.without_address += 1;
+            return Ok(());
+        };
+        let Some(kind) = sample.said.or(event.kind) else {
+            self.without_kind += 1;
+            return Ok(());
+        };
+        self.taken += 1;
+        let known = |number: Option<u32>| number.filter(|&n| n != u32::MAX).map(u64::from);
+        let who = match (known(sample.cpu), known(sample.thread)) {
+            (Some(cpu), _) => Who::Cpu(cpu),
+            (None, Some(thread)) => Who::Thread(thread),
+            (None, None) => Who::Somebody,
+        };
+        self.samples.add(Place::Address(address), kind, who, sample.period.max(1) as f64);
+        Ok(())
+    }
+
+    fn profile(self, source: &str) -> Result<Profile, Error> {
+        if self.taken > 0 {
+            return self.samples.profile(source);
+        }
+        if self.traces > 0 && self.without_address + self.without_kind == 0 {
+            return Err(Error::new("its samples are in a trace that the processor wrote").advise(
+                "perf decodes that: give the text of `perf script -F \
+                 comm,tid,cpu,time,period,event,addr,data_src`",
+            ));
+        }
+        let what = if self.without_kind > self.without_address {
+            "says whether it is a load or a store"
+        } else {
+            "has an address"
+        };
+        Err(Error::new(format!("no sample {what}")).advise(
+            "record with `perf mem record`, `perf c2c record`, or `perf record -d` and an event of loads or stores",
+        ))
+    }
+}

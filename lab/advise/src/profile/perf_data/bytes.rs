@@ -1,0 +1,61 @@
+//! Numbers in the byte order of a file.
+
+/// How the machine that wrote a file orders the bytes of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    Little,
+    Big,
+}
+
+/// Reads numbers one after the other. What is cut off is `None`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bytes<'a> {
+    left: &'a [u8],
+    order: Order,
+}
+
+impl<'a> Bytes<'a> {
+    pub fn new(left: &'a [u8], order: Order) -> Bytes<'a> {
+        Bytes { left, order }
+    }
+
+    /// What has not been read.
+    pub fn left(&self) -> &'a [u8] {
+        self.left
+    }
+
+    pub fn take(&mut self, size: u64) -> Option<&'a [u8]> {
+        let (taken, left) = self.left.split_at_checked(usize::try_from(size).ok()?)?;
+        self.left = left;
+        Some(taken)
+    }
+
+    /// Leaves out `count` things of `size` bytes.
+    pub fn skip(&mut self, count: u64, size: u64) -> Option<()> {
+        self.take(count.checked_mul(size)?).map(|_| ())
+    }
+
+    pub fn u16(&mut self) -> Option<u16> {
+        let bytes = self.take(2)?.try_into().ok()?;
+        Some(match self.order {
+            Order::Little => u16::from_le_bytes(bytes),
+            Order::Big => u16::from_be_bytes(bytes),
+        })
+    }
+
+    pub fn u32(&mut self) -> Option<u32> {
+        let bytes = self.take(4)?.try_into().ok()?;
+        Some(match self.order {
+            Order::Little => u32::from_le_bytes(bytes),
+            Order::Big => u32::from_be_bytes(bytes),
+        })
+    }
+
+    pub fn u64(&mut self) -> Option<u64> {
+        let bytes = self.take(8)?.try_into().ok()?;
+        Some(match self.order {
+            Order::Little => u64::from_le_bytes(bytes),
+            Order::Big => u64::from_be_bytes(bytes),
+        })
+    }
+}

@@ -1,0 +1,418 @@
+//! Reads a few types by their names, and only what they need of the file.
+//!
+//! ```text
+//! names ── wanted ── unit by unit: hits ── survey ── select ── replay ── merge
+//!          places    bytes that may        the       what it   as `entries`
+//!          in the    name one              entries   needs     walks
+//!          strings
+//! ```
+//!
+//! A unit without hits costs one look over its bytes, and one with hits a step over its entries. What is read of it
+//! goes the same way as in a read of all units: [`Parsed`](super::parsed::Parsed), identities, and the model in the
+//! order of the file. So a type comes out the same. No more of the file than a unit for each thread is in memory.
+//!
+//! Where a model of a few types would have to know more (units that refer to each other, type units, split units,
+//! objects that are not linked), there is no answer, and the caller reads all.
+
+mod input;
+mod replay;
+mod select;
+mod steps;
+mod survey;
+mod wanted;
+
+use super::budget::Budget;
+use super::entries::{is_c, is_rust};
+use super::identity::Identities;
+use super::merge::Merger;
+use super::options::{Options, threads};
+use super::unit::{self, INFO, Tables, Unit, UnitAt, Universe};
+use super::{Slice, sections, separate};
+use crate::model::{Role, Type, TypeId, Types};
+use crate::pick::{Pattern, pick};
+use gimli::{DebugInfo, DebugLine, DebugLineOffset, Dwarf, Section};
+use input::{Head, Input};
+use object::{ReadCache, ReadRef};
+use select::{Stopped, select};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use steps::Steps;
+use survey::Survey;
+use wanted::{Hits, Wanted};
+
+/// How often the file is gone through again for what turned out to be needed.
+const MOST_ROUNDS: usize = 8;
+
+/// How deep structures that end in a structure are followed for Rust's unsized tails.
+const DEEPEST_TAIL: usize = 100;
+
+/// What stands before a type's name in the names of Rust's pointers to it.
+const POINTERS: [&str; 4] = super::unsized_tails::POINTERS;
+
+/// A few types of a file.
+#[derive(Debug)]
+pub struct Named {
+    /// The types that were asked for, and those that they need.
+    pub types: Types,
+    /// How many units the file has.
+    pub units: usize,
+    /// In how many of them something was read, and how many entries were stepped over or read there.
+    pub read: (usize, u64),
+}
+
+/// Reads the types of the ELF file at `path` that have one of `names`, or of the debug file that belongs to it.
+///
+/// `None` if that cannot be done without reading all (units refer to each other, are split, or are type units; the
+/// file is an object file, or not ELF, or damaged), or if a name is not found.
+/// Otherwise [`pick`](crate::pick::pick) finds the same records by these names as in what
+/// [`open`](super::open) reads, in the same order, and printing them gives the same. Pointers may lead to
+/// declarations where they lead to records there, and other types may be missing.
+///
+/// It costs a look over the bytes of all units (0.1 s for 200 MB), and a step over the entries of units in which a
+/// name occurs. Memory for the strings and tables of abbreviations, and a unit for each thread.
+///
+/// ```no_run
+/// let names = ["page_counter".to_owned()];
+/// let named = ledgerline_layout::dwarf::open_named("vmlinux".as_ref(), &names);
+/// assert!(named.is_some_and(|named| named.types.records().next().is_some()));
+/// ```
+pub fn open_named(path: &Path, names: &[String]) -> Option<Named> {
+    let options = Options::beside(path);
+    let mut file = File::open(path).ok()?;
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    let found = {
+        let cache = ReadCache::new(&mut file);
+        let parsed = object::File::parse(&cache).ok()?;
+        if sections::has(&parsed, ".debug_info") {
+            None
+        } else if sections::has(&parsed, ".debug_info.dwo")
+            || sections::has(&parsed, ".debug_cu_index")
+            || sections::has(&parsed, ".BTF")
+        {
+            return None;
+        } else {
+            let directories = &options.debug_directories;
+            Some(separate::debug_path(&parsed, Some(path), directories)?)
+        }
+    };
+    let path = found.as_deref().unwrap_or(path);
+    let mut file = if found.is_some() { File::open(path).ok()? } else { file };
+    let shared = file.try_clone().ok()?;
+    let cache = ReadCache::new(&mut file);
+    let parsed = object::File::parse(&cache).ok()?;
+    // Units of a package would have to be read, too.
+    if separate::package_path(path).is_some() {
+        return None;
+    }
+    let file = InParts::of(&shared, &parsed)?;
+    file.read(names, &options)
+}
+
+/// A file of which parts are read.
+struct InParts<'f, 'a> {
+    input: Input<'f, 'a>,
+    heads: Vec<Head>,
+    widest_scalar_align: u64,
+}
+
+impl<'f, 'a> InParts<'f, 'a> {
+    fn of<R: ReadRef<'a>>(file: &'f File, parsed: &object::File<'a, R>) -> Option<Self> {
+        let input = Input::of(file, parsed)?;
+        let heads = input.heads()?;
+        let widest_scalar_align = sections::widest_scalar_align(parsed);
+        Some(InParts { input, heads, widest_scalar_align })
+    }
+
+    fn read(&self, names: &[String], options: &Options) -> Option<Named> {
+        let dwarf = self.input.dwarf();
+        let strings = dwarf.debug_str.reader().slice();
+        if is_split(dwarf.debug_abbrev.reader().slice()) {
+            return None;
+        }
+        let mut wanted: BTreeSet<Vec<u8>> = BTreeSet::new();
+        for name in names {
+            let pattern = Pattern::new(name).ok()?;
+            let name = pattern.exact()?;
+            wanted.insert(last_part(name).into());
+            wanted.insert(name.as_bytes().into());
+            wanted.extend(pointers_to(name, strings));
+        }
+        let mut read = (0, 0);
+        for _ in 0..MOST_ROUNDS {
+            let round = self.round(&dwarf, wanted.clone(), options)?;
+            read = (round.units, read.1 + round.entries);
+            let before = wanted.len();
+            wanted.extend(round.declared);
+            let types = round.types;
+            let picked = pick(&types, names).ok()?;
+            if round.rust {
+                for name in picked.iter().flat_map(|&(_, id)| tails(&types, id)) {
+                    wanted.extend(pointers_to(name, strings));
+                }
+            }
+            if wanted.len() == before {
+                return Some(Named { types, units: self.heads.len(), read });
+            }
+        }
+        None
+    }
+
+    /// Goes through the file once.
+    fn round(
+        &self,
+        dwarf: &Dwarf<Slice<'_>>,
+        names: BTreeSet<Vec<u8>>,
+        options: &Options,
+    ) -> Option<Round> {
+        let budget = Budget::of(self.input.size());
+        let wanted = Wanted::new(
+            names,
+            dwarf.debug_str.reader().slice(),
+            dwarf.debug_str_offsets.reader().slice(),
+            self.input.endian,
+            self.heads.iter().any(|head| head.wide),
+        );
+        let tables = unit::tables(dwarf, self.heads.iter().map(|head| head.abbreviations));
+        let pointer_size = self.heads.first().map_or(8, |head| head.address_size);
+        let big_endian = self.input.endian == gimli::RunTimeEndian::Big;
+        let shared = Shared {
+            file: self,
+            dwarf,
+            tables: &tables,
+            budget: &budget,
+            wanted: &wanted,
+            taken: AtomicUsize::new(0),
+            entries: AtomicU64::new(0),
+            rust: AtomicBool::new(false),
+            progress: Mutex::new(Progress {
+                merger: Merger::new(pointer_size, self.widest_scalar_align, big_endian, &budget),
+                next: 0,
+                passed: BTreeSet::new(),
+                declared: BTreeSet::new(),
+                read: 0,
+                stopped: false,
+            }),
+            moved: Condvar::new(),
+        };
+        let threads = threads(options, self.input.size(), self.heads.len());
+        thread::scope(|scope| {
+            for _ in 1..threads {
+                scope.spawn(|| shared.work());
+            }
+            shared.work();
+        });
+        let progress = shared.progress.into_inner().unwrap_or_else(PoisonError::into_inner);
+        (!progress.stopped).then(|| Round {
+            types: progress.merger.finish(),
+            declared: progress.declared,
+            rust: shared.rust.into_inner(),
+            units: progress.read,
+            entries: shared.entries.into_inner(),
+        })
+    }
+}
+
+/// What one passage through the file found.
+struct Round {
+    types: Types,
+    /// The names of types that are held by value, and that some unit only declares.
+    declared: BTreeSet<Vec<u8>>,
+    /// Whether anything of it is Rust's.
+    rust: bool,
+    units: usize,
+    entries: u64,
+}
+
+/// What the threads have in common.
+struct Shared<'s, 'f, 'a, 'b> {
+    file: &'s InParts<'f, 'a>,
+    dwarf: &'s Dwarf<Slice<'s>>,
+    /// Where tables of abbreviations begin.
+    tables: &'s [(usize, usize)],
+    budget: &'s Budget,
+    wanted: &'s Wanted,
+    taken: AtomicUsize,
+    entries: AtomicU64,
+    rust: AtomicBool,
+    progress: Mutex<Progress<'b>>,
+    moved: Condvar,
+}
+
+struct Progress<'b> {
+    merger: Merger<'b>,
+    /// The unit whose turn it is.
+    next: usize,
+    /// Later units that have nothing to merge.
+    passed: BTreeSet<usize>,
+    declared: BTreeSet<Vec<u8>>,
+    /// In how many units something was read.
+    read: usize,
+    stopped: bool,
+}
+
+impl Progress<'_> {
+    fn pass(&mut self, unit: usize) {
+        self.passed.insert(unit);
+        while self.passed.remove(&self.next) {
+            self.next += 1;
+        }
+    }
+}
+
+/// What a thread uses again for each unit.
+#[derive(Default)]
+struct Buffers {
+    unit: Vec<u8>,
+    lines: Vec<u8>,
+    tables: Tables,
+}
+
+impl<'b> Shared<'_, '_, '_, 'b> {
+    /// Takes units, one after the other, until there is none.
+    fn work(&self) {
+        let mut buffers = Buffers::default();
+        loop {
+            // Relaxed suffices: each number is taken once, and what the threads share is behind the lock.
+            let index = self.taken.fetch_add(1, Ordering::Relaxed);
+            let Some(head) = self.file.heads.get(index) else { return };
+            if self.unit(index, head, &mut buffers).is_err() {
+                self.lock().stopped = true;
+            }
+            let mut progress = self.lock();
+            progress.pass(index);
+            self.moved.notify_all();
+            if progress.stopped {
+                return;
+            }
+        }
+    }
+
+    /// Reads what is wanted of a unit, and merges it when it is the unit's turn.
+    fn unit(&self, index: usize, head: &Head, buffers: &mut Buffers) -> Result<(), Stopped> {
+        let input = &self.file.input;
+        let bytes = input.unit(head, &mut buffers.unit).ok_or(Stopped::Broken)?;
+        let mut hits = self.wanted.hits(bytes);
+        if hits.is_empty() && !self.wanted.numbered() {
+            return Ok(());
+        }
+        let mut units = DebugInfo::new(bytes, input.endian).units();
+        let header = units.next().ok().flatten().ok_or(Stopped::Broken)?;
+        let at =
+            UnitAt { header, dwarf: self.dwarf, space: INFO, start: head.start, end: head.end };
+        let universe = Universe::of_one(self.tables, self.budget);
+        let unit = Unit::new(at, &universe, &mut buffers.tables)?;
+        if unit.split.is_some() {
+            return Err(Stopped::Linked);
+        }
+        if self.names_by_number(&unit) {
+            hits = Hits::Anywhere;
+        }
+        if hits.is_empty() {
+            return Ok(());
+        }
+        let unit = &unit;
+        let mut steps = Steps::new(unit, bytes);
+        let survey = Survey::of(&mut steps, &hits, self.wanted, is_c(unit.language))?;
+        if survey.targets.is_empty() {
+            self.entries.fetch_add(steps.count, Ordering::Relaxed);
+            return Ok(());
+        }
+        if steps.leads_out() {
+            return Err(Stopped::Linked);
+        }
+        let selection = select(unit, &mut steps, &survey)?;
+        let lines = unit.lines.map(|offset| input.lines(offset.0, &mut buffers.lines));
+        let files = || match lines {
+            Some(lines) => unit.files_of(&DebugLine::new(lines, input.endian), DebugLineOffset(0)),
+            None => unit.files(),
+        };
+        let mut parsed = replay::replay(unit, &mut steps, &survey, &selection, files)?;
+        // Relaxed suffices: they are read when the threads have ended.
+        self.entries.fetch_add(steps.count + parsed.types.len() as u64, Ordering::Relaxed);
+        self.rust.fetch_or(is_rust(unit.language), Ordering::Relaxed);
+        parsed.resolve();
+        let identities = Identities::of(&parsed);
+
+        let mut progress = self.lock();
+        // The unit whose turn it is does not wait, so one thread always goes on.
+        while progress.next != index && !progress.stopped {
+            progress = self.moved.wait(progress).unwrap_or_else(PoisonError::into_inner);
+        }
+        progress.read += 1;
+        progress.declared.extend(selection.declared.iter().map(|&name| name.to_vec()));
+        Ok(progress.merger.add(&parsed, &identities)?)
+    }
+
+    /// Whether the unit's table of names may have a wanted one.
+    fn names_by_number(&self, unit: &Unit<'_, '_>) -> bool {
+        if !self.wanted.numbered() || unit.at.header.version() < 5 {
+            return false;
+        }
+        let offsets = self.dwarf.debug_str_offsets.reader().slice();
+        let start = unit.strings.0;
+        // The length of the table is in its header, and counts what is behind itself.
+        let end = start.checked_sub(8).and_then(|header| {
+            let bytes = offsets.get(header..header + 4)?;
+            let length = gimli::Endianity::read_u32(self.file.input.endian, bytes);
+            (length != u32::MAX && length != 0).then_some(header + 4 + length as usize)
+        });
+        self.wanted.in_table(start, end.unwrap_or(offsets.len()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Progress<'b>> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a table of abbreviations is for units of which the rest is in split files, as GNU compilers wrote them
+/// before DWARF 5: the number of the attribute that names such a file occurs in it.
+fn is_split(abbreviations: &[u8]) -> bool {
+    memchr::memmem::find(abbreviations, &[0xb0, 0x42]).is_some()
+}
+
+/// A type's name without what it is in: what follows the last `::` that is in no brackets.
+fn last_part(name: &str) -> &str {
+    let (mut depth, mut start, mut before) = (0usize, 0, 0);
+    for (at, byte) in name.bytes().enumerate() {
+        let before = std::mem::replace(&mut before, byte);
+        match byte {
+            // Of an arrow.
+            b'>' if before == b'-' => {}
+            b'<' | b'(' | b'[' | b'{' => depth += 1,
+            b'>' | b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            b':' if depth == 0 => start = at + 1,
+            _ => {}
+        }
+    }
+    &name[start..]
+}
+
+/// The names of Rust's pointers to a type, as far as there are any: they tell whether it has a size.
+fn pointers_to(name: &str, strings: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    let pointers = POINTERS.map(|pointer| format!("{pointer}{name}").into_bytes());
+    pointers.into_iter().filter(|name| Wanted::is_text(strings, name))
+}
+
+/// The names of the structure and of those at its end.
+fn tails(types: &Types, id: TypeId) -> Vec<&str> {
+    let mut names = Vec::new();
+    let mut id = id;
+    while let Type::Record(record) = types.get(types.resolve(id)) {
+        names.push(types.name(record.name));
+        match record.members.last() {
+            Some(last) if last.role == Role::Field && names.len() < DEEPEST_TAIL => id = last.ty,
+            _ => break,
+        }
+        // As long as a tail is not known to have no size, it is taken for the element of an array.
+        if let Type::Array { element, count: None } = types.get(id) {
+            id = *element;
+        }
+    }
+    names
+}

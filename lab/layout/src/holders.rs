@@ -1,0 +1,303 @@
+//! Finds the types that hold another by value, or that point to it.
+//!
+//! ```text
+//! targets   the name          -> the types that it means: records, typedefs, numbers, what is only declared
+//! ways      the types         -> those through which a target is reached, by one walk over reversed references
+//! holders   each named record -> the paths to a target within it; only ways are entered
+//! ```
+
+mod print;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+
+use crate::Error;
+use crate::leaf::{self, name_of, start_of};
+use crate::model::{Kind, Member, Record, Role, Type, TypeId, Types};
+use crate::pick::{Pattern, named, near};
+
+pub use print::{json, text};
+
+/// How deep records, arrays and typedefs are entered, since a file that lies may nest one in itself.
+const DEEPEST: usize = 64;
+/// How many members are looked at, and how many places are found, before this gives up.
+const LOOKS: usize = 1 << 26;
+const MOST: usize = 1 << 20;
+
+/// How a type holds another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// By value: as a member, as an element of a member, or within a member.
+    Contains,
+    /// By a pointer or a reference that is a member of its own, or an element of one. A pointer to a pointer points to
+    /// no type but that pointer.
+    PointsTo,
+}
+
+/// A type that holds another.
+#[derive(Clone, Debug)]
+pub struct Holder<'t> {
+    /// Its name.
+    pub name: &'t str,
+    /// The type itself, a record.
+    pub id: TypeId,
+    /// Where it holds the other, by offset.
+    pub places: Vec<Place>,
+}
+
+/// A place where a type holds another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The path of members that leads there, with `[]` for each dimension of an array: `slots[].link`.
+    pub path: String,
+    /// The type of the last member, as it was declared.
+    pub ty: TypeId,
+    /// The first bit, in the first element of each array.
+    pub start: u64,
+    /// The bytes of the type that is held, or of the pointer.
+    pub size: u64,
+    /// The arrays on the way, the outermost first.
+    pub arrays: Vec<Array>,
+}
+
+/// An array on the way to a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Array {
+    /// How many elements it has; `None` for a flexible one.
+    pub count: Option<u64>,
+    /// How many bytes lie from one element to the next.
+    pub stride: u64,
+}
+
+/// The types that a name means, when it is asked who holds them.
+#[derive(Clone, Debug)]
+pub struct Targets {
+    is: Vec<bool>,
+}
+
+impl Targets {
+    /// The types that a name or a pattern means: records, numbers, enumerations, typedefs and what they stand for,
+    /// types that are only declared.
+    ///
+    /// # Errors
+    /// If there are none. The error names near ones.
+    pub fn of(types: &Types, text: &str) -> Result<Targets, Error> {
+        let pattern = Pattern::new(text)?;
+        let mut is = vec![false; types.len()];
+        for id in (0..types.len() as u32).map(TypeId) {
+            if !own_name(types, id).is_some_and(|name| pattern.matches(name)) {
+                continue;
+            }
+            is[id.0 as usize] = true;
+            let stands_for = types.resolve(id);
+            if matches!(types.get(stands_for), Type::Record(_) | Type::Declaration { .. }) {
+                is[stands_for.0 as usize] = true;
+            }
+        }
+        if is.contains(&true) {
+            return Ok(Targets { is });
+        }
+        let names = (0..types.len() as u32).filter_map(|id| own_name(types, TypeId(id)));
+        let error = Error::new(format!("there is no type {text:?}"));
+        Err(match near(pattern.text(), names) {
+            Some(near) => error.advise(near),
+            None => error.advise("`layout show FILE --all` prints all there are"),
+        })
+    }
+
+    fn has(&self, id: TypeId) -> bool {
+        self.is[id.0 as usize]
+    }
+}
+
+/// The name that a type has of its own.
+fn own_name(types: &Types, id: TypeId) -> Option<&str> {
+    let name = match types.get(id) {
+        Type::Record(Record { name, .. })
+        | Type::Base { name, .. }
+        | Type::Enum { name, .. }
+        | Type::Typedef { name, .. }
+        | Type::Declaration { name, .. } => types.name(*name),
+        _ => return None,
+    };
+    (!name.is_empty()).then_some(name)
+}
+
+/// The types with a name that hold a target, by name; types of one name in the order of the file. Those that say the
+/// same under the same name are listed once. The variants of a Rust enum are places within the enum.
+///
+/// This costs a pass over all types, and over what it finds.
+///
+/// # Errors
+/// If there are more than a million places, or no end of them.
+pub fn holders<'t>(
+    types: &'t Types,
+    targets: &Targets,
+    link: Link,
+) -> Result<Vec<Holder<'t>>, Error> {
+    let mut search = Search {
+        types,
+        targets,
+        link,
+        ways: ways(types, targets, link),
+        path: String::new(),
+        arrays: Vec::new(),
+        places: Vec::new(),
+        looks: LOOKS,
+        room: MOST,
+    };
+    let mut list = Vec::new();
+    for (name, id) in named(types) {
+        let Some((_, record)) = leaf::record(types, id) else { continue };
+        if record.kind == Kind::Variant || !search.ways[id.0 as usize] {
+            continue;
+        }
+        search.enter(record, 0, DEEPEST)?;
+        let mut places = std::mem::take(&mut search.places);
+        if !places.is_empty() {
+            places.sort_by(|a, b| a.start.cmp(&b.start).then_with(|| a.path.cmp(&b.path)));
+            list.push(Holder { name, id, places });
+        }
+    }
+    list.sort_by(|a, b| a.name.cmp(b.name).then(a.id.cmp(&b.id)));
+    list.dedup_by(|later, first| {
+        let plain =
+            |place: &Place| (place.start, place.size, place.path.clone(), place.arrays.clone());
+        later.name == first.name
+            && later.places.iter().map(plain).eq(first.places.iter().map(plain))
+    });
+    Ok(list)
+}
+
+/// Whether a member is opened when pointers are looked for: what its type holds is then the outer type's own.
+fn is_own(types: &Types, member: &Member) -> bool {
+    name_of(types, member).is_empty() || member.role == Role::Variant
+}
+
+/// Which types hold a target or lead to one: found from the targets, against the references.
+fn ways(types: &Types, targets: &Targets, link: Link) -> Vec<bool> {
+    let mut back: HashMap<TypeId, Vec<TypeId>> = HashMap::new();
+    let ids = || (0..types.len() as u32).map(TypeId);
+    for id in ids() {
+        let mut refers = |to: TypeId| back.entry(to).or_default().push(id);
+        match types.get(id) {
+            Type::Typedef { to: Some(to), .. } | Type::Qualified { to: Some(to), .. } => {
+                refers(*to)
+            }
+            Type::Array { element, .. } => refers(*element),
+            Type::Pointer { to: Some(to), .. } | Type::Reference { to: Some(to), .. }
+                if link == Link::PointsTo =>
+            {
+                refers(*to);
+            }
+            Type::Record(record) => record.members.iter().for_each(|member| refers(member.ty)),
+            _ => {}
+        }
+    }
+    let mut reached = targets.is.clone();
+    let mut left: Vec<TypeId> = ids().filter(|&id| targets.has(id)).collect();
+    while let Some(id) = left.pop() {
+        for &from in back.get(&id).into_iter().flatten() {
+            if !std::mem::replace(&mut reached[from.0 as usize], true) {
+                left.push(from);
+            }
+        }
+    }
+    reached
+}
+
+struct Search<'t, 's> {
+    types: &'t Types,
+    targets: &'s Targets,
+    link: Link,
+    ways: Vec<bool>,
+    path: String,
+    arrays: Vec<Array>,
+    places: Vec<Place>,
+    looks: usize,
+    room: usize,
+}
+
+impl Search<'_, '_> {
+    /// Collects the places within a record that begins at a bit.
+    fn enter(&mut self, record: &Record, base: u64, depth: usize) -> Result<(), Error> {
+        for member in &record.members {
+            let endless = || Error::new("its types nest without end");
+            self.looks = self.looks.checked_sub(1).ok_or_else(endless)?;
+            let nowhere = member.role == (Role::VirtualBase { known: false });
+            if nowhere || !self.ways[member.ty.0 as usize] {
+                continue;
+            }
+            let (length, dimensions) = (self.path.len(), self.arrays.len());
+            let name = name_of(self.types, member);
+            if !name.is_empty() && length > 0 {
+                self.path.push('.');
+            }
+            self.path.push_str(name);
+            self.member(member, base.saturating_add(start_of(member)), depth)?;
+            self.path.truncate(length);
+            self.arrays.truncate(dimensions);
+        }
+        Ok(())
+    }
+
+    fn member(&mut self, member: &Member, start: u64, depth: usize) -> Result<(), Error> {
+        let mut id = member.ty;
+        for _ in 0..DEEPEST {
+            if self.link == Link::Contains && self.targets.has(id) {
+                let size = self.types.size(id).unwrap_or(0);
+                return self.found(member.ty, start, size);
+            }
+            match self.types.get(id) {
+                Type::Typedef { to: Some(to), .. } | Type::Qualified { to: Some(to), .. } => {
+                    id = *to
+                }
+                Type::Array { element, count } => {
+                    let stride = self.types.size(*element).unwrap_or(0);
+                    self.arrays.push(Array { count: *count, stride });
+                    self.path.push_str("[]");
+                    id = *element;
+                }
+                Type::Pointer { to: Some(to), .. } | Type::Reference { to: Some(to), .. }
+                    if self.link == Link::PointsTo && self.is_target(*to) =>
+                {
+                    return self.found(member.ty, start, self.types.pointer_size.into());
+                }
+                Type::Record(inner) if depth > 0 && self.ways[id.0 as usize] => {
+                    let opens = self.link == Link::Contains || is_own(self.types, member);
+                    return if opens { self.enter(inner, start, depth - 1) } else { Ok(()) };
+                }
+                _ => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a pointer to this type points to a target, or to an array of them.
+    fn is_target(&self, mut id: TypeId) -> bool {
+        for _ in 0..DEEPEST {
+            if self.targets.has(id) {
+                return true;
+            }
+            match self.types.get(id) {
+                Type::Typedef { to: Some(to), .. } | Type::Qualified { to: Some(to), .. } => {
+                    id = *to
+                }
+                Type::Array { element, .. } => id = *element,
+                _ => return false,
+            }
+        }
+        false
+    }
+
+    fn found(&mut self, ty: TypeId, start: u64, size: u64) -> Result<(), Error> {
+        self.room = self.room.checked_sub(1).ok_or_else(|| {
+            Error::new(format!("there are more than {MOST} places"))
+                .advise("name a type that fewer types hold")
+        })?;
+        let (path, arrays) = (self.path.clone(), self.arrays.clone());
+        self.places.push(Place { path, ty, start, size, arrays });
+        Ok(())
+    }
+}

@@ -1,0 +1,105 @@
+//! What each variant of a Rust enum uses of the enum's bytes.
+//!
+//! An enum has the size of its largest variant and of the tag that tells variants apart. The tag lies beside the data,
+//! or in a niche: in bytes of a field of one variant, which have values that the field never takes. That variant is
+//! told by the values that the field does take.
+//!
+//! ```text
+//! enum { First(u8, u32), Second(u64), Third }    tag of 1 byte at 0, 16 bytes
+//! First    T a . .  b b b b  . . . . . . . .     data 5, padding 10
+//! Second   T . . .  . . . .  x x x x x x x x     data 8, padding 7
+//! Third    T . . .  . . . .  . . . . . . . .     data 0, padding 15
+//! ```
+//!
+//! Bytes that no variant and no tag uses are holes of the enum itself, and its padding where they end it. A variant that
+//! can never be, as one of its fields has no value, is listed like others: the file does not say it.
+
+use crate::leaf::{Leaf, bits_of, name_of, record, start_of};
+use crate::lines::{Gap, gaps};
+use crate::model::{Kind, Member, Record, Role, TypeId, Types};
+
+/// One variant of an enum.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variant<'t> {
+    /// Its name.
+    pub name: &'t str,
+    /// How many bits its fields cover.
+    pub data: u64,
+    /// How many bits the tag covers beside its fields; 0 where the tag is a niche in them, and where there is none.
+    pub tag: u64,
+    /// Whether the tag is a niche in its fields.
+    pub niche: bool,
+    /// The bits that neither its fields nor the tag cover, the padding at the end included.
+    pub gaps: Vec<Gap>,
+}
+
+impl Variant<'_> {
+    /// How many bits of the enum it leaves unused.
+    pub fn padding(&self) -> u64 {
+        self.gaps.iter().fold(0, |sum, gap| sum.saturating_add(gap.bits))
+    }
+}
+
+/// The variants of a Rust enum, in the order of the file; none for other records.
+pub fn variants<'t>(types: &'t Types, of: &'t Record) -> Vec<Variant<'t>> {
+    if of.kind != Kind::Enum {
+        return Vec::new();
+    }
+    let tag = of.members.iter().find(|member| member.role == Role::Discriminant);
+    let tag = tag.map(|tag| (start_of(tag), bits_of(types, tag))).filter(|&(_, bits)| bits > 0);
+    let bits = of.size.saturating_mul(8);
+    let mut order = Vec::new();
+    let mut unused = |spans: &[(u64, u64)]| {
+        let (mut holes, padding) = gaps(spans.iter().copied(), of.size, &mut order);
+        holes.extend(padding);
+        // A file that lies may place fields behind the end.
+        holes.retain(|gap| gap.start.saturating_add(gap.bits) <= bits);
+        holes
+    };
+    let sum = |gaps: &[Gap]| gaps.iter().fold(0u64, |sum, gap| sum.saturating_add(gap.bits));
+    let variant = |member: &'t Member| {
+        let (_, inner) =
+            record(types, member.ty).filter(|(_, inner)| inner.kind == Kind::Variant)?;
+        let mut spans: Vec<_> = fields(types, inner, start_of(member)).collect();
+        let data = bits.saturating_sub(sum(&unused(&spans)));
+        let niche = tag.is_some_and(|(start, bits)| {
+            let end = start.saturating_add(bits);
+            spans.iter().any(|&(at, bits)| bits > 0 && at < end && start < at.saturating_add(bits))
+        });
+        spans.extend(tag);
+        let gaps = unused(&spans);
+        let tag = bits.saturating_sub(sum(&gaps)).saturating_sub(data);
+        Some(Variant { name: name_of(types, member), data, tag, niche, gaps })
+    };
+    of.members.iter().filter(|member| member.role == Role::Variant).filter_map(variant).collect()
+}
+
+/// The first bit of each field of a variant, and how many it has.
+fn fields<'t>(
+    types: &'t Types,
+    variant: &'t Record,
+    base: u64,
+) -> impl Iterator<Item = (u64, u64)> + use<'t> {
+    let members = variant.members.iter();
+    members.map(move |member| (base.saturating_add(start_of(member)), bits_of(types, member)))
+}
+
+/// What a field of this type covers: its bits, or of a variant those of its fields, as the variant itself has the size
+/// of its enum.
+pub fn covers(
+    types: &Types,
+    ty: TypeId,
+    start: u64,
+    bits: u64,
+) -> impl Iterator<Item = (u64, u64)> {
+    let variant = record(types, ty).filter(|(_, inner)| inner.kind == Kind::Variant);
+    let own = variant.is_none().then_some((start, bits));
+    own.into_iter()
+        .chain(variant.into_iter().flat_map(move |(_, inner)| fields(types, inner, start)))
+}
+
+/// The bits that the fields of a record do not cover, as [`gaps`] says; of an enum those that no variant covers.
+pub fn uncovered(types: &Types, leaves: &[Leaf], size: u64) -> (Vec<Gap>, Option<Gap>) {
+    let spans = leaves.iter().flat_map(|leaf| covers(types, leaf.ty, leaf.start, leaf.bits));
+    gaps(spans, size, &mut Vec::new())
+}
