@@ -138,21 +138,16 @@ impl<'l> Group<'l> {
     }
 
     /// The fast half of a charge: takes units that lie prepaid on the running CPU, or changes nothing and
-    /// returns `false` (always on machines without compact CPU ids, unless the thread
-    /// [owns a column](crate::percpu::Mode::Owned)). Then
+    /// returns `false` (always on machines without compact CPU ids). Then
     /// [`try_charge_units`](Self::try_charge_units) does all of it. This is for an allocator that keeps
     /// everything else out of its fast path.
     #[inline(always)]
     #[must_use = "without prepaid units nothing was charged"]
     pub fn take_prepaid(&self, units: u64) -> bool {
-        // SAFETY: the cell is of a row of the ledger's first column (R2; guarded by `tests/oracle.rs`), and `'l` keeps
-        // the ledger.
+        // SAFETY: the cell is of a row of the ledger's first column (R2; guarded by `tests/oracle.rs`).
         units <= word::STOCK_MAX
             && unsafe {
-                let (cell, bits) = (self.handle.cell.as_ptr(), self.handle.generation_bits);
-                percpu::take_fast(cell, bits, units, || {
-                    Ledger::table_of(self.handle).columns.take_owned(cell, bits, units)
-                })
+                percpu::take_fast(self.handle.cell.as_ptr(), self.handle.generation_bits, units)
             }
     }
 
@@ -164,10 +159,7 @@ impl<'l> Group<'l> {
         // SAFETY: as in `take_prepaid`.
         units <= word::STOCK_MAX
             && unsafe {
-                let (cell, bits) = (self.handle.cell.as_ptr(), self.handle.generation_bits);
-                percpu::put_fast(cell, bits, units, || {
-                    Ledger::table_of(self.handle).columns.put_owned(cell, bits, units)
-                })
+                percpu::put_fast(self.handle.cell.as_ptr(), self.handle.generation_bits, units)
             }
     }
 

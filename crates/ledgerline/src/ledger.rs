@@ -126,16 +126,6 @@ impl Ledger {
         unsafe { &LocalPage::of(handle).ledger }
     }
 
-    /// The table of a group's ledger, by the handle alone: nothing is loaded for it.
-    ///
-    /// # Safety
-    /// The handle is of a ledger that is still there (R2).
-    #[inline(always)]
-    pub(crate) unsafe fn table_of<'l>(handle: Handle) -> &'l Table {
-        // SAFETY: as the caller says.
-        unsafe { &LocalPage::of(handle).table }
-    }
-
     pub(crate) fn local_page(&self) -> NonNull<LocalPage> {
         self.page
     }

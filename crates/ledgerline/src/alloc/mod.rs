@@ -401,7 +401,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
                     let (cell, generation_bits) = slots::at(number).parts();
                     if !cell.is_null()
                         && layout.size() as u64 <= word::STOCK_MAX
-                        && percpu::put_fast(cell, generation_bits, layout.size() as u64, || false)
+                        && percpu::put_fast(cell, generation_bits, layout.size() as u64)
                     {
                         // Before the free: the next thread may get the block at once.
                         entry.store(0, Ordering::Relaxed);

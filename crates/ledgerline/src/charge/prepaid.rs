@@ -89,7 +89,7 @@ impl Prepaid<'_> {
         unsafe {
             match self.generation {
                 FIRST => percpu::take_first(self.area, self.cell, units),
-                other => percpu::take_fast(self.cell, word::empty(other), units, || false),
+                other => percpu::take_fast(self.cell, word::empty(other), units),
             }
         }
     }
@@ -107,7 +107,7 @@ impl Prepaid<'_> {
         unsafe {
             match self.generation {
                 FIRST => percpu::put_first(self.area, self.cell, units),
-                other => percpu::put_fast(self.cell, word::empty(other), units, || false),
+                other => percpu::put_fast(self.cell, word::empty(other), units),
             }
         }
     }

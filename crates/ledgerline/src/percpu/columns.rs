@@ -37,54 +37,44 @@ unsafe impl Send for Columns {}
 unsafe impl Sync for Columns {}
 
 /// Takes `units <= STOCK_MAX` from the running column's stock and counts a charge, where compact ids make
-/// that fast; does something else elsewhere.
+/// that fast; says `false` elsewhere, too.
 ///
 /// # Safety
 /// `cell` is [`Columns::first`] of a row, and `id` that of the group that is charged.
 #[inline(always)]
-pub(crate) unsafe fn take_fast(
-    cell: *const Cell,
-    id: u64,
-    units: u64,
-    otherwise: impl FnOnce() -> bool,
-) -> bool {
+pub(crate) unsafe fn take_fast(cell: *const Cell, id: u64, units: u64) -> bool {
     #[cfg(rseq)]
     {
         let area = probe::fast_area();
         let delta = word::CHARGE.wrapping_sub(units);
         // SAFETY: there is a cell in every column that the kernel can report (`Columns::new`).
-        if area != 0 {
-            return unsafe { rseq::take::<COMPACT>(area, cell, id, delta) };
-        }
+        area != 0 && unsafe { rseq::take::<COMPACT>(area, cell, id, delta) }
     }
     #[cfg(not(rseq))]
-    let _ = (cell, id, units);
-    otherwise()
+    {
+        let _ = (cell, id, units);
+        false
+    }
 }
 
 /// Puts `units <= STOCK_MAX` into the running column's stock and counts an uncharge, where compact ids make
-/// that fast; does something else elsewhere.
+/// that fast; says `false` elsewhere, too.
 ///
 /// # Safety
 /// As [`take_fast`].
 #[inline(always)]
-pub(crate) unsafe fn put_fast(
-    cell: *const Cell,
-    id: u64,
-    units: u64,
-    otherwise: impl FnOnce() -> bool,
-) -> bool {
+pub(crate) unsafe fn put_fast(cell: *const Cell, id: u64, units: u64) -> bool {
     #[cfg(rseq)]
     {
         let area = probe::fast_area();
         // SAFETY: as in `take_fast`.
-        if area != 0 {
-            return unsafe { rseq::put::<COMPACT>(area, cell, id, word::UNCHARGE + units) };
-        }
+        area != 0 && unsafe { rseq::put::<COMPACT>(area, cell, id, word::UNCHARGE + units) }
     }
     #[cfg(not(rseq))]
-    let _ = (cell, id, units);
-    otherwise()
+    {
+        let _ = (cell, id, units);
+        false
+    }
 }
 
 /// As [`take_fast`], for a caller that knows that sections are fast here.
@@ -241,25 +231,28 @@ impl Columns {
     }
 
     /// Takes `units <= STOCK_MAX` from the stock in the column that the calling thread owns; `false`, too, if it owns
-    /// none (yet), and in other modes.
-    ///
-    /// # Safety
-    /// `cell` is [`first`](Self::first) of a row of these columns.
+    /// none (yet), and in other modes. The row that `id` names is within the capacity.
     #[inline(always)]
-    pub(crate) unsafe fn take_owned(&self, cell: *const Cell, id: u64, units: u64) -> bool {
-        // SAFETY: by the caller.
-        unsafe { self.update_owned(cell, id, word::CHARGE.wrapping_sub(units), false) }
+    pub(crate) fn take_owned(&self, id: u64, units: u64) -> bool {
+        // SAFETY: the row has a cell in the first column, by the caller (as in `update`).
+        self.owned_end > 0
+            && unsafe {
+                self.update_owned(
+                    self.first(id as u32),
+                    id,
+                    word::CHARGE.wrapping_sub(units),
+                    false,
+                )
+            }
     }
 
     /// Puts `units <= STOCK_MAX` into the stock in the column that the calling thread owns; see
     /// [`take_owned`](Self::take_owned).
-    ///
-    /// # Safety
-    /// As [`take_owned`](Self::take_owned).
     #[inline(always)]
-    pub(crate) unsafe fn put_owned(&self, cell: *const Cell, id: u64, units: u64) -> bool {
-        // SAFETY: by the caller.
-        unsafe { self.update_owned(cell, id, word::UNCHARGE + units, true) }
+    pub(crate) fn put_owned(&self, id: u64, units: u64) -> bool {
+        // SAFETY: as in `take_owned`.
+        self.owned_end > 0
+            && unsafe { self.update_owned(self.first(id as u32), id, word::UNCHARGE + units, true) }
     }
 
     #[inline(always)]
