@@ -148,7 +148,7 @@ fn the_classes_of_the_cpp_header_own_what_they_hold() {
 
 /// With the static library, and where there are no restartable sequences.
 #[test]
-fn programs_run_with_the_static_library_and_in_the_fallback() {
+fn programs_run_with_the_static_library_and_without_sections() {
     // One compiler is enough: what is linked is the same.
     let name = ["gcc", "clang"].into_iter().find(|name| can(name, With::Nothing));
     if let Some(name) = name {
@@ -158,7 +158,7 @@ fn programs_run_with_the_static_library_and_in_the_fallback() {
             command.arg(source(program)).arg("-pthread").arg(support::static_library());
             command.args(["-lm", "-ldl"]);
             compiled(&mut command, &out);
-            for mode in ["", "fallback"] {
+            for mode in ["", "owned", "fallback"] {
                 let output = Command::new(&out).env("LEDGERLINE_PERCPU", mode).output().unwrap();
                 let said = String::from_utf8_lossy(&output.stderr);
                 assert!(output.status.success(), "{program} by {name}, static, {mode:?}: {said}");

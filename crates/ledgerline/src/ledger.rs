@@ -146,7 +146,7 @@ impl Ledger {
 
     /// How this process updates the ledger's cells.
     pub fn mode(&self) -> Mode {
-        if self.table().columns.is_rseq() { Mode::Rseq } else { Mode::Fallback }
+        self.table().columns.mode()
     }
 
     /// The memory and address space that the ledger takes. This looks at every page, so it is not for hot

@@ -17,7 +17,7 @@
 //! | `LEDGERLINE_HEAP` | the path of the second ledger's file: [`Order::heap`] | blocks have no limit of their own |
 //! | `LEDGERLINE_NAMESPACE` | the number of the run's namespace of processes | there is but one namespace     |
 //! | `LEDGERLINE_FILTERS` | the number of seccomp filters of the run   | it has none                       |
-//! | `LEDGERLINE_PERCPU` | how cells are updated: `rseq` or `fallback`   | the library does not attach       |
+//! | `LEDGERLINE_PERCPU` | how cells are updated: `rseq`, `owned`, `fallback` | the library does not attach       |
 //!
 //! The ledger's own format is not part of this: `Ledger::open_in` refuses a ledger of another version.
 //!

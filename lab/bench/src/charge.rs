@@ -50,8 +50,9 @@ With several threads all of them use the same groups. What moving a cache line
 between the first two CPUs costs at that moment (transfer_ns) is measured before
 and after every round: it decides how slow shared counters are, and it changes.
 
-Both modes are measured in turn, each in a process of its own: rseq (restartable
-sequences) and fallback (atomics on a column chosen by thread).
+All modes are measured in turn, each in a process of its own: rseq (restartable
+sequences), owned (a column for each thread) and fallback (atomics on a column
+chosen by thread).
 
 Examples:
   ledgerline bench charge

@@ -15,14 +15,17 @@ const NOT_HERE: u8 = 3;
 pub(super) fn measure(suite: &Suite, modes: Modes, options: &Options) -> Result<Vec<Row>, String> {
     let wanted: &[Mode] = match modes {
         Modes::Rseq => &[Mode::Rseq],
+        Modes::Owned => &[Mode::Owned],
         Modes::Fallback => &[Mode::Fallback],
-        Modes::Both => &[Mode::Rseq, Mode::Fallback],
+        // Columns that threads own serve charges alone; everything else is as in the fallback.
+        Modes::All if suite.name == "charge" => &[Mode::Rseq, Mode::Owned, Mode::Fallback],
+        Modes::All => &[Mode::Rseq, Mode::Fallback],
     };
     let mut rows = Vec::new();
     for &mode in wanted {
         match in_mode(suite, options, mode)? {
             Some(more) => rows.extend(more),
-            None if modes == Modes::Both => {
+            None if modes == Modes::All => {
                 eprintln!("ledgerline: bench: {mode} does not work here and was left out");
             }
             None => return Err(format!("{mode} does not work here")),
@@ -49,7 +52,7 @@ fn in_mode(suite: &Suite, options: &Options, mode: Mode) -> Result<Option<Vec<Ro
     match mode {
         // Unforced, so that the self-test decides whether it really works.
         Mode::Rseq => command.env_remove(VARIABLE),
-        Mode::Fallback => command.env(VARIABLE, mode.to_string()),
+        Mode::Owned | Mode::Fallback => command.env(VARIABLE, mode.to_string()),
     };
     let output = command.output().map_err(|error| format!("cannot start myself: {error}"))?;
     if output.status.code() == Some(i32::from(NOT_HERE)) {
@@ -71,6 +74,7 @@ fn in_mode(suite: &Suite, options: &Options, mode: Mode) -> Result<Option<Vec<Ro
 pub(super) fn check_own(wanted: Modes) -> Result<(), ExitCode> {
     let own = match ledgerline::percpu::detect() {
         Mode::Rseq => Modes::Rseq,
+        Mode::Owned => Modes::Owned,
         Mode::Fallback => Modes::Fallback,
     };
     if own == wanted { Ok(()) } else { Err(ExitCode::from(NOT_HERE)) }

@@ -15,8 +15,11 @@ const SLEEPERS_MOST: u64 = 1_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Modes {
     Rseq,
+    Owned,
     Fallback,
-    Both,
+    // (The alias is from when there were two.)
+    #[value(alias = "both")]
+    All,
 }
 
 /// The options of every suite.
@@ -36,7 +39,7 @@ pub(super) struct SuiteArgs {
     pub(super) runs: usize,
 
     /// How per-CPU memory is updated
-    #[arg(long, value_name = "MODE", value_enum, default_value_t = Modes::Both)]
+    #[arg(long, value_name = "MODE", value_enum, default_value_t = Modes::All)]
     pub(super) mode: Modes,
 
     /// Print one JSON object a line instead of a table
@@ -202,14 +205,18 @@ mod tests {
     }
 
     #[test]
-    fn modes_are_three() {
+    fn modes_are_three_and_all() {
         let mode = |name| parse(&["--mode", name]).map(|args| args.mode);
-        for (name, expected) in
-            [("rseq", Modes::Rseq), ("fallback", Modes::Fallback), ("both", Modes::Both)]
-        {
+        for (name, expected) in [
+            ("rseq", Modes::Rseq),
+            ("owned", Modes::Owned),
+            ("fallback", Modes::Fallback),
+            ("all", Modes::All),
+            ("both", Modes::All),
+        ] {
             assert_eq!(mode(name).unwrap(), expected);
         }
-        assert!(mode("Both").is_err());
+        assert!(mode("All").is_err());
     }
 
     #[test]

@@ -118,6 +118,7 @@ impl<T> std::ops::DerefMut for Gated<'_, T> {
 /// handlers of [`guard_forks`]: an allocator cannot register them, and a raw fork runs none. Those threads
 /// finish their steps in the parent, on the parent's cells and totals.
 pub(crate) fn forget_others() {
+    crate::percpu::forget_other_threads();
     HOLDER.store(0, Ordering::Release);
     GATE.forget_others();
 }
@@ -182,6 +183,7 @@ pub(crate) fn guard_forks() {
     }
 
     extern "C" fn in_the_child() {
+        crate::percpu::forget_other_threads();
         // Threads that found the gate closed may just have been asking, and do not exist here. Where it could not be
         // closed, some were inside, or one had closed it for a fork of its own. (If this very thread is inside, it leaves
         // as it came.)

@@ -8,7 +8,7 @@ use crate::control::throttle::THROTTLE_TIME;
 use crate::control::victim::VICTIM_TIME;
 use crate::control::{self, LONGEST, Times};
 use crate::ledger::Ledger;
-use crate::percpu::possible_cpus;
+use crate::percpu::{columns_in_memory, possible_cpus};
 use crate::region::Region;
 use crate::sync::Ordering;
 use crate::table::handle::CAPACITY_MAX;
@@ -170,7 +170,7 @@ impl LedgerBuilder {
         self
     }
 
-    fn settings(&self) -> io::Result<Settings> {
+    fn settings(&self, columns: u32) -> io::Result<Settings> {
         let names: Vec<&str> = self.items.iter().map(String::as_str).collect();
         let refuse = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         items::check(&names).or_else(refuse)?;
@@ -183,7 +183,7 @@ impl LedgerBuilder {
         }
         let plan = Plan {
             capacity: self.capacity as usize,
-            columns: possible_cpus() as usize,
+            columns: columns as usize,
             items: names.len(),
         };
         Ok(Settings {
@@ -204,7 +204,7 @@ impl LedgerBuilder {
     pub fn anonymous(self) -> io::Result<Ledger> {
         // An allocator cannot register handlers before `main`; it uses a file (`create_in`).
         crate::gate::lock::guard_forks();
-        let settings = self.settings()?;
+        let settings = self.settings(columns_in_memory())?;
         let region = Region::anonymous_at(settings.plan.size(), settings.plan.place())?;
         self.initialise(settings, region)
     }
@@ -221,7 +221,7 @@ impl LedgerBuilder {
     /// When the file is not empty, cannot be extended or cannot be mapped; and as
     /// [`anonymous`](Self::anonymous).
     pub fn create_in(self, file: &File) -> io::Result<Ledger> {
-        let settings = self.settings()?;
+        let settings = self.settings(possible_cpus())?;
         let region = Region::create_in(file, settings.plan.size(), settings.plan.place())?;
         attached::note_here();
         self.initialise(settings, region)

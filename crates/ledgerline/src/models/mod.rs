@@ -8,6 +8,7 @@ mod ahead;
 mod changes;
 mod idle;
 mod order;
+mod owned;
 mod waiting;
 
 use crate::counter::transfers::Transfers;

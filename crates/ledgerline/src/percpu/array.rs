@@ -1,6 +1,6 @@
 //! Plain per-CPU sums, the cheapest counters there are.
 
-use super::columns::{possible_cpus, stripe};
+use super::machine::{possible_cpus, stripe};
 use super::registration::{self, Registration};
 use super::{Mode, probe};
 use crate::region::Region;

@@ -1,9 +1,12 @@
 //! Cells by column, with one interface over restartable sections and atomics.
 
 use super::lent::Lent;
-use super::probe;
+use super::machine::{possible_cpus, stripe};
+use super::owned::Owner;
 use super::registration::Registration;
+use super::seats;
 use super::word::{self, Cell, STRIDE_SHIFT};
+use super::{Mode, membarrier, probe};
 #[cfg(rseq)]
 use super::{
     lent,
@@ -22,6 +25,9 @@ pub(crate) struct Columns {
     cells: *const Cell,
     at: Registration,
     columns: u32,
+    /// Where the columns that threads own end, from the start of the first column; 0: they own none. They are those
+    /// behind the first [`possible_cpus`], which the threads without one share.
+    owned_end: usize,
 }
 
 // SAFETY: the pointer is to shared memory that is only touched through atomics and sections; the table that
@@ -172,9 +178,12 @@ impl Columns {
     /// # Safety
     /// `cells + column * STRIDE` is the start of a live array of cells for each column below
     /// `columns`, and `columns` is at least [`possible_cpus`] (so that every index that the kernel
-    /// reports has its column). The array outlives every use of this value.
-    pub(crate) unsafe fn new(cells: *const Cell, columns: u32) -> Self {
-        Columns { cells, at: probe::registration(), columns }
+    /// reports has its column). The array outlives every use of this value. If `may_own`, this process
+    /// alone maps the array, and maps it once: then threads may own the columns beyond one for each CPU (W4).
+    pub(crate) unsafe fn new(cells: *const Cell, columns: u32, may_own: bool) -> Self {
+        let owns = may_own && probe::mode() == Mode::Owned;
+        let owned_end = if owns { (columns as usize) << STRIDE_SHIFT } else { 0 };
+        Columns { cells, at: probe::registration(), columns, owned_end }
     }
 
     /// Columns that are read and that nobody charges, whatever their number.
@@ -182,7 +191,7 @@ impl Columns {
     /// # Safety
     /// As [`new`](Self::new), but that there may be fewer columns than CPUs.
     pub(crate) unsafe fn of_copy(cells: *const Cell, columns: u32) -> Self {
-        Columns { cells, at: Registration::None, columns }
+        Columns { cells, at: Registration::None, columns, owned_end: 0 }
     }
 
     /// A row's cell in the first column: what the fast paths start from.
@@ -204,8 +213,13 @@ impl Columns {
         self.at
     }
 
-    pub(crate) fn is_rseq(&self) -> bool {
-        self.at.is_some()
+    /// How the cells are updated.
+    pub(crate) fn mode(&self) -> Mode {
+        match (self.at, self.owned_end) {
+            (Registration::Compact { .. } | Registration::Cpu { .. }, _) => Mode::Rseq,
+            (Registration::None, 0) => Mode::Fallback,
+            (Registration::None, _) => Mode::Owned,
+        }
     }
 
     /// The cell of a row in a column.
@@ -214,6 +228,45 @@ impl Columns {
         debug_assert!(column < self.columns);
         // SAFETY: within the array by `new`'s contract; callers pass checked rows and columns.
         unsafe { &*self.first(row).byte_add((column as usize) << STRIDE_SHIFT) }
+    }
+
+    /// Takes `units <= STOCK_MAX` from the stock in the column that the calling thread owns; `false`, too, if it owns
+    /// none (yet), and in other modes. The row that `id` names is within the capacity.
+    #[inline(always)]
+    pub(crate) fn take_owned(&self, id: u64, units: u64) -> bool {
+        // SAFETY: the row has a cell in the first column, by the caller (as in `update`).
+        self.owned_end > 0
+            && unsafe {
+                self.update_owned(
+                    self.first(id as u32),
+                    id,
+                    word::CHARGE.wrapping_sub(units),
+                    false,
+                )
+            }
+    }
+
+    /// Puts `units <= STOCK_MAX` into the stock in the column that the calling thread owns; see
+    /// [`take_owned`](Self::take_owned).
+    #[inline(always)]
+    pub(crate) fn put_owned(&self, id: u64, units: u64) -> bool {
+        // SAFETY: as in `take_owned`.
+        self.owned_end > 0
+            && unsafe { self.update_owned(self.first(id as u32), id, word::UNCHARGE + units, true) }
+    }
+
+    #[inline(always)]
+    unsafe fn update_owned(&self, cell: *const Cell, id: u64, delta: u64, put: bool) -> bool {
+        let Some(seat) = seats::own() else { return false };
+        let offset = seat.offset.load(Ordering::Relaxed);
+        offset < self.owned_end
+            // SAFETY: the row has a cell there: the offset is that of a column that threads may own (`new`).
+            && seat.owner.update(unsafe { &*cell.byte_add(offset) }, id, delta, put)
+    }
+
+    /// Whether threads may own a column.
+    fn is_owned(&self, column: u32) -> bool {
+        column >= possible_cpus() && ((column as usize) << STRIDE_SHIFT) < self.owned_end
     }
 
     /// Takes `units <= STOCK_MAX` from the running column's stock and counts a charge, in any mode.
@@ -256,6 +309,8 @@ impl Columns {
                 (Registration::None, _) => {}
             }
         }
+        // Also in the calling thread's own column: nobody changes it by plain stores but this thread, which is not in a
+        // window (W1).
         self.cell(self.current(), id as u32).update(id, delta, put)
     }
 
@@ -275,7 +330,23 @@ impl Columns {
                 Registration::None => {}
             }
         }
+        if self.owned_end > 0
+            && let Some(column) = seats::column()
+            && self.is_owned(column)
+        {
+            return column;
+        }
         stripe() % possible_cpus()
+    }
+
+    /// The caller, which has the stock lock, is about to enlarge a cell of the column that it uses: what takers said of
+    /// an earlier window there is void.
+    pub(crate) fn forget_verdict(&self, column: u32) {
+        if self.is_owned(column)
+            && let Some(owner) = seats::owner(column)
+        {
+            owner.is_outside();
+        }
     }
 
     /// Replaces the word of a cell in the running column; fails when the thread has moved, the
@@ -297,111 +368,50 @@ impl Columns {
                 Registration::None => {}
             }
         }
-        cell.word.compare_exchange(expected, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        // (As in `update`. The column of another owner is not the running one.)
+        (!self.is_owned(column) || column == self.current())
+            && cell
+                .word
+                .compare_exchange(expected, new, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
     }
 
     /// First step of taking a remote cell: freezes it. The caller then calls [`fence`](Self::fence) once
-    /// for all the cells that it froze, and [`is_owned`](Self::is_owned) for each.
+    /// for all the cells that it froze, and [`is_frozen`](Self::is_frozen) for each.
     pub(crate) fn freeze(&self, column: u32, row: u32) {
         self.cell(column, row).freeze();
     }
 
-    /// Second step: waits for the sections that had read a word before it was frozen.
+    /// Second step: waits for the sections that had read a word before it was frozen. (Owners are not waited for: see
+    /// [`seize`](Self::seize).)
     pub(crate) fn fence(&self) -> bool {
-        !self.at.is_some() || super::membarrier::fence()
+        match self.mode() {
+            Mode::Rseq => membarrier::fence(),
+            Mode::Owned => membarrier::fence_memory(),
+            Mode::Fallback => true,
+        }
     }
 
     /// Third step: whether the cell is still frozen. A section that had read the word before that, and
     /// committed before the fence, has stored over it; then the caller freezes and fences again.
-    pub(crate) fn is_owned(&self, column: u32, row: u32) -> bool {
+    pub(crate) fn is_frozen(&self, column: u32, row: u32) -> bool {
         self.cell(column, row).word.load(Ordering::Acquire) & word::FROZEN != 0
     }
+
+    /// Last step, for a cell that was frozen after a fence: its word, which is the caller's until it opens the cell.
+    /// `None`, with nothing taken, if its owner is in the middle of an update and a fence is forbidden by now.
+    pub(crate) fn seize(&self, column: u32, row: u32) -> Option<u64> {
+        let cell = self.cell(column, row);
+        if self.is_owned(column) {
+            Owner::seize(|| seats::owner(column), cell, || self.fence())
+        } else {
+            Some(cell.word.load(Ordering::Acquire))
+        }
+    }
 }
 
-/// The calling thread's stripe in the fallback: its thread pointer, mixed.
-pub(crate) fn stripe() -> u32 {
-    // Fibonacci hashing: thread control blocks lie a stack apart, so the low bits say nothing.
-    ((thread_pointer() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u32
-}
-
-/// The calling thread's thread pointer: no other living thread has it, and it is never zero. Needs
-/// no thread-local variable, so it works in the first and the last instruction of a thread's life.
-pub(crate) fn thread_pointer() -> usize {
-    let pointer: usize;
-    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-    // SAFETY: the first word of the thread control block points to itself on x86-64 ELF systems.
-    unsafe {
-        std::arch::asm!("mov {}, fs:[0]", out(reg) pointer, options(nostack, readonly, preserves_flags, pure));
-    }
-    #[cfg(all(target_arch = "aarch64", target_os = "linux"))]
-    // SAFETY: reads the thread pointer register.
-    unsafe {
-        std::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, nomem, preserves_flags, pure));
-    }
-    #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux")))]
-    {
-        thread_local!(static HERE: u8 = const { 0 });
-        pointer = HERE.with(|here| std::ptr::from_ref(here) as usize);
-    }
-    pointer
-}
-
-/// How many CPUs this machine may ever have: no CPU number and no compact id reaches it.
-///
-/// Read from `/sys/devices/system/cpu/possible` without allocating; where that cannot be read, the
-/// larger of the configured CPUs and 1 024 (address space is cheap, a wild index is not).
-pub(crate) fn possible_cpus() -> u32 {
-    static FOUND: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
-    *FOUND.get_or_init(|| {
-        let mut text = [0u8; 256];
-        // SAFETY: opens a NUL-terminated path, reads at most the buffer's length into it, closes.
-        let length = unsafe {
-            let file = libc::open(
-                c"/sys/devices/system/cpu/possible".as_ptr(),
-                libc::O_RDONLY | libc::O_CLOEXEC,
-            );
-            if file < 0 {
-                0
-            } else {
-                let length = libc::read(file, text.as_mut_ptr().cast(), text.len());
-                libc::close(file);
-                length.max(0) as usize
-            }
-        };
-        last_cpu(&text[..length]).map_or_else(
-            || {
-                // SAFETY: sysconf takes a constant and has no preconditions.
-                let configured = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
-                u32::try_from(configured).unwrap_or(1).max(1024)
-            },
-            |last| last.saturating_add(1),
-        )
-    })
-}
-
-/// The last number of a list like `0-3,8-11`.
-fn last_cpu(list: &[u8]) -> Option<u32> {
-    let list = list.trim_ascii_end();
-    let start = list.iter().rposition(|b| !b.is_ascii_digit()).map_or(0, |at| at + 1);
-    std::str::from_utf8(&list[start..]).ok()?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_cpu_of_a_list_is_found() {
-        assert_eq!(last_cpu(b"0-1\n"), Some(1));
-        assert_eq!(last_cpu(b"0\n"), Some(0));
-        assert_eq!(last_cpu(b"0-3,8-11"), Some(11));
-        assert_eq!(last_cpu(b""), None);
-        assert_eq!(last_cpu(b"0-\n"), None);
-    }
-
-    #[test]
-    fn the_current_column_is_always_below_the_count() {
-        assert!(possible_cpus() >= 1);
-        assert!(std::thread::available_parallelism().unwrap().get() <= possible_cpus() as usize);
-    }
+/// How many columns a table has that only one process writes: one for each CPU, and in a process whose threads own columns
+/// as many more for those, but 32 to 64.
+pub(crate) fn columns_in_memory() -> u32 {
+    possible_cpus() + if probe::mode() == Mode::Owned { seats::owned_columns() } else { 0 }
 }

@@ -1,8 +1,11 @@
-//! The remote fence: `membarrier(PRIVATE_EXPEDITED_RSEQ)` makes every CPU that runs a thread of
-//! this process abort the section it is in, and orders memory on all of them.
+//! The remote fences: `membarrier(PRIVATE_EXPEDITED_RSEQ)` makes every CPU that runs a thread of
+//! this process abort the section it is in, and orders memory on all of them. `membarrier(PRIVATE_EXPEDITED)` only orders
+//! memory, and is older (Linux 4.14 and 5.10).
 
 use crate::sync::are_calls_forbidden;
 
+const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
+const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
 const PRIVATE_EXPEDITED_RSEQ: libc::c_int = 1 << 7;
 const REGISTER_PRIVATE_EXPEDITED_RSEQ: libc::c_int = 1 << 8;
 
@@ -25,4 +28,17 @@ pub(crate) fn register() -> bool {
 /// makes no system calls any more.
 pub(crate) fn fence() -> bool {
     !are_calls_forbidden() && membarrier(PRIVATE_EXPEDITED_RSEQ)
+}
+
+/// As [`register`], for [`fence_memory`].
+pub(crate) fn register_memory() -> bool {
+    membarrier(REGISTER_PRIVATE_EXPEDITED)
+}
+
+/// After this returns `true`, every thread of the process has passed a full memory barrier during the call: what it did
+/// before that is visible here, and what it does after that sees what the caller stored before.
+///
+/// Costs, and says `false`, as [`fence`] does. Async-signal-safe.
+pub(crate) fn fence_memory() -> bool {
+    !are_calls_forbidden() && membarrier(PRIVATE_EXPEDITED)
 }

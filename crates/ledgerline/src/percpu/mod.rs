@@ -1,4 +1,4 @@
-//! Per-CPU memory without locks: restartable sections, their fallback, the remote fence.
+//! Per-CPU memory without locks: restartable sections, columns that threads own, the fallback, the remote fences.
 //!
 //! `README.md` in this folder has the pseudocode, the invariants and the proof sketch.
 //!
@@ -11,9 +11,12 @@
 //! | `words`         | one interface over those: words by column                         |
 //! | `lent`          | the sections of charges that come by number                       |
 //! | `word`          | the charge word and its portable update                           |
-//! | `columns`       | one interface over both: cells by column                          |
+//! | `owned`         | the update of a column that a thread owns, and how it is taken    |
+//! | `seats`         | which thread owns which column                                    |
+//! | `columns`       | one interface over all: cells by column                           |
+//! | `machine`       | how many CPUs there may be; the thread's pointer and stripe       |
 //! | `node`          | the NUMA node of the running CPU                                  |
-//! | `membarrier`    | the remote fence                                                  |
+//! | `membarrier`    | the remote fences                                                 |
 //! | `probe`         | the self-test that chooses the mode                               |
 //! | `array`         | bare per-CPU sums                                                 |
 //! | `tagged`        | cells of several sums; a cell serves the group that its tag names |
@@ -27,17 +30,22 @@ mod inject;
 #[cfg(not(loom))]
 mod lent;
 #[cfg(not(loom))]
+mod machine;
+#[cfg(not(loom))]
 pub(crate) mod membarrier;
 #[cfg(rseq)]
 pub(crate) mod narrow;
 #[cfg(not(loom))]
 mod node;
+pub(crate) mod owned;
 #[cfg(not(loom))]
 pub(crate) mod probe;
 #[cfg(not(loom))]
 pub(crate) mod registration;
 #[cfg(rseq)]
 pub(crate) mod rseq;
+#[cfg(not(loom))]
+pub(crate) mod seats;
 #[cfg(rseq)]
 pub(crate) mod sums;
 #[cfg(not(loom))]
@@ -50,17 +58,21 @@ mod words;
 pub use array::Array;
 #[cfg(not(loom))]
 pub(crate) use columns::{
-    Columns, possible_cpus, put_fast, put_first, put_lent, stripe, take_fast, take_first,
-    take_known, take_lent, thread_pointer,
+    Columns, columns_in_memory, put_fast, put_first, put_lent, take_fast, take_first, take_known,
+    take_lent,
 };
 #[cfg(not(loom))]
 pub(crate) use lent::Lent;
+#[cfg(not(loom))]
+pub(crate) use machine::{possible_cpus, stripe, thread_pointer};
 #[cfg(not(loom))]
 pub(crate) use membarrier::fence;
 #[cfg(not(loom))]
 pub(crate) use node::running_node;
 #[cfg(not(loom))]
 pub(crate) use probe::fast_area;
+#[cfg(not(loom))]
+pub(crate) use seats::forget_other_threads;
 #[cfg(not(loom))]
 pub(crate) use tagged::Tagged;
 #[cfg(not(loom))]
@@ -78,8 +90,11 @@ pub enum Mode {
     /// Restartable sequences: plain instructions on the running CPU's column, restarted by the
     /// kernel when they are interrupted.
     Rseq,
-    /// Relaxed atomics on a column chosen by thread: for old kernels, musl, sandboxes, valgrind, and
-    /// architectures other than x86-64 and arm64.
+    /// Plain instructions on a column that the running thread owns, and a fence for whoever takes from it: where glibc
+    /// (before 2.35), musl, the kernel (before 5.10) or another architecture than x86-64 and arm64 has no restartable sequences. This serves
+    /// charges of ledgers in memory. A ledger in a file, statistics, counters and sums use atomics as in the fallback.
+    Owned,
+    /// Relaxed atomics on a column chosen by thread: for kernels before 4.14, sandboxes, other systems.
     Fallback,
 }
 
@@ -87,6 +102,7 @@ impl std::fmt::Display for Mode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(match self {
             Mode::Rseq => "rseq",
+            Mode::Owned => "owned",
             Mode::Fallback => "fallback",
         })
     }
@@ -94,12 +110,15 @@ impl std::fmt::Display for Mode {
 
 /// The mode of this process, found on the first call and kept.
 ///
-/// `LEDGERLINE_PERCPU=fallback` forces the fallback. `LEDGERLINE_PERCPU=rseq` skips the self-test (it was
-/// run before in this environment), not the check that glibc registered the thread. Any other value, or
-/// none, runs the self-test: a short-lived thread fences this one in the middle of a section, and the mode
-/// is [`Mode::Rseq`] only if the section was aborted. On arm64, where kernels may lack it, another thread also
-/// takes its CPU there, and it must be aborted then, too; that takes some milliseconds.
+/// The self-test comes first: a short-lived thread fences this one in the middle of a section, and the mode is
+/// [`Mode::Rseq`] only if the section was aborted. (On arm64, where kernels may lack that, another thread also takes its CPU
+/// there, and it must be aborted then, too; that takes some milliseconds.) Without sections it is [`Mode::Owned`], where the kernel has
+/// `membarrier(PRIVATE_EXPEDITED)` (Linux 4.14) and the C library tells when a thread ends; otherwise [`Mode::Fallback`].
+///
+/// `LEDGERLINE_PERCPU=fallback` forces the fallback. `LEDGERLINE_PERCPU=owned` leaves out the sections.
+/// `LEDGERLINE_PERCPU=rseq` skips the self-test (it was run before in this environment), not the check that glibc
+/// registered the thread. Any other value is as none.
 #[cfg(not(loom))]
 pub fn detect() -> Mode {
-    if probe::registration().is_some() { Mode::Rseq } else { Mode::Fallback }
+    probe::mode()
 }

@@ -4,21 +4,38 @@
 mod preemption;
 
 use super::registration::{self, Registration};
+use super::{Mode, membarrier, seats};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicIsize, Ordering};
 
 /// Variable of the environment that forces a mode.
 const FORCE: &std::ffi::CStr = c"LEDGERLINE_PERCPU";
 
-/// The registration to use, or `None` for the fallback.
+/// The registration to use, or `None` without sections.
 pub(crate) fn registration() -> Registration {
-    static FOUND: OnceLock<Registration> = OnceLock::new();
+    found().0
+}
+
+/// The mode of this process.
+pub(crate) fn mode() -> Mode {
+    found().1
+}
+
+fn found() -> (Registration, Mode) {
+    static FOUND: OnceLock<(Registration, Mode)> = OnceLock::new();
     *FOUND.get_or_init(|| {
-        let found = find();
+        let forced = forced();
+        let found = find(forced);
         if let Registration::Compact { area } = found {
             FAST_AREA.store(area, Ordering::Relaxed);
         }
-        found
+        let owns = || membarrier::register_memory() && seats::begin(seats::owned_columns());
+        let mode = match forced {
+            _ if found.is_some() => Mode::Rseq,
+            forced if forced != Some(b"fallback") && owns() => Mode::Owned,
+            _ => Mode::Fallback,
+        };
+        (found, mode)
     })
 }
 
@@ -33,13 +50,12 @@ pub(crate) fn fast_area() -> isize {
     FAST_AREA.load(Ordering::Relaxed)
 }
 
-fn find() -> Registration {
-    let forced = forced();
-    if forced == Some(b"fallback") {
+fn find(forced: Option<&[u8]>) -> Registration {
+    if matches!(forced, Some(b"fallback" | b"owned")) {
         return Registration::None;
     }
     let found = registration::adopt();
-    if !found.is_some() || !super::membarrier::register() {
+    if !found.is_some() || !membarrier::register() {
         return Registration::None;
     }
     if forced == Some(b"rseq") || sections_abort(found) { found } else { Registration::None }
@@ -79,7 +95,7 @@ fn sections_abort(found: Registration) -> bool {
     let (has_entered, is_done) = (entered.clone(), done.clone());
     let fencer = thread::start(c"ledgerline-probe", move || {
         while !is_done.load(Ordering::Relaxed) {
-            if has_entered.load(Ordering::Relaxed) && !super::membarrier::fence() {
+            if has_entered.load(Ordering::Relaxed) && !membarrier::fence() {
                 return;
             }
             std::thread::yield_now();

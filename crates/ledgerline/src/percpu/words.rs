@@ -1,7 +1,7 @@
 //! Words by column: one interface over the sections of `sums.rs` and atomics.
 
 use super::MARK;
-use super::columns::{possible_cpus, stripe};
+use super::machine::{possible_cpus, stripe};
 use super::{probe, registration::Registration};
 #[cfg(rseq)]
 use super::{

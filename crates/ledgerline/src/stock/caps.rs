@@ -123,6 +123,7 @@ fn enlarge(
     }
     allow(table, path, more)?;
     row.note_column(column);
+    table.columns.forget_verdict(column);
     cell.cap.store(wanted as u32, Ordering::Relaxed);
     if had == 0 {
         table.stocked(column).insert(path.leaf());

@@ -5,7 +5,7 @@
 //!   freeze every stocked cell below top
 //!   fence: sections that had read a word before it was frozen have now committed or been aborted
 //!   such a section stored over a frozen word: freeze it again, fence again
-//!   each cell (now ours): take the stock, fold the counts, cap := 0
+//!   each cell (now ours, wherever its owner is): take the stock, fold the counts, cap := 0
 //!     return the units to the counters, open the cell empty
 //! ```
 //!
@@ -83,7 +83,7 @@ pub(crate) fn subtree(table: &Table, top: u32) -> u64 {
             cell.word.fetch_and(!word::FROZEN, Ordering::AcqRel);
             continue;
         }
-        let (stock, cap) = empty_cell(table, column, &path);
+        let Some((stock, cap)) = empty_cell(table, column, &path) else { continue };
         return_idle(table, &path, stock, cap);
         cell.open(word::empty(word::generation(cell.word.load(Ordering::Relaxed))));
         drained += stock;
@@ -126,14 +126,18 @@ pub(crate) fn close_cells(table: &Table, path: &RowPath<'_>) -> Option<u64> {
     if remote > 0 && !fence_until_frozen(table, || stocked().map(|column| (column, row))) {
         return None;
     }
-    let (mut idle, mut caps) = (0, 0);
+    let (mut idle, mut caps, mut all) = (0, 0, true);
     for column in stocked() {
-        let (stock, cap) = empty_cell(table, column, path);
-        idle += stock;
-        caps += cap;
+        match empty_cell(table, column, path) {
+            Some((stock, cap)) => {
+                idle += stock;
+                caps += cap;
+            }
+            None => all = false,
+        }
     }
     return_idle(table, path, idle, caps);
-    Some(idle)
+    all.then_some(idle)
 }
 
 /// Returns what was taken from cells, and then the caps that allowed it. A reader in between sees too large
@@ -173,7 +177,7 @@ fn fence_until_frozen<I: Iterator<Item = (u32, u32)>>(
         }
         let mut lost = false;
         for (column, row) in cells() {
-            if !table.columns.is_owned(column, row) {
+            if !table.columns.is_frozen(column, row) {
                 table.columns.freeze(column, row);
                 lost = true;
             }
@@ -189,14 +193,17 @@ fn fence_until_frozen<I: Iterator<Item = (u32, u32)>>(
 }
 
 /// Takes everything from a frozen cell, and leaves it frozen and without a cap. Returns the stock and the
-/// cap that it had.
-fn empty_cell(table: &Table, column: u32, path: &RowPath<'_>) -> (u64, u64) {
+/// cap that it had; `None` if fencing is forbidden by now and the cell could not be taken: then it is thawed.
+fn empty_cell(table: &Table, column: u32, path: &RowPath<'_>) -> Option<(u64, u64)> {
     let row = path.leaf();
     let cell = table.columns.cell(column, row);
-    let word = cell.word.load(Ordering::Acquire);
+    let Some(word) = table.columns.seize(column, row) else {
+        cell.word.fetch_and(!word::FROZEN, Ordering::AcqRel);
+        return None;
+    };
     let cap = u64::from(cell.cap.swap(0, Ordering::Relaxed));
     counts::fold(table, column, row, word);
     cell.open(word::empty(word::generation(word)) | word::FROZEN);
     table.unstock(column, row);
-    (word::stock(word), cap)
+    Some((word::stock(word), cap))
 }

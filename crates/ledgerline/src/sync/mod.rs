@@ -20,6 +20,17 @@ pub(crate) fn model_fence() {
     fence(Ordering::SeqCst);
 }
 
+/// The cheap side of an asymmetric fence: it keeps the compiler from moving what stands before it behind it, and the other
+/// way round. The processor's part is done by the other side, whose `membarrier` makes every running thread pass a full
+/// barrier. (For loom both sides are fences.)
+#[inline(always)]
+pub(crate) fn light_fence() {
+    #[cfg(not(loom))]
+    std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    #[cfg(loom)]
+    fence(Ordering::SeqCst);
+}
+
 /// Whether this process must make no system call (see `Ledger::forbid_system_calls`).
 static CALLS_FORBIDDEN: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 

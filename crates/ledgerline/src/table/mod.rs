@@ -124,7 +124,10 @@ impl Table {
         region.make_private(plan.local(), Plan::LOCAL)?;
         // SAFETY: `plan.size()` bytes are mapped, which is where `plan` puts the columns; they are
         // at least as many as CPUs are possible; `region` moves into the same value (`lay_out`).
-        let columns = unsafe { Columns::new(region.at(plan.first_column()), plan.columns as u32) };
+        // One that is not shared is in no file, so nobody else maps it.
+        let columns = unsafe {
+            Columns::new(region.at(plan.first_column()), plan.columns as u32, !region.is_shared())
+        };
         Table::lay_out(settings, region, columns, plan.capacity)
     }
 

@@ -107,6 +107,7 @@ macro_rules! compiled {
 pub fn modes() -> &'static [&'static str] {
     match percpu::detect() {
         Mode::Rseq => &["rseq", "fallback"],
+        Mode::Owned => &["owned", "fallback"],
         Mode::Fallback => &["fallback"],
     }
 }

@@ -1,0 +1,201 @@
+//! Which thread owns which column.
+//!
+//! A thread finds its *seat* by its thread pointer: no thread-local variable, so it costs the same in a program and in a
+//! shared library, works in the first and the last instruction of a thread's life, and a fiber that moves to another
+//! thread finds that thread's seat. A seat says which column its thread owns.
+//!
+//! ```text
+//! own:       the seat at the hash of my thread pointer has my thread pointer: its column is mine
+//! claim:     the seat is free, and a column is free: both are mine, until my thread ends
+//! otherwise: another thread has the seat, or no column is left: I share columns with others, by atomics
+//! ```
+//!
+//! A seat is never taken from a thread that lives. A dying thread gives it back (by a key of the C library). One that does
+//! not get to that leaves it to the next thread with the same pointer; then its column is lost until there is one.
+
+use super::machine::{possible_cpus, thread_pointer};
+use super::owned::Owner;
+use super::word::STRIDE_SHIFT;
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+/// The most columns that threads own at a time.
+pub(crate) const OWNED_MAX: u32 = 64;
+/// The number of seats, as a shift: many times more than columns, so that two threads seldom want one seat.
+const SEATS_SHIFT: u32 = 10;
+/// In a seat: its thread is claiming a column. (Thread pointers are even.)
+const CLAIMS: usize = 1;
+/// Keys below this one have their place within the thread, in any C library: setting one takes no memory.
+const KEYS_INLINE: libc::pthread_key_t = 32;
+
+/// (On lines of its own: its thread writes it all the time.)
+#[repr(C, align(128))]
+pub(super) struct Seat {
+    /// The thread pointer of the thread that has it, with [`CLAIMS`] while it is not known with which column; 0: nobody.
+    who: AtomicUsize,
+    /// Its column's distance from the first column.
+    pub(super) offset: AtomicUsize,
+    pub(super) owner: Owner,
+}
+
+const UNTAKEN: Seat =
+    Seat { who: AtomicUsize::new(0), offset: AtomicUsize::new(0), owner: Owner::new() };
+static SEATS: [Seat; 1 << SEATS_SHIFT] = [const { UNTAKEN }; 1 << SEATS_SHIFT];
+/// For each column that threads may own, the seat that had it last.
+static HOLDERS: [AtomicUsize; OWNED_MAX as usize] =
+    [const { AtomicUsize::new(0) }; OWNED_MAX as usize];
+/// A bit for each column that nobody owns.
+static FREE: AtomicU64 = AtomicU64::new(0);
+/// The key whose destructor gives a seat back; [`NO_KEY`] while threads own no columns.
+static KEY: AtomicU32 = AtomicU32::new(NO_KEY);
+const NO_KEY: u32 = u32::MAX;
+
+/// How many columns threads own at a time, where they do.
+pub(super) fn owned_columns() -> u32 {
+    possible_cpus().clamp(32, OWNED_MAX)
+}
+
+/// Lets threads own so many columns, at most [`OWNED_MAX`]. Says `false` where the C library cannot tell that a thread
+/// ends, or only by taking memory. Called once.
+pub(super) fn begin(columns: u32) -> bool {
+    let mut key = 0;
+    // SAFETY: the call writes the key; the destructor lives as long as the program (or the library is pinned, as for
+    // `gate::lock::guard_forks`).
+    unsafe {
+        if libc::pthread_key_create(&raw mut key, Some(ends)) != 0 {
+            return false;
+        }
+        if key >= KEYS_INLINE {
+            libc::pthread_key_delete(key);
+            return false;
+        }
+    }
+    KEY.store(key as u32, Ordering::Relaxed);
+    // Release, partner of the Acquire in `claim`: who finds a column finds the key.
+    FREE.store(u64::MAX >> (64 - columns.clamp(1, OWNED_MAX)), Ordering::Release);
+    true
+}
+
+impl Seat {
+    fn column(&self) -> u32 {
+        (self.offset.load(Ordering::Relaxed) >> STRIDE_SHIFT) as u32
+    }
+}
+
+#[inline(always)]
+fn seat_index(pointer: usize) -> usize {
+    // Fibonacci hashing, as in `machine::stripe`: it spreads addresses at equal distances evenly.
+    ((pointer as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SEATS_SHIFT)) as usize
+}
+
+#[inline(always)]
+fn seat(pointer: usize) -> &'static Seat {
+    &SEATS[seat_index(pointer)]
+}
+
+/// The calling thread's seat, if it owns a column.
+#[inline(always)]
+pub(super) fn own() -> Option<&'static Seat> {
+    let pointer = thread_pointer();
+    let seat = seat(pointer);
+    // Relaxed: if it is this thread's pointer, this thread wrote it.
+    (seat.who.load(Ordering::Relaxed) == pointer).then_some(seat)
+}
+
+/// The present owner of a column, or the last one.
+pub(super) fn owner(column: u32) -> Option<&'static Owner> {
+    // Relaxed: after a fence it is the owner that was in a window before (see `claim`).
+    let holder = HOLDERS.get(number(column)?)?.load(Ordering::Relaxed);
+    Some(&SEATS[holder].owner)
+}
+
+/// The number of a column among those that threads may own.
+fn number(column: u32) -> Option<usize> {
+    column.checked_sub(possible_cpus()).map(|number| number as usize)
+}
+
+/// The column that the calling thread owns, from now on if it had none; `None` where none is left for it, and in a signal
+/// handler that interrupted a window. Async-signal-safe.
+pub(super) fn column() -> Option<u32> {
+    let seat = own().or_else(claim)?;
+    seat.owner.is_outside().then(|| seat.column())
+}
+
+#[cold]
+fn claim() -> Option<&'static Seat> {
+    let pointer = thread_pointer();
+    let seat = seat(pointer);
+    if seat.who.load(Ordering::Relaxed) != 0 || FREE.load(Ordering::Acquire) == 0 {
+        return None;
+    }
+    // A signal handler that comes from here on, before the seat is complete, finds that it is not to be had.
+    // Acquire, partner of the Release in `give_back`.
+    let claims = (Ordering::Acquire, Ordering::Relaxed);
+    seat.who.compare_exchange(0, pointer | CLAIMS, claims.0, claims.1).ok()?;
+    let lowest = |free: u64| (free != 0).then_some(free & free.wrapping_sub(1));
+    // Acquire, likewise: what the last owner stored is seen.
+    let Ok(free) = FREE.fetch_update(Ordering::Acquire, Ordering::Acquire, lowest) else {
+        seat.who.store(0, Ordering::Release);
+        return None;
+    };
+    let number = free.trailing_zeros();
+    let index = seat_index(pointer);
+    // Before the first window: a taker's fence makes it seen by whoever needs to see that window.
+    HOLDERS[number as usize].store(index, Ordering::Relaxed);
+    seat.offset.store(((possible_cpus() + number) as usize) << STRIDE_SHIFT, Ordering::Relaxed);
+    // SAFETY: the key is there since `begin`, and has its place within the thread: nothing is taken for it.
+    let told = unsafe {
+        libc::pthread_setspecific(KEY.load(Ordering::Relaxed) as _, ptr::from_ref(seat).cast())
+    };
+    if told != 0 {
+        give_back(seat);
+        return None;
+    }
+    seat.who.store(pointer, Ordering::Relaxed);
+    Some(seat)
+}
+
+/// The thread that has a seat ends. (If it charges again after this, it claims again, and this comes again: up to four
+/// times. After that its column is lost until another thread has its pointer.)
+extern "C" fn ends(seat: *mut c_void) {
+    // SAFETY: the key's value is a seat, which is static.
+    let seat = unsafe { &*seat.cast_const().cast::<Seat>() };
+    if seat.who.load(Ordering::Relaxed) == thread_pointer() {
+        give_back(seat);
+    }
+}
+
+fn give_back(seat: &Seat) {
+    let number = seat.column() - possible_cpus();
+    // A window that a signal handler left by a jump, or by ending the thread, is over now.
+    // SAFETY: whoever is in a window borrows the ledger, and has not returned from the call.
+    unsafe { seat.owner.forget() };
+    // The seat first: a signal handler in between finds none, and claims another column.
+    seat.who.store(0, Ordering::Release);
+    FREE.fetch_or(1 << number, Ordering::Release);
+}
+
+/// Gives back what threads have that this process, a forked child, does not have. (Its one thread may be in the middle of
+/// anything; its own seat stays.)
+pub(crate) fn forget_other_threads() {
+    if KEY.load(Ordering::Relaxed) == NO_KEY {
+        return;
+    }
+    let own = thread_pointer();
+    for seat in &SEATS {
+        let who = seat.who.load(Ordering::Relaxed);
+        if who == 0 || who & !CLAIMS == own {
+            continue;
+        }
+        // One that was claiming has perhaps no column yet: that is lost.
+        if who & CLAIMS == 0 {
+            give_back(seat);
+        } else {
+            seat.who.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
