@@ -39,9 +39,13 @@ pub(super) struct Seat {
     pub(super) owner: Owner,
 }
 
-const UNTAKEN: Seat =
-    Seat { who: AtomicUsize::new(0), offset: AtomicUsize::new(0), owner: Owner::new() };
-static SEATS: [Seat; 1 << SEATS_SHIFT] = [const { UNTAKEN }; 1 << SEATS_SHIFT];
+impl Seat {
+    const fn new() -> Seat {
+        Seat { who: AtomicUsize::new(0), offset: AtomicUsize::new(0), owner: Owner::new() }
+    }
+}
+
+static SEATS: [Seat; 1 << SEATS_SHIFT] = [const { Seat::new() }; 1 << SEATS_SHIFT];
 /// For each column that threads may own, the seat that had it last.
 static HOLDERS: [AtomicUsize; OWNED_MAX as usize] =
     [const { AtomicUsize::new(0) }; OWNED_MAX as usize];
@@ -71,7 +75,7 @@ pub(super) fn begin(columns: u32) -> bool {
             return false;
         }
     }
-    KEY.store(key as u32, Ordering::Relaxed);
+    KEY.store(key, Ordering::Relaxed);
     // Release, partner of the Acquire in `claim`: who finds a column finds the key.
     FREE.store(u64::MAX >> (64 - columns.clamp(1, OWNED_MAX)), Ordering::Release);
     true

@@ -15,9 +15,12 @@ const BEFORE: u64 = 1000;
 const UNITS: u64 = 64;
 const ID: u64 = word::empty(7) | 12345;
 
+/// What is done at which point.
+type Act = (u32, Box<dyn FnOnce()>);
+
 thread_local! {
     /// What the calling thread does at a point.
-    static AT: RefCell<Option<(u32, Box<dyn FnOnce()>)>> = const { RefCell::new(None) };
+    static AT: RefCell<Option<Act>> = const { RefCell::new(None) };
 }
 
 pub(super) fn reach(number: u32) {
