@@ -131,6 +131,12 @@ fn a_recording_that_cannot_go_on_is_said_once_and_the_run_goes_on() {
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert_eq!(lines.next().unwrap().unwrap(), "up");
+    // The program may be up before anything of it was recorded.
+    let recorded = || report(&[], &file).status.success();
+    assert!((0..1000).any(|_| recorded() || {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        false
+    }));
     // From now on the supervisor's files may have no more than they have, as on a disk that is full.
     let length = file.metadata().unwrap().len();
     let limit = libc::rlimit { rlim_cur: length, rlim_max: libc::RLIM_INFINITY };
