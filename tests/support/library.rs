@@ -1,17 +1,17 @@
 //! A library that is only loaded at run time, built for the test that loads it.
 
+use super::tested;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The package as a library to be loaded, built in the profile of this test and beside it: `cargo test` builds
+/// The package as a library to be loaded, built in the tested profile and its directory: `cargo test` builds
 /// only what crates link.
 pub fn built(package: &str, file: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("a test knows where it lies");
-    let directory = test.ancestors().nth(2).expect("it lies in deps, below its profile");
+    let directory = tested::directory();
     let profile = match directory.file_name().and_then(|name| name.to_str()) {
         Some("debug") => "dev",
         Some(profile) => profile,
-        None => panic!("{test:?} does not lie in a profile's directory"),
+        None => panic!("{directory:?} is no profile's directory"),
     };
     let above = directory.parent().expect("a profile's directory lies in a target directory");
     let mut cargo = Command::new(env!("CARGO"));

@@ -38,7 +38,7 @@ pub struct Group<'l> {
 }
 
 /// A handle has two words, so that a loop over many handles leaves space in the cache for their cells.
-const _: () = assert!(size_of::<Option<Group<'_>>>() == 16);
+const _: () = assert!(size_of::<Option<Group<'_>>>() <= 16);
 
 // SAFETY: the pointer is into the ledger's region, which is shared through atomics and sections
 // only, and which `'l` keeps mapped (R1).
@@ -161,6 +161,25 @@ impl<'l> Group<'l> {
             && unsafe {
                 percpu::put_fast(self.handle.cell.as_ptr(), self.handle.generation_bits, units)
             }
+    }
+
+    /// As [`take_prepaid`](Self::take_prepaid), from the cell of a thread that owns its column. (Asked there, too, it
+    /// would make charges with sections slower: see the module's README.)
+    #[inline(always)]
+    pub(crate) fn take_owned(self, units: u64) -> bool {
+        let Handle { cell, generation_bits } = self.handle;
+        // SAFETY: as in `take_prepaid`.
+        units <= word::STOCK_MAX
+            && unsafe { self.table().columns.take_owned(cell.as_ptr(), generation_bits, units) }
+    }
+
+    /// As [`put_prepaid`](Self::put_prepaid), into the cell of a thread that owns its column.
+    #[inline(always)]
+    pub(crate) fn put_owned(self, units: u64) -> bool {
+        let Handle { cell, generation_bits } = self.handle;
+        // SAFETY: as in `take_prepaid`.
+        units <= word::STOCK_MAX
+            && unsafe { self.table().columns.put_owned(cell.as_ptr(), generation_bits, units) }
     }
 
     /// The hard limit.

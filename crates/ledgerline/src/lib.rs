@@ -98,6 +98,7 @@ mod ledger;
 mod making;
 #[cfg(all(loom, test))]
 mod models;
+mod os;
 pub mod percpu;
 mod region;
 #[cfg(not(loom))]

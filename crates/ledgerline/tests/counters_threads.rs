@@ -278,17 +278,17 @@ fn a_signal_handler_may_count_in_the_middle_of_an_update_or_a_fold() {
             for work in work {
                 let tell = tell.clone();
                 scope.spawn(move || {
-                    // SAFETY: pthread_self has no preconditions.
-                    tell.send(unsafe { libc::pthread_self() }).unwrap();
+                    // SAFETY: pthread_self has no preconditions. (It is a number, or with musl an address.)
+                    tell.send(unsafe { libc::pthread_self() } as usize).unwrap();
                     while !stop.load(Relaxed) {
                         work();
                     }
                 });
             }
-            let threads: [libc::pthread_t; 2] = std::array::from_fn(|_| told.recv().unwrap());
+            let threads: [usize; 2] = std::array::from_fn(|_| told.recv().unwrap());
             for n in 0..times(4_000, 200_000) as usize {
                 // SAFETY: both threads run until they are told to stop.
-                unsafe { libc::pthread_kill(threads[n % 2], libc::SIGUSR1) };
+                unsafe { libc::pthread_kill(threads[n % 2] as libc::pthread_t, libc::SIGUSR1) };
                 std::thread::sleep(Duration::from_micros(20));
             }
             stop.store(true, Relaxed);

@@ -133,7 +133,7 @@ fn handlers_charge_and_uncharge_whatever_they_interrupt_and_nothing_is_lost() {
                     let stop = &stop;
                     scope.spawn(move || {
                         // SAFETY: pthread_self has no preconditions.
-                        thread.store(unsafe { libc::pthread_self() }, Relaxed);
+                        thread.store(unsafe { libc::pthread_self() } as u64, Relaxed);
                         blocked(false);
                         work(ledger, stop, seed as u64);
                         blocked(true);
@@ -152,7 +152,7 @@ fn handlers_charge_and_uncharge_whatever_they_interrupt_and_nothing_is_lost() {
                     for _ in 0..random.below(30) {
                         let signal = [libc::SIGUSR1, libc::SIGALRM][random.below(2) as usize];
                         // SAFETY: the threads end after `stop` is set, below.
-                        unsafe { libc::pthread_kill(thread, signal) };
+                        unsafe { libc::pthread_kill(thread as libc::pthread_t, signal) };
                     }
                     std::thread::sleep(std::time::Duration::from_micros(random.below(300)));
                 }

@@ -326,8 +326,16 @@ fn the_kernel_copies_words_whole() {
         assert_ne!(mapped, libc::MAP_FAILED);
         std::slice::from_raw_parts(mapped.cast::<AtomicU64>(), words)
     };
+    /// Also where an assertion fails: otherwise the writer goes on, and the test hangs.
+    struct Stops<'s>(&'s AtomicBool);
+    impl Drop for Stops<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Relaxed);
+        }
+    }
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _stops = Stops(&stop);
         scope.spawn(|| {
             for turn in 0.. {
                 let value = if turn % 2 == 0 { u64::MAX } else { 0 };
@@ -349,6 +357,5 @@ fn the_kernel_copies_words_whole() {
             changed += u32::from(copy.contains(&0) && copy.contains(&u64::MAX));
         }
         assert!(changed > 0, "the writer was never seen in the middle");
-        stop.store(true, Relaxed);
     });
 }

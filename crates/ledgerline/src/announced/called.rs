@@ -36,7 +36,7 @@ impl Called {
         let [name, program, pid, start, namespace]: [&str; 5] =
             file.split('@').collect::<Vec<_>>().try_into().ok()?;
         let program_is =
-            !program.is_empty() && program.bytes().all(|byte| shown(byte) == byte.into());
+            !program.is_empty() && program.bytes().all(|byte| shown(byte) == char::from(byte));
         if !is_name(name) || !program_is || program.len() > LONGEST {
             return None;
         }

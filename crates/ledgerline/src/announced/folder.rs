@@ -78,7 +78,7 @@ impl Place {
         // (The system's own folders may be links: `/dev/shm` is one on some.)
         let parent = open_at(libc::AT_FDCWD, self.parent.as_os_str(), FOLDER)?;
         let metadata = parent.metadata()?;
-        let sticky = metadata.mode() & libc::S_ISVTX != 0;
+        let sticky = metadata.mode() & STICKY != 0;
         let open_to_all = metadata.mode() & 0o022 != 0;
         let trusted = metadata.uid() == user() || metadata.uid() == 0;
         if self.own_parent && (metadata.uid() != user() || open_to_all) {
@@ -100,6 +100,10 @@ impl Place {
         Ok(Folder { opened, path: self.parent.join(&self.leaf) })
     }
 }
+
+/// Who may write to the folder may take away what is his own alone. (Its type differs between systems.)
+#[allow(clippy::unnecessary_cast, reason = "as said")]
+const STICKY: u32 = libc::S_ISVTX as u32;
 
 const FOLDER: libc::c_int = libc::O_RDONLY | libc::O_DIRECTORY;
 

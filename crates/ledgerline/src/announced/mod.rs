@@ -4,12 +4,14 @@
 //! |-----------|--------------------------------------------------------------|
 //! | `folder`  | the folders in which they lie, and whose they must be        |
 //! | `called`  | what their files are called: by name, program and process    |
+//! | `nowhere` | stands for `folder` where there are none                    |
 //! | `process` | whether the process that announced one still runs            |
 //!
 //! The program holds its file's lock (`flock`) as long as it has the ledger. The kernel lets go of it when the program
 //! ends or executes another one. A forked child holds it, too, so the process is looked at besides.
 
 mod called;
+#[cfg_attr(not(unix), path = "nowhere.rs")]
 mod folder;
 mod process;
 
@@ -17,7 +19,6 @@ use called::Called;
 use folder::Folder;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
@@ -90,8 +91,8 @@ impl Since for std::fs::Metadata {
 
 /// Whether somebody holds a file's lock.
 fn is_locked(file: &File) -> bool {
-    // SAFETY: asks for a lock of a descriptor that is open; it goes with the descriptor, which the caller closes.
-    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) != 0 }
+    // (The lock that is asked for goes with the descriptor, which the caller closes.)
+    file.try_lock_shared().is_err()
 }
 
 /// The announcement of a ledger that this process made: its file is removed when this is dropped.
@@ -123,13 +124,8 @@ impl Announcement {
             ),
             _ => error,
         })?;
-        // SAFETY: locks a descriptor of ours. Nobody holds the lock of a new file for long: who looks asks for it and
-        // lets go.
-        if unsafe { libc::flock(made.as_raw_fd(), libc::LOCK_EX) } != 0 {
-            let error = io::Error::last_os_error();
-            folder.remove(&file);
-            return Err(error);
-        }
+        // Nobody holds the lock of a new file for long: who looks asks for it and lets go.
+        made.lock().inspect_err(|_| folder.remove(&file))?;
         Ok(Announcement { folder, file, locked: made, process: std::process::id() })
     }
 

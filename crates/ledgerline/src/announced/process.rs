@@ -1,7 +1,7 @@
 //! A process that is told from a later one with the same number.
 
+use crate::os;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 
 /// A process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,13 +30,13 @@ impl Process {
         match state_and_start(self.pid) {
             Some((state, start)) => !b"ZXx".contains(&state) && start == self.start,
             // (Where there is no /proc, or it hides others' processes.)
-            None => fs::metadata("/proc/self").is_err() || is_hidden(self.pid),
+            None => fs::metadata("/proc/self").is_err() || os::is_process(self.pid),
         }
     }
 }
 
 fn own_namespace() -> u64 {
-    fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino())
+    fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| os::number_of(&namespace))
 }
 
 /// A process's state, and when it started.
@@ -48,13 +48,6 @@ fn state_and_start(pid: u32) -> Option<(u8, u64)> {
     let state = *fields.next()?.as_bytes().first()?;
     // The 22nd field of all; the state is the third.
     Some((state, fields.nth(18)?.parse().ok()?))
-}
-
-/// Whether a process is there that `/proc` does not show.
-fn is_hidden(pid: u32) -> bool {
-    let Ok(pid) = libc::pid_t::try_from(pid) else { return false };
-    // SAFETY: signal 0 only asks.
-    unsafe { libc::kill(pid, 0) == 0 }
 }
 
 #[cfg(test)]

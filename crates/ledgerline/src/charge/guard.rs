@@ -237,6 +237,14 @@ impl<'l> Charge<'l> {
 #[cold]
 #[inline(never)]
 fn give_back(group: Packed, units: u64) {
+    // (An uncounted charge has more units than a cell takes.)
+    if !Group::unpack(group).put_owned(units) {
+        give_back_slowly(group, units);
+    }
+}
+
+#[inline(never)]
+fn give_back_slowly(group: Packed, units: u64) {
     if units & UNCOUNTED == 0 {
         let _returned = slow_path::uncharge(Group::unpack(group), units, By::Guard);
     }

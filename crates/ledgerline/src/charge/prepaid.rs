@@ -52,7 +52,7 @@ impl<'l> Group<'l> {
         (columns.is_fast() && self.ledger().table().detour == 0).then(|| Prepaid {
             cell: columns.first(id.index()),
             generation: id.generation(),
-            area: percpu::fast_area(),
+            area: columns.registration().compact_area(),
             ledger: PhantomData,
         })
     }
@@ -172,10 +172,14 @@ mod tests {
         assert_eq!(later.id().index(), row, "the row is used again");
         let next = later.prepaid().expect("a row that is used again has one as well");
         assert_eq!(next.into_raw(), None, "numbers stand for the first group of a row alone");
-        let charged = charge(later, next);
+        let mut charged = charge(later, next);
         assert!(!prepaid.take(1) && !prepaid.put(1));
         assert_eq!(later.precise(), charged);
-        assert!(next.take(10) && next.put(5));
+        // (The kernel may give a thread that stood still another compact id, on the same CPU: another column.)
+        while !next.take(10) {
+            charged += charge(later, next);
+        }
+        assert!(next.put(5));
         assert_eq!(later.precise(), charged + 5);
         later.uncharge_units(charged + 5);
         later.destroy().unwrap();

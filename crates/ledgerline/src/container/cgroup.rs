@@ -11,9 +11,8 @@
 //! path; where it is no part of the path, the process's own cgroup cannot be seen there. The text comes from the
 //! kernel, but all of it is checked: nothing in it may lead to a folder outside of the mount.
 
-use std::ffi::OsStr;
+use crate::os;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 /// The two interfaces of the kernel's memory controller.
@@ -98,7 +97,7 @@ fn has_memory(list: &[u8]) -> bool {
 }
 
 fn path_of(bytes: &[u8]) -> PathBuf {
-    PathBuf::from(OsStr::from_bytes(bytes))
+    os::path_of_bytes(bytes)
 }
 
 /// mountinfo writes blanks and backslashes as three octal digits.

@@ -1,6 +1,7 @@
 //! The limits that hold for this process, and what the kernel charges against each.
 
 use super::cgroup::{self, Hierarchy, Version};
+use crate::os;
 use crate::size;
 use std::fmt;
 use std::fs;
@@ -235,12 +236,11 @@ fn own(system: &Path, source: &Source) -> Option<u64> {
         _ => 1,
     };
     let pages: u64 = statm.split_ascii_whitespace().nth(at)?.parse().ok()?;
-    // SAFETY: sysconf takes no pointers.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    pages.checked_mul(u64::try_from(page).ok()?)
+    pages.checked_mul(os::page_size() as u64)
 }
 
 /// How often the kernel said of the cgroup (version 2) that it met its high or max, or took what was protected.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "there are no cgroups"))]
 pub(super) fn events(folder: &Path) -> u64 {
     let events = text(&folder.join("memory.events"));
     let each = ["low", "high", "max", "oom"].into_iter().filter_map(|name| field(&events, name));

@@ -25,10 +25,11 @@
 //!
 //! # What it can know, and when
 //!
-//! The numbers are the kernel's at the last *sample*. The next one comes before memory that grows by a GiB a second has
-//! used up the room and the margin, after 5 ms at the earliest and 250 ms at the latest ([`Settings::longest`]). So
-//! untracked memory that grows by more than the margin within 5 ms can have the kernel act first (with the default
-//! margin of a container of 256 MiB: by 3.2 GiB a second).
+//! The numbers are the kernel's at the last *sample*. The next one comes before memory that grows by a GiB a second, charged
+//! or not, has used up the room and the margin, after 5 ms at the earliest and 250 ms at the latest
+//! ([`Settings::longest`]). So untracked memory that grows by more than the margin within 5 ms can have the kernel act first
+//! (with the default margin of a container of 256 MiB: by 3.2 GiB a second). It also can where charges use up all the room
+//! faster than that GiB a second, after untracked memory grew by more than the margin since the last sample.
 //!
 //! Memory that was charged and is not touched yet hides as much that is untracked: the kernel has not charged it. So the
 //! row has the largest of the numbers of the last 50 to 100 ms. Where more is charged and never touched, the row says zero;
@@ -58,6 +59,7 @@
 mod cgroup;
 mod follow;
 mod limits;
+#[cfg_attr(not(target_os = "linux"), path = "pressure_nowhere.rs")]
 mod pressure;
 mod sampler;
 

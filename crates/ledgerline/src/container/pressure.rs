@@ -3,9 +3,10 @@
 
 use super::cgroup::Version;
 use super::limits;
+use crate::os::bell::Bell;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -77,13 +78,14 @@ impl Pressure {
         });
     }
 
-    /// Sleeps until the time is up, `stop` is written to, or the kernel tells something. Says whether it told of
+    /// Sleeps until the time is up, `stop` is rung, or the kernel tells something. Says whether it told of
     /// pressure; an event of `memory.events` it leaves to [`limits::events`].
-    pub(super) fn sleep(&mut self, stop: &OwnedFd, time: Duration) -> bool {
-        let entry = |fd: &OwnedFd, events| libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
+    pub(super) fn sleep(&mut self, stop: &Bell, time: Duration) -> bool {
+        let entry = |fd, events| libc::pollfd { fd, events, revents: 0 };
         let asked = |kind| if kind == Kind::Level { libc::POLLIN } else { libc::POLLPRI };
-        let watched = self.watched.iter().map(|watched| entry(&watched.fd, asked(watched.kind)));
-        let mut fds: Vec<_> = watched.chain([entry(stop, libc::POLLIN)]).collect();
+        let watched =
+            self.watched.iter().map(|watched| entry(watched.fd.as_raw_fd(), asked(watched.kind)));
+        let mut fds: Vec<_> = watched.chain([entry(stop.number(), libc::POLLIN)]).collect();
         let millis = i32::try_from(time.as_millis()).unwrap_or(i32::MAX).max(1);
         // SAFETY: the entries are this vector's, which outlives the call.
         let ready = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, millis) };
@@ -149,28 +151,11 @@ fn stalls(file: &Path) -> io::Result<OwnedFd> {
 /// An eventfd that version 1 adds to at each sign of pressure.
 fn level(folder: &Path, file: &Path) -> io::Result<(OwnedFd, File)> {
     let level = File::open(file)?;
-    let event = eventfd()?;
+    let event = OwnedFd::from(Bell::new()?);
     let control = PathBuf::from(folder).join("cgroup.event_control");
     let order = format!("{} {} {LEVEL}", event.as_raw_fd(), level.as_raw_fd());
     OpenOptions::new().write(true).open(control)?.write_all(order.as_bytes())?;
     Ok((event, level))
-}
-
-pub(super) fn eventfd() -> io::Result<OwnedFd> {
-    // SAFETY: eventfd takes no pointers.
-    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel just made it, and nobody else has it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-/// Adds one to an eventfd, which wakes who sleeps on it.
-pub(super) fn signal(event: &OwnedFd) {
-    let one = 1u64.to_ne_bytes();
-    // SAFETY: the eight bytes are this function's. (That it is full already wakes as well.)
-    unsafe { libc::write(event.as_raw_fd(), one.as_ptr().cast(), one.len()) };
 }
 
 /// What a cgroup's events came to by the last look.
@@ -195,17 +180,17 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn what_is_written_to_stop_ends_a_sleep_and_no_file_keeps_it_awake() {
+    fn what_rings_to_stop_ends_a_sleep_and_no_file_keeps_it_awake() {
         let folder = std::env::temp_dir().join(format!("ledgerline-psi-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("memory.events"), "high 0\n").unwrap();
         fs::write(folder.join("memory.pressure"), "some avg10=0.00\n").unwrap();
-        let stop = eventfd().unwrap();
+        let stop = Bell::new().unwrap();
         let mut pressure = Pressure::watch(&folder, Some((Version::V2, &folder)));
         assert_eq!(pressure.told.len(), 2);
         assert!(pressure.told.iter().all(|told| told.ends_with(" is watched")), "{pressure:?}");
         assert!(!pressure.sleep(&stop, Duration::from_millis(1)));
-        signal(&stop);
+        Bell::ring_number(stop.number());
         // Only that it returns counts: nobody waits that long.
         assert!(!pressure.sleep(&stop, Duration::from_secs(1 << 20)));
 

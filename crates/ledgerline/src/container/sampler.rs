@@ -9,17 +9,17 @@
 
 use super::follow::{Follower, Next, Status};
 use super::limits::Source;
-use super::pressure::{Pressure, eventfd, signal};
+use super::pressure::Pressure;
 use super::{Settings, UNTRACKED};
 use crate::control::{Companion, reclaim};
 use crate::gate::lock::{gated, guard_forks};
 use crate::group::Group;
 use crate::ledger::Ledger;
+use crate::os::{self, bell::Bell};
 use crate::sync::thread::{self, Thread};
 use crate::sync::wait_a_turn;
 use std::any::Any;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -50,8 +50,8 @@ struct Shared {
     reclaimed: AtomicU64,
     /// Microseconds.
     late: AtomicU64,
-    stop: OwnedFd,
-    /// Relaxed everywhere: the eventfd wakes, and the join orders what comes after.
+    stop: Bell,
+    /// Relaxed everywhere: the bell wakes, and the join orders what comes after.
     stopped: AtomicBool,
 }
 
@@ -66,6 +66,7 @@ struct Wanted {
 
 /// Begins to follow the container of a ledger that nobody else knows yet.
 pub(crate) fn start(ledger: &Ledger, settings: Settings) -> io::Result<()> {
+    os::has_containers()?;
     guard_forks();
     let row = ledger.root().create(UNTRACKED).map_err(io::Error::other)?;
     // SAFETY: C1; guarded by the tests that drop such a ledger (`tests/container.rs`).
@@ -83,7 +84,7 @@ pub(crate) fn start(ledger: &Ledger, settings: Settings) -> io::Result<()> {
         pressure: AtomicU64::new(0),
         reclaimed: AtomicU64::new(0),
         late: AtomicU64::new(0),
-        stop: eventfd()?,
+        stop: Bell::new()?,
         stopped: AtomicBool::new(false),
     });
     // The limit holds before anybody can charge.
@@ -175,7 +176,7 @@ impl Shared {
         self.stopped.store(true, Ordering::Relaxed);
         drop(wanted);
         self.want.notify_all();
-        signal(&self.stop);
+        Bell::ring_number(self.stop.number());
     }
 
     fn watch(&self) -> Pressure {

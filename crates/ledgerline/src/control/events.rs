@@ -22,6 +22,7 @@ use crate::counter::walk::Levels;
 use crate::gate::lock::{self, GATE};
 use crate::group::Group;
 use crate::ledger::Ledger;
+use crate::os::bell::Bell;
 use crate::percpu::word;
 use crate::stock::totals;
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
@@ -31,7 +32,6 @@ use crate::table::sums::{self, BLOCKS, CHANGES, COUNTED, Sum};
 use crate::wake::rung;
 use std::future::Future;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::atomic::AtomicI32;
 use std::task::{Context, Poll};
@@ -157,7 +157,7 @@ pub struct Watch<'l> {
     /// Other processes may set limits.
     seat: Seat,
     /// Closed in `drop`, if it can be.
-    eventfd: std::mem::ManuallyDrop<OwnedFd>,
+    bell: std::mem::ManuallyDrop<Bell>,
 }
 
 impl<'l> Group<'l> {
@@ -182,18 +182,12 @@ impl<'l> Group<'l> {
     ///
     /// # Errors
     /// When the group does not exist, this process has [`WATCHES_MAX`] watches of the ledger already, or
-    /// the system gives no eventfd or no thread.
+    /// the system gives no eventfd or no thread. ([`io::ErrorKind::Unsupported`] on systems other than Linux.)
     pub fn watch(self) -> io::Result<Watch<'l>> {
         if !self.exists() {
             return Err(io::Error::new(io::ErrorKind::NotFound, "the group does not exist"));
         }
-        // SAFETY: makes a descriptor that is ours alone.
-        let eventfd = unsafe {
-            match libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) {
-                -1 => return Err(io::Error::last_os_error()),
-                descriptor => OwnedFd::from_raw_fd(descriptor),
-            }
-        };
+        let bell = Bell::new()?;
         let seat = listener::join(self.ledger())?;
         let watchers = &self.ledger().control().watchers;
         let take = |slot: &Slot| {
@@ -206,7 +200,7 @@ impl<'l> Group<'l> {
                 format!("a process has at most {WATCHES_MAX} watches of a ledger; drop one"),
             ));
         };
-        slot.eventfd.store(eventfd.as_raw_fd(), Ordering::Relaxed);
+        slot.eventfd.store(bell.number(), Ordering::Relaxed);
         if seat.listens() {
             // (A change from here on may be told, though the caller's first look finds it.)
             totals::collect_changes(self.table());
@@ -217,7 +211,7 @@ impl<'l> Group<'l> {
         watchers.count.fetch_add(1, Ordering::Relaxed);
         // Partner of the fence in `announce`.
         fence(Ordering::SeqCst);
-        Ok(Watch { group: self, slot, seat, eventfd: std::mem::ManuallyDrop::new(eventfd) })
+        Ok(Watch { group: self, slot, seat, bell: std::mem::ManuallyDrop::new(bell) })
     }
 }
 
@@ -229,28 +223,13 @@ impl Watch<'_> {
     /// # Errors
     /// When the wait is interrupted by a signal.
     pub fn wait(&self, timeout: Option<Duration>) -> io::Result<Option<Events>> {
-        let milliseconds = timeout.map_or(-1, |timeout| {
-            libc::c_int::try_from(timeout.as_nanos().div_ceil(1_000_000))
-                .unwrap_or(libc::c_int::MAX)
-        });
-        let mut poll =
-            libc::pollfd { fd: self.eventfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one entry, which lives through the call.
-        match unsafe { libc::poll(&raw mut poll, 1, milliseconds) } {
-            -1 => Err(io::Error::last_os_error()),
-            0 => Ok(None),
-            _ => Ok(self.look()),
-        }
+        Ok(if self.bell.wait(timeout)? { self.look() } else { None })
     }
 
     /// The counts, if there were events since the last look. Does not wait: it is for programs that wait
     /// for the descriptor.
     pub fn look(&self) -> Option<Events> {
-        let mut woken = 0u64;
-        let size = size_of::<u64>();
-        // SAFETY: reads into eight bytes of ours; the descriptor does not block.
-        let read = unsafe { libc::read(self.eventfd.as_raw_fd(), (&raw mut woken).cast(), size) };
-        (read == size as isize).then(|| self.group.events())
+        self.bell.was_rung().then(|| self.group.events())
     }
 }
 
@@ -287,9 +266,10 @@ impl Future for Changed<'_, '_> {
     }
 }
 
-impl AsFd for Watch<'_> {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.eventfd.as_fd()
+#[cfg(unix)]
+impl std::os::fd::AsFd for Watch<'_> {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.bell.as_fd()
     }
 }
 
@@ -303,7 +283,7 @@ impl Drop for Watch<'_> {
         if GATE.close(lock::thread()) {
             GATE.open();
             // SAFETY: dropped once, here.
-            unsafe { std::mem::ManuallyDrop::drop(&mut self.eventfd) };
+            unsafe { std::mem::ManuallyDrop::drop(&mut self.bell) };
             self.slot.eventfd.store(-1, Ordering::Relaxed);
             self.slot.id.store(FREE, Ordering::Release);
         }
@@ -408,23 +388,10 @@ fn wake(ledger: &Ledger, rows: &[u32]) {
 /// Makes a watch look. The caller is inside the gate since before it found the slot taken.
 fn wake_slot(slot: &Slot, eventfd: i32) {
     if eventfd >= 0 {
-        nudge(eventfd);
+        Bell::ring_number(eventfd);
         let alarm = slot.alarm.swap(0, Ordering::SeqCst);
         if alarm != 0 {
             rung::ring(alarm);
         }
-    }
-}
-
-/// Makes an eventfd readable; leaves `errno` as it was (this may be a signal handler, or `malloc`).
-fn nudge(eventfd: i32) {
-    let one = 1u64;
-    // SAFETY: writes eight bytes of ours to a descriptor that stays open while the gate is passed
-    // (`Watch::drop`). One that is full is readable already. `errno` is the thread's own.
-    unsafe {
-        let errno = libc::__errno_location();
-        let before = *errno;
-        libc::write(eventfd, (&raw const one).cast(), size_of::<u64>());
-        *errno = before;
     }
 }

@@ -6,6 +6,7 @@
 //! for ever.
 
 use crate::gate::{Gate, Pass};
+use crate::os;
 use crate::sync::PATIENCE;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, compiler_fence};
@@ -211,12 +212,8 @@ pub(crate) fn guard_forks() {
     if DONE.load(Ordering::Relaxed) || DONE.swap(true, Ordering::Relaxed) {
         return;
     }
-    // SAFETY: the handlers are plain functions that live as long as the program (or the library
-    // is pinned: see the C interface), and touch only the statics above. Guarded by the tests in
-    // tests/fork.rs.
-    unsafe {
-        libc::pthread_atfork(Some(before), Some(after), Some(in_the_child));
-    }
+    // The handlers touch only the statics above. Guarded by the tests in tests/fork.rs.
+    os::at_fork(before, after, in_the_child);
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::control::throttle::THROTTLE_TIME;
 use crate::control::victim::VICTIM_TIME;
 use crate::control::{self, LONGEST, Times};
 use crate::ledger::Ledger;
-use crate::percpu::{columns_in_memory, possible_cpus};
+use crate::percpu::{columns_in_files, columns_in_memory};
 use crate::region::Region;
 use crate::sync::Ordering;
 use crate::table::handle::CAPACITY_MAX;
@@ -221,7 +221,7 @@ impl LedgerBuilder {
     /// When the file is not empty, cannot be extended or cannot be mapped; and as
     /// [`anonymous`](Self::anonymous).
     pub fn create_in(self, file: &File) -> io::Result<Ledger> {
-        let settings = self.settings(possible_cpus())?;
+        let settings = self.settings(columns_in_files())?;
         let region = Region::create_in(file, settings.plan.size(), settings.plan.place())?;
         attached::note_here();
         self.initialise(settings, region)

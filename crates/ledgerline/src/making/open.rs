@@ -5,7 +5,8 @@ use crate::control::audit::Audit;
 use crate::error::OpenError;
 use crate::ledger::Ledger;
 use crate::making::builder::{BATCHES, CAPACITIES, TIMES};
-use crate::percpu::possible_cpus;
+use crate::os;
+use crate::percpu::columns_of_cpus;
 use crate::region::Region;
 use crate::sync::Ordering;
 use crate::table::Settings;
@@ -14,7 +15,6 @@ use crate::table::items;
 use crate::table::plan::Plan;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::FileExt;
 
 /// The most columns that a ledger may have: no machine has more CPUs.
 const COLUMNS_MAX: u32 = 1 << 16;
@@ -35,7 +35,11 @@ pub(crate) fn read_settings(file: &File, columns: u32) -> Result<(Settings, bool
         return Err(OpenError::NotALedger);
     }
     let mut first = CopiedHeader([0; size_of::<Header>()]);
-    file.read_exact_at(&mut first.0, 0).map_err(OpenError::Io)?;
+    // SAFETY: it is all this function's.
+    let read = unsafe { os::read_at(file, first.0.as_mut_ptr(), first.0.len(), 0) };
+    if read.map_err(OpenError::Io)? < first.0.len() {
+        return Err(OpenError::Io(io::ErrorKind::UnexpectedEof.into()));
+    }
     // SAFETY: it is as large as a header, and aligned as one; any bytes are atomics.
     let header = unsafe { &*first.0.as_ptr().cast::<Header>() };
     // Acquire: partner of the Release in `initialise`. (The kernel read the page after that, or not.)
@@ -83,7 +87,7 @@ impl Ledger {
     /// When the file is not a ledger, has another version, or was made for fewer CPUs than this machine may
     /// have.
     pub fn open_in(file: &File) -> Result<Ledger, OpenError> {
-        let (settings, audit) = read_settings(file, possible_cpus())?;
+        let (settings, audit) = read_settings(file, columns_of_cpus())?;
         let plan = settings.plan;
         let region = Region::shared_at(file, plan.size(), plan.place()).map_err(|error| {
             if error.kind() == io::ErrorKind::OutOfMemory
@@ -93,10 +97,7 @@ impl Ledger {
                 let header = unsafe { &*first.at::<Header>(0) };
                 header.turned_away.fetch_add(1, Ordering::Relaxed);
             }
-            match error.raw_os_error() {
-                Some(libc::EACCES | libc::EPERM) => OpenError::ReadOnly,
-                _ => OpenError::Io(error),
-            }
+            if os::says_read_only(&error) { OpenError::ReadOnly } else { OpenError::Io(error) }
         })?;
         let audit = audit.then(|| Audit::new(None));
         control::lay(settings, audit, TIMES, region).map_err(OpenError::Io)

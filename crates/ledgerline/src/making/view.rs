@@ -3,6 +3,7 @@
 use crate::error::OpenError;
 use crate::ledger::{Footprint, Mistakes, mistakes_in};
 use crate::making::open::read_settings;
+use crate::os;
 use crate::report::memory_stat::item_names;
 use crate::report::scan::Scan;
 use crate::report::snapshot::{self, Snapshot};
@@ -11,7 +12,6 @@ use crate::sync::Ordering;
 use crate::table::copy::Copy;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -102,7 +102,7 @@ impl View {
     /// groups and columns that ten seconds are not enough ([`io::ErrorKind::TimedOut`]).
     pub fn read(&self) -> io::Result<Reading> {
         let mut copy = self.lock();
-        let clock = monotonic();
+        let clock = os::monotonic();
         let quiet = copy.read()?;
         let table = copy.table();
         let scan = Scan::of_copy(table, quiet.transfers);
@@ -154,19 +154,11 @@ impl View {
     /// When the system does not say.
     pub fn footprint(&self) -> io::Result<Footprint> {
         let metadata = self.lock().file().metadata()?;
-        Ok(Footprint { resident: metadata.blocks() * 512, reserved: metadata.len() })
+        Ok(Footprint { resident: os::bytes_behind(&metadata), reserved: metadata.len() })
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Copy> {
         // (A copy that a panic left half done is made anew.)
         self.copy.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The time by `CLOCK_MONOTONIC`.
-fn monotonic() -> Duration {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes to a timespec of ours. (The clock is there on every Linux.)
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
-    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
 }

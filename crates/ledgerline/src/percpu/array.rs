@@ -1,8 +1,10 @@
 //! Plain per-CPU sums, the cheapest counters there are.
 
-use super::machine::{possible_cpus, stripe};
-use super::registration::{self, Registration};
-use super::{Mode, probe};
+use super::Mode;
+use super::machine::{columns_of_cpus, shared_column};
+use super::probe;
+#[cfg(rseq)]
+use super::registration::{COMPACT, CPU, Registration};
 use crate::region::Region;
 use crate::sync::{AtomicU64, Ordering};
 use std::io;
@@ -42,7 +44,7 @@ impl Array {
     pub fn new(slots: usize) -> io::Result<Array> {
         // The mode is known before the first addition.
         super::detect();
-        let columns = possible_cpus();
+        let columns = columns_of_cpus();
         // Columns are at least a page apart: two CPUs never share a line, nor a line pair.
         let stride = slots
             .max(1)
@@ -65,15 +67,12 @@ impl Array {
         // SAFETY: `slot` was checked and the array has a column for every index (P3).
         unsafe {
             let base = self.base.add(slot);
-            let area = probe::fast_area();
             #[cfg(rseq)]
-            if area != 0 {
-                return super::rseq::add::<{ registration::COMPACT }>(
-                    area,
-                    base.cast(),
-                    self.stride,
-                    n,
-                );
+            {
+                let area = probe::fast_area();
+                if area != 0 {
+                    return super::rseq::add::<COMPACT>(area, base.cast(), self.stride, n);
+                }
             }
             self.add_otherwise(base, n);
         }
@@ -85,13 +84,20 @@ impl Array {
     #[inline(never)]
     unsafe fn add_otherwise(&self, base: *const AtomicU64, n: i64) {
         #[cfg(rseq)]
-        if let Registration::Cpu { area } = probe::registration() {
-            // SAFETY: as in `add`.
-            return unsafe {
-                super::rseq::add::<{ registration::CPU }>(area, base.cast(), self.stride, n)
-            };
+        // SAFETY: as in `add`.
+        unsafe {
+            match probe::registration().of_this_thread() {
+                // (A thread that was registered just now.)
+                Registration::Compact { area } => {
+                    return super::rseq::add::<COMPACT>(area, base.cast(), self.stride, n);
+                }
+                Registration::Cpu { area } => {
+                    return super::rseq::add::<CPU>(area, base.cast(), self.stride, n);
+                }
+                Registration::None => {}
+            }
         }
-        let column = stripe() % self.columns;
+        let column = shared_column(probe::registration().is_some());
         // SAFETY: the column is below the number of columns; the slot by the caller.
         unsafe { &*base.byte_add(column as usize * self.stride) }
             .fetch_add(n as u64, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! Cells by column, with one interface over restartable sections and atomics.
 
 use super::lent::Lent;
-use super::machine::{possible_cpus, stripe};
+use super::machine::{columns_of_cpus, possible_cpus, shared_column};
 use super::owned::Owner;
 use super::registration::Registration;
 use super::seats;
@@ -87,7 +87,8 @@ pub(crate) unsafe fn take_known(cell: *const Cell, id: u64, units: u64) -> bool 
     {
         let delta = word::CHARGE.wrapping_sub(units);
         // SAFETY: there is a cell in every column that the kernel can report (`Columns::new`).
-        unsafe { rseq::take::<COMPACT>(probe::fast_area(), cell, id, delta) }
+        probe::serves_this_thread()
+            && unsafe { rseq::take::<COMPACT>(probe::fast_area(), cell, id, delta) }
     }
     #[cfg(not(rseq))]
     {
@@ -106,7 +107,7 @@ pub(crate) unsafe fn take_first(area: isize, cell: *const Cell, units: u64) -> b
     {
         let delta = word::CHARGE.wrapping_sub(units);
         // SAFETY: there is a cell in every column that the kernel can report (`Columns::new`).
-        unsafe { rseq::take_first::<COMPACT>(area, cell, delta) }
+        probe::serves_this_thread() && unsafe { rseq::take_first::<COMPACT>(area, cell, delta) }
     }
     #[cfg(not(rseq))]
     {
@@ -124,7 +125,8 @@ pub(crate) unsafe fn put_first(area: isize, cell: *const Cell, units: u64) -> bo
     #[cfg(rseq)]
     {
         // SAFETY: as in `take_first`.
-        unsafe { rseq::put_first::<COMPACT>(area, cell, word::UNCHARGE + units) }
+        probe::serves_this_thread()
+            && unsafe { rseq::put_first::<COMPACT>(area, cell, word::UNCHARGE + units) }
     }
     #[cfg(not(rseq))]
     {
@@ -177,11 +179,11 @@ pub(crate) unsafe fn put_lent(lent: &Lent, number: u64, id: u64, units: u64) -> 
 impl Columns {
     /// # Safety
     /// `cells + column * STRIDE` is the start of a live array of cells for each column below
-    /// `columns`, and `columns` is at least [`possible_cpus`] (so that every index that the kernel
+    /// `columns`, and `columns` is at least [`columns_of_cpus`] (so that every index that the kernel
     /// reports has its column). The array outlives every use of this value. If `may_own`, this process
     /// alone maps the array, and maps it once: then threads may own the columns beyond one for each CPU (W4).
     pub(crate) unsafe fn new(cells: *const Cell, columns: u32, may_own: bool) -> Self {
-        let owns = may_own && probe::mode() == Mode::Owned;
+        let owns = may_own && super::detect() == Mode::Owned;
         let owned_end = if owns { (columns as usize) << STRIDE_SHIFT } else { 0 };
         Columns { cells, at: probe::registration(), columns, owned_end }
     }
@@ -231,33 +233,33 @@ impl Columns {
     }
 
     /// Takes `units <= STOCK_MAX` from the stock in the column that the calling thread owns; `false`, too, if it owns
-    /// none (yet), and in other modes. The row that `id` names is within the capacity.
+    /// none (yet), and in other modes.
+    ///
+    /// # Safety
+    /// `cell` is [`first`](Self::first) of a row of these columns, and `id` that of the group that is charged.
     #[inline(always)]
-    pub(crate) fn take_owned(&self, id: u64, units: u64) -> bool {
-        // SAFETY: the row has a cell in the first column, by the caller (as in `update`).
-        self.owned_end > 0
-            && unsafe {
-                self.update_owned(
-                    self.first(id as u32),
-                    id,
-                    word::CHARGE.wrapping_sub(units),
-                    false,
-                )
-            }
+    pub(crate) unsafe fn take_owned(&self, cell: *const Cell, id: u64, units: u64) -> bool {
+        // SAFETY: as the caller says.
+        unsafe { self.update_owned(cell, id, word::CHARGE.wrapping_sub(units), false) }
     }
 
     /// Puts `units <= STOCK_MAX` into the stock in the column that the calling thread owns; see
     /// [`take_owned`](Self::take_owned).
+    ///
+    /// # Safety
+    /// As [`take_owned`](Self::take_owned).
     #[inline(always)]
-    pub(crate) fn put_owned(&self, id: u64, units: u64) -> bool {
-        // SAFETY: as in `take_owned`.
-        self.owned_end > 0
-            && unsafe { self.update_owned(self.first(id as u32), id, word::UNCHARGE + units, true) }
+    pub(crate) unsafe fn put_owned(&self, cell: *const Cell, id: u64, units: u64) -> bool {
+        // SAFETY: as the caller says.
+        unsafe { self.update_owned(cell, id, word::UNCHARGE + units, true) }
     }
 
+    /// # Safety
+    /// As [`take_owned`](Self::take_owned).
     #[inline(always)]
     unsafe fn update_owned(&self, cell: *const Cell, id: u64, delta: u64, put: bool) -> bool {
         let Some(seat) = seats::own() else { return false };
+        // (0 where threads own no columns, which is below every offset.)
         let offset = seat.offset.load(Ordering::Relaxed);
         offset < self.owned_end
             // SAFETY: the row has a cell there: the offset is that of a column that threads may own (`new`).
@@ -293,7 +295,7 @@ impl Columns {
         // places within a column (R5).
         unsafe {
             let cell = self.first(id as u32);
-            match (self.at, put) {
+            match (self.at.of_this_thread(), put) {
                 (Registration::Compact { area }, false) => {
                     return rseq::take::<COMPACT>(area, cell, id, delta);
                 }
@@ -318,9 +320,9 @@ impl Columns {
     /// time the caller acts, which is why [`swap`](Self::swap) checks it again.
     pub(crate) fn current(&self) -> u32 {
         #[cfg(rseq)]
-        // SAFETY: every thread of a glibc that registered one thread is registered.
+        // SAFETY: the thread is registered.
         unsafe {
-            match self.at {
+            match self.at.of_this_thread() {
                 Registration::Compact { area } => {
                     return rseq::index::<COMPACT>(area);
                 }
@@ -336,7 +338,7 @@ impl Columns {
         {
             return column;
         }
-        stripe() % possible_cpus()
+        shared_column(self.at.is_some())
     }
 
     /// The caller, which has the stock lock, is about to enlarge a cell of the column that it uses: what takers said of
@@ -358,7 +360,7 @@ impl Columns {
         // runs there.
         unsafe {
             use rseq::compare_store;
-            match self.at {
+            match self.at.of_this_thread() {
                 Registration::Compact { area } => {
                     return compare_store::<COMPACT>(area, cell, column, expected, new);
                 }
@@ -368,8 +370,8 @@ impl Columns {
                 Registration::None => {}
             }
         }
-        // (As in `update`. The column of another owner is not the running one.)
-        (!self.is_owned(column) || column == self.current())
+        // (As in `update`. The column of another owner is not the running one, nor is that of a CPU a stranger's.)
+        (!self.is_owned(column) && !self.at.is_some() || column == self.current())
             && cell
                 .word
                 .compare_exchange(expected, new, Ordering::AcqRel, Ordering::Relaxed)
@@ -413,5 +415,8 @@ impl Columns {
 /// How many columns a table has that only one process writes: one for each CPU, and in a process whose threads own columns
 /// as many more for those, but 32 to 64.
 pub(crate) fn columns_in_memory() -> u32 {
-    possible_cpus() + if probe::mode() == Mode::Owned { seats::owned_columns() } else { 0 }
+    match super::detect() {
+        Mode::Owned => possible_cpus() + seats::owned_columns(),
+        Mode::Rseq | Mode::Fallback => columns_of_cpus(),
+    }
 }

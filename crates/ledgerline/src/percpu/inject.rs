@@ -101,6 +101,7 @@ mod tests {
         let held_there = std::thread::scope(|scope| {
             let worker = scope.spawn(|| {
                 assert!(pin(0, &cpus[..1]));
+                assert!(registration::adopt().is_ok());
                 // SAFETY: gettid has no preconditions.
                 thread.store(unsafe { libc::gettid() }, SeqCst);
                 ledgerline_inject_point.store(point, SeqCst);
@@ -176,6 +177,7 @@ mod tests {
                 ledgerline_inject_point.store(point, SeqCst);
                 std::thread::scope(|scope| {
                     scope.spawn(|| {
+                        assert!(registration::adopt().is_ok());
                         section.run::<INDEX>(area, &region);
                         done.store(true, SeqCst);
                     });
@@ -209,6 +211,7 @@ mod tests {
                 ledgerline_inject_point.store(point, SeqCst);
                 std::thread::scope(|scope| {
                     let worker = scope.spawn(|| {
+                        assert!(registration::adopt().is_ok());
                         // SAFETY: the region stays mapped; the thread is registered.
                         let took =
                             unsafe { section.run_lent::<INDEX>(area, &lent, Section::NUMBER) };
@@ -254,14 +257,14 @@ mod tests {
             assert!(ran, "the test did not run in its own process");
             return;
         }
-        let (Registration::Compact { area } | Registration::Cpu { area }) = registration::adopt()
+        let Ok(Registration::Compact { area } | Registration::Cpu { area }) = registration::adopt()
         else {
             eprintln!("skipped: no restartable sequences here");
             return;
         };
         assert!(membarrier::register());
         taken_away_while_held::<CPU>(area);
-        if matches!(registration::adopt(), Registration::Compact { .. }) {
+        if matches!(registration::adopt(), Ok(Registration::Compact { .. })) {
             taken_away_while_held::<COMPACT>(area);
         }
     }
@@ -282,7 +285,7 @@ mod tests {
             assert!(ran, "the test did not run in its own process");
             return;
         }
-        let (Registration::Compact { area } | Registration::Cpu { area }) = registration::adopt()
+        let Ok(Registration::Compact { area } | Registration::Cpu { area }) = registration::adopt()
         else {
             eprintln!("skipped: no restartable sequences here");
             return;
@@ -295,7 +298,7 @@ mod tests {
         }
         every_point::<CPU>(area);
         opened_while_held::<CPU>(area);
-        if matches!(registration::adopt(), Registration::Compact { .. }) {
+        if matches!(registration::adopt(), Ok(Registration::Compact { .. })) {
             every_point::<COMPACT>(area);
         }
     }
@@ -341,7 +344,7 @@ mod tests {
     /// word, limits or the column are other than expected.
     #[test]
     fn a_section_that_fails_stores_nothing() {
-        let Registration::Compact { area } = registration::adopt() else {
+        let Ok(Registration::Compact { area }) = registration::adopt() else {
             eprintln!("skipped: no compact ids here");
             return;
         };

@@ -1,5 +1,7 @@
 //! What is asked of the machine: how many CPUs it may have, and which thread this is.
 
+use crate::os;
+
 /// How many CPUs this machine may ever have: no CPU number and no compact id reaches it.
 ///
 /// Read from `/sys/devices/system/cpu/possible` without allocating; where that cannot be read, the
@@ -8,29 +10,33 @@ pub(crate) fn possible_cpus() -> u32 {
     static FOUND: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
     *FOUND.get_or_init(|| {
         let mut text = [0u8; 256];
-        // SAFETY: opens a NUL-terminated path, reads at most the buffer's length into it, closes.
-        let length = unsafe {
-            let file = libc::open(
-                c"/sys/devices/system/cpu/possible".as_ptr(),
-                libc::O_RDONLY | libc::O_CLOEXEC,
-            );
-            if file < 0 {
-                0
-            } else {
-                let length = libc::read(file, text.as_mut_ptr().cast(), text.len());
-                libc::close(file);
-                length.max(0) as usize
-            }
-        };
+        let length = os::read_start(c"/sys/devices/system/cpu/possible", &mut text);
         last_cpu(&text[..length]).map_or_else(
-            || {
-                // SAFETY: sysconf takes a constant and has no preconditions.
-                let configured = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
-                u32::try_from(configured).unwrap_or(1).max(1024)
-            },
+            // (Without sections an index is a thread's, modulo this.)
+            || os::configured_cpus().max(if cfg!(rseq) { 1024 } else { 1 }),
             |last| last.saturating_add(1),
         )
     })
+}
+
+/// The columns behind those of the CPUs in which no section ever runs: threads that cannot use sections, though their process
+/// does, add there by atomics (`own_area.rs`). With glibc there are no such threads.
+const STRANGERS: u32 = if cfg!(own_area) { 1 } else { 0 };
+
+/// How many columns there must be where threads add by CPU.
+pub(crate) fn columns_of_cpus() -> u32 {
+    possible_cpus() + STRANGERS
+}
+
+/// How many columns a new file has. A process with strangers may open it, too, whatever the maker's C library.
+pub(crate) fn columns_in_files() -> u32 {
+    possible_cpus() + 1
+}
+
+/// The column of a thread for which `sections` says that it cannot use them: that of strangers where others do, one by its
+/// thread elsewhere.
+pub(crate) fn shared_column(others_use_sections: bool) -> u32 {
+    if others_use_sections { possible_cpus() } else { stripe() % possible_cpus() }
 }
 
 /// The last number of a list like `0-3,8-11`.

@@ -11,7 +11,10 @@ const REGISTER_PRIVATE_EXPEDITED_RSEQ: libc::c_int = 1 << 8;
 
 fn membarrier(command: libc::c_int) -> bool {
     // SAFETY: the system call takes three integers and touches no memory of ours.
-    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+    #[cfg(target_os = "linux")]
+    return unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 };
+    #[cfg(not(target_os = "linux"))]
+    return command < 0;
 }
 
 /// Asks the kernel to let this process fence. That is needed once a process (a forked child inherits it).

@@ -5,6 +5,7 @@
 //! | module          | what it holds                                                     |
 //! |-----------------|-------------------------------------------------------------------|
 //! | `registration`  | glibc's rseq registration, adopted                                |
+//! | `own_area`      | the registration that this library makes where the C library makes none |
 //! | `rseq`          | the sections of cells; instructions are below, by architecture    |
 //! | `narrow`        | the sections of counters with a threshold                         |
 //! | `sums`          | sections that return a sum, or test a mark                        |
@@ -18,6 +19,7 @@
 //! | `node`          | the NUMA node of the running CPU                                  |
 //! | `membarrier`    | the remote fences                                                 |
 //! | `probe`         | the self-test that chooses the mode                               |
+//! | `grounds`       | why it is that mode, in words                                     |
 //! | `array`         | bare per-CPU sums                                                 |
 //! | `tagged`        | cells of several sums; a cell serves the group that its tag names |
 
@@ -25,6 +27,7 @@
 mod array;
 #[cfg(not(loom))]
 mod columns;
+mod grounds;
 #[cfg(all(rseq, test))]
 mod inject;
 #[cfg(not(loom))]
@@ -37,6 +40,8 @@ pub(crate) mod membarrier;
 pub(crate) mod narrow;
 #[cfg(not(loom))]
 mod node;
+#[cfg(own_area)]
+mod own_area;
 pub(crate) mod owned;
 #[cfg(not(loom))]
 pub(crate) mod probe;
@@ -61,16 +66,17 @@ pub(crate) use columns::{
     Columns, columns_in_memory, put_fast, put_first, put_lent, take_fast, take_first, take_known,
     take_lent,
 };
+pub use grounds::{Grounds, Index, Without};
 #[cfg(not(loom))]
 pub(crate) use lent::Lent;
 #[cfg(not(loom))]
-pub(crate) use machine::{possible_cpus, stripe, thread_pointer};
+pub(crate) use machine::{
+    columns_in_files, columns_of_cpus, possible_cpus, stripe, thread_pointer,
+};
 #[cfg(not(loom))]
 pub(crate) use membarrier::fence;
 #[cfg(not(loom))]
 pub(crate) use node::running_node;
-#[cfg(not(loom))]
-pub(crate) use probe::fast_area;
 #[cfg(not(loom))]
 pub(crate) use seats::forget_other_threads;
 #[cfg(not(loom))]
@@ -91,8 +97,9 @@ pub enum Mode {
     /// kernel when they are interrupted.
     Rseq,
     /// Plain instructions on a column that the running thread owns, and a fence for whoever takes from it: where glibc
-    /// (before 2.35), musl, the kernel (before 5.10) or another architecture than x86-64 and arm64 has no restartable sequences. This serves
-    /// charges of ledgers in memory. A ledger in a file, statistics, counters and sums use atomics as in the fallback.
+    /// (before 2.35), musl in dynamic programs and on arm64, the kernel (before 5.10) or another architecture than
+    /// x86-64 and arm64 has no restartable sequences. This serves charges of ledgers in memory. A ledger in a file,
+    /// statistics, counters and sums use atomics as in the fallback.
     Owned,
     /// Relaxed atomics on a column chosen by thread: for kernels before 4.14, sandboxes, other systems.
     Fallback,
@@ -111,14 +118,31 @@ impl std::fmt::Display for Mode {
 /// The mode of this process, found on the first call and kept.
 ///
 /// The self-test comes first: a short-lived thread fences this one in the middle of a section, and the mode is
-/// [`Mode::Rseq`] only if the section was aborted. (On arm64, where kernels may lack that, another thread also takes its CPU
-/// there, and it must be aborted then, too; that takes some milliseconds.) Without sections it is [`Mode::Owned`], where the kernel has
-/// `membarrier(PRIVATE_EXPEDITED)` (Linux 4.14) and the C library tells when a thread ends; otherwise [`Mode::Fallback`].
+/// [`Mode::Rseq`] only if the section was aborted. (On arm64, where kernels may lack that, another thread also takes
+/// its CPU there, and it must be aborted then, too; that takes some milliseconds.) Without sections it is
+/// [`Mode::Owned`], where the kernel has `membarrier(PRIVATE_EXPEDITED)` (Linux 4.14) and the C library tells when a
+/// thread ends; otherwise [`Mode::Fallback`]. [`grounds`] says which of these it was.
 ///
 /// `LEDGERLINE_PERCPU=fallback` forces the fallback. `LEDGERLINE_PERCPU=owned` leaves out the sections.
-/// `LEDGERLINE_PERCPU=rseq` skips the self-test (it was run before in this environment), not the check that glibc
-/// registered the thread. Any other value is as none.
+/// `LEDGERLINE_PERCPU=rseq` skips the self-test (it was run before in this environment), not the check that
+/// the thread is registered. Any other value is as none.
 #[cfg(not(loom))]
 pub fn detect() -> Mode {
-    probe::mode()
+    probe::grounds().mode
+}
+
+/// The mode of this process and why it is that one, found on the first call of this or of [`detect`] and kept.
+///
+/// ```
+/// use ledgerline::percpu::{self, Mode};
+///
+/// let grounds = percpu::grounds();
+/// assert_eq!(grounds.mode, percpu::detect());
+/// if let Err(why) = grounds.sections {
+///     println!("no restartable sequences: {why}; {}", why.remedy().unwrap_or("nothing changes that"));
+/// }
+/// ```
+#[cfg(not(loom))]
+pub fn grounds() -> Grounds {
+    probe::grounds()
 }

@@ -28,12 +28,17 @@ pub(crate) fn running_node() -> u32 {
 
 #[cold]
 fn asked() -> u32 {
-    let (mut cpu, mut node) = (0u32, 0u32);
-    let nothing = std::ptr::null_mut::<libc::c_void>();
-    // SAFETY: the call writes two integers on the stack; its third argument has had no meaning since
-    // Linux 2.6.24.
-    let done = unsafe { libc::syscall(libc::SYS_getcpu, &raw mut cpu, &raw mut node, nothing) };
-    if done == 0 { node } else { 0 }
+    #[cfg(target_os = "linux")]
+    {
+        let (mut cpu, mut node) = (0u32, 0u32);
+        let nothing = std::ptr::null_mut::<libc::c_void>();
+        // SAFETY: the call writes two integers on the stack; its third argument has had no meaning since
+        // Linux 2.6.24.
+        let done = unsafe { libc::syscall(libc::SYS_getcpu, &raw mut cpu, &raw mut node, nothing) };
+        if done == 0 { node } else { 0 }
+    }
+    #[cfg(not(target_os = "linux"))]
+    0
 }
 
 #[cfg(test)]

@@ -84,7 +84,7 @@ impl Owner {
         point(3);
         let sum = word.wrapping_add(delta);
         let fits = || !put || word::stock(sum) <= u64::from(cell.cap.load(Ordering::Relaxed));
-        let mut stands = word::passes(sum, id) && fits();
+        let stands = word::passes(sum, id) && fits();
         if stands {
             point(4);
             store(cell, sum);
@@ -92,18 +92,32 @@ impl Owner {
             // Partner of the taker's second fence: it sees the sum, or this load sees that there is a verdict.
             light_fence();
             if self.verdicts().load(Ordering::Relaxed) != 0 {
-                stands = self.settle(cell, word, sum);
+                return self.settle_and_end(cell, word, sum);
             }
             point(6);
         }
-        // Release, partner of the Acquire in `is_in`: who sees the window's end sees its sum.
-        self.at.store(0, Ordering::Release);
+        self.end();
         stands
     }
 
-    /// The sum was stored when some taker had asked for a cell. Says whether it stands.
+    /// Ends the window.
+    #[inline(always)]
+    fn end(&self) {
+        // Release, partner of the Acquire in `is_in`: who sees the window's end sees its sum.
+        self.at.store(0, Ordering::Release);
+    }
+
+    /// The sum was stored when some taker had asked for a cell. Says whether it stands, and ends the window. (The caller
+    /// keeps nothing over this call, so it saves no registers.)
     #[cold]
     #[inline(never)]
+    fn settle_and_end(&self, cell: &Cell, before: u64, sum: u64) -> bool {
+        let stands = self.settle(cell, before, sum);
+        point(6);
+        self.end();
+        stands
+    }
+
     fn settle(&self, cell: &Cell, before: u64, sum: u64) -> bool {
         let taken = address(cell) | TAKEN;
         // Acquire, partner of the Release in `seize`: whoever sees that its cell was taken sees what was taken.

@@ -3,10 +3,14 @@
 #[cfg(all(rseq, target_arch = "aarch64"))]
 mod preemption;
 
+use super::grounds::{Grounds, Index, Without};
 use super::registration::{self, Registration};
 use super::{Mode, membarrier, seats};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicIsize, Ordering};
+#[cfg(all(rseq, not(own_area)))]
+use std::sync::atomic::AtomicIsize;
+#[cfg(rseq)]
+use std::sync::atomic::Ordering;
 
 /// Variable of the environment that forces a mode.
 const FORCE: &std::ffi::CStr = c"LEDGERLINE_PERCPU";
@@ -16,59 +20,99 @@ pub(crate) fn registration() -> Registration {
     found().0
 }
 
-/// The mode of this process.
-pub(crate) fn mode() -> Mode {
+/// The mode of this process, and why it is that one.
+pub(crate) fn grounds() -> Grounds {
     found().1
 }
 
-fn found() -> (Registration, Mode) {
-    static FOUND: OnceLock<(Registration, Mode)> = OnceLock::new();
+fn found() -> (Registration, Grounds) {
+    static FOUND: OnceLock<(Registration, Grounds)> = OnceLock::new();
     *FOUND.get_or_init(|| {
         let forced = forced();
-        let found = find(forced);
-        if let Registration::Compact { area } = found {
+        let found = sections(forced);
+        #[cfg(all(rseq, not(own_area)))]
+        if let Ok(Registration::Compact { area }) = found {
             FAST_AREA.store(area, Ordering::Relaxed);
         }
-        let owns = || membarrier::register_memory() && seats::begin(seats::owned_columns());
-        let mode = match forced {
-            _ if found.is_some() => Mode::Rseq,
-            forced if forced != Some(b"fallback") && owns() => Mode::Owned,
-            _ => Mode::Fallback,
+        let owned = found.is_err().then(|| owned_columns(forced));
+        let mode = match owned {
+            None => Mode::Rseq,
+            Some(Ok(())) => Mode::Owned,
+            Some(Err(_)) => Mode::Fallback,
         };
-        (found, mode)
+        let sections = found.map(|found| match found {
+            Registration::Compact { .. } => Index::Compact,
+            _ => Index::Cpu,
+        });
+        (found.unwrap_or(Registration::None), Grounds { mode, forced, sections, owned })
     })
 }
 
 /// Offset of `rseq_cs` where the sections may use compact ids, zero (where the thread control block
 /// itself lies) everywhere else, and before the mode is known. A static of its own and not a field of
 /// each ledger: one load without an address to wait for.
+#[cfg(all(rseq, not(own_area)))]
 static FAST_AREA: AtomicIsize = AtomicIsize::new(0);
 
 /// See [`FAST_AREA`]. Relaxed: the value is all there is to see.
+#[cfg(rseq)]
 #[inline(always)]
 pub(crate) fn fast_area() -> isize {
-    FAST_AREA.load(Ordering::Relaxed)
+    #[cfg(not(own_area))]
+    return FAST_AREA.load(Ordering::Relaxed);
+    // Each thread has its own, zero until the thread is registered.
+    #[cfg(own_area)]
+    super::own_area::fast()
 }
 
-fn find(forced: Option<&[u8]>) -> Registration {
-    if matches!(forced, Some(b"fallback" | b"owned")) {
-        return Registration::None;
-    }
-    let found = registration::adopt();
-    if !found.is_some() || !membarrier::register() {
-        return Registration::None;
-    }
-    if forced == Some(b"rseq") || sections_abort(found) { found } else { Registration::None }
+/// Whether the calling thread may use sections, where the process does: always with glibc, which costs nothing.
+#[cfg(rseq)]
+#[inline(always)]
+pub(crate) fn serves_this_thread() -> bool {
+    cfg!(not(own_area)) || fast_area() != 0
 }
 
-/// The value of the variable, read without allocating (this may run inside an allocator).
-fn forced() -> Option<&'static [u8]> {
+fn sections(forced: Option<Mode>) -> Result<Registration, Without> {
+    if matches!(forced, Some(Mode::Fallback | Mode::Owned)) {
+        return Err(Without::Forced);
+    }
+    let found = registration::adopt()?;
+    if !membarrier::register() {
+        return Err(Without::Fence);
+    }
+    if forced != Some(Mode::Rseq) {
+        sections_abort(found)?;
+    }
+    Ok(found)
+}
+
+fn owned_columns(forced: Option<Mode>) -> Result<(), Without> {
+    if forced == Some(Mode::Fallback) {
+        return Err(Without::Forced);
+    }
+    if !membarrier::register_memory() {
+        return Err(Without::Fence);
+    }
+    if seats::begin(seats::owned_columns()) { Ok(()) } else { Err(Without::Key) }
+}
+
+/// The mode that the variable names, read without allocating (this may run inside an allocator).
+fn forced() -> Option<Mode> {
     // SAFETY: getenv takes a NUL-terminated name; what it returns is a NUL-terminated string of
     // the environment, which is read here at once. As for every reader of the environment, the
     // program must not change it at the same time from another thread.
-    unsafe {
+    let value = unsafe {
         let value = libc::getenv(FORCE.as_ptr());
-        (!value.is_null()).then(|| std::ffi::CStr::from_ptr(value).to_bytes())
+        if value.is_null() {
+            return None;
+        }
+        std::ffi::CStr::from_ptr(value).to_bytes()
+    };
+    match value {
+        b"rseq" => Some(Mode::Rseq),
+        b"owned" => Some(Mode::Owned),
+        b"fallback" => Some(Mode::Fallback),
+        _ => None,
     }
 }
 
@@ -76,7 +120,7 @@ fn forced() -> Option<&'static [u8]> {
 /// another fences. Where sections are not really restarted (some sandboxes implement the system
 /// call but not the promise), the section runs to its end instead.
 #[cfg(rseq)]
-fn sections_abort(found: Registration) -> bool {
+fn sections_abort(found: Registration) -> Result<(), Without> {
     use crate::sync::thread;
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
@@ -88,7 +132,7 @@ fn sections_abort(found: Registration) -> bool {
     const TRIES: usize = 2;
 
     let (Registration::Compact { area } | Registration::Cpu { area }) = found else {
-        return false;
+        return Err(Without::Registration);
     };
     let entered = Arc::new(AtomicBool::new(false));
     let done = Arc::new(AtomicBool::new(false));
@@ -101,7 +145,7 @@ fn sections_abort(found: Registration) -> bool {
             std::thread::yield_now();
         }
     });
-    let Ok(fencer) = fencer else { return false };
+    let Ok(fencer) = fencer else { return Err(Without::Thread) };
     let aborted = (0..TRIES).all(|_| {
         // SAFETY: this thread is registered: `adopt` read a valid CPU from its area.
         unsafe { super::rseq::spin_until_aborted(area, &entered, TURNS) }
@@ -111,10 +155,10 @@ fn sections_abort(found: Registration) -> bool {
     fencer.join();
     #[cfg(target_arch = "aarch64")]
     let aborted = aborted && preemption::aborts(area);
-    aborted
+    if aborted { Ok(()) } else { Err(Without::Restart) }
 }
 
 #[cfg(not(rseq))]
-fn sections_abort(_: Registration) -> bool {
-    false
+fn sections_abort(_: Registration) -> Result<(), Without> {
+    Err(Without::Machine)
 }

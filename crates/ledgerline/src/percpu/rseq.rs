@@ -50,7 +50,7 @@ use aarch64 as machine;
 #[cfg(target_arch = "x86_64")]
 use x86_64 as machine;
 
-#[cfg(test)]
+#[cfg(any(test, own_area))]
 pub(crate) use machine::SIGNATURE;
 // What every machine's sections are made of.
 pub(crate) use machine::{abort_count, point, section};

@@ -16,9 +16,10 @@
 use super::machine::{possible_cpus, thread_pointer};
 use super::owned::Owner;
 use super::word::STRIDE_SHIFT;
+use crate::os::at_end::AtEnd;
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// The most columns that threads own at a time.
 pub(crate) const OWNED_MAX: u32 = 64;
@@ -26,8 +27,6 @@ pub(crate) const OWNED_MAX: u32 = 64;
 const SEATS_SHIFT: u32 = 10;
 /// In a seat: its thread is claiming a column. (Thread pointers are even.)
 const CLAIMS: usize = 1;
-/// Keys below this one have their place within the thread, in any C library: setting one takes no memory.
-const KEYS_INLINE: libc::pthread_key_t = 32;
 
 /// (On lines of its own: its thread writes it all the time.)
 #[repr(C, align(128))]
@@ -51,9 +50,8 @@ static HOLDERS: [AtomicUsize; OWNED_MAX as usize] =
     [const { AtomicUsize::new(0) }; OWNED_MAX as usize];
 /// A bit for each column that nobody owns.
 static FREE: AtomicU64 = AtomicU64::new(0);
-/// The key whose destructor gives a seat back; [`NO_KEY`] while threads own no columns.
-static KEY: AtomicU32 = AtomicU32::new(NO_KEY);
-const NO_KEY: u32 = u32::MAX;
+/// Gives a seat back when its thread ends. It has begun where threads own columns.
+static AT_END: AtEnd = AtEnd::new();
 
 /// How many columns threads own at a time, where they do.
 pub(super) fn owned_columns() -> u32 {
@@ -63,19 +61,9 @@ pub(super) fn owned_columns() -> u32 {
 /// Lets threads own so many columns, at most [`OWNED_MAX`]. Says `false` where the C library cannot tell that a thread
 /// ends, or only by taking memory. Called once.
 pub(super) fn begin(columns: u32) -> bool {
-    let mut key = 0;
-    // SAFETY: the call writes the key; the destructor lives as long as the program (or the library is pinned, as for
-    // `gate::lock::guard_forks`).
-    unsafe {
-        if libc::pthread_key_create(&raw mut key, Some(ends)) != 0 {
-            return false;
-        }
-        if key >= KEYS_INLINE {
-            libc::pthread_key_delete(key);
-            return false;
-        }
+    if !AT_END.begin(ends) {
+        return false;
     }
-    KEY.store(key, Ordering::Relaxed);
     // Release, partner of the Acquire in `claim`: who finds a column finds the key.
     FREE.store(u64::MAX >> (64 - columns.clamp(1, OWNED_MAX)), Ordering::Release);
     true
@@ -148,11 +136,7 @@ fn claim() -> Option<&'static Seat> {
     // Before the first window: a taker's fence makes it seen by whoever needs to see that window.
     HOLDERS[number as usize].store(index, Ordering::Relaxed);
     seat.offset.store(((possible_cpus() + number) as usize) << STRIDE_SHIFT, Ordering::Relaxed);
-    // SAFETY: the key is there since `begin`, and has its place within the thread: nothing is taken for it.
-    let told = unsafe {
-        libc::pthread_setspecific(KEY.load(Ordering::Relaxed) as _, ptr::from_ref(seat).cast())
-    };
-    if told != 0 {
+    if !AT_END.set(ptr::from_ref(seat).cast()) {
         give_back(seat);
         return None;
     }
@@ -183,7 +167,7 @@ fn give_back(seat: &Seat) {
 /// Gives back what threads have that this process, a forked child, does not have. (Its one thread may be in the middle of
 /// anything; its own seat stays.)
 pub(crate) fn forget_other_threads() {
-    if KEY.load(Ordering::Relaxed) == NO_KEY {
+    if !AT_END.has_begun() {
         return;
     }
     let own = thread_pointer();

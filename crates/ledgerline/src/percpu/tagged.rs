@@ -67,7 +67,8 @@ impl Tagged {
             if area != 0 {
                 return rseq::add_tagged::<COMPACT>(area, cell, self.stride, tag, word * 8, n);
             }
-            if let Registration::Cpu { area } = self.at {
+            // (Not with ids where a thread is not registered yet: the slow path sees to that.)
+            if let Registration::Cpu { area } = self.at.of_this_thread() {
                 return rseq::add_tagged::<CPU>(area, cell, self.stride, tag, word * 8, n);
             }
         }

@@ -22,11 +22,12 @@
 //! and reused) shows in the guards or the generation of the *sum*, so one test decides whether it may be
 //! stored. A sum that fails the test is never stored, so only [`FROZEN`] sets bit 47 in memory.
 
+use crate::os;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Columns lie 2^25 bytes apart, with room for 1 Mi cells of 16 bytes and as many counts. It is a constant,
-/// so that finding a column is a shift; it costs address space alone.
-pub(crate) const STRIDE_SHIFT: u32 = 25;
+/// so that finding a column is a shift; it costs address space alone. (Where that is scarce, there are fewer cells.)
+pub(crate) const STRIDE_SHIFT: u32 = if os::LARGE_TABLES { 25 } else { 19 };
 /// See [`STRIDE_SHIFT`].
 pub(crate) const STRIDE: usize = 1 << STRIDE_SHIFT;
 

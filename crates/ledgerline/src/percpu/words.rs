@@ -1,7 +1,7 @@
 //! Words by column: one interface over the sections of `sums.rs` and atomics.
 
 use super::MARK;
-use super::machine::{possible_cpus, stripe};
+use super::machine::{columns_of_cpus, shared_column};
 use super::{probe, registration::Registration};
 #[cfg(rseq)]
 use super::{
@@ -27,10 +27,10 @@ unsafe impl Sync for Words {}
 
 impl Words {
     /// # Safety
-    /// `base + column * stride` is the start of a live column for each of [`possible_cpus`] columns,
+    /// `base + column * stride` is the start of a live column for each of [`columns_of_cpus`] columns,
     /// and outlives every use of this value. The words are written through this interface alone.
     pub(crate) unsafe fn new(base: *const AtomicU64, stride: usize) -> Words {
-        Words { base, stride, columns: possible_cpus(), at: probe::registration() }
+        Words { base, stride, columns: columns_of_cpus(), at: probe::registration() }
     }
 
     /// The word of a column.
@@ -72,14 +72,25 @@ impl Words {
     #[inline(never)]
     unsafe fn add_return_otherwise(&self, slot: usize, n: i64) -> (i64, usize) {
         #[cfg(rseq)]
-        if let Registration::Cpu { area } = self.at {
-            // SAFETY: as in `add_return`.
-            return unsafe {
-                let base = self.base.add(slot).cast();
-                sums::add_return::<CPU>(area, base, self.stride, n)
-            };
+        match self.at.of_this_thread() {
+            // (A thread that was registered just now.)
+            Registration::Compact { area } => {
+                // SAFETY: as in `add_return`.
+                return unsafe {
+                    let base = self.base.add(slot).cast();
+                    sums::add_return::<COMPACT>(area, base, self.stride, n)
+                };
+            }
+            Registration::Cpu { area } => {
+                // SAFETY: as in `add_return`.
+                return unsafe {
+                    let base = self.base.add(slot).cast();
+                    sums::add_return::<CPU>(area, base, self.stride, n)
+                };
+            }
+            Registration::None => {}
         }
-        let column = stripe() % self.columns;
+        let column = shared_column(self.at.is_some());
         // SAFETY: the column is below the number of columns; the slot by the caller. Relaxed: the
         // word is all there is to see.
         let old = unsafe { self.word(column, slot) }.fetch_add(n as u64, Ordering::Relaxed);
@@ -146,15 +157,15 @@ impl Words {
     /// The column that the calling thread would use now.
     fn current(&self) -> u32 {
         #[cfg(rseq)]
-        // SAFETY: every thread of a glibc that registered one thread is registered.
+        // SAFETY: the thread is registered.
         unsafe {
-            match self.at {
+            match self.at.of_this_thread() {
                 Registration::Compact { area } => return rseq::index::<COMPACT>(area),
                 Registration::Cpu { area } => return rseq::index::<CPU>(area),
                 Registration::None => {}
             }
         }
-        stripe() % self.columns
+        shared_column(self.at.is_some())
     }
 
     /// Replaces a word of the running column; fails when the thread has moved or the word changed.
@@ -167,7 +178,7 @@ impl Words {
         // still runs on `column`.
         unsafe {
             let cell = std::ptr::from_ref(word).cast();
-            match self.at {
+            match self.at.of_this_thread() {
                 Registration::Compact { area } => {
                     return rseq::compare_store::<COMPACT>(area, cell, column, expected, new);
                 }
@@ -176,6 +187,9 @@ impl Words {
                 }
                 Registration::None => {}
             }
+        }
+        if self.at.is_some() && column != self.current() {
+            return false;
         }
         // Relaxed: as the sections, which order nothing either.
         word.compare_exchange(expected, new, Ordering::Relaxed, Ordering::Relaxed).is_ok()
@@ -193,7 +207,7 @@ mod tests {
     }
 
     fn region() -> Region {
-        Region::anonymous(possible_cpus() as usize * 4096).unwrap()
+        Region::anonymous(columns_of_cpus() as usize * 4096).unwrap()
     }
 
     fn values(words: &Words, slot: usize) -> Vec<i64> {

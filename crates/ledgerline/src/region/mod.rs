@@ -14,9 +14,10 @@ pub(crate) mod row_set;
 pub mod shadow;
 pub mod sparse;
 
+use crate::os;
+use crate::os::memory::{self, Backing};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -26,9 +27,9 @@ pub(crate) struct Region {
     base: NonNull<u8>,
     size: usize,
     shared: bool,
-    /// A descriptor of our own, with which a region that was created here asks for the size of its file; -1
-    /// otherwise. (A program that merely joins a ledger keeps its descriptor numbers.)
-    file: i32,
+    /// With it a region that was created here asks for the size of its file. (A program that merely joins a ledger
+    /// keeps its descriptor numbers.)
+    file: Option<File>,
     /// Whether the address stays reserved when the region goes (`retired.rs`).
     keeps_address: AtomicBool,
 }
@@ -57,44 +58,26 @@ struct Reservation {
 impl Reservation {
     fn new(size: usize, place: Place) -> io::Result<Reservation> {
         let length = size.checked_add(place.alignment).ok_or(io::ErrorKind::OutOfMemory)?;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a new mapping at an address of the kernel's choice; it overlaps nothing.
-        let base =
-            unsafe { libc::mmap(std::ptr::null_mut(), length, libc::PROT_NONE, flags, -1, 0) };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let base = base.cast::<u8>();
+        let base = memory::reserve(length)?;
         let aligned = (base.addr() + place.offset).next_multiple_of(place.alignment);
         let start = base.wrapping_add(aligned - place.offset - base.addr());
         Ok(Reservation { base, length, start })
     }
 
-    /// Unmaps all of the reservation but the region of `size` bytes.
+    /// Gives back all of the reservation but the region of `size` bytes.
     fn keep(self, size: usize) {
-        let before = self.start.addr() - self.base.addr();
-        let after = self.length - before - size;
-        // SAFETY: both parts are of our own mapping, and nothing lies in them.
-        unsafe {
-            if before > 0 {
-                libc::munmap(self.base.cast(), before);
-            }
-            if after > 0 {
-                libc::munmap(self.start.add(size).cast(), after);
-            }
-        }
+        // SAFETY: the reservation is ours, and nothing lies around the region.
+        unsafe { memory::trim(self.base, self.length, self.start, size) };
         std::mem::forget(self);
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and no region was laid in it.
-        unsafe { libc::munmap(self.base.cast(), self.length) };
+        // SAFETY: the reservation is ours, and no region was laid in it.
+        unsafe { memory::unmap(self.base, self.length) };
     }
 }
-
-const WRITABLE: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
 
 // SAFETY: the region hands out addresses and touches nothing itself; its users share the memory
 // through atomics and restartable sections only.
@@ -111,7 +94,7 @@ impl Region {
 
     /// As [`anonymous`](Self::anonymous), at a given place.
     pub(crate) fn anonymous_at(size: usize, place: Place) -> io::Result<Region> {
-        Region::map(size, place, WRITABLE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
+        Region::map(size, place, Backing::Zeros)
     }
 
     /// Extends an empty file to `size` and maps it. Other processes may open the file and map it too.
@@ -124,8 +107,7 @@ impl Region {
         }
         file.set_len(size as u64)?;
         let mut region = Region::shared_at(file, size, place)?;
-        // SAFETY: duplicates a descriptor that `file` keeps open during the call.
-        region.file = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 3) };
+        region.file = file.try_clone().ok();
         Ok(region)
     }
 
@@ -136,52 +118,35 @@ impl Region {
 
     /// As [`shared`](Self::shared), at a given place.
     pub(crate) fn shared_at(file: &File, size: usize, place: Place) -> io::Result<Region> {
-        Region::map(size, place, WRITABLE, libc::MAP_SHARED, file.as_raw_fd())
+        Region::map(size, place, Backing::Shared(file))
     }
 
     /// Maps `size` bytes of a file for reading. A write to them kills the process.
     pub(crate) fn read_only(file: &File, size: usize) -> io::Result<Region> {
-        Region::map(size, Place::ANYWHERE, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd())
+        Region::map(size, Place::ANYWHERE, Backing::ReadOnly(file))
     }
 
-    fn map(
-        size: usize,
-        place: Place,
-        access: libc::c_int,
-        flags: libc::c_int,
-        file: i32,
-    ) -> io::Result<Region> {
-        let flags = flags | libc::MAP_NORESERVE;
-        let offset = if file < 0 { sparse::MARK } else { 0 };
+    fn map(size: usize, place: Place, backing: Backing<'_>) -> io::Result<Region> {
         let again = if place.alignment > 1 { retired::take(size, place) } else { None };
         let reserved = match again {
             None if place.alignment > 1 => Some(Reservation::new(size, place)?),
             _ => None,
         };
-        let (at, fixed) = match (again, &reserved) {
-            (Some(start), _) => (start, libc::MAP_FIXED),
-            (None, Some(reservation)) => (reservation.start, libc::MAP_FIXED),
-            (None, None) => (std::ptr::null_mut(), 0),
-        };
-        // SAFETY: a new mapping: at an address of the kernel's choice, or over a reservation or a retired
-        // range of ours that no other code uses. It overlaps nothing that is in use.
-        let base = unsafe { libc::mmap(at.cast(), size, access, flags | fixed, file, offset) };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
+        let at = again.or(reserved.as_ref().map(|reserved| reserved.start));
+        // SAFETY: at an address of the system's choice, or over a reservation or a retired range of ours that no other
+        // code uses.
+        let base = unsafe { memory::map(at.unwrap_or(std::ptr::null_mut()), size, backing)? };
         if let Some(reservation) = reserved {
             reservation.keep(size);
         }
-        // Small pages: with huge ones the first cell of each column would cost two megabytes. This is
-        // advice, and a kernel without huge pages refuses it, which does no harm. SAFETY: advises about the
-        // mapping just made.
-        unsafe { libc::madvise(base, size, libc::MADV_NOHUGEPAGE) };
-        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: advises about the mapping just made.
+        unsafe { memory::take_small_pages(base, size) };
+        let base = NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Region {
             base,
             size,
-            shared: flags & libc::MAP_SHARED != 0,
-            file: -1,
+            shared: !matches!(backing, Backing::Zeros),
+            file: None,
             keeps_address: AtomicBool::new(false),
         })
     }
@@ -207,17 +172,7 @@ impl Region {
         assert!(offset.checked_add(size).is_some_and(|end| end <= self.size));
         // SAFETY: replaces a part of our own mapping, as just checked, by another of the same size; no code
         // has an address into it yet.
-        let mapped = unsafe {
-            libc::mmap(
-                self.base.as_ptr().add(offset).cast(),
-                size,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
-                -1,
-                sparse::MARK,
-            )
-        };
-        if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
+        unsafe { memory::map(self.base.as_ptr().add(offset), size, Backing::Zeros) }.map(drop)
     }
 
     pub(crate) fn is_shared(&self) -> bool {
@@ -237,60 +192,25 @@ impl Region {
 
     /// Bytes of memory behind the region now: pages of the file, or resident pages of the mapping.
     pub(crate) fn resident(&self) -> u64 {
-        if self.file >= 0 {
-            // SAFETY: an all-zero stat is a valid value for fstat to write over.
-            let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-            // SAFETY: the descriptor is ours and the buffer is a stat.
-            if unsafe { libc::fstat(self.file, &raw mut stat) } == 0 {
-                return stat.st_blocks.max(0) as u64 * 512;
-            }
-            return 0;
+        match &self.file {
+            Some(file) => file.metadata().map_or(0, |metadata| os::bytes_behind(&metadata)),
+            // SAFETY: the mapping is ours.
+            None => unsafe { memory::resident(self.base.as_ptr(), self.size) },
         }
-        resident_pages(self.base.as_ptr(), self.size) * page_size() as u64
     }
 }
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the mapping and the descriptor are ours; all that has addresses into the mapping borrows
-        // from its owner (R1).
+        // SAFETY: the mapping is ours; all that has addresses into the mapping borrows from its owner (R1).
         unsafe {
             if self.keeps_address.load(Ordering::Relaxed) {
                 retired::retire(self.base.as_ptr(), self.size);
             } else {
-                libc::munmap(self.base.as_ptr().cast(), self.size);
-            }
-            if self.file >= 0 {
-                libc::close(self.file);
+                memory::unmap(self.base.as_ptr(), self.size);
             }
         }
     }
-}
-
-fn page_size() -> usize {
-    // SAFETY: sysconf takes a constant and has no preconditions.
-    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
-}
-
-/// Counts the resident pages of a mapping, one window after the other. Allocates nothing.
-fn resident_pages(base: *const u8, size: usize) -> u64 {
-    const WINDOW: usize = 4096;
-    let page = page_size();
-    let mut seen = [0u8; WINDOW];
-    let mut resident = 0;
-    let mut offset = 0;
-    while offset < size {
-        let length = (size - offset).min(WINDOW * page);
-        // SAFETY: asks about pages of our own mapping; the buffer has a byte for each.
-        let known =
-            unsafe { libc::mincore(base.add(offset).cast_mut().cast(), length, seen.as_mut_ptr()) };
-        if known == 0 {
-            let pages = length.div_ceil(page);
-            resident += seen[..pages].iter().filter(|&&page| page & 1 != 0).count() as u64;
-        }
-        offset += length;
-    }
-    resident
 }
 
 #[cfg(test)]
@@ -298,6 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg(target_pointer_width = "64")]
     fn a_region_costs_memory_only_where_it_is_touched() {
         let region = Region::anonymous(1 << 34).unwrap();
         assert_eq!(region.resident(), 0);

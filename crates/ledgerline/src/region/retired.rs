@@ -9,7 +9,7 @@
 //! below are taken, the address space is given up (and its memory is not).
 
 use super::Place;
-use crate::region::sparse;
+use crate::os::memory::{self, Backing};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How many ranges are remembered.
@@ -29,11 +29,10 @@ static RANGES: [Range; PLACES] =
 /// # Safety
 /// The range is a mapping of the caller's, which nobody uses but sections that will start anew.
 pub(super) unsafe fn retire(base: *mut u8, size: usize) {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
     // SAFETY: over a mapping of the caller's, as it says. A thread that faults there meanwhile finds the old
-    // mapping or this one: the kernel replaces one by the other under its lock.
-    let mapped = unsafe { libc::mmap(base.cast(), size, super::WRITABLE, flags, -1, sparse::MARK) };
-    if mapped != libc::MAP_FAILED {
+    // mapping or this one: the kernel replaces one by the other under its lock. (Where there are no sections, no thread
+    // is there.)
+    if unsafe { memory::map(base, size, Backing::Zeros) }.is_ok() {
         put(base.expose_provenance(), size);
     }
 }

@@ -6,7 +6,7 @@
 //! block by its address alone.
 //!
 //! ```text
-//! address:  | 46 ... 30 | 29 ...  5 | 4 ... 0 |
+//! address:  | 46 ... 30 | 29 ...  5 | 4 ... 0 |      (from bit 47 on arm64)
 //!             directory   entry in a  window
 //!                         map
 //! ```
@@ -27,7 +27,7 @@
 //! assert_eq!(OWNERS.entry(address).unwrap().load(Ordering::Relaxed), 7);
 //! ```
 
-use crate::region::sparse;
+use crate::os::memory::{self, Backing};
 use std::marker::PhantomData;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicUsize, Ordering};
@@ -40,8 +40,15 @@ pub const WINDOW: usize = 1 << WINDOW_BITS;
 pub const WINDOW_BITS: u32 = 5;
 
 const GIB_BITS: u32 = 30;
-/// The C library asks the kernel for no address above this, which it would have to do explicitly.
-const ADDRESS_BITS: u32 = 47;
+/// How many bits an address of a process has: half of what the machine has on x86-64, all of 48 bits on arm64. (Linux
+/// gives out higher addresses only to who asks for them, and the C library does not.)
+pub const ADDRESS_BITS: u32 = if cfg!(target_pointer_width = "32") {
+    32
+} else if cfg!(target_arch = "x86_64") {
+    47
+} else {
+    48
+};
 const GIBS: usize = 1 << (ADDRESS_BITS - GIB_BITS);
 
 /// What an entry may be: an atomic number of one or two bytes.
@@ -58,13 +65,13 @@ mod sealed {
 }
 
 /// An entry for each window of `1 << BITS` bytes of the address space. It is for a `static`: what it maps is never
-/// unmapped, and its directory alone has a MiB (of zeros, which cost memory where they are touched).
+/// unmapped, and its directory alone has a MiB, on arm64 two (of zeros, which cost memory where they are touched).
 ///
 /// In a forked child a shadow is a copy of its parent's; if it is `WIPED`, its entries are zero there: the kernel wipes them
 /// (`MADV_WIPEONFORK`).
 #[derive(Debug)]
 pub struct Shadow<E, const BITS: u32 = WINDOW_BITS, const WIPED: bool = false> {
-    /// For each GiB of the lower half of the address space: its map's address, less what the GiB's own number would
+    /// For each GiB of a process's address space: its map's address, less what the GiB's own number would
     /// add, so that finding an entry is one addition. Zero: no map yet. A child inherits it.
     directory: [AtomicUsize; GIBS],
     entries: PhantomData<E>,
@@ -108,28 +115,24 @@ impl<E: Entry, const BITS: u32, const WIPED: bool> Shadow<E, BITS, WIPED> {
             if slot.compare_exchange(0, biased, Ordering::AcqRel, Ordering::Relaxed).is_err() {
                 // Another thread was faster.
                 // SAFETY: nobody else knows this mapping.
-                unsafe { libc::munmap(map as *mut _, Self::MAP) };
+                unsafe { memory::unmap(std::ptr::with_exposed_provenance_mut(map), Self::MAP) };
             }
         }
         self.entry(address)
     }
 
     fn map() -> Option<usize> {
-        // SAFETY: a new mapping at an address of the kernel's choice; the advice is about it.
+        // SAFETY: a new mapping at an address of the system's choice; the advice is about it, and entries are valid when
+        // they are zero.
         unsafe {
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-            let access = libc::PROT_READ | libc::PROT_WRITE;
-            let map = libc::mmap(null_mut(), Self::MAP, access, flags, -1, sparse::MARK);
-            if map == libc::MAP_FAILED {
+            let map = memory::map(null_mut(), Self::MAP, Backing::Zeros).ok()?;
+            if WIPED && !memory::wipe_in_children(map, Self::MAP) {
+                memory::unmap(map, Self::MAP);
                 return None;
             }
-            if WIPED && libc::madvise(map, Self::MAP, libc::MADV_WIPEONFORK) != 0 {
-                libc::munmap(map, Self::MAP);
-                return None;
-            }
-            // The map takes small pages, and stays out of core dumps. Both only save, so refusals do not matter.
-            libc::madvise(map, Self::MAP, libc::MADV_NOHUGEPAGE);
-            libc::madvise(map, Self::MAP, libc::MADV_DONTDUMP);
+            // The map takes small pages, and stays out of core dumps. Both only save.
+            memory::take_small_pages(map, Self::MAP);
+            memory::leave_out_of_dumps(map, Self::MAP);
             Some(map.expose_provenance())
         }
     }
@@ -141,11 +144,25 @@ mod tests {
     use std::collections::HashMap;
 
     #[test]
+    fn no_address_of_this_process_is_beyond_the_directory() {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("Linux has it");
+        let ends = maps.lines().filter(|line| !line.ends_with("[vsyscall]")).map(|line| {
+            let (range, _) = line.split_once(' ').expect("a range and more");
+            let (_, end) = range.split_once('-').expect("two addresses");
+            u64::from_str_radix(end, 16).expect("in hexadecimal")
+        });
+        assert!(ends.max().expect("this program is mapped") <= 1 << ADDRESS_BITS, "{maps}");
+    }
+
+    #[test]
     fn every_entry_is_its_own() {
         static SHADOW: Shadow<AtomicU16> = Shadow::new();
         static FINE: Shadow<AtomicU8, 4> = Shadow::new();
         // Around the ends of maps and of the address space.
+        #[cfg(target_pointer_width = "64")]
         let bases = [0x5555_0000_0000, 0x7fff_c000_0000 - 4096, 0x4000_0000 - 4096, 64];
+        #[cfg(target_pointer_width = "32")]
+        let bases = [0x5555_0000, 0xc000_0000 - 4096, 0x4000_0000 - 4096, 64];
         let mut truth = HashMap::new();
         let mut random = 88_172_645_463_325_252_u64;
         for turn in 0..20_000u64 {
@@ -167,7 +184,9 @@ mod tests {
         }
     }
 
+    /// (In 32 bits there is no such address.)
     #[test]
+    #[cfg(target_pointer_width = "64")]
     fn an_address_of_no_process_has_no_entry() {
         static SHADOW: Shadow<AtomicU8> = Shadow::new();
         assert!(SHADOW.entry(usize::MAX).is_none());
@@ -178,7 +197,7 @@ mod tests {
     fn a_child_has_a_copy_or_zeros() {
         static KEPT: Shadow<AtomicU8> = Shadow::new();
         static WIPED: Shadow<AtomicU8, WINDOW_BITS, true> = Shadow::new();
-        let at = 0x1234_5678_0000;
+        let at = 0x1234_5678_0000_u64 as usize;
         KEPT.make(at).unwrap().store(7, Ordering::Relaxed);
         WIPED.make(at).unwrap().store(7, Ordering::Relaxed);
         let [kept, wiped] = [KEPT.entry(at), WIPED.entry(at)].map(Option::unwrap);

@@ -7,4 +7,4 @@
 
 /// The offset with which this library maps anonymous memory: a multiple of any page. `ledgerline run` does not charge such
 /// a mapping.
-pub const MARK: libc::off_t = 0x1ed6_0000;
+pub const MARK: libc::off_t = crate::os::MARK;

@@ -5,6 +5,7 @@ use crate::control::protection;
 use crate::control::protection::{Protection, Unclaimed};
 use crate::group::Group;
 use crate::ledger::Ledger;
+use crate::os;
 use crate::report::scan::Scan;
 use crate::size::Limit;
 use crate::sync::{AtomicU64, Ordering};
@@ -296,7 +297,5 @@ fn resident() -> Option<u64> {
     let length = std::fs::File::open("/proc/self/statm").ok()?.read(&mut text).ok()?;
     let text = std::str::from_utf8(&text[..length]).ok()?;
     let pages: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
-    // SAFETY: asks for a number.
-    let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
-    pages.checked_mul(page)
+    pages.checked_mul(os::page_size() as u64)
 }

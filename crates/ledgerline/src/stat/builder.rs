@@ -6,6 +6,7 @@ use super::layout::{Described, Layout, View};
 use super::places::{PlaceId, Places, is_name};
 use super::threshold;
 use super::width::{Width, WidthKind};
+use crate::os;
 use crate::percpu::{self, possible_cpus, probe};
 use crate::region::{Place, Region};
 use std::fs::File;
@@ -100,7 +101,7 @@ impl<I: Item, W: Width> CountersBuilder<I, W> {
         // SAFETY: the region has the layout's size, and lives as long as the table (S1).
         let view = unsafe { View::new(region.at(0), layout) };
         let threshold = self.threshold.unwrap_or_else(|| match W::KIND {
-            WidthKind::I8 => threshold::normal(layout.columns, memory()),
+            WidthKind::I8 => threshold::normal(layout.columns, os::memory_of_machine()),
             other => other.most(),
         });
         for place in 0..layout.places {
@@ -133,7 +134,7 @@ impl<I: Item, W: Width> CountersBuilder<I, W> {
             block: layout.block,
             stride: layout.stride,
             tree: tree.number(),
-            area: if self.cpus.is_none() { probe::fast_area() } else { 0 },
+            area: if self.cpus.is_none() { probe::registration().compact_area() } else { 0 },
             simulated: self.cpus.is_some(),
             view,
             below: (0..layout.places as u32).map(|at| tree.subtree(at).into()).collect(),
@@ -157,12 +158,4 @@ impl<I: Item, W: Width> Counters<I, W> {
     pub fn builder(places: &Places) -> CountersBuilder<I, W> {
         CountersBuilder::new(places)
     }
-}
-
-/// Bytes of memory of this machine.
-fn memory() -> u64 {
-    // SAFETY: sysconf takes a constant and has no preconditions.
-    let (pages, size) =
-        unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-    u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(size).unwrap_or(0))
 }

@@ -5,7 +5,9 @@ use super::layout::View;
 use super::places::{PlaceId, Places};
 use super::total::Totals;
 use super::width::{Signed, Update, Width};
-use crate::percpu::{self, Mode, probe, registration::Registration, stripe};
+#[cfg(rseq)]
+use crate::percpu::registration::Registration;
+use crate::percpu::{self, Mode, probe, stripe};
 #[cfg(rseq)]
 use crate::percpu::{
     narrow::{Lane, compare_store},
@@ -15,7 +17,9 @@ use crate::percpu::{
 use crate::region::Region;
 use std::marker::PhantomData;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+#[cfg(rseq)]
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Counters of items at places: a difference for each CPU, and shared totals.
 ///
@@ -64,6 +68,7 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 /// assert!(reading.value.abs_diff(1) <= reading.bound);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[cfg_attr(not(rseq), allow(dead_code, reason = "the fields that sections need"))]
 pub struct Counters<I, W = i64> {
     /// The first block of the first column.
     pub(super) first: *const u8,
@@ -186,7 +191,7 @@ impl<I: Item, W: Width> Counters<I, W> {
     #[inline(always)]
     fn update(&self, place: usize, item: usize, update: Update) {
         #[cfg(rseq)]
-        if self.area != 0 {
+        if self.area != 0 && probe::serves_this_thread() {
             // SAFETY: place and item are below the layout's, and there is a column for every index
             // that the kernel can report (S1, P3).
             if unsafe { W::add::<COMPACT>(self.area, self.lane(place, item), update.n) } {
@@ -212,11 +217,19 @@ impl<I: Item, W: Width> Counters<I, W> {
     fn update_otherwise(&self, place: usize, item: usize, update: Update) {
         #[cfg(rseq)]
         {
-            if self.area != 0 {
-                return self.overstep::<COMPACT>(self.area, place, item, update);
-            }
-            if let (Registration::Cpu { area }, false) = (probe::registration(), self.simulated) {
-                return self.overstep::<CPU>(area, place, item, update);
+            let all = if self.simulated { Registration::None } else { probe::registration() };
+            match all.of_this_thread() {
+                Registration::Compact { area } => {
+                    return self.overstep::<COMPACT>(area, place, item, update);
+                }
+                Registration::Cpu { area } => {
+                    return self.overstep::<CPU>(area, place, item, update);
+                }
+                // A thread that cannot use sections where others do has no column.
+                Registration::None if all.is_some() => {
+                    return self.totals().add(0, place, item, update.n);
+                }
+                Registration::None => {}
             }
         }
         self.update_column(stripe() % self.cpus(), place, item, update);
@@ -228,8 +241,9 @@ impl<I: Item, W: Width> Counters<I, W> {
     #[cfg(rseq)]
     fn overstep<const INDEX: isize>(&self, area: isize, place: usize, item: usize, update: Update) {
         let first = self.lane(place, item);
-        // SAFETY: as in `update`, where compact ids have failed already.
-        if INDEX != COMPACT && unsafe { W::add::<INDEX>(area, first, update.n) } {
+        // SAFETY: as in `update`, where compact ids have failed already, or the thread was not registered yet.
+        if (INDEX != COMPACT || cfg!(own_area)) && unsafe { W::add::<INDEX>(area, first, update.n) }
+        {
             return;
         }
         if !W::BOUNDED {

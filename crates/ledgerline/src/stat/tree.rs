@@ -28,7 +28,7 @@ mod tests;
 
 pub use shape::{BadShape, Shape};
 
-use crate::percpu::{Words, possible_cpus, stripe};
+use crate::percpu::{Words, columns_of_cpus, stripe};
 use crate::sync::{AtomicU64, Ordering};
 use std::cmp;
 
@@ -95,7 +95,7 @@ impl Sum {
     /// # Errors
     /// When the batch is not a power of two up to 2^20.
     pub fn new(batch: u64) -> Result<Sum, BadShape> {
-        let mut sum = Sum::with_shape(Shape::new(possible_cpus(), batch)?);
+        let mut sum = Sum::with_shape(Shape::new(columns_of_cpus(), batch)?);
         // SAFETY: there is a line for every possible CPU, 128 bytes apart, and the box is as long
         // alive as the sum. The cells are written through `Words` alone (`add_on` refuses).
         sum.running = Some(unsafe { Words::new(&raw const sum.lines[0].0, size_of::<Line>()) });

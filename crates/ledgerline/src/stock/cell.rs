@@ -24,23 +24,18 @@ fn unlooked(table: &Table, id: GroupId) -> bool {
     (!table.columns.is_fast() || table.detour != 0) && id.index() < CAPACITY_MAX as u32
 }
 
-/// Takes from the cell of a thread that owns its column. Otherwise it folds a full count, if only that kept the cell from
-/// serving, and takes. This is the commonest slow step
+/// Folds a full count, if only that kept the cell from serving, and takes. This is the commonest slow step
 /// by far (one operation in 127). It comes before every other step and looks at nothing else: in a loop
 /// over many groups each further line of the ledger that it touches is a miss.
 #[inline]
 pub(crate) fn fold_and_take(table: &Table, id: GroupId, n: u64) -> bool {
-    serves(table, id, n)
-        && (table.columns.take_owned(table.cell_id(id), n)
-            || fold_if_full(table, id) && table.columns.take(table.cell_id(id), n))
+    serves(table, id, n) && fold_if_full(table, id) && table.columns.take(table.cell_id(id), n)
 }
 
 /// The same for units that are put back.
 #[inline]
 pub(crate) fn fold_and_put(table: &Table, id: GroupId, n: u64) -> bool {
-    serves(table, id, n)
-        && (table.columns.put_owned(table.cell_id(id), n)
-            || fold_if_full(table, id) && table.columns.put(table.cell_id(id), n))
+    serves(table, id, n) && fold_if_full(table, id) && table.columns.put(table.cell_id(id), n)
 }
 
 /// Whether a cell of the ledger may serve such a request, if it is there.

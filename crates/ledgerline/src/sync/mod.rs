@@ -4,6 +4,7 @@
 //! the very code that ships.
 
 #[cfg(not(loom))]
+#[cfg_attr(not(unix), path = "thread_of_std.rs")]
 pub(crate) mod thread;
 
 #[cfg(not(loom))]

@@ -8,6 +8,7 @@
 //!
 //! Such a thread gets no signal: those of the program are not for it.
 
+use crate::os;
 use std::ffi::{CStr, c_void};
 use std::io;
 use std::mem::MaybeUninit;
@@ -23,6 +24,11 @@ const STACK: usize = 2 << 20;
 pub(crate) struct Thread {
     id: libc::pthread_t,
 }
+
+// SAFETY: the number (with musl, an address) may be used by any thread, by one at a time that ends it.
+unsafe impl Send for Thread {}
+// SAFETY: likewise.
+unsafe impl Sync for Thread {}
 
 struct Work {
     name: &'static CStr,
@@ -93,8 +99,7 @@ unsafe fn create(work: *mut c_void) -> io::Result<Thread> {
 extern "C" fn enter(work: *mut c_void) -> *mut c_void {
     // SAFETY: `start` gave this thread its box.
     let Work { name, run } = *unsafe { Box::from_raw(work.cast::<Work>()) };
-    // SAFETY: takes a string with its end.
-    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+    os::name_thread(name);
     // (Who started it may have died of it; there is nobody to tell.)
     let _ = catch_unwind(AssertUnwindSafe(run));
     std::ptr::null_mut()

@@ -1,5 +1,6 @@
 //! The number under which this process charges ledgers that it shares with others.
 
+use crate::os::memory;
 use crate::sync::{AtomicU32, Ordering, are_calls_forbidden};
 
 /// The process's number, zero before it attaches.
@@ -36,9 +37,8 @@ pub(crate) fn note_here() {
     if WIPED.load(Ordering::Relaxed) == 0 && !are_calls_forbidden() {
         let page = &raw const HERE;
         // SAFETY: the advice is about a page of ours. (The kernel refuses a part of a larger page.)
-        let done =
-            unsafe { libc::madvise(page as *mut _, size_of::<Page>(), libc::MADV_WIPEONFORK) };
-        WIPED.store(u32::from(done == 0), Ordering::Relaxed);
+        let done = unsafe { memory::wipe_in_children(page as *mut u8, size_of::<Page>()) };
+        WIPED.store(u32::from(done), Ordering::Relaxed);
     }
     HERE.0[0].store(WIPED.load(Ordering::Relaxed), Ordering::Relaxed);
 }

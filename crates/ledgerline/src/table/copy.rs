@@ -24,6 +24,7 @@ use super::header::{Counts, Header};
 use super::plan::Plan;
 use super::row::{Row, state};
 use super::{Settings, Table, rows_used};
+use crate::os;
 use crate::percpu::STRIDE;
 use crate::percpu::word::Cell;
 use crate::region::Region;
@@ -32,7 +33,6 @@ use crate::sync::Ordering;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 /// How many rows are copied at a time.
@@ -233,7 +233,7 @@ impl Copy {
         let mut column = 0;
         while column < columns {
             if columns > COLUMNS_TOLD {
-                match next_data(&self.file, first + column * stride) {
+                match os::next_data(&self.file, first + column * stride) {
                     None => return Ok(()),
                     Some(data) => column = column.max((data - first) / stride),
                 }
@@ -259,24 +259,16 @@ impl Copy {
         let start = region.at::<u8>(to).cast_mut();
         let mut done = 0;
         while done < length {
-            let offset = libc::off_t::try_from(from.start + done).unwrap_or(libc::off_t::MAX);
             // SAFETY: writes at most the rest of the part, which lies in the region (R1), as just checked. Nobody else
             // knows the region, and all that has references into it has them to atomics, for which any bytes do.
             // (Guarded by `tests/view.rs`, which holds copies against the ledger.)
             let read = unsafe {
-                let file = self.file.as_raw_fd();
-                libc::pread(file, start.add(done).cast(), length - done, offset)
-            };
-            match usize::try_from(read) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(read) => done += read,
-                Err(_) => {
-                    let error = io::Error::last_os_error();
-                    if error.kind() != io::ErrorKind::Interrupted {
-                        return Err(error);
-                    }
-                }
+                os::read_at(&self.file, start.add(done), length - done, from.start + done)
+            }?;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
             }
+            done += read;
         }
         Ok(())
     }
@@ -318,18 +310,6 @@ impl Noted {
     }
 }
 
-/// Where the next part of a file lies that is no hole: the place itself where that is not known.
-fn next_data(file: &File, from: usize) -> Option<usize> {
-    let from = libc::off_t::try_from(from).ok()?;
-    // SAFETY: moves the position of a descriptor that this value owns, at which nobody reads.
-    let found = unsafe { libc::lseek(file.as_raw_fd(), from, libc::SEEK_DATA) };
-    match usize::try_from(found) {
-        Ok(found) => Some(found),
-        Err(_) if io::Error::last_os_error().raw_os_error() == Some(libc::ENXIO) => None,
-        Err(_) => usize::try_from(from).ok(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -342,9 +322,9 @@ mod tests {
         let file = memfd();
         file.set_len(1 << 30).unwrap();
         file.write_all_at(b"x", 700 << 20).unwrap();
-        assert_eq!(next_data(&file, 5 << 20), Some(700 << 20));
-        assert_eq!(next_data(&file, (700 << 20) + 8), Some((700 << 20) + 8));
-        assert_eq!(next_data(&file, 800 << 20), None);
+        assert_eq!(os::next_data(&file, 5 << 20), Some(700 << 20));
+        assert_eq!(os::next_data(&file, (700 << 20) + 8), Some((700 << 20) + 8));
+        assert_eq!(os::next_data(&file, 800 << 20), None);
     }
 
     #[test]

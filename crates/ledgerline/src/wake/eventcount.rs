@@ -132,8 +132,10 @@ mod sleep {
     pub(super) fn while_equal(word: &AtomicU32, value: u32, until: Instant, whose: Whose) {
         let left = until.saturating_duration_since(Instant::now());
         let timeout = libc::timespec {
-            tv_sec: libc::time_t::try_from(left.as_secs()).unwrap_or(libc::time_t::MAX),
-            tv_nsec: left.subsec_nanos().into(),
+            // (Whoever waits for so many years looks again.)
+            tv_sec: left.as_secs().min(i32::MAX as u64) as _,
+            // (It has 32 or 64 bits.)
+            tv_nsec: left.subsec_nanos() as _,
         };
         // SAFETY: waits on a word of ours; the timeout lives through the call.
         unsafe {

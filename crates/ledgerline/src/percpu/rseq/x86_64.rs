@@ -16,7 +16,7 @@ const _: () = assert!(TEST.trailing_zeros() == FIRST_SHIFT && FIRST & FIRST_TEST
 /// The signature that glibc registers with the kernel for x86; it stands before every abort
 /// address, so that the kernel can tell a real one from a forged one. (It is the operand of a
 /// `ud1`, so that running into it traps.)
-#[cfg(test)]
+#[cfg(any(test, own_area))]
 pub(crate) const SIGNATURE: u32 = 0x5305_3053;
 
 /// Builds one restartable section: descriptor, abort trampoline, the section's instructions.

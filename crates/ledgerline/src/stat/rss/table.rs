@@ -2,7 +2,7 @@
 
 use super::row::{MOVE_MAX, Row};
 use super::{Kind, Pages};
-use crate::percpu::{Words, possible_cpus};
+use crate::percpu::{Words, columns_of_cpus};
 use crate::region::Region;
 use crate::region::free_list::FreeList;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
@@ -105,7 +105,7 @@ impl Table {
                 format!("a table has 1 to {} owners, not {capacity}", CAPACITY_MAX - 1),
             ));
         }
-        let columns = possible_cpus() as usize;
+        let columns = columns_of_cpus() as usize;
         let rows = capacity as usize + 1;
         let mask_words = columns.div_ceil(64);
         let masks = rows * size_of::<Row>();
@@ -118,7 +118,7 @@ impl Table {
             rows: region.at(0),
             masks: region.at(masks),
             mask_words,
-            // SAFETY: the region has a column of `stride` bytes there for each possible CPU, and lives
+            // SAFETY: the region has a column of `stride` bytes there for each possible CPU (and strangers), and lives
             // as long as the table. The cells are written through `Words`, and by `close`, where an
             // owner has no other user.
             cells: unsafe { Words::new(region.at(cells), stride) },
