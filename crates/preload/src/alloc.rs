@@ -217,15 +217,13 @@ pub(crate) fn spaced(size: usize) -> usize {
 
 /// Where `malloc` goes on: to a function that finds out, and then to that for the allocator's blocks. (Each call more on
 /// this way, with its return, takes more than a nanosecond.)
-#[cfg(target_arch = "x86_64")]
 pub(crate) static MALLOC: AtomicPtr<()> = AtomicPtr::new(first_malloc as *const () as *mut ());
 
-#[cfg(target_arch = "x86_64")]
 #[cold]
 unsafe extern "C" fn first_malloc(size: usize, caller: usize) -> *mut c_void {
     if NEXT.ready() {
         let way = if NEXT.headers() { malloc_headed } else { malloc_asked };
-        // Release: whoever goes that way sees what was found before.
+        // Release: whoever goes that way sees what was found before. (Pairs with the load of `exports::malloc`.)
         MALLOC.store(way as *const () as *mut (), Ordering::Release);
     }
     // SAFETY: handed on.

@@ -21,12 +21,15 @@ use crate::filter;
 use crate::process;
 use crate::say::{errno, set_errno};
 use environment::{Environment, List, looks, strings};
-use ledgerline_protocol::blind::{self, Blind};
+use ledgerline_protocol::blind::{self, Blind, Serves};
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 unsafe extern "C" {
     static environ: List;
 }
+
+/// Of which C libraries this library serves programs.
+const SERVES: Serves = Serves::built_for(cfg!(target_env = "gnu"));
 
 /// What is known before a program is executed.
 struct Plan {
@@ -53,7 +56,7 @@ impl Plan {
         }
         // SAFETY: as the caller says.
         let (has_library, has_order) = unsafe { looks(given) };
-        let of_file = path.and_then(blind::of);
+        let of_file = path.and_then(|path| blind::of(path, SERVES));
         let blind = of_file.or_else(|| match has_library && has_order {
             true => process::can_open().err(),
             false => Some(Blind::Environment),

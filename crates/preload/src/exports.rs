@@ -42,8 +42,16 @@ macro_rules! export {
 pub unsafe extern "C" fn malloc(_size: usize) -> *mut c_void {
     #[cfg(target_arch = "x86_64")]
     std::arch::naked_asm!("mov rsi, [rsp]", "jmp qword ptr [rip + {way}]", way = sym alloc::MALLOC);
+    // (A load that acquires: there, a jump does not order what its target loads. So in `operators`.)
     #[cfg(target_arch = "aarch64")]
-    std::arch::naked_asm!("mov x1, x30", "b {body}", body = sym alloc::malloc);
+    std::arch::naked_asm!(
+        "mov x1, x30",
+        "adrp x16, {way}",
+        "add x16, x16, :lo12:{way}",
+        "ldar x16, [x16]",
+        "br x16",
+        way = sym alloc::MALLOC,
+    );
 }
 
 export!(calloc(_count: usize, _size: usize) -> *mut c_void, "rdx", "x2", alloc::calloc);

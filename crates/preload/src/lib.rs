@@ -24,6 +24,7 @@
 //! | `next`    | the allocator behind this one; memory before it is found   |
 //! | `operators` | C++'s new and delete                                     |
 //! | `objects` | whose code is at an address                                |
+//! | `libcs`   | what glibc has and musl has not                            |
 //! | `shadow`  | the owner of each block                                    |
 //! | `mapped`  | memory that the program maps by itself                     |
 //! | `ranges`  | the table of what it mapped                                |
@@ -55,11 +56,12 @@ mod exec;
 mod expected;
 mod exports;
 mod filter;
+#[cfg(target_arch = "x86_64")]
+mod libcs;
 mod library;
 mod mapped;
 mod next;
 mod objects;
-#[cfg(target_arch = "x86_64")]
 mod operators;
 mod process;
 mod ranges;

@@ -11,7 +11,6 @@ pub(crate) fn find(name: &CStr) -> usize {
 
 /// As [`find`], and if need be as the code at `caller` sees it: an object that was loaded for itself
 /// alone (`dlopen` without `RTLD_GLOBAL`) has libraries that nobody else sees.
-#[cfg(target_arch = "x86_64")]
 pub(crate) fn find_for(name: &CStr, caller: usize) -> usize {
     const LOADED: c_int = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
     let found = find(name);
@@ -89,28 +88,36 @@ pub(crate) fn own_path() -> &'static CStr {
 
 /// Whether malloc, as the program finds it, is another than this library's.
 pub(crate) fn has_own_malloc() -> bool {
-    /// The last argument of `dladdr1` for the symbol (dlfcn.h).
-    const SYMBOL: c_int = 1;
-    unsafe extern "C" {
-        fn dladdr1(
-            at: *const c_void,
-            info: *mut libc::Dl_info,
-            extra: *mut *const c_void,
-            flags: c_int,
-        ) -> c_int;
-    }
-    // SAFETY: the name is NUL-terminated; the call fills the records where it returns non-zero.
-    unsafe {
-        let malloc = libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr());
-        if OURS.holds(malloc as usize) {
-            return false;
+    // SAFETY: the name is NUL-terminated.
+    let malloc = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) } as usize;
+    // A program at a fixed address that takes malloc's has a stub for it, under an undefined symbol's name.
+    !OURS.holds(malloc) && !with_object(malloc, |object| is_stub(&object, malloc)).unwrap_or(false)
+}
+
+/// Whether what lies at an address stands in for another object's function.
+fn is_stub(object: &Loaded<'_>, address: usize) -> bool {
+    /// Tags of the dynamic segment (elf.h).
+    const END: i64 = 0;
+    const STRTAB: i64 = 5;
+    const SYMTAB: i64 = 6;
+    // (One that can be moved has none. Of one that cannot, the addresses in its file are those in memory.)
+    let Some(dynamic) = object.part(libc::PT_DYNAMIC).filter(|_| object.base == 0) else {
+        return false;
+    };
+    // SAFETY: the linker read this table of pairs up to its end, and the program keeps it.
+    let find = |tag| unsafe {
+        let mut entry = dynamic as *const [i64; 2];
+        while (*entry)[0] != END && (*entry)[0] != tag {
+            entry = entry.add(1);
         }
-        // A program at a fixed address that takes malloc's has a stub for it, under an undefined symbol's name.
-        let mut info: libc::Dl_info = std::mem::zeroed();
-        let mut symbol = std::ptr::null();
-        let found = dladdr1(malloc, &raw mut info, &raw mut symbol, SYMBOL) != 0;
-        !(found && !symbol.is_null() && (*symbol.cast::<libc::Elf64_Sym>()).st_shndx == 0)
-    }
+        ((*entry)[0] == tag).then(|| (*entry)[1] as usize)
+    };
+    let Some((symbols, names)) = find(SYMTAB).zip(find(STRTAB)) else { return false };
+    // No table says how many symbols there are: linkers put the names, and perhaps other tables, behind them.
+    let count = names.saturating_sub(symbols) / size_of::<libc::Elf64_Sym>();
+    // SAFETY: all of that is one part of the program, which was loaded to be read.
+    let symbols = unsafe { std::slice::from_raw_parts(symbols as *const libc::Elf64_Sym, count) };
+    symbols.iter().any(|symbol| symbol.st_shndx == 0 && symbol.st_value as usize == address)
 }
 
 /// Whether code at an address is this library's, or the allocator's: what they map is not the program's.
@@ -134,38 +141,67 @@ pub(crate) fn are_of_one(one: usize, other: usize) -> bool {
 
 /// Where the object that holds an address is mapped.
 fn object_of(address: usize) -> Option<(usize, usize)> {
-    struct Search {
-        address: usize,
-        found: Option<(usize, usize)>,
+    with_object(address, |object| object.span().unwrap_or_default())
+}
+
+/// A loaded object, as the linker describes it.
+pub(crate) struct Loaded<'l> {
+    /// What is added to the addresses in its file.
+    pub(crate) base: usize,
+    headers: &'l [libc::Elf64_Phdr],
+}
+
+impl Loaded<'_> {
+    /// Where the part of a kind lies.
+    pub(crate) fn part(&self, kind: u32) -> Option<usize> {
+        let header = self.headers.iter().find(|header| header.p_type == kind)?;
+        Some(self.base + header.p_vaddr as usize)
     }
 
-    unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
+    /// From where to where it is mapped.
+    fn span(&self) -> Option<(usize, usize)> {
+        let loaded = self.headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
+        let ends = loaded.map(|header| {
+            let start = self.base + header.p_vaddr as usize;
+            (start, start + header.p_memsz as usize)
+        });
+        ends.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
+    }
+}
+
+/// Looks at the object that holds an address, if one does.
+pub(crate) fn with_object<T, L: FnOnce(Loaded<'_>) -> T>(address: usize, look: L) -> Option<T> {
+    struct Search<T, L> {
+        address: usize,
+        look: Option<L>,
+        found: Option<T>,
+    }
+
+    unsafe extern "C" fn each<T, L: FnOnce(Loaded<'_>) -> T>(
+        info: *mut libc::dl_phdr_info,
+        _: usize,
+        data: *mut c_void,
+    ) -> c_int {
         // SAFETY: the linker hands out a description that is valid during the call, and `data` is the search
         // below.
-        let (info, search) = unsafe { (&*info, &mut *data.cast::<Search>()) };
+        let (info, search) = unsafe { (&*info, &mut *data.cast::<Search<T, L>>()) };
         if info.dlpi_phdr.is_null() {
             return 0;
         }
         // SAFETY: so many program headers lie there.
         let headers =
             unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
-        let loaded = headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
-        let ends = loaded.map(|header| {
-            let start = info.dlpi_addr as usize + header.p_vaddr as usize;
-            (start, start + header.p_memsz as usize)
-        });
-        let whole = ends.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
-        match whole {
-            Some((start, end)) if (start..end).contains(&search.address) => {
-                search.found = Some((start, end));
-                1
-            }
-            _ => 0,
+        let object = Loaded { base: info.dlpi_addr as usize, headers };
+        let holds =
+            object.span().is_some_and(|(start, end)| (start..end).contains(&search.address));
+        if holds {
+            search.found = search.look.take().map(|look| look(object));
         }
+        c_int::from(holds)
     }
 
-    let mut search = Search { address, found: None };
+    let mut search = Search { address, look: Some(look), found: None };
     // SAFETY: the callback is of the type that is asked for, and gets what it casts back.
-    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
+    unsafe { libc::dl_iterate_phdr(Some(each::<T, L>), (&raw mut search).cast()) };
     search.found
 }

@@ -168,6 +168,7 @@ macro_rules! export_new {
             #[unsafe(naked)]
             #[unsafe(export_name = $symbol)]
             pub unsafe extern "C" fn operator() {
+                #[cfg(target_arch = "x86_64")]
                 std::arch::naked_asm!(
                     "mov rax, qword ptr [rip + ledgerline_thread_words@GOTTPOFF]",
                     // One operator new calls another (that of arrays calls the plain one): the first one counts.
@@ -177,6 +178,23 @@ macro_rules! export_new {
                     "mov qword ptr fs:[rax + {caller}], r11",
                     "2:",
                     "jmp qword ptr [rip + {next}]",
+                    caller = const Word::Caller as usize,
+                    next = sym NEXT,
+                );
+                #[cfg(target_arch = "aarch64")]
+                std::arch::naked_asm!(
+                    "adrp x16, :gottprel:ledgerline_thread_words",
+                    "ldr x16, [x16, #:gottprel_lo12:ledgerline_thread_words]",
+                    "mrs x17, tpidr_el0",
+                    "add x16, x16, x17",
+                    "ldr x17, [x16, #{caller}]",
+                    "cbnz x17, 2f",
+                    "str x30, [x16, #{caller}]",
+                    "2:",
+                    "adrp x16, {next}",
+                    "add x16, x16, :lo12:{next}",
+                    "ldar x16, [x16]",
+                    "br x16",
                     caller = const Word::Caller as usize,
                     next = sym NEXT,
                 );
@@ -236,7 +254,16 @@ macro_rules! export_delete {
             #[unsafe(naked)]
             #[unsafe(export_name = $symbol)]
             pub unsafe extern "C" fn operator() {
+                #[cfg(target_arch = "x86_64")]
                 std::arch::naked_asm!("jmp qword ptr [rip + {next}]", next = sym NEXT);
+                #[cfg(target_arch = "aarch64")]
+                std::arch::naked_asm!(
+                    "adrp x16, {next}",
+                    "add x16, x16, :lo12:{next}",
+                    "ldar x16, [x16]",
+                    "br x16",
+                    next = sym NEXT,
+                );
             }
         }
     )*};

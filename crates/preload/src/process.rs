@@ -67,8 +67,8 @@ pub(crate) struct State {
     pub(crate) mappings: Table,
 }
 
-/// The spans of 64 MiB in the lower half of the address space.
-pub(crate) const SPANS: usize = 1 << (47 - 26);
+/// The spans of 64 MiB in a process's address space.
+pub(crate) const SPANS: usize = 1 << (ledgerline::shadow::ADDRESS_BITS - 26);
 
 /// How many owners a process may have: as many as a byte of shadow can tell apart. Threads and libraries
 /// whose names come after that are charged to the process's own row.

@@ -53,7 +53,7 @@ const DECIDED: u16 = 1 << 8;
 #[unsafe(link_section = ".bss.ledgerline_tables")]
 static CLAIMED: [AtomicBool; SPANS] = [const { AtomicBool::new(false) }; SPANS];
 
-/// (The C library asks the kernel for no address above 2^47, which it would have to do explicitly.)
+/// (No address of the C library's lies above [`ADDRESS_BITS`].)
 #[inline(always)]
 fn span(block: *const c_void) -> usize {
     (block as usize >> SPAN_BITS) % SPANS
@@ -179,6 +179,7 @@ pub(crate) fn prepare() {
 mod tests {
     use super::*;
     use crate::next::WINDOW;
+    use ledgerline::shadow::ADDRESS_BITS;
     use std::collections::HashMap;
 
     fn block(address: usize) -> *const c_void {
@@ -251,6 +252,6 @@ mod tests {
     #[test]
     fn an_address_of_no_process_has_no_byte() {
         assert!(byte(usize::MAX as *const c_void).is_none());
-        assert!(make_byte((1usize << 47) as *const c_void).is_none());
+        assert!(make_byte((1usize << ADDRESS_BITS) as *const c_void).is_none());
     }
 }

@@ -3,7 +3,7 @@
 //! `thread_local!` in a shared library asks `__tls_get_addr` for the address each time. A library
 //! that is there when the program starts may use the initial-exec model instead, where the offset
 //! from the thread pointer is a constant in the global offset table; stable Rust has no switch for
-//! it, so on x86-64 the variables are declared in assembly.
+//! it, so the variables are declared in assembly, and read and written by a file for each architecture.
 
 /// What a thread remembers.
 #[derive(Clone, Copy, Debug)]
@@ -28,130 +28,29 @@ pub(crate) enum Word {
 /// No cell, and nothing that a span's entry may hold instead of one.
 pub(crate) const NO_CELL: usize = 2;
 
+// One of them for each thread, in the order of [`Word`].
+std::arch::global_asm!(
+    ".pushsection .tdata, \"awT\", @progbits",
+    ".balign 8",
+    ".hidden ledgerline_thread_words",
+    ".globl ledgerline_thread_words",
+    ".type ledgerline_thread_words, @tls_object",
+    ".size ledgerline_thread_words, 48",
+    "ledgerline_thread_words:",
+    ".quad {no_cell}, 0, 0, 0, 0, {no_cell}",
+    ".popsection",
+    no_cell = const NO_CELL,
+);
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
 #[cfg(target_arch = "x86_64")]
-mod words {
-    use super::Word;
-    use std::arch::{asm, global_asm};
+mod x86_64;
 
-    global_asm!(
-        ".pushsection .tdata, \"awT\", @progbits",
-        ".balign 8",
-        ".hidden ledgerline_thread_words",
-        ".globl ledgerline_thread_words",
-        ".type ledgerline_thread_words, @tls_object",
-        ".size ledgerline_thread_words, 48",
-        "ledgerline_thread_words:",
-        ".quad {no_cell}, 0, 0, 0, 0, {no_cell}",
-        ".popsection",
-        no_cell = const super::NO_CELL,
-    );
-
-    #[inline(always)]
-    pub(crate) fn place() -> usize {
-        let place;
-        // SAFETY: reads this library's own entry of the global offset table.
-        unsafe {
-            asm!(
-                "mov {place}, qword ptr [rip + ledgerline_thread_words@GOTTPOFF]",
-                place = out(reg) place,
-                options(nostack, readonly, preserves_flags),
-            );
-        }
-        place
-    }
-
-    #[inline(always)]
-    pub(crate) fn cell(place: usize) -> usize {
-        let value;
-        // SAFETY: reads the first of the calling thread's own words or, at zero, of its control block.
-        unsafe {
-            asm!(
-                "mov {value}, qword ptr fs:[{place}]",
-                place = in(reg) place,
-                value = lateout(reg) value,
-                options(nostack, readonly, preserves_flags),
-            );
-        }
-        value
-    }
-
-    /// (The word is a constant in each arm, so that it is one in the instruction.)
-    #[inline(always)]
-    pub(crate) fn get(word: Word) -> usize {
-        match word {
-            Word::Cell => read::<{ Word::Cell as usize }>(),
-            Word::Busy => read::<{ Word::Busy as usize }>(),
-            Word::Caller => read::<{ Word::Caller as usize }>(),
-            Word::Slot => read::<{ Word::Slot as usize }>(),
-            Word::AskedSlot => read::<{ Word::AskedSlot as usize }>(),
-            Word::AskedCell => read::<{ Word::AskedCell as usize }>(),
-        }
-    }
-
-    #[inline(always)]
-    fn read<const WORD: usize>() -> usize {
-        let value;
-        // SAFETY: reads one of the calling thread's own words.
-        unsafe {
-            asm!(
-                "mov {value}, qword ptr [rip + ledgerline_thread_words@GOTTPOFF]",
-                "mov {value}, qword ptr fs:[{value} + {word}]",
-                value = out(reg) value,
-                word = const WORD,
-                options(nostack, readonly, preserves_flags),
-            );
-        }
-        value
-    }
-
-    #[inline(always)]
-    pub(crate) fn set(word: Word, value: usize) {
-        // SAFETY: writes one of the calling thread's own words.
-        unsafe {
-            asm!(
-                "mov {at}, qword ptr [rip + ledgerline_thread_words@GOTTPOFF]",
-                "mov qword ptr fs:[{at} + {word}], {value}",
-                at = out(reg) _,
-                word = in(reg) word as usize,
-                value = in(reg) value,
-                options(nostack, preserves_flags),
-            );
-        }
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-mod words {
-    use super::Word;
-    use std::cell::Cell;
-
-    thread_local!(static WORDS: [Cell<usize>; 6] = const {
-        [
-            Cell::new(super::NO_CELL),
-            Cell::new(0),
-            Cell::new(0),
-            Cell::new(0),
-            Cell::new(0),
-            Cell::new(super::NO_CELL),
-        ]
-    });
-
-    pub(crate) fn place() -> usize {
-        0
-    }
-
-    pub(crate) fn cell(_place: usize) -> usize {
-        get(Word::Cell)
-    }
-
-    pub(crate) fn get(word: Word) -> usize {
-        WORDS.with(|words| words[word as usize / 8].get())
-    }
-
-    pub(crate) fn set(word: Word, value: usize) {
-        WORDS.with(|words| words[word as usize / 8].set(value));
-    }
-}
+#[cfg(target_arch = "aarch64")]
+use aarch64 as words;
+#[cfg(target_arch = "x86_64")]
+use x86_64 as words;
 
 /// Where the words lie, seen from any thread: for [`cell`].
 pub(crate) use words::place;

@@ -18,7 +18,7 @@ pub enum Blind {
     Privileged = 2,
     /// It is of another architecture than the preloaded library.
     OtherArchitecture = 3,
-    /// It uses the musl C library; the preloaded library is for glibc.
+    /// It uses a C library whose programs the preloaded library does not serve ([`Serves`]).
     OtherLibc = 4,
     /// A sanitizer's runtime wants to be the allocator, and ends a program in which it is not.
     Sanitizer = 5,
@@ -65,7 +65,7 @@ impl Blind {
             Blind::Static => "statically linked",
             Blind::Privileged => "gains privileges",
             Blind::OtherArchitecture => "another architecture",
-            Blind::OtherLibc => "the musl C library",
+            Blind::OtherLibc => "another C library",
             Blind::Sanitizer => "a sanitizer",
             Blind::Environment => "environment cleared",
             Blind::OwnMalloc => "a malloc of its own",
@@ -76,8 +76,8 @@ impl Blind {
         }
     }
 
-    /// Whether the program would fail to start with the preload in its environment. glibc's loader ignores what does not
-    /// fit; musl's gives up, and so does a sanitizer's runtime.
+    /// Whether the program would fail to start with the preload in its environment. Loaders ignore a library of another
+    /// machine. They give up where one lacks functions of its C library, and so does a sanitizer's runtime.
     #[must_use]
     pub const fn breaks_preload(self) -> bool {
         matches!(self, Blind::OtherLibc | Blind::Sanitizer)
@@ -93,7 +93,9 @@ impl fmt::Display for Blind {
                 "gains a user, a group or capabilities, so the loader drops the preload"
             }
             Blind::OtherArchitecture => "is of another architecture than the preload library",
-            Blind::OtherLibc => "uses the musl C library, and the preload library is for glibc",
+            Blind::OtherLibc => {
+                "uses another C library than the preload library is for (glibc, musl)"
+            }
             Blind::Sanitizer => "brings a sanitizer, which must be its allocator",
             Blind::Environment => "was started without the environment that the library needs",
             Blind::OwnMalloc => "brings a malloc of its own",
@@ -106,10 +108,43 @@ impl fmt::Display for Blind {
     }
 }
 
-/// What keeps the library out of a program, by its file; that of its interpreter, if it is a script. `None` for an
+/// The C libraries for whose programs a preloaded library is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Serves {
+    /// glibc alone.
+    Glibc,
+    /// musl alone.
+    Musl,
+    /// glibc and musl.
+    Both,
+}
+
+impl Serves {
+    /// Those of the accounting library, which is built for glibc or for musl. On x86-64 that for glibc asks for nothing
+    /// that musl lacks.
+    #[must_use]
+    pub const fn built_for(glibc: bool) -> Serves {
+        match glibc {
+            true if cfg!(target_arch = "x86_64") => Serves::Both,
+            true => Serves::Glibc,
+            false => Serves::Musl,
+        }
+    }
+
+    /// Whether a program that names this loader is served.
+    fn has(self, loader: &[u8]) -> bool {
+        match self {
+            Serves::Both => true,
+            Serves::Glibc => !contains(loader, b"ld-musl"),
+            Serves::Musl => contains(loader, b"ld-musl"),
+        }
+    }
+}
+
+/// What keeps a library that serves so much out of a program, by the program's file; that of its interpreter, if it is a script. `None` for an
 /// ordinary program, for what cannot be read, and for what the kernel will refuse anyway.
 #[must_use]
-pub fn of(path: &CStr) -> Option<Blind> {
+pub fn of(path: &CStr, serves: Serves) -> Option<Blind> {
     let mut start = [0; 4096];
     let file = File::open(path)?;
     let start = file.read(&mut start, 0);
@@ -121,9 +156,9 @@ pub fn of(path: &CStr) -> Option<Blind> {
             let file = File::open(CStr::from_bytes_until_nul(&name).ok()?)?;
             let mut start = [0; 4096];
             let start = file.read(&mut start, 0);
-            privileged(&file).or_else(|| inside(&file, start))
+            privileged(&file).or_else(|| inside(&file, start, serves))
         }
-        None => privileged(&file).or_else(|| inside(&file, start)),
+        None => privileged(&file).or_else(|| inside(&file, start, serves)),
     }
 }
 
@@ -159,7 +194,7 @@ const OUR_MACHINE: u16 = if cfg!(target_arch = "x86_64") {
 };
 
 /// What an ELF file says about itself. What is not a well-formed one is left to the kernel to judge.
-fn inside(file: &File, start: &[u8]) -> Option<Blind> {
+fn inside(file: &File, start: &[u8], serves: Serves) -> Option<Blind> {
     if start.get(..4)? != b"\x7fELF" || OUR_MACHINE == libc::EM_NONE {
         return None;
     }
@@ -180,7 +215,7 @@ fn inside(file: &File, start: &[u8]) -> Option<Blind> {
     let mut name = [0; 256];
     let name = name.get_mut(..(loader.length as usize).min(256))?;
     let name = file.read_after(start, name, loader.offset);
-    if contains(name, b"ld-musl") {
+    if !serves.has(name) {
         return Some(Blind::OtherLibc);
     }
     let dynamic = segments().find(|segment| segment.kind == libc::PT_DYNAMIC)?;

@@ -6,6 +6,8 @@
 mod have;
 #[path = "../../../../tests/support/library.rs"]
 mod library;
+#[path = "../../../../tests/support/tested.rs"]
+mod tested;
 
 pub use have::have;
 use ledgerline::percpu::{self, Mode};
@@ -39,11 +41,17 @@ const OURS: [&str; 11] = [
     "MALLOC_ARENA_MAX",
 ];
 
-/// The library.
+/// The library, or another that was built for the same tests: for musl, which programs for glibc do not start with.
 pub fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| library::built("ledgerline-preload", "libledgerline_preload.so"))
+    LIBRARY.get_or_init(|| match std::env::var_os(OTHER_LIBRARY) {
+        Some(path) => path.into(),
+        None => library::built("ledgerline-preload", "libledgerline_preload.so"),
+    })
 }
+
+/// The variable that names another library (`ci/platforms`).
+pub const OTHER_LIBRARY: &str = "LEDGERLINE_TEST_PRELOAD";
 
 /// A compiled program in a folder of its own, which goes when this is dropped.
 pub struct Program(PathBuf);
@@ -65,8 +73,12 @@ impl Drop for Program {
 
 /// Compiles a source from `programs/`, a `plugin` to a shared library; `None` without a compiler.
 pub fn compile(source: &str) -> Option<Program> {
+    compile_with(if source.ends_with(".cc") { "g++" } else { "cc" }, source, &[])
+}
+
+/// [`compile`] by a compiler of choice, which may be missing, with more options.
+pub fn compile_with(compiler: &str, source: &str, options: &[&str]) -> Option<Program> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let compiler = if source.ends_with(".cc") { "g++" } else { "cc" };
     if !have(compiler) {
         return None;
     }
@@ -88,6 +100,7 @@ pub fn compile(source: &str) -> Option<Program> {
     };
     command.arg("-o").arg(&output);
     command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(source));
+    command.args(options);
     assert!(command.arg("-ldl").status().expect("it runs").success(), "{source} does not compile");
     Some(Program(output))
 }

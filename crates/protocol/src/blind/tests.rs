@@ -31,7 +31,11 @@ impl Drop for Directory {
 }
 
 fn spot(path: &Path) -> Option<Blind> {
-    of(&CString::new(path.as_os_str().as_bytes()).unwrap())
+    spot_of(path, Serves::Glibc)
+}
+
+fn spot_of(path: &Path, serves: Serves) -> Option<Blind> {
+    of(&CString::new(path.as_os_str().as_bytes()).unwrap(), serves)
 }
 
 // The few fields of an ELF file of the 64-bit class that matter here.
@@ -79,6 +83,29 @@ fn an_elf_file_says_what_it_is() {
     ] {
         assert_eq!(spot(&directory.file(name, &bytes)), expected, "{name}");
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_program_of_a_c_library_that_is_not_served_is_told_by_its_loader() {
+    let directory = Directory::new("libc");
+    let file = |name, loader| directory.file(name, &elf_file(2, 62, INTERP, loader));
+    let glibc = file("glibc", b"/lib64/ld-linux-x86-64.so.2\0");
+    let musl = file("musl", b"/lib/ld-musl-x86_64.so.1\0");
+    let script = |name, of: &Path| directory.file(name, format!("#!{}\n", of.display()).as_bytes());
+    let (of_glibc, of_musl) = (script("of_glibc", &glibc), script("of_musl", &musl));
+    for (serves, glibc_is, musl_is) in [
+        (Serves::Glibc, None, Some(Blind::OtherLibc)),
+        (Serves::Musl, Some(Blind::OtherLibc), None),
+        (Serves::Both, None, None),
+    ] {
+        for (path, expected) in
+            [(&glibc, glibc_is), (&of_glibc, glibc_is), (&musl, musl_is), (&of_musl, musl_is)]
+        {
+            assert_eq!(spot_of(path, serves), expected, "{serves:?} {}", path.display());
+        }
+    }
+    assert_eq!((Serves::built_for(true), Serves::built_for(false)), (Serves::Both, Serves::Musl));
 }
 
 #[cfg(target_arch = "x86_64")]

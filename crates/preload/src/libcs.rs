@@ -1,0 +1,106 @@
+//! What one C library has and another has not: built for glibc, this library serves programs for musl too (x86-64).
+//!
+//! musl's loader finds glibc's `libc.so.6` in itself, and looks at no symbol's version. It refuses a library of which it
+//! lacks a single function, and the program with it. So the two that it lacks have stand-ins that this library alone sees
+//! (and `build.rs` keeps glibc's loader from being asked for by its name). What is built for musl, where there is no glibc,
+//! has the same: a compiler for glibc may have brought the unwinder.
+//!
+//! | function            | who asks                    | with musl                                   |
+//! |---------------------|-----------------------------|---------------------------------------------|
+//! | `__register_atfork` | glibc's `pthread_atfork`    | musl's `pthread_atfork`                     |
+//! | `_dl_find_object`   | gcc's unwinder              | the same, from what `dl_iterate_phdr` tells |
+//!
+//! (Names that end in `64`, as `open64`, are musl's own up to 1.2.3; later its loader takes the name without, for what was
+//! linked against glibc.)
+//!
+//! musl's loader binds all functions at the start, so `tests/musl.rs` fails where another one is missing. The rest are
+//! C's, POSIX's and Linux's: on x86-64 the two libraries agree on the types that this library hands to them, and on the
+//! numbers of what it asks.
+
+use crate::objects::{find, with_object};
+use std::arch::{asm, global_asm};
+use std::ffi::{c_int, c_void};
+
+type Handler = Option<unsafe extern "C" fn()>;
+
+// Hidden, so that the program and its libraries keep the C library's.
+global_asm!(
+    ".weak __register_atfork",
+    ".pushsection .text.ledgerline_libcs, \"ax\", @progbits",
+    ".globl pthread_atfork",
+    ".hidden pthread_atfork",
+    ".type pthread_atfork, @function",
+    "pthread_atfork:",
+    "jmp {atfork}",
+    ".size pthread_atfork, . - pthread_atfork",
+    ".globl _dl_find_object",
+    ".hidden _dl_find_object",
+    ".type _dl_find_object, @function",
+    "_dl_find_object:",
+    "jmp {find_object}",
+    ".size _dl_find_object, . - _dl_find_object",
+    ".popsection",
+    atfork = sym atfork,
+    find_object = sym find_object,
+);
+
+/// The address of glibc's `__register_atfork`; zero where the C library has none.
+fn register_atfork() -> usize {
+    let address;
+    // SAFETY: reads this library's own entry of the global offset table.
+    unsafe {
+        asm!(
+            "mov {address}, qword ptr [rip + __register_atfork@GOTPCREL]",
+            address = out(reg) address,
+            options(nostack, readonly, preserves_flags),
+        );
+    }
+    address
+}
+
+unsafe extern "C" fn atfork(before: Handler, parent: Handler, child: Handler) -> c_int {
+    type OfMusl = unsafe extern "C" fn(Handler, Handler, Handler) -> c_int;
+    type OfGlibc = unsafe extern "C" fn(Handler, Handler, Handler, *const c_void) -> c_int;
+    let of_glibc = register_atfork();
+    if of_glibc != 0 {
+        // SAFETY: glibc's function of this type. (The last argument says with which library the handlers go. This one
+        // stays.)
+        return unsafe {
+            let register: OfGlibc = std::mem::transmute(of_glibc);
+            register(before, parent, child, std::ptr::null())
+        };
+    }
+    match find(c"pthread_atfork") {
+        0 => libc::ENOSYS,
+        // SAFETY: the C library's function of this type.
+        of_musl => unsafe {
+            let register: OfMusl = std::mem::transmute(of_musl);
+            register(before, parent, child)
+        },
+    }
+}
+
+unsafe extern "C" fn find_object(at: *mut c_void, result: *mut c_void) -> c_int {
+    let of_glibc = find(c"_dl_find_object");
+    if of_glibc != 0 {
+        // SAFETY: glibc's function of this type, which gets what the caller handed in.
+        return unsafe {
+            let real: unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int =
+                std::mem::transmute(of_glibc);
+            real(at, result)
+        };
+    }
+    let found = with_object(at as usize, |object| object.part(libc::PT_GNU_EH_FRAME));
+    let Some(eh_frame) = found.flatten() else { return -1 };
+    // SAFETY: the caller's place for what is found, of which it reads the last, and no more than these.
+    unsafe { result.cast::<Found>().write(Found { others: [0; 4], eh_frame }) };
+    0
+}
+
+/// The start of glibc's `struct dl_find_object` (dlfcn.h): flags, from where to where the object is mapped and its
+/// handle; then what tells how to unwind its functions.
+#[repr(C)]
+struct Found {
+    others: [usize; 4],
+    eh_frame: usize,
+}

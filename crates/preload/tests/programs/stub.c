@@ -1,0 +1,9 @@
+/* Where it lies at a fixed address, its code has malloc's as a constant: that of a stub, which the linker made. */
+#include "common.h"
+
+__attribute__((noinline)) static void *(*address(void))(size_t) { return malloc; }
+
+int main(void) {
+    check(address()(1000));
+    _exit(0);
+}
