@@ -7,6 +7,7 @@ use ledgerline_terminal::output::plain_json;
 
 #[derive(Serialize)]
 struct Document<'a> {
+    schema: &'static str,
     unit: &'a str,
     command: &'a [String],
     exit_code: u8,
@@ -99,6 +100,7 @@ impl Serialize for Limit {
 /// The whole document, with a newline at its end.
 pub fn document(account: &Account) -> String {
     let document = Document {
+        schema: "ledgerline/account.v1",
         unit: &account.unit,
         command: &account.command,
         exit_code: account.status.code(),
@@ -187,6 +189,7 @@ fn group<'a>(account: &'a Account, row: &'a Row) -> Group<'a> {
 pub fn groups(account: &Account) -> String {
     #[derive(Serialize)]
     struct Groups<'a> {
+        schema: &'static str,
         unit: &'a str,
         ledger_bytes: u64,
         mistakes: Option<Mistakes>,
@@ -195,6 +198,7 @@ pub fn groups(account: &Account) -> String {
         groups: Vec<Group<'a>>,
     }
     pretty(&Groups {
+        schema: "ledgerline/groups.v1",
         unit: &account.unit,
         ledger_bytes: account.ledger_bytes,
         mistakes: mistakes(account),

@@ -101,6 +101,7 @@ pub(crate) fn notes(recording: &Recording) -> Vec<String> {
 
 #[derive(Serialize)]
 struct Document<'r> {
+    schema: &'static str,
     title: &'r str,
     unit: &'r str,
     /// Seconds since 1970.
@@ -139,6 +140,7 @@ struct Entry<'r> {
 pub fn json(recording: &Recording) -> Result<String, serde_json::Error> {
     let since = |time: Duration| time.saturating_sub(recording.start).as_secs_f64();
     let document = Document {
+        schema: "ledgerline/report.v1",
         title: &recording.title,
         unit: &recording.unit,
         started: recording.at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64(),

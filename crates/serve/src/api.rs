@@ -10,6 +10,7 @@ use std::time::Duration;
 /// `/api/ledgers`.
 #[derive(Serialize)]
 pub(crate) struct Index {
+    pub(crate) schema: &'static str,
     pub(crate) version: &'static str,
     /// Milliseconds from look to look.
     pub(crate) interval: u64,
@@ -36,6 +37,7 @@ pub(crate) struct Summary {
 /// `/api/ledgers/ID/groups`, and the first event.
 #[derive(Serialize)]
 pub(crate) struct Groups<'f> {
+    schema: &'static str,
     id: u32,
     title: &'f str,
     number: u64,
@@ -99,6 +101,7 @@ pub(crate) struct PerSecond {
 /// `/api/ledgers/ID/history`.
 #[derive(Serialize)]
 pub(crate) struct Hour<'f> {
+    schema: &'static str,
     #[serde(serialize_with = "number")]
     group: ledgerline::GroupId,
     path: &'f str,
@@ -158,6 +161,7 @@ impl Summary {
 impl<'f> Groups<'f> {
     pub(crate) fn of(id: u32, title: &'f str, frame: &'f Frame) -> Groups<'f> {
         Groups {
+            schema: "ledgerline/serve-groups.v1",
             id,
             title,
             number: frame.number,
@@ -247,6 +251,7 @@ impl<'f> Hour<'f> {
             reclaimed: point.reclaimed,
         });
         Hour {
+            schema: "ledgerline/serve-history.v1",
             group: row.id,
             path: &row.path,
             unit: frame.look.unit,

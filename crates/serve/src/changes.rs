@@ -41,6 +41,7 @@ pub(crate) struct Changed<'f> {
 
 #[derive(Serialize)]
 struct Document<'c> {
+    schema: &'static str,
     number: u64,
     at: f64,
     damaged: bool,
@@ -210,6 +211,7 @@ impl<'f> Changed<'f> {
     pub(crate) fn event(&self, by: By) -> Event {
         let (now, groups) = (self.now, &self.groups[..]);
         let document = Document {
+            schema: "ledgerline/serve-change.v1",
             number: now.number,
             at: now.at(),
             damaged: now.look.damaged,

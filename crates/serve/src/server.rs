@@ -312,6 +312,7 @@ async fn index(State(shared): State<Shared>) -> Answer {
         let settings = shared.ledgers.settings();
         let ledgers = shared.ledgers.all();
         json(&Index {
+            schema: "ledgerline/serve-ledgers.v1",
             version: env!("CARGO_PKG_VERSION"),
             interval: settings.interval.as_millis() as u64,
             history: settings.history,

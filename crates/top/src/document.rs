@@ -12,6 +12,7 @@ use std::time::UNIX_EPOCH;
 
 #[derive(Serialize)]
 struct Document<'a> {
+    schema: &'static str,
     ledger: &'a str,
     /// Seconds since 1970.
     time: f64,
@@ -105,6 +106,7 @@ fn line(state: &State, rates: bool, rows: Option<usize>) -> String {
     let look = state.look();
     let shown = rows.unwrap_or(usize::MAX).min(state.lines().len());
     let document = Document {
+        schema: "ledgerline/top.v1",
         ledger: &state.title,
         time: look.at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
         unit: look.unit,

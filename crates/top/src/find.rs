@@ -53,6 +53,7 @@ fn document(listed: &[Listed]) -> String {
     }
     #[derive(Serialize)]
     struct Ledgers<'a> {
+        schema: &'static str,
         ledgers: Vec<Ledger<'a>>,
     }
     let ledgers = listed.iter().map(|listed| Ledger {
@@ -62,7 +63,8 @@ fn document(listed: &[Listed]) -> String {
         groups: listed.groups,
         path: listed.path.to_string_lossy().into_owned(),
     });
-    let text = serde_json::to_string(&Ledgers { ledgers: ledgers.collect() })
+    let document = Ledgers { schema: "ledgerline/ledgers.v1", ledgers: ledgers.collect() };
+    let text = serde_json::to_string(&document)
         .expect("strings, numbers and lists of them always make a document");
     plain_json(&text) + "\n"
 }

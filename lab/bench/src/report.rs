@@ -2,15 +2,25 @@
 
 use super::row::{Row, Rows};
 use ledgerline_terminal::style::{Paint, Style};
+use serde::Serialize;
 
 /// If other programs took this part of the time or more, the table says so.
 const BUSY: f64 = 0.05;
+
+/// A row as it is printed.
+#[derive(Serialize)]
+struct Line<'a> {
+    schema: &'static str,
+    #[serde(flatten)]
+    row: &'a Row,
+}
 
 /// One JSON object a line.
 pub(super) fn json(rows: &[Row]) -> Result<String, String> {
     let mut text = String::new();
     for row in rows {
-        text += &serde_json::to_string(row).map_err(|error| error.to_string())?;
+        let line = Line { schema: "ledgerline/bench.v1", row };
+        text += &serde_json::to_string(&line).map_err(|error| error.to_string())?;
         text.push('\n');
     }
     Ok(text)
@@ -183,7 +193,7 @@ rseq, 4 threads, more than CPUs      ns/op    fastest .. slowest     line transf
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[0],
-            r#"{"suite":"charge","case":"bare_add","mode":"rseq","threads":1,"oversubscribed":false,"ns_per_op":0.9,"min":0.81,"max":1.126,"runs":21,"waited":0.001}"#
+            r#"{"schema":"ledgerline/bench.v1","suite":"charge","case":"bare_add","mode":"rseq","threads":1,"oversubscribed":false,"ns_per_op":0.9,"min":0.81,"max":1.126,"runs":21,"waited":0.001}"#
         );
         assert!(
             lines[2].ends_with(r#","groups":1048576,"seconds":1.25,"resident_bytes":314572800}"#)

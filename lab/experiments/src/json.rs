@@ -9,10 +9,13 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 /// An object whose keys stand in the order in which they were put.
-#[derive(Default)]
 struct Object(Vec<(String, Value)>);
 
 impl Object {
+    fn new(schema: &str) -> Object {
+        Object(vec![("schema".to_owned(), schema.into())])
+    }
+
     fn put(&mut self, key: &str, value: impl Into<Value>) {
         self.0.push((key.to_owned(), value.into()));
     }
@@ -65,7 +68,7 @@ fn row(table: &Table, line: &Line) -> Object {
         Some(_) => Some(table.unit),
         None => line.published.and(measured_unit),
     };
-    let mut object = Object::default();
+    let mut object = Object::new("ledgerline/reproduce-row.v1");
     object.put("experiment", table.document.name);
     object.put("row", line.name.as_str());
     object.put("unit", unit);
@@ -96,7 +99,7 @@ fn row(table: &Table, line: &Line) -> Object {
 
 /// What the document reports of a whole program.
 fn reported(table: &Table, one: &Reported) -> Object {
-    let mut object = Object::default();
+    let mut object = Object::new("ledgerline/reproduce-reported.v1");
     object.put("experiment", table.document.name);
     object.put("row", one.what);
     object.put("method", "published");
@@ -120,7 +123,7 @@ fn reported(table: &Table, one: &Reported) -> Object {
 /// Each design on each number of CPUs.
 fn places(name: &str, scaling: &Scaling) -> Vec<Object> {
     let place = |row: &str, design: &str, at: &Scale, cost: Interval| {
-        let mut object = Object::default();
+        let mut object = Object::new("ledgerline/reproduce-curve.v1");
         object.put("experiment", name);
         object.put("row", row);
         object.put("design", design);

@@ -60,6 +60,7 @@ fn objects(case: &Case, rows: &[Predicted], decided: &Decided) -> Vec<Value> {
     let turns: Vec<&str> = decided.turns_on().map(|alone| alone.name.as_str()).collect();
     let object = |row: &Predicted| {
         json!({
+            "schema": "ledgerline/reproduce-published.v1",
             "case": case.name,
             "source": case.source,
             "machine": case.machine_name,

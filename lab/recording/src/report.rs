@@ -372,6 +372,7 @@ pub fn json(plan: &Plan, recordings: &[Recording], recorded: &Recorded) -> Value
         })
     });
     json!({
+        "schema": "ledgerline/layout-record.v1",
         "operations": plan.operations,
         "types": types.collect::<Vec<_>>(),
         "lost": losses(recordings),

@@ -236,6 +236,7 @@ impl Report<'_> {
             throughput_percent: proposed.as_ref().map(|(_, gain)| gain.throughput),
         };
         let object = Object {
+            schema: "ledgerline/layout-trial.v1",
             name: self.name,
             profile: self.profile,
             against: self.proposed.map(|_| self.from),
@@ -266,6 +267,7 @@ fn cpus_of(count: usize) -> String {
 
 #[derive(Serialize)]
 struct Object<'a> {
+    schema: &'static str,
     name: &'a str,
     profile: &'a str,
     against: Option<&'a str>,

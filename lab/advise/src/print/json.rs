@@ -11,6 +11,7 @@ use crate::cost::{Cost, LineCost, PairCost, Place, Work};
 
 #[derive(Serialize)]
 struct Object<'a> {
+    schema: &'static str,
     name: &'a str,
     machine: &'a str,
     cpus: usize,
@@ -150,6 +151,7 @@ pub fn json(types: &Types, id: TypeId, advice: &Advice, options: &Options<'_>) -
         }
     });
     let object = Object {
+        schema: "ledgerline/layout-advise.v1",
         name: &advice.name,
         machine: &question.machine.name,
         cpus: question.cpus,

@@ -11,6 +11,7 @@ use crate::spell::{safe, spell};
 
 #[derive(Serialize)]
 struct Object<'a> {
+    schema: &'static str,
     name: &'a str,
     kind: &'static str,
     size: u64,
@@ -54,7 +55,8 @@ pub fn json<'h>(types: &Types, holder: &'h Holder<'_>, out: &mut Vec<u8>) {
     };
     let places = holder.places.iter().map(place).collect();
     let (kind, size) = (keyword(record.kind), record.size);
-    let object = Object { name: holder.name, kind, size, places };
+    let schema = "ledgerline/layout-find.v1";
+    let object = Object { schema, name: holder.name, kind, size, places };
     serde_json::to_writer(&mut *out, &object).expect("a vector takes all, and keys are texts");
     out.push(b'\n');
 }

@@ -43,7 +43,7 @@ pub fn json(broken: &[Broken]) -> Value {
             })
         })
         .collect();
-    json!({ "holds": broken.is_empty(), "broken": list })
+    json!({ "schema": "ledgerline/layout-check.v1", "holds": broken.is_empty(), "broken": list })
 }
 
 /// A SARIF 2.1.0 log. Where the file does not say where a type was declared, `checked` stands for the place.

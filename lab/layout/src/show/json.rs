@@ -12,6 +12,7 @@ use crate::variants::{Variant, uncovered, variants};
 
 #[derive(Serialize)]
 struct Object<'a> {
+    schema: &'static str,
     name: &'a str,
     kind: &'static str,
     size: u64,
@@ -146,6 +147,7 @@ pub fn json<'t>(
         })
         .collect();
     let object = Object {
+        schema: "ledgerline/layout-show.v1",
         name,
         kind: leaf::keyword(record.kind),
         size: record.size,

@@ -75,6 +75,7 @@ pub(super) fn json(report: &Report<'_>) -> String {
         .map(|(one, other, ns)| serde_json::json!({"cpus": [one, other], "transfer_ns": ns}))
         .collect();
     let value = serde_json::json!({
+        "schema": "ledgerline/calibrate.v1",
         "machine": report.machine,
         "modes": modes,
         "left_out": report.left_out,

@@ -6,6 +6,8 @@
 mod have;
 #[path = "../../../../tests/support/library.rs"]
 mod library;
+#[path = "../../../../tests/support/tested.rs"]
+mod tested;
 
 pub use have::have;
 use ledgerline_layout::pick::{named, pick};
