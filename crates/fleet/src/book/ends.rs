@@ -1,0 +1,138 @@
+//! How leases end: in time, by leaving, by another process of the same name.
+
+use crate::message::Sync;
+
+use super::rows::{FORMER, Hold, Incarnation};
+use super::{Book, What};
+
+impl Book {
+    /// Gives all back of each incarnation whose lease and grace have ended.
+    pub(super) fn expire(&mut self, now: u64) {
+        while let Some((_, node, number)) =
+            self.ends.first().filter(|(freed, ..)| *freed <= now).cloned()
+        {
+            if self.remove(&node, number) {
+                self.tell(now, &node, What::Ended { incarnation: number });
+            }
+        }
+    }
+
+    /// Renews the leases of an incarnation from `now` on.
+    ///
+    /// Its units are not freed earlier than the book has promised, although the terms became shorter: the node may not hear of
+    /// it. A clock that was set back does not make that later than the longest promise from `now` on.
+    pub(super) fn renew(
+        &mut self,
+        now: u64,
+        node: &str,
+        number: u64,
+        incarnation: &mut Incarnation,
+    ) {
+        self.ends.remove(&(incarnation.freed, node.to_owned(), number));
+        incarnation.at = now;
+        incarnation.ends = now + self.terms.ttl;
+        incarnation.promise = incarnation.promise.max(self.terms.ttl + self.terms.grace);
+        incarnation.freed = incarnation
+            .freed
+            .min(now + incarnation.promise)
+            .max(incarnation.ends + self.terms.grace);
+        self.ends.insert((incarnation.freed, node.to_owned(), number));
+    }
+
+    /// Gives all back that an incarnation holds, and forgets it. Returns whether it had not left before.
+    fn remove(&mut self, name: &str, number: u64) -> bool {
+        self.release_all(name, number);
+        let node = self.nodes.get_mut(name);
+        let Some(incarnation) = node.and_then(|node| node.incarnations.remove(&number)) else {
+            return false;
+        };
+        self.ends.remove(&(incarnation.freed, name.to_owned(), number));
+        self.forget_if_gone(name);
+        !incarnation.left
+    }
+
+    /// Gives all back that an incarnation holds.
+    pub(super) fn release_all(&mut self, name: &str, number: u64) {
+        let incarnation =
+            self.nodes.get_mut(name).and_then(|node| node.incarnations.get_mut(&number));
+        let holds = incarnation
+            .map(|incarnation| std::mem::take(&mut incarnation.holds))
+            .unwrap_or_default();
+        for (path, hold) in holds {
+            self.release(&path, &hold);
+        }
+    }
+
+    /// Takes a hold out of its budget, and the budget out of the book if it waited for that.
+    pub(super) fn release(&mut self, path: &str, hold: &Hold) {
+        let Some(budget) = self.budgets.get_mut(path) else { return };
+        budget.take_out(hold);
+        budget.holds -= 1;
+        if hold.lease > 0 && budget.unmet > 0 {
+            self.nudged.insert(path.to_owned());
+        }
+        if budget.closing && budget.holds == 0 {
+            self.budgets.remove(path);
+        }
+    }
+
+    /// The leases of an incarnation have ended by its own clock.
+    pub(super) fn clear(&mut self, incarnation: &mut Incarnation) {
+        incarnation.lost = 0;
+        for (path, mut hold) in std::mem::take(&mut incarnation.holds) {
+            let Some(budget) = self.budgets.get_mut(&path) else { continue };
+            let mut cleared = hold.clone();
+            cleared.clear();
+            if cleared.is_blank(budget.closing) {
+                self.release(&path, &hold);
+                continue;
+            }
+            budget.take_out(&hold);
+            if hold.lease > 0 && budget.unmet > 0 {
+                self.nudged.insert(path.clone());
+            }
+            hold.clear();
+            incarnation.holds.insert(path, hold);
+        }
+    }
+
+    /// A node's name goes when nobody has it. One that is drained stays so.
+    pub(super) fn forget_if_gone(&mut self, name: &str) {
+        if self.nodes.get(name).is_some_and(|node| node.incarnations.is_empty() && !node.draining) {
+            self.nodes.remove(name);
+        }
+    }
+
+    /// Whether the message's incarnation has the node's name, or takes it now.
+    pub(super) fn has_name(&mut self, now: u64, message: &Sync) -> bool {
+        let node = self.nodes.entry(message.node.clone()).or_default();
+        let older = node.current;
+        if older == message.incarnation {
+            return true;
+        }
+        if node.former.contains(&message.incarnation) {
+            return false;
+        }
+        node.current = message.incarnation;
+        if older == 0 {
+            return true;
+        }
+        if node.former.len() == FORMER {
+            node.former.remove(0);
+        }
+        node.former.push(older);
+        let Some(fenced) = node.incarnations.get_mut(&older).filter(|fenced| !fenced.left) else {
+            return true;
+        };
+        // Nobody will sync for it: it waits for nothing, and nothing is set aside for it.
+        for (path, hold) in &mut fenced.holds {
+            let Some(budget) = self.budgets.get_mut(path) else { continue };
+            budget.take_out(hold);
+            hold.unmet = 0;
+            hold.lacking = 0;
+            budget.put_in(hold);
+        }
+        self.tell(now, &message.node, What::Fenced { incarnation: older });
+        true
+    }
+}

@@ -1,0 +1,182 @@
+//! The book of one organisation: budgets, nodes, leases, and who gets what. It has no clock and does no input or output.
+//!
+//! ```text
+//! apply(now, sync):
+//!   expire: each incarnation whose lease and grace have ended gives all back
+//!   a newer incarnation takes the node's name           the older one is fenced, its leases count until they end
+//!   a passed sequence number is late; the last one is answered again and changes nothing
+//!   for each line, root first:
+//!     lease := what the node says it holds, at most what the book has    (more only if the book lost writes: adopted)
+//!     lease := want, if that is less                                     (given back)
+//!     if not over:  lease += part of what is left, at most up to the lease above
+//! ```
+//!
+//! A sync costs time for its lines, and for the leases of what ended. The store's function does the same in Lua, row by row.
+
+mod apply;
+mod change;
+mod ends;
+mod look;
+mod rows;
+mod share;
+mod view;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use serde::{Deserialize, Serialize};
+
+use crate::message::Malformed;
+
+pub use change::{Change, Rejected};
+pub use view::{BudgetView, Event, HoldView, IncarnationView, NodeView, View, What};
+
+use rows::{Budget, Node};
+
+/// What a store knows of one organisation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Book {
+    terms: Terms,
+    budgets: BTreeMap<String, Budget>,
+    nodes: BTreeMap<String, Node>,
+    /// When units are freed, and whose: the row's node and incarnation.
+    ends: BTreeSet<(u64, String, u64)>,
+    events: VecDeque<Event>,
+    #[serde(skip)]
+    nudged: BTreeSet<String>,
+}
+
+/// How long leases hold, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Terms {
+    /// From a sync to the end of the node's leases.
+    pub ttl: u64,
+    /// From the end of a lease until its units go to others.
+    pub grace: u64,
+}
+
+impl Default for Terms {
+    /// Ten seconds, and five of grace.
+    fn default() -> Self {
+        Self { ttl: 10_000, grace: 5_000 }
+    }
+}
+
+impl Terms {
+    /// The longest of both, a year.
+    const LONGEST: u64 = 366 * 24 * 3_600 * 1_000;
+
+    fn check(self) -> Result<(), Malformed> {
+        let fits = (1..=Self::LONGEST).contains(&self.ttl) && self.grace <= Self::LONGEST;
+        if fits { Ok(()) } else { Err(Malformed::Terms) }
+    }
+}
+
+impl Book {
+    /// How many events a book keeps.
+    pub const EVENTS: usize = 64;
+
+    /// An empty book.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Budgets of which nodes should sync now, since the last call: units are wanted that others hold idle, or were freed.
+    pub fn nudged(&mut self) -> BTreeSet<String> {
+        std::mem::take(&mut self.nudged)
+    }
+
+    /// The book as operators see it at `now`, in milliseconds. What has ended by then is gone.
+    pub fn view(&mut self, now: u64) -> View {
+        self.expire(now);
+        let mut budgets: BTreeMap<&String, BudgetView> =
+            self.budgets.iter().map(|(path, budget)| (path, budget.view(path))).collect();
+        for (name, node) in &self.nodes {
+            for (number, incarnation) in &node.incarnations {
+                for (path, hold) in &incarnation.holds {
+                    if let Some(budget) = budgets.get_mut(path) {
+                        budget.holds.push(hold.view(name, *number));
+                    }
+                }
+            }
+        }
+        View {
+            at: now,
+            ttl: self.terms.ttl,
+            grace: self.terms.grace,
+            budgets: budgets.into_values().collect(),
+            nodes: self
+                .nodes
+                .iter()
+                .map(|(name, node)| node.view(name))
+                .filter(NodeView::is_here)
+                .collect(),
+            events: self.events.iter().cloned().collect(),
+        }
+    }
+
+    fn tell(&mut self, at: u64, node: &str, what: What) {
+        if self.events.len() == Self::EVENTS {
+            self.events.pop_front();
+        }
+        self.events.push_back(Event { at, node: node.to_owned(), what });
+    }
+}
+
+impl Budget {
+    fn view(&self, path: &str) -> BudgetView {
+        let Self { limit, minimum, closing, leased, excess, unmet, idle, lacking, refused, .. } =
+            *self;
+        let path = path.to_owned();
+        let over = self.over();
+        let holds = Vec::new();
+        BudgetView {
+            path,
+            limit,
+            minimum,
+            closing,
+            leased,
+            excess,
+            over,
+            unmet,
+            idle,
+            lacking,
+            refused,
+            holds,
+        }
+    }
+}
+
+impl rows::Hold {
+    fn view(&self, node: &str, incarnation: u64) -> HoldView {
+        let Self { lease, used, want, excess, unmet, lacking, refused, .. } = *self;
+        HoldView {
+            node: node.to_owned(),
+            incarnation,
+            lease,
+            used,
+            want,
+            excess,
+            unmet,
+            lacking,
+            refused,
+        }
+    }
+}
+
+impl Node {
+    fn view(&self, name: &str) -> NodeView {
+        let here = self.incarnations.iter().filter(|(_, incarnation)| !incarnation.left);
+        let incarnations = here.map(|(number, incarnation)| IncarnationView {
+            incarnation: *number,
+            fenced: *number != self.current,
+            sequence: incarnation.sequence,
+            ends: incarnation.ends,
+        });
+        NodeView {
+            name: name.to_owned(),
+            draining: self.draining,
+            incarnations: incarnations.collect(),
+        }
+    }
+}

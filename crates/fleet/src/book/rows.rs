@@ -1,0 +1,136 @@
+//! The rows of a book, and the sums over the leases of one budget.
+//!
+//! Each hold remembers what it adds to each sum. A change takes the hold's old parts out and puts its new parts in, so a sync
+//! costs the same with a thousand nodes as with one. No sum exceeds [`MAX_UNITS`]: a part that would is cut, and the hold
+//! remembers what was counted of it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::message::{Line, MAX_UNITS};
+
+/// A budget: its limits, and what its holds come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) struct Budget {
+    pub limit: u64,
+    pub minimum: u64,
+    pub closing: bool,
+    /// How many holds there are.
+    pub holds: u64,
+    pub leased: u64,
+    pub excess: u64,
+    pub unmet: u64,
+    pub idle: u64,
+    pub lacking: u64,
+    /// Refused charges, of all nodes that ever were.
+    pub refused: u64,
+}
+
+/// What one incarnation has of one budget.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) struct Hold {
+    pub lease: u64,
+    pub used: u64,
+    pub want: u64,
+    pub refused: u64,
+    /// The last message that named the budget.
+    pub sequence: u64,
+    /// What is counted of the units used beyond the lease.
+    pub excess: u64,
+    /// What is counted of the units wanted and not granted.
+    pub unmet: u64,
+    /// What is counted of the units that lack to the guaranteed minimum.
+    pub lacking: u64,
+}
+
+/// A node's name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) struct Node {
+    /// The incarnation that has the name, or had it last; 0 if none had.
+    pub current: u64,
+    /// Earlier ones, the last [`FORMER`] of them: should one come back, it is not taken for a newer one.
+    pub former: Vec<u64>,
+    pub draining: bool,
+    pub incarnations: BTreeMap<u64, Incarnation>,
+}
+
+/// How many earlier incarnations a node's name remembers.
+pub(super) const FORMER: usize = 8;
+
+/// One start of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) struct Incarnation {
+    /// The highest sequence number applied.
+    pub sequence: u64,
+    /// The message in which the book last found that it had lost writes. Holds that were last named before it are adopted.
+    pub lost: u64,
+    /// When that message was applied.
+    pub at: u64,
+    /// Its leases end.
+    pub ends: u64,
+    /// Its units go to others.
+    pub freed: u64,
+    /// The longest time, lease and grace, for which it was ever promised its leases.
+    pub promise: u64,
+    /// It left. Its row stays until `freed`, so that messages that come later than the last one are known as late.
+    pub left: bool,
+    pub holds: BTreeMap<String, Hold>,
+}
+
+impl Budget {
+    pub fn take_out(&mut self, hold: &Hold) {
+        self.leased -= hold.lease;
+        self.excess -= hold.excess;
+        self.unmet -= hold.unmet;
+        self.idle -= hold.idle();
+        self.lacking -= hold.lacking;
+    }
+
+    pub fn put_in(&mut self, hold: &Hold) {
+        self.leased += hold.lease;
+        self.excess += hold.excess;
+        self.unmet += hold.unmet;
+        self.idle += hold.idle();
+        self.lacking += hold.lacking;
+    }
+
+    /// What is leased, or used without a lease.
+    pub fn held(&self) -> u64 {
+        self.leased + self.excess
+    }
+
+    pub fn over(&self) -> u64 {
+        self.held().saturating_sub(self.limit)
+    }
+}
+
+impl Hold {
+    pub fn idle(&self) -> u64 {
+        self.lease.saturating_sub(self.used)
+    }
+
+    /// Takes over what the node says, without its lease.
+    pub fn hear(&mut self, line: &Line, sequence: u64) {
+        self.used = line.used;
+        self.want = line.want;
+        self.refused = self.refused.max(line.refused);
+        self.sequence = sequence;
+    }
+
+    /// Sets the lease, and counts what is used beyond it. `others` is the budget without this hold.
+    pub fn set_lease(&mut self, lease: u64, others: &Budget) {
+        self.lease = lease;
+        self.excess = self.used.saturating_sub(lease).min(MAX_UNITS - others.held() - lease);
+    }
+
+    /// Holds and wants nothing from now on.
+    pub fn clear(&mut self) {
+        *self = Self { refused: self.refused, sequence: self.sequence, ..Self::default() };
+    }
+
+    /// Says nothing that is worth a row. A row with refusals stays as long as its incarnation, so that none counts twice.
+    pub fn is_blank(&self, closing: bool) -> bool {
+        self.lease == 0 && (closing || (self.used == 0 && self.want == 0 && self.refused == 0))
+    }
+}

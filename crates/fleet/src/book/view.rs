@@ -1,0 +1,138 @@
+//! A book as operators see it.
+
+use serde::{Deserialize, Serialize};
+
+/// A whole book at one moment. Rows are sorted by path, by name and by incarnation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct View {
+    /// When, by the store's clock: milliseconds since 1970.
+    pub at: u64,
+    /// How long a lease holds, in milliseconds.
+    pub ttl: u64,
+    /// How long after a lease's end its units are kept from others, in milliseconds.
+    pub grace: u64,
+    /// The budgets.
+    pub budgets: Vec<BudgetView>,
+    /// The nodes.
+    pub nodes: Vec<NodeView>,
+    /// The last [`Book::EVENTS`](super::Book::EVENTS), oldest first.
+    pub events: Vec<Event>,
+}
+
+/// One budget. Its numbers are units.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct BudgetView {
+    /// Its path.
+    pub path: String,
+    /// How many units may be leased.
+    pub limit: u64,
+    /// What each node that uses the budget is guaranteed.
+    pub minimum: u64,
+    /// It is deleted, and goes with its last lease.
+    pub closing: bool,
+    /// The sum of all leases.
+    pub leased: u64,
+    /// What nodes use beyond their leases.
+    pub excess: u64,
+    /// By how much `leased` and `excess` are above the limit.
+    pub over: u64,
+    /// What nodes want and lack.
+    pub unmet: u64,
+    /// Leased, and used by nobody.
+    pub idle: u64,
+    /// What nodes lack to their guaranteed minimum.
+    pub lacking: u64,
+    /// Charges that were refused, on all nodes that ever were.
+    pub refused: u64,
+    /// What each node has of it.
+    pub holds: Vec<HoldView>,
+}
+
+/// What one incarnation of a node has of one budget. Its numbers are units, but for `refused`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct HoldView {
+    /// The node's name.
+    pub node: String,
+    /// Its incarnation.
+    pub incarnation: u64,
+    /// What it may use.
+    pub lease: u64,
+    /// What it used when it last spoke.
+    pub used: u64,
+    /// The lease it would like.
+    pub want: u64,
+    /// What it uses beyond its lease.
+    pub excess: u64,
+    /// What of its want could not be granted.
+    pub unmet: u64,
+    /// What it lacks to the guaranteed minimum.
+    pub lacking: u64,
+    /// Charges that were refused there.
+    pub refused: u64,
+}
+
+/// One node's name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct NodeView {
+    /// The name.
+    pub name: String,
+    /// Its leases are asked back, and it gets no more.
+    pub draining: bool,
+    /// Its starts whose leases still count.
+    pub incarnations: Vec<IncarnationView>,
+}
+
+/// One start of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct IncarnationView {
+    /// Its number.
+    pub incarnation: u64,
+    /// A newer one has the name.
+    pub fenced: bool,
+    /// The highest sequence number applied.
+    pub sequence: u64,
+    /// When its leases end, by the store's clock, unless it syncs before.
+    pub ends: u64,
+}
+
+/// Something an operator may have to know.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Event {
+    /// When, by the store's clock: milliseconds since 1970.
+    pub at: u64,
+    /// Which node.
+    pub node: String,
+    /// What happened.
+    pub what: What,
+}
+
+/// What happened to a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum What {
+    /// The book had lost writes, and took over a lease that the node holds.
+    Adopted {
+        /// The budget.
+        path: String,
+        /// How many units the book did not know of.
+        units: u64,
+        /// By how much the budget is over since then.
+        over: u64,
+    },
+    /// Another process took the node's name. The leases of the older one count until they end.
+    Fenced {
+        /// The older one.
+        incarnation: u64,
+    },
+    /// It did not sync in time. Its units went to others.
+    Ended {
+        /// The incarnation that ended.
+        incarnation: u64,
+    },
+}
+
+impl NodeView {
+    /// It did not leave, or an operator keeps it from coming back.
+    pub(crate) fn is_here(&self) -> bool {
+        self.draining || !self.incarnations.is_empty()
+    }
+}

@@ -1,0 +1,182 @@
+//! A budget that this node uses.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ledgerline::{Group, OwnedCharge, OwnedGroup, Refused};
+use tokio::time::{Instant, timeout_at};
+
+use crate::message::State;
+
+use super::Fleet;
+use super::error::FleetError;
+use super::party::{Party, levels};
+
+/// A budget of a fleet on this node: a group whose `max` is what the node has leased. Dropping it gives the lease back as
+/// soon as nothing is charged there any more.
+pub struct Budget {
+    /// Dropped after this budget has said that it closes.
+    fleet: Fleet,
+    party: Arc<Party>,
+    path: String,
+    group: OwnedGroup,
+}
+
+/// Units that a charge waits for, while it does.
+struct Need<'b> {
+    budget: &'b Budget,
+    units: u64,
+}
+
+impl Budget {
+    pub(super) fn new(fleet: Fleet, party: Arc<Party>, path: String, group: OwnedGroup) -> Self {
+        Self { fleet, party, path, group }
+    }
+
+    /// Asks for the first lease.
+    pub(super) async fn first(&self) -> Result<(), FleetError> {
+        self.party.listening().await;
+        self.party.sync(Some(&self.path), || false).await?;
+        match self.party.state_of(&self.path) {
+            Some(State::Unknown) | None => Err(FleetError::Unknown(self.path.clone())),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// The group in which to charge, and below which to make groups of queries. A charge there is as fast as in any group.
+    #[must_use]
+    pub fn group(&self) -> Group<'_> {
+        self.group.group()
+    }
+
+    /// The group, for tasks and caches that outlive a borrow.
+    #[must_use]
+    pub fn owned(&self) -> &OwnedGroup {
+        &self.group
+    }
+
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// What the node has leased of it now.
+    #[must_use]
+    pub fn lease(&self) -> u64 {
+        self.party.lease(&self.path)
+    }
+
+    /// The fleet whose budget it is.
+    #[must_use]
+    pub fn fleet(&self) -> &Fleet {
+        &self.fleet
+    }
+
+    /// Charges within what the node has leased. Does not ask the store; its refusal wakes the task that does.
+    ///
+    /// # Errors
+    /// As [`Group::try_charge`].
+    pub fn try_charge(&self, units: u64) -> Result<OwnedCharge, Refused> {
+        self.group.try_charge(units)
+    }
+
+    /// Charges. Where the lease does not suffice, asks the store for as much, in one round trip, and tries once more.
+    ///
+    /// # Errors
+    /// [`FleetError::Refused`] where others have the rest and do not give it at once; or the store does not answer.
+    pub async fn charge(&self, units: u64) -> Result<OwnedCharge, FleetError> {
+        if let Ok(charge) = self.try_charge(units) {
+            return Ok(charge);
+        }
+        self.ask(units).await
+    }
+
+    /// Charges, and waits up to `patience` for what this node and others return. The store has the others give back what
+    /// they hold idle.
+    ///
+    /// # Errors
+    /// As [`charge`](Self::charge), when `patience` is over. A store that does not answer meanwhile may answer yet.
+    pub async fn charge_within(
+        &self,
+        units: u64,
+        patience: Duration,
+    ) -> Result<OwnedCharge, FleetError> {
+        if let Ok(charge) = self.try_charge(units) {
+            return Ok(charge);
+        }
+        let end = Instant::now() + patience;
+        let mut replies = self.party.replies();
+        let _need = self.need(units);
+        let mut last = self.ask_once(units).await;
+        loop {
+            match last {
+                Ok(charge) => return Ok(charge),
+                Err(error) if Instant::now() >= end || error == FleetError::Fenced => {
+                    return Err(error);
+                }
+                Err(_) => {}
+            }
+            replies.mark_unchanged();
+            // Units that come back here wake it, and so does a raised limit. A request that is beyond the lease is refused at
+            // once: it waits for a reply.
+            let rest = end.saturating_duration_since(Instant::now());
+            let request = self.group.group().request(units).wait(rest);
+            last = match request.await {
+                Ok(charge) => OwnedCharge::new(charge, self.fleet.ledger())
+                    .map_err(|_| unreachable!("a charge of this ledger")),
+                Err(refused) => {
+                    let _up = timeout_at(end, replies.changed()).await;
+                    self.try_charge(units).map_err(|_| FleetError::Refused(refused))
+                }
+            };
+        }
+    }
+
+    async fn ask(&self, units: u64) -> Result<OwnedCharge, FleetError> {
+        let _need = self.need(units);
+        self.ask_once(units).await
+    }
+
+    async fn ask_once(&self, units: u64) -> Result<OwnedCharge, FleetError> {
+        let mut granted = None;
+        // The message that was under way may have brought enough.
+        let has_room = || {
+            granted = self.try_charge(units).ok();
+            granted.is_some()
+        };
+        self.party.sync(Some(&self.path), has_room).await?;
+        match granted {
+            Some(charge) => Ok(charge),
+            None => Ok(self.try_charge(units)?),
+        }
+    }
+
+    fn need(&self, units: u64) -> Need<'_> {
+        self.party.need(&self.path, units);
+        Need { budget: self, units }
+    }
+}
+
+impl Drop for Need<'_> {
+    fn drop(&mut self) {
+        self.budget.party.served(&self.budget.path, self.units);
+    }
+}
+
+impl Drop for Budget {
+    fn drop(&mut self) {
+        self.party.close(&self.path);
+    }
+}
+
+impl fmt::Debug for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let levels: Vec<&str> = levels(&self.path).collect();
+        f.debug_struct("Budget")
+            .field("levels", &levels)
+            .field("lease", &self.lease())
+            .finish_non_exhaustive()
+    }
+}

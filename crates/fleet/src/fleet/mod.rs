@@ -1,0 +1,207 @@
+//! A node of a fleet in this process: groups whose `max` is what the node has leased, and a task that keeps it so.
+//!
+//! ```text
+//! Budget::charge     try_charge in the group; refused there: one message for its path, and try_charge once more
+//! party              one for each organisation: the node code, its groups, one message at a time
+//!   task             at each turn, on refusals and nudges: a message; looks at usage between turns
+//! ends               a thread of its own: lowers limits when leases end, also where the runtime hangs
+//! ```
+//!
+//! Two locks, in this order: a party's `state`, under which groups' limits are set and so reclaimers run; and its `wishes`,
+//! under which nobody else's code runs. What reclaimers may do (drop a budget, say) takes `wishes` alone.
+
+mod budget;
+mod clock;
+mod ends;
+mod error;
+mod party;
+mod task;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ledgerline::Ledger;
+use tokio::sync::broadcast;
+
+use crate::message::{self, MAX_UNITS};
+use crate::node::{AtEnd, Event, Node, Settings};
+use crate::store::Store;
+
+pub use budget::Budget;
+pub use error::FleetError;
+
+use party::Party;
+
+/// How many events a slow listener may be behind.
+const EVENTS: usize = 256;
+
+/// This process as a node of a fleet. Clones are the same node. When the last of them and of its budgets is dropped, the
+/// node leaves in the background; where units are still charged then, its leases end by themselves.
+#[derive(Clone)]
+pub struct Fleet {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    store: Arc<dyn Store>,
+    ledger: Arc<Ledger>,
+    name: String,
+    incarnation: u64,
+    settings: Settings,
+    parties: Mutex<BTreeMap<String, Arc<Party>>>,
+    events: broadcast::Sender<Event>,
+    ends: ends::Ends,
+}
+
+/// What a node is told when it joins: [`Fleet::join`].
+#[must_use = "nothing joins before `start`"]
+pub struct Join {
+    store: Arc<dyn Store>,
+    ledger: Option<Arc<Ledger>>,
+    name: String,
+    settings: Settings,
+}
+
+impl Fleet {
+    /// Begins to join a fleet under a name. No two processes should have one name at a time: the later one gets it.
+    pub fn join(store: Arc<dyn Store>, name: &str) -> Join {
+        Join { store, ledger: None, name: name.to_owned(), settings: Settings::default() }
+    }
+
+    /// Begins to use a budget: `/acme/batch`. Its group and those above it are made in the ledger where they are not there
+    /// yet; their `max` is the fleet's from now on. One round trip to the store; for an organisation's first budget two.
+    ///
+    /// # Errors
+    /// The store does not answer or has no such budget, the name is another process's, or the ledger is full.
+    pub async fn budget(&self, path: &str) -> Result<Budget, FleetError> {
+        let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+        let organisation = path[1..].split('/').next().unwrap_or_default().to_owned();
+        message::check_path(&organisation, &path)?;
+        let party = self.party(&organisation);
+        let group = party.open(&path)?;
+        let budget = Budget::new(self.clone(), party, path, group);
+        budget.first().await?;
+        Ok(budget)
+    }
+
+    /// The ledger in which its groups lie.
+    #[must_use]
+    pub fn ledger(&self) -> &Arc<Ledger> {
+        &self.shared.ledger
+    }
+
+    /// What happens to this node: leases that end, budgets that are over, another process of its name.
+    #[must_use]
+    pub fn events(&self) -> broadcast::Receiver<Event> {
+        self.shared.events.subscribe()
+    }
+
+    /// Leaves: charges are refused from now on, and all leases are free as soon as nothing is charged any more. Waits for
+    /// that, up to `patience`. What is charged longer counts until the leases end by themselves.
+    ///
+    /// # Errors
+    /// [`FleetError::Charged`] if units are still charged; or the store does not answer.
+    pub async fn leave(self, patience: Duration) -> Result<(), FleetError> {
+        let parties: Vec<Arc<Party>> = lock(&self.shared.parties).values().cloned().collect();
+        for party in &parties {
+            party.stop();
+        }
+        for party in &parties {
+            party.leave(patience).await?;
+        }
+        Ok(())
+    }
+
+    fn party(&self, organisation: &str) -> Arc<Party> {
+        let mut parties = lock(&self.shared.parties);
+        if let Some(party) = parties.get(organisation) {
+            return party.clone();
+        }
+        let Shared { store, ledger, name, incarnation, settings, events, .. } = &*self.shared;
+        let node = Node::new(name, *incarnation, *settings);
+        let party = Party::new(organisation, node, store.clone(), ledger.clone(), events.clone());
+        let party = Arc::new(party);
+        self.shared.ends.watch(&party);
+        tokio::spawn(task::run(party.clone()));
+        parties.insert(organisation.to_owned(), party.clone());
+        party
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let parties = self.parties.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for party in parties.values() {
+            party.stop();
+        }
+    }
+}
+
+impl fmt::Debug for Fleet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shared { name, incarnation, .. } = &*self.shared;
+        f.debug_struct("Fleet")
+            .field("name", name)
+            .field("incarnation", incarnation)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Join {
+    /// The ledger in which its groups are made. Without this it makes one.
+    pub fn ledger(mut self, ledger: &Arc<Ledger>) -> Self {
+        self.ledger = Some(ledger.clone());
+        self
+    }
+
+    /// What the node does when its leases end before it reaches the store again. [`AtEnd::Shrink`] unless told otherwise.
+    pub fn at_end(mut self, at_end: AtEnd) -> Self {
+        self.settings.at_end = at_end;
+        self
+    }
+
+    /// How many units to have idle in each budget that is in use, so that charges need not wait for the store. 1 MiB unless
+    /// told otherwise.
+    pub fn reserve(mut self, units: u64) -> Self {
+        self.settings.reserve = units.min(MAX_UNITS);
+        self
+    }
+
+    /// Joins. Nothing is sent before the first budget. Its tasks are spawned on the runtime from which budgets are asked for.
+    ///
+    /// # Errors
+    /// The system gives no memory for a ledger, or no thread.
+    pub fn start(self) -> io::Result<Fleet> {
+        let ledger = match self.ledger {
+            Some(ledger) => ledger,
+            None => Arc::new(Ledger::new()?),
+        };
+        let shared = Shared {
+            store: self.store,
+            ledger,
+            name: self.name,
+            // Below 2^53, and not 0.
+            incarnation: RandomState::new().hash_one(clock::now()) >> 11 | 1,
+            settings: self.settings,
+            parties: Mutex::default(),
+            events: broadcast::channel(EVENTS).0,
+            ends: ends::Ends::start()?,
+        };
+        Ok(Fleet { shared: Arc::new(shared) })
+    }
+}
+
+impl fmt::Debug for Join {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Join").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A panic of somebody's reclaimer leaves what the lock guards as it should be.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,318 @@
+//! The node's part in one organisation: the node code, the groups, and one message at a time.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ledgerline::{Ledger, Limit, OwnedGroup, SetMaxError};
+use tokio::sync::{Notify, broadcast, watch};
+
+use crate::message::{State, Sync, above};
+use crate::node::{Action, Event, Lower, Node, Reading, Scope};
+use crate::store::Store;
+
+use super::error::FleetError;
+use super::{clock, lock};
+
+pub(super) struct Party {
+    pub organisation: String,
+    pub store: Arc<dyn Store>,
+    ledger: Arc<Ledger>,
+    events: broadcast::Sender<Event>,
+    state: Mutex<Parts>,
+    wishes: Mutex<Vec<Wish>>,
+    /// Held by whoever has a message under way.
+    turn: tokio::sync::Mutex<()>,
+    /// Wakes the task.
+    pub wake: Notify,
+    /// Changes with each reply.
+    replies: watch::Sender<u64>,
+    /// Whether the store was asked for nudges, and answered.
+    listens: watch::Sender<bool>,
+    stopped: AtomicBool,
+}
+
+struct Parts {
+    node: Node,
+    groups: HashMap<String, OwnedGroup>,
+}
+
+enum Wish {
+    Close(String),
+    Need(String, u64),
+    Served(String, u64),
+}
+
+impl Party {
+    pub fn new(
+        organisation: &str,
+        node: Node,
+        store: Arc<dyn Store>,
+        ledger: Arc<Ledger>,
+        events: broadcast::Sender<Event>,
+    ) -> Self {
+        Self {
+            organisation: organisation.to_owned(),
+            store,
+            ledger,
+            events,
+            state: Mutex::new(Parts { node, groups: HashMap::new() }),
+            wishes: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
+            wake: Notify::new(),
+            replies: watch::Sender::new(0),
+            listens: watch::Sender::new(false),
+            stopped: AtomicBool::new(false),
+        }
+    }
+
+    /// Begins to use a budget: makes its groups, at a `max` of 0 where they are new to the fleet.
+    pub fn open(&self, path: &str) -> Result<OwnedGroup, FleetError> {
+        let mut parts = self.parts();
+        let mut group = self.ledger.owned_root();
+        let mut level = String::new();
+        for name in path[1..].split('/') {
+            level = format!("{level}/{name}");
+            if let Some(known) = parts.groups.get(&level).filter(|known| known.group().exists()) {
+                group = known.clone();
+                continue;
+            }
+            let there = group.group().child(name).and_then(|child| child.to_owned_in(&self.ledger));
+            group = match there {
+                Some(child) => child,
+                None => group.create(name)?,
+            };
+            let max = parts.node.holding(&level).map_or(0, |holding| holding.max);
+            // It exists: it was found or made just now, and a group that goes meanwhile takes no charges.
+            let _above = group.group().set_max_now(Limit::units(max));
+            parts.groups.insert(level.clone(), group.clone());
+        }
+        parts.node.open(clock::now(), path);
+        Ok(group)
+    }
+
+    pub fn close(&self, path: &str) {
+        self.wish(Wish::Close(path.to_owned()));
+    }
+
+    pub fn need(&self, path: &str, units: u64) {
+        lock(&self.wishes).push(Wish::Need(path.to_owned(), units));
+    }
+
+    pub fn served(&self, path: &str, units: u64) {
+        lock(&self.wishes).push(Wish::Served(path.to_owned(), units));
+    }
+
+    fn wish(&self, wish: Wish) {
+        lock(&self.wishes).push(wish);
+        self.wake.notify_one();
+    }
+
+    fn parts(&self) -> std::sync::MutexGuard<'_, Parts> {
+        let mut parts = lock(&self.state);
+        let now = clock::now();
+        let wishes = std::mem::take(&mut *lock(&self.wishes));
+        for wish in wishes {
+            match wish {
+                Wish::Close(path) => parts.node.close(now, &path),
+                Wish::Need(path, units) => parts.node.need(now, &path, units),
+                Wish::Served(path, units) => parts.node.served(&path, units),
+            }
+        }
+        parts
+    }
+
+    /// Ends the leases, if it is time.
+    pub fn end(&self) {
+        let mut parts = self.parts();
+        let actions = parts.node.end(clock::now());
+        self.carry_out(&mut parts, actions);
+    }
+
+    /// Looks at usage. Says for how many milliseconds there is nothing to do; 0 if a turn is due.
+    pub fn look(&self) -> u64 {
+        let mut guard = self.parts();
+        let parts = &mut *guard;
+        let now = clock::now();
+        let actions = parts.node.end(now);
+        self.carry_out(parts, actions);
+        let Parts { node, groups } = parts;
+        node.look(now, |path| read(groups, path));
+        let look = node.ttl().max(1_000) / 12;
+        node.due().map_or(look, |due| due.saturating_sub(now).min(look))
+    }
+
+    pub fn nudged(&self, path: &str) {
+        self.parts().node.nudged(clock::now(), path);
+    }
+
+    /// One message and its reply, for all budgets or for one path. If another message is under way, waits for that first;
+    /// `unless` then says whether this one is still needed.
+    pub async fn sync(
+        &self,
+        path: Option<&str>,
+        unless: impl FnOnce() -> bool,
+    ) -> Result<(), FleetError> {
+        let _turn = self.turn.lock().await;
+        if unless() {
+            return Ok(());
+        }
+        let message = self.message(path.map_or(Scope::All, Scope::Path))?;
+        self.send(message).await
+    }
+
+    /// A turn: lowers first, then makes the message.
+    fn message(&self, scope: Scope<'_>) -> Result<Sync, FleetError> {
+        let mut guard = self.parts();
+        let Parts { node, groups } = &mut *guard;
+        if node.is_fenced() {
+            return Err(FleetError::Fenced);
+        }
+        let now = clock::now();
+        let mut turn = node.begin(now, scope, |path| read(groups, path));
+        for lower in turn.lowers() {
+            if let Some(group) = groups.get(lower.path()) {
+                carry_out_lower(group, lower);
+            }
+        }
+        // Measured from before the lowering: reclaimers may have taken a while.
+        Ok(node.say(now, turn))
+    }
+
+    async fn send(&self, message: Sync) -> Result<(), FleetError> {
+        let sequence = message.sequence;
+        let reply = self.store.sync(&self.organisation, &message).await;
+        let mut parts = self.parts();
+        let now = clock::now();
+        let result = match reply {
+            Ok(reply) => {
+                let mut actions = parts.node.end(now);
+                actions.extend(parts.node.take(now, sequence, reply));
+                self.carry_out(&mut parts, actions);
+                let Parts { node, groups } = &mut *parts;
+                groups.retain(|path, _| node.holding(path).is_some());
+                if node.is_fenced() { Err(FleetError::Fenced) } else { Ok(()) }
+            }
+            Err(error) => {
+                parts.node.failed(now, sequence);
+                Err(error.into())
+            }
+        };
+        drop(parts);
+        self.replies.send_modify(|count| *count += 1);
+        // The next turn may be at another time.
+        self.wake.notify_one();
+        result
+    }
+
+    fn carry_out(&self, parts: &mut Parts, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Raise { path, max } | Action::Lower { path, max } => {
+                    if let Some(group) = parts.groups.get(&path) {
+                        // A group that is gone takes no charges.
+                        let _above = group.group().set_max_now(Limit::units(max));
+                    }
+                }
+                Action::Tell(event) => {
+                    // Nobody may listen.
+                    let _listeners = self.events.send(event);
+                }
+            }
+        }
+    }
+
+    /// What the node may use there.
+    pub fn lease(&self, path: &str) -> u64 {
+        self.parts().node.holding(path).map_or(0, |holding| holding.max)
+    }
+
+    pub fn state_of(&self, path: &str) -> Option<State> {
+        self.parts().node.holding(path).map(|holding| holding.state)
+    }
+
+    /// Changes with each reply.
+    pub fn replies(&self) -> watch::Receiver<u64> {
+        self.replies.subscribe()
+    }
+
+    /// The store nudges this party from here on, or cannot.
+    pub fn listens(&self) {
+        self.listens.send_replace(true);
+    }
+
+    /// Waits for that, so that no nudge is missed that is caused by what the caller does next.
+    pub async fn listening(&self) {
+        // It fails if the sender is gone, which is this party's own.
+        let mut listens = self.listens.subscribe();
+        let _listens = listens.wait_for(|listens| *listens).await;
+    }
+
+    /// The group of the organisation itself.
+    pub fn top(&self) -> Option<OwnedGroup> {
+        self.parts().groups.get(&format!("/{}", self.organisation)).cloned()
+    }
+
+    /// Ends the task, which then leaves if nothing is charged.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        self.wake.notify_one();
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// Refuses further charges, waits until nothing is charged, and says good-bye.
+    pub async fn leave(&self, patience: Duration) -> Result<(), FleetError> {
+        let end = tokio::time::Instant::now() + patience;
+        while let Some(used) = self.in_use() {
+            if tokio::time::Instant::now() >= end {
+                return Err(FleetError::Charged(used));
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let _turn = self.turn.lock().await;
+        if self.parts().node.ttl() == 0 {
+            return Ok(());
+        }
+        let message = self.message(Scope::Bye)?;
+        self.send(message).await
+    }
+
+    /// What is still charged, if anything. No more can be.
+    fn in_use(&self) -> Option<u64> {
+        let parts = self.parts();
+        let top = parts.groups.get(&format!("/{}", self.organisation))?;
+        let above = top.group().set_max_now(Limit::ZERO).unwrap_or(0);
+        (above > 0).then_some(above)
+    }
+}
+
+fn read(groups: &HashMap<String, OwnedGroup>, path: &str) -> Reading {
+    groups.get(path).map_or(Reading::default(), |group| {
+        let group = group.group();
+        Reading { used: group.precise(), refused: group.max_events() }
+    })
+}
+
+/// Lowers a limit as far as what is in use allows.
+fn carry_out_lower(group: &OwnedGroup, lower: &mut Lower) {
+    let group = group.group();
+    let mut to = if lower.reclaims() { lower.to() } else { lower.to().max(group.precise()) };
+    for _ in 0..2 {
+        match group.set_max(Limit::units(to)) {
+            Ok(()) => return lower.done(to, group.precise()),
+            // Gone with all that it held, or another process's to set.
+            Err(SetMaxError::Gone) => return lower.done(lower.to(), 0),
+            Err(SetMaxError::Busy { usage, .. }) => to = usage.max(lower.to()),
+            Err(_) => return,
+        }
+    }
+}
+
+/// The levels of a path, the lowest first.
+pub(super) fn levels(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |path| above(path))
+}

@@ -1,0 +1,62 @@
+//! The task of one organisation: turns, looks, nudges, refusals.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::store::Nudges;
+
+use super::party::Party;
+
+/// Between two attempts to listen for nudges.
+const LISTEN_AGAIN: Duration = Duration::from_secs(5);
+
+/// Runs until the party is stopped, and leaves if nothing is charged then.
+pub(super) async fn run(party: Arc<Party>) {
+    let nudging = tokio::spawn(listen(party.clone()));
+    let refusing = tokio::spawn(hear_refusals(party.clone()));
+    while !party.is_stopped() {
+        let wait = party.look();
+        if wait == 0 {
+            // The node code has the error, and says when to try again.
+            let _error = party.sync(None, || party.look() > 0).await;
+            continue;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_millis(wait)) => {}
+            () = party.wake.notified() => {}
+        }
+    }
+    nudging.abort();
+    refusing.abort();
+    // Leases of a node whose units are still charged end by themselves.
+    let _error = party.leave(Duration::ZERO).await;
+}
+
+async fn listen(party: Arc<Party>) {
+    loop {
+        let nudges = party.store.nudges(&party.organisation).await;
+        party.listens();
+        if let Ok(nudges) = nudges {
+            pass_on(&party, nudges).await;
+        }
+        tokio::time::sleep(LISTEN_AGAIN).await;
+    }
+}
+
+async fn pass_on(party: &Party, mut nudges: Nudges) {
+    while let Some(path) = nudges.next().await {
+        party.nudged(&path);
+        party.wake.notify_one();
+    }
+}
+
+/// Wakes the task when a limit of the organisation's groups was met. Without a watch the next look finds it.
+async fn hear_refusals(party: Arc<Party>) {
+    let Some(Ok(watch)) = party.top().map(|top| top.watch()) else { return };
+    loop {
+        watch.changed().await;
+        party.wake.notify_one();
+        // A flood of refusals is one piece of news.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

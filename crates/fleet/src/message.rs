@@ -1,0 +1,219 @@
+//! What nodes and books say to each other. Times are milliseconds, units are the ledger's (bytes, unless it counts other things).
+
+use std::collections::HashSet;
+use std::error::Error;
+use std::fmt;
+
+/// The largest number of units, and the highest sequence number. Redis counts in doubles, which are exact up to here.
+pub const MAX_UNITS: u64 = 1 << 53;
+
+/// The most lines of one message.
+pub const MAX_LINES: usize = 16_384;
+
+/// The longest name of a node, of an organisation, of a tenant or of a job, in bytes.
+pub const MAX_NAME: usize = 255;
+
+/// The deepest budget: so many names.
+pub const MAX_LEVELS: usize = 16;
+
+/// From a node to the book of one organisation.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Sync {
+    /// The node's name.
+    pub node: String,
+    /// Which start of that node this is: a random number, never 0.
+    pub incarnation: u64,
+    /// This message's number, from 1; each message of an incarnation has a higher one. The same number once more is the same
+    /// message once more: it renews nothing.
+    pub sequence: u64,
+    /// The highest number whose reply the node has taken; 0 before the first.
+    pub taken: u64,
+    /// When the node's leases end by the store's own clock: `at + ttl` of the last reply taken; 0 before the first. A book that
+    /// lost writes adopts nothing whose time is over, however late the message comes.
+    pub until: u64,
+    /// The node's leases have ended by its own clock: it claims none of them, and `lease` is 0 in each line.
+    pub ended: bool,
+    /// The node leaves: all of its leases are free.
+    pub bye: bool,
+    /// Budgets it uses and every level above them, each before those below it. A budget that the message does not name stays
+    /// as it is: any message renews all leases of the incarnation.
+    pub lines: Vec<Line>,
+}
+
+/// What a node says of one budget.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Line {
+    /// `/acme/batch`.
+    pub path: String,
+    /// The lease that the node believes it holds.
+    pub lease: u64,
+    /// What is charged there now.
+    pub used: u64,
+    /// The lease it would like: more than `lease` to grow. Less gives back, and the node has lowered its `max` already.
+    pub want: u64,
+    /// Charges that were refused for this budget since the incarnation began.
+    pub refused: u64,
+}
+
+/// The book's answer to a [`Sync`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Reply {
+    /// It was applied; or it repeats the last one, which had been.
+    Synced {
+        /// The message's number.
+        sequence: u64,
+        /// When the message was applied, by the store's clock: milliseconds since 1970.
+        at: u64,
+        /// The leases hold for so long from the moment before the message was sent.
+        ttl: u64,
+        /// One for each line, in the same order.
+        lines: Vec<Granted>,
+    },
+    /// The book has applied a message with a higher number.
+    Late {
+        /// The highest it has applied.
+        sequence: u64,
+    },
+    /// A newer incarnation has the node's name. The leases of this one count until they end, and grow no more.
+    Fenced,
+}
+
+/// What the book says of one budget.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Granted {
+    /// The node's lease from now on.
+    pub lease: u64,
+    /// How much of it others would like to have back, idle units first.
+    pub asked: u64,
+    /// How the budget is.
+    pub state: State,
+}
+
+/// How a budget is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum State {
+    /// It grants what is left of its limit.
+    Open,
+    /// More is leased than its limit allows. It grants nothing.
+    Over {
+        /// By how much.
+        by: u64,
+    },
+    /// It is deleted, and goes with its last lease.
+    Closing,
+    /// There is no such budget.
+    Unknown,
+}
+
+/// A message or a change breaks the protocol.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Malformed {
+    /// A name is empty, too long, or has a slash or a control character.
+    Name(String),
+    /// A path is not the organisation's, or has a bad name, or too many.
+    Path(String),
+    /// The level above this path is not named before it.
+    NoLevelAbove(String),
+    /// A path is named twice.
+    Twice(String),
+    /// A number of units or a sequence number above [`MAX_UNITS`].
+    TooMany(u64),
+    /// An incarnation or a sequence number of 0, or a reply taken before its message was sent.
+    Number,
+    /// More than [`MAX_LINES`].
+    TooLong(usize),
+    /// A lease that was claimed although all have ended.
+    Claim(String),
+    /// A lease of no time, or of years.
+    Terms,
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => write!(
+                f,
+                "{name:?} is no name: 1 to {MAX_NAME} bytes, no slash, no control character"
+            ),
+            Self::Path(path) => write!(f, "{path:?} is no budget of this organisation"),
+            Self::NoLevelAbove(path) => write!(f, "the level above {path} must come before it"),
+            Self::Twice(path) => write!(f, "{path} is named twice"),
+            Self::TooMany(units) => {
+                write!(f, "{units} is more than can be counted exactly ({MAX_UNITS})")
+            }
+            Self::Number => write!(
+                f,
+                "incarnations and sequence numbers begin at 1, and a reply is taken after its message"
+            ),
+            Self::TooLong(lines) => write!(f, "{lines} lines, of which {MAX_LINES} fit"),
+            Self::Claim(path) => write!(f, "a lease of {path} is claimed although all have ended"),
+            Self::Terms => {
+                write!(f, "a lease holds at least a millisecond, and both times are below a year")
+            }
+        }
+    }
+}
+
+impl Error for Malformed {}
+
+impl Sync {
+    /// Checks what books rely on. Stores check each message before they send it.
+    ///
+    /// # Errors
+    /// What is wrong with the message.
+    pub fn check(&self, organisation: &str) -> Result<(), Malformed> {
+        check_name(organisation)?;
+        check_name(&self.node)?;
+        if self.incarnation == 0 || self.sequence == 0 || self.taken >= self.sequence {
+            return Err(Malformed::Number);
+        }
+        if let Some(number) =
+            [self.sequence, self.until].into_iter().find(|number| *number > MAX_UNITS)
+        {
+            return Err(Malformed::TooMany(number));
+        }
+        if self.lines.len() > MAX_LINES {
+            return Err(Malformed::TooLong(self.lines.len()));
+        }
+        let mut named = HashSet::with_capacity(self.lines.len());
+        for line in &self.lines {
+            check_path(organisation, &line.path)?;
+            let Line { lease, used, want, refused, .. } = *line;
+            if let Some(units) =
+                [lease, used, want, refused].into_iter().find(|units| *units > MAX_UNITS)
+            {
+                return Err(Malformed::TooMany(units));
+            }
+            if self.ended && lease > 0 {
+                return Err(Malformed::Claim(line.path.clone()));
+            }
+            if above(&line.path).is_some_and(|above| !named.contains(above)) {
+                return Err(Malformed::NoLevelAbove(line.path.clone()));
+            }
+            if !named.insert(line.path.as_str()) {
+                return Err(Malformed::Twice(line.path.clone()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The path of the level above: of `/acme/batch` it is `/acme`.
+pub fn above(path: &str) -> Option<&str> {
+    path.rfind('/').filter(|at| *at > 0).map(|at| &path[..at])
+}
+
+pub(crate) fn check_name(name: &str) -> Result<(), Malformed> {
+    let fits = (1..=MAX_NAME).contains(&name.len())
+        && !name.contains(|c: char| c == '/' || c.is_control());
+    if fits { Ok(()) } else { Err(Malformed::Name(name.to_owned())) }
+}
+
+pub(crate) fn check_path(organisation: &str, path: &str) -> Result<(), Malformed> {
+    let wrong = || Malformed::Path(path.to_owned());
+    let names = path.strip_prefix('/').ok_or_else(wrong)?;
+    if names.split('/').next() != Some(organisation) || names.split('/').count() > MAX_LEVELS {
+        return Err(wrong());
+    }
+    names.split('/').try_for_each(check_name)
+}

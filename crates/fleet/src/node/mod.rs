@@ -1,0 +1,317 @@
+//! A node's side of one book: what it holds, what it says, and what it does when it hears. It has no clock and does no input or
+//! output: the caller passes the time, reads usage, sets the limits of groups, and carries messages.
+//!
+//! ```text
+//! at its turn:   begin(now, readings) -> Turn      which limits to lower; replies to older messages count no more
+//!                  the caller lowers them          "lower first"
+//!                say(now, turn) -> Sync            "tell later": a message is made of a turn alone
+//! on a reply:    take(now, number, reply)          "hear first, raise later": limits are raised by this alone
+//! on an error:   failed(now, number)               the next turn comes after a delay
+//! at the end:    end(now)                          the leases have ended by this node's clock
+//! ```
+//!
+//! Times are milliseconds of a clock that never jumps and goes on while the machine sleeps.
+
+mod action;
+mod demand;
+mod reply;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod turn;
+
+use std::collections::BTreeMap;
+
+use crate::message::{self, State};
+
+pub use action::{Action, Event};
+pub use settings::{AtEnd, Settings};
+pub use turn::{Lower, Scope, Turn};
+
+use demand::Demand;
+
+/// A node's side of one book.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Node {
+    name: String,
+    incarnation: u64,
+    settings: Settings,
+    /// The number of the newest message.
+    sequence: u64,
+    /// The highest number whose reply was taken.
+    taken: u64,
+    /// The newest message, while its reply may be taken.
+    asked: Option<Asked>,
+    /// How long leases hold, as the book last said; 0 before that.
+    ttl: u64,
+    /// When the leases end; `None` while there are none.
+    until: Option<u64>,
+    /// The same by the store's clock, which the node merely repeats.
+    until_there: u64,
+    /// The leases ended, and no reply has granted others since.
+    ended: bool,
+    fenced: bool,
+    /// When the next turn is.
+    next: u64,
+    /// When the last turn was.
+    last: u64,
+    /// How many messages in a row got no answer.
+    errors: u32,
+    /// The state of the random numbers that spread turns.
+    jitter: u64,
+    /// By path, so each level comes before those below it.
+    budgets: BTreeMap<String, Held>,
+}
+
+/// A message that may be answered.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Asked {
+    sequence: u64,
+    sent: u64,
+    paths: Vec<String>,
+}
+
+/// What the node has of one budget.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Held {
+    /// The lease that the node believes it holds.
+    lease: u64,
+    /// The limit of its group. It is above `lease` only where the node goes on after the end.
+    max: u64,
+    /// How many users of this node opened it. Levels above are held for those below.
+    users: u32,
+    /// Nobody has opened it, or one below it: it is given back.
+    unused: bool,
+    /// How much others would like back, since the last reply.
+    back: u64,
+    /// Units in use were asked for, and the last turn could give none back: the next attempt is at the next turn.
+    stuck: bool,
+    state: State,
+    demand: Demand,
+}
+
+/// What the caller reads of a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// What is charged to the group and those below it.
+    pub used: u64,
+    /// How many charges its own limit refused so far.
+    pub refused: u64,
+}
+
+/// One budget of a node, as [`Node::budgets`] tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holding<'n> {
+    /// Its path.
+    pub path: &'n str,
+    /// The lease that the node believes it holds.
+    pub lease: u64,
+    /// What its group's `max` is to be.
+    pub max: u64,
+    /// How the book said that the budget is.
+    pub state: State,
+}
+
+impl Node {
+    /// A node that holds nothing. `incarnation` is a random number, and not 0.
+    #[must_use]
+    pub fn new(name: &str, incarnation: u64, settings: Settings) -> Self {
+        Self {
+            name: name.to_owned(),
+            incarnation,
+            settings,
+            sequence: 0,
+            taken: 0,
+            asked: None,
+            ttl: 0,
+            until: None,
+            until_there: 0,
+            ended: false,
+            fenced: false,
+            next: 0,
+            last: 0,
+            errors: 0,
+            jitter: incarnation | 1,
+            budgets: BTreeMap::new(),
+        }
+    }
+
+    /// Begins to use a budget, and so every level above it. Its group's `max` is to be 0 until a reply says more.
+    /// The next turn is at `now`.
+    pub fn open(&mut self, now: u64, path: &str) {
+        let reserve = self.settings.reserve;
+        let held = self.budgets.entry(path.to_owned()).or_insert_with(|| Held::new(now, reserve));
+        held.users += 1;
+        let mut level = path;
+        while let Some(above) = message::above(level) {
+            self.budgets.entry(above.to_owned()).or_insert_with(|| Held::new(now, reserve));
+            level = above;
+        }
+        self.hurry(now);
+    }
+
+    /// One user less. Without users, and without units in use there and below, a budget is given back in a turn.
+    pub fn close(&mut self, now: u64, path: &str) {
+        if let Some(held) = self.budgets.get_mut(path) {
+            held.users = held.users.saturating_sub(1);
+            self.hurry(now);
+        }
+    }
+
+    /// A charge of `units` waits for a lease: until it is [`served`](Self::served), each message asks for as much more. The
+    /// next one is due at `now`.
+    pub fn need(&mut self, now: u64, path: &str, units: u64) {
+        self.each_level(path, |demand| demand.need(units));
+        self.hurry(now);
+    }
+
+    /// The charge waits no longer.
+    pub fn served(&mut self, path: &str, units: u64) {
+        self.each_level(path, |demand| demand.served(units));
+    }
+
+    fn each_level(&mut self, path: &str, change: impl Fn(&mut Demand)) {
+        let mut level = Some(path);
+        while let Some(path) = level {
+            if let Some(held) = self.budgets.get_mut(path) {
+                change(&mut held.demand);
+            }
+            level = message::above(path);
+        }
+    }
+
+    /// The store says that a budget's nodes should sync. Only who lacks units there, or holds idle ones, needs to.
+    pub fn nudged(&mut self, now: u64, path: &str) {
+        if self.budgets.get(path).is_some_and(|held| held.demand.want() != held.demand.used()) {
+            let soon = self.last + self.spacing();
+            self.next = self.next.min(soon.max(now));
+        }
+    }
+
+    /// Looks at what is used now. Ask for a look some ten times a lease: the growth between looks is what the node
+    /// expects, and a budget that is nearly used up makes the next turn due.
+    pub fn look(&mut self, now: u64, mut read: impl FnMut(&str) -> Reading) {
+        let horizon = self.interval() + self.interval() / 2;
+        let mut near = false;
+        for (path, held) in &mut self.budgets {
+            held.demand.see(now, read(path), horizon);
+            near |= held.demand.is_near(held.lease);
+        }
+        if near {
+            let soon = self.last + self.spacing();
+            self.next = self.next.min(soon.max(now));
+        }
+    }
+
+    /// When the next turn is; `None` for a node that is fenced or has nothing to say.
+    #[must_use]
+    pub fn due(&self) -> Option<u64> {
+        (!self.fenced && !self.budgets.is_empty()).then_some(self.next)
+    }
+
+    /// When the leases end, unless a reply comes before.
+    #[must_use]
+    pub fn until(&self) -> Option<u64> {
+        self.until
+    }
+
+    /// Whether a newer process has the node's name.
+    #[must_use]
+    pub fn is_fenced(&self) -> bool {
+        self.fenced
+    }
+
+    /// Whether its leases ended, and it has no others yet.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// How long leases hold; 0 before the first reply.
+    #[must_use]
+    pub fn ttl(&self) -> u64 {
+        self.ttl
+    }
+
+    /// The number of this start of the node.
+    #[must_use]
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    /// What it holds, each level before those below it.
+    pub fn budgets(&self) -> impl Iterator<Item = Holding<'_>> {
+        self.budgets.iter().map(|(path, held)| {
+            let Held { lease, max, state, .. } = *held;
+            Holding { path, lease, max, state }
+        })
+    }
+
+    /// One budget of it.
+    #[must_use]
+    pub fn holding(&self, path: &str) -> Option<Holding<'_>> {
+        let (path, held) = self.budgets.get_key_value(path)?;
+        Some(Holding { path, lease: held.lease, max: held.max, state: held.state })
+    }
+
+    /// The leases have ended by this node's clock, if they have. Call it whenever the time may have come, and before
+    /// anything else after a pause. [`AtEnd`] says what follows.
+    pub fn end(&mut self, now: u64) -> Vec<Action> {
+        if self.until.is_none_or(|until| now < until) {
+            return Vec::new();
+        }
+        self.until = None;
+        self.ended = true;
+        if self.errors == 0 {
+            self.hurry(now);
+        }
+        let mut actions = vec![Action::Tell(Event::Ended)];
+        for (path, held) in &mut self.budgets {
+            held.lease = 0;
+            held.back = 0;
+            if self.settings.at_end == AtEnd::Shrink && held.max > 0 {
+                held.max = 0;
+                actions.push(Action::Lower { path: path.clone(), max: 0 });
+            }
+        }
+        actions
+    }
+
+    fn hurry(&mut self, now: u64) {
+        self.next = self.next.min(now);
+    }
+
+    /// The time between two turns without a cause: a third of the lease, so that two messages may be lost.
+    fn interval(&self) -> u64 {
+        if self.ttl == 0 { Settings::FIRST_INTERVAL } else { (self.ttl / 3).max(1) }
+    }
+
+    /// The time between two turns that have one.
+    fn spacing(&self) -> u64 {
+        (self.interval() / 16).min(Settings::SPACING)
+    }
+
+    /// A random number below `n`, or 0.
+    fn random(&mut self, n: u64) -> u64 {
+        self.jitter ^= self.jitter << 13;
+        self.jitter ^= self.jitter >> 7;
+        self.jitter ^= self.jitter << 17;
+        if n == 0 { 0 } else { self.jitter % n }
+    }
+}
+
+impl Held {
+    fn new(now: u64, reserve: u64) -> Self {
+        let demand = Demand::new(now, reserve);
+        Self {
+            lease: 0,
+            max: 0,
+            users: 0,
+            unused: false,
+            back: 0,
+            stuck: false,
+            state: State::Open,
+            demand,
+        }
+    }
+}

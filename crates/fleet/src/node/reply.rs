@@ -1,0 +1,130 @@
+//! What a reply changes.
+
+use crate::message::{Granted, MAX_UNITS, Reply, State};
+
+use super::{Action, Asked, Event, Node, Settings};
+
+impl Node {
+    /// Takes the reply to the message of that number, or an answer that came too late and changes nothing. What was granted
+    /// holds from here on: the caller does the actions before anything else that concerns this node.
+    pub fn take(&mut self, now: u64, sequence: u64, reply: Reply) -> Vec<Action> {
+        let Some(asked) = self.asked.take_if(|asked| asked.sequence == sequence) else {
+            return Vec::new();
+        };
+        match reply {
+            Reply::Synced { sequence: answered, at, ttl, lines } => {
+                if answered != sequence || lines.len() != asked.paths.len() || ttl == 0 {
+                    self.delay(now);
+                    return Vec::new();
+                }
+                if now >= asked.sent.saturating_add(ttl) {
+                    // What it granted has ended by now.
+                    self.delay(now);
+                    return self.end(now);
+                }
+                self.until_there = at.saturating_add(ttl).min(MAX_UNITS);
+                self.granted(now, &asked, ttl, lines)
+            }
+            Reply::Late { sequence } => {
+                self.sequence = self.sequence.max(sequence);
+                self.delay(now);
+                vec![Action::Tell(Event::Doubled)]
+            }
+            Reply::Fenced => {
+                self.fenced = true;
+                vec![Action::Tell(Event::Fenced)]
+            }
+        }
+    }
+
+    /// No answer came to the message of that number, or one that makes no sense.
+    pub fn failed(&mut self, now: u64, sequence: u64) {
+        if self.asked.take_if(|asked| asked.sequence == sequence).is_some() {
+            self.delay(now);
+        }
+    }
+
+    /// The next turn comes after a delay that doubles, and of which half is random.
+    fn delay(&mut self, now: u64) {
+        let longest = self.interval();
+        let delay = (Settings::FIRST_DELAY << self.errors.min(16)).min(longest);
+        self.errors = self.errors.saturating_add(1);
+        self.next = now + delay / 2 + self.random(delay.div_ceil(2) + 1);
+    }
+
+    fn granted(&mut self, now: u64, asked: &Asked, ttl: u64, lines: Vec<Granted>) -> Vec<Action> {
+        let mut actions = Vec::new();
+        self.taken = asked.sequence;
+        self.errors = 0;
+        self.ttl = ttl;
+        self.until = Some(asked.sent + ttl);
+        let resumed = std::mem::take(&mut self.ended);
+        if resumed {
+            actions.push(Action::Tell(Event::Resumed));
+        }
+        let mut gives = false;
+        for (path, granted) in asked.paths.iter().zip(lines) {
+            let Some(held) = self.budgets.get_mut(path) else { continue };
+            let Granted { lease: max, asked, state } = granted;
+            held.lease = max;
+            held.demand.granted(max);
+            held.back = asked;
+            let over = matches!(state, State::Over { .. } | State::Closing);
+            held.stuck &= over;
+            gives |= asked > 0 && (max > held.demand.kept() || (over && !held.stuck));
+            let path = path.clone();
+            if max > held.max {
+                actions.push(Action::Raise { path: path.clone(), max });
+            } else if max < held.max {
+                actions.push(Action::Lower { path: path.clone(), max });
+            }
+            held.max = max;
+            let same = std::mem::discriminant(&held.state) == std::mem::discriminant(&state);
+            held.state = state;
+            if !same {
+                actions.push(Action::Tell(match state {
+                    State::Open => Event::Open { path },
+                    State::Over { by } => Event::Over { path, by },
+                    State::Closing => Event::Closing { path },
+                    State::Unknown => Event::Unknown { path },
+                }));
+            }
+        }
+        if resumed {
+            // Budgets that went on without a lease and that this reply does not name.
+            for (path, held) in &mut self.budgets {
+                if held.max > held.lease {
+                    held.max = held.lease;
+                    actions.push(Action::Lower { path: path.clone(), max: held.lease });
+                }
+            }
+        }
+        self.forget();
+        let interval = self.interval();
+        let turn = asked.sent + interval - self.random(interval / 8);
+        self.next = if gives || (resumed && asked.paths.len() < self.budgets.len()) {
+            now + self.spacing()
+        } else {
+            turn.max(now)
+        };
+        actions
+    }
+
+    /// Budgets that nobody uses and of which it holds nothing.
+    fn forget(&mut self) {
+        let paths: Vec<String> = self.budgets.keys().rev().cloned().collect();
+        for path in paths {
+            let below = format!("{path}/");
+            let held = &self.budgets[&path];
+            let idle = held.unused && held.lease == 0 && held.max == 0;
+            let has_below = self
+                .budgets
+                .range(below.clone()..)
+                .next()
+                .is_some_and(|(k, _)| k.starts_with(&below));
+            if idle && held.demand.used() == 0 && held.demand.want() == 0 && !has_below {
+                self.budgets.remove(&path);
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Tests of the node by itself.
+
+use super::*;
+use crate::message::{Granted, Reply, Sync};
+
+const TTL: u64 = 3_000;
+
+fn node(at_end: AtEnd) -> Node {
+    let mut node = Node::new("n", 7, Settings { at_end, reserve: 10 });
+    node.open(0, "/o/j");
+    node
+}
+
+fn say(node: &mut Node, now: u64, used: u64) -> Sync {
+    let mut turn = node.begin(now, Scope::All, |_| Reading { used, refused: 0 });
+    for lower in turn.lowers() {
+        lower.done(lower.to().max(used), used);
+    }
+    node.say(now, turn)
+}
+
+fn grant(message: &Sync, lease: u64) -> Reply {
+    let line = Granted { lease, asked: 0, state: State::Open };
+    let lines = vec![line; message.lines.len()];
+    Reply::Synced { sequence: message.sequence, at: 1, ttl: TTL, lines }
+}
+
+fn hear(node: &mut Node, now: u64, message: &Sync, lease: u64) -> Vec<Action> {
+    node.take(now, message.sequence, grant(message, lease))
+}
+
+#[test]
+fn a_reply_to_an_older_message_raises_nothing() {
+    let mut node = node(AtEnd::Shrink);
+    let first = say(&mut node, 0, 0);
+    let second = say(&mut node, 1, 0);
+    assert!(hear(&mut node, 2, &first, 50).is_empty());
+    assert_eq!(hear(&mut node, 2, &second, 20).len(), 2);
+    assert!(hear(&mut node, 3, &second, 30).is_empty(), "a reply counts once");
+    assert_eq!(node.holding("/o/j").unwrap().max, 20);
+}
+
+#[test]
+fn a_reply_that_comes_after_its_lease_has_ended_raises_nothing() {
+    let mut node = node(AtEnd::Shrink);
+    let message = say(&mut node, 0, 0);
+    assert!(hear(&mut node, TTL, &message, 50).is_empty());
+    assert_eq!(node.holding("/o/j").unwrap().max, 0);
+}
+
+#[test]
+fn a_lease_is_measured_from_before_the_message_was_sent() {
+    let mut node = node(AtEnd::Shrink);
+    let message = say(&mut node, 100, 0);
+    hear(&mut node, 900, &message, 50);
+    assert_eq!(node.until(), Some(100 + TTL));
+    assert!(node.end(100 + TTL - 1).is_empty());
+    assert!(node.end(100 + TTL).contains(&Action::Lower { path: "/o/j".to_owned(), max: 0 }));
+    assert!(say(&mut node, 100 + TTL, 0).ended);
+}
+
+#[test]
+fn a_node_that_goes_on_keeps_its_max_and_claims_no_lease() {
+    let mut node = node(AtEnd::GoOn);
+    let message = say(&mut node, 0, 0);
+    hear(&mut node, 1, &message, 50);
+    assert_eq!(node.end(TTL), [Action::Tell(Event::Ended)]);
+    assert_eq!(node.holding("/o/j").unwrap().max, 50);
+    let message = say(&mut node, TTL, 40);
+    assert!(message.ended && message.lines.iter().all(|line| line.lease == 0 && line.used == 40));
+}
+
+#[test]
+fn a_charge_that_waits_is_asked_for_on_each_level() {
+    let mut node = node(AtEnd::Shrink);
+    node.need(5, "/o/j", 300);
+    assert_eq!(node.due(), Some(0));
+    let message = say(&mut node, 5, 100);
+    assert!(message.lines.iter().all(|line| line.want >= 400));
+    node.served("/o/j", 300);
+    assert!(say(&mut node, 6, 100).lines.iter().all(|line| line.want < 300));
+}
+
+#[test]
+fn idle_units_are_given_back_only_when_they_have_been_idle_for_a_lease() {
+    let mut node = node(AtEnd::Shrink);
+    let first = say(&mut node, 0, 0);
+    hear(&mut node, 1, &first, 1_000);
+    let soon = say(&mut node, TTL / 3, 0);
+    assert!(soon.lines.iter().all(|line| line.lease == 1_000 && line.want == 1_000));
+    hear(&mut node, TTL / 3 + 1, &soon, 1_000);
+    let later = say(&mut node, TTL / 3 + TTL, 0);
+    assert!(later.lines.iter().all(|line| line.lease <= 20));
+}
+
+#[test]
+fn a_budget_that_is_closed_is_given_back_and_forgotten() {
+    let mut node = node(AtEnd::Shrink);
+    let first = say(&mut node, 0, 0);
+    hear(&mut node, 1, &first, 50);
+    node.close(2, "/o/j");
+    let last = say(&mut node, 2, 0);
+    assert!(last.lines.iter().all(|line| (line.lease, line.want) == (0, 0)));
+    hear(&mut node, 3, &last, 0);
+    assert_eq!(node.budgets().count(), 0);
+    assert_eq!(node.due(), None);
+}
+
+#[test]
+fn delays_after_errors_double_up_to_the_time_between_turns() {
+    let mut node = node(AtEnd::Shrink);
+    let mut now = 0;
+    for error in 0..12 {
+        let message = say(&mut node, now, 0);
+        node.failed(now, message.sequence);
+        let delay = node.due().unwrap() - now;
+        let most = (25 << error).min(1_000);
+        assert!((most / 2..=most + 1).contains(&delay), "{delay} after {error} errors");
+        now += delay;
+    }
+}
+
+#[test]
+fn a_node_that_is_fenced_says_nothing_more_and_its_leases_end() {
+    let mut node = node(AtEnd::Shrink);
+    let first = say(&mut node, 0, 0);
+    hear(&mut node, 1, &first, 50);
+    let second = say(&mut node, 2, 0);
+    assert_eq!(node.take(3, second.sequence, Reply::Fenced), [Action::Tell(Event::Fenced)]);
+    assert_eq!(node.due(), None);
+    assert_eq!(node.holding("/o/j").unwrap().max, 50);
+    assert!(!node.end(TTL).is_empty());
+    assert_eq!(node.holding("/o/j").unwrap().max, 0);
+}

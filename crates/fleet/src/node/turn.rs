@@ -1,0 +1,205 @@
+//! A turn: what to lower, and then what to say.
+
+use std::collections::HashMap;
+
+use crate::message::{self, Line, MAX_UNITS, State, Sync};
+
+use super::{Asked, Node, Reading};
+
+/// Which budgets a message names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope<'p> {
+    /// All of them.
+    All,
+    /// One, and every level above it.
+    Path(&'p str),
+    /// None: the node leaves, and all of its leases are free. Its owner has seen to it that nothing is in use.
+    Bye,
+}
+
+/// A turn of a node: limits to lower, then a message. While it lasts, no reply is taken.
+#[derive(Debug)]
+#[must_use = "a turn is to be said"]
+pub struct Turn {
+    lowers: Vec<Lower>,
+    paths: Vec<String>,
+    bye: bool,
+}
+
+/// A limit that the caller lowers before the node says so.
+#[derive(Debug)]
+pub struct Lower {
+    path: String,
+    to: u64,
+    reclaim: bool,
+    done: Option<(u64, u64)>,
+}
+
+impl Lower {
+    /// Whose.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The new `max`, if no more is in use.
+    #[must_use]
+    pub fn to(&self) -> u64 {
+        self.to
+    }
+
+    /// Whether to ask reclaimers for what is in use above it. Otherwise it is idle, or stays.
+    #[must_use]
+    pub fn reclaims(&self) -> bool {
+        self.reclaim
+    }
+
+    /// The group's `max` is `max` now: the one that was to be, or a higher one; and so much is used there. Without this
+    /// call it stayed.
+    pub fn done(&mut self, max: u64, used: u64) {
+        self.done = Some((max.max(self.to), used));
+    }
+}
+
+impl Turn {
+    /// The limits to lower, each level before those below it.
+    pub fn lowers(&mut self) -> impl Iterator<Item = &mut Lower> {
+        self.lowers.iter_mut()
+    }
+}
+
+impl Node {
+    /// Begins a turn. Replies to earlier messages are taken no more.
+    pub fn begin(
+        &mut self,
+        now: u64,
+        scope: Scope<'_>,
+        mut read: impl FnMut(&str) -> Reading,
+    ) -> Turn {
+        self.asked = None;
+        self.last = now;
+        let horizon = self.interval() + self.interval() / 2;
+        for (path, held) in &mut self.budgets {
+            held.demand.see(now, read(path), horizon);
+        }
+        self.reckon();
+        let bye = scope == Scope::Bye;
+        // After the end the book is to hear of all.
+        let paths = match scope {
+            Scope::Path(path) if !self.ended => self.levels(path),
+            Scope::All | Scope::Path(_) => self.budgets.keys().cloned().collect(),
+            Scope::Bye => Vec::new(),
+        };
+        let lowers = if self.ended { Vec::new() } else { self.lowers(now, &paths, bye) };
+        Turn { lowers, paths, bye }
+    }
+
+    /// Ends a turn: the message says what was lowered. Its reply is taken if it comes before the next turn.
+    pub fn say(&mut self, now: u64, turn: Turn) -> Sync {
+        let Turn { lowers, paths, bye } = turn;
+        for lower in lowers {
+            let (Some(held), Some((done, used))) = (self.budgets.get_mut(&lower.path), lower.done)
+            else {
+                continue;
+            };
+            held.demand.reclaimed(used);
+            held.stuck = done >= held.lease;
+            held.lease = held.lease.min(done);
+            held.max = held.max.min(done);
+            held.back = 0;
+        }
+        self.sequence += 1;
+        let ended = self.ended;
+        let mut lines = Vec::with_capacity(paths.len());
+        for path in &paths {
+            let Some(held) = self.budgets.get_mut(path) else { continue };
+            // A want below the lease would give back what was not lowered.
+            let want = held.demand.want().max(held.lease).min(MAX_UNITS);
+            let (used, refused) = (held.demand.used(), held.demand.refused());
+            lines.push(Line { path: path.clone(), lease: held.lease, used, want, refused });
+            held.demand.said();
+        }
+        self.asked = Some(Asked { sequence: self.sequence, sent: now, paths });
+        self.next = now + self.interval();
+        Sync {
+            node: self.name.clone(),
+            incarnation: self.incarnation,
+            sequence: self.sequence,
+            taken: self.taken,
+            until: self.until_there,
+            ended,
+            bye,
+            lines,
+        }
+    }
+
+    /// Works out all wants, from the leaves up: a level wants what those below it expect to use more.
+    fn reckon(&mut self) {
+        let mut more: HashMap<String, u64> = HashMap::new();
+        for (path, held) in self.budgets.iter_mut().rev() {
+            let below = more.remove(path);
+            held.unused = held.users == 0 && below.is_none();
+            let want = match held.state {
+                // It grants nothing any more.
+                State::Closing => held.demand.reckon(held.lease, 0, true),
+                _ => held.demand.reckon(held.lease, below.unwrap_or(0), held.users == 0),
+            };
+            if let Some(above) = message::above(path).filter(|_| !held.unused) {
+                let rest = more.entry(above.to_owned()).or_default();
+                *rest = rest.saturating_add(want.saturating_sub(held.demand.used()));
+            }
+        }
+    }
+
+    /// What this turn lowers.
+    fn lowers(&mut self, now: u64, paths: &[String], bye: bool) -> Vec<Lower> {
+        let mut lowers: Vec<Lower> = Vec::new();
+        let patience = self.ttl;
+        for (path, held) in &mut self.budgets {
+            if !bye && paths.binary_search(path).is_err() {
+                continue;
+            }
+            let over = matches!(held.state, State::Over { .. } | State::Closing);
+            let mut to = held.lease;
+            if bye {
+                to = 0;
+            } else if held.back > 0 && over {
+                to = held.lease.saturating_sub(held.back);
+                held.demand.content(to);
+            } else if held.back > 0 {
+                to = held.lease.saturating_sub(held.back).max(held.demand.kept()).min(to);
+                held.demand.content(to);
+            }
+            if held.unused || held.state == State::Closing {
+                to = to.min(held.demand.want());
+            } else if let Some(want) = held.demand.surplus(now, held.lease, patience) {
+                to = to.min(want);
+            }
+            // A lease below serves nothing beyond the one above.
+            if let Some(above) = message::above(path)
+                && let Some(above) = lowers.iter().find(|lower| lower.path == above)
+            {
+                to = to.min(above.to);
+            }
+            if to < held.lease {
+                let path = path.clone();
+                lowers.push(Lower { path, to, reclaim: over && !bye, done: None });
+            }
+        }
+        lowers
+    }
+
+    /// A path's levels, root first.
+    fn levels(&self, path: &str) -> Vec<String> {
+        let mut levels = Vec::new();
+        let mut level = Some(path);
+        while let Some(path) = level {
+            if self.budgets.contains_key(path) {
+                levels.push(path.to_owned());
+            }
+            level = message::above(path);
+        }
+        levels.reverse();
+        levels
+    }
+}

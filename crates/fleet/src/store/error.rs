@@ -1,0 +1,96 @@
+//! Why a store gave no answer.
+
+use std::error::Error;
+use std::fmt;
+
+/// A store gave no answer. Names the store, and says what goes on without it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreError {
+    /// Which store: its kind and its address, without passwords.
+    pub store: String,
+    /// What is the matter.
+    pub kind: Kind,
+    /// What the store said, or what was wrong about it.
+    pub detail: String,
+}
+
+/// What is the matter with a store, or with what it was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Nobody answers at its address, or the connection broke.
+    Unreachable,
+    /// It did not answer in time.
+    Slow,
+    /// It is a replica, or does not accept writes.
+    ReadOnly,
+    /// It has no memory or no space left.
+    Full,
+    /// It lacks what this crate needs.
+    TooOld,
+    /// Its function library was not loaded.
+    NoLibrary,
+    /// Its function library, or what it keeps, has another version.
+    OtherVersion,
+    /// The user lacks a right.
+    Denied,
+    /// It is loading its data, or is electing a primary.
+    NotReady,
+    /// Its answer makes no sense.
+    Nonsense,
+    /// Too many others changed the book at the same time.
+    Contended,
+    /// The message breaks the protocol. It was not sent.
+    Malformed,
+    /// The book cannot be changed like this.
+    Rejected,
+}
+
+impl StoreError {
+    pub(crate) fn new(store: &str, kind: Kind, detail: impl fmt::Display) -> Self {
+        Self { store: store.to_owned(), kind, detail: detail.to_string() }
+    }
+
+    /// The same call may succeed later, without anybody having to mend anything.
+    #[must_use]
+    pub fn passes(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::Unreachable
+                | Kind::Slow
+                | Kind::Full
+                | Kind::NotReady
+                | Kind::Contended
+                | Kind::ReadOnly
+        )
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.kind {
+            Kind::Unreachable => "cannot be reached",
+            Kind::Slow => "did not answer in time",
+            Kind::ReadOnly => "is read-only",
+            Kind::Full => "is full",
+            Kind::TooOld => "is too old",
+            Kind::NoLibrary => "has no function library of this crate: an operator loads it",
+            Kind::OtherVersion => "has another version",
+            Kind::Denied => "denies this user a right",
+            Kind::NotReady => "is not ready",
+            Kind::Nonsense => "answers nonsense",
+            Kind::Contended => "saw too many changes of this book at a time",
+            Kind::Malformed => {
+                return write!(
+                    f,
+                    "{}: the message breaks the protocol: {}",
+                    self.store, self.detail
+                );
+            }
+            Kind::Rejected => return write!(f, "{}: {}", self.store, self.detail),
+        };
+        let Self { store, detail, .. } = self;
+        write!(f, "{store} {what} ({detail}); leases go on until they end, and none grows")
+    }
+}
+
+impl Error for StoreError {}

@@ -1,0 +1,184 @@
+//! etcd's JSON gateway: one request, one reply, and when the server sent it.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, DATE, HOST};
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::store::{Kind, StoreError};
+
+/// One member of an etcd.
+#[derive(Debug)]
+pub(super) struct Member {
+    /// `etcd at 10.0.0.1:2379`
+    pub name: String,
+    /// `10.0.0.1:2379`
+    address: String,
+    timeout: Duration,
+}
+
+/// What a member answered.
+pub(super) struct Answered {
+    pub body: Value,
+    /// When, by the member's clock: milliseconds since 1970, in whole seconds.
+    pub at: u64,
+}
+
+impl Member {
+    pub(super) fn new(address: &str, timeout: Duration) -> Self {
+        Self { name: format!("etcd at {address}"), address: address.to_owned(), timeout }
+    }
+
+    /// Posts a request and reads the whole reply, within the time of one call.
+    pub(super) async fn post(
+        &self,
+        path: &str,
+        body: &Value,
+        token: Option<&str>,
+    ) -> Result<Answered, StoreError> {
+        let posted = timeout(self.timeout, async {
+            let response = self.send(path, body, token).await?;
+            let status = response.status();
+            let date = response
+                .headers()
+                .get(DATE)
+                .and_then(|date| date.to_str().ok())
+                .and_then(read_date);
+            let bytes = response
+                .into_body()
+                .collect()
+                .await
+                .map_err(|error| self.unreachable(&error))?
+                .to_bytes();
+            self.read(status, date, &bytes)
+        });
+        posted.await.unwrap_or_else(|_| {
+            Err(self.error(Kind::Slow, format!("no answer in {:?}", self.timeout)))
+        })
+    }
+
+    /// Posts a request whose reply goes on and on. Waits for its head.
+    pub(super) async fn stream(
+        &self,
+        path: &str,
+        body: &Value,
+        token: Option<&str>,
+    ) -> Result<Incoming, StoreError> {
+        let sent = timeout(self.timeout, self.send(path, body, token)).await;
+        let response = sent.unwrap_or_else(|_| {
+            Err(self.error(Kind::Slow, format!("no answer in {:?}", self.timeout)))
+        })?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response.into_body());
+        }
+        let bytes = response
+            .into_body()
+            .collect()
+            .await
+            .map_err(|error| self.unreachable(&error))?
+            .to_bytes();
+        self.read(status, None, &bytes).and_then(|_| Err(self.error(Kind::Nonsense, status)))
+    }
+
+    async fn send(
+        &self,
+        path: &str,
+        body: &Value,
+        token: Option<&str>,
+    ) -> Result<Response<Incoming>, StoreError> {
+        let socket =
+            TcpStream::connect(&self.address).await.map_err(|error| self.unreachable(&error))?;
+        let (mut sender, connection): (SendRequest<Full<Bytes>>, _) =
+            http1::handshake(TokioIo::new(socket))
+                .await
+                .map_err(|error| self.unreachable(&error))?;
+        // It ends when the reply was read or dropped, and its errors are those of the reply.
+        tokio::spawn(connection);
+        let mut request = Request::post(path)
+            .header(HOST, &self.address)
+            .header(CONTENT_TYPE, "application/json");
+        if let Some(token) = token {
+            request = request.header(AUTHORIZATION, token);
+        }
+        let request = request.body(Full::new(Bytes::from(body.to_string())));
+        let request = request.map_err(|error| self.error(Kind::Malformed, error))?;
+        sender.send_request(request).await.map_err(|error| self.unreachable(&error))
+    }
+
+    fn read(
+        &self,
+        status: StatusCode,
+        date: Option<u64>,
+        bytes: &[u8],
+    ) -> Result<Answered, StoreError> {
+        let shown = || String::from_utf8_lossy(&bytes[..bytes.len().min(200)]).into_owned();
+        if !status.is_success() {
+            let words = serde_json::from_slice::<Value>(bytes).ok();
+            let said = words
+                .as_ref()
+                .and_then(|words| words["message"].as_str().or(words["error"].as_str()));
+            let said = said.map_or_else(shown, str::to_owned);
+            return Err(self.error(kind(status, &said), format!("{status}: {said}")));
+        }
+        let body = serde_json::from_slice(bytes);
+        match (body, date) {
+            (Ok(body), Some(at)) => Ok(Answered { body, at }),
+            (Ok(_), None) => Err(self.error(Kind::Nonsense, "a reply without a date")),
+            (Err(_), _) => {
+                Err(self.error(Kind::Nonsense, format!("JSON expected, and got {:?}", shown())))
+            }
+        }
+    }
+
+    fn unreachable(&self, error: &dyn std::error::Error) -> StoreError {
+        let because = error.source().map(|source| format!(": {source}")).unwrap_or_default();
+        self.error(Kind::Unreachable, format!("{error}{because}"))
+    }
+
+    pub(super) fn error(&self, kind: Kind, detail: impl std::fmt::Display) -> StoreError {
+        StoreError::new(&self.name, kind, detail)
+    }
+}
+
+/// What is the matter, by what etcd said.
+fn kind(status: StatusCode, said: &str) -> Kind {
+    let has = |part: &str| said.contains(part);
+    match status {
+        _ if has("database space exceeded") || has("request is too large") => Kind::Full,
+        _ if has("timed out") => Kind::Slow,
+        _ if has("no leader") || has("leader changed") || has("stopped") => Kind::NotReady,
+        _ if has("permission denied")
+            || has("authentication failed")
+            || has("user name is empty") =>
+        {
+            Kind::Denied
+        }
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Kind::Denied,
+        StatusCode::SERVICE_UNAVAILABLE => Kind::NotReady,
+        StatusCode::NOT_FOUND => Kind::TooOld,
+        _ => Kind::Nonsense,
+    }
+}
+
+fn read_date(date: &str) -> Option<u64> {
+    let since = httpdate::parse_http_date(date).ok()?.duration_since(UNIX_EPOCH).ok()?;
+    u64::try_from(since.as_millis()).ok()
+}
+
+pub(super) fn encode(text: &str) -> String {
+    STANDARD.encode(text)
+}
+
+pub(super) fn decode(text: &str) -> Option<String> {
+    String::from_utf8(STANDARD.decode(text).ok()?).ok()
+}

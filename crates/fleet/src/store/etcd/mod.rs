@@ -1,0 +1,317 @@
+//! etcd, 3.4 or later. A book is one key; a change reads it, applies itself, and writes it if nobody wrote it meanwhile.
+//!
+//! That is safe with any number of nodes, and slower than Redis: each sync writes its organisation's whole book. etcd tells no
+//! time but in the date of its replies, in whole seconds by the clock of the member that was asked. So leases may be freed up
+//! to a second early, and the grace must be longer than a second and than what the members' clocks differ by.
+
+mod gateway;
+
+use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::book::{Book, Change, View};
+use crate::message::{Reply, Sync, check_name};
+
+use super::{Answer, Kind, Nudges, Store, StoreError};
+
+use gateway::{Member, decode, encode};
+
+/// Books in etcd.
+pub struct Etcd {
+    members: Vec<Member>,
+    prefix: String,
+    user: Option<(String, String)>,
+    /// A test's.
+    clock: Option<Box<dyn Fn(u64) -> u64 + Send + std::marker::Sync>>,
+}
+
+/// How a store in etcd is used.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Options {
+    /// What all keys begin with. Fleets that share an etcd differ in it.
+    pub prefix: String,
+    /// How long a request to one member may take.
+    pub timeout: Duration,
+    /// A user's name and password, where etcd has users. Its role reads and writes all keys below `prefix/v1/`.
+    pub user: Option<(String, String)>,
+}
+
+impl Default for Options {
+    /// `ledgerline`, a second, no user.
+    fn default() -> Self {
+        Self { prefix: "ledgerline".to_owned(), timeout: Duration::from_secs(1), user: None }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let user = self.user.as_ref().map(|(user, _)| user);
+        f.debug_struct("Options")
+            .field("prefix", &self.prefix)
+            .field("timeout", &self.timeout)
+            .field("user", &user)
+            .finish()
+    }
+}
+
+/// What lies under a book's key.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    format: u32,
+    book: Book,
+}
+
+/// The format that this version reads and writes.
+const FORMAT: u32 = 1;
+
+/// A book as it was read.
+struct Found {
+    book: Book,
+    /// 0 if there is none yet.
+    revision: i64,
+    now: u64,
+}
+
+impl Etcd {
+    /// How often a change is tried while others change the same book.
+    const TRIES: u32 = 32;
+
+    /// What etcd's dates are cut to, in milliseconds.
+    const PRECISION: u64 = 1_000;
+
+    /// A store at the addresses of its members, as in `10.0.0.1:2379`. They are tried in turn.
+    ///
+    /// # Errors
+    /// [`Kind::Malformed`] if there is no address or no prefix.
+    pub fn new(addresses: &[&str], options: Options) -> Result<Self, StoreError> {
+        let malformed = |detail: &str| Err(StoreError::new("etcd", Kind::Malformed, detail));
+        if addresses.is_empty() {
+            return malformed("no address");
+        }
+        if check_name(&options.prefix).is_err() {
+            return malformed(&format!("{:?} is no prefix of keys", options.prefix));
+        }
+        let members =
+            addresses.iter().map(|address| Member::new(address, options.timeout)).collect();
+        Ok(Self { members, prefix: options.prefix, user: options.user, clock: None })
+    }
+
+    /// For tests: the time, made from what etcd says.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_clock(
+        mut self,
+        clock: impl Fn(u64) -> u64 + Send + std::marker::Sync + 'static,
+    ) -> Self {
+        self.clock = Some(Box::new(clock));
+        self
+    }
+
+    fn key(&self, organisation: &str, key: &str) -> String {
+        encode(&format!("{}/v1/{organisation}/{key}", self.prefix))
+    }
+
+    fn error(&self, kind: Kind, detail: impl fmt::Display) -> StoreError {
+        self.members[0].error(kind, detail)
+    }
+
+    /// Asks one member after the other until one can answer. Returns it as well.
+    async fn post(
+        &self,
+        path: &str,
+        body: &Value,
+    ) -> Result<(gateway::Answered, &Member), StoreError> {
+        let mut last = None;
+        for member in &self.members {
+            let answered = match self.token(member).await {
+                Ok(token) => member.post(path, body, token.as_deref()).await,
+                Err(error) => Err(error),
+            };
+            match answered {
+                Ok(answered) => return Ok((answered, member)),
+                Err(error) if error.passes() => last = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| self.error(Kind::Unreachable, "no address")))
+    }
+
+    async fn token(&self, member: &Member) -> Result<Option<String>, StoreError> {
+        let Some((name, password)) = &self.user else { return Ok(None) };
+        let answered = member
+            .post("/v3/auth/authenticate", &json!({ "name": name, "password": password }), None)
+            .await?;
+        match answered.body["token"].as_str() {
+            Some(token) => Ok(Some(token.to_owned())),
+            None => Err(member.error(Kind::Nonsense, "no token")),
+        }
+    }
+
+    async fn read(&self, organisation: &str) -> Result<Found, StoreError> {
+        let (answered, member) =
+            self.post("/v3/kv/range", &json!({ "key": self.key(organisation, "book") })).await?;
+        let now = self.clock.as_ref().map_or(answered.at, |clock| clock(answered.at));
+        let nonsense = |what: &str| member.error(Kind::Nonsense, what);
+        if !answered.body["header"].is_object() {
+            return Err(nonsense("a reply of etcd has a header"));
+        }
+        let Some(row) = answered.body["kvs"].get(0) else {
+            return Ok(Found { book: Book::new(), revision: 0, now });
+        };
+        let revision = row["mod_revision"].as_str().and_then(|revision| revision.parse().ok());
+        let revision = revision.ok_or_else(|| nonsense("a key has a revision"))?;
+        let text =
+            row["value"].as_str().and_then(decode).ok_or_else(|| nonsense("a book is text"))?;
+        let format =
+            serde_json::from_str::<Value>(&text).ok().and_then(|kept| kept["format"].as_u64());
+        if format.is_some_and(|format| format != u64::from(FORMAT)) {
+            return Err(member.error(
+                Kind::OtherVersion,
+                format!("a book of format {}", format.unwrap_or_default()),
+            ));
+        }
+        let kept: Kept = serde_json::from_str(&text)
+            .map_err(|error| nonsense(&format!("what lies there is no book: {error}")))?;
+        Ok(Found { book: kept.book, revision, now })
+    }
+
+    /// Writes a book if nobody has since it was read. Returns whether.
+    async fn write(
+        &self,
+        organisation: &str,
+        revision: i64,
+        mut book: Book,
+    ) -> Result<bool, StoreError> {
+        let nudged = book.nudged();
+        let key = self.key(organisation, "book");
+        let kept = serde_json::to_string(&Kept { format: FORMAT, book });
+        let kept = kept.map_err(|error| self.error(Kind::Malformed, error))?;
+        let mut writes = vec![json!({ "request_put": { "key": key, "value": encode(&kept) } })];
+        if !nudged.is_empty() {
+            let paths = nudged.into_iter().collect::<Vec<_>>().join("\n");
+            writes.push(json!({ "request_put": { "key": self.key(organisation, "nudges"), "value": encode(&paths) } }));
+        }
+        let unchanged = json!({ "key": key, "target": "MOD", "result": "EQUAL", "mod_revision": revision.to_string() });
+        let (answered, member) =
+            self.post("/v3/kv/txn", &json!({ "compare": [unchanged], "success": writes })).await?;
+        match &answered.body["succeeded"] {
+            Value::Bool(succeeded) => Ok(*succeeded),
+            // The gateway leaves out what is false.
+            Value::Null if answered.body["header"].is_object() => Ok(false),
+            other => {
+                Err(member.error(Kind::Nonsense, format!("succeeded or not, and got {other}")))
+            }
+        }
+    }
+
+    /// Reads, changes and writes a book, again where others were faster.
+    async fn change<T>(
+        &self,
+        organisation: &str,
+        change: impl Fn(&mut Book, u64) -> T + Send + std::marker::Sync,
+    ) -> Result<T, StoreError> {
+        for tried in 0..Self::TRIES {
+            let Found { mut book, revision, now } = self.read(organisation).await?;
+            let before = book.clone();
+            let result = change(&mut book, now);
+            if book == before || self.write(organisation, revision, book).await? {
+                return Ok(result);
+            }
+            // Those who collide wait for different times.
+            let dice = RandomState::new().build_hasher().finish() % 8;
+            sleep(Duration::from_millis(u64::from(tried.min(8)) * (1 + dice))).await;
+        }
+        Err(self.error(Kind::Contended, format!("{} tries", Self::TRIES)))
+    }
+}
+
+impl fmt::Debug for Etcd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Etcd")
+            .field("members", &self.members)
+            .field("prefix", &self.prefix)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store for Etcd {
+    fn sync<'a>(&'a self, organisation: &'a str, message: &'a Sync) -> Answer<'a, Reply> {
+        Box::pin(async move {
+            message
+                .check(organisation)
+                .map_err(|malformed| self.error(Kind::Malformed, malformed))?;
+            self.change(organisation, |book, now| book.apply(now, message)).await
+        })
+    }
+
+    fn administer<'a>(&'a self, organisation: &'a str, change: &'a Change) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let checked = check_name(organisation).and_then(|()| change.check(organisation));
+            checked.map_err(|malformed| self.error(Kind::Malformed, malformed))?;
+            if let Change::Terms(terms) = change
+                && terms.grace <= Self::PRECISION
+                && self.clock.is_none()
+            {
+                let detail = format!(
+                    "a grace of {} ms is too short: etcd tells the time in whole seconds",
+                    terms.grace
+                );
+                return Err(self.error(Kind::Rejected, detail));
+            }
+            let done = self.change(organisation, |book, now| book.administer(now, change)).await?;
+            done.map_err(|rejected| self.error(Kind::Rejected, rejected))
+        })
+    }
+
+    fn view<'a>(&'a self, organisation: &'a str) -> Answer<'a, View> {
+        Box::pin(async move {
+            check_name(organisation).map_err(|malformed| self.error(Kind::Malformed, malformed))?;
+            let Found { mut book, now, .. } = self.read(organisation).await?;
+            Ok(book.view(now))
+        })
+    }
+
+    fn nudges<'a>(&'a self, organisation: &'a str) -> Answer<'a, Nudges> {
+        Box::pin(async move {
+            check_name(organisation).map_err(|malformed| self.error(Kind::Malformed, malformed))?;
+            let member = &self.members[0];
+            let token = self.token(member).await?;
+            let request = json!({ "create_request": { "key": self.key(organisation, "nudges") } });
+            let mut body = member.stream("/v3/watch", &request, token.as_deref()).await?;
+            let (sender, nudges) = Nudges::channel();
+            tokio::spawn(async move {
+                let mut rest: Vec<u8> = Vec::new();
+                loop {
+                    let frame = tokio::select! {
+                        frame = body.frame() => frame,
+                        () = sender.closed() => None,
+                    };
+                    let Some(Ok(frame)) = frame else { return };
+                    rest.extend(frame.data_ref().map(AsRef::as_ref).unwrap_or_default());
+                    while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                        let line: Vec<u8> = rest.drain(..=end).collect();
+                        for path in nudged(&line) {
+                            // A listener that is slow loses nudges, never leases.
+                            let _ = sender.try_send(path);
+                        }
+                    }
+                }
+            });
+            Ok(nudges)
+        })
+    }
+}
+
+/// The paths in one line of a watch.
+fn nudged(line: &[u8]) -> Vec<String> {
+    let told: Value = serde_json::from_slice(line).unwrap_or_default();
+    let events = told["result"]["events"].as_array().cloned().unwrap_or_default();
+    let texts = events.iter().filter_map(|event| decode(event["kv"]["value"].as_str()?));
+    texts.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect()
+}

@@ -1,0 +1,106 @@
+//! A store in this process: for tests, and for nodes that are threads.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::mpsc;
+
+use crate::book::{Book, Change, View};
+use crate::message::{Reply, Sync};
+
+use super::{Answer, Kind, Nudges, Store, StoreError};
+
+/// Books in this process, by a clock of the caller's.
+pub struct Memory {
+    clock: Box<dyn Fn() -> u64 + Send + std::marker::Sync>,
+    shelf: Mutex<Shelf>,
+}
+
+#[derive(Default)]
+struct Shelf {
+    books: HashMap<String, Book>,
+    listeners: Vec<(String, mpsc::Sender<String>)>,
+}
+
+impl Memory {
+    const NAME: &'static str = "books in memory";
+
+    /// No books yet. `clock` gives milliseconds.
+    pub fn new(clock: impl Fn() -> u64 + Send + std::marker::Sync + 'static) -> Self {
+        Self { clock: Box::new(clock), shelf: Mutex::default() }
+    }
+
+    /// Puts back an earlier book of an organisation, as a store does that lost its last writes.
+    pub fn restore(&self, organisation: &str, book: Book) {
+        self.shelf().books.insert(organisation.to_owned(), book);
+    }
+
+    /// The book of an organisation, as it is now.
+    pub fn book(&self, organisation: &str) -> Book {
+        self.shelf().books.get(organisation).cloned().unwrap_or_default()
+    }
+
+    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with<T>(&self, organisation: &str, change: impl FnOnce(&mut Book, u64) -> T) -> T {
+        let now = (self.clock)();
+        let mut shelf = self.shelf();
+        let book = shelf.books.entry(organisation.to_owned()).or_default();
+        let result = change(book, now);
+        let nudged = book.nudged();
+        shelf.listeners.retain(|(_, listener)| !listener.is_closed());
+        for (_, listener) in shelf.listeners.iter().filter(|(whose, _)| whose == organisation) {
+            for path in &nudged {
+                // A listener that is slow loses nudges, never leases.
+                let _ = listener.try_send(path.clone());
+            }
+        }
+        result
+    }
+
+    fn error(kind: Kind, detail: impl fmt::Display) -> StoreError {
+        StoreError::new(Self::NAME, kind, detail)
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory").finish_non_exhaustive()
+    }
+}
+
+impl Store for Memory {
+    fn sync<'a>(&'a self, organisation: &'a str, message: &'a Sync) -> Answer<'a, Reply> {
+        Box::pin(async move {
+            message
+                .check(organisation)
+                .map_err(|malformed| Self::error(Kind::Malformed, malformed))?;
+            Ok(self.with(organisation, |book, now| book.apply(now, message)))
+        })
+    }
+
+    fn administer<'a>(&'a self, organisation: &'a str, change: &'a Change) -> Answer<'a, ()> {
+        Box::pin(async move {
+            change
+                .check(organisation)
+                .map_err(|malformed| Self::error(Kind::Malformed, malformed))?;
+            let done = self.with(organisation, |book, now| book.administer(now, change));
+            done.map_err(|rejected| Self::error(Kind::Rejected, rejected))
+        })
+    }
+
+    fn view<'a>(&'a self, organisation: &'a str) -> Answer<'a, View> {
+        Box::pin(async move { Ok(self.with(organisation, |book, now| book.view(now))) })
+    }
+
+    fn nudges<'a>(&'a self, organisation: &'a str) -> Answer<'a, Nudges> {
+        Box::pin(async move {
+            let (sender, nudges) = Nudges::channel();
+            self.shelf().listeners.push((organisation.to_owned(), sender));
+            Ok(nudges)
+        })
+    }
+}

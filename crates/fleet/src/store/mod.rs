@@ -1,0 +1,74 @@
+//! Where books lie. A store applies a message to a book in one atomic step, by its own clock.
+
+mod error;
+pub mod etcd;
+mod memory;
+pub mod redis;
+
+use std::future::Future;
+use std::pin::Pin;
+
+use tokio::sync::mpsc;
+
+use crate::book::{Change, View};
+use crate::message::{Reply, Sync};
+
+pub use self::etcd::Etcd;
+pub use self::redis::Redis;
+pub use error::{Kind, StoreError};
+pub use memory::Memory;
+
+/// What a store's calls return: a future that can be sent to another thread.
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// Keeps books. One value serves any number of tasks.
+///
+/// Each call is one round trip, and ends within the store's time limit. A call that fails may have been applied: a node
+/// then sends its next message, which says what it holds.
+pub trait Store: Send + std::marker::Sync + 'static {
+    /// Applies a message to the book of an organisation, and returns the book's answer.
+    ///
+    /// # Errors
+    /// [`Kind::Malformed`] if [`Sync::check`] fails, and whatever keeps the store from answering.
+    fn sync<'a>(&'a self, organisation: &'a str, message: &'a Sync) -> Answer<'a, Reply>;
+
+    /// Applies an operator's change.
+    ///
+    /// # Errors
+    /// [`Kind::Rejected`] if the book cannot be changed like this, and whatever keeps the store from answering.
+    fn administer<'a>(&'a self, organisation: &'a str, change: &'a Change) -> Answer<'a, ()>;
+
+    /// The whole book, for operators. Costs time for every lease of the organisation.
+    ///
+    /// # Errors
+    /// Whatever keeps the store from answering.
+    fn view<'a>(&'a self, organisation: &'a str) -> Answer<'a, View>;
+
+    /// Listens for budgets of which nodes lack units or might now get them. Nodes that do not listen sync in their turn.
+    ///
+    /// # Errors
+    /// Whatever keeps the store from answering.
+    fn nudges<'a>(&'a self, organisation: &'a str) -> Answer<'a, Nudges>;
+}
+
+/// Nudges of one organisation. Nudges may be lost, never leases.
+#[derive(Debug)]
+pub struct Nudges {
+    paths: mpsc::Receiver<String>,
+}
+
+impl Nudges {
+    /// How many nudges wait for a listener that is slow; those beyond are lost.
+    pub(crate) const WAITING: usize = 256;
+
+    /// Both ends.
+    pub(crate) fn channel() -> (mpsc::Sender<String>, Self) {
+        let (sender, paths) = mpsc::channel(Self::WAITING);
+        (sender, Self { paths })
+    }
+
+    /// The path of the next budget whose nodes should sync now. `None` if the store tells no more: listen anew.
+    pub async fn next(&mut self) -> Option<String> {
+        self.paths.recv().await
+    }
+}

@@ -1,0 +1,271 @@
+//! How messages go to the functions, and how their replies are read: strictly, so that nonsense is found and not believed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use redis::{Cmd, Value};
+
+use crate::book::{
+    BudgetView, Change, Event, HoldView, IncarnationView, NodeView, Rejected, View, What,
+};
+use crate::message::{Granted, MAX_UNITS, Reply, State, Sync};
+
+/// The revision of the functions that this client knows.
+pub(super) const REVISION: u64 = 1;
+
+/// The channel of a book's nudges, and the last of its keys.
+pub(super) const CHANNEL: &str = "nudges";
+
+/// The keys of a book.
+pub(super) const KEYS: [&str; 9] =
+    ["settings", "budgets", "nodes", "incarnations", "holds", "index", "ends", "events", CHANNEL];
+
+/// A reply makes no sense.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Nonsense(String);
+
+impl fmt::Display for Nonsense {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn nonsense<T>(what: &str, value: &impl fmt::Debug) -> Result<T, Nonsense> {
+    let shown: String = format!("{value:?}").chars().take(200).collect();
+    Err(Nonsense(format!("{what} expected, and got {shown}")))
+}
+
+pub(super) fn write_sync(command: &mut Cmd, message: &Sync) {
+    let flag = if message.bye {
+        "bye"
+    } else if message.ended {
+        "ended"
+    } else {
+        ""
+    };
+    command.arg(&message.node).arg(format!("{:016x}", message.incarnation));
+    command.arg(message.sequence).arg(message.taken).arg(message.until).arg(flag);
+    for line in &message.lines {
+        command.arg(&line.path).arg(line.lease).arg(line.used).arg(line.want).arg(line.refused);
+    }
+}
+
+pub(super) fn write_change(command: &mut Cmd, change: &Change) {
+    let or_empty = |units: &Option<u64>| units.map(|units| units.to_string()).unwrap_or_default();
+    match change {
+        Change::Set { path, limit, minimum } => {
+            command.arg("set").arg(path).arg(or_empty(limit)).arg(or_empty(minimum))
+        }
+        Change::Delete { path } => command.arg("delete").arg(path),
+        Change::Terms(terms) => command.arg("terms").arg(terms.ttl).arg(terms.grace),
+        Change::Drain { node, on } => command.arg("drain").arg(node).arg(u8::from(*on)),
+    };
+}
+
+pub(super) fn read_reply(reply: &Value, message: &Sync) -> Result<Reply, Nonsense> {
+    let numbers = array(reply)?.iter().map(number).collect::<Result<Vec<u64>, _>>()?;
+    match numbers.as_slice() {
+        [0, sequence, at, ttl, lines @ ..]
+            if *sequence == message.sequence && lines.len() == 4 * message.lines.len() =>
+        {
+            let lines = lines.chunks_exact(4).map(read_granted).collect::<Result<_, _>>()?;
+            Ok(Reply::Synced { sequence: *sequence, at: *at, ttl: *ttl, lines })
+        }
+        [1, sequence] if *sequence > message.sequence => Ok(Reply::Late { sequence: *sequence }),
+        [2] => Ok(Reply::Fenced),
+        _ => nonsense("a reply to the message", reply),
+    }
+}
+
+fn read_granted(numbers: &[u64]) -> Result<Granted, Nonsense> {
+    let [lease, asked, state, by] = *numbers else { return nonsense("a lease", &numbers) };
+    let state = match (state, by) {
+        (0, 0) => State::Open,
+        (1, 1..) => State::Over { by },
+        (2, _) => State::Closing,
+        (3, 0) if lease == 0 => State::Unknown,
+        _ => return nonsense("the state of a budget", &numbers),
+    };
+    if asked > lease {
+        nonsense("at most the lease asked", &numbers)
+    } else {
+        Ok(Granted { lease, asked, state })
+    }
+}
+
+pub(super) fn read_done(reply: &Value) -> Result<Result<(), Rejected>, Nonsense> {
+    let words = array(reply)?.iter().map(text).collect::<Result<Vec<_>, _>>()?;
+    let path = || words.get(1).cloned().unwrap_or_default();
+    match (words.first().map(String::as_str), words.len()) {
+        (Some("done"), 1) => Ok(Ok(())),
+        (Some("no-budget"), 2) => Ok(Err(Rejected::NoBudget(path()))),
+        (Some("no-limit"), 2) => Ok(Err(Rejected::NoLimit(path()))),
+        (Some("below"), 2) => Ok(Err(Rejected::HasBudgetsBelow(path()))),
+        (Some("closing"), 2) => Ok(Err(Rejected::Closing(path()))),
+        _ => nonsense("the outcome of a change", reply),
+    }
+}
+
+pub(super) fn read_view(reply: &Value) -> Result<View, Nonsense> {
+    let [at, ttl, grace, budgets, nodes, incarnations, holds, events] = array(reply)? else {
+        return nonsense("a book of eight parts", reply);
+    };
+    let mut budgets = read_budgets(budgets)?;
+    for (path, hold) in read_holds(holds)? {
+        match budgets.get_mut(&path) {
+            Some(budget) => budget.holds.push(hold),
+            None => return nonsense("a budget for each lease", &path),
+        }
+    }
+    budgets.values_mut().for_each(|budget| budget.holds.sort());
+    Ok(View {
+        at: number(at)?,
+        ttl: number(ttl)?,
+        grace: number(grace)?,
+        budgets: budgets.into_values().collect(),
+        nodes: read_nodes(nodes, incarnations)?,
+        events: array(events)?.iter().map(read_event).collect::<Result<_, _>>()?,
+    })
+}
+
+fn read_budgets(rows: &Value) -> Result<BTreeMap<String, BudgetView>, Nonsense> {
+    let read = |row: &[Value]| {
+        let path = text(&row[0])?;
+        let [limit, minimum, closing, _, leased, excess, unmet, idle, lacking, refused] =
+            numbers(&row[1..])?;
+        let over = (leased + excess).saturating_sub(limit);
+        let closing = closing != 0;
+        let holds = Vec::new();
+        let view = BudgetView {
+            path,
+            limit,
+            minimum,
+            closing,
+            leased,
+            excess,
+            over,
+            unmet,
+            idle,
+            lacking,
+            refused,
+            holds,
+        };
+        Ok((view.path.clone(), view))
+    };
+    chunks(rows, 11)?.map(read).collect()
+}
+
+fn read_holds(rows: &Value) -> Result<Vec<(String, HoldView)>, Nonsense> {
+    let read = |row: &[Value]| {
+        let field = text(&row[0])?;
+        let [node, incarnation, path] = field.split('\0').collect::<Vec<_>>()[..] else {
+            return nonsense("node, incarnation and path", &field);
+        };
+        let (node, incarnation) = (node.to_owned(), digits(incarnation)?);
+        let [lease, used, want, refused, _, excess, unmet, lacking] = numbers(&row[1..])?;
+        Ok((
+            path.to_owned(),
+            HoldView { node, incarnation, lease, used, want, excess, unmet, lacking, refused },
+        ))
+    };
+    chunks(rows, 9)?.map(read).collect()
+}
+
+fn read_nodes(nodes: &Value, incarnations: &Value) -> Result<Vec<NodeView>, Nonsense> {
+    let mut read: BTreeMap<String, (u64, NodeView)> = BTreeMap::new();
+    for row in chunks(nodes, 2)? {
+        let (name, words) = (text(&row[0])?, text(&row[1])?);
+        let (current, draining) = match words.split(' ').collect::<Vec<_>>()[..] {
+            [current, draining @ ("0" | "1"), ..] => (digits(current)?, draining == "1"),
+            _ => return nonsense("a node", &words),
+        };
+        read.insert(name.clone(), (current, NodeView { name, draining, incarnations: Vec::new() }));
+    }
+    for row in chunks(incarnations, 8)? {
+        let who = text(&row[0])?;
+        let Some((name, incarnation)) = who.split_once('\0') else {
+            return nonsense("node and incarnation", &who);
+        };
+        let incarnation = digits(incarnation)?;
+        let [sequence, _, _, ends, _, _, left] = numbers(&row[1..])?;
+        let Some((current, node)) = read.get_mut(name) else {
+            return nonsense("a node for each incarnation", &who);
+        };
+        if left == 0 {
+            let fenced = incarnation != *current;
+            node.incarnations.push(IncarnationView { incarnation, fenced, sequence, ends });
+        }
+    }
+    let mut nodes: Vec<NodeView> =
+        read.into_values().map(|(_, node)| node).filter(NodeView::is_here).collect();
+    nodes.iter_mut().for_each(|node| node.incarnations.sort());
+    Ok(nodes)
+}
+
+fn read_event(value: &Value) -> Result<Event, Nonsense> {
+    let words = text(value)?;
+    let units = |word: &str| match word.parse::<u64>() {
+        Ok(units) if units <= MAX_UNITS => Ok(units),
+        _ => nonsense("a number of units", &word),
+    };
+    let (at, node, what) = match words.split('\0').collect::<Vec<_>>()[..] {
+        [at, node, "adopted", path, adopted, over] => {
+            let (path, adopted) = (path.to_owned(), units(adopted)?);
+            (at, node, What::Adopted { path, units: adopted, over: units(over)? })
+        }
+        [at, node, "fenced", incarnation] => {
+            (at, node, What::Fenced { incarnation: digits(incarnation)? })
+        }
+        [at, node, "ended", incarnation] => {
+            (at, node, What::Ended { incarnation: digits(incarnation)? })
+        }
+        _ => return nonsense("an event", &words),
+    };
+    Ok(Event { at: units(at)?, node: node.to_owned(), what })
+}
+
+fn array(value: &Value) -> Result<&[Value], Nonsense> {
+    match value {
+        Value::Array(values) => Ok(values),
+        _ => nonsense("an array", value),
+    }
+}
+
+fn chunks(value: &Value, size: usize) -> Result<std::slice::ChunksExact<'_, Value>, Nonsense> {
+    let values = array(value)?;
+    if values.len() % size == 0 {
+        Ok(values.chunks_exact(size))
+    } else {
+        nonsense("whole rows", &values.len())
+    }
+}
+
+fn number(value: &Value) -> Result<u64, Nonsense> {
+    match value {
+        Value::Int(number) if (0..=MAX_UNITS as i64).contains(number) => Ok(*number as u64),
+        _ => nonsense("a number of units", value),
+    }
+}
+
+fn numbers<const N: usize>(values: &[Value]) -> Result<[u64; N], Nonsense> {
+    let numbers = values.iter().map(number).collect::<Result<Vec<_>, _>>()?;
+    numbers.try_into().or_else(|numbers| nonsense("a row", &numbers))
+}
+
+fn text(value: &Value) -> Result<String, Nonsense> {
+    match value {
+        Value::BulkString(bytes) => match String::from_utf8(bytes.clone()) {
+            Ok(text) => Ok(text),
+            Err(_) => nonsense("text", value),
+        },
+        Value::SimpleString(text) => Ok(text.clone()),
+        _ => nonsense("text", value),
+    }
+}
+
+fn digits(text: &str) -> Result<u64, Nonsense> {
+    match u64::from_str_radix(text, 16) {
+        Ok(incarnation) if text.len() == 16 => Ok(incarnation),
+        _ => nonsense("an incarnation", &text),
+    }
+}

@@ -1,0 +1,195 @@
+#!lua name=ledgerline_fleet_v1
+
+-- The book of one organisation, as src/book does it in Rust; a test holds the two together. Each call reads what it needs,
+-- computes, and writes at its end, so an error in between leaves the book as it was.
+--
+-- KEYS: settings, budgets, nodes, incarnations, holds, index, ends, events, nudges (a channel). All have one hash tag.
+-- ARGV: the revision of the functions, then what the function takes.
+--
+-- An incarnation is 16 hexadecimal digits, and "who" is its node's name, a zero byte, these digits. A hold's field is "who", a
+-- zero byte, the path; the index has the same fields in order, so that the holds of one incarnation are a range of it.
+
+local REVISION = '1'
+local MAX_UNITS = 9007199254740992 -- 2^53: doubles are exact up to here
+local FORMER = 8
+local EVENTS = 64
+local TTL, GRACE = 10000, 5000
+local NOBODY = '0000000000000000'
+local CHUNK = 1000 -- what fits on Lua's stack
+
+local BUDGET = { 'limit', 'minimum', 'closing', 'holds', 'leased', 'excess', 'unmet', 'idle', 'lacking', 'refused' }
+local HOLD = { 'lease', 'used', 'want', 'refused', 'sequence', 'excess', 'unmet', 'lacking' }
+local INCARNATION = { 'sequence', 'lost', 'at', 'ends', 'freed', 'promise', 'left' }
+
+local function clock()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- Rows.
+
+local function blank(names)
+  local row = {}
+  for _, name in ipairs(names) do row[name] = 0 end
+  return row
+end
+
+local function packed(names, row)
+  local numbers = {}
+  for at, name in ipairs(names) do numbers[at] = row[name] end
+  return struct.pack('<' .. string.rep('d', #names), unpack(numbers))
+end
+
+local function unpacked(names, bytes)
+  if #bytes ~= 8 * #names then error('a row of another format') end
+  local numbers = { struct.unpack('<' .. string.rep('d', #names), bytes) }
+  local row = {}
+  for at, name in ipairs(names) do row[name] = numbers[at] end
+  return row
+end
+
+local function less(a, b) return math.max(a - b, 0) end
+
+local function whole(n) return string.format('%.0f', n) end
+
+local function number(text)
+  local n = tonumber(text)
+  if not n or n < 0 or n > MAX_UNITS or n ~= math.floor(n) then error('no number of units: ' .. tostring(text)) end
+  return n
+end
+
+-- A book during one call: rows as they are read, and which of them to write. A row that is gone is false.
+
+local function open(keys)
+  local book = {
+    settings = keys[1], keys = { budgets = keys[2], nodes = keys[3], incarnations = keys[4], holds = keys[5] },
+    index = keys[6], ends = keys[7], events = keys[8], channel = keys[9],
+    budgets = {}, nodes = {}, incarnations = {}, holds = {},
+    changed = { budgets = {}, nodes = {}, incarnations = {}, holds = {} },
+    told = {}, nudged = {}, now = clock(),
+  }
+  local terms = redis.call('HMGET', book.settings, 'ttl', 'grace')
+  book.ttl = tonumber(terms[1]) or TTL
+  book.grace = tonumber(terms[2]) or GRACE
+  return book
+end
+
+local function node_row(text)
+  local current, draining, starts, former = string.match(text, '^(%x+) (%d) (%d+) ?(.*)$')
+  local row = { current = current, draining = draining == '1', starts = tonumber(starts), former = {} }
+  for earlier in string.gmatch(former, '%x+') do table.insert(row.former, earlier) end
+  return row
+end
+
+local read = {
+  budgets = function(bytes) return unpacked(BUDGET, bytes) end,
+  nodes = node_row,
+  incarnations = function(bytes) return unpacked(INCARNATION, bytes) end,
+  holds = function(bytes) return unpacked(HOLD, bytes) end,
+}
+
+local written = {
+  budgets = function(row) return packed(BUDGET, row) end,
+  nodes = function(row)
+    local former = table.concat(row.former, ' ')
+    return row.current .. ' ' .. (row.draining and '1' or '0') .. ' ' .. whole(row.starts) .. ' ' .. former
+  end,
+  incarnations = function(row) return packed(INCARNATION, row) end,
+  holds = function(row) return packed(HOLD, row) end,
+}
+
+local function get(book, kind, field)
+  local row = book[kind][field]
+  if row == nil then
+    local bytes = redis.call('HGET', book.keys[kind], field)
+    row = bytes and read[kind](bytes) or false
+    book[kind][field] = row
+  end
+  return row
+end
+
+local function fetch(book, kind, fields)
+  for from = 1, #fields, CHUNK do
+    local to = math.min(from + CHUNK - 1, #fields)
+    local rows = redis.call('HMGET', book.keys[kind], unpack(fields, from, to))
+    for at, bytes in ipairs(rows) do
+      local field = fields[from + at - 1]
+      if book[kind][field] == nil then book[kind][field] = bytes and read[kind](bytes) or false end
+    end
+  end
+end
+
+local function put(book, kind, field, row)
+  book[kind][field] = row
+  book.changed[kind][field] = true
+end
+
+local function holds_of(book, who)
+  local fields = redis.call('ZRANGEBYLEX', book.index, '[' .. who .. '\0', '(' .. who .. '\1')
+  fetch(book, 'holds', fields)
+  return fields
+end
+
+local function path_of(field) return string.match(field, '^%Z+%z%x+%z(.*)$') end
+
+local function name_of(who) return string.match(who, '^(%Z+)%z') end
+
+local function above(path) return string.match(path, '^(/.+)/[^/]*$') end
+
+local function tell(book, ...) table.insert(book.told, table.concat({ whole(book.now), ... }, '\0')) end
+
+local function nudge(book, path) book.nudged[path] = true end
+
+-- What a call may not do is found before it writes, so that it does not stop half way.
+local function permitted(commands)
+  for _, command in ipairs(commands) do
+    if not redis.acl_check_cmd(unpack(command)) then error('NOPERM this user may not ' .. command[1] .. ' ' .. command[2]) end
+  end
+end
+
+local function each_chunk(list, call)
+  for from = 1, #list, CHUNK do call(unpack(list, from, math.min(from + CHUNK - 1, #list))) end
+end
+
+local function close(book)
+  local commands, writes = {}, {}
+  local function add(command, key, list)
+    if #list == 0 then return end
+    table.insert(commands, { command, key, list[1], list[2] })
+    table.insert(writes, { command, key, list })
+  end
+  local indexed, unindexed, renewed, ended = {}, {}, {}, {}
+  for kind, fields in pairs(book.changed) do
+    local set, gone = {}, {}
+    for field in pairs(fields) do
+      local row = book[kind][field]
+      if row then
+        table.insert(set, field)
+        table.insert(set, written[kind](row))
+        if kind == 'holds' and row.fresh then table.insert(indexed, 0) table.insert(indexed, field) end
+        if kind == 'incarnations' then table.insert(renewed, row.freed) table.insert(renewed, field) end
+      else
+        table.insert(gone, field)
+        if kind == 'holds' then table.insert(unindexed, field) end
+        if kind == 'incarnations' then table.insert(ended, field) end
+      end
+    end
+    add('HSET', book.keys[kind], set)
+    add('HDEL', book.keys[kind], gone)
+  end
+  add('ZADD', book.index, indexed)
+  add('ZREM', book.index, unindexed)
+  add('ZADD', book.ends, renewed)
+  add('ZREM', book.ends, ended)
+  local told = {}
+  for at = math.max(1, #book.told - EVENTS + 1), #book.told do table.insert(told, book.told[at]) end
+  add('RPUSH', book.events, told)
+  if #told > 0 then table.insert(commands, { 'LTRIM', book.events, -EVENTS, -1 }) end
+  if next(book.nudged) then table.insert(commands, { 'PUBLISH', book.channel, '' }) end
+  permitted(commands)
+  for _, write in ipairs(writes) do
+    each_chunk(write[3], function(...) redis.call(write[1], write[2], ...) end)
+  end
+  if #told > 0 then redis.call('LTRIM', book.events, -EVENTS, -1) end
+  for path in pairs(book.nudged) do redis.call('PUBLISH', book.channel, path) end
+end

@@ -1,0 +1,228 @@
+//! Connections to Redis: made when needed, dropped when they break, and each call within its time.
+
+use std::fmt;
+use std::time::Duration;
+
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::cluster::ClusterClient;
+use redis::cluster_async::ClusterConnection;
+use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo,
+    RedisError, RedisResult, Value,
+};
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+
+use crate::store::{Kind, Nudges, StoreError};
+
+use super::wrong;
+
+/// Where the servers are. Each is `redis://user:password@host:port`, or `redis+unix:///path`.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Address {
+    /// One server.
+    Server(String),
+    /// The primary that sentinels name.
+    Sentinel {
+        /// The sentinels, with the user that they know.
+        sentinels: Vec<String>,
+        /// What the sentinels call the primary.
+        primary: String,
+        /// A user's name and password at the primary.
+        user: Option<(String, String)>,
+    },
+    /// A cluster, by some of its nodes. Each book lies on one of them.
+    Cluster(Vec<String>),
+}
+
+impl fmt::Debug for Address {
+    /// Without passwords.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown().unwrap_or_else(|_| "an address that makes no sense".to_owned()))
+    }
+}
+
+impl Address {
+    /// The kind and the places, without passwords.
+    fn shown(&self) -> RedisResult<String> {
+        let places = |urls: &[String]| {
+            let infos = urls
+                .iter()
+                .map(|url| url.as_str().into_connection_info())
+                .collect::<RedisResult<Vec<_>>>()?;
+            Ok::<_, RedisError>(
+                infos.iter().map(|info| info.addr.to_string()).collect::<Vec<_>>().join(", "),
+            )
+        };
+        Ok(match self {
+            Self::Server(url) => format!("redis at {}", places(std::slice::from_ref(url))?),
+            Self::Sentinel { sentinels, primary, .. } => {
+                format!("redis primary {primary} of the sentinels at {}", places(sentinels)?)
+            }
+            Self::Cluster(nodes) => format!("redis cluster at {}", places(nodes)?),
+        })
+    }
+}
+
+/// A way to the server that holds a book.
+pub(super) struct Link {
+    /// The address without passwords.
+    name: String,
+    way: Way,
+    timeout: Duration,
+    connection: Mutex<Option<Connection>>,
+}
+
+enum Way {
+    Server(Client),
+    Sentinel(Box<Mutex<SentinelClient>>),
+    /// The whole, and the node that nudges are heard from: each hears them all.
+    Cluster(Box<ClusterClient>, Client),
+}
+
+#[derive(Clone)]
+enum Connection {
+    Server(MultiplexedConnection),
+    Cluster(ClusterConnection),
+}
+
+impl Link {
+    pub(super) fn new(address: &Address, timeout: Duration) -> Result<Self, StoreError> {
+        let made = address.shown().and_then(|name| Ok((name, Way::new(address, timeout)?)));
+        let (name, way) = made.map_err(|error| StoreError::new("redis", Kind::Malformed, error))?;
+        Ok(Self { name, way, timeout, connection: Mutex::new(None) })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Sends a command and waits for its reply, for at most the time of one call.
+    pub(super) async fn call(&self, command: &Cmd) -> Result<Value, StoreError> {
+        let called = self.in_time(async {
+            let value = match self.connection().await? {
+                Connection::Server(mut server) => server.req_packed_command(command).await,
+                Connection::Cluster(mut cluster) => cluster.req_packed_command(command).await,
+            };
+            value.and_then(Value::extract_error)
+        });
+        let called = called.await;
+        if let Err(error) = &called
+            && wrong::wants_new_connection(error.kind)
+        {
+            *self.connection.lock().await = None;
+        }
+        called
+    }
+
+    async fn connection(&self) -> RedisResult<Connection> {
+        let mut connection = self.connection.lock().await;
+        if let Some(open) = &*connection {
+            return Ok(open.clone());
+        }
+        let open = match &self.way {
+            Way::Cluster(cluster, _) => Connection::Cluster(cluster.get_async_connection().await?),
+            way => {
+                let config = AsyncConnectionConfig::new()
+                    .set_connection_timeout(self.timeout)
+                    .set_response_timeout(self.timeout);
+                let client = way.client().await?;
+                Connection::Server(
+                    client.get_multiplexed_async_connection_with_config(&config).await?,
+                )
+            }
+        };
+        *connection = Some(open.clone());
+        Ok(open)
+    }
+
+    /// Listens on a channel, in a task that ends when nobody takes its messages or the connection breaks.
+    pub(super) async fn listen(&self, channel: String) -> Result<Nudges, StoreError> {
+        let subscribed = self.in_time(async {
+            let (mut sink, stream) = self.way.client().await?.get_async_pubsub().await?.split();
+            sink.subscribe(channel).await?;
+            Ok((sink, stream))
+        });
+        let (sink, mut stream) = subscribed.await?;
+        let (sender, nudges) = Nudges::channel();
+        tokio::spawn(async move {
+            let _open = sink;
+            loop {
+                let message = tokio::select! {
+                    message = futures_util::StreamExt::next(&mut stream) => message,
+                    () = sender.closed() => None,
+                };
+                let Some(message) = message else { return };
+                if let Ok(path) = message.get_payload::<String>() {
+                    // A listener that is slow loses nudges, never leases.
+                    let _ = sender.try_send(path);
+                }
+            }
+        });
+        Ok(nudges)
+    }
+
+    async fn in_time<T>(
+        &self,
+        asked: impl Future<Output = RedisResult<T>>,
+    ) -> Result<T, StoreError> {
+        match timeout(self.timeout, asked).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(StoreError::new(&self.name, wrong::kind(&error), error)),
+            Err(_) => Err(StoreError::new(
+                &self.name,
+                Kind::Slow,
+                format!("no answer in {:?}", self.timeout),
+            )),
+        }
+    }
+}
+
+impl Way {
+    fn new(address: &Address, timeout: Duration) -> RedisResult<Self> {
+        Ok(match address {
+            Address::Server(url) => Self::Server(Client::open(url.as_str())?),
+            Address::Sentinel { sentinels, primary, user } => {
+                let sentinels = sentinels.iter().map(String::as_str).collect();
+                let (username, password) = user.clone().unzip();
+                let info =
+                    RedisConnectionInfo { username, password, ..RedisConnectionInfo::default() };
+                let node = SentinelNodeConnectionInfo {
+                    tls_mode: None,
+                    redis_connection_info: Some(info),
+                };
+                let role = SentinelServerType::Master;
+                Self::Sentinel(Box::new(Mutex::new(SentinelClient::build(
+                    sentinels,
+                    primary.clone(),
+                    Some(node),
+                    role,
+                )?)))
+            }
+            Address::Cluster(nodes) => {
+                let nodes: Vec<ConnectionInfo> = nodes
+                    .iter()
+                    .map(|node| node.as_str().into_connection_info())
+                    .collect::<RedisResult<_>>()?;
+                let builder = ClusterClient::builder(nodes.clone());
+                let cluster =
+                    builder.connection_timeout(timeout).response_timeout(timeout).build()?;
+                Self::Cluster(Box::new(cluster), Client::open(nodes[0].clone())?)
+            }
+        })
+    }
+
+    async fn client(&self) -> RedisResult<Client> {
+        match self {
+            Self::Server(client) | Self::Cluster(_, client) => Ok(client.clone()),
+            Self::Sentinel(sentinels) => sentinels.lock().await.async_get_client().await,
+        }
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("name", &self.name).finish_non_exhaustive()
+    }
+}

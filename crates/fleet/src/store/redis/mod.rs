@@ -1,0 +1,151 @@
+//! Redis or Valkey, 7.0 or later. Books change in a library of functions, which the server runs one at a time.
+//!
+//! An operator loads the library once (`Redis::load`); nodes call it and need no more than the rights that
+//! [`Redis::RIGHTS`] lists. All keys of a book have one hash tag, so they lie on one node of a cluster.
+
+mod codec;
+mod link;
+mod wrong;
+
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+
+use crate::book::{Change, View};
+use crate::message::{Reply, Sync, check_name};
+
+use super::{Answer, Kind, Nudges, Store, StoreError};
+
+pub use link::Address;
+
+use link::Link;
+
+/// Books in Redis or Valkey.
+#[derive(Debug)]
+pub struct Redis {
+    link: Link,
+    options: Options,
+}
+
+/// How a store in Redis is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// What all keys begin with. Fleets that share a server differ in it.
+    pub prefix: String,
+    /// How long a call may take, connecting included.
+    pub timeout: Duration,
+}
+
+impl Default for Options {
+    /// `ledgerline`, and a second.
+    fn default() -> Self {
+        Self { prefix: "ledgerline".to_owned(), timeout: Duration::from_secs(1) }
+    }
+}
+
+impl Redis {
+    /// The functions: what `FUNCTION LOAD REPLACE` takes, where an operator does by hand what [`load`](Self::load) does.
+    pub const LIBRARY: &'static str = concat!(
+        include_str!("fleet/rows.lua"),
+        include_str!("fleet/share.lua"),
+        include_str!("fleet/ends.lua"),
+        include_str!("fleet/apply.lua"),
+        include_str!("fleet/operate.lua"),
+    );
+
+    /// What an ACL gives the user of a node, beside its password: `ACL SETUSER node on >password` and these words, if the
+    /// prefix is `ledgerline`. Operators need `+function|load` as well.
+    pub const RIGHTS: &'static str = "resetkeys ~{ledgerline:v1:* resetchannels &{ledgerline:v1:* -@all \
+        +fcall +time +hget +hmget +hgetall +hkeys +hset +hdel +zadd +zrem +zrangebylex +zrangebyscore \
+        +rpush +ltrim +lrange +publish +subscribe +unsubscribe";
+
+    /// A store at an address. Connects when it is first used, and again after the connection broke.
+    ///
+    /// # Errors
+    /// [`Kind::Malformed`] if the address or the prefix makes no sense.
+    pub fn new(address: Address, options: Options) -> Result<Self, StoreError> {
+        let link = Link::new(&address, options.timeout)?;
+        if options.prefix.contains(['{', '}']) || check_name(&options.prefix).is_err() {
+            let detail = format!("{:?} is no prefix of keys", options.prefix);
+            return Err(StoreError::new(link.name(), Kind::Malformed, detail));
+        }
+        Ok(Self { link, options })
+    }
+
+    /// Loads the functions into the server, or into each primary of a cluster. They replace those of an earlier revision.
+    ///
+    /// # Errors
+    /// Whatever keeps the store from answering; [`Kind::TooOld`] before 7.0, [`Kind::Denied`] if the user is not an operator.
+    pub async fn load(&self) -> Result<(), StoreError> {
+        let mut command = redis::cmd("FUNCTION");
+        command.arg("LOAD").arg("REPLACE").arg(Self::LIBRARY);
+        self.link.call(&command).await.map(drop)
+    }
+
+    fn command(&self, function: &str, organisation: &str) -> Cmd {
+        let mut command = redis::cmd("FCALL");
+        command.arg(format!("ledgerline_fleet_v1_{function}")).arg(codec::KEYS.len());
+        for key in codec::KEYS {
+            command.arg(self.key(organisation, key));
+        }
+        command.arg(codec::REVISION);
+        command
+    }
+
+    fn key(&self, organisation: &str, key: &str) -> String {
+        format!("{{{}:v1:{organisation}}}:{key}", self.options.prefix)
+    }
+
+    fn error(&self, kind: Kind, detail: impl std::fmt::Display) -> StoreError {
+        StoreError::new(self.link.name(), kind, detail)
+    }
+
+    fn parsed<T>(&self, reply: Result<T, codec::Nonsense>) -> Result<T, StoreError> {
+        reply.map_err(|nonsense| self.error(Kind::Nonsense, nonsense))
+    }
+
+    async fn call(&self, command: &Cmd) -> Result<Value, StoreError> {
+        self.link.call(command).await
+    }
+}
+
+impl Store for Redis {
+    fn sync<'a>(&'a self, organisation: &'a str, message: &'a Sync) -> Answer<'a, Reply> {
+        Box::pin(async move {
+            message
+                .check(organisation)
+                .map_err(|malformed| self.error(Kind::Malformed, malformed))?;
+            let mut command = self.command("sync", organisation);
+            codec::write_sync(&mut command, message);
+            let reply = self.call(&command).await?;
+            self.parsed(codec::read_reply(&reply, message))
+        })
+    }
+
+    fn administer<'a>(&'a self, organisation: &'a str, change: &'a Change) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let checked = check_name(organisation).and_then(|()| change.check(organisation));
+            checked.map_err(|malformed| self.error(Kind::Malformed, malformed))?;
+            let mut command = self.command("administer", organisation);
+            codec::write_change(&mut command, change);
+            let reply = self.call(&command).await?;
+            let done = self.parsed(codec::read_done(&reply))?;
+            done.map_err(|rejected| self.error(Kind::Rejected, rejected))
+        })
+    }
+
+    fn view<'a>(&'a self, organisation: &'a str) -> Answer<'a, View> {
+        Box::pin(async move {
+            check_name(organisation).map_err(|malformed| self.error(Kind::Malformed, malformed))?;
+            let reply = self.call(&self.command("view", organisation)).await?;
+            self.parsed(codec::read_view(&reply))
+        })
+    }
+
+    fn nudges<'a>(&'a self, organisation: &'a str) -> Answer<'a, Nudges> {
+        Box::pin(async move {
+            check_name(organisation).map_err(|malformed| self.error(Kind::Malformed, malformed))?;
+            self.link.listen(self.key(organisation, codec::CHANNEL)).await
+        })
+    }
+}

@@ -1,0 +1,58 @@
+//! What an error of Redis means.
+
+use redis::{ErrorKind, RedisError};
+
+use crate::store::Kind;
+
+/// What is the matter, by the error's code and words.
+pub(super) fn kind(error: &RedisError) -> Kind {
+    if error.is_timeout() {
+        return Kind::Slow;
+    }
+    let words = error.to_string();
+    let has = |part: &str| words.contains(part);
+    let code = error.code().unwrap_or_default();
+    match (error.kind(), code) {
+        (ErrorKind::ReadOnly, _) | (_, "READONLY" | "NOREPLICAS" | "MISCONF") => Kind::ReadOnly,
+        (ErrorKind::AuthenticationFailed, _) | (_, "NOAUTH" | "WRONGPASS" | "NOPERM") => {
+            Kind::Denied
+        }
+        (
+            ErrorKind::BusyLoadingError
+            | ErrorKind::MasterDown
+            | ErrorKind::ClusterDown
+            | ErrorKind::TryAgain,
+            _,
+        ) => Kind::NotReady,
+        (ErrorKind::MasterNameNotFoundBySentinel | ErrorKind::ClusterConnectionNotFound, _) => {
+            Kind::NotReady
+        }
+        (_, "OOM") => Kind::Full,
+        (_, "BUSY") => Kind::Slow,
+        _ if has("OOM command not allowed") => Kind::Full,
+        _ if has("READONLY") || has("NOREPLICAS") || has("MISCONF") => Kind::ReadOnly,
+        // Before the parser's errors: a function that may not do something says so in a sentence.
+        _ if has("NOPERM") || has("executing the script can't") || has("ACL failure in script") => {
+            Kind::Denied
+        }
+        _ if has("Function not found") => Kind::NoLibrary,
+        _ if has("a row of another format") || has("LEDGERLINE the function library") => {
+            Kind::OtherVersion
+        }
+        (_, "LEDGERLINE") => Kind::OtherVersion,
+        _ if has("unknown command") || has("Unknown subcommand") => Kind::TooOld,
+        _ if error.is_io_error()
+            || error.is_connection_dropped()
+            || error.is_connection_refusal() =>
+        {
+            Kind::Unreachable
+        }
+        (ErrorKind::InvalidClientConfig, _) => Kind::Malformed,
+        _ => Kind::Nonsense,
+    }
+}
+
+/// A new connection may do better: this one is broken, or leads to a server that is no primary any more.
+pub(super) fn wants_new_connection(kind: Kind) -> bool {
+    matches!(kind, Kind::Unreachable | Kind::Slow | Kind::ReadOnly | Kind::NotReady)
+}

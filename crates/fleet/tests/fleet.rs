@@ -1,0 +1,218 @@
+//! Nodes of a fleet in one process, on books in memory.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use ledgerline::{Ledger, OwnedCharge};
+use ledgerline_fleet::book::{Change, Terms, View};
+use ledgerline_fleet::fleet::{Fleet, FleetError};
+use ledgerline_fleet::message::{Reply, Sync};
+use ledgerline_fleet::node::AtEnd;
+use ledgerline_fleet::store::{Answer, Memory, Nudges, Store};
+
+/// Books in memory that can be cut off, and count messages.
+struct Line {
+    memory: Memory,
+    cut: AtomicBool,
+    syncs: AtomicU64,
+}
+
+impl Line {
+    async fn new(ttl: u64, budgets: &[(&str, u64)]) -> Arc<Self> {
+        let start = Instant::now();
+        let memory = Memory::new(move || start.elapsed().as_millis() as u64 + 1);
+        let terms = Change::Terms(Terms { ttl, grace: ttl });
+        memory.administer("acme", &terms).await.unwrap();
+        for (path, limit) in budgets {
+            let (path, limit) = ((*path).to_owned(), Some(*limit));
+            memory.administer("acme", &Change::Set { path, limit, minimum: None }).await.unwrap();
+        }
+        Arc::new(Self { memory, cut: AtomicBool::new(false), syncs: AtomicU64::new(0) })
+    }
+
+    async fn leased(&self, path: &str) -> u64 {
+        let view = self.memory.view("acme").await.unwrap();
+        view.budgets.iter().find(|budget| budget.path == path).map_or(0, |budget| budget.leased)
+    }
+}
+
+impl Store for Line {
+    fn sync<'a>(&'a self, organisation: &'a str, message: &'a Sync) -> Answer<'a, Reply> {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async move {
+            while self.cut.load(Ordering::Relaxed) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            self.memory.sync(organisation, message).await
+        })
+    }
+
+    fn administer<'a>(&'a self, organisation: &'a str, change: &'a Change) -> Answer<'a, ()> {
+        self.memory.administer(organisation, change)
+    }
+
+    fn view<'a>(&'a self, organisation: &'a str) -> Answer<'a, View> {
+        self.memory.view(organisation)
+    }
+
+    fn nudges<'a>(&'a self, organisation: &'a str) -> Answer<'a, Nudges> {
+        self.memory.nudges(organisation)
+    }
+}
+
+fn join(store: &Arc<Line>, name: &str) -> Fleet {
+    Fleet::join(store.clone(), name).reserve(10).start().unwrap()
+}
+
+/// Waits until something is so; a test that waits in vain fails by its runner's limit.
+async fn until(mut is: impl AsyncFnMut() -> bool) {
+    while !is().await {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+const LONG: Duration = Duration::from_secs(60);
+const BUDGETS: &[(&str, u64)] = &[("/acme", 1_000), ("/acme/batch", 500)];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_charge_beyond_the_lease_takes_one_round_trip() {
+    let store = Line::new(60_000, BUDGETS).await;
+    let fleet = join(&store, "a");
+    let batch = fleet.budget("acme/batch").await.unwrap();
+    assert!(batch.lease() < 300, "the first lease is a reserve");
+    let before = store.syncs.load(Ordering::Relaxed);
+    let charge = batch.charge(300).await.unwrap();
+    assert_eq!(store.syncs.load(Ordering::Relaxed), before + 1);
+    assert_eq!(charge.units(), 300);
+    assert!((300..=500).contains(&batch.lease()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_together_charge_no_more_than_the_limit() {
+    let store = Line::new(60_000, BUDGETS).await;
+    let mut budgets = Vec::new();
+    for name in ["a", "b", "c"] {
+        budgets.push(join(&store, name).budget("/acme/batch").await.unwrap());
+    }
+    let mut held: Vec<OwnedCharge> = Vec::new();
+    for turn in 0..300 {
+        if let Ok(charge) = budgets[turn % 3].charge(7).await {
+            held.push(charge);
+        }
+    }
+    let sum: u64 = held.iter().map(OwnedCharge::units).sum();
+    assert!(sum <= 500, "{sum} are charged");
+    assert!(sum > 400, "{sum} are charged, and the rest lies idle");
+    assert!(store.leased("/acme/batch").await <= 500);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_charge_that_waits_gets_what_another_node_holds_idle() {
+    let store = Line::new(60_000, BUDGETS).await;
+    let (a, b) = (join(&store, "a"), join(&store, "b"));
+    let at_a = a.budget("/acme/batch").await.unwrap();
+    let at_b = b.budget("/acme/batch").await.unwrap();
+    drop(at_a.charge(450).await.unwrap());
+    let charge = at_b.charge_within(400, LONG).await.unwrap();
+    assert_eq!(charge.units(), 400);
+    assert!(at_a.lease() <= 100);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_asked_runs_its_reclaimers_once_the_budget_is_over() {
+    let store = Line::new(60_000, BUDGETS).await;
+    let fleet = join(&store, "a");
+    let batch = fleet.budget("/acme/batch").await.unwrap();
+    let pages: Arc<Mutex<Vec<OwnedCharge>>> = Arc::default();
+    for _ in 0..40 {
+        let page = batch.charge(10).await.unwrap();
+        pages.lock().unwrap().push(page);
+    }
+    let evict = pages.clone();
+    let _reclaimer = batch.owned().add_reclaimer(0, move |need| {
+        let mut freed = 0;
+        while freed < need {
+            let Some(page) = evict.lock().unwrap().pop() else { break };
+            freed += page.units();
+        }
+        freed
+    });
+    let lower = Change::Set { path: "/acme/batch".to_owned(), limit: Some(200), minimum: None };
+    store.administer("acme", &lower).await.unwrap();
+    until(async || store.leased("/acme/batch").await <= 200).await;
+    assert!(batch.group().precise() <= 200);
+    assert!(batch.lease() <= 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_leaves_gives_all_back_and_one_that_is_dropped_does_so_too() {
+    let store = Line::new(60_000, BUDGETS).await;
+    let fleet = join(&store, "a");
+    let batch = fleet.budget("/acme/batch").await.unwrap();
+    let charge = batch.charge(200).await.unwrap();
+    let refused = fleet.clone().leave(Duration::ZERO).await;
+    assert_eq!(refused, Err(FleetError::Charged(200)));
+    assert!(batch.try_charge(1).is_err());
+    drop(charge);
+    fleet.leave(LONG).await.unwrap();
+    assert_eq!(store.leased("/acme/batch").await, 0);
+
+    let other = join(&store, "b").budget("/acme/batch").await.unwrap();
+    assert!(store.leased("/acme/batch").await > 0);
+    drop(other);
+    until(async || store.leased("/acme/batch").await == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_cut_off_shrinks_at_the_end_of_its_leases_and_comes_back() {
+    let store = Line::new(300, BUDGETS).await;
+    let fleet = join(&store, "a");
+    let batch = fleet.budget("/acme/batch").await.unwrap();
+    let charge = batch.charge(100).await.unwrap();
+    store.cut.store(true, Ordering::Relaxed);
+    until(async || batch.lease() == 0).await;
+    drop(charge);
+    assert!(batch.try_charge(1).is_err());
+    store.cut.store(false, Ordering::Relaxed);
+    until(async || batch.try_charge(1).is_ok()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_told_to_goes_on_when_its_leases_end() {
+    let store = Line::new(200, BUDGETS).await;
+    let fleet = Fleet::join(store.clone(), "a").reserve(10).at_end(AtEnd::GoOn).start().unwrap();
+    let mut events = fleet.events();
+    let batch = fleet.budget("/acme/batch").await.unwrap();
+    let _charge = batch.charge(100).await.unwrap();
+    let lease = batch.lease();
+    store.cut.store(true, Ordering::Relaxed);
+    while events.recv().await.unwrap() != ledgerline_fleet::node::Event::Ended {}
+    assert_eq!(batch.lease(), lease);
+    let _more = batch.try_charge(1).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_budget_that_nobody_set_is_unknown_and_a_second_process_of_a_name_fences_the_first() {
+    let store = Line::new(400, BUDGETS).await;
+    let fleet = join(&store, "a");
+    let unknown = fleet.budget("/acme/none").await.unwrap_err();
+    assert_eq!(unknown, FleetError::Unknown("/acme/none".to_owned()));
+    let first = fleet.budget("/acme/batch").await.unwrap();
+    let second = join(&store, "a").budget("/acme/batch").await.unwrap();
+    assert_eq!(first.charge(400).await.unwrap_err(), FleetError::Fenced);
+    until(async || first.lease() == 0).await;
+    assert!(second.charge(400).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_below_a_budget_charge_it_and_a_programs_own_ledger_has_them() {
+    let store = Line::new(60_000, BUDGETS).await;
+    let ledger = Arc::new(Ledger::new().unwrap());
+    let fleet = Fleet::join(store.clone(), "a").reserve(10).ledger(&ledger).start().unwrap();
+    let batch = fleet.budget("/acme/batch").await.unwrap();
+    let query = batch.owned().create("q42").unwrap();
+    let _charge = query.try_charge(5).unwrap();
+    assert_eq!(ledger.find("/acme/batch").unwrap().precise(), 5);
+    assert!(query.try_charge(501).is_err());
+}

@@ -1,0 +1,282 @@
+//! The outcomes that README.md states, one by one, on the book.
+
+use ledgerline_fleet::book::{Book, BudgetView, Change, Rejected, Terms, What};
+use ledgerline_fleet::message::{Granted, Line, Reply, State, Sync};
+
+const TTL: u64 = 100;
+const GRACE: u64 = 50;
+
+/// A book with `/a` of 100 units, and leases of 100 ms with 50 ms of grace.
+fn book() -> Book {
+    let mut book = Book::new();
+    book.administer(0, &Change::Terms(Terms { ttl: TTL, grace: GRACE })).unwrap();
+    set(&mut book, "/a", 100, 0);
+    book
+}
+
+fn set(book: &mut Book, path: &str, limit: u64, minimum: u64) {
+    let change = Change::Set { path: path.to_owned(), limit: Some(limit), minimum: Some(minimum) };
+    book.administer(0, &change).unwrap();
+}
+
+/// A process, and what it believes of `/a`.
+struct Process {
+    message: Sync,
+    lease: u64,
+    used: u64,
+}
+
+impl Process {
+    fn new(node: &str, incarnation: u64) -> Self {
+        let (node, lines) = (node.to_owned(), Vec::new());
+        let message = Sync {
+            node,
+            incarnation,
+            sequence: 0,
+            taken: 0,
+            until: 0,
+            ended: false,
+            bye: false,
+            lines,
+        };
+        Self { message, lease: 0, used: 0 }
+    }
+
+    /// The next message.
+    fn says(&mut self, want: u64) -> Sync {
+        self.message.sequence += 1;
+        let (path, lease, used) = ("/a".to_owned(), self.lease.min(want), self.used);
+        self.message.lines = vec![Line { path, lease, used, want, refused: 0 }];
+        self.message.clone()
+    }
+
+    /// Sends the next message and takes its reply.
+    fn sync(&mut self, book: &mut Book, now: u64, want: u64) -> Granted {
+        let message = self.says(want);
+        let reply = book.apply(now, &message);
+        let Reply::Synced { sequence, at, ttl, lines } = reply else { panic!("{reply:?}") };
+        self.message.taken = sequence;
+        self.message.until = at + ttl;
+        self.lease = lines[0].lease;
+        lines[0].clone()
+    }
+}
+
+fn budget(book: &Book, now: u64) -> BudgetView {
+    book.clone().view(now).budgets[0].clone()
+}
+
+#[test]
+fn of_two_nodes_of_one_name_the_newer_has_it_and_the_olders_leases_count_until_they_end() {
+    let mut book = book();
+    let (mut older, mut newer) = (Process::new("node", 1), Process::new("node", 2));
+    older.sync(&mut book, 0, 60);
+    assert_eq!(newer.sync(&mut book, 10, 60).lease, 40);
+    assert_eq!(book.apply(20, &older.says(90)), Reply::Fenced);
+    assert_eq!(budget(&book, 20).leased, 100);
+    assert_eq!(newer.sync(&mut book, TTL + GRACE - 1, 60).lease, 40);
+    assert_eq!(newer.sync(&mut book, TTL + GRACE, 60).lease, 60);
+    assert_eq!(
+        book.apply(TTL + GRACE, &older.says(90)),
+        Reply::Fenced,
+        "it does not take the name back"
+    );
+    assert_eq!(book.view(200).events[0].what, What::Fenced { incarnation: 1 });
+}
+
+#[test]
+fn a_limit_below_what_is_leased_puts_the_budget_over_and_asks_all() {
+    let mut book = book();
+    let (mut one, mut two) = (Process::new("one", 1), Process::new("two", 2));
+    (one.used, two.used) = (60, 20);
+    one.sync(&mut book, 0, 60);
+    two.sync(&mut book, 0, 40);
+    set(&mut book, "/a", 50, 0);
+    assert_eq!(book.nudged().into_iter().collect::<Vec<_>>(), ["/a"]);
+    let granted = one.sync(&mut book, 10, 90);
+    assert_eq!((granted.lease, granted.state), (60, State::Over { by: 50 }), "nothing is granted");
+    let granted = two.sync(&mut book, 10, 40);
+    // The 20 idle ones, and of the 30 that are in use too many its part: 20 of 80, rounded up.
+    assert_eq!((granted.lease, granted.asked), (40, 20 + 8));
+    two.used = 10;
+    two.sync(&mut book, 20, 10);
+    one.used = 40;
+    assert_eq!(one.sync(&mut book, 20, 40).state, State::Open);
+    assert_eq!(budget(&book, 20).over, 0);
+}
+
+#[test]
+fn a_budget_that_is_deleted_while_leased_goes_with_its_last_lease() {
+    let mut book = book();
+    let mut one = Process::new("one", 1);
+    one.sync(&mut book, 0, 60);
+    book.administer(1, &Change::Delete { path: "/a".to_owned() }).unwrap();
+    assert_eq!(one.sync(&mut book, 2, 90), Granted { lease: 60, asked: 60, state: State::Closing });
+    assert_eq!(
+        Process::new("two", 2).sync(&mut book, 2, 10),
+        Granted { lease: 0, asked: 0, state: State::Closing }
+    );
+    assert_eq!(one.sync(&mut book, 3, 0).state, State::Closing);
+    assert_eq!(book.view(3).budgets, []);
+    assert_eq!(one.sync(&mut book, 4, 10).state, State::Unknown);
+}
+
+#[test]
+fn a_budget_with_others_below_it_is_not_deleted_and_none_is_created_below_nothing() {
+    let mut book = book();
+    set(&mut book, "/a/b", 10, 0);
+    let delete = Change::Delete { path: "/a".to_owned() };
+    assert_eq!(book.administer(0, &delete), Err(Rejected::HasBudgetsBelow("/a".to_owned())));
+    let orphan = Change::Set { path: "/a/x/y".to_owned(), limit: Some(1), minimum: None };
+    assert_eq!(book.administer(0, &orphan), Err(Rejected::NoBudget("/a/x".to_owned())));
+}
+
+#[test]
+fn a_node_that_leaves_frees_its_leases_at_once_and_what_comes_later_is_late() {
+    let mut book = book();
+    let mut one = Process::new("one", 1);
+    one.sync(&mut book, 0, 60);
+    let late = one.says(60);
+    let bye = Sync { bye: true, ..one.says(0) };
+    book.apply(1, &bye);
+    assert_eq!(budget(&book, 1).leased, 0);
+    assert_eq!(book.apply(2, &late), Reply::Late { sequence: 3 });
+    assert_eq!(budget(&book, 2).leased, 0);
+    assert_eq!(Process::new("one", 2).sync(&mut book, 3, 100).lease, 100);
+    assert_eq!(book.view(3).events, [], "to start again is no event");
+}
+
+#[test]
+fn units_of_a_node_that_dies_come_back_after_lease_and_grace() {
+    let mut book = book();
+    Process::new("dead", 1).sync(&mut book, 0, 100);
+    let mut other = Process::new("other", 2);
+    assert_eq!(other.sync(&mut book, TTL + GRACE - 1, 100).lease, 0);
+    assert_eq!(other.sync(&mut book, TTL + GRACE, 100).lease, 100);
+}
+
+#[test]
+fn a_store_that_lost_writes_adopts_what_nodes_hold_and_says_by_how_much_it_is_over() {
+    let mut book = book();
+    let (mut one, mut two) = (Process::new("one", 1), Process::new("two", 2));
+    one.sync(&mut book, 0, 10);
+    two.sync(&mut book, 0, 10);
+    let earlier = book.clone();
+    one.sync(&mut book, 1, 80);
+    let mut book = earlier;
+    assert_eq!(two.sync(&mut book, 2, 90).lease, 90, "the book does not know better");
+    let granted = one.sync(&mut book, 3, 80);
+    assert_eq!((granted.lease, granted.state), (80, State::Over { by: 70 }));
+    let adopted = What::Adopted { path: "/a".to_owned(), units: 70, over: 70 };
+    assert_eq!(book.view(3).events[0].what, adopted);
+    assert!(two.sync(&mut book, 4, 95).asked > 0);
+    assert_eq!(two.sync(&mut book, 5, 20).state, State::Open, "it comes back as nodes give back");
+}
+
+#[test]
+fn a_message_that_comes_after_its_leases_have_ended_is_no_lost_write() {
+    let mut book = book();
+    let mut one = Process::new("one", 1);
+    one.sync(&mut book, 0, 60);
+    let late = one.says(60);
+    book.apply(TTL + GRACE, &late);
+    assert!(
+        !book
+            .view(TTL + GRACE)
+            .events
+            .iter()
+            .any(|event| matches!(event.what, What::Adopted { .. }))
+    );
+}
+
+#[test]
+fn a_clock_that_is_set_back_ends_leases_late_and_by_no_more_than_one_promise() {
+    let mut book = book();
+    let mut one = Process::new("one", 1);
+    one.sync(&mut book, 1_000_000, 60);
+    one.sync(&mut book, 1_000, 60);
+    assert_eq!(budget(&book, 1_000 + TTL + GRACE - 1).leased, 60);
+    assert_eq!(budget(&book, 1_000 + TTL + GRACE).leased, 0);
+}
+
+#[test]
+fn shorter_terms_free_nothing_before_the_time_that_was_promised() {
+    let mut book = book();
+    let mut one = Process::new("one", 1);
+    one.sync(&mut book, 0, 60);
+    book.administer(1, &Change::Terms(Terms { ttl: 1, grace: 0 })).unwrap();
+    // The reply is lost, so the node believes in the old terms.
+    book.apply(2, &one.says(60));
+    assert_eq!(budget(&book, TTL + GRACE - 1).leased, 60);
+}
+
+#[test]
+fn a_node_that_is_drained_is_asked_for_all_and_gets_no_more() {
+    let mut book = book();
+    let mut one = Process::new("one", 1);
+    one.used = 60;
+    one.sync(&mut book, 0, 60);
+    book.administer(1, &Change::Drain { node: "one".to_owned(), on: true }).unwrap();
+    assert!(book.nudged().contains("/a"));
+    let granted = one.sync(&mut book, 2, 90);
+    assert_eq!((granted.lease, granted.asked), (60, 60));
+    book.administer(3, &Change::Drain { node: "one".to_owned(), on: false }).unwrap();
+    assert_eq!(one.sync(&mut book, 4, 90).lease, 90);
+}
+
+#[test]
+fn what_is_used_without_a_lease_is_not_granted_to_others() {
+    let mut book = book();
+    let (mut one, mut two) = (Process::new("one", 1), Process::new("two", 2));
+    one.sync(&mut book, 0, 80);
+    (one.used, one.lease, one.message.ended) = (80, 0, true);
+    assert_eq!(one.sync(&mut book, 10, 0).lease, 0);
+    assert_eq!(budget(&book, 10).excess, 80);
+    assert_eq!(two.sync(&mut book, 11, 100).lease, 20);
+}
+
+#[test]
+fn nodes_share_what_is_left_by_need_and_small_wants_do_not_starve() {
+    let mut book = book();
+    let mut holder = Process::new("holder", 9);
+    holder.sync(&mut book, 0, 100);
+    let (mut large, mut small) = (Process::new("large", 1), Process::new("small", 2));
+    large.sync(&mut book, 0, 90);
+    small.sync(&mut book, 0, 30);
+    holder.sync(&mut book, 1, 60);
+    assert_eq!(
+        large.sync(&mut book, 2, 90).lease,
+        30,
+        "40 are left, and it needs three quarters of 120"
+    );
+    set(&mut book, "/a", 1_000_000, 0);
+    let mut tiny = Process::new("tiny", 3);
+    large.sync(&mut book, 3, 1 << 40);
+    holder.sync(&mut book, 3, 10);
+    assert_eq!(tiny.sync(&mut book, 4, 1).lease, 1);
+}
+
+#[test]
+fn a_minimum_is_kept_for_nodes_that_lack_it() {
+    let mut book = book();
+    set(&mut book, "/a", 100, 30);
+    let (mut greedy, mut late) = (Process::new("greedy", 1), Process::new("late", 2));
+    late.sync(&mut book, 0, 1);
+    assert_eq!(greedy.sync(&mut book, 1, 1_000).lease, 100 - 30);
+    assert_eq!(late.sync(&mut book, 2, 1_000).lease, 30);
+}
+
+#[test]
+fn idle_units_are_asked_for_as_far_as_they_are_needed() {
+    let mut book = book();
+    let (mut idle, mut busy) = (Process::new("idle", 1), Process::new("busy", 2));
+    idle.sync(&mut book, 0, 100);
+    book.nudged();
+    assert_eq!(idle.sync(&mut book, 1, 100).asked, 0, "nobody needs them");
+    busy.sync(&mut book, 2, 25);
+    assert!(book.nudged().contains("/a"), "those who hold idle units hear of it");
+    assert_eq!(idle.sync(&mut book, 3, 100).asked, 25);
+    idle.sync(&mut book, 4, 75);
+    assert!(book.nudged().contains("/a"), "and those who wait, when there are some");
+    assert_eq!(busy.sync(&mut book, 5, 25).lease, 25);
+}

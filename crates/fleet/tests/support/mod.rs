@@ -1,0 +1,7 @@
+//! What tests of books and stores share.
+#![allow(dead_code, reason = "each test uses a part")]
+
+pub mod check;
+pub mod said;
+pub mod server;
+pub mod world;

@@ -1,0 +1,26 @@
+//! What a node without charges says of one budget, and what it is answered.
+
+use ledgerline_fleet::message::{Line, Reply, Sync};
+
+/// A message of one line. The node has taken no reply.
+pub fn sync(node: &str, path: &str, sequence: u64, lease: u64, want: u64) -> Sync {
+    let line = Line { path: path.to_owned(), lease, used: 0, want, refused: 0 };
+    Sync {
+        node: node.to_owned(),
+        incarnation: 7,
+        sequence,
+        taken: 0,
+        until: 0,
+        ended: false,
+        bye: false,
+        lines: vec![line],
+    }
+}
+
+/// The lease that the first line has got.
+pub fn lease(reply: &Reply) -> u64 {
+    match reply {
+        Reply::Synced { lines, .. } => lines[0].lease,
+        other => panic!("{other:?}"),
+    }
+}

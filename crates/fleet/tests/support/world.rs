@@ -1,0 +1,301 @@
+//! Random loads: nodes that sync, forget, come twice, leave; messages that are lost, repeated, late; operators who change things.
+
+use std::collections::BTreeMap;
+
+use ledgerline_fleet::book::{Change, Terms};
+use ledgerline_fleet::message::{Granted, Line, Reply, State, Sync, above};
+use proptest::prelude::*;
+
+/// The organisation of all budgets.
+pub const ORGANISATION: &str = "a";
+
+/// The budgets, each after the level above it. The last one is created late or never.
+pub const PATHS: [&str; 5] = ["/a", "/a/b", "/a/b/d", "/a/c", "/a/x"];
+
+/// How many processes there are. The last two have the names of the first two.
+pub const NODES: usize = 6;
+
+/// One thing that happens.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// A process syncs the budgets of a bit mask. Its message or the reply may get lost.
+    Sync { node: usize, mask: u8, numbers: [(u8, u8); 5], heard: bool, answered: bool },
+    /// An old message arrives once more, or at last.
+    Again { back: usize },
+    /// A process starts anew and has forgotten all.
+    Restart { node: usize },
+    /// A process leaves.
+    Bye { node: usize, heard: bool },
+    /// Time passes, in milliseconds.
+    Wait { ms: u64 },
+    /// An operator changes something.
+    Operate(Operation),
+    /// The store remembers its state, for `Forget`.
+    Remember,
+    /// The store loses what it wrote since.
+    Forget,
+}
+
+/// What an operator does.
+#[derive(Clone, Debug)]
+pub enum Operation {
+    Set { path: usize, limit: Option<u8>, minimum: Option<u8> },
+    Delete { path: usize },
+    Terms { ttl: u64, grace: u64 },
+    Drain { node: usize, on: bool },
+}
+
+/// What is done to a store.
+#[derive(Clone, Debug)]
+pub enum Deed {
+    Send(Sync),
+    Change(Change),
+    Remember,
+    Forget,
+}
+
+pub fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec(step(), 1..most)
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let sync = (
+        0..NODES,
+        any::<u8>(),
+        any::<[(u8, u8); 5]>(),
+        prop::bool::weighted(0.9),
+        prop::bool::weighted(0.8),
+    )
+        .prop_map(|(node, mask, numbers, heard, answered)| Step::Sync {
+            node,
+            mask,
+            numbers,
+            heard,
+            answered,
+        });
+    prop_oneof![
+        40 => sync,
+        4 => (0_usize..12).prop_map(|back| Step::Again { back }),
+        1 => (0..NODES).prop_map(|node| Step::Restart { node }),
+        1 => (0..NODES, any::<bool>()).prop_map(|(node, heard)| Step::Bye { node, heard }),
+        8 => prop_oneof![8 => 0_u64..40, 1 => 0_u64..300].prop_map(|ms| Step::Wait { ms }),
+        6 => operation().prop_map(Step::Operate),
+        1 => Just(Step::Remember),
+        1 => Just(Step::Forget),
+    ]
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    prop_oneof![
+        6 => (0..PATHS.len(), any::<Option<u8>>(), prop::option::weighted(0.2, 0_u8..30))
+            .prop_map(|(path, limit, minimum)| Operation::Set { path, limit, minimum }),
+        1 => (0..PATHS.len()).prop_map(|path| Operation::Delete { path }),
+        1 => (1_u64..150, 0_u64..80).prop_map(|(ttl, grace)| Operation::Terms { ttl, grace }),
+        1 => (0..NODES, any::<bool>()).prop_map(|(node, on)| Operation::Drain { node, on }),
+    ]
+}
+
+/// What a process believes.
+#[derive(Clone, Debug, Default)]
+pub struct Process {
+    pub name: String,
+    pub incarnation: u64,
+    pub sequence: u64,
+    pub taken: u64,
+    /// When its leases end, as the store said.
+    pub until: u64,
+    /// When its leases end, by the one clock of the test.
+    pub ends: u64,
+    pub leases: BTreeMap<String, u64>,
+    pub refused: u64,
+    /// The book may have forgotten what the process holds, until it names it again.
+    pub forgotten: bool,
+}
+
+/// All processes, and the messages they sent.
+pub struct World {
+    pub now: u64,
+    pub processes: Vec<Process>,
+    scale: u64,
+    sent: Vec<(usize, u64, Sync)>,
+    started: u64,
+}
+
+impl World {
+    /// Units are multiples of `scale`.
+    pub fn new(scale: u64) -> Self {
+        let mut world = Self {
+            now: 1_000,
+            processes: vec![Process::default(); NODES],
+            scale,
+            sent: Vec::new(),
+            started: 0,
+        };
+        (0..NODES).for_each(|node| world.restart(node));
+        world
+    }
+
+    /// What an operator does first.
+    pub fn founding(&self) -> Vec<Change> {
+        let set = |path: &str, limit: u64, minimum: u64| Change::Set {
+            path: path.to_owned(),
+            limit: Some(limit * self.scale),
+            minimum: Some(minimum * self.scale),
+        };
+        vec![
+            Change::Terms(Terms { ttl: 100, grace: 50 }),
+            set("/a", 150, 0),
+            set("/a/b", 100, 10),
+            set("/a/b/d", 60, 0),
+        ]
+    }
+
+    fn restart(&mut self, node: usize) {
+        self.started += 1;
+        let name = format!("node {}", node % (NODES - 2));
+        // Above 2^53 and below 2^64: a store must keep all bits.
+        let incarnation = self.started.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 << 63;
+        self.processes[node] = Process { name, incarnation, ..Process::default() };
+    }
+
+    /// Does a step: `deed` does it to the store, and returns the reply to a message.
+    pub fn step(&mut self, step: &Step, mut deed: impl FnMut(u64, &Deed) -> Option<Reply>) {
+        match step {
+            Step::Sync { node, mask, numbers, heard, answered } => {
+                let message = self.message(*node, *mask, numbers);
+                self.sent.push((*node, self.now, message.clone()));
+                if *heard && let Some(reply) = deed(self.now, &Deed::Send(message.clone())) {
+                    if mask & 0x1f == 0x1f && knows(&message, &reply) {
+                        self.processes[*node].forgotten = false;
+                    }
+                    if *answered {
+                        self.take(*node, self.now, &message, &reply);
+                    }
+                }
+            }
+            Step::Again { back } => {
+                let Some((node, at, message)) = self.sent.iter().rev().nth(*back).cloned() else {
+                    return;
+                };
+                let reply = deed(self.now, &Deed::Send(message.clone()));
+                let process = &self.processes[node];
+                if process.incarnation == message.incarnation
+                    && process.sequence == message.sequence
+                    && let Some(reply) = reply
+                {
+                    self.take(node, at, &message, &reply);
+                }
+            }
+            Step::Restart { node } => self.restart(*node),
+            Step::Bye { node, heard } => {
+                let process = &mut self.processes[*node];
+                process.sequence += 1;
+                let message = Sync {
+                    node: process.name.clone(),
+                    incarnation: process.incarnation,
+                    sequence: process.sequence,
+                    taken: process.taken,
+                    until: process.until,
+                    ended: false,
+                    bye: true,
+                    lines: Vec::new(),
+                };
+                if *heard {
+                    deed(self.now, &Deed::Send(message));
+                }
+                self.restart(*node);
+            }
+            Step::Wait { ms } => self.now += ms,
+            Step::Operate(operation) => {
+                deed(self.now, &Deed::Change(self.change(operation)));
+            }
+            Step::Remember => {
+                deed(self.now, &Deed::Remember);
+            }
+            Step::Forget => {
+                self.processes.iter_mut().for_each(|process| process.forgotten = true);
+                deed(self.now, &Deed::Forget);
+            }
+        }
+        let now = self.now;
+        for process in self.processes.iter_mut().filter(|process| process.ends <= now) {
+            process.leases.clear();
+        }
+    }
+
+    fn change(&self, operation: &Operation) -> Change {
+        match operation {
+            Operation::Set { path, limit, minimum } => Change::Set {
+                path: PATHS[*path].to_owned(),
+                limit: limit.map(|limit| u64::from(limit) * self.scale),
+                minimum: minimum.map(|minimum| u64::from(minimum) * self.scale),
+            },
+            Operation::Delete { path } => Change::Delete { path: PATHS[*path].to_owned() },
+            Operation::Terms { ttl, grace } => Change::Terms(Terms { ttl: *ttl, grace: *grace }),
+            Operation::Drain { node, on } => {
+                Change::Drain { node: self.processes[*node].name.clone(), on: *on }
+            }
+        }
+    }
+
+    fn message(&mut self, node: usize, mask: u8, numbers: &[(u8, u8); 5]) -> Sync {
+        let scale = self.scale;
+        let process = &mut self.processes[node];
+        process.sequence += 1;
+        let ended = process.taken > 0 && process.ends <= self.now;
+        let mut lines: Vec<Line> = Vec::new();
+        for (at, path) in PATHS.into_iter().enumerate() {
+            let level_named =
+                above(path).is_none_or(|above| lines.iter().any(|line| line.path == above));
+            if mask & (1 << at) == 0 || !level_named {
+                continue;
+            }
+            let (want, used) = numbers[at];
+            let lease = process.leases.get(path).copied().unwrap_or(0);
+            // A quarter gives all back, an eighth uses more than it may.
+            let want = if want < 64 { 0 } else { (u64::from(want) - 64) * scale };
+            let used = u64::from(used);
+            let used =
+                if used < 32 { used * 8 * scale } else { (used * scale).min(lease).min(want) };
+            process.refused += u64::from(want > lease);
+            // Lower first, tell later.
+            process.leases.insert(path.to_owned(), lease.min(want));
+            lines.push(Line { path: path.to_owned(), lease, used, want, refused: process.refused });
+        }
+        let Process { incarnation, sequence, taken, until, .. } = *process;
+        Sync {
+            node: process.name.clone(),
+            incarnation,
+            sequence,
+            taken,
+            until,
+            ended,
+            bye: false,
+            lines,
+        }
+    }
+
+    fn take(&mut self, node: usize, sent: u64, message: &Sync, reply: &Reply) {
+        let process = &mut self.processes[node];
+        let Reply::Synced { sequence, at, ttl, lines } = reply else { return };
+        assert_eq!((*sequence, lines.len()), (message.sequence, message.lines.len()));
+        process.taken = *sequence;
+        process.ends = sent + ttl;
+        process.until = at + ttl;
+        for (line, granted) in message.lines.iter().zip(lines) {
+            if granted.state == State::Unknown {
+                process.leases.remove(&line.path);
+            } else {
+                process.leases.insert(line.path.clone(), granted.lease);
+            }
+        }
+    }
+}
+
+/// The book has every budget of which the message claims a lease.
+fn knows(message: &Sync, reply: &Reply) -> bool {
+    let Reply::Synced { lines, .. } = reply else { return false };
+    let known =
+        |(line, granted): (&Line, &Granted)| line.lease == 0 || granted.state != State::Unknown;
+    message.lines.iter().zip(lines).all(known)
+}
