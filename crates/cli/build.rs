@@ -3,7 +3,8 @@
 //! ```text
 //! for each library:
 //!     where its package lies         says that package's own build script (`links`)
-//!     cargo rustc --crate-type cdylib    in a target folder below OUT_DIR; the same profile, target, flags and lock
+//!     cargo rustc --crate-type cdylib    in a target folder below OUT_DIR; the same profile, flags and lock; for the same
+//!                                    target, and for this machine's where the command is static and this one has glibc
 //!     copy to OUT_DIR                src/launch/library.rs includes it
 //!     rerun-if-changed               what cargo says it was built from, and those packages' manifests
 //! ```
@@ -22,13 +23,18 @@ const BELOW: [&str; 2] = ["ledgerline", "ledgerline-protocol"];
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=RUSTC_WORKSPACE_WRAPPER");
+    println!("cargo::rustc-check-cfg=cfg(library_for_glibc)");
     let out = PathBuf::from(variable("OUT_DIR"));
+    let target = Target::of_libraries();
+    if target.is_glibc() {
+        println!("cargo::rustc-cfg=library_for_glibc");
+    }
     for name in ["preload", "record"] {
         let file = out.join(format!("libledgerline_{name}.so"));
         // There is none for machines on which the command does not depend on the package.
         let source = env::var_os(format!("DEP_LEDGERLINE_{}_SOURCE", name.to_uppercase()));
-        let done = match source.filter(|_| is_run()) {
-            Some(source) => build(name, Path::new(&source), &out)
+        let done = match source.filter(|_| is_run() && target.has(name)) {
+            Some(source) => build(name, Path::new(&source), &target, &out)
                 .and_then(|built| fs::copy(built, &file).map(drop)),
             None => fs::write(&file, ""),
         };
@@ -43,26 +49,73 @@ fn is_run() -> bool {
     !clippy && env::var_os("CARGO_CFG_LOOM").is_none()
 }
 
+/// What the libraries are built for.
+struct Target(String);
+
+impl Target {
+    /// The command's own target. But a static command (musl) serves programs of glibc too where the machine that builds it
+    /// has that: a library for glibc serves both.
+    fn of_libraries() -> Target {
+        let (host, target) = (variable("HOST"), variable("TARGET"));
+        let machine = |of: &str| of.split('-').next().map(str::to_owned);
+        let host = Target(host);
+        let is_static = variable("CARGO_CFG_TARGET_OS") == "linux"
+            && env::var("CARGO_CFG_TARGET_ENV").is_ok_and(|environment| environment == "musl");
+        if is_static && host.is_glibc() && machine(&host.0) == machine(&target) {
+            return host;
+        }
+        Target(target)
+    }
+
+    fn is_glibc(&self) -> bool {
+        self.0.ends_with("-linux-gnu")
+    }
+
+    /// Whether a library can be built for it: the recorder's is for glibc alone.
+    fn has(&self, name: &str) -> bool {
+        self.is_glibc() || name == "preload"
+    }
+
+    /// Has cargo build for it: with the command's linker and flags, if they are for the same target.
+    fn set(&self, cargo: &mut Command) {
+        let Target(target) = self;
+        cargo.args(["--target", target]);
+        if *target != variable("TARGET") {
+            cargo.env_remove("CARGO_ENCODED_RUSTFLAGS");
+            return;
+        }
+        if let Some(linker) = env::var_os("RUSTC_LINKER") {
+            let target = target.to_uppercase().replace('-', "_");
+            cargo.env(format!("CARGO_TARGET_{target}_LINKER"), linker);
+        }
+        if !self.is_glibc() {
+            // What is loaded is linked with musl's shared library; it is there when a program starts, so that threads can be
+            // registered (the library's `percpu/own_area.rs`).
+            let given = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+            let ours = ["-Ctarget-feature=-crt-static", "--cfg", "ledgerline_initial_exec"];
+            let all = given.split('\x1f').filter(|flag| !flag.is_empty()).chain(ours);
+            cargo.env("CARGO_ENCODED_RUSTFLAGS", all.collect::<Vec<_>>().join("\x1f"));
+        }
+    }
+}
+
 /// Builds a library; where it lies.
-fn build(name: &str, source: &Path, out: &Path) -> io::Result<PathBuf> {
+fn build(name: &str, source: &Path, target: &Target, out: &Path) -> io::Result<PathBuf> {
     // Cargo says "release" for each profile that inherits from it.
     let (profile, folder) = match &*variable("PROFILE") {
         "release" => ("release", "release"),
         _ => ("dev", "debug"),
     };
-    let (target, below) = (variable("TARGET"), out.join("target"));
+    let below = out.join("target");
     let mut cargo = Command::new(variable("CARGO"));
     cargo.args(["rustc", "--quiet", "--offline", "--lib", "--crate-type", "cdylib"]);
-    cargo.args(["--profile", profile, "--target", &target]).arg("--target-dir").arg(&below);
+    cargo.args(["--profile", profile]).arg("--target-dir").arg(&below);
+    target.set(&mut cargo);
     // Nobody debugs what lies inside the command.
     cargo.args(["--config", &format!("profile.{profile}.debug=0")]);
     cargo.args(["--config", &format!("profile.{profile}.strip='debuginfo'")]);
     // The folder that is configured for what lies between is locked by the cargo that waits for this one.
     cargo.env("CARGO_BUILD_BUILD_DIR", &below);
-    if let Some(linker) = env::var_os("RUSTC_LINKER") {
-        let target = target.to_uppercase().replace('-', "_");
-        cargo.env(format!("CARGO_TARGET_{target}_LINKER"), linker);
-    }
     if source.join("Cargo.toml.orig").exists() {
         packaged(&mut cargo, source, &out.join(name))?;
     } else {
@@ -71,7 +124,7 @@ fn build(name: &str, source: &Path, out: &Path) -> io::Result<PathBuf> {
     if !cargo.status()?.success() {
         return Err(io::Error::other(format!("{cargo:?} failed")));
     }
-    let library = below.join(target).join(folder).join(format!("libledgerline_{name}.so"));
+    let library = below.join(&target.0).join(folder).join(format!("libledgerline_{name}.so"));
     depends_on(source, &fs::read_to_string(library.with_extension("d"))?);
     Ok(library)
 }

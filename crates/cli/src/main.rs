@@ -3,8 +3,11 @@
 //! This file parses the command line and hands over. Each subcommand lives in a module of its own, and the
 //! laboratory's (`bench`, `reproduce`, `calibrate`) in its crates.
 
+mod completions;
+mod doctor;
 mod launch;
 mod layout;
+mod man;
 mod record;
 mod report;
 mod run;
@@ -63,6 +66,9 @@ enum Command {
     /// Say who held what when, by the recording of a run
     #[command(long_about = report::LONG_ABOUT)]
     Report(report::ReportArgs),
+    /// Say what this machine and this environment offer, and what to change
+    #[command(long_about = doctor::LONG_ABOUT)]
+    Doctor(doctor::DoctorArgs),
     /// Where the fields of types fall on cache lines, what that costs, and what costs less
     #[command(subcommand)]
     Layout(layout::LayoutCommand),
@@ -74,6 +80,12 @@ enum Command {
     /// Measure this machine's cache lines, atomics and locks, and write a machine file
     #[command(long_about = calibrate::LONG_ABOUT)]
     Calibrate(calibrate::CalibrateArgs),
+    /// Write the pages of the manual
+    #[command(long_about = man::LONG_ABOUT)]
+    Man(man::ManArgs),
+    /// Print a script that has a shell complete subcommands and options
+    #[command(long_about = completions::LONG_ABOUT)]
+    Completions(completions::CompletionsArgs),
 }
 
 fn main() -> ExitCode {
@@ -89,10 +101,13 @@ fn main() -> ExitCode {
         Some(Command::Serve(args)) => serve::main(&args),
         Some(Command::Record(args)) => record::main(&args),
         Some(Command::Report(args)) => report::main(&args),
+        Some(Command::Doctor(args)) => doctor::main(&args),
         Some(Command::Layout(command)) => layout::main(&command),
         Some(Command::Bench(args)) => bench::main(&args),
         Some(Command::Reproduce(args)) => reproduce::main(&args),
         Some(Command::Calibrate(args)) => calibrate::main(&args),
+        Some(Command::Man(args)) => man::main(&args, Cli::command()),
+        Some(Command::Completions(args)) => completions::main(&args, Cli::command()),
         None => match Cli::command().print_help() {
             Ok(()) => ExitCode::SUCCESS,
             // Nobody reads the help: there is nobody to tell, either.

@@ -77,7 +77,7 @@ pub struct TopArgs {
     reverse: bool,
 
     /// Show groups whose path has this text alone, with those above them
-    #[arg(long, value_name = "TEXT", default_value = "")]
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     filter: String,
 
     /// Show so many levels below the root

@@ -1,13 +1,26 @@
 //! `ledgerline bench`: every figure is there, in the form that is promised. What the figures are is
 //! the machine's business; only what holds on any machine is compared.
 
+#[path = "schemas/held.rs"]
+mod held;
+mod support;
+
 use ledgerline_bench::cases;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::process::{Command, Output};
 
+/// Otherwise says that a test of times is left out.
+fn is_optimised() -> bool {
+    let optimised = support::tested::is_optimised();
+    if !optimised {
+        eprintln!("skipped: an unoptimised build's times say nothing");
+    }
+    optimised
+}
+
 fn bench(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ledgerline"))
+    Command::new(support::binary())
         .args(["bench", "charge"])
         .args(arguments)
         .env_remove("LEDGERLINE_PERCPU")
@@ -21,6 +34,7 @@ fn rows(output: &Output) -> Vec<Value> {
         .expect("the output is text")
         .lines()
         .map(|line| serde_json::from_str(line).expect("each line is an object"))
+        .inspect(|row| held::held("bench", row))
         .collect()
 }
 
@@ -119,9 +133,11 @@ fn a_bad_value_is_told_with_what_would_be_a_good_one() {
 }
 
 /// The one comparison that a busy machine does not upset, in a build that is optimised.
-#[cfg(not(debug_assertions))]
 #[test]
 fn a_pair_is_faster_than_behind_a_mutex() {
+    if !is_optimised() {
+        return;
+    }
     let cases = "pair_depth1,mutex_depth3";
     let output = bench(&["--threads", "1", "--runs", "7", "--json", "--cases", cases]);
     let figures = figures(&rows(&output));
@@ -133,7 +149,7 @@ fn a_pair_is_faster_than_behind_a_mutex() {
 
 /// A suite's quick figures, in both modes.
 fn suite(name: &str, arguments: &[&str]) -> Vec<Value> {
-    let output = Command::new(env!("CARGO_BIN_EXE_ledgerline"))
+    let output = Command::new(support::binary())
         .args(["bench", name, "--quick", "--json", "--runs", "3"])
         .args(arguments)
         .env_remove("LEDGERLINE_PERCPU")
@@ -226,7 +242,7 @@ fn a_quota_of_one_atomic_is_measured_beside_ours() {
         assert!(threads.contains(&1) && threads.contains(&2), "{case}: {threads:?}");
     }
     let arguments = ["bench", "quota", "--quick", "--threads", "1", "--mode", "fallback"];
-    let output = Command::new(env!("CARGO_BIN_EXE_ledgerline")).args(arguments).output().unwrap();
+    let output = Command::new(support::binary()).args(arguments).output().unwrap();
     let text = String::from_utf8(output.stdout).expect("text");
     let line = text.lines().find(|line| line.starts_with("  group_units ")).expect("a line");
     assert!(line.contains("x quota_exchange"), "{text}");
@@ -234,17 +250,16 @@ fn a_quota_of_one_atomic_is_measured_beside_ours() {
 
 /// Nanoseconds are the machine's business: one atomic addition that nobody contends for, in the same run, is the
 /// measure. (It takes some five.)
-#[cfg(not(debug_assertions))]
 #[test]
 fn switching_the_group_adds_less_to_a_poll_than_one_atomic_addition() {
+    if !is_optimised() {
+        return;
+    }
     let chosen = "atomic_add,poll,poll_charged,poll_groups8";
     let arguments =
         ["bench", "task", "--threads", "1", "--runs", "7", "--json", "--mode", "fallback"];
-    let output = Command::new(env!("CARGO_BIN_EXE_ledgerline"))
-        .args(arguments)
-        .args(["--cases", chosen])
-        .output()
-        .unwrap();
+    let output =
+        Command::new(support::binary()).args(arguments).args(["--cases", chosen]).output().unwrap();
     let rows = rows(&output);
     let atomic = of(&rows, "atomic_add")[0]["ns_per_op"].as_f64().unwrap();
     for case in ["poll_charged", "poll_groups8"] {
@@ -254,12 +269,14 @@ fn switching_the_group_adds_less_to_a_poll_than_one_atomic_addition() {
 }
 
 /// One thread, since a busy machine may keep two from meeting at the atomic at all.
-#[cfg(not(debug_assertions))]
 #[test]
 fn a_charge_and_its_return_take_less_than_in_a_quota_of_one_atomic() {
+    if !is_optimised() {
+        return;
+    }
     let chosen = "quota_exchange,group_units";
     let arguments = ["--threads", "1", "--runs", "7", "--json", "--cases", chosen];
-    let output = Command::new(env!("CARGO_BIN_EXE_ledgerline"))
+    let output = Command::new(support::binary())
         .args(["bench", "quota"])
         .args(arguments)
         .env_remove("LEDGERLINE_PERCPU")
@@ -285,10 +302,8 @@ fn pages_are_counted_four_ways_and_ours_misses_none() {
     }
     assert!(of(&rows, "ours").iter().all(|row| row["error_pages"] == 0));
     assert!(of(&rows, "per_task").iter().all(|row| row["shown_pages"] == 0));
-    let output = Command::new(env!("CARGO_BIN_EXE_ledgerline"))
-        .args(["bench", "rss", "--sleepers", "0"])
-        .output()
-        .unwrap();
+    let output =
+        Command::new(support::binary()).args(["bench", "rss", "--sleepers", "0"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("'0' for '--sleepers <N>'"));
 }
@@ -309,11 +324,13 @@ fn allocators_are_measured_beside_the_one_beneath() {
 
 /// What holds on any machine where sections work, in a build that is optimised: an account for each CPU costs less than
 /// one that two threads write. (A busy machine makes both slower; the fastest rounds are compared.)
-#[cfg(not(debug_assertions))]
 #[test]
 fn two_threads_pay_less_for_our_account_than_for_counters_that_they_share() {
+    if !is_optimised() {
+        return;
+    }
     let cases = "system,ledgerline,stats_alloc,tracking_allocator";
-    let output = Command::new(env!("CARGO_BIN_EXE_ledgerline"))
+    let output = Command::new(support::binary())
         .args(["bench", "alloc", "--threads", "1,2", "--runs", "9", "--json", "--cases", cases])
         .env_remove("LEDGERLINE_PERCPU")
         .output()

@@ -1,11 +1,15 @@
 //! `ledgerline calibrate`: what it promises on any machine. What the figures are is the machine's business.
 
+#[path = "schemas/held.rs"]
+mod held;
+mod support;
+
 use ledgerline_coherence::machine::Machine;
 use serde_json::Value;
 use std::process::{Command, Output};
 
 fn calibrate(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ledgerline"))
+    Command::new(support::binary())
         .arg("calibrate")
         .args(arguments)
         .output()
@@ -34,6 +38,7 @@ fn a_quick_run_writes_files_that_are_read_back_and_holds_predictions_against_run
     assert_eq!(complaint, "", "no progress but on a terminal");
 
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    held::held("calibrate", &report);
     let modes = report["modes"].as_array().unwrap();
     let text = std::fs::read_to_string(&out).unwrap();
     assert_eq!(modes[0]["machine_file"], text.as_str());

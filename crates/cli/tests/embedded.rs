@@ -2,14 +2,14 @@
 
 mod support;
 
-use support::{BINARY, account, check, groups, number, stderr};
+use support::{account, binary, check, groups, number, stderr};
 
 /// The command's own benches embed ledgers of the usual capacity, each of which reserves most of a gigabyte, and the
 /// allocator with its shadow.
 #[test]
 fn the_tables_of_a_ledger_that_a_program_embeds_are_not_charged_to_it() {
     for suite in ["charge", "alloc"] {
-        let program = [BINARY, "bench", suite, "--quick", "--json", "--threads", "1"];
+        let program = [binary(), "bench", suite, "--quick", "--json", "--threads", "1"];
         let (output, account) = account(&["--max", "64M", "--by", "process"], &program);
         assert!(output.status.success(), "bench {suite}: {}", stderr(&output));
         check(&account);

@@ -18,7 +18,7 @@ const PADDED: &str = "struct counter { long usage; char pad[56]; long max; char 
 
 fn layout(arguments: &[&str], files: &[&Path]) -> (i32, String, String) {
     let (subcommand, rest) = arguments.split_first().unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_ledgerline"))
+    let output = Command::new(support::binary())
         .args(["layout", subcommand])
         .args(files)
         .args(rest)

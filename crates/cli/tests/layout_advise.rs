@@ -36,7 +36,7 @@ fn written(name: &str, text: &str) -> String {
 }
 
 fn advise(file: &Path, arguments: &[&str]) -> (i32, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_ledgerline"))
+    let output = Command::new(support::binary())
         .args(["layout", "advise"])
         .arg(file)
         .args(arguments)

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use support::{BINARY, have, ledgerline, python, scratch, stderr};
+use support::{binary, have, ledgerline, python, scratch, stderr};
 
 /// Far more than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -47,7 +47,7 @@ impl Folder {
         let copy = self.0.join("ledgerline");
         // By another process: a child that another test starts meanwhile would have the file open to be written, and
         // such a file cannot be executed.
-        assert!(Command::new("cp").arg(BINARY).arg(&copy).status().unwrap().success());
+        assert!(Command::new("cp").arg(binary()).arg(&copy).status().unwrap().success());
         copy
     }
 }
@@ -88,7 +88,7 @@ fn mounted(places: &[(&str, &str)], script: &str) -> Option<Command> {
         .collect();
     let mut command = Command::new("unshare");
     command.args(["-m", "sh", "-c", &format!("exec 9<\"$BINARY\" && {mounts}{script}")]);
-    command.env("BINARY", BINARY).env("COMMAND", "/proc/self/fd/9").stdin(Stdio::null());
+    command.env("BINARY", binary()).env("COMMAND", "/proc/self/fd/9").stdin(Stdio::null());
     for name in ["LD_PRELOAD", "LEDGERLINE_PRELOAD", "LEDGERLINE_PERCPU", "TMPDIR"] {
         command.env_remove(name);
     }
@@ -198,7 +198,7 @@ fn two_runs_at_a_time_have_files_of_their_own_and_one_within_another_preloads_on
     assert!(output.status.success() && !stderr(&output).contains("ERROR"), "{}", stderr(&output));
     assert!(!placed(&one).exists());
 
-    let inner = format!("{BINARY} run -- sh -c 'echo $LD_PRELOAD'");
+    let inner = format!("{} run -- sh -c 'echo $LD_PRELOAD'", binary());
     let output = ledgerline().args(["run", "--", "sh", "-c", &inner]).output().unwrap();
     assert_eq!(said(&output).matches("ledgerline-preload-").count(), 1, "{}", said(&output));
 }

@@ -105,7 +105,7 @@ fn what_is_recorded_of_the_kernels_counter_leads_to_the_kernels_own_repair() {
     let stated = recorded.lines().filter(|line| !line.starts_with("recording_ns"));
     let stated = stated.map(|line| if timed(&line) { "work_ns = 5" } else { line });
     std::fs::write(profile, stated.collect::<Vec<_>>().join("\n")).unwrap();
-    let advised = Command::new(env!("CARGO_BIN_EXE_ledgerline"))
+    let advised = Command::new(support::binary())
         .args(["layout", "advise"])
         .arg(&path)
         .args(["page_counter", "--profile", profile, "--machine", "haswell-ep-2699v3"])

@@ -2,6 +2,8 @@
 
 #[path = "../../../tests/support/golden.rs"]
 mod golden;
+#[path = "schemas/held.rs"]
+mod held;
 mod support;
 
 use ledgerline_coherence::experiments::ours;
@@ -10,7 +12,7 @@ use std::collections::HashMap;
 use std::process::{Command, Output};
 
 fn reproduce(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ledgerline"))
+    Command::new(support::binary())
         .arg("reproduce")
         .args(arguments)
         .output()
@@ -27,7 +29,8 @@ fn printed(arguments: &[&str]) -> String {
 }
 
 fn rows(text: &str) -> Vec<Value> {
-    text.lines().map(|line| serde_json::from_str(line).expect("an object a line")).collect()
+    let rows = text.lines().map(|line| serde_json::from_str(line).expect("an object a line"));
+    rows.inspect(held::held_as_it_says).collect()
 }
 
 #[test]
@@ -122,6 +125,18 @@ fn a_curve_in_json_has_three_designs_a_number_of_cpus() {
     let first = &rows[0];
     let rate = 2.0 * 1e9 / first["predicted"].as_f64().unwrap();
     assert!((first["operations_per_second"].as_f64().unwrap() / rate - 1.0).abs() < 0.001);
+}
+
+#[test]
+fn what_a_document_reports_of_whole_programs_stands_behind_what_is_measured() {
+    let output = reproduce(&["rss-cache", "--quick", "--json"]);
+    assert!(output.status.success(), "{}", support::stderr(&output));
+    let rows = rows(&String::from_utf8(output.stdout).unwrap());
+    let of = |kind: &str| {
+        let schema = format!("ledgerline/reproduce-{kind}.v1");
+        rows.iter().filter(|row| row["schema"] == *schema).count()
+    };
+    assert!(of("row") > 0 && of("reported") == 12, "{rows:#?}");
 }
 
 #[test]
@@ -229,7 +244,7 @@ fn a_page_that_cannot_be_written_is_told_in_one_line() {
 
 /// Offsets of the members of some of the library's types, by type and member.
 fn members(types: &[&str]) -> Option<HashMap<String, (u64, String)>> {
-    let binary = env!("CARGO_BIN_EXE_ledgerline");
+    let binary = support::binary();
     let output = Command::new(binary)
         .args(["layout", "show", binary, "--json"])
         .args(types)

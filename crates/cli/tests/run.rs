@@ -336,7 +336,7 @@ fn a_terminal_gets_lines_and_colour() {
         return;
     }
     let show = |name: &str, value: &str| {
-        let command = format!("{} run true", env!("CARGO_BIN_EXE_ledgerline"));
+        let command = format!("{} run true", support::binary());
         let mut script = std::process::Command::new("script");
         script.args(["-qec", &command, "/dev/null"]).env("TERM", "xterm").env("LC_ALL", "C.UTF-8");
         script.env_remove("NO_COLOR").env(name, value).stdin(Stdio::null());

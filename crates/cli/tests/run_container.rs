@@ -15,16 +15,20 @@ const MIB: u64 = 1 << 20;
 const LIMIT: u64 = 96 * MIB;
 const MARGIN: u64 = LIMIT / 16;
 
-/// Takes shared memory that no account has, and then more blocks than there is room for; each page is written.
+/// Takes shared memory that no account has, and then more blocks than there is room for; each page is written. It takes half
+/// a GiB a second: samples promise to keep up with twice as much.
 const GREEDY: &str = "\
-import mmap, sys
+import mmap, sys, time
 shared = mmap.mmap(-1, 24 << 20)
 for at in range(0, 24 << 20, 4096):
     shared[at] = 1
+    if at % (1 << 20) == 0:
+        time.sleep(0.002)
 held = []
 try:
     for _ in range(200):
         held.append(b'x' * (1 << 20))
+        time.sleep(0.002)
 except MemoryError:
     count = len(held)
     held = None

@@ -10,28 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
-use support::{groups, number, scratch, stderr};
-
-/// A file that goes with the test.
-struct Shared(PathBuf, File);
-
-impl Shared {
-    fn new(name: &str) -> Shared {
-        let path = scratch(name);
-        let options = File::options().read(true).write(true).create_new(true).open(&path);
-        Shared(path, options.expect("a new file"))
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().expect("text")
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
+use support::{Shared, groups, number, scratch, stderr};
 
 fn ledgerline(subcommand: &str, arguments: &[&str]) -> Output {
     support::ledgerline().arg(subcommand).args(arguments).output().expect("the command runs")
@@ -83,6 +62,7 @@ fn limits_of_a_ledger_in_a_file_are_set_together_and_told_as_they_were_and_are()
     let json: Value =
         serde_json::from_str(&at(&["--json", "/acme", "max=max", "high=1K"])).unwrap();
     let expected = serde_json::json!({
+        "schema": "ledgerline/set.v1",
         "group": "/acme",
         "limits": {
             "max": { "was": 300 << 20, "is": "max" },
@@ -222,7 +202,7 @@ fn only_the_owner_and_root_change_limits() {
     };
     open(folder.path(), 0o755);
     let binary = folder.path().join("ledgerline");
-    std::fs::copy(support::BINARY, &binary).unwrap();
+    std::fs::copy(support::binary(), &binary).unwrap();
     open(&binary, 0o755);
     let path = folder.path().join("ledger");
     let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();

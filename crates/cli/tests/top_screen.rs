@@ -4,7 +4,7 @@ mod support;
 #[path = "support/tmux.rs"]
 mod tmux;
 
-pub(crate) use support::{BINARY, have, stderr};
+pub(crate) use support::{binary, have, stderr};
 
 use ledgerline::{Ledger, Limit};
 use std::fs::File;
@@ -75,7 +75,7 @@ fn keys_sort_fold_filter_and_choose_and_the_terminal_is_as_before_afterwards() {
 
 #[test]
 fn the_terminal_is_as_before_after_a_panic_which_is_told_there() {
-    if !cfg!(debug_assertions) {
+    if support::tested::is_optimised() {
         eprintln!("skipped: a release build has no panic to ask for");
         return;
     }

@@ -38,6 +38,11 @@ impl Failure {
         self.code == 127
     }
 
+    /// What a user reads.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Tells the user and gives the exit code.
     pub fn report(&self) -> ExitCode {
         eprintln!("ledgerline: {}", printable(&self.message));
@@ -49,9 +54,5 @@ impl Failure {
 impl Failure {
     pub fn code(&self) -> u8 {
         self.code
-    }
-
-    pub fn message(&self) -> &str {
-        &self.message
     }
 }

@@ -8,6 +8,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf, absolute};
 
+use ledgerline_protocol::blind::Serves;
 use tempfile::NamedTempFile;
 
 use super::failure::Failure;
@@ -21,6 +22,8 @@ pub struct Library {
     bytes: &'static [u8],
     /// The variable of the environment that names a file to be used instead.
     variable: &'static str,
+    /// Of which C libraries it serves programs.
+    pub(super) serves: Serves,
 }
 
 /// Charges allocations to a ledger.
@@ -28,6 +31,7 @@ pub static ACCOUNT: Library = Library {
     name: "preload",
     bytes: include_bytes!(concat!(env!("OUT_DIR"), "/libledgerline_preload.so")),
     variable: "LEDGERLINE_PRELOAD",
+    serves: Serves::built_for(cfg!(library_for_glibc)),
 };
 
 /// Counts accesses to fields.
@@ -35,6 +39,7 @@ pub static RECORDER: Library = Library {
     name: "record",
     bytes: include_bytes!(concat!(env!("OUT_DIR"), "/libledgerline_record.so")),
     variable: "LEDGERLINE_RECORD_LIBRARY",
+    serves: Serves::Glibc,
 };
 
 /// A library as a file that the loader can open.
@@ -51,8 +56,9 @@ impl Library {
         // So it is where the command itself can be built, and the library cannot.
         if self.bytes.is_empty() {
             return Err(Failure::internal(format!(
-                "this command carries no library to preload (both need glibc, that of `layout record` x86-64 \
-                 as well); {} can name one",
+                "this command carries no library to preload: none can be built where it was (`run` needs Linux \
+                 with glibc or musl, `layout record` glibc and x86-64); a command that was built there has it, or \
+                 {} can name one",
                 self.variable
             )));
         }
@@ -196,7 +202,7 @@ mod tests {
     #[test]
     fn the_libraries_lie_in_the_command() {
         for library in [&ACCOUNT, &RECORDER] {
-            if cfg!(all(target_env = "gnu", target_arch = "x86_64")) {
+            if cfg!(all(library_for_glibc, target_arch = "x86_64")) {
                 assert!(library.bytes().unwrap().starts_with(b"\x7fELF"), "{}", library.name);
             }
         }

@@ -53,7 +53,7 @@ impl<'w> Launch<'w> {
         words: &'w [OsString],
         library: &'static Library,
     ) -> Result<Launch<'w>, Failure> {
-        let blind = program.blind_spot();
+        let blind = program.blind_spot(library.serves);
         Ok(Launch { program, words, library, ready: library.ready()?, blind })
     }
 

@@ -4,7 +4,7 @@ use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use ledgerline_protocol::blind::{self, Blind};
+use ledgerline_protocol::blind::{self, Blind, Serves};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use super::failure::Failure;
@@ -72,11 +72,11 @@ fn executable(path: &Path) -> bool {
 }
 
 impl Program {
-    /// What keeps the preload out of this program, if anything does.
+    /// What keeps a library out of this program that serves programs of these C libraries, if anything does.
     ///
     /// A file that cannot be read is taken to be an ordinary program.
-    pub fn blind_spot(&self) -> Option<Blind> {
-        blind::of(&CString::new(self.path.as_os_str().as_bytes()).ok()?)
+    pub fn blind_spot(&self, serves: Serves) -> Option<Blind> {
+        blind::of(&CString::new(self.path.as_os_str().as_bytes()).ok()?, serves)
     }
 
     /// The failure for a program that passed every check and did not start.

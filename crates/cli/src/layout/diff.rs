@@ -111,7 +111,10 @@ pub(super) fn text(args: &DiffArgs) -> Result<(Vec<u8>, bool), Error> {
     let same = changed.is_empty() && only_old.is_empty() && only_new.is_empty();
     if args.json {
         let changed: Vec<_> = changed.iter().map(|told| json_of(told, costs.as_ref())).collect();
-        let value = json!({ "changed": changed, "removed": only_old, "added": only_new });
+        let value = json!({
+            "schema": "ledgerline/layout-diff.v1",
+            "changed": changed, "removed": only_old, "added": only_new,
+        });
         return Ok((super::line_of(&value).into_bytes(), same));
     }
     let mut out = String::new();

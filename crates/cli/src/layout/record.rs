@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 use ledgerline_layout::Error;
 use ledgerline_layout::pick::{named, pick};
 use ledgerline_recording::plan::{Heap, Plan, Request};
@@ -92,11 +92,11 @@ pub struct RecordArgs {
     operation: Vec<String>,
 
     /// Write what was found as a profile; `-` is standard output
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     output: Option<OsString>,
 
     /// Also write what was found as JSON; `-` is standard output
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     json: Option<OsString>,
 
     /// The file with probes, if it is not PROGRAM itself: a library, or what a script runs
@@ -116,7 +116,7 @@ pub struct RecordArgs {
     build: Option<OsString>,
 
     /// Only write the library that programs with probes are linked with to FILE
-    #[arg(long, value_name = "FILE", exclusive = true)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, exclusive = true)]
     save_library: Option<OsString>,
 
     /// The program and its arguments; the options of record come before it
@@ -124,7 +124,8 @@ pub struct RecordArgs {
         trailing_var_arg = true,
         required_unless_present_any = ["save_library", "build"],
         num_args = 1..,
-        value_name = "PROGRAM"
+        value_name = "PROGRAM",
+        value_hint = ValueHint::CommandWithArguments
     )]
     command: Vec<OsString>,
 }

@@ -18,8 +18,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueHint};
 use ledger::Limits;
 use ledgerline::{Ledger, Limit, NAME_MAX, container, name};
 use ledgerline_protocol::blind::Blind;
@@ -93,7 +93,7 @@ itself, which are reserved as a whole and hardly touched. Shared memory and file
 mapped to be read are not charged; the JSON document has them.
 
 A line names the processes that were not accounted, and why: statically linked; set-user-ID, or with \
-other rights that they would gain; of another architecture or C library; built with a sanitizer, which \
+other rights that they would gain; of another architecture or C library (glibc and musl are served, musl on x86-64); built with a sanitizer, which \
 runs as it does plain; executed with a cleared environment, as another user, under a seccomp filter, or in a root without \
 /proc or /sys; with a malloc of their own (what that maps is \
 charged); with too little address space for the ledger. With --strict that is a \
@@ -239,18 +239,24 @@ pub struct RunArgs {
     stack: bool,
 
     /// Also write the account to FILE as JSON; `-` is standard output
-    #[arg(long, value_name = "FILE", long_help = JSON_HELP)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, long_help = JSON_HELP)]
     pub json: Option<OsString>,
 
     /// Print the account to FILE instead of standard error
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     account: Option<OsString>,
 
     #[command(flatten)]
     record: record::RecordArgs,
 
     /// The program and its arguments; the options of run come before it
-    #[arg(trailing_var_arg = true, required = true, num_args = 1.., value_name = "COMMAND")]
+    #[arg(
+        trailing_var_arg = true,
+        required = true,
+        num_args = 1..,
+        value_name = "COMMAND",
+        value_hint = ValueHint::CommandWithArguments
+    )]
     pub command: Vec<OsString>,
 }
 

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::{Args, ValueHint};
 
 use crate::launch::{Failure, Status};
 
@@ -24,7 +24,7 @@ const LATEST: Duration = Duration::from_secs(3600);
 #[derive(Args, Debug)]
 pub struct RecordArgs {
     /// Also keep what each row held over time in FILE, for `ledgerline report`
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub record: Option<OsString>,
 
     /// How often the recording looks: 100ms, 2s

@@ -189,7 +189,7 @@ fn document(found: &Found<'_>, changed: &[Changed], above: u64) -> String {
             (which.name().to_owned(), json!({ "was": number(*was), "is": number(*is) }))
         })
         .collect();
-    ledgerline_account::json::pretty(
-        &json!({ "group": found.path, "limits": limits, "above": above }),
-    )
+    ledgerline_account::json::pretty(&json!({
+        "schema": "ledgerline/set.v1", "group": found.path, "limits": limits, "above": above,
+    }))
 }

@@ -116,5 +116,5 @@ fn document(tables: &[CountersSnapshot]) -> Value {
             })
         })
         .collect();
-    json!({ "tables": tables })
+    json!({ "schema": "ledgerline/counters.v1", "tables": tables })
 }

@@ -107,7 +107,10 @@ pub(super) fn text(found: &Found<'_>, names: &[String], json: bool) -> Result<St
     names.iter().try_for_each(|name| check(name, &NAMES))?;
     let files: Vec<(&String, File)> = names.iter().map(|name| (name, read(found, name))).collect();
     if json {
-        let mut document = Map::from_iter([("group".to_owned(), json!(found.path))]);
+        let mut document = Map::from_iter([
+            ("schema".to_owned(), "ledgerline/group-files.v1".into()),
+            ("group".to_owned(), json!(found.path)),
+        ]);
         document.extend(files.iter().map(|(name, file)| ((*name).clone(), file.value())));
         return Ok(ledgerline_account::json::pretty(&document));
     }

@@ -196,6 +196,7 @@ impl Lines {
     }
 
     fn document(&self, text: &mut String, mut line: serde_json::Value) {
+        line["schema"] = "ledgerline/group-change.v1".into();
         line["time"] = json!(since_epoch(self.time).as_millis() as f64 / 1000.0);
         *text += &format!("{line}\n");
     }

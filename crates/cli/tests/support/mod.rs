@@ -8,6 +8,8 @@ mod compile;
 mod have;
 #[path = "../../../../tests/support/library.rs"]
 mod library;
+#[path = "../../../../tests/support/tested.rs"]
+pub mod tested;
 
 pub use have::have;
 use std::io::{BufRead, BufReader, Lines};
@@ -19,7 +21,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
 
-pub const BINARY: &str = env!("CARGO_BIN_EXE_ledgerline");
+/// Where the command lies.
+pub fn binary() -> &'static str {
+    tested::command(env!("CARGO_BIN_EXE_ledgerline"))
+}
 
 /// The recorder's library, to be linked with.
 pub fn recorder() -> &'static Path {
@@ -29,7 +34,7 @@ pub fn recorder() -> &'static Path {
 
 /// The command, with an environment that decides nothing.
 pub fn ledgerline() -> Command {
-    let mut command = Command::new(BINARY);
+    let mut command = Command::new(binary());
     for name in [
         "LD_PRELOAD",
         "LEDGERLINE_PRELOAD",
@@ -90,6 +95,27 @@ pub fn scratch(name: &str) -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{number}-{name}", std::process::id()))
+}
+
+/// A file that goes with the test.
+pub struct Shared(pub PathBuf, pub std::fs::File);
+
+impl Shared {
+    pub fn new(name: &str) -> Shared {
+        let path = scratch(name);
+        let options = std::fs::File::options().read(true).write(true).create_new(true).open(&path);
+        Shared(path, options.expect("a new file"))
+    }
+
+    pub fn path(&self) -> &str {
+        self.0.to_str().expect("text")
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
 /// Compiles C with types; `None` where there is no compiler.

@@ -25,7 +25,7 @@ impl Tmux {
         // Nothing of the reader's own: neither settings nor a prompt.
         let shell = format!(
             "env PS1='$ ' RUST_BACKTRACE=0 LC_ALL=C.UTF-8 TERM=screen LEDGERLINE={} sh",
-            crate::BINARY
+            crate::binary()
         );
         let session = ["-f", "/dev/null", "new-session", "-d", "-c"];
         let folder = tmux.folder().to_str().expect("text");

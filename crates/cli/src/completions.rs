@@ -1,0 +1,38 @@
+//! `ledgerline completions`: what a shell completes after `ledgerline`.
+
+use std::process::ExitCode;
+
+use clap::{Args, Command};
+use clap_complete::Shell;
+use ledgerline_terminal::output::finish;
+
+/// What `ledgerline completions --help` says first.
+pub const LONG_ABOUT: &str = "\
+Print a script that has a shell complete subcommands, options and their values.
+
+The script is made of the same definitions as --help. A package installs it; without one, put it where your shell \
+looks, as below, and start a new shell.";
+
+const EXAMPLES: &str = "\
+Examples:
+  ledgerline completions bash >~/.local/share/bash-completion/completions/ledgerline
+  ledgerline completions zsh >~/.zfunc/_ledgerline               with fpath=(~/.zfunc $fpath) before compinit
+  ledgerline completions fish >~/.config/fish/completions/ledgerline.fish
+  eval \"$(ledgerline completions bash)\"                          for this shell alone";
+
+/// The options of `ledgerline completions`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct CompletionsArgs {
+    /// The shell that is to read the script
+    #[arg(value_name = "SHELL")]
+    shell: Shell,
+}
+
+/// Prints the script for `command`. The exit status is 0, 1 when it cannot be written, or 2 for a bad command line.
+pub fn main(args: &CompletionsArgs, mut command: Command) -> ExitCode {
+    let mut script = Vec::new();
+    let name = command.get_name().to_owned();
+    clap_complete::generate(args.shell, &mut command, name, &mut script);
+    finish("completions", String::from_utf8(script).map_err(|error| error.to_string()))
+}

@@ -1,0 +1,254 @@
+//! `ledgerline doctor`: what this machine and this environment offer, what is used, and what would change that.
+
+use std::fmt::Write as _;
+use std::process::{Command, ExitCode};
+
+use clap::Args;
+use ledgerline::container::Limits;
+use ledgerline::percpu::{Grounds, Index, Mode, grounds};
+use ledgerline_terminal::output::{fail, print, printable};
+use ledgerline_terminal::style::{Paint, Style};
+use serde::Serialize;
+
+use crate::launch::library::{ACCOUNT, RECORDER};
+
+/// What `ledgerline doctor --help` says first.
+pub const LONG_ABOUT: &str = "\
+Say what this machine and this environment offer, what is used of it, and what would change that.
+
+It tries rather than guesses: a section is interrupted by the kernel, and a program is run under an account. Run it where \
+the program runs: in its container, under its filter of system calls, with its environment.
+
+Each line says `fine`, `slower` (it works, by a longer way) or `missing` (it does not work), and below it what to change. \
+The exit status is 1 where something is missing, and 0 otherwise.";
+
+const EXAMPLES: &str = "\
+Examples:
+  ledgerline doctor
+  ledgerline doctor --json | jq -r '.findings[] | select(.state != \"fine\") | .change[]'
+  docker exec server ledgerline doctor";
+
+/// The options of `ledgerline doctor`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct DoctorArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    schema: &'static str,
+    /// Of the command.
+    version: &'static str,
+    system: System,
+    findings: Vec<Finding>,
+}
+
+#[derive(Serialize)]
+struct System {
+    /// As the kernel says it: `Linux 6.12.1`.
+    kernel: String,
+    architecture: &'static str,
+    /// The C library that this command runs with.
+    c_library: String,
+    /// That this process may run on.
+    cpus: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    Fine,
+    Slower,
+    Missing,
+}
+
+#[derive(Serialize)]
+struct Finding {
+    what: &'static str,
+    state: State,
+    found: String,
+    /// What would make it better; most effective first.
+    change: Vec<String>,
+}
+
+/// Looks, and prints what it found.
+pub fn main(args: &DoctorArgs) -> ExitCode {
+    let findings = vec![charges(&grounds()), run(), record(), memory()];
+    let report = Report {
+        schema: "ledgerline/doctor.v1",
+        version: env!("CARGO_PKG_VERSION"),
+        system: system(),
+        findings,
+    };
+    let text = if args.json {
+        serde_json::to_string_pretty(&report).expect("names are text") + "\n"
+    } else {
+        table(&report, Style::of_stdout())
+    };
+    match print(text.as_bytes()) {
+        Err(error) => fail("doctor", &format!("cannot write what was found: {error}"), 1),
+        Ok(_) if report.findings.iter().any(|one| one.state == State::Missing) => ExitCode::FAILURE,
+        Ok(_) => ExitCode::SUCCESS,
+    }
+}
+
+fn system() -> System {
+    let name = rustix::system::uname();
+    System {
+        kernel: format!(
+            "{} {}",
+            name.sysname().to_string_lossy(),
+            name.release().to_string_lossy()
+        ),
+        architecture: std::env::consts::ARCH,
+        c_library: c_library(),
+        cpus: std::thread::available_parallelism().ok().map(Into::into),
+    }
+}
+
+#[cfg(target_env = "gnu")]
+fn c_library() -> String {
+    // SAFETY: it takes nothing, and returns a text that lives as long as the process.
+    let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
+    format!("glibc {}", version.to_string_lossy())
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn c_library() -> String {
+    if cfg!(target_env = "musl") { "musl" } else { "another C library" }.to_owned()
+}
+
+/// How charges and statistics are counted.
+fn charges(grounds: &Grounds) -> Finding {
+    let mut change: Vec<String> = Vec::new();
+    let mut found = match (grounds.mode, grounds.sections) {
+        (_, Ok(Index::Compact)) => "restartable sequences, by compact id".to_owned(),
+        (_, Ok(index)) => {
+            change.push("Linux 6.3 or later, where units lie idle in fewer columns".to_owned());
+            format!("restartable sequences, by {index}")
+        }
+        (Mode::Owned, _) => {
+            "columns that threads own; in files, and for statistics, atomics".to_owned()
+        }
+        _ => "atomics".to_owned(),
+    };
+    let without = [
+        ("restartable sequences", grounds.sections.err()),
+        ("columns of threads", grounds.owned.and_then(Result::err)),
+    ];
+    for (what, why) in without.into_iter().filter_map(|(what, why)| Some((what, why?))) {
+        let _ = write!(found, "; no {what}: {why}");
+        if let Some(remedy) = why.remedy().map(str::to_owned).filter(|told| !change.contains(told))
+        {
+            change.push(remedy);
+        }
+    }
+    let state = if grounds.mode == Mode::Rseq { State::Fine } else { State::Slower };
+    Finding { what: "charges", state, found, change }
+}
+
+/// Whether a program that is run is accounted: one is.
+fn run() -> Finding {
+    let what = "run";
+    let missing = |found: String, change: &str| Finding {
+        what,
+        state: State::Missing,
+        found,
+        change: vec![change.to_owned()],
+    };
+    if let Err(failure) = ACCOUNT.bytes() {
+        return missing(
+            failure.message().to_owned(),
+            "a command that was built on Linux, x86-64 or arm64",
+        );
+    }
+    let tried = std::env::current_exe().and_then(|command| {
+        Command::new(command).args(["run", "--json", "-", "--", "sh", "-c", ":"]).output()
+    });
+    let output = match tried {
+        Ok(output) => output,
+        Err(error) => {
+            return missing(format!("this command does not start again: {error}"), "mount /proc");
+        }
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    let account: serde_json::Value = match serde_json::from_slice(&output.stdout) {
+        Ok(account) => account,
+        Err(_) => {
+            let said = said.lines().next().unwrap_or("it said nothing");
+            return missing(
+                format!("`sh` could not be run under it: {said}"),
+                "what that line says",
+            );
+        }
+    };
+    let unseen = account["not_accounted"].as_array().and_then(|programs| programs.first());
+    if let Some(unseen) = unseen {
+        let why = unseen["reason"].as_str().unwrap_or("?");
+        return missing(format!("`sh` was not accounted: {why}"), "see `ledgerline help run`");
+    }
+    if account["groups"].as_array().is_none_or(|groups| groups.len() < 2) {
+        let hint = "unset LEDGERLINE_PRELOAD; allow LD_PRELOAD in the sandbox";
+        return missing("`sh` ran, and is in no account".to_owned(), hint);
+    }
+    let mode = account["mode"].as_str().unwrap_or("?");
+    let found = format!("`sh` was accounted (mode {mode})");
+    if mode == Mode::Rseq.to_string() {
+        return Finding { what, state: State::Fine, found, change: Vec::new() };
+    }
+    Finding { what, state: State::Slower, found, change: vec!["what `charges` says".to_owned()] }
+}
+
+/// Whether accesses to fields can be recorded.
+fn record() -> Finding {
+    let (state, found, change) = match RECORDER.bytes() {
+        Ok(_) => (State::Fine, "its library lies in this command".to_owned(), Vec::new()),
+        Err(failure) => {
+            let other =
+                "what `perf record` wrote is a profile, too (`ledgerline help layout advise`)";
+            (State::Slower, failure.message().to_owned(), vec![other.to_owned()])
+        }
+    };
+    Finding { what: "layout record", state, found, change }
+}
+
+/// What holds for this process's memory: `run --container` goes by that.
+fn memory() -> Finding {
+    let limits = Limits::read();
+    let (state, found, change) = match limits.smallest() {
+        Some(bound) => (State::Fine, format!("at most {bound}"), Vec::new()),
+        None => {
+            (State::Slower, "nothing says how much there is".into(), vec!["mount /proc".into()])
+        }
+    };
+    Finding { what: "memory", state, found, change }
+}
+
+fn table(report: &Report, style: Style) -> String {
+    let system = &report.system;
+    let cpus = system.cpus.map_or("unknown".to_owned(), |cpus| cpus.to_string());
+    let mut text = style.paint(Paint::Strong, &format!("ledgerline {}", report.version));
+    let _ = writeln!(
+        text,
+        ", {} {}, {}, CPUs: {cpus}",
+        printable(&system.kernel),
+        system.architecture,
+        system.c_library
+    );
+    for finding in &report.findings {
+        let (paint, state) = match finding.state {
+            State::Fine => (Paint::Good, "fine   "),
+            State::Slower => (Paint::Strong, "slower "),
+            State::Missing => (Paint::Bad, "missing"),
+        };
+        let state = style.paint(paint, state);
+        let _ = writeln!(text, "{:<14} {state}  {}", finding.what, printable(&finding.found));
+        for change in &finding.change {
+            let _ = writeln!(text, "{:<14} change   {change}", "");
+        }
+    }
+    text
+}
