@@ -1,0 +1,1 @@
+"""What `ci/packages` builds and tries: a file for each kind of package, and what they share."""
