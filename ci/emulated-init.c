@@ -1,11 +1,14 @@
-/* The first program of the small system that `ci/arm64` boots: it runs the programs in /programs one after the other,
-   a line each: a name, variables of the environment, the program and its arguments, with single spaces between.
-   Then it turns the machine off. */
+/* The first program of the small systems that `ci/arm64` and `ci/kernels` boot: it runs the programs in /programs one
+   after the other, a line each: a name, a folder, variables of the environment, the program and its arguments, with single
+   spaces between. Then it turns the machine off. */
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/reboot.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -18,6 +21,15 @@ static void mounted(const char *kind, const char *at) {
     if (mount(kind, at, kind, 0, NULL) != 0) perror(at);
 }
 
+/* Programs that talk to themselves over the network find 127.0.0.1. */
+static void loopback(void) {
+    struct ifreq ask = {.ifr_name = "lo"};
+    int descriptor = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    ask.ifr_flags = IFF_UP | IFF_RUNNING;
+    if (descriptor < 0 || ioctl(descriptor, SIOCSIFFLAGS, &ask) != 0) perror("lo");
+    if (descriptor >= 0) close(descriptor);
+}
+
 static void run(char **words, int count) {
     struct timespec start, end;
     int status = 0;
@@ -26,9 +38,10 @@ static void run(char **words, int count) {
     clock_gettime(CLOCK_MONOTONIC, &start);
     pid_t child = fork();
     if (child == 0) {
-        int at = 1;
+        int at = 2;
+        if (chdir(words[1]) != 0) perror(words[1]);
         for (; at < count && strchr(words[at], '=') != NULL && words[at][0] != '/'; at++) putenv(words[at]);
-        execv(words[at], words + at);
+        execvp(words[at], words + at);
         perror(words[at]);
         _exit(127);
     }
@@ -46,10 +59,14 @@ int main(void) {
     mounted("proc", "/proc");
     mounted("sysfs", "/sys");
     mounted("devtmpfs", "/dev");
-    mounted("tmpfs", "/tmp");
+    /* (A folder of the system's own, which lies in memory as all of it does: the tests' programs may lie below it.) */
+    mkdir("/tmp", 01777);
+    chmod("/tmp", 01777);
     mounted("tmpfs", "/dev/shm");
-    if (chdir("/tmp") != 0) perror("/tmp");
-    setenv("PATH", "/bin", 1);
+    mkdir("/dev/pts", 0755);
+    mounted("devpts", "/dev/pts");
+    loopback();
+    setenv("PATH", "/usr/bin:/bin:/usr/sbin:/sbin", 1);
     setenv("HOME", "/tmp", 1);
     FILE *programs = fopen("/programs", "re");
     while (programs != NULL && fgets(line, sizeof line, programs) != NULL) {
@@ -57,7 +74,7 @@ int main(void) {
         int count = 0;
         for (char *word = strtok(line, " \n"); word != NULL && count < WORDS; word = strtok(NULL, " \n"))
             words[count++] = word;
-        if (count >= 2) run(words, count);
+        if (count >= 3) run(words, count);
     }
     printf("\n== the end\n");
     fflush(stdout);
