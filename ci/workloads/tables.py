@@ -110,7 +110,9 @@ def show(whole, out):
 def markdown(columns, lines):
     """A table of a document."""
     body = [columns, ["---"] * len(columns), *lines]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in body)
+    # (A program's message may look like a column's end, or like HTML.)
+    plain = lambda cell: cell.replace("|", "\\|").replace("<", "\\<")
+    return "\n".join("| " + " | ".join(map(plain, line)) + " |" for line in body)
 
 
 def put_into(document, whole):
