@@ -81,14 +81,14 @@ fn an_address_that_makes_no_sense_is_refused_without_telling_its_password() {
         let refused =
             Redis::new(Address::Server(address.to_owned()), Options::default()).unwrap_err();
         assert!(
-            refused.kind == Kind::Malformed && !refused.to_string().contains("secret"),
+            refused.kind == Kind::Address && !refused.to_string().contains("secret"),
             "{refused}"
         );
     }
     let address = Address::Server("redis://:secret@127.0.0.1".to_owned());
     assert!(!format!("{address:?}").contains("secret"), "{address:?}");
     let prefix = Options { prefix: "{a".to_owned(), ..Options::default() };
-    assert_eq!(Redis::new(address, prefix).unwrap_err().kind, Kind::Malformed);
+    assert_eq!(Redis::new(address, prefix).unwrap_err().kind, Kind::Address);
 }
 
 #[tokio::test]

@@ -39,6 +39,8 @@ pub enum Kind {
     Nonsense,
     /// Too many others changed the book at the same time.
     Contended,
+    /// Its address, or what goes with it, makes no sense, or a file cannot be read.
+    Address,
     /// The message breaks the protocol. It was not sent.
     Malformed,
     /// The book cannot be changed like this.
@@ -79,6 +81,9 @@ impl fmt::Display for StoreError {
             Kind::NotReady => "is not ready",
             Kind::Nonsense => "answers nonsense",
             Kind::Contended => "saw too many changes of this book at a time",
+            Kind::Address => {
+                return write!(f, "{} cannot be opened: {}", self.store, self.detail);
+            }
             Kind::Malformed => {
                 return write!(
                     f,

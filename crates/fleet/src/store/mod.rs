@@ -1,5 +1,7 @@
 //! Where books lie. A store applies a message to a book in one atomic step, by its own clock.
 
+mod access;
+mod address;
 mod error;
 pub mod etcd;
 mod memory;
@@ -15,6 +17,8 @@ use crate::message::{Reply, Sync};
 
 pub use self::etcd::Etcd;
 pub use self::redis::Redis;
+pub use access::{Access, Tls};
+pub use address::open;
 pub use error::{Kind, StoreError};
 pub use memory::Memory;
 
@@ -43,6 +47,15 @@ pub trait Store: Send + std::marker::Sync + 'static {
     /// # Errors
     /// Whatever keeps the store from answering.
     fn view<'a>(&'a self, organisation: &'a str) -> Answer<'a, View>;
+
+    /// Makes the store ready to have books, which an operator does once: Redis gets its function library. Elsewhere nothing
+    /// has to be done.
+    ///
+    /// # Errors
+    /// Whatever keeps the store from answering; [`Kind::TooOld`] and [`Kind::Denied`] as in [`Redis::load`].
+    fn prepare(&self) -> Answer<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
 
     /// Listens for budgets of which nodes lack units or might now get them. Nodes that do not listen sync in their turn.
     ///

@@ -88,9 +88,9 @@ impl Etcd {
     /// A store at the addresses of its members, as in `10.0.0.1:2379`. They are tried in turn.
     ///
     /// # Errors
-    /// [`Kind::Malformed`] if there is no address or no prefix.
+    /// [`Kind::Address`] if there is no address or no prefix.
     pub fn new(addresses: &[&str], options: Options) -> Result<Self, StoreError> {
-        let malformed = |detail: &str| Err(StoreError::new("etcd", Kind::Malformed, detail));
+        let malformed = |detail: &str| Err(StoreError::new("etcd", Kind::Address, detail));
         if addresses.is_empty() {
             return malformed("no address");
         }

@@ -90,7 +90,7 @@ enum Connection {
 impl Link {
     pub(super) fn new(address: &Address, timeout: Duration) -> Result<Self, StoreError> {
         let made = address.shown().and_then(|name| Ok((name, Way::new(address, timeout)?)));
-        let (name, way) = made.map_err(|error| StoreError::new("redis", Kind::Malformed, error))?;
+        let (name, way) = made.map_err(|error| StoreError::new("redis", Kind::Address, error))?;
         Ok(Self { name, way, timeout, connection: Mutex::new(None) })
     }
 

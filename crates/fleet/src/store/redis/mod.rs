@@ -62,12 +62,12 @@ impl Redis {
     /// A store at an address. Connects when it is first used, and again after the connection broke.
     ///
     /// # Errors
-    /// [`Kind::Malformed`] if the address or the prefix makes no sense.
+    /// [`Kind::Address`] if the address or the prefix makes no sense.
     pub fn new(address: Address, options: Options) -> Result<Self, StoreError> {
         let link = Link::new(&address, options.timeout)?;
         if options.prefix.contains(['{', '}']) || check_name(&options.prefix).is_err() {
             let detail = format!("{:?} is no prefix of keys", options.prefix);
-            return Err(StoreError::new(link.name(), Kind::Malformed, detail));
+            return Err(StoreError::new(link.name(), Kind::Address, detail));
         }
         Ok(Self { link, options })
     }
@@ -140,6 +140,10 @@ impl Store for Redis {
             let reply = self.call(&self.command("view", organisation)).await?;
             self.parsed(codec::read_view(&reply))
         })
+    }
+
+    fn prepare(&self) -> Answer<'_, ()> {
+        Box::pin(self.load())
     }
 
     fn nudges<'a>(&'a self, organisation: &'a str) -> Answer<'a, Nudges> {

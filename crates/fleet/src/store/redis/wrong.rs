@@ -32,6 +32,8 @@ pub(super) fn kind(error: &RedisError) -> Kind {
         _ if has("OOM command not allowed") => Kind::Full,
         _ if has("READONLY") || has("NOREPLICAS") || has("MISCONF") => Kind::ReadOnly,
         // Before the parser's errors: a function that may not do something says so in a sentence.
+        // What a server that wants a password says of a command of many words.
+        _ if has("unauthenticated multibulk") || has("unauthenticated bulk") => Kind::Denied,
         _ if has("NOPERM") || has("executing the script can't") || has("ACL failure in script") => {
             Kind::Denied
         }
@@ -47,7 +49,7 @@ pub(super) fn kind(error: &RedisError) -> Kind {
         {
             Kind::Unreachable
         }
-        (ErrorKind::InvalidClientConfig, _) => Kind::Malformed,
+        (ErrorKind::InvalidClientConfig, _) => Kind::Address,
         _ => Kind::Nonsense,
     }
 }
