@@ -323,6 +323,71 @@ fn a_program_in_another_root_is_accounted_where_that_has_a_proc_and_named_where_
     std::fs::remove_dir(&root).unwrap();
 }
 
+/// `away HOW PROGRAM`: executes a program in a user namespace of its own, which it makes so.
+const AWAY: &str = r#"#define _GNU_SOURCE
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char **words;
+static char stack[1 << 16] __attribute__((aligned(16)));
+static int go(void *mark) { if (mark == stack) execv(words[0], words); return 71; }
+
+int main(int argc, char **argv) {
+    (void)argc;
+    int flags = CLONE_NEWUSER | SIGCHLD, child = -1, status;
+    words = argv + 2;
+    if (!strcmp(argv[1], "unshare") && !unshare(CLONE_NEWUSER)) child = fork();
+    if (!strcmp(argv[1], "syscall unshare") && !syscall(SYS_unshare, CLONE_NEWUSER)) child = fork();
+    if (!strcmp(argv[1], "clone")) child = clone(go, stack + sizeof stack, flags, stack);
+    if (!strcmp(argv[1], "syscall clone")) child = syscall(SYS_clone, flags, 0, 0, 0, 0);
+    if (!strcmp(argv[1], "syscall clone3")) {
+        struct clone_args args = {.flags = CLONE_NEWUSER, .exit_signal = SIGCHLD};
+        child = syscall(SYS_clone3, &args, sizeof args);
+    }
+    if (!child) return go(stack);
+    if (child < 0 || waitpid(child, &status, 0) < 0) return 72;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 73;
+}"#;
+
+#[test]
+fn a_program_in_a_user_namespace_of_its_own_is_accounted_and_limited() {
+    let (Some(away), Some(small)) = (Compiled::new(AWAY, &[]), Compiled::new(SMALL, &[])) else {
+        return;
+    };
+    for how in ["unshare", "syscall unshare", "clone", "syscall clone", "syscall clone3"] {
+        let words = [away.path(), how, small.path()];
+        let plain = Command::new(words[0]).args(&words[1..]).status().unwrap();
+        if plain.code() == Some(72) {
+            eprintln!("skipped: {how}: this machine makes no user namespace so");
+            continue;
+        }
+        assert_eq!(plain.code(), Some(7), "{how}");
+        let (output, account) = account(&["--max", "4M"], &words);
+        assert_eq!(told(&account), [], "{how}: {}", stderr(&output));
+        assert_eq!(output.status.code(), Some(9), "{how}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_program_in_bubblewraps_sandbox_is_accounted_and_limited() {
+    let Some(small) = Compiled::new(SMALL, &[]) else { return };
+    let sandbox = "bwrap --ro-bind / / --dev /dev --proc /proc --unshare-all --die-with-parent";
+    let words: Vec<&str> = sandbox.split(' ').chain([small.path()]).collect();
+    let plain = have("bwrap").then(|| Command::new(words[0]).args(&words[1..]).output().unwrap());
+    if plain.as_ref().is_none_or(|output| output.status.code() != Some(7)) {
+        eprintln!("skipped: no sandbox: {:?}", plain.map(|output| stderr(&output)));
+        return;
+    }
+    let (output, account) = account(&["--max", "4M"], &words);
+    assert_eq!(told(&account), [], "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(9), "{}", stderr(&output));
+}
+
 /// Says what `doors` says, plain and under `run`, with what was not accounted.
 fn doors(how: &str, program: &Path, options: &[&str], pass: bool) -> (String, String, Value) {
     let folder = program.parent().unwrap();

@@ -5,7 +5,7 @@ use crate::objects::find;
 use crate::process;
 use crate::say::{errno, set_errno};
 use crate::thread::{self, Busy};
-use crate::{alloc, filter, library, shadow};
+use crate::{alloc, elsewhere, filter, library, shadow};
 use ledgerline_protocol::By;
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     result
 }
 
-/// C's `syscall`, for the two that are `prctl` and `seccomp`. (It takes up to six numbers or addresses, in the places
+/// C's `syscall`, for the two that are `prctl` and `seccomp`, and those that lead elsewhere. (It takes up to six numbers or addresses, in the places
 /// where a function with as many parameters has them. What a caller did not pass is whatever stands there.)
 ///
 /// # Safety
@@ -137,7 +137,11 @@ pub unsafe extern "C" fn syscall(
         libc::SYS_prctl => watched(Some(a as c_int), call),
         // The others of its operations ask, and install nothing.
         libc::SYS_seccomp if a as u32 <= libc::SECCOMP_SET_MODE_FILTER => watched(None, call),
-        _ => call(),
+        _ => {
+            // SAFETY: as the caller says.
+            unsafe { elsewhere::called(number, a, b) };
+            call()
+        }
     }
 }
 

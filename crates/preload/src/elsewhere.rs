@@ -1,7 +1,7 @@
 //! A process that goes where the ledger has no path: another `/proc` is mounted, or another root.
 //!
 //! ```text
-//! unshare, setns, mount, chroot, pivot_root:
+//! unshare, clone, setns, mount, chroot, pivot_root, by the functions of these names or by `syscall`:
 //!   keep descriptors of the ledgers and of this library, while they have paths; an exec closes them
 //!   then what the program wants
 //! exec, where the ledger has no path any more (`exec.rs`):
@@ -9,18 +9,19 @@
 //!   otherwise the program is not accounted, and named
 //! ```
 //!
-//! (In another root the second way needs `/proc` and `/sys` there.) A program that is reached so has two or three descriptors more than it would have plain, with numbers that programs do
+//! (A process in a user namespace of its own may not follow the ledger's path, which leads through another process; so it
+//! needs them, too. In another root the second way needs `/proc` and `/sys` there.) A program that is reached so has two or three descriptors more than it would have plain, with numbers that programs do
 //! not use by themselves. It may close them: what it executes then is not accounted, and named.
 
 use crate::behind::real;
 use crate::filter;
-use crate::objects::own_path;
+use crate::objects::{find, own_path};
 use crate::process;
 use crate::say::{errno, set_errno};
 use ledgerline_protocol::{DESCRIPTORS, Which, path_of};
-use std::ffi::{CStr, c_char, c_int, c_ulong, c_void};
+use std::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 
 /// From these numbers on a descriptor is kept, if the process may have so many.
 const NUMBERS: [c_int; 3] = [1000, 200, 20];
@@ -123,14 +124,14 @@ impl Reached {
             return None;
         }
         let reached = Reached(numbers);
-        // Another `/proc` may be mounted, or none.
-        let can_be_opened = |&number: &c_int| {
+        // Another `/proc` may be mounted, or none; and the process may be another user's by now.
+        let can_be_opened = |(&number, how): (&Option<c_int>, c_int)| {
             let mut buffer = [0; LONGEST];
-            let path = descriptor_path(number, &mut buffer);
-            // SAFETY: the path ends in zero.
-            unsafe { libc::access(path.as_ptr(), libc::R_OK) == 0 }
+            number.is_none_or(|it| process::access(descriptor_path(it, &mut buffer), how).is_ok())
         };
-        if !process::knows_cpus() || !reached.0.iter().flatten().all(can_be_opened) {
+        let changed = libc::R_OK | libc::W_OK;
+        let all = [changed, changed, libc::R_OK];
+        if !process::knows_cpus() || !reached.0.iter().zip(all).all(can_be_opened) {
             return None;
         }
         reached.set(0);
@@ -164,13 +165,101 @@ impl Drop for Reached {
     }
 }
 
+/// Whether a process with namespaces like these may lose the ledger's path: mounts of its own, or users of its own.
+fn leads_away(flags: c_int) -> bool {
+    flags & (libc::CLONE_NEWNS | libc::CLONE_NEWUSER) != 0
+}
+
+/// A system call that a program makes by `syscall`, with its first two arguments.
+///
+/// # Safety
+/// The arguments are what the call takes.
+pub(crate) unsafe fn called(number: c_long, first: usize, second: usize) {
+    let leads_away = match number {
+        libc::SYS_unshare | libc::SYS_clone => leads_away(first as c_int),
+        // (What lies in the first page, or is too short, the kernel refuses.)
+        libc::SYS_clone3 if first >= 4096 && second >= size_of::<u64>() => {
+            // SAFETY: its first argument is a record that begins with the flags, and the second one its size.
+            leads_away(unsafe { *(first as *const u64) } as c_int)
+        }
+        libc::SYS_setns | libc::SYS_chroot | libc::SYS_pivot_root | libc::SYS_mount => true,
+        _ => return,
+    };
+    if leads_away {
+        prepare();
+    }
+}
+
+/// The C library's `clone`, or a function that fails.
+static CLONE: AtomicPtr<c_void> = AtomicPtr::new(no_clone as *mut c_void);
+
+/// Looks it up. Once, before the program's first instruction.
+pub(crate) fn start() {
+    let found = find(c"clone");
+    if found != 0 {
+        CLONE.store(found as *mut c_void, Ordering::Relaxed);
+    }
+}
+
+extern "C" fn no_clone() -> c_int {
+    set_errno(libc::ENOSYS);
+    -1
+}
+
+extern "C" fn before_clone(flags: c_int) {
+    if leads_away(flags) {
+        prepare();
+    }
+}
+
+/// GNU's `clone`, whose child may run on another stack: so this leaves its frame before the function behind it is called.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clone() -> c_int {
+    // keep the arguments; before_clone(the third); restore them; jump
+    #[cfg(target_arch = "x86_64")]
+    std::arch::naked_asm!(
+        "push rdi", "push rsi", "push rdx", "push rcx", "push r8", "push r9", "push rax",
+        "mov edi, edx",
+        "call {before}",
+        "pop rax", "pop r9", "pop r8", "pop rcx", "pop rdx", "pop rsi", "pop rdi",
+        "jmp qword ptr [rip + {behind}]",
+        before = sym before_clone,
+        behind = sym CLONE,
+    );
+    #[cfg(target_arch = "aarch64")]
+    std::arch::naked_asm!(
+        "stp x29, x30, [sp, #-80]!",
+        "mov x29, sp",
+        "stp x0, x1, [sp, #16]",
+        "stp x2, x3, [sp, #32]",
+        "stp x4, x5, [sp, #48]",
+        "str x6, [sp, #64]",
+        "mov w0, w2",
+        "bl {before}",
+        "ldp x0, x1, [sp, #16]",
+        "ldp x2, x3, [sp, #32]",
+        "ldp x4, x5, [sp, #48]",
+        "ldr x6, [sp, #64]",
+        "ldp x29, x30, [sp], #80",
+        "adrp x16, {behind}",
+        "ldr x16, [x16, :lo12:{behind}]",
+        "br x16",
+        before = sym before_clone,
+        behind = sym CLONE,
+    );
+}
+
 /// Linux's `unshare`.
 ///
 /// # Safety
 /// As the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unshare(flags: c_int) -> c_int {
-    if flags & libc::CLONE_NEWNS != 0 {
+    if leads_away(flags) {
         prepare();
     }
     real!(6, fn(c_int), flags)

@@ -64,7 +64,7 @@ impl Plan {
         let is_to_be = has_library && has_order || process::is_strict();
         if of_file.is_none()
             && is_to_be
-            && process::can_open() == Err(Blind::Elsewhere)
+            && matches!(process::can_open(), Err(Blind::Elsewhere | Blind::OtherUser))
             && let Some(reached) = Reached::new()
             // SAFETY: as the caller says.
             && let Some(environment) = unsafe { Environment::with(given, Some(&reached)) }

@@ -3,7 +3,7 @@
 
 use crate::process::Item;
 use crate::thread::Busy;
-use crate::{alloc, behind, doors, mapped, next, objects, process, realloc};
+use crate::{alloc, behind, doors, elsewhere, mapped, next, objects, process, realloc};
 use ledgerline_protocol::blind::Blind;
 use std::ffi::{c_int, c_void};
 
@@ -186,6 +186,7 @@ extern "C" fn start() {
     mapped::start();
     doors::start();
     behind::start();
+    elsewhere::start();
     // Under a filter that may forbid it, nothing is allocated that the program would not allocate itself.
     // (The allocator is tried, and the thread has its row, with the first block.)
     if !process::is_filtered()

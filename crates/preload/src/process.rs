@@ -12,7 +12,7 @@ pub(crate) mod heap;
 mod names;
 
 pub(crate) use blind::{
-    can_open, is_strict, knows_cpus, may_account, name_blind, order, path, unname_blind,
+    access, can_open, is_strict, knows_cpus, may_account, name_blind, order, path, unname_blind,
 };
 pub(crate) use end::note_end;
 pub(crate) use names::{named_slot, slot_name};

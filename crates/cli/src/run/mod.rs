@@ -99,8 +99,8 @@ runs as it does plain; executed with a cleared environment, as another user, und
 charged); with too little address space for the ledger. With --strict that is a \
 failure, and programs keep the library where whoever executes them clears the environment.
 
-A program that starts where another /proc is mounted (`unshare --mount-proc`), or in another root, has two or three \
-descriptors that it would not have plain, from 1000 on: they lead to the ledger.
+A program that starts where another /proc is mounted (`unshare --mount-proc`), in another root, or in a user namespace \
+of its own (`bwrap --unshare-all`), has two or three descriptors that it would not have plain, from 1000 on: they lead to the ledger.
 
 The account does not see what a program maps by a system call of its own, its threads' stacks, nor what \
 programs that are not accounted start in their turn without the environment that they got.

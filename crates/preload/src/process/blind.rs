@@ -51,7 +51,7 @@ pub(crate) fn knows_cpus() -> bool {
 }
 
 /// Whether a file can be opened so by this process's effective user, or the error.
-fn access(path: &CStr, how: libc::c_int) -> Result<(), libc::c_int> {
+pub(crate) fn access(path: &CStr, how: libc::c_int) -> Result<(), libc::c_int> {
     // SAFETY: the path ends in zero.
     match unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), how, libc::AT_EACCESS) } {
         0 => Ok(()),
