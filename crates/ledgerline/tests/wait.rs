@@ -319,10 +319,13 @@ fn hundreds_of_threads_in_one_queue_are_each_served_once() {
     assert_eq!((tenant.precise(), ledger.mistakes()), (0, Mistakes::default()));
 }
 
-/// Whether units that are returned below a group stay in the cells: not while a request waits there.
+/// Whether units that are returned below a group stay in the cells: not while a request waits there. (What comes back while
+/// the thread moves to another CPU may not, so this asks often.)
 fn keeps_idle_units(group: Group<'_>) -> bool {
-    drop(group.try_charge(1000).unwrap());
-    group.approximate().bound > 0
+    (0..100).any(|_| {
+        drop(group.try_charge(1000).unwrap());
+        group.approximate().bound > 0
+    })
 }
 
 #[test]
