@@ -182,6 +182,8 @@ unsafe extern "C" fn adopt_otherwise(block: *mut c_void, caller: usize) -> *mut 
     if early::owns(block.cast()) || !NEXT.ready() || Busy::is_entered() {
         return block;
     }
+    // Calls for the account may fail, and who gets a block finds errno as it was.
+    let before = errno();
     let slot = shadow::assign(block, owner(caller));
     // SAFETY: the block is the next allocator's, which is ready.
     unsafe {
@@ -193,6 +195,7 @@ unsafe extern "C" fn adopt_otherwise(block: *mut c_void, caller: usize) -> *mut 
         }
         note_size(block, size);
     }
+    set_errno(before);
     block
 }
 

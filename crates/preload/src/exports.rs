@@ -2,6 +2,7 @@
 //! caller which `--by library` charges.
 
 use crate::process::Item;
+use crate::say::{errno, set_errno};
 use crate::thread::Busy;
 use crate::{alloc, behind, doors, elsewhere, mapped, next, objects, process, realloc};
 use ledgerline_protocol::blind::Blind;
@@ -183,6 +184,8 @@ unsafe extern "C" fn pvalloc_body(size: usize, caller: usize) -> *mut c_void {
 static START: extern "C" fn() = start;
 
 extern "C" fn start() {
+    // A program may show `errno` before it has called anything.
+    let before = errno();
     mapped::start();
     doors::start();
     behind::start();
@@ -197,6 +200,7 @@ extern "C" fn start() {
     {
         process::note(process::OWN, Item::Blind, Blind::OwnMalloc as i64);
     }
+    set_errno(before);
 }
 
 /// Runs when the program ends by `exit`, or returns from `main`.

@@ -45,6 +45,8 @@ pub(crate) unsafe extern "C" fn realloc(
             return moved;
         }
         let held = NEXT.size(block);
+        // (As in `alloc::adopt_otherwise`.)
+        let before = errno();
         let new = owner(caller);
         let old = shadow::owner(block);
         shadow::clear(block);
@@ -57,15 +59,19 @@ pub(crate) unsafe extern "C" fn realloc(
             shadow::assign(block, old);
             return fail();
         }
+        set_errno(before);
         let moved = NEXT.realloc(block, spaced(size));
+        let after = errno();
         if moved.is_null() {
             charges::return_block(new, guess.saturating_sub(base));
             shadow::assign(block, old);
+            set_errno(after);
             return moved;
         }
         // A realloc counts as a charge and an uncharge, whatever the difference was.
         charges::return_block(old, held - base);
         settle_moved(moved, new, base.max(guess));
+        set_errno(after);
         moved
     }
 }

@@ -5,6 +5,7 @@
 mod support;
 
 use std::path::Path;
+use std::process::Command;
 use support::{Account, Run, account, chunk, library, live, modes};
 
 /// How a program can be run.
@@ -35,6 +36,23 @@ fn the_family_of_malloc_keeps_its_contract() {
     }
     let silent = Run::bare(&program, &[]).env("LD_PRELOAD", library().to_str().unwrap()).well();
     assert_same(&silent, &bare, &[("LEDGERLINE_LEDGER", "")]);
+}
+
+#[test]
+fn the_contract_holds_where_the_account_finds_no_sys() {
+    let family = "the_family_of_malloc_keeps_its_contract";
+    let here = std::env::current_exe().expect("a test knows where it lies");
+    let without = "mount -t tmpfs none /sys && exec \"$0\" --exact \"$1\"";
+    let inside = |what: &str, name: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", what]).arg(&here).arg(name).output()
+    };
+    if !inside("mount -t tmpfs none /sys", family).is_ok_and(|output| output.status.success()) {
+        return eprintln!("skipped: this user may not take /sys away from a program");
+    }
+    let output = inside(without, family).expect("it started just now");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }
 
 #[test]
