@@ -207,6 +207,15 @@ async fn a_nodes_user_needs_the_rights_that_are_listed_and_may_do_no_more() {
     expect(wrong.sync("a", &sync(3, 0, 10)).await, Kind::Denied, &server);
 }
 
+#[test]
+fn the_readme_has_an_operator_type_the_rights_that_are_listed() {
+    let readme = include_str!("../README.md");
+    let lines = readme.lines().filter_map(|line| line.strip_prefix("ACL SETUSER node "));
+    let typed: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
+    let rights: Vec<&str> = Redis::RIGHTS.split_whitespace().collect();
+    assert_eq!(typed, [&["on", ">password"], &rights[..]].concat());
+}
+
 #[tokio::test]
 async fn units_that_a_double_would_round_are_refused_and_those_that_it_holds_are_exact() {
     let Some(server) = server::redis(&[]) else { return };

@@ -19,14 +19,11 @@ use super::{Etcd, Redis, Store, StoreError, etcd, redis};
 /// Reads the files that the address and `access` name, once: to take new certificates, open it anew.
 ///
 /// # Errors
-/// [`Kind::Address`](super::Kind::Address) if the address makes no sense, a file cannot be read, or it asks for TLS, which
-/// is not there yet. The error never has a password, nor what may be a part of one.
+/// [`Kind::Address`](super::Kind::Address) if the address makes no sense, a file cannot be read, or it asks for TLS and this
+/// crate was built without its feature `tls`. The error never has a password, nor what may be a part of one.
 pub fn open(address: &str, access: &Access) -> Result<Arc<dyn Store>, StoreError> {
     let address = Parsed::new(address)?;
     let access = address.access(access)?;
-    if address.tls {
-        return Err(refused("its address asks for TLS, and this build has none"));
-    }
     match &address.form {
         Form::Etcd => Ok(Arc::new(address.etcd(access)?)),
         Form::Server | Form::Socket | Form::Sentinel | Form::Cluster => {
@@ -114,6 +111,10 @@ impl Parsed {
         let mut access = more.clone();
         access.user = self.user.clone().or(access.user);
         for (name, value) in &self.options {
+            let of_tls = ["ca", "certificate", "key", "server-name"].contains(&name.as_str());
+            if of_tls && !self.tls {
+                return Err(refused("its address has options of TLS, and does not ask for TLS"));
+            }
             let file = || Some(PathBuf::from(value));
             match name.as_str() {
                 "prefix" => access.prefix = Some(value.clone()),
@@ -168,7 +169,7 @@ impl Parsed {
         let usual = redis::Options::default();
         let prefix = access.prefix.unwrap_or(usual.prefix);
         let timeout = access.timeout.unwrap_or(usual.timeout);
-        Redis::new(address, redis::Options { prefix, timeout })
+        Redis::with_tls(address, redis::Options { prefix, timeout }, &access.tls)
     }
 
     fn etcd(&self, access: Access) -> Result<Etcd, StoreError> {
@@ -181,7 +182,12 @@ impl Parsed {
         let usual = etcd::Options::default();
         let prefix = access.prefix.unwrap_or(usual.prefix);
         let timeout = access.timeout.unwrap_or(usual.timeout);
-        Etcd::new(&hosts, etcd::Options { prefix, timeout, user })
+        let options = etcd::Options { prefix, timeout, user };
+        if self.tls {
+            Etcd::with_tls(&hosts, options, &access.tls)
+        } else {
+            Etcd::new(&hosts, options)
+        }
     }
 }
 

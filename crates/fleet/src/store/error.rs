@@ -33,6 +33,8 @@ pub enum Kind {
     OtherVersion,
     /// The user lacks a right.
     Denied,
+    /// It and this side do not agree on TLS: one trusts the other's certificate not, has none, or speaks plainly.
+    Tls,
     /// It is loading its data, or is electing a primary.
     NotReady,
     /// Its answer makes no sense.
@@ -78,6 +80,7 @@ impl fmt::Display for StoreError {
             Kind::NoLibrary => "has no function library of this crate: an operator loads it",
             Kind::OtherVersion => "has another version",
             Kind::Denied => "denies this user a right",
+            Kind::Tls => "and this side do not agree on TLS",
             Kind::NotReady => "is not ready",
             Kind::Nonsense => "answers nonsense",
             Kind::Contended => "saw too many changes of this book at a time",
@@ -99,3 +102,15 @@ impl fmt::Display for StoreError {
 }
 
 impl Error for StoreError {}
+
+/// Whether an error is one of TLS, by its words: other libraries pass it on in errors of theirs.
+pub(super) fn disagrees(words: &str) -> bool {
+    let of_tls = [
+        "invalid peer certificate",
+        "received fatal alert",
+        "received corrupt message",
+        "peer is incompatible",
+        "peer misbehaved",
+    ];
+    of_tls.iter().any(|part| words.contains(part))
+}

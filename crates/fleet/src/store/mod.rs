@@ -6,6 +6,11 @@ mod error;
 pub mod etcd;
 mod memory;
 pub mod redis;
+#[cfg(not(feature = "tls"))]
+#[path = "no_tls.rs"]
+mod tls;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::future::Future;
 use std::pin::Pin;

@@ -96,8 +96,13 @@ pub fn redis(more: &[&str]) -> Option<Server> {
 
 /// An etcd of one member.
 pub fn etcd(more: &[&str]) -> Option<Server> {
+    etcd_at("http", more)
+}
+
+/// An etcd of one member that clients reach by `http` or `https`.
+pub fn etcd_at(scheme: &str, more: &[&str]) -> Option<Server> {
     Server::start("etcd", |port, folder| {
-        let client = format!("http://127.0.0.1:{port}");
+        let client = format!("{scheme}://127.0.0.1:{port}");
         // Nobody else speaks to its peers' port: any that is free.
         let peer = format!("http://127.0.0.1:{}", free_port());
         let folder = folder.display().to_string();

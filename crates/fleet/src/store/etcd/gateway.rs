@@ -1,5 +1,6 @@
 //! etcd's JSON gateway: one request, one reply, and when the server sent it.
 
+use std::fmt;
 use std::time::{Duration, UNIX_EPOCH};
 
 use base64::Engine;
@@ -11,19 +12,23 @@ use hyper::header::{AUTHORIZATION, CONTENT_TYPE, DATE, HOST};
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use crate::store::error::disagrees;
+use crate::store::tls::Secured;
 use crate::store::{Kind, StoreError};
 
 /// One member of an etcd.
-#[derive(Debug)]
 pub(super) struct Member {
     /// `etcd at 10.0.0.1:2379`
     pub name: String,
     /// `10.0.0.1:2379`
     address: String,
     timeout: Duration,
+    secured: Option<Secured>,
 }
 
 /// What a member answered.
@@ -34,15 +39,16 @@ pub(super) struct Answered {
 }
 
 impl Member {
-    pub(super) fn new(address: &str, timeout: Duration) -> Self {
-        Self { name: format!("etcd at {address}"), address: address.to_owned(), timeout }
+    pub(super) fn new(address: &str, timeout: Duration, secured: Option<Secured>) -> Self {
+        let name = format!("etcd at {address}");
+        Self { name, address: address.to_owned(), timeout, secured }
     }
 
     /// Posts a request and reads the whole reply, within the time of one call.
     pub(super) async fn post(
         &self,
         path: &str,
-        body: &Value,
+        body: String,
         token: Option<&str>,
     ) -> Result<Answered, StoreError> {
         let posted = timeout(self.timeout, async {
@@ -70,7 +76,7 @@ impl Member {
     pub(super) async fn stream(
         &self,
         path: &str,
-        body: &Value,
+        body: String,
         token: Option<&str>,
     ) -> Result<Incoming, StoreError> {
         let sent = timeout(self.timeout, self.send(path, body, token)).await;
@@ -93,26 +99,58 @@ impl Member {
     async fn send(
         &self,
         path: &str,
-        body: &Value,
+        body: String,
         token: Option<&str>,
     ) -> Result<Response<Incoming>, StoreError> {
         let socket =
             TcpStream::connect(&self.address).await.map_err(|error| self.unreachable(&error))?;
-        let (mut sender, connection): (SendRequest<Full<Bytes>>, _) =
-            http1::handshake(TokioIo::new(socket))
-                .await
-                .map_err(|error| self.unreachable(&error))?;
-        // It ends when the reply was read or dropped, and its errors are those of the reply.
-        tokio::spawn(connection);
+        let (mut sender, spoken) = match &self.secured {
+            None => self.speak(socket).await?,
+            Some(secured) => {
+                let socket = secured.connect(socket).await.map_err(|error| match error.kind() {
+                    std::io::ErrorKind::UnexpectedEof => {
+                        let detail = format!("{error}: it may speak no TLS");
+                        self.error(Kind::Unreachable, detail)
+                    }
+                    _ => self.unreachable(&error),
+                });
+                self.speak(socket?).await?
+            }
+        };
         let mut request = Request::post(path)
             .header(HOST, &self.address)
             .header(CONTENT_TYPE, "application/json");
         if let Some(token) = token {
             request = request.header(AUTHORIZATION, token);
         }
-        let request = request.body(Full::new(Bytes::from(body.to_string())));
+        let request = request.body(Full::new(Bytes::from(body)));
         let request = request.map_err(|error| self.error(Kind::Malformed, error))?;
-        sender.send_request(request).await.map_err(|error| self.unreachable(&error))
+        match sender.send_request(request).await {
+            Ok(response) => Ok(response),
+            // Why a connection was closed, the connection knows better than the request.
+            Err(error) => Err(match spoken.await {
+                Ok(Err(why)) => self.unreachable(&why),
+                Ok(Ok(())) | Err(_) if error.is_incomplete_message() => {
+                    let wants = match self.secured {
+                        Some(_) => "a client's certificate",
+                        None => "TLS",
+                    };
+                    self.error(Kind::Unreachable, format!("{error}: it may want {wants}"))
+                }
+                _ => self.unreachable(&error),
+            }),
+        }
+    }
+
+    /// Speaks HTTP on a connection.
+    async fn speak(
+        &self,
+        connected: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    ) -> Result<(SendRequest<Full<Bytes>>, JoinHandle<hyper::Result<()>>), StoreError> {
+        let spoken = http1::handshake(TokioIo::new(connected)).await;
+        let (sender, connection) = spoken.map_err(|error| self.unreachable(&error))?;
+        // It ends when the reply was read or dropped.
+        Ok((sender, tokio::spawn(connection)))
     }
 
     fn read(
@@ -142,7 +180,13 @@ impl Member {
 
     fn unreachable(&self, error: &dyn std::error::Error) -> StoreError {
         let because = error.source().map(|source| format!(": {source}")).unwrap_or_default();
-        self.error(Kind::Unreachable, format!("{error}{because}"))
+        let words = format!("{error}{because}");
+        self.error(if disagrees(&words) { Kind::Tls } else { Kind::Unreachable }, words)
+    }
+
+    /// Whether an error of this member may be none of another's.
+    pub(super) fn is_alone(error: &StoreError) -> bool {
+        error.passes() || error.kind == Kind::Tls
     }
 
     pub(super) fn error(&self, kind: Kind, detail: impl std::fmt::Display) -> StoreError {
@@ -150,10 +194,17 @@ impl Member {
     }
 }
 
+impl fmt::Debug for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
 /// What is the matter, by what etcd said.
 fn kind(status: StatusCode, said: &str) -> Kind {
     let has = |part: &str| said.contains(part);
     match status {
+        _ if disagrees(said) => Kind::Tls,
         _ if has("database space exceeded") || has("request is too large") => Kind::Full,
         _ if has("timed out") => Kind::Slow,
         _ if has("no leader") || has("leader changed") || has("stopped") => Kind::NotReady,

@@ -5,9 +5,11 @@
 //! to a second early, and the grace must be longer than a second and than what the members' clocks differ by.
 
 mod gateway;
+mod user;
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http_body_util::BodyExt;
@@ -18,15 +20,19 @@ use tokio::time::sleep;
 use crate::book::{Book, Change, View};
 use crate::message::{Reply, Sync, check_name};
 
-use super::{Answer, Kind, Nudges, Store, StoreError};
+use super::tls::{Certificates, Secured};
+use super::{Answer, Kind, Nudges, Store, StoreError, Tls};
 
 use gateway::{Member, decode, encode};
+use user::User;
 
 /// Books in etcd.
 pub struct Etcd {
     members: Vec<Member>,
     prefix: String,
-    user: Option<(String, String)>,
+    user: Option<User>,
+    /// The member that could answer last time.
+    first: AtomicUsize,
     /// A test's.
     clock: Option<Box<dyn Fn(u64) -> u64 + Send + std::marker::Sync>>,
 }
@@ -90,6 +96,24 @@ impl Etcd {
     /// # Errors
     /// [`Kind::Address`] if there is no address or no prefix.
     pub fn new(addresses: &[&str], options: Options) -> Result<Self, StoreError> {
+        Self::secured(addresses, options, None)
+    }
+
+    /// Like [`new`](Self::new), by TLS. Reads the files once.
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new); [`Kind::Address`] also if a file cannot be read or holds something else, and without this
+    /// crate's feature `tls`.
+    pub fn with_tls(addresses: &[&str], options: Options, tls: &Tls) -> Result<Self, StoreError> {
+        let certificates = Certificates::read(tls)?;
+        Self::secured(addresses, options, Some((&certificates, tls.server_name.as_deref())))
+    }
+
+    fn secured(
+        addresses: &[&str],
+        options: Options,
+        tls: Option<(&Certificates, Option<&str>)>,
+    ) -> Result<Self, StoreError> {
         let malformed = |detail: &str| Err(StoreError::new("etcd", Kind::Address, detail));
         if addresses.is_empty() {
             return malformed("no address");
@@ -97,9 +121,15 @@ impl Etcd {
         if check_name(&options.prefix).is_err() {
             return malformed(&format!("{:?} is no prefix of keys", options.prefix));
         }
-        let members =
-            addresses.iter().map(|address| Member::new(address, options.timeout)).collect();
-        Ok(Self { members, prefix: options.prefix, user: options.user, clock: None })
+        let member = |address: &&str| {
+            let secured = tls.map(|(certificates, name)| {
+                Secured::new(certificates, name.unwrap_or_else(|| host(address)))
+            });
+            Ok(Member::new(address, options.timeout, secured.transpose()?))
+        };
+        let members = addresses.iter().map(member).collect::<Result<_, StoreError>>()?;
+        let user = options.user.map(|(name, password)| User::new(name, password));
+        Ok(Self { members, prefix: options.prefix, user, first: AtomicUsize::new(0), clock: None })
     }
 
     /// For tests: the time, made from what etcd says.
@@ -121,36 +151,43 @@ impl Etcd {
         self.members[0].error(kind, detail)
     }
 
-    /// Asks one member after the other until one can answer. Returns it as well.
-    async fn post(
+    /// Asks one member after the other until one can answer, first the one that could last time. Returns it as well.
+    async fn ask<T>(
         &self,
-        path: &str,
-        body: &Value,
-    ) -> Result<(gateway::Answered, &Member), StoreError> {
+        send: impl for<'a> Fn(&'a Member, Option<String>) -> Answer<'a, T> + Send + std::marker::Sync,
+    ) -> Result<(T, &Member), StoreError> {
+        let first = self.first.load(Ordering::Relaxed);
         let mut last = None;
-        for member in &self.members {
-            let answered = match self.token(member).await {
-                Ok(token) => member.post(path, body, token.as_deref()).await,
-                Err(error) => Err(error),
+        for turn in 0..self.members.len() {
+            let at = (first + turn) % self.members.len();
+            let member = &self.members[at];
+            let answered = match &self.user {
+                Some(user) => user.ask(member, &send).await,
+                None => send(member, None).await,
             };
             match answered {
-                Ok(answered) => return Ok((answered, member)),
-                Err(error) if error.passes() => last = Some(error),
+                Ok(answered) => {
+                    self.first.store(at, Ordering::Relaxed);
+                    return Ok((answered, member));
+                }
+                Err(error) if Member::is_alone(&error) => last = Some(error),
                 Err(error) => return Err(error),
             }
         }
         Err(last.unwrap_or_else(|| self.error(Kind::Unreachable, "no address")))
     }
 
-    async fn token(&self, member: &Member) -> Result<Option<String>, StoreError> {
-        let Some((name, password)) = &self.user else { return Ok(None) };
-        let answered = member
-            .post("/v3/auth/authenticate", &json!({ "name": name, "password": password }), None)
-            .await?;
-        match answered.body["token"].as_str() {
-            Some(token) => Ok(Some(token.to_owned())),
-            None => Err(member.error(Kind::Nonsense, "no token")),
-        }
+    async fn post(
+        &self,
+        path: &'static str,
+        body: &Value,
+    ) -> Result<(gateway::Answered, &Member), StoreError> {
+        let body = body.to_string();
+        self.ask(|member, token| {
+            let body = body.clone();
+            Box::pin(async move { member.post(path, body, token.as_deref()).await })
+        })
+        .await
     }
 
     async fn read(&self, organisation: &str) -> Result<Found, StoreError> {
@@ -280,10 +317,13 @@ impl Store for Etcd {
     fn nudges<'a>(&'a self, organisation: &'a str) -> Answer<'a, Nudges> {
         Box::pin(async move {
             check_name(organisation).map_err(|malformed| self.error(Kind::Malformed, malformed))?;
-            let member = &self.members[0];
-            let token = self.token(member).await?;
             let request = json!({ "create_request": { "key": self.key(organisation, "nudges") } });
-            let mut body = member.stream("/v3/watch", &request, token.as_deref()).await?;
+            let request = request.to_string();
+            let watch = self.ask(|member, token| {
+                let request = request.clone();
+                Box::pin(async move { member.stream("/v3/watch", request, token.as_deref()).await })
+            });
+            let (mut body, _) = watch.await?;
             let (sender, nudges) = Nudges::channel();
             tokio::spawn(async move {
                 let mut rest: Vec<u8> = Vec::new();
@@ -314,4 +354,10 @@ fn nudged(line: &[u8]) -> Vec<String> {
     let events = told["result"]["events"].as_array().cloned().unwrap_or_default();
     let texts = events.iter().filter_map(|event| decode(event["kv"]["value"].as_str()?));
     texts.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect()
+}
+
+/// An address without its port.
+fn host(address: &str) -> &str {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }

@@ -1,24 +1,24 @@
 //! Connections to Redis: made when needed, dropped when they break, and each call within its time.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
-use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
-use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo,
-    RedisError, RedisResult, Value,
-};
+use redis::{AsyncConnectionConfig, Cmd, IntoConnectionInfo, RedisError, RedisResult, Value};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use crate::store::{Kind, Nudges, StoreError};
+use crate::store::access::refused;
+use crate::store::tls::Certificates;
+use crate::store::{Kind, Nudges, StoreError, Tls};
 
+use super::way::Way;
 use super::wrong;
 
-/// Where the servers are. Each is `redis://user:password@host:port`, or `redis+unix:///path`.
+/// Where the servers are. Each is `redis://user:password@host:port`, `rediss://` for TLS,
+/// or `redis+unix:///path`. Where one asks for TLS, all are spoken to by TLS.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Address {
     /// One server.
@@ -63,6 +63,14 @@ impl Address {
             Self::Cluster(nodes) => format!("redis cluster at {}", places(nodes)?),
         })
     }
+
+    fn wants_tls(&self) -> bool {
+        let urls = match self {
+            Self::Server(url) => std::slice::from_ref(url),
+            Self::Sentinel { sentinels: urls, .. } | Self::Cluster(urls) => urls,
+        };
+        urls.iter().any(|url| url.starts_with("rediss:") || url.starts_with("valkeys:"))
+    }
 }
 
 /// A way to the server that holds a book.
@@ -72,13 +80,9 @@ pub(super) struct Link {
     way: Way,
     timeout: Duration,
     connection: Mutex<Option<Connection>>,
-}
-
-enum Way {
-    Server(Client),
-    Sentinel(Box<Mutex<SentinelClient>>),
-    /// The whole, and the node that nudges are heard from: each hears them all.
-    Cluster(Box<ClusterClient>, Client),
+    tls: bool,
+    /// Something came from there that makes sense to this side.
+    heard: AtomicBool,
 }
 
 #[derive(Clone)]
@@ -88,10 +92,18 @@ enum Connection {
 }
 
 impl Link {
-    pub(super) fn new(address: &Address, timeout: Duration) -> Result<Self, StoreError> {
-        let made = address.shown().and_then(|name| Ok((name, Way::new(address, timeout)?)));
+    pub(super) fn new(address: &Address, timeout: Duration, tls: &Tls) -> Result<Self, StoreError> {
+        let wants_tls = address.wants_tls();
+        if wants_tls && tls.server_name.is_some() {
+            return Err(refused("a redis is known by the host of its address: no other name is"));
+        }
+        let certificates = wants_tls.then(|| Certificates::read(tls)).transpose()?;
+        let made = address
+            .shown()
+            .and_then(|name| Ok((name, Way::new(address, timeout, certificates.as_ref())?)));
         let (name, way) = made.map_err(|error| StoreError::new("redis", Kind::Address, error))?;
-        Ok(Self { name, way, timeout, connection: Mutex::new(None) })
+        let connection = Mutex::new(None);
+        Ok(Self { name, way, timeout, connection, tls: wants_tls, heard: AtomicBool::new(false) })
     }
 
     pub(super) fn name(&self) -> &str {
@@ -167,56 +179,28 @@ impl Link {
         &self,
         asked: impl Future<Output = RedisResult<T>>,
     ) -> Result<T, StoreError> {
-        match timeout(self.timeout, asked).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => Err(StoreError::new(&self.name, wrong::kind(&error), error)),
-            Err(_) => Err(StoreError::new(
-                &self.name,
-                Kind::Slow,
-                format!("no answer in {:?}", self.timeout),
-            )),
-        }
-    }
-}
-
-impl Way {
-    fn new(address: &Address, timeout: Duration) -> RedisResult<Self> {
-        Ok(match address {
-            Address::Server(url) => Self::Server(Client::open(url.as_str())?),
-            Address::Sentinel { sentinels, primary, user } => {
-                let sentinels = sentinels.iter().map(String::as_str).collect();
-                let (username, password) = user.clone().unzip();
-                let info =
-                    RedisConnectionInfo { username, password, ..RedisConnectionInfo::default() };
-                let node = SentinelNodeConnectionInfo {
-                    tls_mode: None,
-                    redis_connection_info: Some(info),
-                };
-                let role = SentinelServerType::Master;
-                Self::Sentinel(Box::new(Mutex::new(SentinelClient::build(
-                    sentinels,
-                    primary.clone(),
-                    Some(node),
-                    role,
-                )?)))
+        let (kind, detail) = match timeout(self.timeout, asked).await {
+            Ok(Ok(answer)) => {
+                self.heard.store(true, Ordering::Relaxed);
+                return Ok(answer);
             }
-            Address::Cluster(nodes) => {
-                let nodes: Vec<ConnectionInfo> = nodes
-                    .iter()
-                    .map(|node| node.as_str().into_connection_info())
-                    .collect::<RedisResult<_>>()?;
-                let builder = ClusterClient::builder(nodes.clone());
-                let cluster =
-                    builder.connection_timeout(timeout).response_timeout(timeout).build()?;
-                Self::Cluster(Box::new(cluster), Client::open(nodes[0].clone())?)
-            }
-        })
+            Ok(Err(error)) => (wrong::kind(&error), error.to_string()),
+            Err(_) => (Kind::Slow, format!("no answer in {:?}", self.timeout)),
+        };
+        Err(StoreError::new(&self.name, kind, detail + self.hint(kind)))
     }
 
-    async fn client(&self) -> RedisResult<Client> {
-        match self {
-            Self::Server(client) | Self::Cluster(_, client) => Ok(client.clone()),
-            Self::Sentinel(sentinels) => sentinels.lock().await.async_get_client().await,
+    /// What a server may mean that says nothing, or hangs up: it need not say that it expected TLS, or did not.
+    fn hint(&self, kind: Kind) -> &'static str {
+        match (kind, self.tls) {
+            _ if self.heard.load(Ordering::Relaxed) => "",
+            (Kind::Unreachable | Kind::Slow, true) => {
+                "; nothing was ever heard: it may speak no TLS, or want a client's certificate"
+            }
+            (Kind::Unreachable, false) => {
+                "; nothing was ever heard: if it listens, it may want TLS"
+            }
+            _ => "",
         }
     }
 }

@@ -5,6 +5,7 @@
 
 mod codec;
 mod link;
+mod way;
 mod wrong;
 
 use std::time::Duration;
@@ -14,7 +15,7 @@ use redis::{Cmd, Value};
 use crate::book::{Change, View};
 use crate::message::{Reply, Sync, check_name};
 
-use super::{Answer, Kind, Nudges, Store, StoreError};
+use super::{Answer, Kind, Nudges, Store, StoreError, Tls};
 
 pub use link::Address;
 
@@ -64,7 +65,16 @@ impl Redis {
     /// # Errors
     /// [`Kind::Address`] if the address or the prefix makes no sense.
     pub fn new(address: Address, options: Options) -> Result<Self, StoreError> {
-        let link = Link::new(&address, options.timeout)?;
+        Self::with_tls(address, options, &Tls::default())
+    }
+
+    /// Like [`new`](Self::new), with what goes with an address that asks for TLS. Reads the files once.
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new); [`Kind::Address`] also if a file cannot be read or holds something else, if another name
+    /// of the server is asked for, and without this crate's feature `tls`.
+    pub fn with_tls(address: Address, options: Options, tls: &Tls) -> Result<Self, StoreError> {
+        let link = Link::new(&address, options.timeout, tls)?;
         if options.prefix.contains(['{', '}']) || check_name(&options.prefix).is_err() {
             let detail = format!("{:?} is no prefix of keys", options.prefix);
             return Err(StoreError::new(link.name(), Kind::Address, detail));

@@ -3,6 +3,7 @@
 use redis::{ErrorKind, RedisError};
 
 use crate::store::Kind;
+use crate::store::error::disagrees;
 
 /// What is the matter, by the error's code and words.
 pub(super) fn kind(error: &RedisError) -> Kind {
@@ -11,6 +12,9 @@ pub(super) fn kind(error: &RedisError) -> Kind {
     }
     let words = error.to_string();
     let has = |part: &str| words.contains(part);
+    if disagrees(&words) {
+        return Kind::Tls;
+    }
     let code = error.code().unwrap_or_default();
     match (error.kind(), code) {
         (ErrorKind::ReadOnly, _) | (_, "READONLY" | "NOREPLICAS" | "MISCONF") => Kind::ReadOnly,

@@ -1,0 +1,28 @@
+//! What stands for TLS in a build without it: values that nobody can make.
+
+use std::io;
+
+use tokio::net::TcpStream;
+
+use super::StoreError;
+use super::access::{Tls, refused};
+
+pub(super) enum Certificates {}
+
+impl Certificates {
+    pub(super) fn read(_: &Tls) -> Result<Self, StoreError> {
+        Err(refused("its address asks for TLS, and this build has none (feature `tls`)"))
+    }
+}
+
+pub(super) enum Secured {}
+
+impl Secured {
+    pub(super) fn new(certificates: &Certificates, _: &str) -> Result<Self, StoreError> {
+        match *certificates {}
+    }
+
+    pub(super) async fn connect(&self, _: TcpStream) -> io::Result<TcpStream> {
+        match *self {}
+    }
+}

@@ -1,0 +1,114 @@
+//! TLS by rustls: certificates are read once, and all that is secret is computed by ring.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::access::{Tls, refused};
+use super::{Kind, StoreError};
+
+/// What the files of a [`Tls`] hold. Its `Debug` would show a key: it has none.
+pub(super) struct Certificates {
+    /// As PEM.
+    pub ca: Option<Vec<u8>>,
+    /// A certificate and its key, as PEM.
+    pub client: Option<(Vec<u8>, Vec<u8>)>,
+    config: Arc<ClientConfig>,
+}
+
+impl Certificates {
+    pub(super) fn read(tls: &Tls) -> Result<Self, StoreError> {
+        // The redis crate asks for the process's provider. One that the program has chosen stays.
+        if CryptoProvider::get_default().is_none() {
+            let _ = ring::default_provider().install_default();
+        }
+        let ca = tls.ca.as_deref().map(file).transpose()?;
+        let client = match (&tls.certificate, &tls.key) {
+            (Some(certificate), Some(key)) => Some((file(certificate)?, file(key)?)),
+            (None, None) => None,
+            _ => return Err(refused("a certificate needs its key, and a key its certificate")),
+        };
+        let roots = match (&tls.ca, &ca) {
+            (Some(name), Some(pem)) => trusted(name, pem)?,
+            _ => systems()?,
+        };
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(refused)?
+            .with_root_certificates(roots);
+        let config = match (&tls.certificate, &tls.key, &client) {
+            (Some(name), Some(key_name), Some((certificate, key))) => {
+                let chain = chain(name, certificate)?;
+                let key = PrivateKeyDer::from_pem_slice(key)
+                    .map_err(|error| broken(key_name, "key", error))?;
+                let config = builder.with_client_auth_cert(chain, key);
+                config.map_err(|error| broken(key_name, "key of the certificate", error))?
+            }
+            _ => builder.with_no_client_auth(),
+        };
+        Ok(Self { ca, client, config: Arc::new(config) })
+    }
+}
+
+/// A way to one server that proves who it is.
+pub(super) struct Secured {
+    connector: TlsConnector,
+    name: ServerName<'static>,
+}
+
+impl Secured {
+    /// The server's certificate must be for this host.
+    pub(super) fn new(certificates: &Certificates, host: &str) -> Result<Self, StoreError> {
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|_| refused("the name of a server is neither a host's nor an address"))?;
+        Ok(Self { connector: TlsConnector::from(Arc::clone(&certificates.config)), name })
+    }
+
+    pub(super) async fn connect(&self, socket: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        self.connector.connect(self.name.clone(), socket).await
+    }
+}
+
+fn file(name: &Path) -> Result<Vec<u8>, StoreError> {
+    std::fs::read(name)
+        .map_err(|error| refused(format!("the file {} cannot be read: {error}", name.display())))
+}
+
+fn broken(name: &Path, what: &str, error: impl std::fmt::Display) -> StoreError {
+    refused(format!("the file {} has no {what} as PEM: {error}", name.display()))
+}
+
+/// At least one certificate.
+fn chain(name: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, StoreError> {
+    let chain = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
+    let chain = chain.map_err(|error| broken(name, "certificate", error))?;
+    if chain.is_empty() { Err(broken(name, "certificate", "it has none")) } else { Ok(chain) }
+}
+
+fn trusted(name: &Path, pem: &[u8]) -> Result<RootCertStore, StoreError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in chain(name, pem)? {
+        roots.add(certificate).map_err(|error| broken(name, "authority's certificate", error))?;
+    }
+    Ok(roots)
+}
+
+/// Those that the system trusts, as far as they can be read.
+fn systems() -> Result<RootCertStore, StoreError> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if roots.is_empty() {
+        let detail =
+            "the system has no certificates of authorities to trust: a file of them is to be named";
+        return Err(StoreError::new("the store", Kind::Address, detail));
+    }
+    Ok(roots)
+}
