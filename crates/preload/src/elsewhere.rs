@@ -10,7 +10,7 @@
 //! ```
 //!
 //! (A process in a user namespace of its own may not follow the ledger's path, which leads through another process; so it
-//! needs them, too. In another root the second way needs `/proc` and `/sys` there.) A program that is reached so has two or three descriptors more than it would have plain, with numbers that programs do
+//! needs them, too. In another root the second way needs `/proc` there.) A program that is reached so has two or three descriptors more than it would have plain, with numbers that programs do
 //! not use by themselves. It may close them: what it executes then is not accounted, and named.
 
 use crate::behind::real;

@@ -95,7 +95,7 @@ mapped to be read are not charged; the JSON document has them.
 A line names the processes that were not accounted, and why: statically linked; set-user-ID, or with \
 other rights that they would gain; of another architecture or C library (glibc and musl are served, musl on x86-64); built with a sanitizer, which \
 runs as it does plain; executed with a cleared environment, as another user, under a seccomp filter, or in a root without \
-/proc or /sys; with a malloc of their own (what that maps is \
+/proc; with a malloc of their own (what that maps is \
 charged); with too little address space for the ledger. With --strict that is a \
 failure, and programs keep the library where whoever executes them clears the environment.
 

@@ -4,19 +4,32 @@ use crate::os;
 
 /// How many CPUs this machine may ever have: no CPU number and no compact id reaches it.
 ///
-/// Read from `/sys/devices/system/cpu/possible` without allocating; where that cannot be read, the
-/// larger of the configured CPUs and 1 024 (address space is cheap, a wild index is not).
+/// Read from `/sys/devices/system/cpu/possible` without allocating; where that is not there, as in many sandboxes, from
+/// `/proc/softirqs`, which has a column for each; else the larger of the configured CPUs and 1 024 (address space is cheap, a wild index is not).
 pub(crate) fn possible_cpus() -> u32 {
     static FOUND: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
     *FOUND.get_or_init(|| {
-        let mut text = [0u8; 256];
-        let length = os::read_start(c"/sys/devices/system/cpu/possible", &mut text);
-        last_cpu(&text[..length]).map_or_else(
+        listed().or_else(headed).map_or_else(
             // (Without sections an index is a thread's, modulo this.)
             || os::configured_cpus().max(if cfg!(rseq) { 1024 } else { 1 }),
             |last| last.saturating_add(1),
         )
     })
+}
+
+/// The last CPU by `/sys`.
+fn listed() -> Option<u32> {
+    let mut text = [0u8; 256];
+    let length = os::read_start(c"/sys/devices/system/cpu/possible", &mut text);
+    last_cpu(&text[..length])
+}
+
+/// The last CPU by `/proc`, where there are no more than some seven hundred.
+#[inline(never)]
+fn headed() -> Option<u32> {
+    let mut text = [0u8; 8192];
+    let length = os::read_start(c"/proc/softirqs", &mut text);
+    last_column(&text[..length])
 }
 
 /// The columns behind those of the CPUs in which no section ever runs: threads that cannot use sections, though their process
@@ -44,6 +57,13 @@ fn last_cpu(list: &[u8]) -> Option<u32> {
     let list = list.trim_ascii_end();
     let start = list.iter().rposition(|b| !b.is_ascii_digit()).map_or(0, |at| at + 1);
     std::str::from_utf8(&list[start..]).ok()?.parse().ok()
+}
+
+/// The last number of a first line like `   CPU0       CPU1   `, if it is there to its end.
+fn last_column(table: &[u8]) -> Option<u32> {
+    let head = &table[..table.iter().position(|&byte| byte == b'\n')?];
+    let last = head.split(|byte| byte.is_ascii_whitespace()).rfind(|word| !word.is_empty())?;
+    std::str::from_utf8(last.strip_prefix(b"CPU")?).ok()?.parse().ok()
 }
 
 /// The calling thread's stripe in the fallback: its thread pointer, mixed.
@@ -86,6 +106,23 @@ mod tests {
         assert_eq!(last_cpu(b"0-3,8-11"), Some(11));
         assert_eq!(last_cpu(b""), None);
         assert_eq!(last_cpu(b"0-\n"), None);
+    }
+
+    #[test]
+    fn the_last_cpu_of_a_tables_head_is_found() {
+        assert_eq!(last_column(b"          CPU0       CPU11      \n  HI:  0  0\n"), Some(11));
+        assert_eq!(last_column(b"          CPU0       CPU1"), None);
+        assert_eq!(last_column(b"          CPU0       CPU1x\n"), None);
+        assert_eq!(last_column(b"\n"), None);
+        assert_eq!(last_column(b""), None);
+    }
+
+    #[test]
+    fn proc_and_sys_say_the_same_of_this_machine() {
+        match (listed(), headed()) {
+            (Some(listed), Some(headed)) => assert_eq!(listed, headed),
+            (listed, headed) => eprintln!("skipped: /sys says {listed:?}, /proc {headed:?}"),
+        }
     }
 
     #[test]

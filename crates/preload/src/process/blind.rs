@@ -45,9 +45,12 @@ pub(crate) fn can_open() -> Result<(), Blind> {
     }
 }
 
-/// Whether a process can read how many CPUs there may be. One that cannot takes the ledger for one of a smaller machine.
+/// Whether a process can read how many CPUs there may be (`percpu/machine.rs` of the library). One that cannot takes the
+/// ledger for one of a smaller machine.
 pub(crate) fn knows_cpus() -> bool {
-    access(c"/sys/devices/system/cpu/possible", libc::R_OK).is_ok()
+    [c"/sys/devices/system/cpu/possible", c"/proc/softirqs"]
+        .into_iter()
+        .any(|path| access(path, libc::R_OK).is_ok())
 }
 
 /// Whether a file can be opened so by this process's effective user, or the error.
