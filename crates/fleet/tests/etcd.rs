@@ -2,8 +2,6 @@
 
 mod support;
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -201,7 +199,7 @@ async fn what_is_no_book_is_nonsense_and_a_later_format_is_another_version() {
     ready(&store).await;
     for (value, kind) in [("bm9uZQ==", Kind::Nonsense), ("eyJmb3JtYXQiOjJ9", Kind::OtherVersion)] {
         let put = format!(r#"{{"key":"dGVzdC92MS9hL2Jvb2s=","value":"{value}"}}"#);
-        post(&server, "/v3/kv/put", &put);
+        server.post("/v3/kv/put", &put);
         let error = store.sync("a", &sync("one", 1, 0, 60)).await.unwrap_err();
         assert_eq!(error.kind, kind, "{error}");
     }
@@ -211,22 +209,7 @@ async fn what_is_no_book_is_nonsense_and_a_later_format_is_another_version() {
 async fn a_user_without_the_right_or_the_password_is_denied() {
     let Some(server) = server::etcd(&[]) else { return };
     ready(&store(&server, "test")).await;
-    for (path, body) in [
-        ("/v3/auth/user/add", r#"{"name":"root","password":"root"}"#),
-        ("/v3/auth/role/add", r#"{"name":"root"}"#),
-        ("/v3/auth/user/grant", r#"{"user":"root","role":"root"}"#),
-        ("/v3/auth/user/add", r#"{"name":"node","password":"secret"}"#),
-        ("/v3/auth/role/add", r#"{"name":"fleet"}"#),
-        // From test/v1/ to test/v10: all keys that begin with test/v1/.
-        (
-            "/v3/auth/role/grant",
-            r#"{"name":"fleet","perm":{"permType":"READWRITE","key":"dGVzdC92MS8=","range_end":"dGVzdC92MTA="}}"#,
-        ),
-        ("/v3/auth/user/grant", r#"{"user":"node","role":"fleet"}"#),
-        ("/v3/auth/enable", "{}"),
-    ] {
-        post(&server, path, body);
-    }
+    server.enable_users();
     let address = format!("127.0.0.1:{}", server.port);
     let user = |prefix: &str, password: &str| {
         let user = Some(("node".to_owned(), password.to_owned()));
@@ -240,19 +223,6 @@ async fn a_user_without_the_right_or_the_password_is_denied() {
         let error = denied.sync("a", &sync("one", 2, 60, 60)).await.unwrap_err();
         assert!(error.kind == Kind::Denied && !error.to_string().contains("secret"), "{error}");
     }
-}
-
-/// One request, as plainly as it can be.
-fn post(server: &Server, path: &str, body: &str) {
-    let mut socket = TcpStream::connect(("127.0.0.1", server.port)).expect("a server");
-    let length = body.len();
-    let head = format!(
-        "POST {path} HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
-    );
-    socket.write_all((head + body).as_bytes()).expect("a request");
-    let mut reply = String::new();
-    socket.read_to_string(&mut reply).expect("a reply");
-    assert!(reply.lines().next().is_some_and(|line| line.contains("200")), "{path}: {reply}");
 }
 
 /// The first error after a signal, which may take a moment to arrive.

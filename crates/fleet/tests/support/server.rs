@@ -1,5 +1,6 @@
 //! Real servers on free loopback ports, in temporary folders.
 
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -52,6 +53,49 @@ impl Server {
         false
     }
 
+    /// One request to an etcd, as plainly as it can be, and its body.
+    pub fn post(&self, path: &str, body: &str) -> String {
+        self.send(path, "", body)
+    }
+
+    /// The same with a user's token.
+    pub fn post_as(&self, token: &str, path: &str, body: &str) -> String {
+        self.send(path, &format!("Authorization: {token}\r\n"), body)
+    }
+
+    fn send(&self, path: &str, headers: &str, body: &str) -> String {
+        let mut socket = TcpStream::connect(("127.0.0.1", self.port)).expect("a server");
+        let length = body.len();
+        let head = format!(
+            "POST {path} HTTP/1.0\r\n{headers}Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+        );
+        socket.write_all((head + body).as_bytes()).expect("a request");
+        let mut reply = String::new();
+        socket.read_to_string(&mut reply).expect("a reply");
+        assert!(reply.lines().next().is_some_and(|line| line.contains("200")), "{path}: {reply}");
+        reply.split_once("\r\n\r\n").map_or_else(String::new, |(_, body)| body.to_owned())
+    }
+
+    /// Gives an etcd the user `node`, whose password is `secret` and who may read and write below `test/v1/`, and `root`.
+    pub fn enable_users(&self) {
+        for (path, body) in [
+            ("/v3/auth/user/add", r#"{"name":"root","password":"root"}"#),
+            ("/v3/auth/role/add", r#"{"name":"root"}"#),
+            ("/v3/auth/user/grant", r#"{"user":"root","role":"root"}"#),
+            ("/v3/auth/user/add", r#"{"name":"node","password":"secret"}"#),
+            ("/v3/auth/role/add", r#"{"name":"fleet"}"#),
+            // From test/v1/ to test/v10: all keys that begin with test/v1/.
+            (
+                "/v3/auth/role/grant",
+                r#"{"name":"fleet","perm":{"permType":"READWRITE","key":"dGVzdC92MS8=","range_end":"dGVzdC92MTA="}}"#,
+            ),
+            ("/v3/auth/user/grant", r#"{"user":"node","role":"fleet"}"#),
+            ("/v3/auth/enable", "{}"),
+        ] {
+            self.post(path, body);
+        }
+    }
+
     /// Stops it in the middle of what it does, or lets it go on.
     pub fn signal(&self, signal: &str) {
         let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
@@ -101,28 +145,36 @@ pub fn etcd(more: &[&str]) -> Option<Server> {
 
 /// An etcd of one member that clients reach by `http` or `https`.
 pub fn etcd_at(scheme: &str, more: &[&str]) -> Option<Server> {
+    // Nobody else speaks to its peers' port: any that is free.
+    etcd_member(scheme, "default", || vec![("default".to_owned(), free_port())], more)
+}
+
+/// Three members of one etcd.
+pub fn etcds() -> Option<Vec<Server>> {
+    let peers: Vec<(String, u16)> =
+        ["one", "two", "three"].map(|name| (name.to_owned(), free_port())).to_vec();
+    peers.iter().map(|(name, _)| etcd_member("http", name, || peers.clone(), &[])).collect()
+}
+
+fn etcd_member(
+    scheme: &str,
+    name: &str,
+    peers: impl Fn() -> Vec<(String, u16)>,
+    more: &[&str],
+) -> Option<Server> {
     Server::start("etcd", |port, folder| {
         let client = format!("{scheme}://127.0.0.1:{port}");
-        // Nobody else speaks to its peers' port: any that is free.
-        let peer = format!("http://127.0.0.1:{}", free_port());
-        let folder = folder.display().to_string();
-        let cluster = format!("default={peer}");
-        let mut words = vec![
-            "--data-dir",
-            &folder,
-            "--listen-client-urls",
-            &client,
-            "--advertise-client-urls",
-            &client,
-        ];
-        words.extend([
-            "--listen-peer-urls",
-            &peer,
-            "--initial-advertise-peer-urls",
-            &peer,
-            "--initial-cluster",
-            &cluster,
-        ]);
+        let peers: Vec<(String, String)> = peers()
+            .into_iter()
+            .map(|(name, port)| (name, format!("http://127.0.0.1:{port}")))
+            .collect();
+        let (_, own) = peers.iter().find(|(other, _)| other == name).expect("one of them");
+        let cluster: Vec<String> =
+            peers.iter().map(|(name, url)| format!("{name}={url}")).collect();
+        let (folder, cluster) = (folder.display().to_string(), cluster.join(","));
+        let mut words = vec!["--name", name, "--data-dir", &folder, "--initial-cluster", &cluster];
+        words.extend(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
+        words.extend(["--listen-peer-urls", own, "--initial-advertise-peer-urls", own]);
         words.extend(more);
         words.into_iter().map(str::to_owned).collect()
     })
