@@ -2,9 +2,11 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ledgerline_fleet::book::Change;
+use ledgerline_fleet::fleet::{Fleet, FleetError};
 use ledgerline_fleet::message::{Granted, Reply, State, Sync};
 use ledgerline_fleet::store::redis::{Address, Options};
 use ledgerline_fleet::store::{Kind, Redis, Store, StoreError};
@@ -131,6 +133,25 @@ async fn a_full_server_says_so_and_serves_again_when_it_has_room() {
     expect(store.sync("a", &sync(1, 0, 10)).await, Kind::Full, &server);
     do_raw(&server, &["CONFIG", "SET", "maxmemory", "0"]);
     assert_eq!(leases(store.sync("a", &sync(2, 0, 10)).await.unwrap()), [10]);
+}
+
+#[tokio::test]
+async fn leases_of_a_full_server_go_on_and_none_grows() {
+    let Some(server) = server::redis(&[]) else { return };
+    founded(&server).await.administer("a", &set(1_000_000)).await.unwrap();
+    let fleet = Fleet::join(Arc::new(store(&server, "")), "node").start().unwrap();
+    let budget = fleet.budget("/a").await.unwrap();
+    drop(budget.charge(40).await.unwrap());
+    do_raw(&server, &["CONFIG", "SET", "maxmemory", "1"]);
+    let leased = budget.lease();
+    assert!((40..1_000_000).contains(&leased), "{leased}");
+    let kept = budget.try_charge(leased).expect("what is leased");
+    match budget.charge(1).await {
+        Err(FleetError::Store(error)) => expect(Err::<(), _>(error), Kind::Full, &server),
+        other => panic!("{other:?}"),
+    }
+    do_raw(&server, &["CONFIG", "SET", "maxmemory", "0"]);
+    drop((kept, budget.charge(1).await.unwrap()));
 }
 
 #[tokio::test]

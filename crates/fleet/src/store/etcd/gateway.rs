@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Collected, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, DATE, HOST};
@@ -30,6 +30,9 @@ pub(super) struct Member {
     timeout: Duration,
     secured: Option<Secured>,
 }
+
+/// Many times what etcd takes as one value (1.5 MiB, if nobody chose otherwise).
+const LONGEST: usize = 64 << 20;
 
 /// What a member answered.
 pub(super) struct Answered {
@@ -59,12 +62,7 @@ impl Member {
                 .get(DATE)
                 .and_then(|date| date.to_str().ok())
                 .and_then(read_date);
-            let bytes = response
-                .into_body()
-                .collect()
-                .await
-                .map_err(|error| self.unreachable(&error))?
-                .to_bytes();
+            let bytes = self.whole(response).await?;
             self.read(status, date, &bytes)
         });
         posted.await.unwrap_or_else(|_| {
@@ -87,12 +85,7 @@ impl Member {
         if status.is_success() {
             return Ok(response.into_body());
         }
-        let bytes = response
-            .into_body()
-            .collect()
-            .await
-            .map_err(|error| self.unreachable(&error))?
-            .to_bytes();
+        let bytes = self.whole(response).await?;
         self.read(status, None, &bytes).and_then(|_| Err(self.error(Kind::Nonsense, status)))
     }
 
@@ -153,6 +146,15 @@ impl Member {
         Ok((sender, tokio::spawn(connection)))
     }
 
+    /// The whole body, if it is no longer than one of etcd's can be.
+    async fn whole(&self, response: Response<Incoming>) -> Result<Bytes, StoreError> {
+        let body = Limited::new(response.into_body(), LONGEST).collect().await;
+        body.map(Collected::to_bytes).map_err(|error| match error.downcast_ref::<hyper::Error>() {
+            Some(error) => self.unreachable(error),
+            None => self.error(Kind::Nonsense, format!("more than {LONGEST} bytes")),
+        })
+    }
+
     fn read(
         &self,
         status: StatusCode,
@@ -178,10 +180,15 @@ impl Member {
         }
     }
 
-    fn unreachable(&self, error: &dyn std::error::Error) -> StoreError {
+    fn unreachable(&self, error: &(dyn std::error::Error + 'static)) -> StoreError {
         let because = error.source().map(|source| format!(": {source}")).unwrap_or_default();
         let words = format!("{error}{because}");
-        self.error(if disagrees(&words) { Kind::Tls } else { Kind::Unreachable }, words)
+        let kind = match error.downcast_ref::<hyper::Error>() {
+            _ if disagrees(&words) => Kind::Tls,
+            Some(error) if error.is_parse() => Kind::Nonsense,
+            _ => Kind::Unreachable,
+        };
+        self.error(kind, words)
     }
 
     /// Whether an error of this member may be none of another's.

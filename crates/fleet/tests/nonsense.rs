@@ -1,0 +1,79 @@
+//! Somebody else listens at a store's address, and answers what no store does.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ledgerline_fleet::store::{self, Access, Kind, Store};
+
+/// Answers whatever is said to it, on each connection, once with this and then with `more` as often as it is taken.
+fn listens(answer: &'static str, more: &'static [u8]) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("its address").port();
+    std::thread::spawn(move || {
+        for socket in listener.incoming() {
+            let mut socket = socket.expect("a connection");
+            std::thread::spawn(move || {
+                let mut asked = [0; 4096];
+                let _ = socket.read(&mut asked);
+                let _ = socket.write_all(answer.as_bytes());
+                while !more.is_empty() && socket.write_all(more).is_ok() {}
+                // Until the other side hangs up.
+                while socket.read(&mut asked).is_ok_and(|read| read > 0) {}
+            });
+        }
+    });
+    port
+}
+
+fn open(scheme: &str, port: u16) -> Arc<dyn Store> {
+    // Long enough for a machine under load.
+    let access = Access { timeout: Some(Duration::from_secs(20)), ..Access::default() };
+    store::open(&format!("{scheme}://127.0.0.1:{port}"), &access).expect("an address")
+}
+
+async fn expect_nonsense(scheme: &str, port: u16, answer: &str) {
+    let error = open(scheme, port).view("a").await.unwrap_err();
+    assert_eq!(error.kind, Kind::Nonsense, "{answer:?}: {error}");
+    assert!(error.to_string().contains(&format!("127.0.0.1:{port}")), "{error}");
+}
+
+#[tokio::test]
+async fn what_no_redis_says_is_nonsense() {
+    for answer in [
+        "hello\r\n",
+        "HTTP/1.1 400 Bad Request\r\n\r\n",
+        "+OK\r\n",
+        ":7\r\n",
+        "$2\r\nhi\r\n",
+        "*1\r\n:7\r\n",
+        "*8\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n",
+        "_\r\n",
+    ] {
+        expect_nonsense("redis", listens(answer, b""), answer).await;
+    }
+}
+
+#[tokio::test]
+async fn what_no_etcd_says_is_nonsense() {
+    for answer in [
+        "hello\r\n\r\n",
+        "+OK\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+        "HTTP/1.1 200 OK\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\nContent-Length: 2\r\n\r\n{}",
+        "HTTP/1.1 200 OK\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\nContent-Length: 2\r\n\r\nhi",
+        "HTTP/1.1 200 OK\r\nDate: yesterday\r\nContent-Length: 2\r\n\r\n{}",
+        "HTTP/1.1 302 Found\r\nLocation: http://elsewhere\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n{}",
+    ] {
+        expect_nonsense("etcd", listens(answer, b""), answer).await;
+    }
+}
+
+/// What is taken of it ends long before the memory does.
+#[tokio::test]
+async fn an_answer_without_an_end_is_nonsense() {
+    let endless = "HTTP/1.1 200 OK\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\n\r\n";
+    expect_nonsense("etcd", listens(endless, &[b' '; 65536]), "spaces").await;
+}
