@@ -138,13 +138,13 @@ async fn a_full_server_says_so_and_serves_again_when_it_has_room() {
 #[tokio::test]
 async fn leases_of_a_full_server_go_on_and_none_grows() {
     let Some(server) = server::redis(&[]) else { return };
-    founded(&server).await.administer("a", &set(1_000_000)).await.unwrap();
+    founded(&server).await.administer("a", &set(1 << 40)).await.unwrap();
     let fleet = Fleet::join(Arc::new(store(&server, "")), "node").start().unwrap();
     let budget = fleet.budget("/a").await.unwrap();
     drop(budget.charge(40).await.unwrap());
     do_raw(&server, &["CONFIG", "SET", "maxmemory", "1"]);
     let leased = budget.lease();
-    assert!((40..1_000_000).contains(&leased), "{leased}");
+    assert!((40..1 << 40).contains(&leased), "{leased}");
     let kept = budget.try_charge(leased).expect("what is leased");
     match budget.charge(1).await {
         Err(FleetError::Store(error)) => expect(Err::<(), _>(error), Kind::Full, &server),
