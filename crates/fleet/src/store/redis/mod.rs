@@ -3,6 +3,7 @@
 //! An operator loads the library once (`Redis::load`); nodes call it and need no more than the rights that
 //! [`Redis::RIGHTS`] lists. All keys of a book have one hash tag, so they lie on one node of a cluster.
 
+mod address;
 mod codec;
 mod link;
 mod way;
@@ -17,7 +18,7 @@ use crate::message::{Reply, Sync, check_name};
 
 use super::{Answer, Kind, Nudges, Store, StoreError, Tls};
 
-pub use link::Address;
+pub use address::Address;
 
 use link::Link;
 
