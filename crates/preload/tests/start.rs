@@ -24,8 +24,11 @@ fn writable(file: &[u8]) -> (u64, u64) {
 fn of_what_may_be_written_little_lies_in_the_file_and_tables_are_zeros() {
     let file = std::fs::read(support::library()).unwrap();
     let (in_file, zeros) = writable(&file);
-    // Each page of that is read and copied in each process that a run starts.
-    assert!((1..64 << 10).contains(&in_file), "{in_file} bytes");
+    // Each page of that is read and copied in each process that a run starts. (A library with the checks of a debug build
+    // has a place in the source for each of them.)
+    let is_release = support::library().parent().is_some_and(|folder| folder.ends_with("release"));
+    let most = if is_release { 24 << 10 } else { 128 << 10 };
+    assert!((1..most).contains(&in_file), "{in_file} bytes");
     // The tables by span: sixteen MiB of cells alone.
     assert!(zeros > 16 << 20, "{zeros} bytes");
 }
