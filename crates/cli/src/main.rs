@@ -5,6 +5,7 @@
 
 mod completions;
 mod doctor;
+mod fleet;
 mod launch;
 mod layout;
 mod man;
@@ -66,6 +67,9 @@ enum Command {
     /// Say who held what when, by the recording of a run
     #[command(long_about = report::LONG_ABOUT)]
     Report(report::ReportArgs),
+    /// Operate budgets that hold on many machines
+    #[command(subcommand, long_about = fleet::LONG_ABOUT)]
+    Fleet(fleet::FleetCommand),
     /// Say what this machine and this environment offer, and what to change
     #[command(long_about = doctor::LONG_ABOUT)]
     Doctor(doctor::DoctorArgs),
@@ -101,6 +105,7 @@ fn main() -> ExitCode {
         Some(Command::Serve(args)) => serve::main(&args),
         Some(Command::Record(args)) => record::main(&args),
         Some(Command::Report(args)) => report::main(&args),
+        Some(Command::Fleet(command)) => fleet::main(&command),
         Some(Command::Doctor(args)) => doctor::main(&args),
         Some(Command::Layout(command)) => layout::main(&command),
         Some(Command::Bench(args)) => bench::main(&args),

@@ -13,13 +13,15 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// The subcommands that have `--json`, and the schemas of what they print.
-const JSON: [(&str, &[&str]); 17] = [
+const JSON: [(&str, &[&str]); 18] = [
     ("run", &["account"]),
     ("show", &["groups", "group-files", "group-change", "counters"]),
     ("set", &["set"]),
     ("top", &["top", "ledgers"]),
     ("report", &["report"]),
     ("doctor", &["doctor"]),
+    // `fleet.rs` holds it, which has stores.
+    ("fleet show", &["fleet"]),
     ("layout show", &["layout-show"]),
     ("layout find", &["layout-find"]),
     ("layout check", &["layout-check"]),

@@ -1,0 +1,224 @@
+//! `ledgerline fleet`: budgets that hold on many machines, for those who operate them.
+//!
+//! | module     | what it holds                                |
+//! |------------|----------------------------------------------|
+//! | `change`   | what is changed, and what is said of it      |
+//! | `table`    | books for a person                           |
+//! | `document` | books as JSON                                |
+
+mod change;
+mod document;
+mod table;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Args, Subcommand};
+use ledgerline_fleet::book::View;
+use ledgerline_fleet::store::{Access, Kind, Store, StoreError, open};
+use ledgerline_terminal::output::{fail, print, printable};
+use ledgerline_terminal::style::Style;
+use tokio::runtime::{Builder, Runtime};
+
+/// What `ledgerline fleet --help` says first.
+pub const LONG_ABOUT: &str = "\
+Operate budgets that hold on many machines (ledgerline-fleet): who has what of them, and how much there is.
+
+A budget is a path, organisation/tenant/job, with a limit that lies in a store: Redis or Valkey (7.0 or later), or etcd. \
+Nodes lease parts of it, and charge what they leased without asking.
+
+STORE is redis://host:port, redis-sentinel://host:port,host:port/primary, redis-cluster://host:port, redis+unix:///path or \
+etcd://host:port,host:port; with TLS rediss://, rediss-sentinel://, rediss-cluster:// and etcds:// (if the command was \
+built with its feature tls). A user goes before the host, user@host. The environment has what must not be in a list of \
+processes: LEDGERLINE_FLEET_STORE, LEDGERLINE_FLEET_USER, LEDGERLINE_FLEET_PASSWORD or LEDGERLINE_FLEET_PASSWORD_FILE.";
+
+const EXAMPLES: &str = "\
+Examples:
+  export LEDGERLINE_FLEET_STORE=redis://10.0.0.5:6379
+  ledgerline fleet load                                once for each Redis
+  ledgerline fleet set /acme max=200G
+  ledgerline fleet set /acme/batch max=100G min=1G
+  ledgerline fleet show acme
+  ledgerline fleet show --json acme | jq '.books[].budgets[] | select(.over > 0)'
+  ledgerline fleet drain acme node-7                   before that machine goes away";
+
+/// Where the books lie.
+#[derive(Args, Debug)]
+struct Place {
+    /// The store's address
+    #[arg(long, value_name = "STORE", env = "LEDGERLINE_FLEET_STORE", hide_env_values = true)]
+    store: String,
+}
+
+/// The subcommands of `ledgerline fleet`.
+#[derive(Subcommand, Debug)]
+#[command(after_help = EXAMPLES)]
+pub enum FleetCommand {
+    /// Print budgets, who has leased how much of them, who lacks some, and what happened last
+    Show(ShowArgs),
+    /// Make a budget, or change its limit while nodes use it
+    Set(SetArgs),
+    /// Delete a budget: it grants no more, and goes with its last lease
+    Delete(DeleteArgs),
+    /// Change how long leases hold, from each node's next message on
+    Terms(TermsArgs),
+    /// Ask a node for all its leases, and give it no more
+    Drain(DrainArgs),
+    /// Load the functions that nodes call into a Redis (etcd needs none)
+    Load(LoadArgs),
+}
+
+/// The options of `ledgerline fleet show`.
+#[derive(Args, Debug)]
+pub struct ShowArgs {
+    #[command(flatten)]
+    place: Place,
+    /// The first names of budgets' paths
+    #[arg(required = true, value_name = "ORGANISATION")]
+    organisations: Vec<String>,
+    /// Print JSON: sizes in bytes, times in milliseconds
+    #[arg(long)]
+    json: bool,
+}
+
+/// The options of `ledgerline fleet set`.
+#[derive(Args, Debug)]
+pub struct SetArgs {
+    #[command(flatten)]
+    place: Place,
+    /// The budget: /organisation, /organisation/tenant, ...; the levels above must be there
+    #[arg(value_name = "PATH")]
+    path: String,
+    /// max, which a new budget needs, or min, which each node that uses the budget is guaranteed
+    #[arg(value_name = "NAME=SIZE", required = true, value_parser = change::size_of)]
+    sizes: Vec<change::Size>,
+}
+
+/// The options of `ledgerline fleet delete`.
+#[derive(Args, Debug)]
+pub struct DeleteArgs {
+    #[command(flatten)]
+    place: Place,
+    /// The budget; those below it are deleted first
+    #[arg(value_name = "PATH")]
+    path: String,
+}
+
+/// The options of `ledgerline fleet terms`.
+#[derive(Args, Debug)]
+pub struct TermsArgs {
+    #[command(flatten)]
+    place: Place,
+    /// The first name of budgets' paths
+    #[arg(value_name = "ORGANISATION")]
+    organisation: String,
+    /// From a node's message to the end of its leases, like 10s or 1500ms
+    #[arg(long, value_name = "TIME", value_parser = change::milliseconds)]
+    lease: Option<u64>,
+    /// From the end of a lease until its units go to others: more than clocks differ over one lease
+    #[arg(long, value_name = "TIME", value_parser = change::milliseconds, required_unless_present = "lease")]
+    grace: Option<u64>,
+}
+
+/// The options of `ledgerline fleet drain`.
+#[derive(Args, Debug)]
+pub struct DrainArgs {
+    #[command(flatten)]
+    place: Place,
+    /// The first name of budgets' paths
+    #[arg(value_name = "ORGANISATION")]
+    organisation: String,
+    /// The node's name; it may have yet to join
+    #[arg(value_name = "NODE")]
+    node: String,
+    /// Let it lease again
+    #[arg(long)]
+    undo: bool,
+}
+
+/// The options of `ledgerline fleet load`.
+#[derive(Args, Debug)]
+pub struct LoadArgs {
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Does what is asked for. The exit status is 0, or 1 with a line that says why not.
+pub fn main(command: &FleetCommand) -> ExitCode {
+    let said = match command {
+        FleetCommand::Show(args) => show(args),
+        FleetCommand::Set(args) => {
+            Opened::new(&args.place).and_then(|it| change::set(&it, &args.path, &args.sizes))
+        }
+        FleetCommand::Delete(args) => {
+            Opened::new(&args.place).and_then(|it| change::delete(&it, &args.path))
+        }
+        FleetCommand::Terms(args) => Opened::new(&args.place)
+            .and_then(|it| change::terms(&it, &args.organisation, args.lease, args.grace)),
+        FleetCommand::Drain(args) => Opened::new(&args.place)
+            .and_then(|it| change::drain(&it, &args.organisation, &args.node, !args.undo)),
+        FleetCommand::Load(args) => Opened::new(&args.place).and_then(|it| change::load(&it)),
+    };
+    let written = said.and_then(|text| {
+        print(text.as_bytes()).map_err(|error| format!("it is done, and cannot be told: {error}"))
+    });
+    match written {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => fail("fleet", &printable(&error), 1),
+    }
+}
+
+fn show(args: &ShowArgs) -> Result<String, String> {
+    let opened = Opened::new(&args.place)?;
+    let books = args.organisations.iter().map(|organisation| {
+        let view = opened.view(organisation)?;
+        let is_nothing = view.budgets.is_empty() && view.nodes.is_empty();
+        match is_nothing {
+            true => Err(format!(
+                "{organisation} has no budgets in this store: `ledgerline fleet set /{organisation} max=SIZE` makes one"
+            )),
+            false => Ok((organisation.as_str(), view)),
+        }
+    });
+    let books: Vec<(&str, View)> = books.collect::<Result<_, _>>()?;
+    Ok(if args.json { document::text(&books) } else { table::text(&books, &Style::of_stdout()) })
+}
+
+/// A store that was opened, and what runs its futures.
+struct Opened {
+    store: Arc<dyn Store>,
+    runtime: Runtime,
+}
+
+impl Opened {
+    fn new(place: &Place) -> Result<Opened, String> {
+        let store = Access::from_environment()
+            .and_then(|access| open(&place.store, &access))
+            .map_err(|error| told(&error))?;
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| format!("no asynchronous calls here: {error}"))?;
+        Ok(Opened { store, runtime })
+    }
+
+    fn call<T>(&self, answer: impl Future<Output = Result<T, StoreError>>) -> Result<T, String> {
+        self.runtime.block_on(answer).map_err(|error| told(&error))
+    }
+
+    fn view(&self, organisation: &str) -> Result<View, String> {
+        self.call(self.store.view(organisation))
+    }
+}
+
+/// A store's error, and what to do about it.
+fn told(error: &StoreError) -> String {
+    let advice = match error.kind {
+        Kind::NoLibrary | Kind::OtherVersion => {
+            "; `ledgerline fleet load` loads it, as a user who may"
+        }
+        Kind::Denied => {
+            "; name another user by LEDGERLINE_FLEET_USER and LEDGERLINE_FLEET_PASSWORD"
+        }
+        _ => "",
+    };
+    format!("{error}{advice}")
+}
