@@ -6,7 +6,7 @@ use super::row::state;
 use super::{DETOUR, Table, collect, counts};
 use crate::counter::walk::Emptied;
 use crate::gate::lock;
-use crate::sync::Ordering;
+use crate::sync::{AtomicU32, Ordering};
 use std::iter::repeat_with;
 
 /// How many rows are tried for a new group. All but the first are in use, so the ledger's free list, or its number
@@ -65,17 +65,29 @@ fn reuse(table: &Table) -> Option<u32> {
 }
 
 fn take_fresh(table: &Table) -> Option<u32> {
-    let word = &table.header().given.high_water;
-    let mut seen = word.load(Ordering::Acquire);
+    take_next(&table.header().given.high_water, table.capacity(), |told| table.rows_used(told))
+}
+
+/// Takes the first row that was never used. `used` says how many were, where the number in the header is `told`.
+fn take_next(word: &AtomicU32, capacity: u32, used: impl Fn(u32) -> u32) -> Option<u32> {
+    let mut told = word.load(Ordering::Acquire);
     loop {
-        let used = table.rows_used(seen);
-        if used >= table.capacity() {
-            return None;
-        }
-        match word.compare_exchange_weak(seen, used + 1, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => return Some(used),
-            Err(now) => seen = now,
-        }
+        let next = used(told);
+        let now = if next < capacity {
+            match word.compare_exchange_weak(told, next + 1, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Some(next),
+                Err(now) => now,
+            }
+        } else {
+            // What was told says nothing if it grew meanwhile: the row behind it is in use by now, as if somebody had
+            // written over the number.
+            let now = word.load(Ordering::Acquire);
+            if now == told {
+                return None;
+            }
+            now
+        };
+        told = now;
     }
 }
 
@@ -83,5 +95,27 @@ fn take_fresh(table: &Table) -> Option<u32> {
 pub(crate) fn recycle_emptied(table: &Table, path: &RowPath<'_>, emptied: Emptied) {
     for level in emptied.levels() {
         recycle(table, path.row(level));
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn a_number_of_rows_that_grows_meanwhile_does_not_make_a_ledger_full() {
+        let (word, looked) = (AtomicU32::new(4), Cell::new(0));
+        let used = |told| {
+            looked.set(looked.get() + 1);
+            if looked.get() == 1 {
+                // Somebody takes the row and uses it: now it looks as if the number were wrong, and all rows in use.
+                word.store(told + 1, Ordering::Release);
+                return 256;
+            }
+            told
+        };
+        assert_eq!(take_next(&word, 256, used), Some(5));
+        assert_eq!(take_next(&word, 256, |_| 256), None);
     }
 }
