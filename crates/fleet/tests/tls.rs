@@ -73,15 +73,16 @@ fn open(address: &str, tls: Tls, timeout: Duration) -> Arc<dyn Store> {
     store::open(address, &access).unwrap_or_else(|error| panic!("{address}: {error}"))
 }
 
-/// The first answer of a server that has just started.
+/// Waits for the first answer of a server that has just started.
 async fn ready(store: &dyn Store) {
-    while let Err(error) = store.view("a").await {
-        assert!(error.passes() || error.kind == Kind::NoLibrary, "{error}");
-        if error.kind == Kind::NoLibrary {
-            break;
+    for _ in 0..600 {
+        match store.view("a").await {
+            Ok(_) | Err(StoreError { kind: Kind::NoLibrary, .. }) => return,
+            Err(error) => assert!(error.passes(), "{error}"),
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+    panic!("the server never answers");
 }
 
 /// An operator sets a budget up by one store; a node joins by the other, charges, and is refused beyond the limit.
