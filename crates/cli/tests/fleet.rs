@@ -160,6 +160,9 @@ fn an_operator_of_redis_makes_budgets_sees_who_has_them_and_takes_them_back() {
 #[test]
 fn an_operator_of_etcd_makes_budgets_sees_who_has_them_and_takes_them_back() {
     let Some(etcd) = server::etcd(&[]) else { return };
+    let nobody = Operator { store: format!("etcd://127.0.0.1:{}", server::free_port()) };
+    let unready = nobody.fails(&["load"]);
+    assert!(unready.contains("cannot be reached"), "{unready}");
     let operator = Operator { store: format!("etcd://127.0.0.1:{}", etcd.port) };
     assert_eq!(operator.says(&["load"]), "The store is ready to have books.\n");
     a_day_of(&operator);

@@ -212,8 +212,9 @@ impl Opened {
 /// A store's error, and what to do about it.
 fn told(error: &StoreError) -> String {
     let advice = match error.kind {
-        Kind::NoLibrary | Kind::OtherVersion => {
-            "; `ledgerline fleet load` loads it, as a user who may"
+        Kind::NoLibrary => "; `ledgerline fleet load` loads it, as a user who may",
+        Kind::OtherVersion => {
+            "; use the ledgerline of that version (in a Redis with an older one, `ledgerline fleet load` loads this one's)"
         }
         Kind::Denied => {
             "; name another user by LEDGERLINE_FLEET_USER and LEDGERLINE_FLEET_PASSWORD"

@@ -54,7 +54,7 @@ pub trait Store: Send + std::marker::Sync + 'static {
     fn view<'a>(&'a self, organisation: &'a str) -> Answer<'a, View>;
 
     /// Makes the store ready to have books, which an operator does once: Redis gets its function library. Elsewhere nothing
-    /// has to be done.
+    /// has to be done; etcd is asked whether it answers this user.
     ///
     /// # Errors
     /// Whatever keeps the store from answering; [`Kind::TooOld`] and [`Kind::Denied`] as in [`Redis::load`].

@@ -314,6 +314,11 @@ impl Store for Etcd {
         })
     }
 
+    /// Nothing has to be made ready, but that the store can be reached by this user is seen: a key below the prefix is read.
+    fn prepare(&self) -> Answer<'_, ()> {
+        Box::pin(async move { self.read("ready").await.map(drop) })
+    }
+
     fn nudges<'a>(&'a self, organisation: &'a str) -> Answer<'a, Nudges> {
         Box::pin(async move {
             check_name(organisation).map_err(|malformed| self.error(Kind::Malformed, malformed))?;

@@ -83,7 +83,8 @@ impl Redis {
         Ok(Self { link, options })
     }
 
-    /// Loads the functions into the server, or into each primary of a cluster. They replace those of an earlier revision.
+    /// Loads the functions into the server, or into each primary of a cluster. They replace those of any
+    /// revision, a later one too.
     ///
     /// # Errors
     /// Whatever keeps the store from answering; [`Kind::TooOld`] before 7.0, [`Kind::Denied`] if the user is not an operator.
