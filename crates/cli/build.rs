@@ -5,7 +5,7 @@
 //!     where its package lies         says that package's own build script (`links`)
 //!     cargo rustc --crate-type cdylib    in a target folder below OUT_DIR; the same profile, flags and lock; for the same
 //!                                    target, and for this machine's where the command is static and this one has glibc
-//!     copy to OUT_DIR                src/launch/library.rs includes it
+//!     copy to OUT_DIR                src/carried.rs includes it
 //!     rerun-if-changed               what cargo says it was built from, and those packages' manifests
 //! ```
 //!

@@ -10,7 +10,7 @@ use ledgerline_terminal::output::{fail, print, printable};
 use ledgerline_terminal::style::{Paint, Style};
 use serde::Serialize;
 
-use crate::launch::library::{ACCOUNT, RECORDER};
+use crate::carried::{ACCOUNT, RECORDER};
 
 /// What `ledgerline doctor --help` says first.
 pub const LONG_ABOUT: &str = "\

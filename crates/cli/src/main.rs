@@ -3,10 +3,10 @@
 //! This file parses the command line and hands over. Each subcommand lives in a module of its own, and the
 //! laboratory's (`bench`, `reproduce`, `calibrate`) in its crates.
 
+mod carried;
 mod completions;
 mod doctor;
 mod fleet;
-mod launch;
 mod layout;
 mod man;
 mod record;

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::launch::Target;
+use ledgerline_launch::Target;
 
 /// What `ledgerline report --help` says first.
 pub const LONG_ABOUT: &str = "\

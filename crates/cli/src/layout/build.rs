@@ -12,7 +12,8 @@ use ledgerline_recording::build::{Built, Wrappers, wrapper};
 use ledgerline_terminal::folder;
 use ledgerline_terminal::output::printable;
 
-use crate::launch::{Failure, Signals, Status, library, start_plain};
+use crate::carried::RECORDER;
+use ledgerline_launch::{Failure, Signals, Status, start_plain};
 
 /// Objects without probes that are named.
 const NAMED: usize = 3;
@@ -31,7 +32,7 @@ fn failure(error: &io::Error) -> Failure {
 ///
 /// What was built, or the command's own exit code where it failed.
 pub(super) fn build(command: &OsStr) -> Result<Result<Built, u8>, Failure> {
-    let library = library::RECORDER.installed()?;
+    let library = RECORDER.installed()?;
     // cmake remembers where compilers lie, so they lie there again when the same tree is built again.
     let here = env::current_dir().map_err(|error| failure(&error))?;
     let folder = folder::again("build", here.as_os_str()).map_err(|error| failure(&error))?;

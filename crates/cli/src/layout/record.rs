@@ -15,7 +15,8 @@ use ledgerline_recording::program::Program;
 use ledgerline_recording::{VARIABLE, profile, read, report};
 
 use super::build;
-use crate::launch::{Failure, Launch, Signals, Status, Target, library, program};
+use crate::carried::RECORDER;
+use ledgerline_launch::{Failure, Launch, Signals, Status, Target, program};
 use ledgerline_terminal::folder;
 
 pub(super) const LONG_ABOUT: &str = "\
@@ -163,7 +164,7 @@ fn record(args: &RecordArgs) -> Result<u8, Failure> {
     }
     if let Some(file) = &args.save_library {
         let target = Target::check("--save-library", file)?;
-        return target.write(library::RECORDER.bytes()?).map(|()| 0);
+        return target.write(RECORDER.bytes()?).map(|()| 0);
     }
     // Everything that can be wrong is found before the program starts, and what does not depend on the build before that.
     let output = args.output.as_deref().map(|file| Target::check("--output", file)).transpose()?;
@@ -187,7 +188,7 @@ fn record(args: &RecordArgs) -> Result<u8, Failure> {
     };
     let program = program.map_err(failure)?;
     let plan = plan(args, &file, &program).map_err(|error| failure(error.in_file(&file)))?;
-    let launch = Launch::new(target, &args.command, &library::RECORDER)?;
+    let launch = Launch::new(target, &args.command, &RECORDER)?;
     if args.of.is_some()
         && let Some(spot) = launch.blind.filter(|spot| spot.breaks_preload())
     {

@@ -9,7 +9,7 @@ use ledgerline_protocol::{HEAP_FILE, ITEMS, MAX_HEAP, MEMORY_FILE, RESERVED};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::process::{Resource, getrlimit};
 
-use crate::launch::Failure;
+use ledgerline_launch::Failure;
 
 /// Groups of a run, unless address space is short: two for each process that lives at a time, and for each of its
 /// further threads by name. (Ended processes share rows.)

@@ -25,10 +25,11 @@ use ledgerline::{Ledger, Limit, NAME_MAX, container, name};
 use ledgerline_protocol::blind::Blind;
 use ledgerline_protocol::{BLIND, By, OnMax, Order, PERCPU};
 
-use crate::launch::{Failure, Launch, Signals, Target, library, program};
+use crate::carried::ACCOUNT;
 use fold::Folded;
 use ledgerline_account::account::{Account, Container, Ending, Mistakes, resident};
 use ledgerline_account::{json, render};
+use ledgerline_launch::{Failure, Launch, Signals, Target, program};
 use ledgerline_terminal::output::{one_line, printable};
 use ledgerline_terminal::style::Style;
 use living::Living;
@@ -277,7 +278,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     let json = args.json.as_deref().map(|file| Target::check("--json", file)).transpose()?;
     let text = args.account.as_deref().map(|file| Target::check("--account", file)).transpose()?;
     let program = program::find(&args.command[0])?;
-    let launch = Launch::new(program, &args.command, &library::ACCOUNT)?;
+    let launch = Launch::new(program, &args.command, &ACCOUNT)?;
 
     if args.strict
         && let Some(spot) = launch.blind

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueHint};
 
-use crate::launch::{Failure, Status};
+use ledgerline_launch::{Failure, Status};
 
 /// Looks more often than this are not asked for: each costs a call of the kernel.
 const SOONEST: Duration = Duration::from_millis(1);

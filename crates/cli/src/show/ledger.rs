@@ -1,13 +1,13 @@
 //! A ledger's groups.
 
 use super::{Format, not_of};
-use crate::launch::Status;
 use crate::steered;
 use ledgerline::stat::print::{Flat, Stat};
 use ledgerline::{Group, Ledger};
 use ledgerline_account::account::{Account, Ending, Mistakes, resident};
 use ledgerline_account::json;
 use ledgerline_account::render;
+use ledgerline_launch::Status;
 use ledgerline_protocol::REFUSED;
 use ledgerline_terminal::style::Style;
 use std::time::Duration;

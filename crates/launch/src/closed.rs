@@ -25,7 +25,7 @@ extern "C" fn note() {
 static NOTE: extern "C" fn() = note;
 
 /// Lets a program begin with the descriptors closed that were closed here.
-pub(super) fn leave_to(command: &mut Command) {
+pub(crate) fn leave_to(command: &mut Command) {
     // SAFETY: between fork and exec only async-signal-safe functions may run, and close is one. The standard
     // descriptors are in their places by then, and nobody else has one of these numbers.
     unsafe {

@@ -52,7 +52,7 @@ impl Failure {
 
 #[cfg(test)]
 impl Failure {
-    pub fn code(&self) -> u8 {
+    pub(crate) fn code(&self) -> u8 {
         self.code
     }
 }

@@ -53,18 +53,18 @@ pub struct Placed {
 }
 
 impl Placed {
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.file.path()
     }
 
     /// Lets the file stay when this process ends. A later run of this user removes it when nobody uses it any more.
-    pub(super) fn leave(&mut self) {
+    pub(crate) fn leave(&mut self) {
         self.file.disable_cleanup(true);
     }
 }
 
 /// Makes a file with these bytes that programs of any user can be started with.
-pub(super) fn put(name: &str, bytes: &[u8]) -> Result<Placed, Failure> {
+pub(crate) fn put(name: &str, bytes: &[u8]) -> Result<Placed, Failure> {
     let users = var_os("TMPDIR").map(PathBuf::from).filter(|path| path.is_absolute());
     // That the user's own is closed to others is the user's affair.
     let mut places: Vec<_> = PLACES.iter().map(|place| (PathBuf::from(place), true)).collect();
@@ -95,12 +95,12 @@ fn put_in(places: &[(PathBuf, bool)], name: &str, bytes: &[u8]) -> Result<Placed
 }
 
 /// Whether `LD_PRELOAD`, a list without quoting in which names are expanded, can carry a path.
-pub(super) fn can_be_listed(path: &Path) -> bool {
+pub(crate) fn can_be_listed(path: &Path) -> bool {
     !path.as_os_str().as_bytes().iter().any(|byte| b" :$\t\n".contains(byte))
 }
 
 /// Whether a file is called as those that [`put`] makes.
-pub(super) fn is_name(name: &str, file: &OsStr) -> bool {
+pub(crate) fn is_name(name: &str, file: &OsStr) -> bool {
     let random = |file: &str| {
         let rest = file.strip_prefix(PREFIX)?.strip_prefix(name)?.strip_prefix('-')?;
         rest.strip_suffix(SUFFIX).map(str::to_owned)

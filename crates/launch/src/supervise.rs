@@ -23,7 +23,9 @@ pub struct Session {
 /// A program that has ended. Signals are still held back, so that what is to be said of it is not lost to an
 /// impatient Ctrl-C.
 pub struct Ended {
+    /// How it ended.
     pub status: Status,
+    /// From its start to its end.
     pub wall: Duration,
     /// The most bytes that were resident in one process, of those that were waited for.
     pub max_resident: u64,
@@ -32,7 +34,7 @@ pub struct Ended {
 
 impl Session {
     /// Starts the program, with this process as the one that inherits its orphans.
-    pub(super) fn start(command: &mut Command, signals: Signals) -> io::Result<Session> {
+    pub(crate) fn start(command: &mut Command, signals: Signals) -> io::Result<Session> {
         signals.leave_to(command)?;
         // Where this fails, orphans go to init and are merely collected there.
         let _ = set_child_subreaper(Some(getpid()));
@@ -105,7 +107,7 @@ impl Session {
 
 /// Whether no process of a run lives: each would be a child of this process, or below one, since orphans come here.
 /// Collects what has ended.
-pub(super) fn alone() -> bool {
+pub(crate) fn alone() -> bool {
     loop {
         match rustix::io::retry_on_intr(|| wait(WaitOptions::NOHANG)) {
             Ok(Some(_)) => {}

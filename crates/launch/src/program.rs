@@ -12,6 +12,7 @@ use super::failure::Failure;
 /// A program that exists and may be executed.
 #[derive(Debug)]
 pub struct Program {
+    /// Where it lies; a path in any case, never a bare name.
     pub path: PathBuf,
 }
 

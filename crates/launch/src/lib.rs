@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! program::find(name)                the program, as a shell would find it
-//! Launch::new(program, words, …)     the library that is preloaded, as a file; what keeps it out of the program
+//! Launch::new(program, words, …)     the library that is preloaded (a [`Library`]), as a file; what keeps it out of the program
 //! Target::check(option, file)        whether what is said afterwards can be written
 //! Signals::hold()                    from here on signals are the program's
 //! Launch::start(variables, signals)  the environment, LD_PRELOAD; fork and exec
@@ -16,7 +16,7 @@
 
 mod closed;
 mod failure;
-pub mod library;
+mod library;
 mod place;
 pub mod program;
 mod signals;
@@ -25,12 +25,13 @@ mod target;
 
 pub use failure::Failure;
 pub use ledgerline_account::Status;
-pub use signals::Signals;
-pub use supervise::Session;
+pub use library::Library;
+pub use signals::{Arrived, Signals};
+pub use supervise::{Ended, Session};
 pub use target::Target;
 
 use ledgerline_protocol::blind::Blind;
-use library::{Library, Ready};
+use library::Ready;
 use program::Program;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
@@ -38,6 +39,7 @@ use std::process::Command;
 
 /// A program that was found, its words, and the library that is preloaded into it.
 pub struct Launch<'w> {
+    /// The program.
     pub program: Program,
     words: &'w [OsString],
     library: &'static Library,

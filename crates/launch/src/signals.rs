@@ -45,6 +45,7 @@ pub struct Signals {
 
 /// A signal that came.
 pub struct Arrived {
+    /// Which.
     pub number: libc::c_int,
     /// Whether the kernel sent it of itself: a terminal's Ctrl-C, to the whole foreground group.
     pub by_kernel: bool,
