@@ -8,8 +8,9 @@ use ledgerline::{
     Charge, ControlMode, Group, Ledger, Limit, Mistakes, Reason, Reclaimer, SetMaxError,
 };
 use std::future::IntoFuture;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 fn ledger() -> &'static Ledger {
@@ -133,6 +134,36 @@ fn a_limit_that_is_set_at_once_lets_nothing_in_until_usage_is_below_it() {
         }
         assert_eq!(ledger.mistakes(), Mistakes::default());
     });
+}
+
+#[test]
+fn a_limit_that_is_set_at_once_asks_a_reclaimer_again_that_ran_for_another_thread() {
+    let ledger = ledger();
+    let tenant = limited(ledger.root(), "tenant", 1000);
+    tenant.try_charge_units(1000).unwrap();
+    let (began, has_begun) = channel();
+    let (go, may_go) = channel::<()>();
+    let may_go = Mutex::new(may_go);
+    let _reclaimer = tenant.add_reclaimer(0, move |need| {
+        began.send(()).unwrap();
+        let _ = may_go.lock().unwrap().recv_timeout(LONG);
+        tenant.uncharge_units(need);
+        need
+    });
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| tenant.reclaim(10));
+        has_begun.recv_timeout(LONG).unwrap();
+        let setter = scope.spawn(|| tenant.set_max_now(Limit::units(400)));
+        while tenant.max() != Limit::units(400) {
+            std::thread::yield_now();
+        }
+        // (It looks at the reclaimer right after that.)
+        std::thread::sleep(Duration::from_millis(50));
+        drop(go);
+        assert_eq!(setter.join().unwrap(), Ok(0));
+        assert!(other.join().unwrap() >= 10);
+    });
+    assert_eq!(tenant.precise(), 400);
 }
 
 #[test]
