@@ -178,7 +178,7 @@ fn strict_fails_where_a_process_is_not_accounted_before_the_start_if_that_is_kno
 #[test]
 fn too_little_address_space_is_named() {
     let Some(program) = Compiled::new(SMALL, &[]) else { return };
-    let script = format!("(ulimit -v 100000; exec {}); :", program.path());
+    let script = format!("(ulimit -v 40000; exec {}); :", program.path());
     let (output, account) = account(&[], &["sh", "-c", &script]);
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(told(&account), one("", "too little address space", 1), "{}", stderr(&output));

@@ -151,10 +151,30 @@ fn a_short_address_space_leaves_room_for_the_program_or_is_named() {
     assert!(stderr(&output).contains("`- sh."), "{}", stderr(&output));
     assert!(!stderr(&output).contains("not accounted"), "{}", stderr(&output));
     // The limit came after the ledger, which is as large as ever.
-    let output = shell("\"$1\" run -- sh -c 'ulimit -v 100000; exec sleep 0'");
+    let output = shell("\"$1\" run -- sh -c 'ulimit -v 40000; exec sleep 0'");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let why = "too little address space for the ledger (ulimit -v)";
     assert!(stderr(&output).contains(why), "{}", stderr(&output));
+}
+
+#[test]
+fn the_account_takes_no_more_of_the_address_space_than_its_rows() {
+    let output = ledgerline().args(["run", "--", "cat", "/proc/self/maps"]).output().unwrap();
+    let maps = String::from_utf8(output.stdout).unwrap();
+    let ranges = maps.lines().filter(|line| line.contains("/memfd:ledgerline"));
+    let bytes = ranges.map(|line| {
+        let (start, end) = line.split_once(' ').unwrap().0.split_once('-').unwrap();
+        let [start, end] = [start, end].map(|at| usize::from_str_radix(at, 16).unwrap());
+        end - start
+    });
+    let mapped: usize = bytes.sum();
+    let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap();
+    let last = possible.trim().rsplit(['-', ',']).next().unwrap();
+    // (One more is for threads that have no column of their CPU's.)
+    let columns = last.parse::<usize>().unwrap() + 2;
+    // 32 Ki rows: what each has once, and what it has in each column. With two CPUs that is 51 MiB.
+    let most = (26 + 10 * columns) << 20;
+    assert!(mapped > 1 << 20 && mapped <= most, "{mapped} of {most}, {columns} columns:\n{maps}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::percpu::{self, word};
 use crate::size::Limit;
 use crate::stock::drain;
 use crate::sync::{AtomicU64, Ordering};
-use crate::table::handle::{CAPACITY_MAX, Handle, Packed};
+use crate::table::handle::{Handle, Packed};
 use crate::table::id::GroupId;
 use crate::table::name::DESTROYED;
 use crate::table::row::Row;
@@ -56,9 +56,8 @@ impl Ledger {
     /// a group shows when the handle is used.
     #[inline]
     pub fn group(&self, id: GroupId) -> Group<'_> {
-        // R5: an id with which a cell is found names a place in the columns, whose size is fixed; a place
-        // without a row serves no generation.
-        let named = id.index() < CAPACITY_MAX as u32
+        // R5: an id with which a cell is found names a place in the columns.
+        let named = id.index() < self.table().places
             && id.generation() != 0
             && id.generation() & self.table().detour == 0;
         let id = if named { id } else { GroupId::NOBODY };

@@ -155,7 +155,7 @@ impl Ledger {
         let parts = [self.table().region(), self.table().heads.region()];
         Footprint {
             resident: parts.iter().map(|part| part.resident()).sum(),
-            reserved: parts.iter().map(|part| part.size() as u64).sum(),
+            reserved: parts.iter().map(|part| part.mapped() as u64).sum(),
         }
     }
 

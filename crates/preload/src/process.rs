@@ -451,7 +451,7 @@ unsafe fn open_file(path: &'static [u8]) -> Option<Ledger> {
     }
     // SAFETY: just opened, and nobody else's.
     let file = unsafe { File::from_raw_fd(descriptor) };
-    match Ledger::open_in(&file) {
+    match Ledger::open_sparing(&file) {
         Ok(ledger) => Some(ledger),
         Err(OpenError::Io(error)) if error.raw_os_error() == Some(libc::ENOMEM) => {
             say(&[b"too little address space for the ledger (ulimit -v); this process is not accounted"]);

@@ -13,7 +13,7 @@ use ledgerline_launch::Failure;
 
 /// Groups of a run, unless address space is short: two for each process that lives at a time, and for each of its
 /// further threads by name. (Ended processes share rows.)
-const GROUPS: u32 = 1 << 16;
+const GROUPS: u32 = 1 << 15;
 /// With fewer groups a run would be of little use.
 const LEAST: u32 = 1 << 12;
 /// Each program of a run maps the ledger. Under a limit on address space (`ulimit -v`) it takes at most this part,
@@ -127,7 +127,7 @@ fn try_to_create(
     let mut groups = GROUPS;
     loop {
         let file = File::from(memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
-        let builder = Ledger::builder().items(items).capacity(groups);
+        let builder = Ledger::builder().items(items).capacity(groups).spare_addresses(true);
         let builder = match &container {
             Some(settings) => builder.container_with(settings.clone()),
             None => builder,
@@ -135,7 +135,7 @@ fn try_to_create(
         match builder.create_in(&file) {
             Ok(ledger) if fits(&ledger) || groups <= LEAST => return Ok((file, ledger)),
             Err(error) if room.is_none() || groups <= LEAST => return Err(error),
-            _ => groups /= 4,
+            _ => groups /= 2,
         }
     }
 }

@@ -68,7 +68,8 @@ impl Lease {
     /// may use it.
     pub unsafe fn lend(&self, ledger: &Ledger, number: NonZeroU64) -> bool {
         let table = ledger.table();
-        if !table.columns.is_fast() || table.detour != 0 {
+        // (Any row may be named by number, and must have a place in the columns: R5.)
+        if !table.columns.is_fast() || table.detour != 0 || !table.region().is_whole() {
             return false;
         }
         table.region().keep_address();

@@ -1,12 +1,14 @@
 //! A region is the memory that a table lies in: anonymous memory of the process, or a file that other
 //! processes map too.
 //!
-//! A region is one mapping. Making it costs address space; touching it costs memory. The mapping reserves
-//! nothing (`MAP_NORESERVE`), and a file is extended without being filled.
+//! A region is one mapping, or parts of one (`parts.rs`). Making it costs address space; touching it costs memory. The
+//! mapping reserves nothing (`MAP_NORESERVE`), and a file is extended without being filled.
 //!
-//! Invariant R1: a region's address never changes and stays mapped until the region is dropped.
+//! Invariant R1: a region's address never changes and stays mapped until the region is dropped. Nothing is asked of a
+//! region in parts that lies outside of them.
 
 pub(crate) mod free_list;
+pub(crate) mod parts;
 mod retired;
 #[cfg(not(loom))]
 pub(crate) mod row_set;
@@ -16,10 +18,15 @@ pub mod sparse;
 
 use crate::os;
 use crate::os::memory::{self, Backing};
+use parts::Parts;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The smallest page of any machine.
+const PAGE: usize = 4096;
 
 /// One mapping. It is readable and writable, unless it was mapped [read-only](Region::read_only).
 #[derive(Debug)]
@@ -27,6 +34,8 @@ pub(crate) struct Region {
     base: NonNull<u8>,
     size: usize,
     shared: bool,
+    /// What is mapped, if that is not all.
+    parts: Option<Parts>,
     /// With it a region that was created here asks for the size of its file. (A program that merely joins a ledger
     /// keeps its descriptor numbers.)
     file: Option<File>,
@@ -99,16 +108,28 @@ impl Region {
 
     /// Extends an empty file to `size` and maps it. Other processes may open the file and map it too.
     pub(crate) fn create_in(file: &File, size: usize, place: Place) -> io::Result<Region> {
+        Region::extend(file, size)?;
+        let mut region = Region::shared_at(file, size, place)?;
+        region.file = file.try_clone().ok();
+        Ok(region)
+    }
+
+    /// As [`create_in`](Self::create_in), and maps the parts alone, where that can be.
+    pub(crate) fn create_in_parts(file: &File, parts: Parts, place: Place) -> io::Result<Region> {
+        Region::extend(file, parts.size)?;
+        let mut region = Region::shared_in_parts(file, parts, place)?;
+        region.file = file.try_clone().ok();
+        Ok(region)
+    }
+
+    fn extend(file: &File, size: usize) -> io::Result<()> {
         if file.metadata()?.len() != 0 {
             return Err(io::Error::new(
                 io::ErrorKind::AlreadyExists,
                 "the file is not empty; a ledger is made in an empty file",
             ));
         }
-        file.set_len(size as u64)?;
-        let mut region = Region::shared_at(file, size, place)?;
-        region.file = file.try_clone().ok();
-        Ok(region)
+        file.set_len(size as u64)
     }
 
     /// Maps `size` bytes of a file that holds at least as many.
@@ -119,6 +140,27 @@ impl Region {
     /// As [`shared`](Self::shared), at a given place.
     pub(crate) fn shared_at(file: &File, size: usize, place: Place) -> io::Result<Region> {
         Region::map(size, place, Backing::Shared(file))
+    }
+
+    /// As [`shared_at`](Self::shared_at), and maps the parts alone, where that can be; otherwise all.
+    pub(crate) fn shared_in_parts(file: &File, parts: Parts, place: Place) -> io::Result<Region> {
+        let Some(base) = parts.map(file, place)? else {
+            return Region::shared_at(file, parts.size, place);
+        };
+        let base = NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?;
+        let region = Region {
+            base,
+            size: parts.size,
+            shared: true,
+            parts: Some(parts),
+            file: None,
+            keeps_address: AtomicBool::new(false),
+        };
+        for part in region.mappings() {
+            // SAFETY: advises about the mappings just made.
+            unsafe { memory::take_small_pages(base.as_ptr().wrapping_add(part.start), part.len()) };
+        }
+        Ok(region)
     }
 
     /// Maps `size` bytes of a file for reading. A write to them kills the process.
@@ -146,6 +188,7 @@ impl Region {
             base,
             size,
             shared: !matches!(backing, Backing::Zeros),
+            parts: None,
             file: None,
             keeps_address: AtomicBool::new(false),
         })
@@ -175,6 +218,22 @@ impl Region {
         unsafe { memory::map(self.base.as_ptr().add(offset), size, Backing::Zeros) }.map(drop)
     }
 
+    /// What is mapped.
+    fn mappings(&self) -> impl Iterator<Item = Range<usize>> {
+        let whole = self.parts.is_none().then_some(0..self.size);
+        whole.into_iter().chain(self.parts.into_iter().flat_map(Parts::ranges))
+    }
+
+    /// Bytes that are mapped.
+    pub(crate) fn mapped(&self) -> usize {
+        self.parts.map_or(self.size, Parts::mapped)
+    }
+
+    /// Whether all of it is mapped.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.parts.is_none()
+    }
+
     pub(crate) fn is_shared(&self) -> bool {
         self.shared
     }
@@ -194,8 +253,13 @@ impl Region {
     pub(crate) fn resident(&self) -> u64 {
         match &self.file {
             Some(file) => file.metadata().map_or(0, |metadata| os::bytes_behind(&metadata)),
-            // SAFETY: the mapping is ours.
-            None => unsafe { memory::resident(self.base.as_ptr(), self.size) },
+            None => {
+                let at = |offset| self.base.as_ptr().wrapping_add(offset);
+                // SAFETY: the mappings are ours.
+                let of =
+                    |part: Range<usize>| unsafe { memory::resident(at(part.start), part.len()) };
+                self.mappings().map(of).sum()
+            }
         }
     }
 }
@@ -204,7 +268,9 @@ impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours; all that has addresses into the mapping borrows from its owner (R1).
         unsafe {
-            if self.keeps_address.load(Ordering::Relaxed) {
+            if let Some(parts) = self.parts {
+                parts.unmap(self.base.as_ptr());
+            } else if self.keeps_address.load(Ordering::Relaxed) {
                 retired::retire(self.base.as_ptr(), self.size);
             } else {
                 memory::unmap(self.base.as_ptr(), self.size);

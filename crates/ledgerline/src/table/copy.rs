@@ -210,7 +210,7 @@ impl Copy {
         self.each_column(plan.first_column(), STRIDE, |number| {
             let Some(rows) = cells.rows(number % 64) else { return Ok(()) };
             self.read_items(column(number), size_of::<Cell>(), &rows)?;
-            self.read_items(column(number) + Plan::COUNTS, size_of::<Counts>(), &rows)
+            self.read_items(column(number) + plan.counts(), size_of::<Counts>(), &rows)
         })?;
         let stride = plan.statistics_stride();
         self.each_column(plan.statistics(), stride, |number| {

@@ -28,8 +28,8 @@ impl GroupId {
     pub(crate) const ROOT: GroupId = GroupId::from_parts(0, 1);
     /// A generation that no group ever has, so no cell serves it, either.
     pub(crate) const NO_GENERATION: u16 = u16::MAX;
-    /// An id that names no group.
-    pub(crate) const NOBODY: GroupId = GroupId::from_parts(0, GroupId::NO_GENERATION);
+    /// An id that names no group, of a row that every ledger has and that is not the root's.
+    pub(crate) const NOBODY: GroupId = GroupId::from_parts(1, GroupId::NO_GENERATION);
 
     /// Makes an id of its parts. Any numbers may be given; an id that names no group is refused on use.
     pub const fn from_parts(index: u32, generation: u16) -> GroupId {

@@ -15,9 +15,12 @@
 //! fixed distance before the first column, so the address of a group's cell leads to it, and a handle needs
 //! nothing else to find the ledger (`ledger.rs`).
 //!
-//! Invariant R5: a row number with which a cell is found lies within a column (which has room for
-//! `CAPACITY_MAX` cells, whatever the ledger's capacity). A row number with which a row is found lies
-//! within the rows. The first column begins at a multiple of its own size (`handle.rs`).
+//! Where address space is spared, what a column has beyond the ledger's rows is not mapped (`region/parts.rs`).
+//!
+//! Invariant R5: a row number with which a cell is found lies within a column. That has room for `CAPACITY_MAX` cells,
+//! whatever the ledger's capacity, unless address space is spared: then such a number is below the capacity, and nothing
+//! is lent by number (`charge/lease.rs`). A row number with which a row is found lies within the rows. The first column
+//! begins at a multiple of its own size (`handle.rs`).
 
 pub(crate) mod allocate;
 pub(crate) mod attached;
@@ -44,6 +47,7 @@ use crate::region::row_set::RowSet;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::table::header::Collections;
 use crate::wake::queue_head::QueueHeads;
+use handle::CAPACITY_MAX;
 use header::{Counts, Header, MAGIC, VERSION};
 use id::GroupId;
 use plan::Plan;
@@ -87,6 +91,8 @@ pub(crate) struct Table {
     pub(crate) opened: bool,
     /// Whether this process may set limits.
     pub(crate) steerable: bool,
+    /// So many rows have a place in the columns (R5).
+    pub(crate) places: u32,
     pub(crate) plan: Plan,
     region: Region,
     rows: *const Row,
@@ -154,8 +160,10 @@ impl Table {
             let cells = region.at(plan.statistics());
             Tagged::new(cells, plan.statistics_width(), plan.statistics_stride(), &columns)
         };
+        let places = if region.is_whole() { CAPACITY_MAX } else { plan.capacity };
         Ok(Table {
             columns,
+            places: places as u32,
             detour: if detour { DETOUR } else { 0 },
             flows,
             opened,
@@ -285,7 +293,7 @@ impl Table {
         assert!((row as usize) < self.plan.capacity && column < self.columns.count());
         let offset = self.plan.first_column()
             + column as usize * STRIDE
-            + Plan::COUNTS
+            + self.plan.counts()
             + row as usize * size_of::<Counts>();
         // SAFETY: `at` checks the bounds; counts are all atomics.
         unsafe { &*self.region.at(offset) }

@@ -8,6 +8,7 @@ use super::sums;
 use crate::percpu::STRIDE;
 use crate::percpu::word::Cell;
 use crate::region::Place;
+use crate::region::parts::Parts;
 use crate::region::row_set::RowSet;
 
 /// Where everything lies, from the numbers that decide it.
@@ -25,9 +26,6 @@ impl Plan {
     /// The largest page of any machine: the local page is a mapping of its own, and starts and ends at a
     /// page.
     pub(crate) const LOCAL: usize = 1 << 16;
-    /// In a column: the counts lie behind the cells, at a fixed place.
-    pub(super) const COUNTS: usize = CAPACITY_MAX * size_of::<Cell>();
-
     pub(crate) const fn pages(bytes: usize) -> usize {
         bytes.next_multiple_of(Plan::PAGE)
     }
@@ -46,6 +44,16 @@ impl Plan {
 
     pub(crate) const fn first_column(self) -> usize {
         self.local() + Plan::LOCAL
+    }
+
+    /// In a column: the counts lie behind the cells.
+    pub(super) const fn counts(self) -> usize {
+        Plan::pages(self.capacity * size_of::<Cell>())
+    }
+
+    /// Bytes of a column that hold something.
+    const fn column(self) -> usize {
+        self.counts() + Plan::pages(self.capacity * size_of::<Counts>())
     }
 
     pub(crate) const fn statistics(self) -> usize {
@@ -74,12 +82,24 @@ impl Plan {
         Place { offset: self.first_column(), alignment: handle::ALIGNMENT }
     }
 
+    /// What holds something: all but the rest of each column.
+    pub(crate) const fn parts(self) -> Parts {
+        Parts {
+            first: self.first_column(),
+            length: self.column(),
+            distance: STRIDE,
+            count: self.columns,
+            tail: self.statistics(),
+            size: self.size(),
+        }
+    }
+
     /// Bytes of the whole region.
     pub(crate) const fn size(self) -> usize {
         self.totals() + Plan::pages(self.capacity * self.totals_width())
     }
 }
 
-const _: () = assert!(Plan::COUNTS + CAPACITY_MAX * size_of::<Counts>() <= STRIDE);
+const _: () = assert!(CAPACITY_MAX * (size_of::<Cell>() + size_of::<Counts>()) <= STRIDE);
 
 const _: () = assert!(size_of::<Header>() <= Plan::PAGE);

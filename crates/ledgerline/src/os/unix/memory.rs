@@ -17,6 +17,17 @@ pub(crate) enum Backing<'f> {
     ReadOnly(&'f File),
 }
 
+/// What came of a place that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// It is the caller's.
+    Mapped,
+    /// Something lies there.
+    Taken,
+    /// The system cannot be asked so: nothing is mapped.
+    CannotTell,
+}
+
 const WRITABLE: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
 const ZEROS: libc::c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 
@@ -45,6 +56,38 @@ pub(crate) unsafe fn map(at: *mut u8, size: usize, backing: Backing<'_>) -> io::
     let flags = flags | libc::MAP_NORESERVE | fixed;
     // SAFETY: a new mapping: at an address of the kernel's choice, or over one that is the caller's, as it says.
     made(unsafe { libc::mmap(at.cast(), size, access, flags, file, offset) })
+}
+
+/// Maps a part of a file that others map, too, where nothing lies; over nothing that does.
+pub(crate) fn map_where_free(
+    at: *mut u8,
+    size: usize,
+    file: &File,
+    offset: usize,
+) -> io::Result<Found> {
+    #[cfg(target_os = "linux")]
+    {
+        let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+        let (file, offset) = (file.as_raw_fd(), offset as libc::off_t);
+        // SAFETY: over nothing: the kernel refuses a place that is taken, and one that does not know the flag (before
+        // Linux 4.17) takes the place for a hint.
+        let made = made(unsafe { libc::mmap(at.cast(), size, WRITABLE, flags, file, offset) });
+        match made {
+            Ok(base) if base == at => Ok(Found::Mapped),
+            Ok(base) => {
+                // SAFETY: just mapped, and nobody knows it.
+                unsafe { unmap(base, size) };
+                Ok(Found::CannotTell)
+            }
+            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(Found::Taken),
+            Err(error) => Err(error),
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (at, size, file, offset);
+        Ok(Found::CannotTell)
+    }
 }
 
 /// Gives back what lies around `size` bytes at `start` of a reservation.

@@ -21,6 +21,18 @@ pub(crate) enum Backing<'f> {
     ReadOnly(&'f File),
 }
 
+/// What came of a place that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code, reason = "the files are refused")]
+pub(crate) enum Found {
+    /// It is the caller's.
+    Mapped,
+    /// Something lies there.
+    Taken,
+    /// The system cannot be asked so: nothing is mapped.
+    CannotTell,
+}
+
 fn made(base: *mut c_void) -> io::Result<*mut u8> {
     if base.is_null() { Err(io::Error::last_os_error()) } else { Ok(base.cast()) }
 }
@@ -50,6 +62,11 @@ pub(crate) unsafe fn map(at: *mut u8, size: usize, backing: Backing<'_>) -> io::
         VirtualFree(at.cast(), size, MEM_DECOMMIT);
         made(VirtualAlloc(at.cast(), size, MEM_COMMIT, PAGE_READWRITE))
     }
+}
+
+/// Files are not mapped here.
+pub(crate) fn map_where_free(_: *mut u8, _: usize, _: &File, _: usize) -> io::Result<Found> {
+    Ok(Found::CannotTell)
 }
 
 /// What lies around a part of a reservation stays reserved, which costs no memory.

@@ -1,0 +1,215 @@
+//! A region of which only the parts that hold something are mapped. What lies between is anybody's.
+//!
+//! Columns lie a fixed distance apart, so that finding one is a shift. A table of a few thousand rows uses a hundredth of
+//! each, and the rest is address space: 32 MiB for each CPU, which a limit on it (`ulimit -v`) counts.
+//!
+//! ```text
+//! map(parts)
+//!   for each place below where the kernel maps now, ever farther:
+//!     map each part there, unless something lies there        all did: done; one did not: give back those that did
+//! ```
+//!
+//! Nothing is reserved meanwhile, which the limit would count as well. A thread that maps something at that moment makes
+//! a place taken, and the next one is tried.
+
+use super::Place;
+use crate::os::memory::{self, Found};
+use std::fs::File;
+use std::io;
+use std::iter::once;
+use std::ops::Range;
+
+/// What is mapped of a region: its head, stretches of one length at equal distances, and its tail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Parts {
+    /// Where the head ends, and the first stretch begins.
+    pub(crate) first: usize,
+    /// The bytes of a stretch, and how far one begins behind the other.
+    pub(crate) length: usize,
+    pub(crate) distance: usize,
+    pub(crate) count: usize,
+    /// Where the tail begins. It ends with the region.
+    pub(crate) tail: usize,
+    pub(crate) size: usize,
+}
+
+/// How often a place is looked for. Each lies twice as far as the one before: the last ones are beyond any program.
+const TRIES: u32 = 24;
+
+impl Parts {
+    /// The parts, each once, from the first byte on. (The first stretch is one with the head.)
+    pub(crate) fn ranges(self) -> impl Iterator<Item = Range<usize>> + Clone {
+        let stretch = move |number: usize| self.first + number * self.distance;
+        let others = (1..self.count).map(move |it| stretch(it)..stretch(it) + self.length);
+        once(0..self.first + self.length).chain(others).chain(once(self.tail..self.size))
+    }
+
+    /// Bytes of all parts.
+    pub(crate) fn mapped(self) -> usize {
+        self.ranges().map(|part| part.len()).sum()
+    }
+
+    /// Maps the parts of a file. Returns where the region begins, or `None` where no place was found, and on systems that
+    /// cannot be asked for a place which is free.
+    pub(super) fn map(self, file: &File, place: Place) -> io::Result<Option<*mut u8>> {
+        // Where the kernel would map now; programs mostly have what they map above that.
+        let near = memory::reserve(super::PAGE)?;
+        // SAFETY: it was just reserved, and nothing uses it.
+        unsafe { memory::unmap(near, super::PAGE) };
+        for turn in 0..TRIES {
+            let below = self.size + (place.alignment << turn) - place.alignment;
+            let Some(free) = near.addr().checked_sub(below) else { break };
+            // From here the stretch that has to be aligned is, and ends below.
+            let aligned = (free + place.offset) & !(place.alignment - 1);
+            let Some(start) = aligned.checked_sub(place.offset).filter(|&start| start > 0) else {
+                break;
+            };
+            let start = near.with_addr(start);
+            match self.lay(file, start)? {
+                Found::Mapped => return Ok(Some(start)),
+                Found::Taken => {}
+                Found::CannotTell => break,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Maps all parts with the region's begin at `start`, or none.
+    fn lay(self, file: &File, start: *mut u8) -> io::Result<Found> {
+        for (number, part) in self.ranges().enumerate() {
+            let at = start.wrapping_add(part.start);
+            let found = memory::map_where_free(at, part.len(), file, part.start);
+            if !matches!(found, Ok(Found::Mapped)) {
+                // SAFETY: these parts were mapped just now, and nobody knows them.
+                unsafe { self.unmap_some(start, number) };
+                return found;
+            }
+        }
+        Ok(Found::Mapped)
+    }
+
+    /// Gives the parts back.
+    ///
+    /// # Safety
+    /// They are mapped with the region's begin at `start`, and no code uses them.
+    pub(super) unsafe fn unmap(self, start: *mut u8) {
+        // SAFETY: as the caller says.
+        unsafe { self.unmap_some(start, usize::MAX) };
+    }
+
+    /// # Safety
+    /// As [`unmap`](Self::unmap), of the first `count` parts.
+    unsafe fn unmap_some(self, start: *mut u8, count: usize) {
+        for part in self.ranges().take(count) {
+            // SAFETY: as the caller says.
+            unsafe { memory::unmap(start.wrapping_add(part.start), part.len()) };
+        }
+    }
+}
+
+#[cfg(all(test, target_os = "linux", target_pointer_width = "64"))]
+mod tests {
+    use super::super::Region;
+    use super::*;
+    use std::os::fd::FromRawFd;
+
+    const PARTS: Parts = Parts {
+        first: 3 << 16,
+        length: 1 << 14,
+        distance: 1 << 25,
+        count: 64,
+        tail: (3 << 16) + (64 << 25),
+        size: (3 << 16) + (64 << 25) + (1 << 20),
+    };
+    const PLACE: Place = Place { offset: 3 << 16, alignment: 1 << 24 };
+
+    fn memfd() -> File {
+        // SAFETY: makes a file of its own.
+        unsafe { File::from_raw_fd(libc::memfd_create(c"parts".as_ptr(), libc::MFD_CLOEXEC)) }
+    }
+
+    /// Runs in a forked child, which has this thread alone; its exit code says whether it held.
+    fn holds_in_a_child(check: impl FnOnce() -> bool) -> bool {
+        let mut status = 0;
+        // SAFETY: the child calls the kernel alone, and leaves without the harness.
+        unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                libc::_exit(libc::c_int::from(!check()));
+            }
+            libc::waitpid(child, &raw mut status, 0);
+        }
+        status == 0
+    }
+
+    /// Whether a page can be mapped there.
+    fn is_free(at: *mut u8, file: &File) -> bool {
+        let found = memory::map_where_free(at, 4096, file, 0).unwrap();
+        if matches!(found, Found::Mapped) {
+            // SAFETY: it was just mapped.
+            unsafe { memory::unmap(at, 4096) };
+        }
+        matches!(found, Found::Mapped)
+    }
+
+    #[test]
+    fn what_lies_between_parts_is_left_to_others_and_what_lies_in_them_is_one_file() {
+        let file = memfd();
+        let region = Region::create_in_parts(&file, PARTS, PLACE).unwrap();
+        let first = region.at::<u8>(PLACE.offset).cast_mut();
+        assert_eq!(first.addr() % PLACE.alignment, 0);
+        assert_eq!(region.mapped(), (3 << 16) + (64 << 14) + (1 << 20));
+        assert!(is_free(first.wrapping_add(PARTS.length), &file));
+        assert!(!is_free(first.wrapping_add(PARTS.distance), &file));
+        // Another mapping of all of it sees what is written into parts.
+        let whole = Region::shared_at(&file, PARTS.size, PLACE).unwrap();
+        for (number, part) in PARTS.ranges().enumerate() {
+            let last = part.end - 8;
+            // SAFETY: inside a part of a mapping that this test alone has.
+            unsafe { region.at::<u64>(last).cast_mut().write(number as u64) };
+            // SAFETY: inside the other mapping.
+            assert_eq!(unsafe { whole.at::<u64>(last).read() }, number as u64);
+        }
+        assert!(region.resident() >= 65 << 12);
+    }
+
+    #[test]
+    fn what_others_mapped_between_parts_stays_when_the_region_goes() {
+        let file = memfd();
+        let region = Region::create_in_parts(&file, PARTS, PLACE).unwrap();
+        let between = region.at::<u8>(PLACE.offset + (1 << 20)).cast_mut();
+        let found = memory::map_where_free(between, 4096, &file, 0).unwrap();
+        assert!(matches!(found, Found::Mapped));
+        drop(region);
+        // SAFETY: it is still mapped, which this test is about.
+        unsafe {
+            between.write_volatile(1);
+            memory::unmap(between, 4096);
+        }
+    }
+
+    #[test]
+    fn a_region_in_parts_fits_where_a_whole_one_exceeds_the_address_space() {
+        let file = memfd();
+        file.set_len(PARTS.size as u64).unwrap();
+        assert!(holds_in_a_child(|| {
+            let limit = libc::rlimit { rlim_cur: 1 << 31, rlim_max: 1 << 31 };
+            // SAFETY: a plain call with a live structure.
+            unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) };
+            let lack =
+                Region::shared_at(&file, PARTS.size, PLACE).err().and_then(|it| it.raw_os_error());
+            lack == Some(libc::ENOMEM) && Region::shared_in_parts(&file, PARTS, PLACE).is_ok()
+        }));
+    }
+
+    #[test]
+    fn a_place_that_is_taken_is_passed_over() {
+        let file = memfd();
+        file.set_len(PARTS.size as u64).unwrap();
+        let regions = [(); 3].map(|()| Region::shared_in_parts(&file, PARTS, PLACE).unwrap());
+        // SAFETY: inside the mappings, which are of one file.
+        unsafe { regions[0].at::<u64>(8).cast_mut().write(7) };
+        // SAFETY: likewise.
+        assert!(regions.iter().all(|region| unsafe { region.at::<u64>(8).read() } == 7));
+    }
+}
