@@ -56,7 +56,16 @@ pub fn run(arguments: &[&str]) -> Output {
 /// Starts a program under `run`, and waits for the first line that it writes. Its standard input stays open; what it
 /// writes next comes from the lines.
 pub fn started(program: &[&str]) -> (Child, String, Lines<BufReader<ChildStdout>>) {
-    let mut child = ledgerline()
+    let mut command = ledgerline();
+    // (Who starts tests in the background of a script has them ignore it, and what they start.)
+    // SAFETY: between fork and exec, a plain system call.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            Ok(())
+        });
+    }
+    let mut child = command
         .args(["run", "--"])
         .args(program)
         .stdin(Stdio::piped())
