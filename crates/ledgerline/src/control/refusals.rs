@@ -195,7 +195,7 @@ mod tests {
         tenant.try_charge_units(13).unwrap_err();
         other.try_charge(14).unwrap_err();
         // Who tries again before telling anybody was not refused.
-        assert!(tenant.attempt(15).is_err());
+        assert!(tenant.attempt(15).is_err() && tenant.request(15).uncounted().charge().is_err());
         assert_eq!(tenant.max_events(), 5);
         query.destroy().unwrap();
         let told = |noted: &super::NotedRefusal| {
