@@ -62,7 +62,7 @@
 //! | charge whom nobody was handed         | [`current`]: the group of each thread, task, job or span | 0.4 ns a switch |
 //! | count and read what groups did        | [`Group::add_stat`], [`Group::stat`]         | 1 ns; what changed |
 //! | hear of limits that were met or set   | [`Group::watch`]                             |              |
-//! | hear who was refused how much         | [`Ledger::note_refusals`], [`Group::take_refusals`] | 0.1 µs a refusal |
+//! | hear who was refused how much         | [`Ledger::note_refusals`], [`Group::take_refusals`] | a copy of a path |
 //! | keep limits from other processes      | [`LedgerBuilder::steerable`]                 |              |
 //! | find a wrong uncharge                 | [`LedgerBuilder::audit`]                     | 0.15 µs a pair |
 //! | count without a ledger                | [`stat`]                                     | 1 to 2 ns    |
