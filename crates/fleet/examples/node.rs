@@ -66,7 +66,7 @@ async fn set_up(words: &[String]) -> Outcome<()> {
     let terms = Terms { ttl: ttl.parse()?, grace: grace.parse()? };
     let (limit, tenants): (u64, u64) = (limit.parse()?, tenants.parse()?);
     for organisation in (0..organisations.parse::<u64>()?).map(|number| format!("o{number}")) {
-        store.administer(&organisation, &Change::Terms(terms)).await?;
+        store.administer(&organisation, &Change::from(terms)).await?;
         // An organisation's limit is below the sum of its tenants': both levels refuse.
         let mut all = vec![(format!("/{organisation}"), limit * tenants / 2)];
         all.extend((0..tenants).map(|tenant| (format!("/{organisation}/t{tenant}"), limit)));

@@ -13,6 +13,12 @@ pub const MAX_LINES: usize = 16_384;
 /// The longest name of a node, of an organisation, of a tenant or of a job, in bytes.
 pub const MAX_NAME: usize = 255;
 
+/// The most refusals of one message.
+pub const MAX_REFUSALS: usize = 32;
+
+/// The longest path of a group that was refused, in bytes.
+pub const MAX_GROUP: usize = 1_024;
+
 /// The deepest budget: so many names.
 pub const MAX_LEVELS: usize = 16;
 
@@ -38,6 +44,25 @@ pub struct Sync {
     /// Budgets it uses and every level above them, each before those below it. A budget that the message does not name stays
     /// as it is: any message renews all leases of the incarnation.
     pub lines: Vec<Line>,
+    /// Charges that were refused, and that no reply has yet taken note of. Oldest first.
+    pub refusals: Vec<Refusal>,
+}
+
+/// Charges of one group that a budget refused on a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Refusal {
+    /// From 1, one more for each of an incarnation. A number that the book has passed was noted, and counts once.
+    pub number: u64,
+    /// The budget whose group was full there.
+    pub budget: String,
+    /// The path of the group that asked: the budget's own, or one below it.
+    pub group: String,
+    /// What the largest of the charges asked for.
+    pub units: u64,
+    /// How many they were.
+    pub count: u64,
+    /// How long ago the last of them was, when the message was made.
+    pub age: u64,
 }
 
 /// What a node says of one budget.
@@ -126,6 +151,8 @@ pub enum Malformed {
     Claim(String),
     /// A lease of no time, or of years.
     Terms,
+    /// More refusals than [`MAX_REFUSALS`], or one of a group that is not the budget's.
+    Refusals,
 }
 
 impl fmt::Display for Malformed {
@@ -150,6 +177,10 @@ impl fmt::Display for Malformed {
             Self::Terms => {
                 write!(f, "a lease holds at least a millisecond, and both times are below a year")
             }
+            Self::Refusals => write!(
+                f,
+                "a message has at most {MAX_REFUSALS} refusals, in the order of their numbers, each of a group of its budget"
+            ),
         }
     }
 }
@@ -175,6 +206,7 @@ impl Sync {
         if self.lines.len() > MAX_LINES {
             return Err(Malformed::TooLong(self.lines.len()));
         }
+        self.check_refusals(organisation)?;
         let mut named = HashSet::with_capacity(self.lines.len());
         for line in &self.lines {
             check_path(organisation, &line.path)?;
@@ -196,6 +228,32 @@ impl Sync {
         }
         Ok(())
     }
+}
+
+impl Sync {
+    fn check_refusals(&self, organisation: &str) -> Result<(), Malformed> {
+        let mut last = 0;
+        for refusal in &self.refusals {
+            let Refusal { number, budget, group, units, count, age } = refusal;
+            check_path(organisation, budget)?;
+            if let Some(most) = [number, units, count, age].into_iter().find(|n| **n > MAX_UNITS) {
+                return Err(Malformed::TooMany(*most));
+            }
+            if *number <= last || *count == 0 || !is_group_of(budget, group) {
+                return Err(Malformed::Refusals);
+            }
+            last = *number;
+        }
+        if self.refusals.len() > MAX_REFUSALS { Err(Malformed::Refusals) } else { Ok(()) }
+    }
+}
+
+/// Whether a group may be one of a budget, by its path.
+pub(crate) fn is_group_of(budget: &str, group: &str) -> bool {
+    let below = group.strip_prefix(budget);
+    below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
+        && group.len() <= MAX_GROUP
+        && !group.contains(char::is_control)
 }
 
 /// The path of the level above: of `/acme/batch` it is `/acme`.

@@ -162,10 +162,35 @@ async fn a_grace_that_etcds_dates_cannot_measure_is_rejected() {
     let Some(server) = server::etcd(&[]) else { return };
     let store = store(&server, "test");
     ready(&store).await;
-    let terms = |grace| Change::Terms(Terms { ttl: 10_000, grace });
+    let terms = |grace| Change::from(Terms { ttl: 10_000, grace });
     assert_eq!(store.administer("a", &terms(1_000)).await.unwrap_err().kind, Kind::Rejected);
     store.administer("a", &terms(1_001)).await.unwrap();
     assert_eq!(store.view("a").await.unwrap().grace, 1_001);
+}
+
+#[tokio::test]
+async fn organisations_are_listed_page_by_page_without_those_of_other_prefixes() {
+    let Some(server) = server::etcd(&[]) else { return };
+    let store = store(&server, "test");
+    ready(&store).await;
+    assert_eq!(store.organisations().await.unwrap(), [""; 0]);
+    store.administer("a", &set(100)).await.unwrap();
+    for other in ["tes", "test2", "test/v10"] {
+        self::store(&server, &other.replace('/', "-")).administer("a", &set(1)).await.unwrap();
+    }
+    // More than a page: what stands in a key is not read.
+    let names: Vec<String> = (0..1_500).map(|number| format!("o{number:04}")).collect();
+    for name in &names {
+        let key = base64::Engine::encode(
+            &base64::engine::general_purpose::STANDARD,
+            format!("test/v1/{name}/book"),
+        );
+        server.post("/v3/kv/put", &format!(r#"{{"key":"{key}","value":""}}"#));
+    }
+    let listed = store.organisations().await.unwrap();
+    assert_eq!((&*listed[0], &listed[1..]), ("a", &names[..]));
+    server.enable_users();
+    assert_eq!(store.organisations().await.unwrap_err().kind, Kind::Denied);
 }
 
 #[tokio::test]
@@ -197,7 +222,7 @@ async fn what_is_no_book_is_nonsense_and_a_later_format_is_another_version() {
     let Some(server) = server::etcd(&[]) else { return };
     let store = store(&server, "test");
     ready(&store).await;
-    for (value, kind) in [("bm9uZQ==", Kind::Nonsense), ("eyJmb3JtYXQiOjJ9", Kind::OtherVersion)] {
+    for (value, kind) in [("bm9uZQ==", Kind::Nonsense), ("eyJmb3JtYXQiOjF9", Kind::OtherVersion)] {
         let put = format!(r#"{{"key":"dGVzdC92MS9hL2Jvb2s=","value":"{value}"}}"#);
         server.post("/v3/kv/put", &put);
         let error = store.sync("a", &sync("one", 1, 0, 60)).await.unwrap_err();

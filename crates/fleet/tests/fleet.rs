@@ -22,7 +22,7 @@ impl Line {
     async fn new(ttl: u64, budgets: &[(&str, u64)]) -> Arc<Self> {
         let start = Instant::now();
         let memory = Memory::new(move || start.elapsed().as_millis() as u64 + 1);
-        let terms = Change::Terms(Terms { ttl, grace: ttl });
+        let terms = Change::from(Terms { ttl, grace: ttl });
         memory.administer("acme", &terms).await.unwrap();
         for (path, limit) in budgets {
             let (path, limit) = ((*path).to_owned(), Some(*limit));
@@ -54,6 +54,10 @@ impl Store for Line {
 
     fn view<'a>(&'a self, organisation: &'a str) -> Answer<'a, View> {
         self.memory.view(organisation)
+    }
+
+    fn organisations(&self) -> Answer<'_, Vec<String>> {
+        self.memory.organisations()
     }
 
     fn nudges<'a>(&'a self, organisation: &'a str) -> Answer<'a, Nudges> {
@@ -215,4 +219,31 @@ async fn groups_below_a_budget_charge_it_and_a_programs_own_ledger_has_them() {
     let _charge = query.try_charge(5).unwrap();
     assert_eq!(ledger.find("/acme/batch").unwrap().precise(), 5);
     assert!(query.try_charge(501).is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_store_hears_who_was_refused_and_nothing_of_charges_that_asking_made_room_for() {
+    let store = Line::new(6_000, BUDGETS).await;
+    let fleet = join(&store, "a");
+    let batch = fleet.budget("/acme/batch").await.unwrap();
+    let granted = batch.charge(300).await.unwrap();
+    let query = batch.owned().create("q42").unwrap();
+    assert!(query.try_charge(400).is_err());
+    // The query's own limit is no business of the fleet's.
+    query.group().set_max(ledgerline::Limit::units(5)).unwrap();
+    assert!(query.try_charge(6).is_err());
+    query.group().destroy().unwrap();
+    assert!(batch.charge(450).await.is_err());
+    let refusals = async || store.memory.view("acme").await.unwrap().refusals;
+    until(async || refusals().await.len() == 2).await;
+    let refusals = refusals().await;
+    let told = |one: &ledgerline_fleet::book::Refused| {
+        (one.node.clone(), one.budget.clone(), one.group.clone(), one.units, one.count)
+    };
+    let [a, budget, group] = ["a", "/acme/batch", "/acme/batch/q42"].map(str::to_owned);
+    let expected =
+        [(a.clone(), budget.clone(), group, 400, 1), (a, budget.clone(), budget, 450, 1)];
+    assert_eq!(refusals.iter().map(told).collect::<Vec<_>>(), expected);
+    assert_eq!(refusals[1].full, ledgerline_fleet::book::Full::Limit);
+    drop(granted);
 }

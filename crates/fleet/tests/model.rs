@@ -11,6 +11,7 @@ use stateright::{Checker, Model, Property};
 
 const TOP: &str = "/o";
 const JOB: &str = "/o/j";
+const QUERY: &str = "/o/j/q";
 const LIMIT: u64 = 2;
 const TTL: u64 = 1_000;
 
@@ -44,6 +45,8 @@ struct Member {
     /// The limits of its groups.
     max: BTreeMap<String, u64>,
     used: u64,
+    /// Charges that were refused.
+    refused: u64,
     /// All that it said, and heard: each may arrive at any time, once or again. One that never does is lost.
     said: Vec<Sync>,
     replies: Vec<Reply>,
@@ -86,7 +89,7 @@ impl Member {
         let mut node = Node::new(&format!("n{number}"), number as u64 + 1, settings);
         node.open(0, JOB);
         let max = [(TOP.to_owned(), 0), (JOB.to_owned(), 0)].into();
-        Self { node, max, used: 0, said: Vec::new(), replies: Vec::new() }
+        Self { node, max, used: 0, refused: 0, said: Vec::new(), replies: Vec::new() }
     }
 
     fn carry_out(&mut self, deeds: Vec<Deed>) {
@@ -104,6 +107,10 @@ impl Member {
 
     fn say(&mut self, now: u64, wants: bool, raises_first: bool) {
         if wants {
+            if self.used >= self.usable() {
+                self.node.refused(now, JOB, QUERY, 1, 1);
+                self.refused += 1;
+            }
             self.node.need(now, JOB, 1);
         }
         let reading = read(self);
@@ -137,7 +144,7 @@ impl Model for Protocol {
             let change = Change::Set { path: path.to_owned(), limit: Some(LIMIT), minimum: None };
             book.administer(0, &change).expect("a budget");
         }
-        let terms = Change::Terms(Terms { ttl: TTL, grace: TTL / 2 });
+        let terms = Change::from(Terms { ttl: TTL, grace: TTL / 2 });
         book.administer(0, &terms).expect("terms");
         let nodes = (0..self.nodes).map(Member::new).collect();
         let before = book.clone();
@@ -233,6 +240,16 @@ impl Model for Protocol {
                         member.usable() <= hold.map_or(0, |hold| hold.lease)
                     })
             }),
+            Property::always("refusals are told once", |_, world: &World| {
+                let noted = world.book.clone().view(world.now).refusals;
+                world.nodes.iter().enumerate().all(|(number, member)| {
+                    let mine = noted.iter().filter(|noted| noted.node == format!("n{number}"));
+                    let told: u64 = mine.map(|noted| noted.count).sum();
+                    let lost = world.failures > 0
+                        || told + member.node.refusals_waiting() >= member.refused;
+                    told <= member.refused && lost
+                })
+            }),
             Property::sometimes("all is used", |_, world: &World| {
                 world.nodes.iter().map(|member| member.used).sum::<u64>() == LIMIT
             }),
@@ -255,8 +272,12 @@ fn check(protocol: Protocol, depth: usize) -> impl Checker<Protocol> {
 }
 
 /// What holds in every state.
-const ALWAYS: [&str; 3] =
-    ["leased within the limit", "used within the limit", "usable within the book"];
+const ALWAYS: [&str; 4] = [
+    "leased within the limit",
+    "used within the limit",
+    "usable within the book",
+    "refusals are told once",
+];
 
 #[test]
 fn three_nodes_share_two_levels_in_every_order_of_messages() {

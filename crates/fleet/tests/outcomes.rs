@@ -1,7 +1,7 @@
 //! The outcomes that README.md states, one by one, on the book.
 
-use ledgerline_fleet::book::{Book, BudgetView, Change, Rejected, Terms, What};
-use ledgerline_fleet::message::{Granted, Line, Reply, State, Sync};
+use ledgerline_fleet::book::{Book, BudgetView, Change, Full, Refused, Rejected, Terms, What};
+use ledgerline_fleet::message::{Granted, Line, Malformed, Refusal, Reply, State, Sync};
 
 const TTL: u64 = 100;
 const GRACE: u64 = 50;
@@ -9,7 +9,7 @@ const GRACE: u64 = 50;
 /// A book with `/a` of 100 units, and leases of 100 ms with 50 ms of grace.
 fn book() -> Book {
     let mut book = Book::new();
-    book.administer(0, &Change::Terms(Terms { ttl: TTL, grace: GRACE })).unwrap();
+    book.administer(0, &Change::from(Terms { ttl: TTL, grace: GRACE })).unwrap();
     set(&mut book, "/a", 100, 0);
     book
 }
@@ -38,6 +38,7 @@ impl Process {
             ended: false,
             bye: false,
             lines,
+            refusals: Vec::new(),
         };
         Self { message, lease: 0, used: 0 }
     }
@@ -204,7 +205,7 @@ fn shorter_terms_free_nothing_before_the_time_that_was_promised() {
     let mut book = book();
     let mut one = Process::new("one", 1);
     one.sync(&mut book, 0, 60);
-    book.administer(1, &Change::Terms(Terms { ttl: 1, grace: 0 })).unwrap();
+    book.administer(1, &Change::from(Terms { ttl: 1, grace: 0 })).unwrap();
     // The reply is lost, so the node believes in the old terms.
     book.apply(2, &one.says(60));
     assert_eq!(budget(&book, TTL + GRACE - 1).leased, 60);
@@ -279,4 +280,90 @@ fn idle_units_are_asked_for_as_far_as_they_are_needed() {
     idle.sync(&mut book, 4, 75);
     assert!(book.nudged().contains("/a"), "and those who wait, when there are some");
     assert_eq!(busy.sync(&mut book, 5, 25).lease, 25);
+}
+
+/// What was refused on a node.
+fn refusal(number: u64, group: &str, units: u64, age: u64) -> Refusal {
+    let (budget, group) = ("/a".to_owned(), group.to_owned());
+    Refusal { number, budget, group, units, count: 1, age }
+}
+
+#[test]
+fn a_refusal_is_noted_once_with_who_asked_and_when_and_stays_when_the_node_leaves() {
+    let mut book = book();
+    let (mut one, mut two) = (Process::new("one", 1), Process::new("two", 2));
+    one.sync(&mut book, 1_000, 60);
+    two.message.refusals = vec![refusal(1, "/a/q1", 50, 100), refusal(2, "/a/q1", 70, 30)];
+    // The reply is lost, so all is told once more, with what came since.
+    let said = two.says(90);
+    book.apply(1_000, &said);
+    book.apply(1_010, &said);
+    two.message.refusals.push(refusal(3, "/a/q2", 40, 0));
+    two.sync(&mut book, 1_020, 90);
+    let noted = |book: &mut Book, now| {
+        let told = |refused: Refused| {
+            assert_eq!((&*refused.node, refused.incarnation, &*refused.budget), ("two", 2, "/a"));
+            let Refused { since, at, group, full, units, count, .. } = refused;
+            (since, at, group, full, units, count)
+        };
+        book.view(now).refusals.into_iter().map(told).collect::<Vec<_>>()
+    };
+    let expected = vec![
+        (900, 970, "/a/q1".to_owned(), Full::Limit, 70, 2),
+        // 40 units are its own by now.
+        (1_020, 1_020, "/a/q2".to_owned(), Full::Lease, 40, 1),
+    ];
+    assert_eq!(noted(&mut book, 1_020), expected);
+    // Its leases end, all but this is forgotten, and it comes back with what it never heard to be noted.
+    two.message.taken = 0;
+    two.sync(&mut book, 10_000, 0);
+    assert_eq!(noted(&mut book, 10_000), expected);
+    two.message.refusals = vec![refusal(4, "/a/q1", 10, 0)];
+    two.sync(&mut book, 100_000, 0);
+    two.message.refusals = vec![refusal(4, "/a/q1", 10, 0), refusal(5, "/a/q1", 20, 0)];
+    let bye = Sync { bye: true, lines: Vec::new(), ..two.says(0) };
+    book.apply(100_001, &bye);
+    let later = noted(&mut book, 200_000);
+    assert_eq!(later[..2], expected);
+    let episode = (100_000, 100_001, "/a/q1".to_owned(), Full::Lease, 20, 2);
+    assert_eq!(later[2], episode, "long after the first, and told as the node left");
+}
+
+#[test]
+fn of_more_refusals_than_a_book_keeps_the_last_stay() {
+    let mut book = book();
+    let mut node = Process::new("one", 1);
+    for number in 1..=70 {
+        node.message.refusals = vec![refusal(number, &format!("/a/q{number}"), 1, 0)];
+        node.sync(&mut book, number, 1);
+    }
+    let groups: Vec<String> = book.view(70).refusals.into_iter().map(|one| one.group).collect();
+    assert_eq!(groups.len(), Book::REFUSALS);
+    assert_eq!((&*groups[0], &*groups[63]), ("/a/q7", "/a/q70"));
+}
+
+#[test]
+fn a_refusal_that_is_not_of_its_budget_or_out_of_order_breaks_the_protocol() {
+    let mut node = Process::new("one", 1);
+    for wrong in [
+        vec![refusal(1, "/ab/q", 1, 0)],
+        vec![refusal(1, "/a/\n", 1, 0)],
+        vec![refusal(0, "/a", 1, 0)],
+        vec![refusal(2, "/a", 1, 0), refusal(2, "/a/q", 1, 0)],
+        (1..40).map(|number| refusal(number, "/a", 1, 0)).collect(),
+    ] {
+        node.message.refusals = wrong;
+        assert_eq!(node.says(0).check("a"), Err(Malformed::Refusals));
+    }
+}
+
+#[test]
+fn of_the_terms_what_is_given_is_set_alone() {
+    let mut book = book();
+    book.administer(0, &Change::Terms { ttl: Some(7), grace: None }).unwrap();
+    book.administer(0, &Change::Terms { ttl: None, grace: Some(8) }).unwrap();
+    let view = book.view(0);
+    assert_eq!((view.ttl, view.grace), (7, 8));
+    let zero = Change::Terms { ttl: Some(0), grace: None };
+    assert_eq!(book.administer(0, &zero), Err(Rejected::Malformed(Malformed::Terms)));
 }

@@ -90,7 +90,7 @@ fn other_process() {
 
 async fn set_up(address: &str, terms: Terms) -> Arc<Redis> {
     let store = store(address).await;
-    store.administer("acme", &Change::Terms(terms)).await.unwrap();
+    store.administer("acme", &Change::from(terms)).await.unwrap();
     for path in ["/acme", "/acme/batch"] {
         let change = Change::Set { path: path.to_owned(), limit: Some(LIMIT), minimum: None };
         store.administer("acme", &change).await.unwrap();

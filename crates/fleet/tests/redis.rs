@@ -47,9 +47,17 @@ impl Clocked {
 
     /// Copies all keys of the book to others, or back.
     fn copy(&mut self, from: &str, to: &str) {
-        for key in
-            ["settings", "budgets", "nodes", "incarnations", "holds", "index", "ends", "events"]
-        {
+        for key in [
+            "settings",
+            "budgets",
+            "nodes",
+            "incarnations",
+            "holds",
+            "index",
+            "ends",
+            "events",
+            "refusals",
+        ] {
             let [from, to] = [from, to]
                 .map(|organisation| format!("{{{}:v1:{organisation}}}:{key}", self.prefix));
             let _: () = self.raw.del(&to).unwrap();

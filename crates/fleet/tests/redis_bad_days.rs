@@ -68,7 +68,7 @@ async fn without_its_library_or_with_another_the_error_says_so() {
     let Some(server) = server::redis(&[]) else { return };
     let store = store(&server, "");
     expect(store.sync("a", &sync(1, 0, 10)).await, Kind::NoLibrary, &server);
-    let other = Redis::LIBRARY.replace("REVISION = '1'", "REVISION = '2'");
+    let other = Redis::LIBRARY.replace("REVISION = '2'", "REVISION = '1'");
     do_raw(&server, &["FUNCTION", "LOAD", &other]);
     expect(store.sync("a", &sync(1, 0, 10)).await, Kind::OtherVersion, &server);
     store.load().await.unwrap();
@@ -224,6 +224,19 @@ async fn a_nodes_user_needs_the_rights_that_are_listed_and_may_do_no_more() {
         let after = operator.view("a").await.unwrap();
         assert_eq!((before.budgets, before.nodes), (after.budgets, after.nodes), "without {right}");
     }
+    // Listing organisations is an operator's.
+    expect(node.organisations().await, Kind::Denied, &server);
+    let keys: Vec<String> = (0..2_500).map(|key| format!("other {key}")).collect();
+    for key in &keys {
+        do_raw(&server, &["SET", key, ""]);
+    }
+    let operator = user("operator", Redis::OPERATORS_RIGHTS);
+    operator.load().await.unwrap();
+    operator
+        .administer("b", &Change::Set { path: "/b".to_owned(), limit: Some(1), minimum: None })
+        .await
+        .unwrap();
+    assert_eq!(operator.organisations().await.unwrap(), ["a", "b"]);
     let wrong = store(&server, "node:wrong@");
     expect(wrong.sync("a", &sync(3, 0, 10)).await, Kind::Denied, &server);
 }
@@ -231,10 +244,15 @@ async fn a_nodes_user_needs_the_rights_that_are_listed_and_may_do_no_more() {
 #[test]
 fn the_readme_has_an_operator_type_the_rights_that_are_listed() {
     let readme = include_str!("../README.md");
-    let lines = readme.lines().filter_map(|line| line.strip_prefix("ACL SETUSER node "));
-    let typed: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
-    let rights: Vec<&str> = Redis::RIGHTS.split_whitespace().collect();
-    assert_eq!(typed, [&["on", ">password"], &rights[..]].concat());
+    for (user, rights) in [
+        ("node", format!("on >password {}", Redis::RIGHTS)),
+        ("operator", format!("on >password {} {}", Redis::RIGHTS, Redis::OPERATORS_RIGHTS)),
+    ] {
+        let typed = format!("ACL SETUSER {user} ");
+        let lines = readme.lines().filter_map(|line| line.strip_prefix(&typed));
+        let typed: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
+        assert_eq!(typed, rights.split_whitespace().collect::<Vec<_>>());
+    }
 }
 
 #[tokio::test]
@@ -259,7 +277,7 @@ async fn leases_end_by_the_servers_clock() {
     let Some(server) = server::redis(&[]) else { return };
     let store = founded(&server).await;
     let terms = ledgerline_fleet::book::Terms { ttl: 1, grace: 1 };
-    store.administer("a", &Change::Terms(terms)).await.unwrap();
+    store.administer("a", &Change::from(terms)).await.unwrap();
     store.sync("a", &sync(1, 0, 10)).await.unwrap();
     while store.view("a").await.unwrap().budgets[0].leased > 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;

@@ -17,7 +17,17 @@ fn sync(node: usize, sequence: u64, want: u64) -> Sync {
     let line = |path: &str| Line { path: path.to_owned(), lease: 0, used: 0, want, refused: 0 };
     let lines = PATHS.map(line).to_vec();
     let (node, incarnation) = (format!("node {node}"), node as u64 + 1);
-    Sync { node, incarnation, sequence, taken: 0, until: 0, ended: false, bye: false, lines }
+    Sync {
+        node,
+        incarnation,
+        sequence,
+        taken: 0,
+        until: 0,
+        ended: false,
+        bye: false,
+        lines,
+        refusals: Vec::new(),
+    }
 }
 
 /// All commands that the server has run, those of its functions included.
@@ -39,7 +49,7 @@ async fn a_sync_runs_as_many_commands_with_many_nodes_as_with_few() {
     let store = Redis::new(address, options).expect("an address");
     store.load().await.unwrap();
     let terms = ledgerline_fleet::book::Terms { ttl: 3_600_000, grace: 0 };
-    store.administer("a", &Change::Terms(terms)).await.unwrap();
+    store.administer("a", &Change::from(terms)).await.unwrap();
     for path in PATHS {
         let set = Change::Set { path: path.to_owned(), limit: Some(1 << 40), minimum: Some(1) };
         store.administer("a", &set).await.unwrap();

@@ -126,6 +126,7 @@ async fn in_a_cluster_each_organisations_book_lies_on_one_node() {
         assert_eq!(lease(&reply), 60);
         assert_eq!(store.view(organisation).await.unwrap().budgets[0].leased, 60);
     }
+    assert_eq!(store.organisations().await.unwrap(), organisations);
     for server in [&one, &two] {
         assert!(info(server, &["INFO", "keyspace"]).contains("keys="), "both have books");
     }

@@ -62,6 +62,7 @@
 //! | charge whom nobody was handed         | [`current`]: the group of each thread, task, job or span | 0.4 ns a switch |
 //! | count and read what groups did        | [`Group::add_stat`], [`Group::stat`]         | 1 ns; what changed |
 //! | hear of limits that were met or set   | [`Group::watch`]                             |              |
+//! | hear who was refused how much         | [`Ledger::note_refusals`], [`Group::take_refusals`] | a copy of a path |
 //! | keep limits from other processes      | [`LedgerBuilder::steerable`]                 |              |
 //! | find a wrong uncharge                 | [`LedgerBuilder::audit`]                     | 0.15 µs a pair |
 //! | count without a ledger                | [`stat`]                                     | 1 to 2 ns    |
@@ -144,6 +145,8 @@ pub use control::mode::ControlMode;
 pub use control::protection::{Protection, Unclaimed};
 #[cfg(not(loom))]
 pub use control::reclaimers::{ReclaimReport, Reclaimer};
+#[cfg(not(loom))]
+pub use control::refusals::{NotedRefusal, REFUSALS_NOTED};
 #[cfg(not(loom))]
 pub use control::set_max::SetMaxError;
 #[cfg(not(loom))]

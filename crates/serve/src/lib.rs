@@ -10,6 +10,7 @@
 //!       changes                                    what differs from one look to the next
 //!         api                                      the documents
 //!           frame                                  one look, with its rates, as everybody gets it
+//! other                                            documents of something else, served by the same rules
 //! ```
 //!
 //! Nothing here writes to a ledger. However many ask, a ledger is looked at once an interval; where nobody asks, it is
@@ -23,11 +24,13 @@ mod guard;
 mod history;
 mod listing;
 mod metrics;
+mod other;
 mod page;
 mod server;
 mod settings;
 mod watched;
 
+pub use other::{Documents, Other};
 pub use server::{Server, Stop};
 pub use settings::{Settings, Which};
 

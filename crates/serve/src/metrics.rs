@@ -336,7 +336,7 @@ pub(crate) fn label(value: &str) -> String {
 }
 
 /// OpenMetrics as the older text format.
-fn older(openmetrics: &str) -> String {
+pub(crate) fn older(openmetrics: &str) -> String {
     let mut out = String::with_capacity(openmetrics.len());
     // A family's help stands before its type, which decides its name.
     let mut help = None;

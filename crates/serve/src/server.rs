@@ -81,14 +81,7 @@ impl Server {
     /// A sentence: which ledger cannot be opened, or why nobody can listen there.
     pub fn bind(settings: Settings) -> Result<Server, String> {
         let ledgers = Ledgers::open(&settings)?;
-        let listen = settings.listen;
-        let listening = TcpListener::bind(listen).and_then(|listener| {
-            listener.set_nonblocking(true)?;
-            let address = listener.local_addr()?;
-            Ok((listener, address))
-        });
-        let (listener, address) =
-            listening.map_err(|error| format!("cannot listen on {listen}: {error}"))?;
+        let (listener, address) = listen(settings.listen)?;
         Ok(Server { listener, address, ledgers, ending: watch::Sender::new(false) })
     }
 
@@ -137,53 +130,70 @@ impl Server {
     }
 
     async fn answer(self, signals: bool) -> std::io::Result<()> {
-        let listener = tokio::net::TcpListener::from_std(self.listener)?;
-        let mut ending = self.ending.subscribe();
-        if signals {
-            let (mut int, mut term) =
-                (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-            let sender = self.ending.clone();
-            tokio::spawn(async move {
-                tokio::select! {
-                    _ = int.recv() => {}
-                    _ = term.recv() => {}
-                }
-                sender.send_replace(true);
-            });
-        }
-        let guard = Arc::new(Guard::new(self.ledgers.settings()));
+        let guard = Guard::new(self.ledgers.settings());
         let shared = Shared {
             ledgers: self.ledgers,
             streams: Arc::new(Semaphore::new(STREAMS)),
-            ending: ending.clone(),
+            ending: self.ending.subscribe(),
         };
-        let router = router(shared);
-        let mut connections = JoinSet::new();
-        loop {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                _ = ending.wait_for(|ending| *ending) => break,
-                _ = connections.join_next(), if !connections.is_empty() => continue,
-            };
-            match accepted {
-                Ok((stream, _)) if connections.len() >= CONNECTIONS => turn_away(&stream),
-                Ok((stream, _)) => {
-                    connections.spawn(connection(
-                        stream,
-                        router.clone(),
-                        guard.clone(),
-                        ending.clone(),
-                    ));
-                }
-                // Out of files, say: it may pass.
-                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
-            }
-        }
-        // Streams of events end by themselves.
-        let all = async { while connections.join_next().await.is_some() {} };
-        let _ = tokio::time::timeout(END, all).await;
-        Ok(())
+        accept(self.listener, &self.ending, guard, router(shared), signals).await
     }
+}
+
+/// Begins to listen.
+pub(crate) fn listen(at: SocketAddr) -> Result<(TcpListener, SocketAddr), String> {
+    let listening = TcpListener::bind(at).and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    });
+    listening.map_err(|error| format!("cannot listen on {at}: {error}"))
+}
+
+/// Answers connections until the end, which signals may bring.
+pub(crate) async fn accept(
+    listener: TcpListener,
+    end: &watch::Sender<bool>,
+    guard: Guard,
+    router: Router,
+    signals: bool,
+) -> std::io::Result<()> {
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let mut ending = end.subscribe();
+    if signals {
+        let (mut int, mut term) =
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let sender = end.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = int.recv() => {}
+                _ = term.recv() => {}
+            }
+            sender.send_replace(true);
+        });
+    }
+    let guard = Arc::new(guard);
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = ending.wait_for(|ending| *ending) => break,
+            _ = connections.join_next(), if !connections.is_empty() => continue,
+        };
+        match accepted {
+            Ok((stream, _)) if connections.len() >= CONNECTIONS => turn_away(&stream),
+            Ok((stream, _)) => {
+                let (router, guard) = (router.clone(), guard.clone());
+                connections.spawn(connection(stream, router, guard, ending.clone()));
+            }
+            // Out of files, say: it may pass.
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+    // Streams of events end by themselves.
+    let all = async { while connections.join_next().await.is_some() {} };
+    let _ = tokio::time::timeout(END, all).await;
+    Ok(())
 }
 
 impl Stop {
@@ -236,7 +246,7 @@ async fn connection(
 }
 
 /// Why there is no answer.
-struct No(StatusCode, &'static str);
+pub(crate) struct No(pub StatusCode, pub &'static str);
 
 impl IntoResponse for No {
     fn into_response(self) -> Response<Body> {

@@ -3,7 +3,7 @@
 mod help;
 pub mod list;
 mod pane;
-mod pen;
+pub mod pen;
 mod table;
 
 use crate::keys::{Help, LINE};
@@ -107,7 +107,7 @@ fn keys(area: Rect, buffer: &mut Buffer, state: &State, theme: &Theme) -> Option
 }
 
 /// As many keys as there is room for.
-fn line_of_keys(area: Rect, buffer: &mut Buffer, keys: &[Help], theme: &Theme) {
+pub fn line_of_keys(area: Rect, buffer: &mut Buffer, keys: &[Help], theme: &Theme) {
     let mut pen = Pen::new(buffer, area.y, theme.unicode);
     let mut x = area.x;
     for (key, what) in keys {

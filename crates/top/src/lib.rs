@@ -12,6 +12,7 @@
 //! | `column`, `history`, `keys`, `text`, `theme` | columns; the last looks; what keys do; numbers as text; colours |
 //! | `list`, `find` | the ledgers that there are, of which one is opened                    |
 //! | `life`     | whether the program behind a ledger goes on                               |
+//! | `other`    | what a screen of something else needs: `ledgerline fleet top` is one      |
 //!
 //! Nothing here writes to a ledger.
 //!
@@ -53,6 +54,7 @@ pub mod measure;
 mod once;
 mod options;
 mod order;
+pub mod other;
 #[cfg(test)]
 mod sample;
 mod state;
@@ -64,7 +66,7 @@ pub use column::Column;
 pub use document::{once_json, stream};
 pub use find::{list, list_json};
 pub use keys::HELP;
-pub use live::{run, run_any};
+pub use live::{run, run_any, run_other};
 pub use once::once;
 pub use options::Options;
 pub use order::{Choice, Folds};

@@ -6,6 +6,7 @@ use crate::find;
 use crate::life::Life;
 use crate::list::{self, List};
 use crate::options::Options;
+use crate::other::{Answer, Shown};
 use crate::state::{Action, State};
 use crate::terminal::Screen;
 use crate::theme::Theme;
@@ -66,6 +67,14 @@ pub fn run(source: &Source, options: &Options) -> Result<(), String> {
 /// As [`run`], but that a ledger that cannot be read is told of in the list.
 pub fn run_any(options: &Options) -> Result<(), String> {
     on_the_terminal(|ui| ui.choose(options))
+}
+
+/// Shows something else, as [`run`] shows a ledger.
+///
+/// # Errors
+/// There is no terminal, or it shows nothing but lines.
+pub fn run_other(shown: &mut dyn Shown) -> Result<(), String> {
+    on_the_terminal(|ui| ui.show(shown))
 }
 
 /// Takes the terminal, and gives it back before a signal takes effect.
@@ -179,6 +188,28 @@ impl Ui {
                         list::Action::Redraw => self.screen.forget().map_err(failed)?,
                         list::Action::Suspend => suspend(),
                         list::Action::Quit => return Ok(End::Quit),
+                    },
+                }
+                event = self.events.try_recv().ok();
+            }
+        }
+    }
+
+    fn show(&mut self, shown: &mut dyn Shown) -> Result<End, String> {
+        loop {
+            shown.refresh();
+            let theme = self.theme;
+            self.screen.draw(|frame| shown.draw(frame, &theme)).map_err(failed)?;
+            let mut event = self.wait(shown.every());
+            while let Some(happened) = event {
+                match self.react(happened)? {
+                    Happened::Signal(signal) => return Ok(End::Signal(signal)),
+                    Happened::Nothing => (),
+                    Happened::Key(key) => match shown.key(key) {
+                        Answer::Show => (),
+                        Answer::Redraw => self.screen.forget().map_err(failed)?,
+                        Answer::Suspend => suspend(),
+                        Answer::Quit => return Ok(End::Quit),
                     },
                 }
                 event = self.events.try_recv().ok();

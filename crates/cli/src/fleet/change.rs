@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use ledgerline::size;
-use ledgerline_fleet::book::{BudgetView, Change, Terms, View};
+use ledgerline_fleet::book::{BudgetView, Change, View};
 use ledgerline_fleet::message::MAX_UNITS;
 
 use super::Opened;
@@ -122,23 +122,24 @@ pub(super) fn delete(opened: &Opened, path: &str) -> Result<String, String> {
     })
 }
 
-/// Changes how long leases hold.
+/// Changes how long leases hold: what is given alone, whatever somebody else changes at the same time.
 pub(super) fn terms(
     opened: &Opened,
     organisation: &str,
     lease: Option<u64>,
     grace: Option<u64>,
 ) -> Result<String, String> {
-    let view = opened.view(organisation)?;
-    let terms = Terms { ttl: lease.unwrap_or(view.ttl), grace: grace.unwrap_or(view.grace) };
-    opened.call(opened.store.administer(organisation, &Change::Terms(terms)))?;
+    let before = opened.view(organisation)?;
+    let change = Change::Terms { ttl: lease, grace };
+    opened.call(opened.store.administer(organisation, &change))?;
+    let after = opened.view(organisation)?;
     let seconds = |milliseconds: u64| format!("{} s", milliseconds as f64 / 1000.0);
     Ok(format!(
         "{organisation}: leases hold {}, then {} of grace (was {} and {}).\n",
-        seconds(terms.ttl),
-        seconds(terms.grace),
-        seconds(view.ttl),
-        seconds(view.grace)
+        seconds(after.ttl),
+        seconds(after.grace),
+        seconds(before.ttl),
+        seconds(before.grace)
     ))
 }
 

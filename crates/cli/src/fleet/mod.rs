@@ -1,22 +1,23 @@
 //! `ledgerline fleet`: budgets that hold on many machines, for those who operate them.
 //!
-//! | module     | what it holds                                |
-//! |------------|----------------------------------------------|
-//! | `change`   | what is changed, and what is said of it      |
-//! | `table`    | books for a person                           |
-//! | `document` | books as JSON                                |
+//! | module   | what it holds                                |
+//! |----------|----------------------------------------------|
+//! | `change` | what is changed, and what is said of it      |
+//! | `top`    | books as they change                         |
+//! | `serve`  | books for browsers and Prometheus            |
 
 mod change;
-mod document;
-mod table;
+mod serve;
+mod top;
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use ledgerline_fleet::book::View;
-use ledgerline_fleet::store::{Access, Kind, Store, StoreError, open};
-use ledgerline_terminal::output::{fail, print, printable};
+use ledgerline_fleet::store::{Access, Store, StoreError, open};
+use ledgerline_fleet_view::{Books, Reader, advised};
+use ledgerline_terminal::output::{fail, plain_json, print, printable};
 use ledgerline_terminal::style::Style;
 use tokio::runtime::{Builder, Runtime};
 
@@ -38,7 +39,9 @@ Examples:
   ledgerline fleet load                                once for each Redis
   ledgerline fleet set /acme max=200G
   ledgerline fleet set /acme/batch max=100G min=1G
+  ledgerline fleet show                                all that this store has
   ledgerline fleet show acme
+  ledgerline fleet top                                 the same, as it changes
   ledgerline fleet show --json acme | jq '.books[].budgets[] | select(.over > 0)'
   ledgerline fleet drain acme node-7                   before that machine goes away";
 
@@ -54,8 +57,14 @@ struct Place {
 #[derive(Subcommand, Debug)]
 #[command(after_help = EXAMPLES)]
 pub enum FleetCommand {
-    /// Print budgets, who has leased how much of them, who lacks some, and what happened last
+    /// Print budgets, who has leased how much of them, who lacks some, what happened last, and who was refused
     Show(ShowArgs),
+    /// Watch budgets on the terminal: leases, nodes and their time, who waits, who was refused
+    #[command(after_help = top::after_help())]
+    Top(top::TopArgs),
+    /// Serve budgets, nodes and refusals: a page, OpenMetrics, JSON
+    #[command(long_about = serve::LONG_ABOUT)]
+    Serve(serve::ServeArgs),
     /// Make a budget, or change its limit while nodes use it
     Set(SetArgs),
     /// Delete a budget: it grants no more, and goes with its last lease
@@ -73,8 +82,8 @@ pub enum FleetCommand {
 pub struct ShowArgs {
     #[command(flatten)]
     place: Place,
-    /// The first names of budgets' paths
-    #[arg(required = true, value_name = "ORGANISATION")]
+    /// The first names of budgets' paths [default: all that the store has]
+    #[arg(value_name = "ORGANISATION")]
     organisations: Vec<String>,
     /// Print JSON: sizes in bytes, times in milliseconds
     #[arg(long)]
@@ -147,6 +156,8 @@ pub struct LoadArgs {
 pub fn main(command: &FleetCommand) -> ExitCode {
     let said = match command {
         FleetCommand::Show(args) => show(args),
+        FleetCommand::Top(args) => top::main(args),
+        FleetCommand::Serve(args) => serve::main(args),
         FleetCommand::Set(args) => {
             Opened::new(&args.place).and_then(|it| change::set(&it, &args.path, &args.sizes))
         }
@@ -170,18 +181,30 @@ pub fn main(command: &FleetCommand) -> ExitCode {
 
 fn show(args: &ShowArgs) -> Result<String, String> {
     let opened = Opened::new(&args.place)?;
-    let books = args.organisations.iter().map(|organisation| {
-        let view = opened.view(organisation)?;
-        let is_nothing = view.budgets.is_empty() && view.nodes.is_empty();
-        match is_nothing {
-            true => Err(format!(
-                "{organisation} has no budgets in this store: `ledgerline fleet set /{organisation} max=SIZE` makes one"
-            )),
-            false => Ok((organisation.as_str(), view)),
-        }
-    });
-    let books: Vec<(&str, View)> = books.collect::<Result<_, _>>()?;
-    Ok(if args.json { document::text(&books) } else { table::text(&books, &Style::of_stdout()) })
+    let mut reader = Reader::new(opened.store.clone(), &args.organisations, usize::MAX);
+    let books = opened.call(reader.read())?;
+    let is_blank = |view: &View| view.budgets.is_empty() && view.nodes.is_empty();
+    if let Some(blank) = books.books.iter().find(|book| is_blank(&book.view)) {
+        let name = &blank.organisation;
+        return Err(format!(
+            "{name} has no budgets in this store: `ledgerline fleet set /{name} max=SIZE` makes one"
+        ));
+    }
+    text(&books, args.json)
+}
+
+/// Books as they are printed once.
+fn text(books: &Books, json: bool) -> Result<String, String> {
+    if json {
+        let document = serde_json::to_string_pretty(&ledgerline_fleet_view::json(books));
+        return Ok(plain_json(&document.expect("names are text")) + "\n");
+    }
+    if books.books.is_empty() {
+        return Err(
+            "this store has no budgets: `ledgerline fleet set /NAME max=SIZE` makes one".to_owned()
+        );
+    }
+    Ok(ledgerline_fleet_view::table(books, &Style::of_stdout()))
 }
 
 /// A store that was opened, and what runs its futures.
@@ -194,32 +217,17 @@ impl Opened {
     fn new(place: &Place) -> Result<Opened, String> {
         let store = Access::from_environment()
             .and_then(|access| open(&place.store, &access))
-            .map_err(|error| told(&error))?;
+            .map_err(|error| advised(&error))?;
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| format!("no asynchronous calls here: {error}"))?;
         Ok(Opened { store, runtime })
     }
 
     fn call<T>(&self, answer: impl Future<Output = Result<T, StoreError>>) -> Result<T, String> {
-        self.runtime.block_on(answer).map_err(|error| told(&error))
+        self.runtime.block_on(answer).map_err(|error| advised(&error))
     }
 
     fn view(&self, organisation: &str) -> Result<View, String> {
         self.call(self.store.view(organisation))
     }
-}
-
-/// A store's error, and what to do about it.
-fn told(error: &StoreError) -> String {
-    let advice = match error.kind {
-        Kind::NoLibrary => "; `ledgerline fleet load` loads it, as a user who may",
-        Kind::OtherVersion => {
-            "; use the ledgerline of that version (in a Redis with an older one, `ledgerline fleet load` loads this one's)"
-        }
-        Kind::Denied => {
-            "; name another user by LEDGERLINE_FLEET_USER and LEDGERLINE_FLEET_PASSWORD"
-        }
-        _ => "",
-    };
-    format!("{error}{advice}")
 }

@@ -80,6 +80,7 @@ impl Book {
             leases.insert(&line.path, granted.lease);
             lines.push(granted);
         }
+        self.note(now, message, &incarnation.holds);
         Reply::Synced { sequence: message.sequence, at: now, ttl: self.terms.ttl, lines }
     }
 
@@ -139,6 +140,8 @@ impl Book {
             }
             incarnation.sequence = message.sequence;
             incarnation.left = true;
+            let holds = incarnation.holds.clone();
+            self.note(now, message, &holds);
             self.release_all(&message.node, message.incarnation);
         }
         self.repeat(message, &Incarnation { at: now, ends: now, ..Incarnation::default() }, false)

@@ -25,8 +25,13 @@ pub enum Change {
         /// `/acme/batch`.
         path: String,
     },
-    /// How long leases hold, from each node's next sync on.
-    Terms(Terms),
+    /// How long leases hold, from each node's next sync on. What is `None` stays as it is.
+    Terms {
+        /// [`Terms::ttl`].
+        ttl: Option<u64>,
+        /// [`Terms::grace`].
+        grace: Option<u64>,
+    },
     /// Asks a node for all its leases and gives it no more; or ends that. The node may have yet to join.
     Drain {
         /// The node's name.
@@ -71,6 +76,13 @@ impl From<Malformed> for Rejected {
     }
 }
 
+impl From<Terms> for Change {
+    /// Sets both.
+    fn from(terms: Terms) -> Self {
+        Self::Terms { ttl: Some(terms.ttl), grace: Some(terms.grace) }
+    }
+}
+
 impl Change {
     /// Checks names and numbers, as a store does before it sends the change.
     ///
@@ -86,7 +98,11 @@ impl Change {
                 }
             }
             Self::Delete { path } => check_path(organisation, path),
-            Self::Terms(terms) => terms.check(),
+            Self::Terms { ttl, grace } => {
+                let usual = Terms::default();
+                let (ttl, grace) = (ttl.unwrap_or(usual.ttl), grace.unwrap_or(usual.grace));
+                Terms { ttl, grace }.check()
+            }
             Self::Drain { node, .. } => check_name(node),
         }
     }
@@ -102,9 +118,11 @@ impl Book {
         match change {
             Change::Set { path, limit, minimum } => self.set(path, *limit, *minimum),
             Change::Delete { path } => self.delete(path),
-            Change::Terms(terms) => {
+            Change::Terms { ttl, grace } => {
+                let Terms { ttl: old, grace: before } = self.terms;
+                let terms = Terms { ttl: ttl.unwrap_or(old), grace: grace.unwrap_or(before) };
                 terms.check()?;
-                self.terms = *terms;
+                self.terms = terms;
                 Ok(())
             }
             Change::Drain { node, on } => {

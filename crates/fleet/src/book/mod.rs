@@ -9,6 +9,7 @@
 //!     lease := what the node says it holds, at most what the book has    (more only if the book lost writes: adopted)
 //!     lease := want, if that is less                                     (given back)
 //!     if not over:  lease += part of what is left, at most up to the lease above
+//!   for each refusal that was not noted before: note it
 //! ```
 //!
 //! A sync costs time for its lines, and for the leases of what ended. The store's function does the same in Lua, row by row.
@@ -17,6 +18,7 @@ mod apply;
 mod change;
 mod ends;
 mod look;
+mod refusals;
 mod rows;
 mod share;
 mod view;
@@ -28,8 +30,10 @@ use serde::{Deserialize, Serialize};
 use crate::message::Malformed;
 
 pub use change::{Change, Rejected};
+pub use refusals::{Full, Refused};
 pub use view::{BudgetView, Event, HoldView, IncarnationView, NodeView, View, What};
 
+use refusals::Noted;
 use rows::{Budget, Node};
 
 /// What a store knows of one organisation.
@@ -41,6 +45,8 @@ pub struct Book {
     /// When units are freed, and whose: the row's node and incarnation.
     ends: BTreeSet<(u64, String, u64)>,
     events: VecDeque<Event>,
+    /// The one that was refused last comes last.
+    refusals: VecDeque<Noted>,
     #[serde(skip)]
     nudged: BTreeSet<String>,
 }
@@ -112,6 +118,7 @@ impl Book {
                 .filter(NodeView::is_here)
                 .collect(),
             events: self.events.iter().cloned().collect(),
+            refusals: self.refusals.iter().map(|row| row.refused.clone()).collect(),
         }
     }
 

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Refused;
+
 /// A whole book at one moment. Rows are sorted by path, by name and by incarnation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct View {
@@ -17,6 +19,8 @@ pub struct View {
     pub nodes: Vec<NodeView>,
     /// The last [`Book::EVENTS`](super::Book::EVENTS), oldest first.
     pub events: Vec<Event>,
+    /// The last [`Book::REFUSALS`](super::Book::REFUSALS) that were refused, the last one last.
+    pub refusals: Vec<Refused>,
 }
 
 /// One budget. Its numbers are units.

@@ -87,7 +87,7 @@ impl Budget {
     /// # Errors
     /// [`FleetError::Refused`] where others have the rest and do not give it at once; or the store does not answer.
     pub async fn charge(&self, units: u64) -> Result<OwnedCharge, FleetError> {
-        if let Ok(charge) = self.try_charge(units) {
+        if let Ok(charge) = self.group.attempt(units) {
             return Ok(charge);
         }
         self.ask(units).await
@@ -103,7 +103,7 @@ impl Budget {
         units: u64,
         patience: Duration,
     ) -> Result<OwnedCharge, FleetError> {
-        if let Ok(charge) = self.try_charge(units) {
+        if let Ok(charge) = self.group.attempt(units) {
             return Ok(charge);
         }
         let end = Instant::now() + patience;
@@ -114,7 +114,7 @@ impl Budget {
             match last {
                 Ok(charge) => return Ok(charge),
                 Err(error) if Instant::now() >= end || error == FleetError::Fenced => {
-                    return Err(error);
+                    return self.finally(units, error);
                 }
                 Err(_) => {}
             }
@@ -122,13 +122,13 @@ impl Budget {
             // Units that come back here wake it, and so does a raised limit. A request that is beyond the lease is refused at
             // once: it waits for a reply.
             let rest = end.saturating_duration_since(Instant::now());
-            let request = self.group.group().request(units).wait(rest);
+            let request = self.group.group().request(units).wait(rest).uncounted();
             last = match request.await {
                 Ok(charge) => OwnedCharge::new(charge, self.fleet.ledger())
                     .map_err(|_| unreachable!("a charge of this ledger")),
                 Err(refused) => {
                     let _up = timeout_at(end, replies.changed()).await;
-                    self.try_charge(units).map_err(|_| FleetError::Refused(refused))
+                    self.group.attempt(units).map_err(|_| FleetError::Refused(refused))
                 }
             };
         }
@@ -136,20 +136,29 @@ impl Budget {
 
     async fn ask(&self, units: u64) -> Result<OwnedCharge, FleetError> {
         let _need = self.need(units);
-        self.ask_once(units).await
+        let asked = self.ask_once(units).await;
+        asked.or_else(|error| self.finally(units, error))
+    }
+
+    /// The last attempt, after which the caller is told. Where a limit refuses, that counts, and is noted.
+    fn finally(&self, units: u64, error: FleetError) -> Result<OwnedCharge, FleetError> {
+        match error {
+            FleetError::Refused(_) => Ok(self.try_charge(units)?),
+            error => Err(error),
+        }
     }
 
     async fn ask_once(&self, units: u64) -> Result<OwnedCharge, FleetError> {
         let mut granted = None;
         // The message that was under way may have brought enough.
         let has_room = || {
-            granted = self.try_charge(units).ok();
+            granted = self.group.attempt(units).ok();
             granted.is_some()
         };
         self.party.sync(Some(&self.path), has_room).await?;
         match granted {
             Some(charge) => Ok(charge),
-            None => Ok(self.try_charge(units)?),
+            None => Ok(self.group.attempt(units)?),
         }
     }
 

@@ -180,6 +180,7 @@ impl Join {
             Some(ledger) => ledger,
             None => Arc::new(Ledger::new()?),
         };
+        ledger.note_refusals();
         let shared = Shared {
             store: self.store,
             ledger,

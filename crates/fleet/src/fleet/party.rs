@@ -138,6 +138,7 @@ impl Party {
         let actions = parts.node.end(now);
         self.carry_out(parts, actions);
         let Parts { node, groups } = parts;
+        self.hear_refusals(now, node, groups);
         node.look(now, |path| read(groups, path));
         let look = node.ttl().max(1_000) / 12;
         node.due().map_or(look, |due| due.saturating_sub(now).min(look))
@@ -170,6 +171,7 @@ impl Party {
             return Err(FleetError::Fenced);
         }
         let now = clock::now();
+        self.hear_refusals(now, node, groups);
         let mut turn = node.begin(now, scope, |path| read(groups, path));
         for lower in turn.lowers() {
             if let Some(group) = groups.get(lower.path()) {
@@ -178,6 +180,14 @@ impl Party {
         }
         // Measured from before the lowering: reclaimers may have taken a while.
         Ok(node.say(now, turn))
+    }
+
+    /// Has the node tell who was refused by its budgets. (What refuses else is not the fleet's.)
+    fn hear_refusals(&self, now: u64, node: &mut Node, groups: &HashMap<String, OwnedGroup>) {
+        let Some(top) = groups.get(&format!("/{}", self.organisation)) else { return };
+        for noted in top.group().take_refusals() {
+            node.refused(now, &noted.refused_by, &noted.charged, noted.units, noted.count);
+        }
     }
 
     async fn send(&self, message: Sync) -> Result<(), FleetError> {

@@ -14,6 +14,7 @@
 
 mod action;
 mod demand;
+mod refusals;
 mod reply;
 mod settings;
 #[cfg(test)]
@@ -29,6 +30,7 @@ pub use settings::{AtEnd, Settings};
 pub use turn::{Lower, Scope, Turn};
 
 use demand::Demand;
+use refusals::Refusals;
 
 /// A node's side of one book.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -61,6 +63,7 @@ pub struct Node {
     jitter: u64,
     /// By path, so each level comes before those below it.
     budgets: BTreeMap<String, Held>,
+    refusals: Refusals,
 }
 
 /// A message that may be answered.
@@ -69,6 +72,8 @@ struct Asked {
     sequence: u64,
     sent: u64,
     paths: Vec<String>,
+    /// The highest number of a refusal that it may have told.
+    told: u64,
 }
 
 /// What the node has of one budget.
@@ -133,6 +138,7 @@ impl Node {
             errors: 0,
             jitter: incarnation | 1,
             budgets: BTreeMap::new(),
+            refusals: Refusals::default(),
         }
     }
 
@@ -168,6 +174,20 @@ impl Node {
     /// The charge waits no longer.
     pub fn served(&mut self, path: &str, units: u64) {
         self.each_level(path, |demand| demand.served(units));
+    }
+
+    /// Charges of a group, by its path, were refused by a budget of this node: the next message tells it. The largest asked
+    /// for `units`. Budgets that the node does not use refuse nothing.
+    pub fn refused(&mut self, now: u64, budget: &str, group: &str, units: u64, count: u64) {
+        if self.budgets.contains_key(budget) {
+            self.refusals.note(now, budget, group, units, count);
+        }
+    }
+
+    /// How many refused charges it has yet to tell, or has told without having heard that it was noted.
+    #[must_use]
+    pub fn refusals_waiting(&self) -> u64 {
+        self.refusals.waiting()
     }
 
     fn each_level(&mut self, path: &str, change: impl Fn(&mut Demand)) {

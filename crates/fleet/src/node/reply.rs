@@ -55,6 +55,7 @@ impl Node {
     fn granted(&mut self, now: u64, asked: &Asked, ttl: u64, lines: Vec<Granted>) -> Vec<Action> {
         let mut actions = Vec::new();
         self.taken = asked.sequence;
+        self.refusals.noted(asked.told);
         self.errors = 0;
         self.ttl = ttl;
         self.until = Some(asked.sent + ttl);

@@ -1,7 +1,7 @@
 //! Tests of the node by itself.
 
 use super::*;
-use crate::message::{Granted, Reply, Sync};
+use crate::message::{Granted, Refusal, Reply, Sync};
 
 const TTL: u64 = 3_000;
 
@@ -131,4 +131,40 @@ fn a_node_that_is_fenced_says_nothing_more_and_its_leases_end() {
     assert_eq!(node.holding("/o/j").unwrap().max, 50);
     assert!(!node.end(TTL).is_empty());
     assert_eq!(node.holding("/o/j").unwrap().max, 0);
+}
+
+#[test]
+fn refusals_are_told_until_a_reply_says_that_they_are_noted_each_under_its_number() {
+    let mut node = node(AtEnd::Shrink);
+    let told = |message: &Sync| {
+        let told = |one: &Refusal| (one.number, one.group.clone(), one.units, one.count, one.age);
+        message.refusals.iter().map(told).collect::<Vec<_>>()
+    };
+    node.refused(0, "/o/j", "/o/j/q", 5, 1);
+    node.refused(10, "/o/j", "/o/j/q", 3, 2);
+    node.refused(10, "/others", "/others", 3, 2);
+    let first = say(&mut node, 20, 0);
+    assert_eq!(told(&first), [(1, "/o/j/q".to_owned(), 5, 3, 10)]);
+    node.refused(30, "/o/j", "/o/j/q", 4, 1);
+    node.refused(30, "/o", "/o/j/q", 4, 1);
+    let second = say(&mut node, 30, 0);
+    let expected = [
+        (1, "/o/j/q".to_owned(), 5, 3, 20),
+        (2, "/o/j/q".to_owned(), 4, 1, 0),
+        (3, "/o/j/q".to_owned(), 4, 1, 0),
+    ];
+    assert_eq!(told(&second), expected, "what was said stays as it was said");
+    assert_eq!(second.refusals[2].budget, "/o");
+    node.refused(35, "/o/j", "/elsewhere", 9, 1);
+    hear(&mut node, 40, &first, 50);
+    hear(&mut node, 40, &second, 50);
+    let third = say(&mut node, 50, 0);
+    assert_eq!(told(&third), [(4, "/o/j".to_owned(), 9, 1, 15)], "no group of the budget");
+    third.check("o").unwrap();
+    for number in 0..100 {
+        node.refused(60, "/o", &format!("/o/{number}"), 1, 1);
+    }
+    let full = say(&mut node, 60, 0);
+    assert_eq!(full.refusals.len(), crate::message::MAX_REFUSALS);
+    full.check("o").unwrap();
 }

@@ -119,7 +119,8 @@ impl Node {
             lines.push(Line { path: path.clone(), lease: held.lease, used, want, refused });
             held.demand.said();
         }
-        self.asked = Some(Asked { sequence: self.sequence, sent: now, paths });
+        let (refusals, told) = self.refusals.say(now);
+        self.asked = Some(Asked { sequence: self.sequence, sent: now, paths, told });
         self.next = now + self.interval();
         Sync {
             node: self.name.clone(),
@@ -130,6 +131,7 @@ impl Node {
             ended,
             bye,
             lines,
+            refusals,
         }
     }
 

@@ -96,6 +96,14 @@ impl Store for Memory {
         Box::pin(async move { Ok(self.with(organisation, |book, now| book.view(now))) })
     }
 
+    fn organisations(&self) -> Answer<'_, Vec<String>> {
+        Box::pin(async move {
+            let mut names: Vec<String> = self.shelf().books.keys().cloned().collect();
+            names.sort();
+            Ok(names)
+        })
+    }
+
     fn nudges<'a>(&'a self, organisation: &'a str) -> Answer<'a, Nudges> {
         Box::pin(async move {
             let (sender, nudges) = Nudges::channel();

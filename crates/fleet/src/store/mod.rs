@@ -32,7 +32,7 @@ pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Se
 
 /// Keeps books. One value serves any number of tasks.
 ///
-/// Each call is one round trip, and ends within the store's time limit. A call that fails may have been applied: a node
+/// Each call, but for [`organisations`](Store::organisations), is one round trip, and ends within the store's time limit. A call that fails may have been applied: a node
 /// then sends its next message, which says what it holds.
 pub trait Store: Send + std::marker::Sync + 'static {
     /// Applies a message to the book of an organisation, and returns the book's answer.
@@ -52,6 +52,16 @@ pub trait Store: Send + std::marker::Sync + 'static {
     /// # Errors
     /// Whatever keeps the store from answering.
     fn view<'a>(&'a self, organisation: &'a str) -> Answer<'a, View>;
+
+    /// The organisations that have books, sorted. For operators: nodes know theirs, and need no right to this.
+    ///
+    /// It is several round trips, each within the time limit. Redis, which has no list of them, goes through the names of all
+    /// keys of the server, or of each primary of a cluster: a command for each thousand, with others served in between. etcd
+    /// reads the names of keys below its prefix, and no books. An organisation that comes or goes meanwhile may be missing.
+    ///
+    /// # Errors
+    /// Whatever keeps the store from answering; [`Kind::Slow`] of a Redis with more than ten million keys.
+    fn organisations(&self) -> Answer<'_, Vec<String>>;
 
     /// Makes the store ready to have books, which an operator does once: Redis gets its function library. Elsewhere nothing
     /// has to be done; etcd is asked whether it answers this user.

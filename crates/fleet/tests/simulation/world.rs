@@ -154,7 +154,7 @@ impl World {
                 set(format!("{path}/j{job}"), self.random.between(machines * 2, machines * 6), 0);
             }
         }
-        book.administer(0, &Change::Terms(terms)).expect("terms that fit");
+        book.administer(0, &Change::from(terms)).expect("terms that fit");
         book
     }
 

@@ -1,6 +1,6 @@
 //! What always holds of a book, recomputed from its rows.
 
-use ledgerline_fleet::book::{BudgetView, HoldView, View, What};
+use ledgerline_fleet::book::{Book, BudgetView, HoldView, View, What};
 use ledgerline_fleet::message::{MAX_UNITS, Reply, Sync, above};
 
 use super::world::World;
@@ -33,6 +33,16 @@ pub fn sums(view: &View) {
     }
 }
 
+/// No refusal counts more than once, and no more are kept than are stated.
+pub fn refusals(world: &World, view: &View) {
+    let counted: u64 = view.refusals.iter().map(|refused| refused.count).sum();
+    assert!(counted <= world.refusals, "{counted} of {}: {:?}", world.refusals, view.refusals);
+    assert!(view.refusals.len() <= Book::REFUSALS);
+    assert!(
+        view.refusals.iter().all(|refused| refused.since <= refused.at && refused.at <= view.at)
+    );
+}
+
 /// No lease grows while its budget is over, except one that is adopted; and none grows beyond its limit.
 pub fn growth(before: &View, after: &View) {
     let adopted = |path: &str| {
@@ -40,7 +50,7 @@ pub fn growth(before: &View, after: &View) {
             |event: &&_| matches!(event, What::Adopted { path: other, .. } if other == path);
         let count =
             |view: &View| view.events.iter().map(|event| &event.what).filter(of_path).count();
-        count(after) != count(before) || after.events.len() == ledgerline_fleet::book::Book::EVENTS
+        count(after) != count(before) || after.events.len() == Book::EVENTS
     };
     for budget in &after.budgets {
         let was = before.budgets.iter().find(|was| was.path == budget.path);

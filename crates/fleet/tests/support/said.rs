@@ -14,6 +14,7 @@ pub fn sync(node: &str, path: &str, sequence: u64, lease: u64, want: u64) -> Syn
         ended: false,
         bye: false,
         lines: vec![line],
+        refusals: Vec::new(),
     }
 }
 

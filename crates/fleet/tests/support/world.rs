@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ledgerline_fleet::book::{Change, Terms};
-use ledgerline_fleet::message::{Granted, Line, Reply, State, Sync, above};
+use ledgerline_fleet::message::{Granted, Line, MAX_REFUSALS, Refusal, Reply, State, Sync, above};
 use proptest::prelude::*;
 
 /// The organisation of all budgets.
@@ -41,7 +41,7 @@ pub enum Step {
 pub enum Operation {
     Set { path: usize, limit: Option<u8>, minimum: Option<u8> },
     Delete { path: usize },
-    Terms { ttl: u64, grace: u64 },
+    Terms { ttl: Option<u64>, grace: Option<u64> },
     Drain { node: usize, on: bool },
 }
 
@@ -90,7 +90,8 @@ fn operation() -> impl Strategy<Value = Operation> {
         6 => (0..PATHS.len(), any::<Option<u8>>(), prop::option::weighted(0.2, 0_u8..30))
             .prop_map(|(path, limit, minimum)| Operation::Set { path, limit, minimum }),
         1 => (0..PATHS.len()).prop_map(|path| Operation::Delete { path }),
-        1 => (1_u64..150, 0_u64..80).prop_map(|(ttl, grace)| Operation::Terms { ttl, grace }),
+        1 => (prop::option::weighted(0.8, 1_u64..150), prop::option::weighted(0.8, 0_u64..80))
+            .prop_map(|(ttl, grace)| Operation::Terms { ttl, grace }),
         1 => (0..NODES, any::<bool>()).prop_map(|(node, on)| Operation::Drain { node, on }),
     ]
 }
@@ -108,6 +109,9 @@ pub struct Process {
     pub ends: u64,
     pub leases: BTreeMap<String, u64>,
     pub refused: u64,
+    /// Refusals that no reply has taken note of, and the highest number of one.
+    pub refusals: Vec<Refusal>,
+    pub told: u64,
     /// The book may have forgotten what the process holds, until it names it again.
     pub forgotten: bool,
 }
@@ -119,17 +123,20 @@ pub struct World {
     scale: u64,
     sent: Vec<(usize, u64, Sync)>,
     started: u64,
+    /// How many refusals there were.
+    pub refusals: u64,
 }
 
 impl World {
     /// Units are multiples of `scale`.
     pub fn new(scale: u64) -> Self {
         let mut world = Self {
-            now: 1_000,
+            now: 1_000_000,
             processes: vec![Process::default(); NODES],
             scale,
             sent: Vec::new(),
             started: 0,
+            refusals: 0,
         };
         (0..NODES).for_each(|node| world.restart(node));
         world
@@ -143,7 +150,7 @@ impl World {
             minimum: Some(minimum * self.scale),
         };
         vec![
-            Change::Terms(Terms { ttl: 100, grace: 50 }),
+            Change::from(Terms { ttl: 100, grace: 50 }),
             set("/a", 150, 0),
             set("/a/b", 100, 10),
             set("/a/b/d", 60, 0),
@@ -199,6 +206,7 @@ impl World {
                     ended: false,
                     bye: true,
                     lines: Vec::new(),
+                    refusals: process.refusals.clone(),
                 };
                 if *heard {
                     deed(self.now, &Deed::Send(message));
@@ -231,7 +239,7 @@ impl World {
                 minimum: minimum.map(|minimum| u64::from(minimum) * self.scale),
             },
             Operation::Delete { path } => Change::Delete { path: PATHS[*path].to_owned() },
-            Operation::Terms { ttl, grace } => Change::Terms(Terms { ttl: *ttl, grace: *grace }),
+            Operation::Terms { ttl, grace } => Change::Terms { ttl: *ttl, grace: *grace },
             Operation::Drain { node, on } => {
                 Change::Drain { node: self.processes[*node].name.clone(), on: *on }
             }
@@ -258,6 +266,21 @@ impl World {
             let used =
                 if used < 32 { used * 8 * scale } else { (used * scale).min(lease).min(want) };
             process.refused += u64::from(want > lease);
+            if want > lease && process.refusals.len() < MAX_REFUSALS {
+                process.told += 1;
+                self.refusals += 1;
+                process.refusals.push(Refusal {
+                    number: process.told,
+                    budget: (*path).to_owned(),
+                    group: match numbers[at].1 % 4 {
+                        0 => (*path).to_owned(),
+                        query => format!("{path}/query {query}"),
+                    },
+                    units: want - lease,
+                    count: 1,
+                    age: u64::from(numbers[at].0) * 300,
+                });
+            }
             // Lower first, tell later.
             process.leases.insert(path.to_owned(), lease.min(want));
             lines.push(Line { path: path.to_owned(), lease, used, want, refused: process.refused });
@@ -272,6 +295,7 @@ impl World {
             ended,
             bye: false,
             lines,
+            refusals: process.refusals.clone(),
         }
     }
 
@@ -280,6 +304,8 @@ impl World {
         let Reply::Synced { sequence, at, ttl, lines } = reply else { return };
         assert_eq!((*sequence, lines.len()), (message.sequence, message.lines.len()));
         process.taken = *sequence;
+        let told = message.refusals.last().map_or(0, |last| last.number);
+        process.refusals.retain(|refusal| refusal.number > told);
         process.ends = sent + ttl;
         process.until = at + ttl;
         for (line, granted) in message.lines.iter().zip(lines) {

@@ -56,6 +56,27 @@ impl<'l> Group<'l> {
         Ok(Charge::granted(self, units, grant))
     }
 
+    /// As [`try_charge`](Self::try_charge), for who tries again before telling anybody: a refusal is counted nowhere,
+    /// and noted nowhere.
+    ///
+    /// # Errors
+    /// As `try_charge`.
+    #[inline(always)]
+    #[track_caller]
+    pub fn attempt(self, units: u64) -> Result<Charge<'l>, Refused> {
+        if self.take_prepaid(units) || take_owned(self, units) {
+            return Ok(Charge::new(self, units));
+        }
+        let grant = self.attempt_slow(units, Location::caller())?;
+        Ok(Charge::granted(self, units, grant))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn attempt_slow(self, units: u64, site: &'static Location<'static>) -> Result<Grant, Refused> {
+        slow_path::try_again(self, units, site).map_err(|refusal| explain(self, &refusal))
+    }
+
     /// (It returns no guard: the caller makes the same guard on both paths, so the compiler knows the
     /// guard's group when it drops.)
     #[cold]

@@ -117,6 +117,16 @@ impl OwnedGroup {
         Ok(self.keep(self.group.try_charge(units)?))
     }
 
+    /// As [`Group::attempt`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    #[track_caller]
+    pub fn attempt(&self, units: u64) -> Result<OwnedCharge, Refused> {
+        Ok(self.keep(self.group.attempt(units)?))
+    }
+
     /// As [`Group::charge`].
     ///
     /// # Errors

@@ -43,6 +43,7 @@ pub struct Request<'l> {
     oom: bool,
     throttled: bool,
     explained: bool,
+    uncounted: bool,
     /// The line that asked (`control/audit.rs`).
     site: &'static Location<'static>,
 }
@@ -58,6 +59,7 @@ impl<'l> Group<'l> {
             oom: false,
             throttled: false,
             explained: false,
+            uncounted: false,
             site: Location::caller(),
         }
     }
@@ -129,6 +131,13 @@ impl<'l> Request<'l> {
         self
     }
 
+    /// Counts a refusal nowhere, and notes it nowhere: for who tries again before telling anybody, as
+    /// [`Group::attempt`].
+    pub fn uncounted(mut self) -> Self {
+        self.uncounted = true;
+        self
+    }
+
     fn explain(&self, refusal: &Refusal) -> Refused {
         if self.explained {
             explain_fully(self.group, refusal)
@@ -181,7 +190,7 @@ impl<'l> Request<'l> {
         let now = Instant::now();
         // (A patience beyond the clock's end is as good as a year.)
         let until = now.checked_add(patience).unwrap_or(now + Duration::from_secs(365 * 86_400));
-        Wait::new(self.group, self.units, until, self.oom, self.site)
+        Wait::new(self.group, self.units, until, self.oom, !self.uncounted, self.site)
     }
 }
 

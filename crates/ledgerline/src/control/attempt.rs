@@ -60,13 +60,16 @@ pub(crate) fn announce(ledger: &Ledger, id: GroupId, met: Levels) {
 }
 
 /// Counts a charge that a limit refused for good: at the group whose limit refused it, and for the group
-/// that was charged. Async-signal-safe.
+/// that was charged; and notes it where somebody asked for that. Async-signal-safe.
 #[cold]
 pub(crate) fn count_refusal(ledger: &Ledger, refusal: &Refusal) {
     // (No limit refuses what no group can hold.)
     if refusal.reason == Reason::Limit && refusal.requested <= COUNTER_MAX {
         sums::note(ledger.table(), refusal.charged, Sum::Refused, 1);
         count_at_limit(ledger, refusal);
+        if let Some(notes) = ledger.control().refusals.get() {
+            notes.note(ledger.table(), refusal);
+        }
     }
 }
 

@@ -15,6 +15,7 @@ pub(crate) mod protection;
 pub(crate) mod reclaim;
 pub(crate) mod reclaimers;
 pub(crate) mod reclaiming;
+pub(crate) mod refusals;
 pub(crate) mod set_max;
 pub(crate) mod set_others;
 pub(crate) mod slow_path;
@@ -33,6 +34,7 @@ use audit::Audit;
 use events::Watchers;
 use listener::Listener;
 use reclaimers::Reclaimers;
+use refusals::Notes;
 use std::any::Any;
 use std::fmt::Debug;
 use std::io;
@@ -76,6 +78,8 @@ pub(crate) struct Control {
     pub(crate) times: Times,
     pub(crate) watchers: Watchers,
     pub(crate) listener: Listener,
+    /// Who was refused, once somebody asks for it.
+    pub(crate) refusals: OnceLock<Box<Notes>>,
     /// Set once at most, before the ledger's maker gives it out.
     pub(crate) companion: OnceLock<Box<dyn Companion>>,
     /// The ledger's file, if those who watch are to find it; removed with this.
@@ -105,6 +109,7 @@ pub(crate) fn lay(
         times,
         watchers: Watchers::new(),
         listener: Listener::new(hear::run),
+        refusals: OnceLock::new(),
         companion: OnceLock::new(),
         announcement: OnceLock::new(),
     };
@@ -135,9 +140,9 @@ unsafe fn end(page: NonNull<LocalPage>) {
     // SAFETY: as above.
     drop(unsafe { (*page.cast::<Control>().as_ptr()).companion.take() });
     // SAFETY: as the caller says; the copy owns everything, the region included, and lives on this stack.
-    let Control { page, audit, waiting, reclaimers, victims, announcement, .. } =
+    let Control { page, audit, waiting, reclaimers, victims, refusals, announcement, .. } =
         unsafe { page.cast::<Control>().read() };
-    drop((audit, waiting, reclaimers, victims, announcement));
+    drop((audit, waiting, reclaimers, victims, refusals, announcement));
     drop(page.table.into_region());
 }
 

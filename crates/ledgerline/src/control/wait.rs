@@ -52,6 +52,8 @@ pub(crate) struct Wait<'l> {
     pub(crate) until: Instant,
     /// Whether others may be cancelled for it.
     oom: bool,
+    /// Whether a refusal is counted.
+    counts: bool,
     /// The line that asked (`control/audit.rs`).
     site: &'static Location<'static>,
     stage: Stage<'l>,
@@ -83,9 +85,10 @@ impl<'l> Wait<'l> {
         units: u64,
         until: Instant,
         oom: bool,
+        counts: bool,
         site: &'static Location<'static>,
     ) -> Wait<'l> {
-        Wait { group, units, until, oom, site, stage: Stage::New }
+        Wait { group, units, until, oom, counts, site, stage: Stage::New }
     }
 
     /// Goes as far as it can without sleeping.
@@ -102,7 +105,9 @@ impl<'l> Wait<'l> {
             };
             if let Some(step) = went {
                 // The final answer, after however many tries.
-                if let Step::Done(Err(refusal)) = &step {
+                if let Step::Done(Err(refusal)) = &step
+                    && self.counts
+                {
                     attempt::count_refusal(self.group.ledger(), refusal);
                 }
                 return step;

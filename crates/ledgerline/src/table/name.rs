@@ -65,6 +65,13 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     escaped_unless(text, allows)
 }
 
+/// A row's name. Another process may have written over it: what is not UTF-8 shows as replacement marks, and what no name
+/// may hold is escaped.
+pub(crate) fn of_bytes(bytes: &[u8; NAME_MAX]) -> String {
+    let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(NAME_MAX);
+    escaped(&String::from_utf8_lossy(&bytes[..length])).into_owned()
+}
+
 /// The text, with each character that is not allowed shown as an escape.
 pub(crate) fn escaped_unless(text: &str, allowed: impl Fn(char) -> bool) -> Cow<'_, str> {
     if text.chars().all(&allowed) {

@@ -263,12 +263,11 @@ impl Row {
     /// The name. Another process may have written over it: what is not UTF-8 shows as replacement marks,
     /// and what no name may hold is escaped.
     pub(crate) fn name(&self) -> String {
-        let bytes = self.name_bytes();
-        let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(NAME_MAX);
-        name::escaped(&String::from_utf8_lossy(&bytes[..length])).into_owned()
+        name::of_bytes(&self.name_bytes())
     }
 
-    fn name_bytes(&self) -> [u8; NAME_MAX] {
+    /// The name's bytes, and zeros. Allocates nothing.
+    pub(crate) fn name_bytes(&self) -> [u8; NAME_MAX] {
         let mut bytes = [0u8; NAME_MAX];
         for (word, part) in self.name.iter().zip(bytes.chunks_exact_mut(8)) {
             part.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());

@@ -5,6 +5,7 @@
 //! to a second early, and the grace must be longer than a second and than what the members' clocks differ by.
 
 mod gateway;
+mod list;
 mod user;
 
 use std::fmt;
@@ -74,7 +75,7 @@ struct Kept {
 }
 
 /// The format that this version reads and writes.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// A book as it was read.
 struct Found {
@@ -291,13 +292,12 @@ impl Store for Etcd {
         Box::pin(async move {
             let checked = check_name(organisation).and_then(|()| change.check(organisation));
             checked.map_err(|malformed| self.error(Kind::Malformed, malformed))?;
-            if let Change::Terms(terms) = change
-                && terms.grace <= Self::PRECISION
+            if let Change::Terms { grace: Some(grace), .. } = change
+                && *grace <= Self::PRECISION
                 && self.clock.is_none()
             {
                 let detail = format!(
-                    "a grace of {} ms is too short: etcd tells the time in whole seconds",
-                    terms.grace
+                    "a grace of {grace} ms is too short: etcd tells the time in whole seconds"
                 );
                 return Err(self.error(Kind::Rejected, detail));
             }
@@ -312,6 +312,10 @@ impl Store for Etcd {
             let Found { mut book, now, .. } = self.read(organisation).await?;
             Ok(book.view(now))
         })
+    }
+
+    fn organisations(&self) -> Answer<'_, Vec<String>> {
+        Box::pin(list::organisations(self))
     }
 
     /// Nothing has to be made ready, but that the store can be reached by this user is seen: a key below the prefix is read.

@@ -6,19 +6,30 @@ use std::fmt;
 use redis::{Cmd, Value};
 
 use crate::book::{
-    BudgetView, Change, Event, HoldView, IncarnationView, NodeView, Rejected, View, What,
+    BudgetView, Change, Event, Full, HoldView, IncarnationView, NodeView, Refused, Rejected, View,
+    What,
 };
-use crate::message::{Granted, MAX_UNITS, Reply, State, Sync};
+use crate::message::{Granted, MAX_UNITS, Refusal, Reply, State, Sync};
 
 /// The revision of the functions that this client knows.
-pub(super) const REVISION: u64 = 1;
+pub(super) const REVISION: u64 = 2;
 
 /// The channel of a book's nudges, and the last of its keys.
 pub(super) const CHANNEL: &str = "nudges";
 
 /// The keys of a book.
-pub(super) const KEYS: [&str; 9] =
-    ["settings", "budgets", "nodes", "incarnations", "holds", "index", "ends", "events", CHANNEL];
+pub(super) const KEYS: [&str; 10] = [
+    "settings",
+    "budgets",
+    "nodes",
+    "incarnations",
+    "holds",
+    "index",
+    "ends",
+    "events",
+    "refusals",
+    CHANNEL,
+];
 
 /// A reply makes no sense.
 #[derive(Debug, PartialEq, Eq)]
@@ -45,8 +56,12 @@ pub(super) fn write_sync(command: &mut Cmd, message: &Sync) {
     };
     command.arg(&message.node).arg(format!("{:016x}", message.incarnation));
     command.arg(message.sequence).arg(message.taken).arg(message.until).arg(flag);
+    command.arg(message.lines.len());
     for line in &message.lines {
         command.arg(&line.path).arg(line.lease).arg(line.used).arg(line.want).arg(line.refused);
+    }
+    for Refusal { number, budget, group, units, count, age } in &message.refusals {
+        command.arg(number).arg(budget).arg(group).arg(units).arg(count).arg(age);
     }
 }
 
@@ -57,7 +72,9 @@ pub(super) fn write_change(command: &mut Cmd, change: &Change) {
             command.arg("set").arg(path).arg(or_empty(limit)).arg(or_empty(minimum))
         }
         Change::Delete { path } => command.arg("delete").arg(path),
-        Change::Terms(terms) => command.arg("terms").arg(terms.ttl).arg(terms.grace),
+        Change::Terms { ttl, grace } => {
+            command.arg("terms").arg(or_empty(ttl)).arg(or_empty(grace))
+        }
         Change::Drain { node, on } => command.arg("drain").arg(node).arg(u8::from(*on)),
     };
 }
@@ -107,8 +124,9 @@ pub(super) fn read_done(reply: &Value) -> Result<Result<(), Rejected>, Nonsense>
 }
 
 pub(super) fn read_view(reply: &Value) -> Result<View, Nonsense> {
-    let [at, ttl, grace, budgets, nodes, incarnations, holds, events] = array(reply)? else {
-        return nonsense("a book of eight parts", reply);
+    let [at, ttl, grace, budgets, nodes, incarnations, holds, events, refusals] = array(reply)?
+    else {
+        return nonsense("a book of nine parts", reply);
     };
     let mut budgets = read_budgets(budgets)?;
     for (path, hold) in read_holds(holds)? {
@@ -125,6 +143,7 @@ pub(super) fn read_view(reply: &Value) -> Result<View, Nonsense> {
         budgets: budgets.into_values().collect(),
         nodes: read_nodes(nodes, incarnations)?,
         events: array(events)?.iter().map(read_event).collect::<Result<_, _>>()?,
+        refusals: read_refusals(refusals)?,
     })
 }
 
@@ -204,10 +223,6 @@ fn read_nodes(nodes: &Value, incarnations: &Value) -> Result<Vec<NodeView>, Nons
 
 fn read_event(value: &Value) -> Result<Event, Nonsense> {
     let words = text(value)?;
-    let units = |word: &str| match word.parse::<u64>() {
-        Ok(units) if units <= MAX_UNITS => Ok(units),
-        _ => nonsense("a number of units", &word),
-    };
     let (at, node, what) = match words.split('\0').collect::<Vec<_>>()[..] {
         [at, node, "adopted", path, adopted, over] => {
             let (path, adopted) = (path.to_owned(), units(adopted)?);
@@ -222,6 +237,38 @@ fn read_event(value: &Value) -> Result<Event, Nonsense> {
         _ => return nonsense("an event", &words),
     };
     Ok(Event { at: units(at)?, node: node.to_owned(), what })
+}
+
+/// By the places that are their fields: the order in which they were noted.
+fn read_refusals(rows: &Value) -> Result<Vec<Refused>, Nonsense> {
+    let read = |row: &[Value]| {
+        let (place, words) = (units(&text(&row[0])?)?, text(&row[1])?);
+        let [_, since, at, full, largest, count, node, incarnation, budget, group] =
+            words.split('\0').collect::<Vec<_>>()[..]
+        else {
+            return nonsense("a refusal", &words);
+        };
+        let full = match full {
+            "0" => Full::Limit,
+            "1" => Full::Lease,
+            _ => return nonsense("what stands in the way", &full),
+        };
+        let (since, at) = (units(since)?, units(at)?);
+        let [node, budget, group] = [node, budget, group].map(str::to_owned);
+        let (units, count) = (units(largest)?, units(count)?);
+        let incarnation = digits(incarnation)?;
+        let refused = Refused { since, at, node, incarnation, budget, group, full, units, count };
+        Ok((place, refused))
+    };
+    let read: BTreeMap<u64, Refused> = chunks(rows, 2)?.map(read).collect::<Result<_, _>>()?;
+    Ok(read.into_values().collect())
+}
+
+fn units(word: &str) -> Result<u64, Nonsense> {
+    match word.parse::<u64>() {
+        Ok(units) if units <= MAX_UNITS => Ok(units),
+        _ => nonsense("a number of units", &word),
+    }
 }
 
 fn array(value: &Value) -> Result<&[Value], Nonsense> {

@@ -1,11 +1,13 @@
 //! Connections to Redis: made when needed, dropped when they break, and each call within its time.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster_async::ClusterConnection;
+use redis::cluster_routing::{RoutingInfo, SingleNodeRoutingInfo};
 use redis::{AsyncConnectionConfig, Cmd, RedisResult, Value};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
@@ -28,6 +30,28 @@ pub(super) struct Link {
     tls: bool,
     /// Something came from there that makes sense to this side.
     heard: AtomicBool,
+}
+
+/// A primary of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Primary {
+    host: String,
+    port: u16,
+}
+
+impl Primary {
+    /// Of one range of slots: from, to, the primary, replicas.
+    fn of_range(range: &Value) -> Option<Self> {
+        let Value::Array(parts) = range else { return None };
+        let Value::Array(primary) = parts.get(2)? else { return None };
+        match (primary.first()?, primary.get(1)?) {
+            (Value::BulkString(host), Value::Int(port)) => Some(Self {
+                host: String::from_utf8(host.clone()).ok()?,
+                port: u16::try_from(*port).ok()?,
+            }),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -57,10 +81,26 @@ impl Link {
 
     /// Sends a command and waits for its reply, for at most the time of one call.
     pub(super) async fn call(&self, command: &Cmd) -> Result<Value, StoreError> {
+        self.call_at(None, command).await
+    }
+
+    /// The same of one of the [primaries](Self::primaries).
+    pub(super) async fn call_at(
+        &self,
+        primary: Option<&Primary>,
+        command: &Cmd,
+    ) -> Result<Value, StoreError> {
         let called = self.in_time(async {
-            let value = match self.connection().await? {
-                Connection::Server(mut server) => server.req_packed_command(command).await,
-                Connection::Cluster(mut cluster) => cluster.req_packed_command(command).await,
+            let value = match (self.connection().await?, primary) {
+                (Connection::Server(mut server), _) => server.req_packed_command(command).await,
+                (Connection::Cluster(mut cluster), None) => {
+                    cluster.req_packed_command(command).await
+                }
+                (Connection::Cluster(mut cluster), Some(Primary { host, port })) => {
+                    let (host, port) = (host.clone(), *port);
+                    let there = SingleNodeRoutingInfo::ByAddress { host, port };
+                    cluster.route_command(command, RoutingInfo::SingleNode(there)).await
+                }
             };
             value.and_then(Value::extract_error)
         });
@@ -71,6 +111,22 @@ impl Link {
             *self.connection.lock().await = None;
         }
         called
+    }
+
+    /// The servers that have books: one, or the primaries of a cluster.
+    pub(super) async fn primaries(&self) -> Result<Vec<Option<Primary>>, StoreError> {
+        if !matches!(self.way, Way::Cluster(..)) {
+            return Ok(vec![None]);
+        }
+        let slots = self.call(redis::cmd("CLUSTER").arg("SLOTS")).await?;
+        let primaries: Option<BTreeSet<Primary>> = match &slots {
+            Value::Array(ranges) => ranges.iter().map(Primary::of_range).collect(),
+            _ => None,
+        };
+        match primaries {
+            Some(primaries) => Ok(primaries.into_iter().map(Some).collect()),
+            None => Err(StoreError::new(&self.name, Kind::Nonsense, "a cluster has slots")),
+        }
     }
 
     async fn connection(&self) -> RedisResult<Connection> {

@@ -6,6 +6,7 @@
 mod address;
 mod codec;
 mod link;
+mod list;
 mod way;
 mod wrong;
 
@@ -51,15 +52,20 @@ impl Redis {
         include_str!("fleet/rows.lua"),
         include_str!("fleet/share.lua"),
         include_str!("fleet/ends.lua"),
+        include_str!("fleet/refusals.lua"),
         include_str!("fleet/apply.lua"),
         include_str!("fleet/operate.lua"),
     );
 
     /// What an ACL gives the user of a node, beside its password: `ACL SETUSER node on >password` and these words, if the
-    /// prefix is `ledgerline`. Operators need `+function|load` as well.
+    /// prefix is `ledgerline`. Operators need [`OPERATORS_RIGHTS`](Self::OPERATORS_RIGHTS) as well.
     pub const RIGHTS: &'static str = "resetkeys ~{ledgerline:v1:* resetchannels &{ledgerline:v1:* -@all \
         +fcall +time +hget +hmget +hgetall +hkeys +hset +hdel +zadd +zrem +zrangebylex +zrangebyscore \
         +rpush +ltrim +lrange +publish +subscribe +unsubscribe";
+
+    /// What an ACL gives the user of an operator besides: to load the functions, and to list organisations (which shows the
+    /// names of all keys of the server; in a cluster it needs `+cluster|slots` as well, as all of its users do).
+    pub const OPERATORS_RIGHTS: &'static str = "+function|load +scan";
 
     /// A store at an address. Connects when it is first used, and again after the connection broke.
     ///
@@ -152,6 +158,10 @@ impl Store for Redis {
             let reply = self.call(&self.command("view", organisation)).await?;
             self.parsed(codec::read_view(&reply))
         })
+    }
+
+    fn organisations(&self) -> Answer<'_, Vec<String>> {
+        Box::pin(list::organisations(&self.link, &self.options.prefix))
     }
 
     fn prepare(&self) -> Answer<'_, ()> {

@@ -78,13 +78,22 @@ local function repeated(book, who, sync, reply)
 end
 
 local function parse(args)
-  local sync = { node = args[2], incarnation = args[3], sequence = number(args[4]), taken = number(args[5]), lines = {} }
+  local sync = {
+    node = args[2], incarnation = args[3], sequence = number(args[4]), taken = number(args[5]), lines = {}, refusals = {},
+  }
   sync.until_time = number(args[6])
   sync.ended, sync.bye = args[7] == 'ended', args[7] == 'bye'
-  if not string.match(sync.incarnation, '^%x+$') or #sync.incarnation ~= 16 or (#args - 7) % 5 ~= 0 then
+  local lines_end = 8 + 5 * number(args[8])
+  if not string.match(sync.incarnation, '^%x+$') or #sync.incarnation ~= 16 or lines_end > #args or (#args - lines_end) % 6 ~= 0 then
     error('no message of this protocol')
   end
-  for at = 8, #args, 5 do
+  for at = lines_end + 1, #args, 6 do
+    table.insert(sync.refusals, {
+      number = number(args[at]), budget = args[at + 1], group = args[at + 2], units = number(args[at + 3]),
+      count = number(args[at + 4]), age = number(args[at + 5]),
+    })
+  end
+  for at = 9, lines_end, 5 do
     table.insert(sync.lines, {
       path = args[at], lease = number(args[at + 1]), used = number(args[at + 2]), want = number(args[at + 3]),
       refused = number(args[at + 4]),
@@ -97,6 +106,7 @@ local function leave(book, who, sync)
   local known = get(book, 'incarnations', who)
   if known then
     if sync.sequence < known.sequence then return { LATE, known.sequence } end
+    note(book, who, sync)
     known.sequence = sync.sequence
     known.left = 1
     put(book, 'incarnations', who, known)
@@ -130,6 +140,7 @@ local function next_message(book, who, sync, incarnation)
     local most = level and (leases[level] or 0) or MAX_UNITS
     leases[said.path] = line(book, who, sync, incarnation, said, most, reply)
   end
+  note(book, who, sync)
   return reply
 end
 

@@ -37,7 +37,8 @@ function change.delete(book, path)
 end
 
 function change.terms(book, ttl, grace)
-  redis.call('HSET', book.settings, 'ttl', whole(number(ttl)), 'grace', whole(number(grace)))
+  if ttl ~= '' then redis.call('HSET', book.settings, 'ttl', whole(number(ttl))) end
+  if grace ~= '' then redis.call('HSET', book.settings, 'grace', whole(number(grace))) end
 end
 
 function change.drain(book, name, on)
@@ -70,6 +71,7 @@ local function view(book)
   return {
     book.now, book.ttl, book.grace, rows(book.keys.budgets, BUDGET), redis.call('HGETALL', book.keys.nodes),
     rows(book.keys.incarnations, INCARNATION), rows(book.keys.holds, HOLD), redis.call('LRANGE', book.events, 0, -1),
+    redis.call('HGETALL', book.refusals),
   }
 end
 
@@ -80,7 +82,7 @@ local function register(name, body)
     if args[1] ~= REVISION then
       return redis.error_reply('LEDGERLINE the function library has revision ' .. REVISION .. ', and this client ' .. tostring(args[1]))
     end
-    if #keys ~= 9 then return redis.error_reply('LEDGERLINE a book has nine keys') end
+    if #keys ~= 10 then return redis.error_reply('LEDGERLINE a book has ten keys') end
     return body(open(keys), args)
   end)
 end

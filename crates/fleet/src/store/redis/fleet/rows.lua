@@ -3,16 +3,17 @@
 -- The book of one organisation, as src/book does it in Rust; a test holds the two together. Each call reads what it needs,
 -- computes, and writes at its end, so an error in between leaves the book as it was.
 --
--- KEYS: settings, budgets, nodes, incarnations, holds, index, ends, events, nudges (a channel). All have one hash tag.
+-- KEYS: settings, budgets, nodes, incarnations, holds, index, ends, events, refusals, nudges (a channel). All have one hash tag.
 -- ARGV: the revision of the functions, then what the function takes.
 --
 -- An incarnation is 16 hexadecimal digits, and "who" is its node's name, a zero byte, these digits. A hold's field is "who", a
 -- zero byte, the path; the index has the same fields in order, so that the holds of one incarnation are a range of it.
 
-local REVISION = '1'
+local REVISION = '2'
 local MAX_UNITS = 9007199254740992 -- 2^53: doubles are exact up to here
 local FORMER = 8
 local EVENTS = 64
+local REFUSALS, EPISODE = 64, 60000
 local TTL, GRACE = 10000, 5000
 local NOBODY = '0000000000000000'
 local CHUNK = 1000 -- what fits on Lua's stack
@@ -63,10 +64,10 @@ end
 local function open(keys)
   local book = {
     settings = keys[1], keys = { budgets = keys[2], nodes = keys[3], incarnations = keys[4], holds = keys[5] },
-    index = keys[6], ends = keys[7], events = keys[8], channel = keys[9],
+    index = keys[6], ends = keys[7], events = keys[8], refusals = keys[9], channel = keys[10],
     budgets = {}, nodes = {}, incarnations = {}, holds = {},
     changed = { budgets = {}, nodes = {}, incarnations = {}, holds = {} },
-    told = {}, nudged = {}, now = clock(),
+    told = {}, noted = {}, faded = {}, nudged = {}, now = clock(),
   }
   local terms = redis.call('HMGET', book.settings, 'ttl', 'grace')
   book.ttl = tonumber(terms[1]) or TTL
@@ -151,6 +152,12 @@ local function each_chunk(list, call)
   for from = 1, #list, CHUNK do call(unpack(list, from, math.min(from + CHUNK - 1, #list))) end
 end
 
+local function refusal_text(row)
+  local numbers = { row.number, row.since, row.at, row.full, row.units, row.count }
+  for at, value in ipairs(numbers) do numbers[at] = whole(value) end
+  return table.concat(numbers, '\0') .. '\0' .. table.concat({ row.who, row.budget, row.group }, '\0')
+end
+
 local function close(book)
   local commands, writes = {}, {}
   local function add(command, key, list)
@@ -181,6 +188,13 @@ local function close(book)
   add('ZREM', book.index, unindexed)
   add('ZADD', book.ends, renewed)
   add('ZREM', book.ends, ended)
+  local noted = {}
+  for _, row in ipairs(book.noted) do
+    table.insert(noted, whole(row.place))
+    table.insert(noted, refusal_text(row))
+  end
+  add('HSET', book.refusals, noted)
+  add('HDEL', book.refusals, book.faded)
   local told = {}
   for at = math.max(1, #book.told - EVENTS + 1), #book.told do table.insert(told, book.told[at]) end
   add('RPUSH', book.events, told)

@@ -1,14 +1,16 @@
 //! Books as JSON: `docs/schemas/fleet.v1.json`.
 
-use ledgerline_fleet::book::{Event, View, What};
+use ledgerline_fleet::book::{Event, Full, Refused, View, What};
 use serde_json::{Value, json};
 
+use crate::read::{Book, Books};
+
 /// All books in one document. Sizes are units (bytes, unless a fleet counts other things), times milliseconds.
-pub(super) fn text(books: &[(&str, View)]) -> String {
-    let books: Vec<Value> =
-        books.iter().map(|(organisation, view)| book(organisation, view)).collect();
-    let document = json!({ "schema": "ledgerline/fleet.v1", "books": books });
-    serde_json::to_string_pretty(&document).expect("names are text") + "\n"
+#[must_use]
+pub fn text(books: &Books) -> Value {
+    let told: Vec<Value> =
+        books.books.iter().map(|Book { organisation, view }| book(organisation, view)).collect();
+    json!({ "schema": "ledgerline/fleet.v1", "books": told, "more": books.more })
 }
 
 fn book(organisation: &str, view: &View) -> Value {
@@ -61,6 +63,7 @@ fn book(organisation: &str, view: &View) -> Value {
         "budgets": budgets.collect::<Vec<_>>(),
         "nodes": nodes.collect::<Vec<_>>(),
         "events": view.events.iter().map(happened).collect::<Vec<_>>(),
+        "refusals": view.refusals.iter().map(refused).collect::<Vec<_>>(),
     })
 }
 
@@ -71,4 +74,21 @@ fn happened(event: &Event) -> Value {
         What::Ended { .. } => ("ended", None, None, None),
     };
     json!({ "at": event.at, "node": event.node, "what": what, "path": path, "units": units, "over": over })
+}
+
+fn refused(refused: &Refused) -> Value {
+    json!({
+        "since": refused.since,
+        "at": refused.at,
+        "node": refused.node,
+        "incarnation": format!("{:016x}", refused.incarnation),
+        "budget": refused.budget,
+        "group": refused.group,
+        "full": match refused.full {
+            Full::Limit => "limit",
+            Full::Lease => "lease",
+        },
+        "units": refused.units,
+        "count": refused.count,
+    })
 }

@@ -1,11 +1,14 @@
-//! Books for a person: a table of budgets with what each node has of them, then nodes, then what happened.
+//! Books for a person: a table of budgets with what each node has of them, then nodes, then what happened, and who was refused.
 
 use std::fmt::Write as _;
 
 use ledgerline::size;
-use ledgerline_fleet::book::{BudgetView, Event, View, What};
+use ledgerline_fleet::book::{BudgetView, View};
 use ledgerline_terminal::output::printable;
 use ledgerline_terminal::style::{Paint, Style};
+
+use crate::read::{Book, Books};
+use crate::words::{age, count, happened, refused, seconds, some};
 
 /// What is said of a budget, or of what a node has of it.
 const COLUMNS: [&str; 8] = ["budget", "max", "leased", "used", "idle", "unmet", "over", "refused"];
@@ -16,13 +19,19 @@ struct Row {
     paint: Option<Paint>,
 }
 
+/// How many refusals are told of each book: the last ones.
+const REFUSALS: usize = 10;
+
 /// All books, one after the other.
-pub(super) fn text(books: &[(&str, View)], style: &Style) -> String {
-    books
-        .iter()
-        .map(|(organisation, view)| book(organisation, view, style))
-        .collect::<Vec<_>>()
-        .join("\n")
+#[must_use]
+pub fn text(books: &Books, style: &Style) -> String {
+    let told = |Book { organisation, view }: &Book| book(organisation, view, style);
+    let mut text = books.books.iter().map(told).collect::<Vec<_>>().join("\n");
+    if books.more > 0 {
+        let plural = if books.more == 1 { "" } else { "s" };
+        let _ = write!(text, "\n{} organisation{plural} more: name those to see\n", books.more);
+    }
+    text
 }
 
 fn book(organisation: &str, view: &View, style: &Style) -> String {
@@ -72,6 +81,15 @@ fn book(organisation: &str, view: &View, style: &Style) -> String {
         let line = format!("{} ago: {}\n", age(view.at.saturating_sub(event.at)), happened(event));
         text += &style.paint(Paint::Faint, &line);
     }
+    let before = view.refusals.len().saturating_sub(REFUSALS);
+    if before > 0 {
+        let line = format!("{before} refusals before these: --json has them\n");
+        text += &style.paint(Paint::Faint, &line);
+    }
+    for one in &view.refusals[before..] {
+        let line = format!("{} ago: {}\n", age(view.at.saturating_sub(one.at)), refused(one));
+        text += &style.paint(Paint::Faint, &line);
+    }
     text
 }
 
@@ -115,129 +133,15 @@ fn of_budget(budget: &BudgetView) -> impl Iterator<Item = Row> {
     std::iter::once(first).chain(holds.collect::<Vec<_>>())
 }
 
-fn some(units: u64) -> String {
-    if units == 0 { "-".to_owned() } else { size::format(units) }
-}
-
-fn count(number: u64) -> String {
-    if number == 0 { "-".to_owned() } else { number.to_string() }
-}
-
-fn seconds(milliseconds: u64) -> String {
-    format!("{:.1} s", milliseconds as f64 / 1000.0)
-}
-
-/// A time that has passed, in its largest unit.
-fn age(milliseconds: u64) -> String {
-    match milliseconds / 1000 {
-        seconds @ 0..120 => format!("{seconds} s"),
-        seconds @ 120..7200 => format!("{} min", seconds / 60),
-        seconds @ 7200..172_800 => format!("{} h", seconds / 3600),
-        seconds => format!("{} days", seconds / 86_400),
-    }
-}
-
-fn happened(event: &Event) -> String {
-    let node = printable(&event.node);
-    match &event.what {
-        What::Adopted { path, units, over } => format!(
-            "the store had lost writes: {node} holds {} of {} that it did not know of{}",
-            size::format(*units),
-            printable(path),
-            if *over > 0 {
-                format!(", {} more than there is", size::format(*over))
-            } else {
-                String::new()
-            }
-        ),
-        What::Fenced { .. } => format!("another process took the name {node}"),
-        What::Ended { .. } => format!("{node} did not speak in time; its units went to others"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ledgerline_fleet::book::{HoldView, IncarnationView, NodeView};
-
-    #[test]
-    fn times_that_passed_have_their_largest_unit() {
-        for (milliseconds, told) in [
-            (0, "0 s"),
-            (119_999, "119 s"),
-            (120_000, "2 min"),
-            (7_200_000, "2 h"),
-            (172_800_000, "2 days"),
-        ] {
-            assert_eq!(age(milliseconds), told);
-        }
-    }
+    use crate::sample;
 
     #[test]
     fn a_book_says_who_has_what_who_lacks_some_and_what_happened() {
-        let hold =
-            |node: &str, lease: u64, used: u64, unmet: u64, excess: u64, refused: u64| HoldView {
-                node: node.to_owned(),
-                incarnation: 7,
-                lease,
-                used,
-                want: lease + unmet,
-                excess,
-                unmet,
-                lacking: 0,
-                refused,
-            };
-        let start = |fenced, ends| IncarnationView { incarnation: 7, fenced, sequence: 3, ends };
-        let node = |name: &str, draining, incarnations| NodeView {
-            name: name.to_owned(),
-            draining,
-            incarnations,
-        };
-        let event = |at, what| Event { at, node: "b".to_owned(), what };
-        let view = View {
-            at: 1_000_000,
-            ttl: 10_000,
-            grace: 1500,
-            budgets: vec![
-                BudgetView {
-                    path: "/acme".to_owned(),
-                    limit: 10 << 30,
-                    leased: 9 << 30,
-                    idle: 1 << 30,
-                    ..BudgetView::default()
-                },
-                BudgetView {
-                    path: "/acme/batch".to_owned(),
-                    limit: 1 << 30,
-                    minimum: 64 << 20,
-                    closing: true,
-                    leased: 3 << 29,
-                    excess: 1 << 20,
-                    over: (1 << 29) + (1 << 20),
-                    unmet: 100,
-                    refused: 12,
-                    holds: vec![
-                        hold("a", 1 << 30, 1 << 30, 100, 0, 12),
-                        hold("b\u{1b}", 1 << 29, 5 << 20, 0, 1 << 20, 0),
-                    ],
-                    ..BudgetView::default()
-                },
-            ],
-            nodes: vec![
-                node("a", false, vec![start(false, 1_004_200)]),
-                node("b\u{1b}", true, vec![start(true, 1_001_000), start(false, 1_009_000)]),
-                node("gone", true, Vec::new()),
-            ],
-            events: vec![
-                event(400_000, What::Fenced { incarnation: 6 }),
-                event(
-                    940_000,
-                    What::Adopted { path: "/acme/batch".to_owned(), units: 1 << 29, over: 5 },
-                ),
-                event(999_000, What::Ended { incarnation: 6 }),
-            ],
-        };
-        let told = text(&[("acme", view)], &Style::plain());
+        let book = Book { organisation: "acme".to_owned(), view: sample::view() };
+        let told = text(&Books { books: vec![book], more: 2 }, &Style::plain());
         let expected = "\
 acme: 2 nodes; leases hold 10.0 s, then 1.5 s of grace
 budget                               max  leased  used    idle  unmet    over  refused
@@ -251,7 +155,22 @@ gone: drained: it gets no more; not here
 10 min ago: another process took the name b
 60 s ago: the store had lost writes: b holds 512.0M of /acme/batch that it did not know of, 5 more than there is
 1 s ago: b did not speak in time; its units went to others
+4 min ago: a refused /acme/batch/q42\\u{1b} 11 times in 30 s, at most 400.0M: /acme/batch is full
+2 s ago: a refused /acme/batch 5.0M: its lease of /acme/batch was too small
+
+2 organisations more: name those to see
 ";
         assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn of_many_refusals_the_last_are_told() {
+        let mut view = sample::view();
+        let one = view.refusals[1].clone();
+        view.refusals = vec![one; 20];
+        let book = Book { organisation: "acme".to_owned(), view };
+        let told = text(&Books { books: vec![book], more: 0 }, &Style::plain());
+        assert!(told.contains("10 refusals before these: --json has them\n"), "{told}");
+        assert_eq!(told.matches("a refused /acme/batch 5.0M").count(), REFUSALS);
     }
 }

@@ -1,0 +1,99 @@
+//! Times, events, refusals and errors in words.
+
+use ledgerline::size;
+use ledgerline_fleet::book::{Event, Full, Refused, What};
+use ledgerline_fleet::store::{Kind, StoreError};
+use ledgerline_terminal::output::printable;
+
+/// A store's error, and what to do about it.
+#[must_use]
+pub fn advised(error: &StoreError) -> String {
+    let advice = match error.kind {
+        Kind::NoLibrary => "; `ledgerline fleet load` loads it, as a user who may",
+        Kind::OtherVersion => {
+            "; use the ledgerline of that version (in a Redis with an older one, `ledgerline fleet load` loads this one's)"
+        }
+        Kind::Denied => {
+            "; name another user by LEDGERLINE_FLEET_USER and LEDGERLINE_FLEET_PASSWORD"
+        }
+        _ => "",
+    };
+    format!("{error}{advice}")
+}
+
+/// Units, or a dash where there are none.
+pub(crate) fn some(units: u64) -> String {
+    if units == 0 { "-".to_owned() } else { size::format(units) }
+}
+
+/// A number, or a dash instead of 0.
+pub(crate) fn count(number: u64) -> String {
+    if number == 0 { "-".to_owned() } else { number.to_string() }
+}
+
+pub(crate) fn seconds(milliseconds: u64) -> String {
+    format!("{:.1} s", milliseconds as f64 / 1000.0)
+}
+
+/// A time that has passed, in its largest unit.
+pub(crate) fn age(milliseconds: u64) -> String {
+    match milliseconds / 1000 {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7200 => format!("{} min", seconds / 60),
+        seconds @ 7200..172_800 => format!("{} h", seconds / 3600),
+        seconds => format!("{} days", seconds / 86_400),
+    }
+}
+
+pub(crate) fn happened(event: &Event) -> String {
+    let node = printable(&event.node);
+    match &event.what {
+        What::Adopted { path, units, over } => format!(
+            "the store had lost writes: {node} holds {} of {} that it did not know of{}",
+            size::format(*units),
+            printable(path),
+            if *over > 0 {
+                format!(", {} more than there is", size::format(*over))
+            } else {
+                String::new()
+            }
+        ),
+        What::Fenced { .. } => format!("another process took the name {node}"),
+        What::Ended { .. } => format!("{node} did not speak in time; its units went to others"),
+    }
+}
+
+/// Who was refused how much, and why.
+pub(crate) fn refused(refused: &Refused) -> String {
+    let Refused { since, at, units, count, .. } = *refused;
+    let (node, group, budget) =
+        (printable(&refused.node), printable(&refused.group), printable(&refused.budget));
+    let often = match count {
+        1 => String::new(),
+        count if at - since < 1000 => format!(" {count} times, at most"),
+        count => format!(" {count} times in {}, at most", age(at - since)),
+    };
+    let why = match refused.full {
+        Full::Limit => format!("{budget} is full"),
+        Full::Lease => format!("its lease of {budget} was too small"),
+    };
+    format!("{node} refused {group}{often} {}: {why}", size::format(units))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_that_passed_have_their_largest_unit() {
+        for (milliseconds, told) in [
+            (0, "0 s"),
+            (119_999, "119 s"),
+            (120_000, "2 min"),
+            (7_200_000, "2 h"),
+            (172_800_000, "2 days"),
+        ] {
+            assert_eq!(age(milliseconds), told);
+        }
+    }
+}

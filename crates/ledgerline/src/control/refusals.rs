@@ -1,0 +1,248 @@
+//! Keeps note of who was refused how much, for those who tell of it: of charges that limits refused, folded by the group that
+//! was charged and the one that refused.
+//!
+//! Nothing is kept until somebody asks for notes. Then a refusal, which walked to the root and drained cells before, tries a
+//! flag and writes one of a few rows. A refusal that finds the flag taken (by a thread at the same time, or by the one that its
+//! signal handler interrupted) is not noted. So a note allocates nothing and waits for nobody; the counts of groups miss
+//! none, and say how many there were.
+
+use crate::group::Group;
+use crate::ledger::Ledger;
+use crate::stock::refusal::Refusal;
+use crate::table::Table;
+use crate::table::id::GroupId;
+use crate::table::name::{self, NAME_MAX};
+use crate::table::path::{DEPTH_MAX, RowPath};
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How many pairs of a group that was charged and one that refused are noted between two calls of
+/// [`Group::take_refusals`].
+pub const REFUSALS_NOTED: usize = 32;
+
+/// Charges of one group that one limit refused since the last [`Group::take_refusals`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NotedRefusal {
+    /// The path of the group that was to be charged, as it was then: the group may be gone by now.
+    pub charged: String,
+    /// The path of the group whose limit refused: that group, or an ancestor.
+    pub refused_by: String,
+    /// The units of the largest of these charges.
+    pub units: u64,
+    /// How many were noted. (Where threads are refused at the same time, some are not.)
+    pub count: u64,
+}
+
+/// The notes of a ledger.
+#[derive(Debug)]
+pub(crate) struct Notes {
+    taken: AtomicBool,
+    rows: UnsafeCell<Rows>,
+}
+
+#[derive(Debug)]
+struct Rows {
+    notes: Vec<Note>,
+    /// Where the oldest is, once there is a note in each row.
+    oldest: usize,
+}
+
+// SAFETY: the rows are touched by whoever took the flag alone (`with`).
+unsafe impl Sync for Notes {}
+
+/// The names of a path from the group up, without the root's.
+type Names = [[u8; NAME_MAX]; DEPTH_MAX - 1];
+
+#[derive(Debug)]
+struct Note {
+    charged: GroupId,
+    by: GroupId,
+    /// How many names lie in `names`, and how many of them are below the group that refused.
+    depth: usize,
+    below: usize,
+    names: Names,
+    units: u64,
+    count: u64,
+}
+
+impl Notes {
+    fn new() -> Notes {
+        Notes {
+            taken: AtomicBool::new(false),
+            rows: UnsafeCell::new(Rows { notes: Vec::with_capacity(REFUSALS_NOTED), oldest: 0 }),
+        }
+    }
+
+    /// Calls with the rows, unless somebody else has them.
+    fn with<T>(&self, change: impl FnOnce(&mut Rows) -> T) -> Option<T> {
+        // Acquire, partner of the Release below: the rows are as the last one left them.
+        if self.taken.swap(true, Ordering::Acquire) {
+            return None;
+        }
+        // SAFETY: one at a time takes the flag, and gives it back after it has ceased to use the rows.
+        let result = change(unsafe { &mut *self.rows.get() });
+        self.taken.store(false, Ordering::Release);
+        Some(result)
+    }
+
+    /// Notes a refusal. Async-signal-safe: it allocates nothing, and waits for nothing.
+    pub(super) fn note(&self, table: &Table, refusal: &Refusal) {
+        let Refusal { charged, group: by, requested, .. } = *refusal;
+        self.with(|rows| {
+            let Rows { notes, oldest } = rows;
+            if let Some(note) =
+                notes.iter_mut().find(|note| (note.charged, note.by) == (charged, by))
+            {
+                note.count += 1;
+                note.units = note.units.max(requested);
+            } else if let Some(note) = Note::new(table, charged, by, requested) {
+                if notes.len() < REFUSALS_NOTED {
+                    notes.push(note);
+                } else {
+                    notes[*oldest] = note;
+                    *oldest = (*oldest + 1) % REFUSALS_NOTED;
+                }
+            }
+        });
+    }
+}
+
+impl Note {
+    /// `None` if the group is gone by now, or does not lie below the one that refused.
+    fn new(table: &Table, charged: GroupId, by: GroupId, units: u64) -> Option<Note> {
+        let path = RowPath::of(table, charged)?;
+        let rows = path.rows();
+        let below = rows.iter().position(|&row| row == by.index())?;
+        let mut names: Names = [[0; NAME_MAX]; DEPTH_MAX - 1];
+        let depth = rows.len() - 1;
+        for (name, &row) in names.iter_mut().zip(&rows[..depth]) {
+            *name = table.row(row).name_bytes();
+        }
+        path.is_current(table).then_some(Note { charged, by, depth, below, names, units, count: 1 })
+    }
+
+    /// The path without its lowest names.
+    fn path(&self, without: usize) -> String {
+        let names = self.names[without.min(self.depth)..self.depth].iter().rev();
+        let path: String = names.map(|bytes| format!("/{}", name::of_bytes(bytes))).collect();
+        if path.is_empty() { "/".to_owned() } else { path }
+    }
+
+    fn told(&self) -> NotedRefusal {
+        let (units, count) = (self.units, self.count);
+        NotedRefusal { charged: self.path(0), refused_by: self.path(self.below), units, count }
+    }
+}
+
+impl Ledger {
+    /// Begins to keep note of charges that limits refuse in this process, for [`Group::take_refusals`]. It takes 60 KiB. Each
+    /// refusal looks through the notes, and the first of a group copies its path; charges that are granted cost the same as
+    /// before.
+    pub fn note_refusals(&self) {
+        self.control().refusals.get_or_init(|| Box::new(Notes::new()));
+    }
+}
+
+impl Group<'_> {
+    /// Takes what was noted of charges that a limit of this group or of one below it refused, since the last call or since
+    /// [`Ledger::note_refusals`], without which there is nothing. At most the last [`REFUSALS_NOTED`] of the ledger; the groups'
+    /// [`max_events`](Self::max_events) count them all. Not async-signal-safe.
+    pub fn take_refusals(self) -> Vec<NotedRefusal> {
+        let Some(notes) = self.ledger().control().refusals.get() else { return Vec::new() };
+        let top = self.path();
+        let is_below = |told: &NotedRefusal| {
+            let rest = told.refused_by.strip_prefix(top.trim_end_matches('/'));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        // Whoever is refused meanwhile is not noted: what allocates waits until the rows are given back.
+        let mut taken: Vec<Note> = Vec::with_capacity(REFUSALS_NOTED);
+        let _busy = notes.with(|rows| {
+            rows.notes.rotate_left(rows.oldest);
+            rows.oldest = 0;
+            taken.append(&mut rows.notes);
+        });
+        let (mine, others): (Vec<Note>, Vec<Note>) =
+            taken.into_iter().partition(|note| is_below(&note.told()));
+        if !others.is_empty() {
+            let _busy = notes.with(|rows| {
+                let room = REFUSALS_NOTED - rows.notes.len();
+                rows.notes.extend(others.into_iter().take(room));
+            });
+        }
+        mine.iter().map(Note::told).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::REFUSALS_NOTED;
+    use crate::{Ledger, Limit};
+
+    #[test]
+    fn a_refusal_is_noted_with_who_asked_whose_limit_it_was_and_how_much() {
+        let ledger = Ledger::builder().capacity(64).anonymous().unwrap();
+        let tenant = ledger.root().create("acme").unwrap();
+        let other = ledger.root().create("acme2").unwrap();
+        let query = tenant.create("q1").unwrap();
+        tenant.set_max(Limit::units(10)).unwrap();
+        other.set_max(Limit::units(10)).unwrap();
+        query.try_charge(11).unwrap_err();
+        assert_eq!(tenant.take_refusals(), [], "nobody asked for notes");
+        ledger.note_refusals();
+        for units in [11, 30, 12] {
+            query.try_charge(units).unwrap_err();
+        }
+        tenant.try_charge_units(13).unwrap_err();
+        other.try_charge(14).unwrap_err();
+        // Who tries again before telling anybody was not refused.
+        assert!(tenant.attempt(15).is_err() && tenant.request(15).uncounted().charge().is_err());
+        assert_eq!(tenant.max_events(), 5);
+        query.destroy().unwrap();
+        let told = |noted: &super::NotedRefusal| {
+            (noted.charged.clone(), noted.refused_by.clone(), noted.units, noted.count)
+        };
+        let of_tenant: Vec<_> = tenant.take_refusals().iter().map(told).collect();
+        let acme = || "/acme".to_owned();
+        assert_eq!(of_tenant, [("/acme/q1".to_owned(), acme(), 30, 3), (acme(), acme(), 13, 1)]);
+        assert_eq!(tenant.take_refusals(), []);
+        let all: Vec<_> = ledger.root().take_refusals().iter().map(told).collect();
+        assert_eq!(all, [("/acme2".to_owned(), "/acme2".to_owned(), 14, 1)]);
+    }
+
+    #[test]
+    fn the_last_are_noted_where_there_are_more_than_rows() {
+        let ledger = Ledger::builder().capacity(64).anonymous().unwrap();
+        ledger.note_refusals();
+        for number in 0..REFUSALS_NOTED + 5 {
+            let group = ledger.root().create(&format!("g{number}")).unwrap();
+            group.set_max(Limit::ZERO).unwrap();
+            group.try_charge(1).unwrap_err();
+            group.try_charge(1).unwrap_err();
+        }
+        let noted = ledger.root().take_refusals();
+        assert_eq!(noted.len(), REFUSALS_NOTED);
+        assert!(noted.iter().all(|noted| noted.count == 2), "{noted:?}");
+        assert_eq!((&*noted[0].charged, &*noted[31].charged), ("/g5", "/g36"));
+    }
+
+    #[test]
+    fn threads_that_are_refused_at_once_are_noted_and_never_more_often_than_refused() {
+        let ledger = Ledger::builder().capacity(8).anonymous().unwrap();
+        ledger.note_refusals();
+        let group = ledger.root().create("g").unwrap();
+        group.set_max(Limit::ZERO).unwrap();
+        let mut noted = 0;
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|_| scope.spawn(|| (0..2_000).for_each(|_| drop(group.try_charge(1)))))
+                .collect();
+            while threads.iter().any(|thread| !thread.is_finished()) {
+                noted += group.take_refusals().iter().map(|noted| noted.count).sum::<u64>();
+            }
+        });
+        noted += group.take_refusals().iter().map(|noted| noted.count).sum::<u64>();
+        assert!((1..=8_000).contains(&noted), "{noted}");
+        assert_eq!(group.max_events(), 8_000);
+    }
+}
