@@ -13,15 +13,20 @@
 //! is *short*. Then
 //!
 //! * the largest active spiller is refused, so that it spills;
-//! * one that holds at most its share (overdraft line / active spillers) goes on to the overdraft line, and one
-//!   that holds more and is not the largest to half of the way there: the largest is asked first;
+//! * one that holds at most its share (overdraft line / active spillers) goes on to the first line. Many an operator
+//!   that holds so little cannot spill at all: an aggregation that merges what it spilled is registered as one that
+//!   can, and a refusal ends its query, while the largest sorts what comes from it and does not come for more;
+//! * one that holds more and is not the largest goes on to half of the way to the overdraft line: the largest is
+//!   asked first;
 //! * one that was asked to spill and has not given back half of what it held then goes on to the overdraft line,
 //!   by an eighth of that: spilling takes memory too;
-//! * one that holds nothing has nothing to spill. A refusal would end its query. It may take half of `kept`.
+//! * one that holds nothing has nothing to spill. A refusal would end its query. It, too, may take half of `kept`, up
+//!   to the first line.
 //!
 //! DataFusion has no call by which a pool could ask an operator to spill: an operator spills when its own
 //! `try_grow` fails, and `try_grow` cannot wait. So the largest spiller is asked when it comes for more, and until
-//! then the others live on the overdraft. One that never comes for more gives nothing back until it ends.
+//! then the others live on the overdraft and half of what is kept. One that never comes for more gives nothing back
+//! until it ends.
 //!
 //! The lines are kept exactly among consumers that can spill (one compare-and-swap a level); against others they
 //! were true at a moment of the call. The max itself is the ledger's, and exact for all.
@@ -104,7 +109,7 @@ pub(crate) fn line_when_short(lines: Lines, asker: Asker, survey: Survey) -> u64
         return lines.growth;
     }
     if wants <= lines.overdraft / survey.active.max(1) {
-        return lines.overdraft;
+        return lines.first;
     }
     lines.growth + (lines.overdraft - lines.growth) / 2
 }
@@ -321,7 +326,7 @@ mod tests {
             1300,
             "as large as the largest"
         );
-        assert_eq!(line_when_short(lines(), asker(300, 50), survey), 1400, "at its share");
+        assert_eq!(line_when_short(lines(), asker(300, 50), survey), 1500, "at its share");
         assert_eq!(line_when_short(lines(), asker(300, 51), survey), 1350, "above its share");
     }
 

@@ -34,7 +34,8 @@
 //! * a part is kept for consumers that cannot spill ([`LedgerPoolBuilder::keep_for_unspillable`]);
 //! * a consumer that can spill takes what it needs as long as there is room, however many others are registered;
 //! * where the room gets short, the largest active spiller is refused first, and smaller ones go on up to their
-//!   share on what is kept to finish spilling ([`LedgerPoolBuilder::room_to_finish`]).
+//!   share on what is kept to finish spilling ([`LedgerPoolBuilder::room_to_finish`]) and on half of what is kept for
+//!   consumers that cannot spill: many operators that hold little cannot spill either, whatever they say.
 //!
 //! DataFusion has no call by which a pool asks an operator to spill; an operator spills when its own `try_grow`
 //! fails. So the largest is asked when it comes for more, and one that holds much and never comes for more keeps

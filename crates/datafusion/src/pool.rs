@@ -73,7 +73,8 @@ impl LedgerPool {
 
 impl LedgerPoolBuilder {
     /// Keeps a part of each limit (tenants', queries') for consumers that cannot spill: an eighth if nothing is
-    /// said. Consumers that can spill never take it, but for half of it where one has nothing to spill yet.
+    /// said. Consumers that can spill never take it, but for half of it where one has nothing to spill yet, or holds
+    /// no more than its share.
     pub fn keep_for_unspillable(mut self, fraction: f64) -> Self {
         self.settings.kept = Share::of(fraction);
         self
