@@ -79,6 +79,25 @@ impl Lines {
             first: left.saturating_sub(kept / 2),
         }
     }
+
+    /// The smallest room whose lines suffice: they only rise with the room.
+    fn least_room(
+        fixed: u64,
+        settings: &Settings,
+        suffices: impl Fn(Lines) -> bool,
+    ) -> Option<u64> {
+        let suffices = |room| suffices(Lines::of(room, fixed, settings));
+        let (mut low, mut high) = (0, u64::MAX);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if suffices(middle) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        suffices(low).then_some(low)
+    }
 }
 
 /// Who competes in a level that is short.
@@ -202,6 +221,20 @@ impl Level {
         self.take(bytes, line).map_err(|_| self.short(&room, lines, survey))
     }
 
+    /// How much more than what is charged the max has to allow, so that a consumer is admitted and nobody is asked to spill.
+    /// `None` if no max is enough.
+    pub(crate) fn lacking(&self, consumer: &Consumer, bytes: u64) -> Option<u64> {
+        if !consumer.can_spill {
+            return Some(bytes);
+        }
+        let after = self.spillable.load(Relaxed).saturating_add(bytes);
+        let (fixed, begins) = (self.fixed_and_foreign(), consumer.held() == 0);
+        let room = Lines::least_room(fixed, &self.settings, |lines| {
+            after <= if begins { lines.first } else { lines.growth }
+        })?;
+        Some(room.saturating_sub(self.group.group().precise()).max(bytes))
+    }
+
     /// What cannot spill is refused by the max, which the ledger keeps, and by a watch of RSS, here.
     fn admit_fixed(&self, bytes: u64, room: &Room) -> Result<(), Short> {
         if room.by_rss && self.reserved().saturating_add(bytes) > room.refuse {
@@ -293,6 +326,7 @@ impl std::fmt::Debug for Level {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::share::Share;
 
     fn lines() -> Lines {
         Lines::of(1600, 0, &Settings::default())
@@ -315,6 +349,19 @@ mod tests {
             Lines { growth: 1200, overdraft: 1300, first: 1300 }
         );
         assert_eq!(Lines::of(1600, 9999, &settings), Lines { growth: 0, overdraft: 0, first: 0 });
+    }
+
+    #[test]
+    fn the_least_room_that_suffices_is_found_or_there_is_none() {
+        let usual = Settings::default();
+        for (fixed, growth) in [(0, 1300), (300, 1200), (0, 1)] {
+            let suffices = |lines: Lines| lines.growth >= growth;
+            let room = Lines::least_room(fixed, &usual, suffices).unwrap();
+            assert!(suffices(Lines::of(room, fixed, &usual)));
+            assert!(!suffices(Lines::of(room - 1, fixed, &usual)));
+        }
+        let nothing = Settings { kept: Share::of(1.0), ..usual };
+        assert_eq!(Lines::least_room(0, &nothing, |lines| lines.growth > 0), None);
     }
 
     #[test]

@@ -43,6 +43,12 @@
 //! full. Reclaimers of the groups ([`Group::add_reclaimer`](ledgerline::Group::add_reclaimer)) are asked before a
 //! max refuses: caches give way before queries spill.
 //!
+//! # A budget of many machines
+//!
+//! With the feature `fleet` a pool begins in a budget of a fleet (`ledgerline-fleet`) as it begins in a group:
+//! `LedgerPool::builder(budget)`. All of the above holds within this node's lease, and the fleet is asked for more before
+//! anybody is refused. The crate's README says when, who waits for it, and what other nodes get back.
+//!
 //! # What it costs
 //!
 //! A `try_grow` that is granted costs a look into the query's map of consumers, a compare-and-swap for each level
@@ -52,6 +58,11 @@
 //! maps.
 
 mod consumer;
+#[cfg(feature = "fleet")]
+mod lease;
+#[cfg(not(feature = "fleet"))]
+#[path = "no_lease.rs"]
+mod lease;
 mod level;
 mod node;
 mod pool;
@@ -61,8 +72,10 @@ mod report;
 mod rss;
 mod settings;
 mod share;
+mod top;
 
 pub use pool::{LedgerPool, LedgerPoolBuilder};
 pub use query::Query;
 pub use report::QueryReport;
 pub use rss::RssWatch;
+pub use top::Top;
