@@ -54,6 +54,11 @@ impl Consumer {
         self.held.load(Relaxed)
     }
 
+    /// Whether it goes on by spilling when it is refused. (One that spills may be refused for each batch that it writes.)
+    pub(crate) fn has_to_spill(&self) -> bool {
+        self.can_spill && self.held() > 0
+    }
+
     /// What it held when it was asked to spill, while it has not given back half of that.
     pub(crate) fn spilling_from(&self) -> u64 {
         self.spilling_from.load(Relaxed)

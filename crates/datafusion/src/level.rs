@@ -13,15 +13,20 @@
 //! is *short*. Then
 //!
 //! * the largest active spiller is refused, so that it spills;
-//! * one that holds at most its share (overdraft line / active spillers) goes on to the overdraft line, and one
-//!   that holds more and is not the largest to half of the way there: the largest is asked first;
+//! * one that holds at most its share (overdraft line / active spillers) goes on to the first line. Many an operator
+//!   that holds so little cannot spill at all: an aggregation that merges what it spilled is registered as one that
+//!   can, and a refusal ends its query, while the largest sorts what comes from it and does not come for more;
+//! * one that holds more and is not the largest goes on to half of the way to the overdraft line: the largest is
+//!   asked first;
 //! * one that was asked to spill and has not given back half of what it held then goes on to the overdraft line,
 //!   by an eighth of that: spilling takes memory too;
-//! * one that holds nothing has nothing to spill. A refusal would end its query. It may take half of `kept`.
+//! * one that holds nothing has nothing to spill. A refusal would end its query. It, too, may take half of `kept`, up
+//!   to the first line.
 //!
 //! DataFusion has no call by which a pool could ask an operator to spill: an operator spills when its own
 //! `try_grow` fails, and `try_grow` cannot wait. So the largest spiller is asked when it comes for more, and until
-//! then the others live on the overdraft. One that never comes for more gives nothing back until it ends.
+//! then the others live on the overdraft and half of what is kept. One that never comes for more gives nothing back
+//! until it ends.
 //!
 //! The lines are kept exactly among consumers that can spill (one compare-and-swap a level); against others they
 //! were true at a moment of the call. The max itself is the ledger's, and exact for all.
@@ -74,6 +79,25 @@ impl Lines {
             first: left.saturating_sub(kept / 2),
         }
     }
+
+    /// The smallest room whose lines suffice: they only rise with the room.
+    fn least_room(
+        fixed: u64,
+        settings: &Settings,
+        suffices: impl Fn(Lines) -> bool,
+    ) -> Option<u64> {
+        let suffices = |room| suffices(Lines::of(room, fixed, settings));
+        let (mut low, mut high) = (0, u64::MAX);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if suffices(middle) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        suffices(low).then_some(low)
+    }
 }
 
 /// Who competes in a level that is short.
@@ -104,7 +128,7 @@ pub(crate) fn line_when_short(lines: Lines, asker: Asker, survey: Survey) -> u64
         return lines.growth;
     }
     if wants <= lines.overdraft / survey.active.max(1) {
-        return lines.overdraft;
+        return lines.first;
     }
     lines.growth + (lines.overdraft - lines.growth) / 2
 }
@@ -195,6 +219,20 @@ impl Level {
         let (held, spilling_from) = (consumer.held(), consumer.spilling_from());
         let line = line_when_short(lines, Asker { held, asks: bytes, spilling_from }, survey);
         self.take(bytes, line).map_err(|_| self.short(&room, lines, survey))
+    }
+
+    /// How much more than what is charged the max has to allow, so that a consumer is admitted and nobody is asked to spill.
+    /// `None` if no max is enough.
+    pub(crate) fn lacking(&self, consumer: &Consumer, bytes: u64) -> Option<u64> {
+        if !consumer.can_spill {
+            return Some(bytes);
+        }
+        let after = self.spillable.load(Relaxed).saturating_add(bytes);
+        let (fixed, begins) = (self.fixed_and_foreign(), consumer.held() == 0);
+        let room = Lines::least_room(fixed, &self.settings, |lines| {
+            after <= if begins { lines.first } else { lines.growth }
+        })?;
+        Some(room.saturating_sub(self.group.group().precise()).max(bytes))
     }
 
     /// What cannot spill is refused by the max, which the ledger keeps, and by a watch of RSS, here.
@@ -288,6 +326,7 @@ impl std::fmt::Debug for Level {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::share::Share;
 
     fn lines() -> Lines {
         Lines::of(1600, 0, &Settings::default())
@@ -313,6 +352,19 @@ mod tests {
     }
 
     #[test]
+    fn the_least_room_that_suffices_is_found_or_there_is_none() {
+        let usual = Settings::default();
+        for (fixed, growth) in [(0, 1300), (300, 1200), (0, 1)] {
+            let suffices = |lines: Lines| lines.growth >= growth;
+            let room = Lines::least_room(fixed, &usual, suffices).unwrap();
+            assert!(suffices(Lines::of(room, fixed, &usual)));
+            assert!(!suffices(Lines::of(room - 1, fixed, &usual)));
+        }
+        let nothing = Settings { kept: Share::of(1.0), ..usual };
+        assert_eq!(Lines::least_room(0, &nothing, |lines| lines.growth > 0), None);
+    }
+
+    #[test]
     fn in_a_short_room_the_largest_is_refused_and_the_others_go_on() {
         let survey = Survey { active: 4, largest_other: 600 };
         assert_eq!(line_when_short(lines(), asker(700, 1), survey), 1300, "the largest");
@@ -321,7 +373,7 @@ mod tests {
             1300,
             "as large as the largest"
         );
-        assert_eq!(line_when_short(lines(), asker(300, 50), survey), 1400, "at its share");
+        assert_eq!(line_when_short(lines(), asker(300, 50), survey), 1500, "at its share");
         assert_eq!(line_when_short(lines(), asker(300, 51), survey), 1350, "above its share");
     }
 

@@ -34,13 +34,20 @@
 //! * a part is kept for consumers that cannot spill ([`LedgerPoolBuilder::keep_for_unspillable`]);
 //! * a consumer that can spill takes what it needs as long as there is room, however many others are registered;
 //! * where the room gets short, the largest active spiller is refused first, and smaller ones go on up to their
-//!   share on what is kept to finish spilling ([`LedgerPoolBuilder::room_to_finish`]).
+//!   share on what is kept to finish spilling ([`LedgerPoolBuilder::room_to_finish`]) and on half of what is kept for
+//!   consumers that cannot spill: many operators that hold little cannot spill either, whatever they say.
 //!
 //! DataFusion has no call by which a pool asks an operator to spill; an operator spills when its own `try_grow`
 //! fails. So the largest is asked when it comes for more, and one that holds much and never comes for more keeps
 //! it until it ends. `try_grow` does not wait, so a consumer that cannot spill is refused at once when a max is
 //! full. Reclaimers of the groups ([`Group::add_reclaimer`](ledgerline::Group::add_reclaimer)) are asked before a
 //! max refuses: caches give way before queries spill.
+//!
+//! # A budget of many machines
+//!
+//! With the feature `fleet` a pool begins in a budget of a fleet (`ledgerline-fleet`) as it begins in a group:
+//! `LedgerPool::builder(budget)`. All of the above holds within this node's lease, and the fleet is asked for more before
+//! anybody is refused. The crate's README says when, who waits for it, and what other nodes get back.
 //!
 //! # What it costs
 //!
@@ -51,6 +58,11 @@
 //! maps.
 
 mod consumer;
+#[cfg(feature = "fleet")]
+mod lease;
+#[cfg(not(feature = "fleet"))]
+#[path = "no_lease.rs"]
+mod lease;
 mod level;
 mod node;
 mod pool;
@@ -60,8 +72,10 @@ mod report;
 mod rss;
 mod settings;
 mod share;
+mod top;
 
 pub use pool::{LedgerPool, LedgerPoolBuilder};
 pub use query::Query;
 pub use report::QueryReport;
 pub use rss::RssWatch;
+pub use top::Top;

@@ -7,6 +7,7 @@ use crate::report::QueryReport;
 use crate::rss::RssWatch;
 use crate::settings::Settings;
 use crate::share::Share;
+use crate::top::Top;
 use ledgerline::{CreateError, Group, OwnedGroup};
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,14 +26,15 @@ pub struct LedgerPool {
 #[derive(Debug)]
 #[must_use = "a builder does nothing until build is called"]
 pub struct LedgerPoolBuilder {
-    group: OwnedGroup,
+    top: Top,
     settings: Settings,
 }
 
 impl LedgerPool {
-    /// Begins a pool in a group, whose limits and whose ancestors' limits hold. The group stays the caller's.
-    pub fn builder(group: OwnedGroup) -> LedgerPoolBuilder {
-        LedgerPoolBuilder { group, settings: Settings::default() }
+    /// Begins a pool in a group, whose limits and whose ancestors' limits hold. The group stays the caller's. With the
+    /// feature `fleet` it begins in a budget, too, whose lease it has grow as queries need it; see the crate's page.
+    pub fn builder(top: impl Into<Top>) -> LedgerPoolBuilder {
+        LedgerPoolBuilder { top: top.into(), settings: Settings::default() }
     }
 
     /// Creates a group below this one, with this pool's settings: a tenant. It is destroyed when the last handle
@@ -41,12 +43,13 @@ impl LedgerPool {
     /// # Errors
     /// As [`OwnedGroup::create`].
     pub fn tenant(&self, name: &str) -> Result<LedgerPool, CreateError> {
-        let Node { levels, settings, start, .. } = &*self.node;
+        let Node { levels, settings, start, lease, .. } = &*self.node;
         let group = levels.last().expect("each pool has a level").group().create(name)?;
         let level = Level::new(group, settings.clone(), false, *start);
         let levels = levels.iter().cloned().chain([Arc::new(level)]).collect();
         let above = Some(self.node.clone());
-        let node = Node { levels, settings: settings.clone(), start: *start, above };
+        let (settings, lease) = (settings.clone(), lease.clone());
+        let node = Node { levels, settings, start: *start, above, lease };
         Ok(LedgerPool { node: Arc::new(node) })
     }
 
@@ -73,7 +76,8 @@ impl LedgerPool {
 
 impl LedgerPoolBuilder {
     /// Keeps a part of each limit (tenants', queries') for consumers that cannot spill: an eighth if nothing is
-    /// said. Consumers that can spill never take it, but for half of it where one has nothing to spill yet.
+    /// said. Consumers that can spill never take it, but for half of it where one has nothing to spill yet, or holds
+    /// no more than its share.
     pub fn keep_for_unspillable(mut self, fraction: f64) -> Self {
         self.settings.kept = Share::of(fraction);
         self
@@ -98,6 +102,21 @@ impl LedgerPoolBuilder {
         self
     }
 
+    /// Has `try_grow` wait up to `patience` for the store's answer where the budget's lease does not suffice: one round trip who
+    /// has something to spill, and who has not until other nodes gave back what lies idle there. It does not wait if
+    /// nothing is said: the store is asked in the background, and whoever met the lease's end is refused.
+    ///
+    /// It blocks the thread, by `tokio::task::block_in_place`, and not at all in a runtime of one thread. **Do not ask for
+    /// it where queries are polled in a `LocalSet` of a runtime of several threads:** tokio panics there. In a pool
+    /// without a budget it does nothing.
+    #[cfg(feature = "fleet")]
+    pub fn wait_for_lease(mut self, patience: std::time::Duration) -> Self {
+        if let Some(lease) = &mut self.top.lease {
+            lease.set_patience(patience);
+        }
+        self
+    }
+
     /// Calls `hook` with the report of each query that ends, in the thread that ends it.
     pub fn on_query_end(mut self, hook: impl Fn(&QueryReport) + Send + Sync + 'static) -> Self {
         self.settings.on_end = Some(Arc::new(hook));
@@ -107,8 +126,9 @@ impl LedgerPoolBuilder {
     /// Makes the pool.
     pub fn build(self) -> LedgerPool {
         let (settings, start) = (self.settings, Instant::now());
-        let level = Level::new(self.group, settings.clone(), true, start);
+        let level = Level::new(self.top.group, settings.clone(), true, start);
         let levels = Arc::from([Arc::new(level)]);
-        LedgerPool { node: Arc::new(Node { levels, settings, start, above: None }) }
+        let lease = self.top.lease.map(Arc::new);
+        LedgerPool { node: Arc::new(Node { levels, settings, start, above: None, lease }) }
     }
 }

@@ -1,10 +1,11 @@
 //! A query: a group, and the memory pool that its operators reserve from.
 
 use crate::consumer::Consumer;
+use crate::lease::{Lease, Otherwise, Wish};
 use crate::level::Level;
 use crate::node::Node;
-use crate::refusal::{Refused, Why, size};
-use crate::report::QueryReport;
+use crate::refusal::{Refused, Why};
+use crate::report::{QueryReport, size};
 use datafusion_common::{HashMap, Result};
 use datafusion_execution::TaskContext;
 use datafusion_execution::memory_pool::{
@@ -154,8 +155,38 @@ impl QueryPool {
         })
     }
 
+    /// Takes what the lease at the top did not have, if the fleet grants more.
+    fn take_beyond_lease<'a>(
+        &'a self,
+        lease: &Lease,
+        consumer: &Consumer,
+        bytes: u64,
+        mut why: Why<'a>,
+    ) -> Result<(), Why<'a>> {
+        let end = lease.deadline();
+        let otherwise = if consumer.has_to_spill() { Otherwise::Spills } else { Otherwise::Ends };
+        while why.is_lease(lease, consumer) {
+            let Some(units) = self.levels[0].lacking(consumer, bytes) else { break };
+            let query = self.level().reserved().saturating_add(bytes);
+            let grown = lease.grow(Wish { units, query, otherwise }, end);
+            // There may be enough for this one even if there was less than it asked for.
+            match self.take(consumer, bytes) {
+                Err(again) if grown && !consumer.can_spill => why = again,
+                result => return result,
+            }
+        }
+        Err(why)
+    }
+
     fn give_back(&self, levels: &[Arc<Level>], consumer: &Consumer, bytes: u64) {
         levels.iter().for_each(|level| level.sub(consumer.can_spill, bytes));
+    }
+
+    /// Has a lease that is nearly used up grow before somebody is refused.
+    fn foresee(&self) {
+        if let Some(lease) = &self.node.lease {
+            lease.foresee(self.levels[0].reserved());
+        }
     }
 
     fn end(&self) -> Option<QueryReport> {
@@ -230,6 +261,7 @@ impl MemoryPool for QueryPool {
         if !charged || self.levels.iter().any(over) {
             self.overrun.fetch_add(additional, Relaxed);
         }
+        self.foresee();
     }
 
     fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
@@ -241,7 +273,12 @@ impl MemoryPool for QueryPool {
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
         let (consumer, additional) = (self.consumer(reservation), bytes(additional));
-        self.take(&consumer, additional).map_err(|why| {
+        let mut taken = self.take(&consumer, additional);
+        if let Some(lease) = &self.node.lease {
+            taken = taken.or_else(|why| self.take_beyond_lease(lease, &consumer, additional, why));
+        }
+        self.foresee();
+        taken.map_err(|why| {
             if consumer.can_spill {
                 consumer.ask_to_spill(self.level().now());
                 self.asked_to_spill.fetch_add(1, Relaxed);
@@ -250,7 +287,7 @@ impl MemoryPool for QueryPool {
             }
             let consumers = self.consumers().values().cloned().collect();
             let (query, levels) = (&*self.path, &*self.levels);
-            let settings = &self.node.settings;
+            let (settings, lease) = (&self.node.settings, self.node.lease.as_deref());
             Refused {
                 consumer: &consumer,
                 bytes: additional,
@@ -259,6 +296,7 @@ impl MemoryPool for QueryPool {
                 levels,
                 consumers,
                 settings,
+                lease,
             }
             .into_error()
         })

@@ -1,10 +1,11 @@
 //! What a refusal says: who asked, which limit said no, the chain of groups, and who holds what in that query.
 
 use crate::consumer::Consumer;
+use crate::lease::Lease;
 use crate::level::{Level, Short};
+use crate::report::size;
 use crate::settings::Settings;
 use datafusion_common::DataFusionError;
-use datafusion_execution::memory_pool::human_readable_size;
 use ledgerline::{Reason, Refusal};
 use std::cmp::Reverse;
 use std::fmt::Write;
@@ -20,6 +21,21 @@ pub(crate) enum Why<'a> {
     Ended,
 }
 
+impl Why<'_> {
+    /// Whether it was the lease that did not suffice, of which the fleet may have more.
+    pub(crate) fn is_lease(&self, lease: &Lease, consumer: &Consumer) -> bool {
+        match self {
+            Why::Short(level, short) => {
+                short.uncounted.is_none() && lease.covers(&level.group().group().path())
+            }
+            Why::Full(refusal) => {
+                refusal.reason == Reason::Limit && lease.covers(&path_of(consumer, refusal))
+            }
+            Why::Ended => false,
+        }
+    }
+}
+
 /// What there is to tell about.
 pub(crate) struct Refused<'a> {
     pub(crate) consumer: &'a Consumer,
@@ -31,10 +47,8 @@ pub(crate) struct Refused<'a> {
     pub(crate) levels: &'a [Arc<Level>],
     pub(crate) consumers: Vec<Arc<Consumer>>,
     pub(crate) settings: &'a Settings,
-}
-
-pub(crate) fn size(bytes: u64) -> String {
-    human_readable_size(usize::try_from(bytes).unwrap_or(usize::MAX))
+    /// The lease of the pool's top, if that is a budget.
+    pub(crate) lease: Option<&'a Lease>,
 }
 
 impl Refused<'_> {
@@ -51,9 +65,10 @@ impl Refused<'_> {
         let _ = write!(text, "\nChain: {query}/{} holds {}", consumer.name, size(consumer.held()));
         for level in self.levels.iter().rev() {
             let group = level.group().group();
-            let _ = write!(text, "; {} holds {}", group.path(), size(group.precise()));
+            let path = group.path();
+            let _ = write!(text, "; {path} holds {}", size(group.precise()));
             if let Some(max) = group.max().get() {
-                let _ = write!(text, " of max {}", size(max));
+                let _ = write!(text, " of {} {}", self.limit(&path), size(max));
             }
         }
         let mut holders = self.consumers.iter().filter(|one| one.held() > 0).collect::<Vec<_>>();
@@ -70,7 +85,15 @@ impl Refused<'_> {
             (_, 0) => {}
             (_, more) => drop(write!(text, " and {more} more")),
         }
+        if let Some(lease) = self.lease.filter(|lease| self.why.is_lease(lease, self.consumer)) {
+            lease.say(&mut text);
+        }
         text
+    }
+
+    /// What the limit of a group is: its max, which is set here, or what the fleet leased.
+    fn limit(&self, path: &str) -> &'static str {
+        if self.lease.is_some_and(|lease| lease.covers(path)) { "lease" } else { "max" }
     }
 
     fn say_why(&self, text: &mut String) {
@@ -79,13 +102,11 @@ impl Refused<'_> {
                 self.say_short(text, &level.group().group().path(), short);
                 Ok(())
             }
-            Why::Full(refusal) if refusal.reason == Reason::Limit => write!(
-                text,
-                "{} is full, {} of max {} in use",
-                self.path_of(refusal),
-                size(refusal.usage),
-                size(refusal.limit)
-            ),
+            Why::Full(refusal) if refusal.reason == Reason::Limit => {
+                let path = path_of(self.consumer, refusal);
+                let (used, limit) = (size(refusal.usage), size(refusal.limit));
+                write!(text, "{path} is full, {used} of {} {limit} in use", self.limit(&path))
+            }
             Why::Full(refusal) => write!(text, "{refusal}"),
             Why::Ended => write!(text, "{} has ended", self.query),
         };
@@ -119,9 +140,9 @@ impl Refused<'_> {
             let _ = write!(text, "; it is the largest of {}", survey.active);
         }
     }
+}
 
-    /// The path of the group that refused: one of the levels, the consumer's, or one above the pool.
-    fn path_of(&self, refusal: &Refusal) -> String {
-        self.consumer.group().ledger().group(refusal.group).path()
-    }
+/// The path of the group that refused: one of the levels, the consumer's, or one above the pool.
+fn path_of(consumer: &Consumer, refusal: &Refusal) -> String {
+    consumer.group().ledger().group(refusal.group).path()
 }

@@ -26,10 +26,14 @@ pub struct QueryReport {
     pub overrun: u64,
 }
 
+/// Bytes as a reader likes them.
+pub(crate) fn size(bytes: u64) -> String {
+    human_readable_size(usize::try_from(bytes).unwrap_or(usize::MAX))
+}
+
 impl fmt::Display for QueryReport {
     /// A sentence for a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let size = |bytes: u64| human_readable_size(usize::try_from(bytes).unwrap_or(usize::MAX));
         write!(f, "{} ended, peak {}", self.path, size(self.peak))?;
         if self.asked_to_spill > 0 {
             write!(f, ", asked {} times to spill", self.asked_to_spill)?;

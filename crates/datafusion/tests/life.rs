@@ -131,6 +131,23 @@ fn a_consumer_with_nothing_to_spill_begins_in_a_full_pool() {
     assert!(query.pool().reserved() <= MAX);
 }
 
+/// As an aggregation that merges what it spilled: registered as one that can spill, and unable to.
+#[test]
+fn a_consumer_that_holds_little_is_not_refused_for_what_larger_ones_hold() {
+    let pool = pool(MAX);
+    let query = query(&pool, "q");
+    let [sort, other, merge] = [0, 1, 2].map(|at| spiller(&query.pool(), &format!("Sort[{at}]")));
+    merge.try_grow(MIB).unwrap();
+    other.try_grow(MIB).unwrap();
+    fill(&sort, MIB, usize::MAX);
+    // Another one takes what the line before that leaves.
+    fill(&other, MIB / 4, 6 * MIB);
+    merge.try_grow(5 * MIB).unwrap();
+    assert!(query.pool().reserved() > MAX * 7 / 8, "that is beyond the overdraft");
+    fill(&merge, MIB, usize::MAX);
+    assert!(query.pool().reserved() <= MAX * 15 / 16, "half of what is kept stays");
+}
+
 #[test]
 fn who_was_asked_to_spill_has_room_to_finish() {
     let pool = pool(MAX);

@@ -150,11 +150,11 @@ fn the_account_is_what_is_reserved_though_grow_oversteps() {
 }
 
 #[test]
-fn spillers_of_all_threads_together_never_take_what_is_kept() {
+fn spillers_of_all_threads_together_leave_half_of_what_is_kept() {
     let pool = support::builder(32 * MIB).keep_for_unspillable(0.25).room_to_finish(0.125).build();
     let query = pool.for_query("q").unwrap();
     let kept = 8 << 20;
-    // One that holds nothing may take half of what is kept, so all hold something before any goes on.
+    // Those that hold no more than their share may take half of what is kept.
     let begun = Barrier::new(4);
     thread::scope(|scope| {
         for at in 0..4 {
@@ -169,7 +169,7 @@ fn spillers_of_all_threads_together_never_take_what_is_kept() {
                         mine.shrink(mine.size() - MIB);
                     }
                     // (What a query's pool says is reserved counts those that ask, before the engine's level refuses.)
-                    assert!(pool.group().precise() <= (32 << 20) - kept);
+                    assert!(pool.group().precise() <= (32 << 20) - kept / 2);
                 }
             });
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use ledgerline::{Ledger, OwnedCharge};
 use ledgerline_fleet::book::{Change, Terms, View};
-use ledgerline_fleet::fleet::{Fleet, FleetError};
+use ledgerline_fleet::fleet::{Fleet, FleetError, Standing};
 use ledgerline_fleet::message::{Reply, Sync};
 use ledgerline_fleet::node::AtEnd;
 use ledgerline_fleet::store::{Answer, Memory, Nudges, Store};
@@ -90,6 +90,44 @@ async fn a_charge_beyond_the_lease_takes_one_round_trip() {
     assert_eq!(store.syncs.load(Ordering::Relaxed), before + 1);
     assert_eq!(charge.units(), 300);
     assert!((300..=500).contains(&batch.lease()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_asks_before_it_needs_has_its_lease_in_one_round_trip_and_nothing_charged() {
+    let store = Line::new(60_000, BUDGETS).await;
+    let batch = join(&store, "a").budget("/acme/batch").await.unwrap();
+    let before = store.syncs.load(Ordering::Relaxed);
+    batch.ask(300).await.unwrap();
+    assert_eq!(store.syncs.load(Ordering::Relaxed), before + 1);
+    assert!(batch.lease() >= 300 && batch.group().precise() == 0, "{batch:?}");
+    batch.ask(300).await.unwrap();
+    assert_eq!(store.syncs.load(Ordering::Relaxed), before + 1, "it has room enough");
+    let _at_once = batch.try_charge(300).unwrap();
+    let totals = batch.totals().await.unwrap();
+    let told = totals.iter().map(|budget| (budget.path.as_str(), budget.limit)).collect::<Vec<_>>();
+    assert_eq!(told, BUDGETS);
+    assert!(totals.iter().all(|budget| budget.leased >= 300 && budget.holds.is_empty()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_budget_says_why_its_lease_does_not_grow() {
+    let store = Line::new(600, BUDGETS).await;
+    let batch = join(&store, "a").budget("/acme/batch").await.unwrap();
+    let _charge = batch.charge(200).await.unwrap();
+    assert_eq!(batch.standing(), Standing::Open);
+    let lower = Change::Set { path: "/acme/batch".to_owned(), limit: Some(150), minimum: None };
+    store.administer("acme", &lower).await.unwrap();
+    until(async || matches!(batch.standing(), Standing::Over { by: 1.. })).await;
+    store.cut.store(true, Ordering::Relaxed);
+    until(async || batch.standing() == Standing::Ended).await;
+    store.cut.store(false, Ordering::Relaxed);
+    let delete = Change::Delete { path: "/acme/batch".to_owned() };
+    until(async || batch.standing() != Standing::Ended).await;
+    store.administer("acme", &delete).await.unwrap();
+    until(async || batch.standing() == Standing::Closing).await;
+    let second = join(&store, "a").budget("/acme").await.unwrap();
+    until(async || batch.standing() == Standing::Fenced).await;
+    assert_eq!(second.standing(), Standing::Open);
 }
 
 #[tokio::test(flavor = "multi_thread")]

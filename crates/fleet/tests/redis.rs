@@ -116,7 +116,15 @@ fn run(store: &RefCell<Clocked>, scale: u64, steps: &[Step]) -> Result<(), TestC
         prop_assert!(differs.is_none(), "{}", differs.unwrap_or_default());
         store.set_clock(world.now);
         let view = store.runtime.block_on(store.store.view(ORGANISATION)).unwrap();
-        prop_assert_eq!(view, book.view(world.now));
+        let mut expected = book.view(world.now);
+        prop_assert_eq!(&view, &expected);
+        expected.budgets.iter_mut().for_each(|budget| budget.holds.clear());
+        let mut paths: Vec<String> =
+            expected.budgets.iter().map(|budget| budget.path.clone()).collect();
+        paths.push(format!("/{ORGANISATION}/none"));
+        let totals = store.runtime.block_on(store.store.totals(ORGANISATION, &paths)).unwrap();
+        let expected: Vec<_> = expected.budgets.into_iter().map(Some).chain([None]).collect();
+        prop_assert_eq!(totals, expected);
     }
     Ok(())
 }

@@ -205,6 +205,8 @@ async fn a_nodes_user_needs_the_rights_that_are_listed_and_may_do_no_more() {
     let mut nudges = node.nudges("a").await.unwrap();
     assert_eq!(leases(node.sync("a", &sync(1, 0, 60)).await.unwrap()), [60]);
     assert_eq!(node.view("a").await.unwrap().budgets[0].leased, 60);
+    let totals = node.totals("a", &["/a".to_owned()]).await.unwrap();
+    assert_eq!(totals[0].as_ref().map(|budget| budget.leased), Some(60));
     let other = Sync { node: "other".to_owned(), incarnation: 8, ..sync(1, 0, 60) };
     assert_eq!(leases(node.sync("a", &other).await.unwrap()), [40]);
     assert_eq!(nudges.next().await.as_deref(), Some("/a"));

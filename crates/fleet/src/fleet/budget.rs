@@ -5,13 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ledgerline::{Group, OwnedCharge, OwnedGroup, Refused};
+use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
+use crate::book::BudgetView;
 use crate::message::State;
 
 use super::Fleet;
 use super::error::FleetError;
 use super::party::{Party, levels};
+use super::standing::Standing;
 
 /// A budget of a fleet on this node: a group whose `max` is what the node has leased. Dropping it gives the lease back as
 /// soon as nothing is charged there any more.
@@ -68,6 +71,30 @@ impl Budget {
         self.party.lease(&self.path)
     }
 
+    /// Why its lease does not grow, if it does not.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        self.party.standing(&self.path)
+    }
+
+    /// The budget and each level above it as the store has them, root first: limits, and the sums of what all nodes have. One
+    /// round trip.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn totals(&self) -> Result<Vec<BudgetView>, FleetError> {
+        let mut paths: Vec<String> = levels(&self.path).map(str::to_owned).collect();
+        paths.reverse();
+        let totals = self.party.store.totals(&self.party.organisation, &paths).await?;
+        Ok(totals.into_iter().flatten().collect())
+    }
+
+    /// The runtime on which the fleet's tasks run, for those who ask from other threads.
+    #[must_use]
+    pub fn runtime(&self) -> &Handle {
+        &self.party.runtime
+    }
+
     /// The fleet whose budget it is.
     #[must_use]
     pub fn fleet(&self) -> &Fleet {
@@ -90,7 +117,7 @@ impl Budget {
         if let Ok(charge) = self.group.attempt(units) {
             return Ok(charge);
         }
-        self.ask(units).await
+        self.charge_once_asked(units).await
     }
 
     /// Charges, and waits up to `patience` for what this node and others return. The store has the others give back what
@@ -134,7 +161,19 @@ impl Budget {
         }
     }
 
-    async fn ask(&self, units: u64) -> Result<OwnedCharge, FleetError> {
+    /// Asks the store for a lease with `units` more than what is charged, in one round trip, and charges nothing: a program
+    /// that sees its need come does not wait for it later. [`lease`](Self::lease) says what came of it.
+    ///
+    /// # Errors
+    /// The store does not answer, or another process has the node's name.
+    pub async fn ask(&self, units: u64) -> Result<(), FleetError> {
+        let _need = self.need(units);
+        // The message that was under way may have brought enough.
+        let has_room = || self.lease().saturating_sub(self.group().precise()) >= units;
+        self.party.sync(Some(&self.path), has_room).await
+    }
+
+    async fn charge_once_asked(&self, units: u64) -> Result<OwnedCharge, FleetError> {
         let _need = self.need(units);
         let asked = self.ask_once(units).await;
         asked.or_else(|error| self.finally(units, error))

@@ -15,6 +15,7 @@ mod clock;
 mod ends;
 mod error;
 mod party;
+mod standing;
 mod task;
 
 use std::collections::BTreeMap;
@@ -33,6 +34,7 @@ use crate::store::Store;
 
 pub use budget::Budget;
 pub use error::FleetError;
+pub use standing::Standing;
 
 use party::Party;
 

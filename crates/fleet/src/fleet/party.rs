@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ledgerline::{Ledger, Limit, OwnedGroup, SetMaxError};
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, broadcast, watch};
 
 use crate::message::{State, Sync, above};
@@ -13,11 +14,14 @@ use crate::node::{Action, Event, Lower, Node, Reading, Scope};
 use crate::store::Store;
 
 use super::error::FleetError;
+use super::standing::Standing;
 use super::{clock, lock};
 
 pub(super) struct Party {
     pub organisation: String,
     pub store: Arc<dyn Store>,
+    /// Where its tasks run.
+    pub runtime: Handle,
     ledger: Arc<Ledger>,
     events: broadcast::Sender<Event>,
     state: Mutex<Parts>,
@@ -55,6 +59,7 @@ impl Party {
         Self {
             organisation: organisation.to_owned(),
             store,
+            runtime: Handle::current(),
             ledger,
             events,
             state: Mutex::new(Parts { node, groups: HashMap::new() }),
@@ -240,6 +245,22 @@ impl Party {
 
     pub fn state_of(&self, path: &str) -> Option<State> {
         self.parts().node.holding(path).map(|holding| holding.state)
+    }
+
+    pub fn standing(&self, path: &str) -> Standing {
+        let parts = self.parts();
+        if parts.node.is_fenced() {
+            return Standing::Fenced;
+        }
+        if parts.node.has_ended() {
+            return Standing::Ended;
+        }
+        match parts.node.holding(path).map_or(State::Unknown, |holding| holding.state) {
+            State::Open => Standing::Open,
+            State::Over { by } => Standing::Over { by },
+            State::Closing => Standing::Closing,
+            State::Unknown => Standing::Unknown,
+        }
     }
 
     /// Changes with each reply.

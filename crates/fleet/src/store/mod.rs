@@ -17,7 +17,7 @@ use std::pin::Pin;
 
 use tokio::sync::mpsc;
 
-use crate::book::{Change, View};
+use crate::book::{BudgetView, Change, View};
 use crate::message::{Reply, Sync};
 
 pub use self::etcd::Etcd;
@@ -62,6 +62,25 @@ pub trait Store: Send + std::marker::Sync + 'static {
     /// # Errors
     /// Whatever keeps the store from answering; [`Kind::Slow`] of a Redis with more than ten million keys.
     fn organisations(&self) -> Answer<'_, Vec<String>>;
+
+    /// Some budgets of a book as they were when it last changed, in the order of their paths: their sums, without what each
+    /// node has. `None` for one that is not there. Costs what these rows cost, where a store can read rows alone.
+    ///
+    /// # Errors
+    /// Whatever keeps the store from answering.
+    fn totals<'a>(
+        &'a self,
+        organisation: &'a str,
+        paths: &'a [String],
+    ) -> Answer<'a, Vec<Option<BudgetView>>> {
+        Box::pin(async move {
+            let mut view = self.view(organisation).await?;
+            view.budgets.iter_mut().for_each(|budget| budget.holds.clear());
+            let of =
+                |path: &String| view.budgets.iter().find(|budget| budget.path == *path).cloned();
+            Ok(paths.iter().map(of).collect())
+        })
+    }
 
     /// Makes the store ready to have books, which an operator does once: Redis gets its function library. Elsewhere nothing
     /// has to be done; etcd is asked whether it answers this user.

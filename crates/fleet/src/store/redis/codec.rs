@@ -17,10 +17,13 @@ pub(super) const REVISION: u64 = 2;
 /// The channel of a book's nudges, and the last of its keys.
 pub(super) const CHANNEL: &str = "nudges";
 
+/// The key of a book's budgets.
+pub(super) const BUDGETS: &str = "budgets";
+
 /// The keys of a book.
 pub(super) const KEYS: [&str; 10] = [
     "settings",
-    "budgets",
+    BUDGETS,
     "nodes",
     "incarnations",
     "holds",
@@ -150,28 +153,61 @@ pub(super) fn read_view(reply: &Value) -> Result<View, Nonsense> {
 fn read_budgets(rows: &Value) -> Result<BTreeMap<String, BudgetView>, Nonsense> {
     let read = |row: &[Value]| {
         let path = text(&row[0])?;
-        let [limit, minimum, closing, _, leased, excess, unmet, idle, lacking, refused] =
-            numbers(&row[1..])?;
-        let over = (leased + excess).saturating_sub(limit);
-        let closing = closing != 0;
-        let holds = Vec::new();
-        let view = BudgetView {
-            path,
-            limit,
-            minimum,
-            closing,
-            leased,
-            excess,
-            over,
-            unmet,
-            idle,
-            lacking,
-            refused,
-            holds,
-        };
-        Ok((view.path.clone(), view))
+        Ok((path.clone(), budget(path, numbers(&row[1..])?)))
     };
     chunks(rows, 11)?.map(read).collect()
+}
+
+/// A budget's row, of which the fourth number says how many nodes have a part of it.
+fn budget(path: String, row: [u64; 10]) -> BudgetView {
+    let [limit, minimum, closing, _, leased, excess, unmet, idle, lacking, refused] = row;
+    BudgetView {
+        path,
+        limit,
+        minimum,
+        closing: closing != 0,
+        leased,
+        excess,
+        over: (leased + excess).saturating_sub(limit),
+        unmet,
+        idle,
+        lacking,
+        refused,
+        holds: Vec::new(),
+    }
+}
+
+/// Rows as they are stored: ten doubles, the lowest byte first.
+pub(super) fn read_totals(
+    reply: &Value,
+    paths: &[String],
+) -> Result<Vec<Option<BudgetView>>, Nonsense> {
+    let rows = array(reply)?;
+    if rows.len() != paths.len() {
+        return nonsense("a row for each path", &rows.len());
+    }
+    let read = |(row, path): (&Value, &String)| match row {
+        Value::Nil => Ok(None),
+        Value::BulkString(bytes) => match <&[u8; 80]>::try_from(bytes.as_slice()) {
+            Ok(bytes) => Ok(Some(budget(path.clone(), doubles(bytes)?))),
+            Err(_) => nonsense("ten numbers", row),
+        },
+        _ => nonsense("a stored row", row),
+    };
+    rows.iter().zip(paths).map(read).collect()
+}
+
+fn doubles(bytes: &[u8; 80]) -> Result<[u64; 10], Nonsense> {
+    let mut numbers = [0; 10];
+    for (number, bytes) in numbers.iter_mut().zip(bytes.as_chunks().0) {
+        let double = f64::from_le_bytes(*bytes);
+        if !(0.0..=MAX_UNITS as f64).contains(&double) || double.fract() != 0.0 {
+            return nonsense("a number of units", &double);
+        }
+        // A whole number up to 2^53.
+        *number = double as u64;
+    }
+    Ok(numbers)
 }
 
 fn read_holds(rows: &Value) -> Result<Vec<(String, HoldView)>, Nonsense> {

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use crate::book::{Change, View};
+use crate::book::{BudgetView, Change, View};
 use crate::message::{Reply, Sync, check_name};
 
 use super::{Answer, Kind, Nudges, Store, StoreError, Tls};
@@ -162,6 +162,23 @@ impl Store for Redis {
 
     fn organisations(&self) -> Answer<'_, Vec<String>> {
         Box::pin(list::organisations(&self.link, &self.options.prefix))
+    }
+
+    fn totals<'a>(
+        &'a self,
+        organisation: &'a str,
+        paths: &'a [String],
+    ) -> Answer<'a, Vec<Option<BudgetView>>> {
+        Box::pin(async move {
+            check_name(organisation).map_err(|malformed| self.error(Kind::Malformed, malformed))?;
+            if paths.is_empty() {
+                return Ok(Vec::new());
+            }
+            let mut command = redis::cmd("HMGET");
+            command.arg(self.key(organisation, codec::BUDGETS)).arg(paths);
+            let reply = self.call(&command).await?;
+            self.parsed(codec::read_totals(&reply, paths))
+        })
     }
 
     fn prepare(&self) -> Answer<'_, ()> {
