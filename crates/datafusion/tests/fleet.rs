@@ -31,7 +31,7 @@ impl Line {
     async fn new(ttl: u64) -> Arc<Self> {
         let start = Instant::now();
         let memory = Memory::new(move || start.elapsed().as_millis() as u64 + 1);
-        let terms = Change::Terms(Terms { ttl, grace: ttl });
+        let terms = Change::from(Terms { ttl, grace: ttl });
         memory.administer("acme", &terms).await.unwrap();
         let line = Self { memory, cut: watch::Sender::new(false) };
         line.limit("/acme", 2 * LIMIT).await;
@@ -70,6 +70,10 @@ impl Store for Line {
 
     fn view<'a>(&'a self, organisation: &'a str) -> Answer<'a, View> {
         self.memory.view(organisation)
+    }
+
+    fn organisations(&self) -> Answer<'_, Vec<String>> {
+        self.memory.organisations()
     }
 
     fn nudges<'a>(&'a self, organisation: &'a str) -> Answer<'a, Nudges> {

@@ -45,7 +45,7 @@ impl Books {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let store = open(address, &Access::default())?;
         runtime.block_on(store.prepare())?;
-        runtime.block_on(store.administer(ORGANISATION, &Change::Terms(TERMS)))?;
+        runtime.block_on(store.administer(ORGANISATION, &Change::from(TERMS)))?;
         Ok(Books { store, runtime })
     }
 
