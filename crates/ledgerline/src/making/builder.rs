@@ -176,7 +176,7 @@ impl LedgerBuilder {
     /// A column lies 32 MiB behind the last one, whatever the [`capacity`](Self::capacity): with 64 CPUs that is 2 GiB, which
     /// costs no memory, and which a limit on address space (`ulimit -v`) counts. A ledger that spares addresses maps what
     /// holds something alone, in a part for each CPU. It charges as fast, but not by number
-    /// ([`Lease::lend`](crate::lease::Lease::lend) says `false`). Each process chooses for itself: others
+    /// ([`Lease::lend`](crate::Lease::lend) says `false`). Each process chooses for itself: others
     /// [open](Ledger::open_in) the file whole or [in parts](Ledger::open_sparing). Where the system cannot be asked which
     /// addresses are free (before Linux 4.17), all is mapped. A ledger in memory is not changed by this.
     ///
