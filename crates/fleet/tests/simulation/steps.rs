@@ -126,7 +126,8 @@ impl World {
             lower.done(group.max, used);
         }
         let party = machine.parties.get_mut(&organisation).expect("its own");
-        let begun = if mistake == Mistake::MeasureLate { clock + self.size.terms.ttl } else { clock };
+        let begun =
+            if mistake == Mistake::MeasureLate { clock + self.size.terms.ttl } else { clock };
         let message = party.node.say(begun, turn);
         if mistake == Mistake::RaiseFirst {
             for line in &message.lines {
