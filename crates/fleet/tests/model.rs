@@ -288,6 +288,16 @@ fn three_nodes_share_two_levels_in_every_order_of_messages() {
     }
 }
 
+/// All that can happen: the longest way has fewer steps than are looked at.
+#[test]
+fn three_nodes_that_say_one_thing_each_share_two_levels_to_the_end() {
+    let longest = 40;
+    let checker = check(Protocol { messages: 1, leases: 0, ..SHORT }, longest);
+    println!("{} states, {} steps", checker.unique_state_count(), checker.max_depth());
+    assert!(checker.max_depth() < longest);
+    checker.assert_properties();
+}
+
 #[test]
 fn a_store_that_loses_a_write_overruns_by_no_more_than_the_write_granted() {
     let protocol = Protocol { nodes: 2, failures: 1, leases: 0, ..SHORT };

@@ -2,26 +2,27 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use ledgerline_fleet::book::{Book, BudgetView};
+use ledgerline_fleet::book::Book;
 use ledgerline_fleet::message::{Line, Sync, above};
 use ledgerline_fleet::node::{AtEnd, Event};
 
-use crate::world::{TERMS, World};
-
-/// For how long after a failover machines may hold what the book has yet to hear of.
-const SETTLING: u64 = 3 * (TERMS.ttl + TERMS.grace);
+use crate::world::World;
 
 #[derive(Debug)]
 pub struct Check {
     organisations: Vec<Organisation>,
+    /// For how long after a failover machines may hold what the book has yet to hear of.
+    settling: u64,
     pub events: BTreeMap<&'static str, u64>,
     pub largest_over: u64,
 }
 
 #[derive(Debug, Default)]
 struct Organisation {
-    /// The last failover.
+    /// When the last failover was.
     failed_over: Option<u64>,
+    /// When machines have settled after it.
+    settled: u64,
     /// What may be leased until machines have settled after a failover: the limit, or what lost writes had granted.
     bounds: HashMap<String, u64>,
     /// What was granted since the replica was brought up to date.
@@ -31,18 +32,17 @@ struct Organisation {
     excused: HashMap<String, bool>,
 }
 
-/// Budgets before a message, as far as it names them.
+/// A budget before a message that names it.
 pub struct Before {
-    node: String,
-    incarnation: u64,
-    /// With what the node has left of its lease before the message is granted anything.
-    budgets: Vec<(String, Option<BudgetView>, u64)>,
+    leased: u64,
+    /// What the node has left of its lease before the message is granted anything.
+    lease: u64,
 }
 
 impl Check {
-    pub fn new(organisations: usize) -> Self {
+    pub fn new(organisations: usize, settling: u64) -> Self {
         let organisations = (0..organisations).map(|_| Organisation::default()).collect();
-        Self { organisations, events: BTreeMap::new(), largest_over: 0 }
+        Self { organisations, settling, events: BTreeMap::new(), largest_over: 0 }
     }
 
     pub fn told(&mut self, event: Event) {
@@ -59,14 +59,14 @@ impl Check {
         *self.events.entry(name).or_default() += 1;
     }
 
-    pub fn before(&self, book: &Book, message: &Sync) -> Before {
+    pub fn before(&self, book: &Book, message: &Sync) -> Vec<Before> {
         let row = |line: &Line| {
             let hold = book.hold(&line.path, &message.node, message.incarnation);
             let lease = hold.map_or(0, |hold| hold.lease).min(line.lease).min(line.want);
-            (line.path.clone(), book.budget(&line.path), lease)
+            let leased = book.budget(&line.path).map_or(0, |budget| budget.leased);
+            Before { leased, lease }
         };
-        let budgets = message.lines.iter().map(row).collect();
-        Before { node: message.node.clone(), incarnation: message.incarnation, budgets }
+        message.lines.iter().map(row).collect()
     }
 
     /// The sum of leases is at most the limit, and does not grow while it is more.
@@ -75,17 +75,17 @@ impl Check {
         number: usize,
         now: u64,
         book: &Book,
-        before: &Before,
+        message: &Sync,
+        before: &[Before],
     ) -> Result<(), String> {
-        for (path, row, lease) in &before.budgets {
+        for (Line { path, .. }, Before { leased: was, lease }) in message.lines.iter().zip(before) {
             let Some(budget) = book.budget(path) else { continue };
-            if let Some(hold) = book.hold(path, &before.node, before.incarnation) {
-                let granted = self.organisations[number].granted.entry(path.clone()).or_default();
-                *granted += hold.lease.saturating_sub(*lease);
+            if let Some(hold) = book.hold(path, &message.node, message.incarnation) {
+                let more = hold.lease.saturating_sub(*lease);
+                *at(&mut self.organisations[number].granted, path) += more;
             }
-            let was = row.as_ref().map_or(0, |before| before.leased);
             self.largest_over = self.largest_over.max(budget.over);
-            if budget.leased <= budget.limit || budget.leased <= was {
+            if budget.leased <= budget.limit || budget.leased <= *was {
                 continue;
             }
             let organisation = &self.organisations[number];
@@ -105,6 +105,7 @@ impl Check {
     pub fn fail_over(&mut self, number: usize, now: u64, replica: &Book, at: u64) {
         let organisation = &mut self.organisations[number];
         organisation.failed_over = Some(now);
+        organisation.settled = now + self.settling;
         for budget in replica.clone().view(at).budgets {
             // A failover before machines settled after the last: its bound may still be adopted as well.
             let bound = organisation.bounds.entry(budget.path).or_default();
@@ -134,7 +135,7 @@ impl Check {
     pub fn used(&mut self, number: usize, path: &str, units: i64) {
         let mut level = Some(path);
         while let Some(path) = level {
-            let used = self.organisations[number].used.entry(path.to_owned()).or_default();
+            let used = at(&mut self.organisations[number].used, path);
             *used = used.checked_add_signed(units).expect("no more is returned than was charged");
             level = above(path);
         }
@@ -178,9 +179,17 @@ impl Check {
     }
 }
 
+/// The number of a path, 0 at first.
+fn at<'m>(numbers: &'m mut HashMap<String, u64>, path: &str) -> &'m mut u64 {
+    if !numbers.contains_key(path) {
+        numbers.insert(path.to_owned(), 0);
+    }
+    numbers.get_mut(path).expect("it is there")
+}
+
 impl Organisation {
     fn is_settling(&self, now: u64) -> bool {
-        self.failed_over.is_some_and(|at| now < at + SETTLING)
+        now < self.settled
     }
 }
 
@@ -226,14 +235,31 @@ impl World {
         Ok(())
     }
 
-    pub fn check_all(&mut self) -> Result<(), String> {
-        for number in 0..self.machines.len() {
-            let parties: Vec<usize> = self.machines[number].parties.keys().copied().collect();
-            for organisation in parties {
+    /// All that a change of a book concerns.
+    pub fn check_members(&mut self, organisation: usize) -> Result<(), String> {
+        for at in 0..self.members[organisation].len() {
+            self.check_touched(self.members[organisation][at], organisation)?;
+        }
+        Ok(())
+    }
+
+    /// Machines whose units the book frees by now, since they did not renew their leases.
+    pub fn check_ended(&mut self, organisation: usize) -> Result<(), String> {
+        let now = self.store_now();
+        while let Some((freed, number)) = self.ends[organisation].first().copied()
+            && freed <= now
+        {
+            self.ends[organisation].pop_first();
+            let party = self.machines[number].parties.get(&organisation);
+            if party.is_some_and(|party| party.freed <= now) {
                 self.check_touched(number, organisation)?;
             }
         }
         Ok(())
+    }
+
+    pub fn check_all(&mut self) -> Result<(), String> {
+        (0..self.books.len()).try_for_each(|organisation| self.check_members(organisation))
     }
 
     /// Everything heals (who is paused goes on in its time), all work ends, everybody gives back: nothing is left.
@@ -262,7 +288,7 @@ impl World {
             }
         }
         self.check.nothing_is_used()?;
-        self.run_until(now + 6 * (TERMS.ttl + TERMS.grace))?;
+        self.run_until(now + 6 * self.size.promise())?;
         let at = self.store_now();
         for book in &mut self.books {
             for budget in book.view(at).budgets {

@@ -2,7 +2,7 @@
 
 use ledgerline_fleet::book::Change;
 
-use crate::world::{Event, TERMS, World, organisation};
+use crate::world::{Event, World, organisation};
 
 impl World {
     pub fn fault(&mut self) -> Result<(), String> {
@@ -11,8 +11,8 @@ impl World {
         }
         let wait = self.random.between(1, self.size.faults * 2);
         self.after(wait, Event::Fault);
-        let machine = self.random.below(self.machines.len() as u64) as usize;
-        let longest = 3 * (TERMS.ttl + TERMS.grace);
+        let Some(machine) = self.random.pick(&self.living).copied() else { return Ok(()) };
+        let longest = 3 * self.size.promise();
         let what = self.random.below(20);
         if self.traces {
             println!("{} fault {what} {}", self.now, self.machines[machine].name);
@@ -29,10 +29,10 @@ impl World {
                 let machine = &mut self.machines[machine];
                 machine.cut_off = self.now + self.random.between(1, longest);
             }
-            11..=12 => self.fail_over(),
-            13..=15 => self.set_limit(),
-            16 => self.delete(),
-            17 if self.machines[machine].alive => {
+            11..=12 => return self.fail_over(),
+            13..=15 => return self.set_limit(),
+            16 => return self.delete(),
+            17 => {
                 self.note("second of a name");
                 let name = self.machines[machine].name.clone();
                 self.start(name);
@@ -44,33 +44,36 @@ impl World {
             19 => self.drain(machine),
             _ => {}
         }
-        self.check_all()
+        Ok(())
     }
 
     /// kill -9, and a start of the same name a while later.
     fn kill(&mut self, number: usize) {
-        if !self.machines[number].alive {
-            return;
-        }
         self.note("kill");
         let machine = &mut self.machines[number];
         machine.alive = false;
-        machine.parties.clear();
+        for organisation in std::mem::take(&mut machine.parties).into_keys() {
+            self.members[organisation].retain(|member| *member != number);
+        }
+        let machine = &mut self.machines[number];
         let name = machine.name.clone();
         let charges = std::mem::take(&mut machine.charges);
         self.freed(charges);
-        if self.machines.iter().filter(|machine| machine.alive).count() <= self.size.machines {
+        // (Two of a name live at times.)
+        self.living.retain(|living| *living != number);
+        if self.living.len() <= self.size.machines {
             self.start(name);
         }
     }
 
     /// The store loses what the replica does not have yet.
-    fn fail_over(&mut self) {
+    fn fail_over(&mut self) -> Result<(), String> {
         self.note("failover");
         let number = self.random.below(self.books.len() as u64) as usize;
         let replica = self.replicas[number].clone();
         self.check.fail_over(number, self.now, &replica, self.store_now());
         self.books[number] = replica;
+        self.check_members(number)
     }
 
     fn budget(&mut self) -> (usize, String) {
@@ -85,7 +88,7 @@ impl World {
         (number, path)
     }
 
-    fn set_limit(&mut self) {
+    fn set_limit(&mut self) -> Result<(), String> {
         self.note("limit");
         let (number, path) = self.budget();
         let machines = self.size.machines as u64;
@@ -96,9 +99,10 @@ impl World {
         if self.books[number].administer(now, &change).is_ok() {
             self.check.changed(number, &path);
         }
+        self.check_members(number)
     }
 
-    fn delete(&mut self) {
+    fn delete(&mut self) -> Result<(), String> {
         self.note("delete");
         let (number, path) = self.budget();
         let now = self.store_now();
@@ -106,6 +110,7 @@ impl World {
         if self.books[number].administer(now, &change).is_ok() {
             self.check.changed(number, &path);
         }
+        self.check_members(number)
     }
 
     fn drain(&mut self, machine: usize) {

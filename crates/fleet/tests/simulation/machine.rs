@@ -31,6 +31,8 @@ pub struct Party {
     /// In the true time: the wake that counts.
     pub wake: u64,
     pub looked: u64,
+    /// By the store's clock: when the book frees its units, unless it renews their leases.
+    pub freed: u64,
 }
 
 #[derive(Debug)]
@@ -69,7 +71,7 @@ impl Machine {
             node.open(clock, path);
         }
         let groups = node.budgets().map(|b| (b.path.to_owned(), Group::default())).collect();
-        let party = Party { node, groups, opened: paths, wake: u64::MAX, looked: 0 };
+        let party = Party { node, groups, opened: paths, wake: u64::MAX, looked: 0, freed: 0 };
         self.parties.insert(organisation, party);
     }
 
@@ -149,9 +151,12 @@ impl Party {
     }
 }
 
-/// What the node reads of its groups.
-pub fn read(groups: &BTreeMap<String, Group>, path: &str) -> Reading {
-    groups
-        .get(path)
-        .map_or(Reading::default(), |group| Reading { used: group.used, refused: group.refused })
+/// What the node reads of its groups. It asks for each once, in the order of their paths.
+pub fn readings(groups: &BTreeMap<String, Group>) -> impl FnMut(&str) -> Reading {
+    let mut rest = groups.iter();
+    move |path| {
+        let found = rest.by_ref().find(|(known, _)| *known == path);
+        let (_, group) = found.expect("a group for each of its budgets");
+        Reading { used: group.used, refused: group.refused }
+    }
 }

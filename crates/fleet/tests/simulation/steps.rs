@@ -1,10 +1,10 @@
 //! What machines and the store do when something happens to them.
 
-use ledgerline_fleet::message::Sync;
+use ledgerline_fleet::message::{Reply, Sync};
 use ledgerline_fleet::node::{Action, Scope};
 
-use crate::machine::{Charge, read};
-use crate::world::{Event, Mistake, TERMS, World};
+use crate::machine::{Charge, readings};
+use crate::world::{Event, Mistake, World};
 
 impl World {
     pub fn handle(&mut self, event: Event) -> Result<(), String> {
@@ -85,11 +85,10 @@ impl World {
             return Ok(());
         }
         party.wake = u64::MAX;
-        let late = if self.mistake == Mistake::EndLate { 2 * TERMS.grace } else { 0 };
+        let late = if self.mistake == Mistake::EndLate { 2 * self.size.terms.grace } else { 0 };
         let actions = party.node.end(clock.saturating_sub(late));
         party.looked = clock;
-        let groups = &party.groups;
-        party.node.look(clock, |path| read(groups, path));
+        party.node.look(clock, readings(&party.groups));
         let due = party.node.due().is_some_and(|due| due <= clock);
         self.carry_out(number, organisation, actions)?;
         if due {
@@ -109,8 +108,7 @@ impl World {
         let machine = &mut self.machines[number];
         let clock = machine.clock(self.now);
         let Some(party) = machine.parties.get_mut(&organisation) else { return Ok(()) };
-        let groups = &party.groups;
-        let mut turn = party.node.begin(clock, scope, |path| read(groups, path));
+        let mut turn = party.node.begin(clock, scope, readings(&party.groups));
         let mut freed = Vec::new();
         for lower in turn.lowers() {
             let path = lower.path().to_owned();
@@ -128,7 +126,8 @@ impl World {
             lower.done(group.max, used);
         }
         let party = machine.parties.get_mut(&organisation).expect("its own");
-        let begun = if mistake == Mistake::MeasureLate { clock + TERMS.ttl } else { clock };
+        let begun =
+            if mistake == Mistake::MeasureLate { clock + self.size.terms.ttl } else { clock };
         let message = party.node.say(begun, turn);
         if mistake == Mistake::RaiseFirst {
             for line in &message.lines {
@@ -147,11 +146,11 @@ impl World {
         let sequence = message.sequence;
         let timeout = Event::TimeOut { machine: number, organisation, incarnation, sequence };
         let cut_off = machine.cut_off > self.now;
-        self.after(TERMS.ttl / 6, timeout);
+        self.after(self.size.terms.ttl / 6, timeout);
         if self.mistake == Mistake::AdoptAgain {
             let again =
                 Sync { sequence: message.sequence + 1, taken: message.sequence, ..message.clone() };
-            let wait = TERMS.ttl + TERMS.grace;
+            let wait = self.size.promise();
             self.after(wait, Event::Arrive { machine: number, organisation, message: again });
         }
         while !cut_off && !self.loses() {
@@ -173,7 +172,7 @@ impl World {
         if self.quiet || self.size.faults == 0 || !self.random.chance(20) {
             self.random.between(1, 20)
         } else if self.random.chance(100) {
-            self.random.between(100, 3 * (TERMS.ttl + TERMS.grace))
+            self.random.between(100, 3 * self.size.promise())
         } else {
             self.random.between(20, 600)
         }
@@ -183,11 +182,13 @@ impl World {
     fn arrive(&mut self, number: usize, organisation: usize, message: Sync) -> Result<(), String> {
         let name = &crate::world::organisation(organisation)[1..];
         message.check(name).map_err(|e| format!("{e}: {message:?}"))?;
+        self.syncs += 1;
         let now = self.store_now();
         let before = self.check.before(&self.books[organisation], &message);
         let reply = self.books[organisation].apply(now, &message);
         let paths = self.books[organisation].nudged();
-        self.check.after(organisation, self.now, &self.books[organisation], &before)?;
+        self.check.after(organisation, self.now, &self.books[organisation], &message, &before)?;
+        self.renewed(number, organisation, now, &reply);
         let incarnation = message.incarnation;
         let sequence = message.sequence;
         if self.machines[number].cut_off <= self.now && !self.loses() {
@@ -197,9 +198,9 @@ impl World {
             self.after(wait, event);
         }
         for path in paths {
-            for other in 0..self.machines.len() {
-                let hears = self.machines[other].alive
-                    && self.machines[other].cut_off <= self.now
+            for at in 0..self.members[organisation].len() {
+                let other = self.members[organisation][at];
+                let hears = self.machines[other].cut_off <= self.now
                     && self.machines[other]
                         .parties
                         .get(&organisation)
@@ -211,7 +212,20 @@ impl World {
                 }
             }
         }
+        self.check_ended(organisation)?;
         self.check_touched(number, organisation)
+    }
+
+    /// Remembers when the book frees the machine's units, if it renewed their leases just now.
+    fn renewed(&mut self, number: usize, organisation: usize, now: u64, reply: &Reply) {
+        let freed = now + self.size.terms.ttl + self.grace();
+        if let Reply::Synced { at, .. } = reply
+            && *at == now
+            && let Some(party) = self.machines[number].parties.get_mut(&organisation)
+        {
+            party.freed = freed;
+            self.ends[organisation].insert((freed, number));
+        }
     }
 
     /// Has a machine's node do something, and does what follows.
@@ -236,6 +250,9 @@ impl World {
         organisation: usize,
         actions: Vec<Action>,
     ) -> Result<(), String> {
+        if actions.is_empty() {
+            return Ok(());
+        }
         let now = self.now;
         for action in actions {
             let machine = &mut self.machines[number];
@@ -268,7 +285,7 @@ impl World {
             return Ok(());
         }
         // A paused machine, or one that goes on, may be the reason.
-        self.check_all()?;
+        self.check_members(organisation)?;
         self.check.total(organisation, path, now, &self.books[organisation])
     }
 

@@ -1,7 +1,7 @@
 //! The simulated world: machines, a network, a store with real books, and what befalls them.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use ledgerline_fleet::book::{Book, Change, Terms};
 use ledgerline_fleet::message::{Reply, Sync};
@@ -29,8 +29,17 @@ pub struct Size {
     pub faults: u64,
     /// The mean time between two charges or frees of a machine.
     pub load: u64,
-    /// After how many events every machine and budget is checked.
+    /// How long leases hold.
+    pub terms: Terms,
+    /// After how many events every machine is checked, beside those that the event concerns.
     pub check_every: u64,
+}
+
+impl Size {
+    /// A lease and its grace.
+    pub fn promise(&self) -> u64 {
+        self.terms.ttl + self.terms.grace
+    }
 }
 
 /// A mistake that is made on purpose, to see that the checks find it.
@@ -77,8 +86,16 @@ pub struct World {
     pub replicas: Vec<Book>,
     pub store_clock: u64,
     pub machines: Vec<Machine>,
+    /// Who works for an organisation, and lives.
+    pub members: Vec<Vec<usize>>,
+    /// When the book of an organisation frees the units of a machine, unless it renews their leases.
+    pub ends: Vec<BTreeSet<(u64, usize)>>,
+    /// The machines that live.
+    pub living: Vec<usize>,
     pub check: Check,
     pub handled: u64,
+    /// Messages that reached a store.
+    pub syncs: u64,
     /// No faults and no work any more.
     pub quiet: bool,
     /// Prints each event.
@@ -88,7 +105,6 @@ pub struct World {
 
 type Slot = usize;
 
-pub const TERMS: Terms = Terms { ttl: 3_000, grace: 1_500 };
 pub const RESERVE: u64 = 4;
 
 pub fn organisation(number: usize) -> String {
@@ -109,8 +125,12 @@ impl World {
             replicas: Vec::new(),
             store_clock: 1_000_000,
             machines: Vec::new(),
-            check: Check::new(size.organisations),
+            members: vec![Vec::new(); size.organisations],
+            ends: vec![BTreeSet::new(); size.organisations],
+            living: Vec::new(),
+            check: Check::new(size.organisations, 3 * size.promise()),
             handled: 0,
+            syncs: 0,
             quiet: false,
             traces: std::env::var_os("LEDGERLINE_TRACE").is_some(),
             faults: BTreeMap::new(),
@@ -133,12 +153,14 @@ impl World {
         world
     }
 
+    /// For how long the books keep units after the end of their lease.
+    pub fn grace(&self) -> u64 {
+        if self.mistake == Mistake::NoGrace { 0 } else { self.size.terms.grace }
+    }
+
     fn new_book(&mut self, number: usize) -> Book {
         let mut book = Book::new();
-        let terms = Terms {
-            grace: if self.mistake == Mistake::NoGrace { 0 } else { TERMS.grace },
-            ..TERMS
-        };
+        let terms = Terms { grace: self.grace(), ..self.size.terms };
         let top = organisation(number);
         let machines = self.size.machines as u64;
         let mut set = |path: String, limit: u64, minimum: u64| {
@@ -161,6 +183,7 @@ impl World {
     /// Starts a process of that name.
     pub fn start(&mut self, name: String) -> usize {
         let number = self.machines.len();
+        self.living.push(number);
         let random = &mut self.random;
         let mut machine = Machine {
             name,
@@ -194,6 +217,7 @@ impl World {
         let parties: Vec<usize> = machine.parties.keys().copied().collect();
         self.machines.push(machine);
         for organisation in parties {
+            self.members[organisation].push(number);
             self.schedule(number, organisation);
         }
         let wait = self.random.below(self.size.load * 2);

@@ -1,0 +1,31 @@
+//! A charge into a fleet's budget is as fast as one in a ledger without a fleet: ratios of one run, in an optimised build.
+
+#![cfg(not(debug_assertions))]
+
+use outside_fleet::charge::{Charges, MOST};
+
+/// A busy machine disturbs a round, and rarely several runs.
+const TRIES: usize = 5;
+const ROUNDS: usize = 501;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_charge_is_as_fast_with_a_fleet_as_without() {
+    let charges = Charges::new().await.expect("a store");
+    for measure in [Charges::guards, Charges::owned] {
+        let figures: Vec<_> = (0..TRIES).map(|_| measure(&charges, ROUNDS)).collect();
+        let best = figures.iter().map(|figure| figure.ratio).fold(f64::INFINITY, f64::min);
+        assert!(best <= MOST, "{figures:.3?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_charge_that_took_a_lock_would_be_found() {
+    let charges = Charges::new().await.expect("a store");
+    for _ in 0..TRIES {
+        let ratio = charges.locked(ROUNDS).ratio;
+        assert!(
+            ratio > MOST,
+            "a lock makes it {ratio:.3} times as long, which nobody would notice"
+        );
+    }
+}
