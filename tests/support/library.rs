@@ -17,8 +17,8 @@ pub fn built(package: &str, file: &str) -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.current_dir(env!("CARGO_MANIFEST_DIR")).args(["rustc", "--quiet", "--package", package]);
     cargo.args(["--lib", "--crate-type", "cdylib", "--profile", profile]);
-    // With --target there is one more level, named after it.
-    if above.join("CACHEDIR.TAG").exists() {
+    // With --target there is one more level, named after it. (Cargo marks a target directory only if it made it.)
+    if ["CACHEDIR.TAG", ".rustc_info.json"].iter().any(|mark| above.join(mark).exists()) {
         cargo.arg("--target-dir").arg(above);
     } else {
         cargo.arg("--target").arg(above.file_name().expect("the target's name"));
