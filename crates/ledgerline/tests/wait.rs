@@ -11,6 +11,7 @@ use ledgerline::{
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -57,15 +58,22 @@ fn those_who_wait_are_served_in_the_order_in_which_they_came() {
         std::thread::scope(|scope| {
             for number in 0..6 {
                 let (served, tenant) = (&served, &tenant);
+                let (told, thread) = channel();
                 scope.spawn(move || {
+                    // SAFETY: no preconditions.
+                    told.send(unsafe { libc::gettid() }).unwrap();
                     // The first wants all: those behind it, who want little, do not pass it.
                     let units = if number == 0 { 100 } else { 60 };
                     let charge = tenant.request(units).wait(LONG).charge().unwrap();
                     served.lock().unwrap().push(number);
                     drop(charge);
                 });
-                // It queues (or is about to): nothing tells, but a moment is far more than it takes.
-                std::thread::sleep(Duration::from_millis(100));
+                // It queues before it sleeps, and sleeps for nothing else.
+                let stat = format!("/proc/self/task/{}/stat", thread.recv().unwrap());
+                let sleeps = || std::fs::read_to_string(&stat).unwrap().contains(") S ");
+                while !sleeps() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
             }
             // A part is not enough for the first, and more than enough for the others.
             let mut first = first;

@@ -157,11 +157,15 @@ mod tests {
         let start = Instant::now();
         assert_eq!(turns(&stuck, 70, PATIENCE), PATIENCE);
         let whole = start.elapsed();
-        let start = Instant::now();
-        for _ in 0..10 {
-            assert_eq!(turns(&stuck, 70, PATIENCE), SHORT);
-        }
-        assert!(start.elapsed() < whole, "ten short waits take less than a whole one");
+        // (The thread may lose its CPU for longer than that, but not each time.)
+        let ten_are_shorter = || {
+            let start = Instant::now();
+            for _ in 0..10 {
+                assert_eq!(turns(&stuck, 70, PATIENCE), SHORT);
+            }
+            start.elapsed() < whole
+        };
+        assert!((0..8).any(|_| ten_are_shorter()), "ten short waits take less than a whole one");
         assert_eq!(turns(&stuck, 71, PATIENCE), PATIENCE, "somebody else is in the way, too");
         assert_eq!(turns(&stuck, 71, PATIENCE), SHORT);
     }
