@@ -147,6 +147,20 @@ const OF_HANDLES: &[Check] = &[
         assert_eq!(s.stale.charge_units(1).unwrap_err().reason, Reason::Gone);
     }),
     ("Group::request", |s| is_gone(s.stale.request(1).charge().unwrap_err())),
+    ("Group::attempt", |s| is_gone(s.stale.attempt(1).unwrap_err())),
+    ("Group::take_refusals", |s| {
+        s.bob.ledger().note_refusals();
+        s.eve.try_charge(u64::MAX >> 2).unwrap_err();
+        let max = s.eve.max();
+        s.eve.set_max_now(Limit::units(0)).unwrap();
+        s.eve.try_charge(1 << 30).unwrap_err();
+        s.eve.set_max(max).unwrap();
+        assert_eq!(s.stale.take_refusals(), []);
+        assert!(!s.eve.take_refusals().is_empty());
+    }),
+    ("Request::uncounted", |s| {
+        is_gone(s.stale.request(1).uncounted().charge().unwrap_err());
+    }),
     ("Request::charge", |s| is_gone(s.stale.request(0).charge().unwrap_err())),
     ("Request::wait", |s| is_gone(s.stale.request(1).wait(SOON).charge().unwrap_err())),
     ("Request::oom", |s| is_gone(s.stale.request(1).oom().charge().unwrap_err())),
@@ -219,6 +233,7 @@ const OF_HANDLES: &[Check] = &[
     ("OwnedGroup::ledger", |s| assert!(Arc::ptr_eq(owned(s).ledger(), s.ledger))),
     ("OwnedGroup::create", |s| assert_eq!(owned(s).create("x").unwrap_err(), CreateError::Gone)),
     ("OwnedGroup::try_charge", |s| is_gone(owned(s).try_charge(1).unwrap_err())),
+    ("OwnedGroup::attempt", |s| is_gone(owned(s).attempt(1).unwrap_err())),
     ("OwnedGroup::charge", |s| is_gone(owned(s).charge(1).unwrap_err())),
     ("OwnedGroup::add_reclaimer", |s| {
         assert_eq!(owned(s).add_reclaimer(0, |_| 0).report(), Default::default());
