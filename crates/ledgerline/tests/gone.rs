@@ -150,7 +150,6 @@ const OF_HANDLES: &[Check] = &[
     ("Group::attempt", |s| is_gone(s.stale.attempt(1).unwrap_err())),
     ("Group::take_refusals", |s| {
         s.bob.ledger().note_refusals();
-        s.eve.try_charge(u64::MAX >> 2).unwrap_err();
         let max = s.eve.max();
         s.eve.set_max_now(Limit::units(0)).unwrap();
         s.eve.try_charge(1 << 30).unwrap_err();

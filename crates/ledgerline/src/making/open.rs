@@ -91,7 +91,7 @@ impl Ledger {
     }
 
     /// As [`open_in`](Self::open_in), and leaves address space to others that the ledger has no use for; see
-    /// [`LedgerBuilder::spare_addresses`](crate::LedgerBuilder::spare_addresses). Takes a microsecond more for each CPU.
+    /// [`LedgerBuilder::spare_addresses`](crate::LedgerBuilder::spare_addresses). Costs a mapping more for each CPU.
     ///
     /// # Errors
     /// As [`open_in`](Self::open_in).
