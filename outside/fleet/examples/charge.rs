@@ -8,7 +8,7 @@ use outside_fleet::charge::{Charges, Figure};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let charges = Charges::new().await?;
+    let charges = Charges::behind(0).await?;
     for figure in [charges.guards(2001), charges.owned(2001), charges.locked(2001)] {
         let Figure { name, without, with, ratio } = figure;
         println!(

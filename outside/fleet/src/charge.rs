@@ -37,9 +37,12 @@ pub struct Figure {
 }
 
 impl Charges {
-    /// A ledger with a group two levels deep, and a fleet's budget as deep, leased in full.
-    pub async fn new() -> Result<Self, Box<dyn Error>> {
+    /// A ledger with a group two levels deep, and a fleet's budget as deep, leased in full. Both lie behind other groups.
+    pub async fn behind(others: usize) -> Result<Self, Box<dyn Error>> {
         let ledger = Arc::new(Ledger::new()?);
+        for other in 0..others {
+            ledger.root().create(&format!("other-{other}"))?;
+        }
         let alone = ledger.owned_root().create("alone")?.create("batch")?;
         alone.group().set_max(Limit::units(1 << 30))?;
         let stage = Stage::with(&[("/acme", 1 << 40), ("/acme/batch", 1 << 40)]).await?;

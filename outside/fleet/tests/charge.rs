@@ -4,15 +4,20 @@
 
 use outside_fleet::charge::{Charges, MOST};
 
-/// A busy machine disturbs a round, and rarely several runs.
+/// A busy machine disturbs a round, and rarely several runs. And each try has its cells elsewhere: on Zen 4 a charge takes 1.1 to
+/// 3.5 times as long, with a fleet and without, where the addresses of a cell and of the thread's own lines happen to collide
+/// (in one process of twenty, and then wherever a ledger begins, since all begin at the same place of 64 KiB).
 const TRIES: usize = 5;
 const ROUNDS: usize = 501;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_charge_is_as_fast_with_a_fleet_as_without() {
-    let charges = Charges::new().await.expect("a store");
+    let mut made = Vec::new();
+    for behind in 0..TRIES {
+        made.push(Charges::behind(behind * 100).await.expect("a store"));
+    }
     for measure in [Charges::guards, Charges::owned] {
-        let figures: Vec<_> = (0..TRIES).map(|_| measure(&charges, ROUNDS)).collect();
+        let figures: Vec<_> = made.iter().map(|charges| measure(charges, ROUNDS)).collect();
         let best = figures.iter().map(|figure| figure.ratio).fold(f64::INFINITY, f64::min);
         assert!(best <= MOST, "{figures:.3?}");
     }
@@ -20,7 +25,7 @@ async fn a_charge_is_as_fast_with_a_fleet_as_without() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_charge_that_took_a_lock_would_be_found() {
-    let charges = Charges::new().await.expect("a store");
+    let charges = Charges::behind(0).await.expect("a store");
     for _ in 0..TRIES {
         let ratio = charges.locked(ROUNDS).ratio;
         assert!(
