@@ -12,6 +12,9 @@ use ledgerline_fleet::store::etcd::Options;
 use ledgerline_fleet::store::{Etcd, Kind, Store, StoreError};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 
 use support::said::{self, lease};
 use support::server::{self, Server};
@@ -131,6 +134,49 @@ async fn nodes_that_write_at_the_same_time_never_lease_more_than_the_limit() {
     let budget = &store.view("a").await.unwrap().budgets[0];
     assert_eq!((budget.leased, budget.holds.len()), (held, 8));
     assert!(held <= 100 && held > 50, "{budget:?}");
+}
+
+/// Passes bytes on to a server. Says how often somebody connected, and cuts all connections when told.
+async fn between(server: &Server) -> (u16, Arc<AtomicU64>, Arc<Notify>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (own, behind) = (listener.local_addr().unwrap().port(), server.port);
+    let (connected, cut) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
+    let told = (Arc::clone(&connected), Arc::clone(&cut));
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            connected.fetch_add(1, Ordering::Relaxed);
+            let cut = Arc::clone(&cut);
+            tokio::spawn(async move {
+                let mut server = TcpStream::connect(("127.0.0.1", behind)).await.unwrap();
+                tokio::select! {
+                    _ = copy_bidirectional(&mut client, &mut server) => {}
+                    () = cut.notified() => {}
+                }
+            });
+        }
+    });
+    (own, told.0, told.1)
+}
+
+#[tokio::test]
+async fn one_connection_serves_until_it_is_cut_and_then_another_does() {
+    let Some(server) = server::etcd(&[]) else { return };
+    ready(&store(&server, "test")).await;
+    let (port, connected, cut) = between(&server).await;
+    let options = Options { timeout: Duration::from_secs(20), ..Options::default() };
+    let store = Etcd::new(&[&format!("127.0.0.1:{port}")], options).unwrap();
+    store.administer("a", &set(100)).await.unwrap();
+    for sequence in 1..20 {
+        let lease_before = if sequence == 1 { 0 } else { 10 };
+        let reply = store.sync("a", &sync("node", sequence, lease_before, 10)).await.unwrap();
+        assert_eq!(lease(&reply), 10);
+    }
+    assert_eq!(connected.load(Ordering::Relaxed), 1);
+    for cuts in 1..10 {
+        cut.notify_waiters();
+        assert_eq!(store.view("a").await.unwrap().budgets[0].leased, 10);
+        assert_eq!(connected.load(Ordering::Relaxed), 1 + cuts);
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! etcd's JSON gateway: one request, one reply, and when the server sent it.
 
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use base64::Engine;
@@ -29,7 +30,18 @@ pub(super) struct Member {
     address: String,
     timeout: Duration,
     secured: Option<Secured>,
+    /// Connections on which nobody asks now.
+    idle: Mutex<Vec<Connection>>,
 }
+
+/// One request at a time, and the task that speaks for it.
+struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    spoken: JoinHandle<hyper::Result<()>>,
+}
+
+/// A node asks one thing at a time, and its operator another.
+const IDLE: usize = 2;
 
 /// Many times what etcd takes as one value (1.5 MiB, if nobody chose otherwise).
 const LONGEST: usize = 64 << 20;
@@ -44,7 +56,7 @@ pub(super) struct Answered {
 impl Member {
     pub(super) fn new(address: &str, timeout: Duration, secured: Option<Secured>) -> Self {
         let name = format!("etcd at {address}");
-        Self { name, address: address.to_owned(), timeout, secured }
+        Self { name, address: address.to_owned(), timeout, secured, idle: Mutex::default() }
     }
 
     /// Posts a request and reads the whole reply, within the time of one call.
@@ -55,7 +67,7 @@ impl Member {
         token: Option<&str>,
     ) -> Result<Answered, StoreError> {
         let posted = timeout(self.timeout, async {
-            let response = self.send(path, body, token).await?;
+            let (response, connection) = self.send(path, body, token).await?;
             let status = response.status();
             let date = response
                 .headers()
@@ -63,6 +75,7 @@ impl Member {
                 .and_then(|date| date.to_str().ok())
                 .and_then(read_date);
             let bytes = self.whole(response).await?;
+            self.keep(connection);
             self.read(status, date, &bytes)
         });
         posted.await.unwrap_or_else(|_| {
@@ -78,7 +91,7 @@ impl Member {
         token: Option<&str>,
     ) -> Result<Incoming, StoreError> {
         let sent = timeout(self.timeout, self.send(path, body, token)).await;
-        let response = sent.unwrap_or_else(|_| {
+        let (response, _) = sent.unwrap_or_else(|_| {
             Err(self.error(Kind::Slow, format!("no answer in {:?}", self.timeout)))
         })?;
         let status = response.status();
@@ -89,39 +102,38 @@ impl Member {
         self.read(status, None, &bytes).and_then(|_| Err(self.error(Kind::Nonsense, status)))
     }
 
+    /// Sends a request, on a connection that is there or on a new one. Waits for the head of the reply.
     async fn send(
         &self,
         path: &str,
         body: String,
         token: Option<&str>,
-    ) -> Result<Response<Incoming>, StoreError> {
-        let socket =
-            TcpStream::connect(&self.address).await.map_err(|error| self.unreachable(&error))?;
-        let (mut sender, spoken) = match &self.secured {
-            None => self.speak(socket).await?,
-            Some(secured) => {
-                let socket = secured.connect(socket).await.map_err(|error| match error.kind() {
-                    std::io::ErrorKind::UnexpectedEof => {
-                        let detail = format!("{error}: it may speak no TLS");
-                        self.error(Kind::Unreachable, detail)
-                    }
-                    _ => self.unreachable(&error),
-                });
-                self.speak(socket?).await?
+    ) -> Result<(Response<Incoming>, Connection), StoreError> {
+        let request = |body: String| {
+            let mut request = Request::post(path)
+                .header(HOST, &self.address)
+                .header(CONTENT_TYPE, "application/json");
+            if let Some(token) = token {
+                request = request.header(AUTHORIZATION, token);
             }
+            let request = request.body(Full::new(Bytes::from(body)));
+            request.map_err(|error| self.error(Kind::Malformed, error))
         };
-        let mut request = Request::post(path)
-            .header(HOST, &self.address)
-            .header(CONTENT_TYPE, "application/json");
-        if let Some(token) = token {
-            request = request.header(AUTHORIZATION, token);
+        // A member that was stopped meanwhile has closed its connections, and that shows at the next request at the latest.
+        // What was asked may have been done then, and is asked again: a book is written over the revision that was read, a
+        // node's message counts once, and an operator's change that was made is made again, or rejected since it was.
+        while let Some(mut kept) = self.kept() {
+            if kept.sender.ready().await.is_ok()
+                && let Ok(response) = kept.sender.send_request(request(body.clone())?).await
+            {
+                return Ok((response, kept));
+            }
         }
-        let request = request.body(Full::new(Bytes::from(body)));
-        let request = request.map_err(|error| self.error(Kind::Malformed, error))?;
-        match sender.send_request(request).await {
-            Ok(response) => Ok(response),
+        let mut new = self.connect().await?;
+        match new.sender.send_request(request(body)?).await {
+            Ok(response) => Ok((response, new)),
             // Why a connection was closed, the connection knows better than the request.
-            Err(error) => Err(match spoken.await {
+            Err(error) => Err(match new.spoken.await {
                 Ok(Err(why)) => self.unreachable(&why),
                 Ok(Ok(())) | Err(_) if error.is_incomplete_message() => {
                     let wants = match self.secured {
@@ -135,15 +147,48 @@ impl Member {
         }
     }
 
+    async fn connect(&self) -> Result<Connection, StoreError> {
+        let socket =
+            TcpStream::connect(&self.address).await.map_err(|error| self.unreachable(&error))?;
+        // A request is small, and nothing follows it: it would wait for what acknowledges the one before.
+        socket.set_nodelay(true).map_err(|error| self.unreachable(&error))?;
+        match &self.secured {
+            None => self.speak(socket).await,
+            Some(secured) => {
+                let socket = secured.connect(socket).await.map_err(|error| match error.kind() {
+                    std::io::ErrorKind::UnexpectedEof => {
+                        let detail = format!("{error}: it may speak no TLS");
+                        self.error(Kind::Unreachable, detail)
+                    }
+                    _ => self.unreachable(&error),
+                });
+                self.speak(socket?).await
+            }
+        }
+    }
+
     /// Speaks HTTP on a connection.
     async fn speak(
         &self,
         connected: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    ) -> Result<(SendRequest<Full<Bytes>>, JoinHandle<hyper::Result<()>>), StoreError> {
+    ) -> Result<Connection, StoreError> {
         let spoken = http1::handshake(TokioIo::new(connected)).await;
         let (sender, connection) = spoken.map_err(|error| self.unreachable(&error))?;
-        // It ends when the reply was read or dropped.
-        Ok((sender, tokio::spawn(connection)))
+        // It ends when the last reply was read or dropped and nobody can ask any more.
+        Ok(Connection { sender, spoken: tokio::spawn(connection) })
+    }
+
+    fn kept(&self) -> Option<Connection> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        std::iter::from_fn(|| idle.pop()).find(|kept| !kept.sender.is_closed())
+    }
+
+    /// Keeps a connection of which the reply was read.
+    fn keep(&self, connection: Connection) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < IDLE {
+            idle.push(connection);
+        }
     }
 
     /// The whole body, if it is no longer than one of etcd's can be.

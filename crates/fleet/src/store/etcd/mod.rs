@@ -11,7 +11,7 @@ mod user;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
 use serde::{Deserialize, Serialize};
@@ -83,6 +83,13 @@ struct Found {
     /// 0 if there is none yet.
     revision: i64,
     now: u64,
+}
+
+/// What became of a book that was to be written.
+enum Written {
+    Done,
+    /// Somebody had changed it since it was read, to this.
+    Overtaken(Found),
 }
 
 impl Etcd {
@@ -194,12 +201,17 @@ impl Etcd {
     async fn read(&self, organisation: &str) -> Result<Found, StoreError> {
         let (answered, member) =
             self.post("/v3/kv/range", &json!({ "key": self.key(organisation, "book") })).await?;
-        let now = self.clock.as_ref().map_or(answered.at, |clock| clock(answered.at));
+        self.found(&answered.body, answered.at, member)
+    }
+
+    /// The book in the reply to a range.
+    fn found(&self, range: &Value, at: u64, member: &Member) -> Result<Found, StoreError> {
+        let now = self.clock.as_ref().map_or(at, |clock| clock(at));
         let nonsense = |what: &str| member.error(Kind::Nonsense, what);
-        if !answered.body["header"].is_object() {
+        if !range["header"].is_object() {
             return Err(nonsense("a reply of etcd has a header"));
         }
-        let Some(row) = answered.body["kvs"].get(0) else {
+        let Some(row) = range["kvs"].get(0) else {
             return Ok(Found { book: Book::new(), revision: 0, now });
         };
         let revision = row["mod_revision"].as_str().and_then(|revision| revision.parse().ok());
@@ -219,13 +231,13 @@ impl Etcd {
         Ok(Found { book: kept.book, revision, now })
     }
 
-    /// Writes a book if nobody has since it was read. Returns whether.
+    /// Writes a book if nobody has since it was read; otherwise reads it in the same step.
     async fn write(
         &self,
         organisation: &str,
         revision: i64,
         mut book: Book,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<Written, StoreError> {
         let nudged = book.nudged();
         let key = self.key(organisation, "book");
         let kept = serde_json::to_string(&Kept { format: FORMAT, book });
@@ -236,34 +248,49 @@ impl Etcd {
             writes.push(json!({ "request_put": { "key": self.key(organisation, "nudges"), "value": encode(&paths) } }));
         }
         let unchanged = json!({ "key": key, "target": "MOD", "result": "EQUAL", "mod_revision": revision.to_string() });
-        let (answered, member) =
-            self.post("/v3/kv/txn", &json!({ "compare": [unchanged], "success": writes })).await?;
+        let look = json!({ "request_range": { "key": key } });
+        let step = json!({ "compare": [unchanged], "success": writes, "failure": [look] });
+        let (answered, member) = self.post("/v3/kv/txn", &step).await?;
         match &answered.body["succeeded"] {
-            Value::Bool(succeeded) => Ok(*succeeded),
+            Value::Bool(true) => Ok(Written::Done),
             // The gateway leaves out what is false.
-            Value::Null if answered.body["header"].is_object() => Ok(false),
+            Value::Bool(false) | Value::Null if answered.body["header"].is_object() => {
+                let range = &answered.body["responses"][0]["response_range"];
+                self.found(range, answered.at, member).map(Written::Overtaken)
+            }
             other => {
                 Err(member.error(Kind::Nonsense, format!("succeeded or not, and got {other}")))
             }
         }
     }
 
-    /// Reads, changes and writes a book, again where others were faster.
+    /// Reads, changes and writes a book, again where others were faster: of those who collide, one has written.
     async fn change<T>(
         &self,
         organisation: &str,
         change: impl Fn(&mut Book, u64) -> T + Send + std::marker::Sync,
     ) -> Result<T, StoreError> {
+        let mut found = self.read(organisation).await?;
         for tried in 0..Self::TRIES {
-            let Found { mut book, revision, now } = self.read(organisation).await?;
+            let Found { mut book, revision, now } = found;
             let before = book.clone();
             let result = change(&mut book, now);
-            if book == before || self.write(organisation, revision, book).await? {
+            if book == before {
                 return Ok(result);
             }
-            // Those who collide wait for different times.
-            let dice = RandomState::new().build_hasher().finish() % 8;
-            sleep(Duration::from_millis(u64::from(tried.min(8)) * (1 + dice))).await;
+            let began = Instant::now();
+            match self.write(organisation, revision, book).await? {
+                Written::Done => return Ok(result),
+                Written::Overtaken(other) => found = other,
+            }
+            // Who was overtaken for the first time has the newest book and writes at once. Where that goes on many write, and
+            // each waits for a part of the time in which twice as many would, and reads anew.
+            if tried > 0 {
+                let most = began.elapsed() * (1 << tried.min(5));
+                let dice = RandomState::new().build_hasher().finish() as u32;
+                sleep(most.mul_f64(f64::from(dice) / f64::from(u32::MAX))).await;
+                found = self.read(organisation).await?;
+            }
         }
         Err(self.error(Kind::Contended, format!("{} tries", Self::TRIES)))
     }
