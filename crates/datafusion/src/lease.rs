@@ -189,9 +189,11 @@ impl Asks {
 
     /// One round trip; another one, for the error to come, where that did not suffice.
     async fn ask(&self, units: u64) -> bool {
+        let used = || self.budget.group().precise();
+        let before = used();
         let asked = self.budget.ask(units).await;
-        let used = self.budget.group().precise();
-        if asked.is_ok() && self.budget.lease().saturating_sub(used) >= units {
+        // What others took since the message was made, the store had.
+        if asked.is_ok() && self.budget.lease().saturating_sub(before.min(used())) >= units {
             return true;
         }
         let totals = match asked {
