@@ -1,14 +1,14 @@
 //! `ledgerline man`: a page of the manual for the command, and one for each subcommand.
 
-mod page;
-mod prose;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Command, ValueHint};
 use ledgerline_terminal::output::{fail, printable};
+
+/// What stands at the foot of each page.
+const SOURCE: &str = concat!("ledgerline ", env!("CARGO_PKG_VERSION"));
 
 /// What `ledgerline man --help` says first.
 pub const LONG_ABOUT: &str = "\
@@ -43,9 +43,10 @@ pub fn main(args: &ManArgs, mut command: Command) -> ExitCode {
 
 /// Writes the page of a command and of those below it.
 fn write(folder: &Path, command: &Command, above: Option<&Command>) -> Result<(), String> {
-    let file = folder.join(format!("{}.1", page::name(command)));
-    fs::write(&file, page::text(command, above)).map_err(|error| told(&file, &error))?;
-    page::below(command).try_for_each(|sub| write(folder, sub, Some(command)))
+    let file = folder.join(format!("{}.1", ledgerline_manual::name(command)));
+    let page = ledgerline_manual::page(command, above, SOURCE, "Ledgerline");
+    fs::write(&file, page).map_err(|error| told(&file, &error))?;
+    ledgerline_manual::below(command).try_for_each(|sub| write(folder, sub, Some(command)))
 }
 
 fn told(path: &Path, error: &std::io::Error) -> String {

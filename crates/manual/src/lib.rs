@@ -1,10 +1,19 @@
-//! One page of the manual: a command's definitions in the sections that readers of manuals expect.
+//! Pages of the manual for a command that clap knows: its definitions in the sections that readers of manuals expect.
+//!
+//! ```
+//! use clap::{Arg, Command};
+//!
+//! let mut command = Command::new("weigh").about("Weigh a file").arg(Arg::new("FILE"));
+//! command.build(); // names of subcommands, usage
+//! let page = String::from_utf8(ledgerline_manual::page(&command, None, "weigh 1.0", "Scales")).unwrap();
+//! assert!(page.contains("\n.SH DESCRIPTION\nWeigh a file\n"));
+//! ```
+
+mod prose;
 
 use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
-
-use super::prose;
 
 /// The name of a command's page.
 pub fn name(command: &Command) -> &str {
@@ -16,13 +25,12 @@ pub fn below(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help")
 }
 
-/// The page of a command that was built, with that of the command `above` it under "see also".
-pub fn text(command: &Command, above: Option<&Command>) -> Vec<u8> {
+/// The page of a command that was built, with that of the command `above` it under "see also". At the foot stand the `source`,
+/// which is what the command comes with and its version, and the name of the `manual`.
+pub fn page(command: &Command, above: Option<&Command>, source: &str, manual: &str) -> Vec<u8> {
     let mut page = Vec::new();
-    let man = Man::new(command.clone())
-        .title(name(command).to_uppercase())
-        .source(concat!("ledgerline ", env!("CARGO_PKG_VERSION")))
-        .manual("Ledgerline");
+    let man =
+        Man::new(command.clone()).title(name(command).to_uppercase()).source(source).manual(manual);
     let write = |roff: &Roff, page: &mut Vec<u8>| roff.to_writer(page);
     let written = man
         .render_title(&mut page)
