@@ -1,9 +1,12 @@
-"""What the scripts that try `ledgerline serve` share: a busy ledger, the server, and their end."""
+"""What the scripts that try `ledgerline serve` share: a busy ledger, a fleet, their servers, and their end."""
 
 import contextlib
+import os
 import pathlib
 import subprocess
 import tempfile
+import time
+import urllib.error
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -64,3 +67,41 @@ def get(address, path, accept=None):
     request = urllib.request.Request(address.rstrip("/") + path, headers={"Accept": accept} if accept else {})
     with urllib.request.urlopen(request, timeout=30) as answer:
         return answer.status, answer.headers, answer.read().decode()
+
+
+def until(what, is_so, seconds=90):
+    """Waits until something is so: only how long it takes is not known."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            value = is_so()
+        except (urllib.error.URLError, ConnectionError):
+            value = None
+        if value:
+            print(f"  ok: {what}")
+            return value
+        time.sleep(0.2)
+    raise SystemExit(f"FAILED: {what}: not within {seconds} s")
+
+
+@contextlib.contextmanager
+def served_fleet(ledgerline, folder):
+    """The books of a redis, of which two nodes share a budget and want more: gives the address at which they are served."""
+    worker = ROOT / "target/debug/examples/worker"
+    subprocess.run(["cargo", "build", "--quiet", "-p", "ledgerline-fleet", "--example", "worker"], cwd=ROOT, check=True)
+    with contextlib.ExitStack() as stack:
+        quiet = {"stdout": subprocess.DEVNULL, "cwd": folder}
+        stack.enter_context(ended(["redis-server", "--port", "0", "--unixsocket", "redis.sock", "--save", ""], **quiet))
+        until("a redis starts", (folder / "redis.sock").exists)
+        store = f"redis+unix://{folder / 'redis.sock'}"
+        os.environ["LEDGERLINE_FLEET_STORE"] = store
+        for words in (["load"], ["set", "/acme", "max=2G"], ["set", "/acme/batch", "max=1G"]):
+            subprocess.run([ledgerline, "fleet", *words], check=True, stdout=subprocess.DEVNULL)
+        for name in ("node-a", "node-b"):
+            node = [worker, store, name, "/acme/batch"]
+            stack.enter_context(ended(node, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL))
+        words = [ledgerline, "fleet", "serve", "--interval", "3s"]
+        server = stack.enter_context(ended(words, stdout=subprocess.PIPE, text=True))
+        yield server.stdout.readline().strip()
+        server.terminate()
+        check(server.wait(10) == 0, "it ends cleanly at SIGTERM")

@@ -170,6 +170,12 @@ fn a_day_of(operator: &Operator) {
         operator.says(&["drain", "acme", "node-z"]),
         "node-z is not here; when it joins, it gets nothing.\n"
     );
+    let mistyped = operator.fails(&["drain", "acmee", "node-z"]);
+    assert!(mistyped.contains("acmee has no budgets in this store"), "{mistyped}");
+    let most = operator.fails(&["set", "/acme/batch", "max=1G", "min=2G"]);
+    assert!(most.contains("a min of 2.0G is more than the max of 1.0G"), "{most}");
+    let most = operator.fails(&["set", "/acme/batch", "min=1P"]);
+    assert!(most.contains("a min of 1.0P is more than the max of "), "{most}");
 
     let below = operator.fails(&["delete", "/acme"]);
     assert!(below.contains("there are budgets below /acme"), "{below}");
@@ -246,7 +252,8 @@ fn books_are_served_and_stay_with_their_age_when_the_store_says_nothing() {
     assert!(metrics.contains(max), "{metrics}");
     promtool(&metrics);
     held::held("serve-fleet", &serde_json::from_str(&serving.get("/api/books")).expect("JSON"));
-    assert!(serving.get("/").contains("<td>/acme</td>"));
+    assert!(serving.get("/").contains(">/acme</th>"));
+    assert!(serving.get("/page.css").contains("color-scheme: light dark"));
     redis.signal("-STOP");
     let lost = serving.until("/metrics", "\nledgerline_fleet_up 0");
     assert!(lost.contains(max), "{lost}");

@@ -2,6 +2,7 @@
 
 use crate::guard::Guard;
 use crate::metrics;
+use crate::page;
 use crate::server::{self, No};
 use crate::settings::{Settings, Which};
 use axum::Router;
@@ -16,10 +17,19 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use tokio::sync::watch;
 
+/// The picture of every page.
+const ICON: &str = "/icon.svg";
+
+const NOTHING: No = No(StatusCode::NOT_FOUND, "there is nothing here; / is the page");
+
 /// What is served: made for each request, of what is at hand. It waits for nothing.
 pub trait Documents: Send + Sync + 'static {
-    /// `/`: a page in HTML, without scripts and styles of its own. Every answer forbids those.
+    /// `/`: a page in HTML, without scripts, and with no style but the one below and no picture but `/icon.svg`. Every answer
+    /// forbids others.
     fn page(&self) -> String;
+
+    /// `/page.css`: the page's style.
+    fn style(&self) -> &'static str;
 
     /// `/api/books`: JSON.
     fn json(&self) -> String;
@@ -69,12 +79,12 @@ impl Other {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let router = Router::new()
-            .route("/", get(page))
+            .route("/", get(index))
+            .route("/page.css", get(style))
+            .route(ICON, get(|| async { page::file(ICON).ok_or(NOTHING) }))
             .route("/metrics", get(scrape))
             .route("/api/books", get(json))
-            .fallback(|| async {
-                No(StatusCode::NOT_FOUND, "there is nothing here; / is the page")
-            })
+            .fallback(|| async { NOTHING })
             .with_state(self.documents);
         let end = watch::Sender::new(false);
         let answered = server::accept(self.listener, &end, self.guard, router, true);
@@ -88,8 +98,12 @@ impl fmt::Debug for Other {
     }
 }
 
-async fn page(State(documents): State<Arc<dyn Documents>>) -> Response<Body> {
+async fn index(State(documents): State<Arc<dyn Documents>>) -> Response<Body> {
     ([(CONTENT_TYPE, "text/html; charset=utf-8")], documents.page()).into_response()
+}
+
+async fn style(State(documents): State<Arc<dyn Documents>>) -> Response<Body> {
+    ([(CONTENT_TYPE, "text/css; charset=utf-8")], documents.style()).into_response()
 }
 
 async fn json(State(documents): State<Arc<dyn Documents>>) -> Response<Body> {

@@ -75,13 +75,20 @@ pub(super) fn set(opened: &Opened, path: &str, sizes: &[Size]) -> Result<String,
         }
     }
     let before = opened.view(organisation)?;
+    let was = budget(&before, path);
+    let most = limit.or(was.map(|was| was.limit));
+    if let Some((least, most)) = minimum.zip(most).filter(|(least, most)| least > most) {
+        let (least, most) = (size::format(least), size::format(most));
+        return Err(format!(
+            "a min of {least} is more than the max of {most}: no node could have it"
+        ));
+    }
     let change = Change::Set { path: path.to_owned(), limit, minimum };
     opened.call(opened.store.administer(organisation, &change))?;
     let after = opened.view(organisation)?;
     let Some(is) = budget(&after, path) else {
         return Err(format!("{path} was deleted in that moment"));
     };
-    let was = budget(&before, path);
     let mut text = String::new();
     for (name, before, now) in [
         ("max", was.map(|was| was.limit), is.limit),
@@ -92,6 +99,9 @@ pub(super) fn set(opened: &Opened, path: &str, sizes: &[Size]) -> Result<String,
             Some(before) if before != now => writeln!(text, "{path} {name} {before} -> {now}"),
             _ => writeln!(text, "{path} {name} {now}"),
         };
+    }
+    if is.minimum > is.limit {
+        text.push_str("The min is more than the max: no node can have it.\n");
     }
     if is.over > 0 {
         let _ = writeln!(
@@ -150,6 +160,9 @@ pub(super) fn drain(
     node: &str,
     on: bool,
 ) -> Result<String, String> {
+    if on && opened.view(organisation)?.budgets.is_empty() {
+        return Err(super::unknown(organisation));
+    }
     opened.call(
         opened.store.administer(organisation, &Change::Drain { node: node.to_owned(), on }),
     )?;

@@ -185,12 +185,15 @@ fn show(args: &ShowArgs) -> Result<String, String> {
     let books = opened.call(reader.read())?;
     let is_blank = |view: &View| view.budgets.is_empty() && view.nodes.is_empty();
     if let Some(blank) = books.books.iter().find(|book| is_blank(&book.view)) {
-        let name = &blank.organisation;
-        return Err(format!(
-            "{name} has no budgets in this store: `ledgerline fleet set /{name} max=SIZE` makes one"
-        ));
+        return Err(unknown(&blank.organisation));
     }
     text(&books, args.json)
+}
+
+fn unknown(organisation: &str) -> String {
+    format!(
+        "{organisation} has no budgets in this store: `ledgerline fleet set /{organisation} max=SIZE` makes one"
+    )
 }
 
 /// Books as they are printed once.

@@ -33,6 +33,10 @@ impl Documents for Served {
         page::of(&self.watch.seen(), Instant::now(), self.watch.interval())
     }
 
+    fn style(&self) -> &'static str {
+        page::STYLE
+    }
+
     fn json(&self) -> String {
         json(&self.watch.seen(), Instant::now())
     }

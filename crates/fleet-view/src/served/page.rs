@@ -1,32 +1,58 @@
-//! The page: tables, which a browser reads anew by itself. It has no script and no style of its own.
+//! The page: what each budget has and who has it, which a browser reads anew by itself. It has no script.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use ledgerline::size;
+use ledgerline_fleet::book::{BudgetView, HoldView, NodeView, View};
 
 use crate::read::Book;
 use crate::watch::Seen;
-use crate::words::{age, count, happened, refused, some};
+use crate::words::{age, count, happened, refused, seconds, some};
+
+/// The style, of which the page has the name alone: nothing inline is allowed on it.
+pub(super) const STYLE: &str = include_str!("page.css");
+
+/// How many budgets of an organisation have a row, and how many nodes of a budget.
+const BUDGETS: usize = 500;
+const NODES: usize = 20;
+
+const TITLES: [&str; 8] = ["max", "leased", "used", "idle", "unmet", "over", "nodes", "refused"];
 
 pub(super) fn of(seen: &Seen, now: Instant, interval: Duration) -> String {
     let refresh = interval.as_secs().max(1);
     let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Fleet</title>\
-         <meta http-equiv=\"refresh\" content=\"{refresh}\"></head><body>\n<h1>Fleet</h1>\n"
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Fleet</title>\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta http-equiv=\"refresh\" content=\"{refresh}\"><link rel=\"stylesheet\" href=\"/page.css\">\n\
+         <link rel=\"icon\" href=\"/icon.svg\">\n\
+         </head><body>\n<header><h1>Fleet</h1>\n"
     );
     let old = super::age(seen, now).map(|seconds| age((seconds * 1000.0) as u64));
-    let _ = match (&seen.trouble, old) {
+    let (lost, state) = match (&seen.trouble, old) {
         (Some(trouble), Some(old)) => {
-            writeln!(page, "<p><strong>Lost: this is {old} old.</strong> {}</p>", escaped(trouble))
+            (true, format!("<strong>Lost: this is {old} old.</strong> {}", escaped(trouble)))
         }
-        (Some(trouble), None) => {
-            writeln!(page, "<p><strong>Lost.</strong> {}</p>", escaped(trouble))
-        }
-        (None, Some(old)) => writeln!(page, "<p>Read {old} ago.</p>"),
-        (None, None) => writeln!(page, "<p>Reading.</p>"),
+        (Some(trouble), None) => (true, format!("<strong>Lost.</strong> {}", escaped(trouble))),
+        (None, Some(old)) => (false, format!("Read {old} ago.")),
+        (None, None) => (false, "Reading.".to_owned()),
     };
+    let class = if lost { "state lost" } else { "state" };
+    let _ = writeln!(page, "<p class=\"{class}\">{state}</p>");
+    page.push_str("<p class=\"legend\">");
+    for name in ["used", "leased", "free"] {
+        let shape = format!(
+            "<svg aria-hidden=\"true\"><rect class=\"{name}\" width=\"22\" height=\"10\"/></svg>"
+        );
+        let _ = write!(page, "<span>{shape}{name}</span>");
+    }
+    page.push_str("</p>\n</header>\n<main>\n");
     if let Some((books, _)) = &seen.books {
+        if books.books.is_empty() {
+            page.push_str(
+                "<p>There are no budgets: `ledgerline fleet set /NAME max=SIZE` makes one.</p>\n",
+            );
+        }
         for book in &books.books {
             of_book(&mut page, book);
         }
@@ -34,70 +60,159 @@ pub(super) fn of(seen: &Seen, now: Instant, interval: Duration) -> String {
             let _ = writeln!(page, "<p>{} organisations more are not read.</p>", books.more);
         }
     }
-    page + "</body></html>\n"
+    page + "</main></body></html>\n"
 }
 
 fn of_book(page: &mut String, Book { organisation, view }: &Book) {
-    let _ = writeln!(page, "<h2>{}</h2>", escaped(organisation));
-    table(
+    let here = view.nodes.iter().filter(|node| !node.incarnations.is_empty()).count();
+    let plural = if here == 1 { "" } else { "s" };
+    let (ttl, grace) = (seconds(view.ttl), seconds(view.grace));
+    let _ = writeln!(
         page,
-        &["budget", "max", "leased", "used", "idle", "unmet", "over", "nodes", "refused"],
-        view.budgets.iter().map(|budget| {
-            vec![
-                budget.path.clone(),
-                size::format(budget.limit),
-                some(budget.leased),
-                some(budget.holds.iter().map(|hold| hold.used).sum()),
-                some(budget.idle),
-                some(budget.unmet),
-                some(budget.over),
-                count(budget.holds.len() as u64),
-                count(budget.refused),
-            ]
-        }),
+        "<section><h2>{}</h2>\n<p class=\"quiet\">{here} node{plural}; leases hold {ttl}, then {grace} of grace</p>",
+        escaped(organisation)
     );
-    let leases = view.budgets.iter().flat_map(|budget| {
-        budget.holds.iter().map(|hold| {
-            let node = view.nodes.iter().find(|node| node.name == hold.node);
-            let drained = node.is_some_and(|node| node.draining);
-            vec![
-                format!("{}{}", hold.node, if drained { " (drained)" } else { "" }),
-                budget.path.clone(),
-                some(hold.lease),
-                some(hold.used),
-                some(hold.unmet),
-                count(hold.refused),
-            ]
-        })
-    });
-    table(page, &["node", "budget", "lease", "used", "unmet", "refused"], leases);
-    let ago = |at: u64| format!("{} ago", age(view.at.saturating_sub(at)));
-    let told = view.refusals.iter().rev().map(|one| vec![ago(one.at), refused(one)]);
-    table(page, &["when", "who was refused"], told);
-    let told = view.events.iter().rev().map(|one| vec![ago(one.at), happened(one)]);
-    table(page, &["when", "what happened"], told);
+    if view.budgets.is_empty() {
+        page.push_str("<p class=\"quiet\">It has no budgets.</p>\n");
+    } else {
+        budgets(page, view);
+    }
+    list(page, "Nodes", view.nodes.iter().filter_map(|node| Some((None, amiss(node, view)?))));
+    let ago = |at: u64| Some(age(view.at.saturating_sub(at)));
+    list(
+        page,
+        "Who was refused",
+        view.refusals.iter().rev().map(|one| (ago(one.at), refused(one))),
+    );
+    list(page, "What happened", view.events.iter().rev().map(|one| (ago(one.at), happened(one))));
+    page.push_str("</section>\n");
 }
 
-/// A table, unless it has no rows.
-fn table(page: &mut String, titles: &[&str], rows: impl Iterator<Item = Vec<String>>) {
-    let mut rows = rows.peekable();
-    if rows.peek().is_none() {
-        return;
-    }
-    page.push_str("<table border=\"1\" cellpadding=\"4\"><tr>");
-    for title in titles {
+/// A row for each budget, and below it one for each node that has some of it.
+fn budgets(page: &mut String, view: &View) {
+    page.push_str("<div class=\"wide\"><table><thead><tr><th>budget</th><td class=\"share\"></td>");
+    for title in TITLES {
         let _ = write!(page, "<th>{title}</th>");
     }
-    page.push_str("</tr>\n");
-    for row in rows {
-        page.push_str("<tr>");
-        for (at, cell) in row.iter().enumerate() {
-            let align = if at == 0 { "" } else { " align=\"right\"" };
-            let _ = write!(page, "<td{align}>{}</td>", escaped(cell));
+    page.push_str("</tr></thead><tbody>\n");
+    for budget in view.budgets.iter().take(BUDGETS) {
+        let used = budget.holds.iter().map(|hold| hold.used).sum();
+        row(
+            page,
+            "",
+            &title(budget),
+            [budget.limit, budget.leased, used],
+            &[
+                (size::format(budget.limit), false),
+                (some(budget.leased), false),
+                (some(used), false),
+                (some(budget.idle), false),
+                (some(budget.unmet), budget.unmet > 0),
+                (some(budget.over), budget.over > 0),
+                (count(budget.holds.len() as u64), false),
+                (count(budget.refused), false),
+            ],
+        );
+        let mut holds: Vec<&HoldView> = budget.holds.iter().collect();
+        holds.sort_by_key(|hold| (std::cmp::Reverse(hold.lease), &hold.node));
+        for hold in holds.iter().take(NODES) {
+            row(
+                page,
+                "node",
+                &hold.node,
+                [budget.limit, hold.lease, hold.used],
+                &[
+                    (String::new(), false),
+                    (some(hold.lease), false),
+                    (some(hold.used), false),
+                    (some(hold.lease.saturating_sub(hold.used)), false),
+                    (some(hold.unmet), hold.unmet > 0),
+                    (some(hold.excess), hold.excess > 0),
+                    (String::new(), false),
+                    (count(hold.refused), false),
+                ],
+            );
         }
-        page.push_str("</tr>\n");
+        if let Some(more @ 1..) = holds.len().checked_sub(NODES) {
+            let rest: u64 = holds[NODES..].iter().map(|hold| hold.lease).sum();
+            let _ = writeln!(
+                page,
+                "<tr class=\"node\"><th colspan=\"{}\">{more} nodes more have {}</th></tr>",
+                TITLES.len() + 2,
+                size::format(rest)
+            );
+        }
     }
-    page.push_str("</table>\n<p></p>\n");
+    page.push_str("</tbody></table></div>\n");
+    if let Some(more @ 1..) = view.budgets.len().checked_sub(BUDGETS) {
+        let _ = writeln!(
+            page,
+            "<p class=\"quiet\">{more} budgets more: `ledgerline fleet show` has all.</p>"
+        );
+    }
+}
+
+fn title(budget: &BudgetView) -> String {
+    let minimum = match budget.minimum {
+        0 => String::new(),
+        units => format!(" (min {})", size::format(units)),
+    };
+    format!("{}{minimum}{}", budget.path, if budget.closing { " (deleted)" } else { "" })
+}
+
+/// A row: its name, a bar, and figures, of which some are amiss.
+fn row(page: &mut String, class: &str, name: &str, of: [u64; 3], cells: &[(String, bool)]) {
+    let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
+    let _ = write!(page, "<tr{class}><th scope=\"row\">{}</th>", escaped(name));
+    bar(page, of);
+    for (cell, amiss) in cells {
+        let class = if *amiss { " class=\"amiss\"" } else { "" };
+        let _ = write!(page, "<td{class}>{}</td>", escaped(cell));
+    }
+    page.push_str("</tr>\n");
+}
+
+/// What is leased and used of a limit. What is beyond the limit has no room in a bar; the figures say it.
+fn bar(page: &mut String, [limit, leased, used]: [u64; 3]) {
+    let part = |units: u64| (units as f64 / limit.max(1) as f64 * 1000.0).min(1000.0).round();
+    page.push_str("<td class=\"share\"><svg viewBox=\"0 0 1000 1\" preserveAspectRatio=\"none\" aria-hidden=\"true\">");
+    for (class, width) in [("free", 1000.0), ("leased", part(leased)), ("used", part(used))] {
+        let _ = write!(page, "<rect class=\"{class}\" width=\"{width}\" height=\"1\"/>");
+    }
+    page.push_str("</svg></td>");
+}
+
+/// What is to be said of a node, unless it speaks and gets what it asks for.
+fn amiss(node: &NodeView, view: &View) -> Option<String> {
+    let mut said = Vec::new();
+    if node.draining {
+        let gone = if node.incarnations.is_empty() { ", and is not here" } else { "" };
+        said.push(format!("drained: it gets no more{gone}"));
+    }
+    for start in &node.incarnations {
+        let left = start.ends.saturating_sub(view.at);
+        if start.fenced {
+            let left = seconds(left);
+            said.push(format!("an older process of this name has leases, which end in {left}"));
+        } else if left == 0 {
+            said.push("its leases have ended: it does not speak".to_owned());
+        }
+    }
+    (!said.is_empty()).then(|| format!("{}: {}", node.name, said.join("; ")))
+}
+
+/// A list with a heading, unless it is empty.
+fn list(page: &mut String, heading: &str, items: impl Iterator<Item = (Option<String>, String)>) {
+    let mut items = items.peekable();
+    if items.peek().is_none() {
+        return;
+    }
+    let _ = writeln!(page, "<h3>{heading}</h3>\n<ul>");
+    for (ago, item) in items {
+        let ago = ago.map_or(String::new(), |ago| format!("<time>{ago} ago</time> "));
+        let _ = writeln!(page, "<li>{ago}{}</li>", escaped(&item));
+    }
+    page.push_str("</ul>\n");
 }
 
 /// Names of others stay text.

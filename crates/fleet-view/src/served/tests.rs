@@ -1,6 +1,7 @@
 use super::*;
 use crate::golden::same as golden;
 use crate::sample;
+use ledgerline_fleet::book::{BudgetView, HoldView};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +42,33 @@ fn a_store_that_is_lost_is_down_and_what_was_read_stays_with_its_age() {
 }
 
 #[test]
+fn the_page_is_as_it_was() {
+    let now = Instant::now();
+    golden("page.html", &page::of(&seen(now), now, Duration::from_secs(5)));
+}
+
+#[test]
+fn a_page_of_many_nodes_and_budgets_has_those_that_lease_most_and_counts_the_others() {
+    let now = Instant::now();
+    let mut books = sample::books();
+    let view = &mut books.books[0].view;
+    let hold = view.budgets[1].holds[0].clone();
+    let many = (0..1000).map(|at| HoldView { node: format!("n{at}"), lease: at, ..hold.clone() });
+    view.budgets[0].holds = many.collect();
+    let budget = view.budgets[0].clone();
+    view.budgets.resize(502, BudgetView { holds: Vec::new(), ..budget });
+    let many = Seen { books: Some((Arc::new(books), now)), ..seen(now) };
+    let page = page::of(&many, now, Duration::from_secs(1));
+    assert!(page.contains(">n999<") && page.contains(">n980<") && !page.contains(">n979<"));
+    let rest = (0..980).sum();
+    assert!(
+        page.contains(&format!("980 nodes more have {}<", ledgerline::size::format(rest))),
+        "{page}"
+    );
+    assert!(page.contains("2 budgets more: "), "{page}");
+}
+
+#[test]
 fn names_on_the_page_stay_text_and_nothing_is_inline() {
     let now = Instant::now();
     let mut books = sample::books();
@@ -48,7 +76,7 @@ fn names_on_the_page_stay_text_and_nothing_is_inline() {
     books.books[0].view.refusals[0].group = "/acme/\"><img src=x>".to_owned();
     let evil = Seen { books: Some((Arc::new(books), now)), ..seen(now) };
     let page = page::of(&evil, now, Duration::from_secs(1));
-    for wrong in ["<script", "<img", "<style", "style=", "\u{1b}", "javascript:"] {
+    for wrong in ["<script", "<img", "<style", "style=", "onclick", "\u{1b}", "javascript:"] {
         assert!(!page.contains(wrong), "{wrong}: {page}");
     }
     assert!(page.contains("&lt;script&gt;alert(1)"), "{page}");
