@@ -4,6 +4,7 @@
 //! cargo run --release --manifest-path outside/fleet/Cargo.toml --example syncs                  ten nodes an organisation
 //! cargo run --release --manifest-path outside/fleet/Cargo.toml --example syncs -- --together    all in one organisation
 //! cargo run --release --manifest-path outside/fleet/Cargo.toml --example syncs -- --json        a line of JSON for each row
+//! cargo run --release --manifest-path outside/fleet/Cargo.toml --example syncs -- etcd          this store alone
 //! ```
 
 use std::error::Error;
@@ -28,6 +29,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     let stores: [(&str, Start); 2] = [("redis", Server::redis), ("etcd", Server::etcd)];
     for (name, start) in stores {
+        if stores.iter().any(|(other, _)| *other != name && has(other)) && !has(name) {
+            continue;
+        }
         for nodes in [10, 100, 1000] {
             let each = if together { nodes } else { 10 };
             let mut measured = Vec::new();
