@@ -61,7 +61,9 @@ pub fn started(program: &[&str]) -> (Child, String, Lines<BufReader<ChildStdout>
     // SAFETY: between fork and exec, a plain system call.
     unsafe {
         command.pre_exec(|| {
-            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            for signal in [libc::SIGHUP, libc::SIGINT] {
+                libc::signal(signal, libc::SIG_DFL);
+            }
             Ok(())
         });
     }

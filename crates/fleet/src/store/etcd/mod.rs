@@ -96,6 +96,9 @@ impl Etcd {
     /// How often a change is tried while others change the same book.
     const TRIES: u32 = 32;
 
+    /// The longest step of the time that one waits who was overtaken: a member that is slow for once keeps nobody for long.
+    const STEP: Duration = Duration::from_millis(50);
+
     /// What etcd's dates are cut to, in milliseconds.
     const PRECISION: u64 = 1_000;
 
@@ -286,7 +289,7 @@ impl Etcd {
             // Who was overtaken for the first time has the newest book and writes at once. Where that goes on many write, and
             // each waits for a part of the time in which twice as many would, and reads anew.
             if tried > 0 {
-                let most = began.elapsed() * (1 << tried.min(5));
+                let most = began.elapsed().min(Self::STEP) * (1 << tried.min(5));
                 let dice = RandomState::new().build_hasher().finish() as u32;
                 sleep(most.mul_f64(f64::from(dice) / f64::from(u32::MAX))).await;
                 found = self.read(organisation).await?;
