@@ -22,7 +22,8 @@ pub(crate) enum Backing<'f> {
 pub(crate) enum Found {
     /// It is the caller's.
     Mapped,
-    /// Something lies there.
+    /// Something lies there. (Linux alone says so.)
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     Taken,
     /// The system cannot be asked so: nothing is mapped.
     CannotTell,
