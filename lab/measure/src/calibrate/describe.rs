@@ -66,8 +66,10 @@ impl Subject<'_> {
             way if way > 0.0 => way,
             _ => f64::NAN,
         };
-        let moved_of = |found: &Found| {
-            (found.fights.fetch - found.stores.fetch).clamp(found.atomic, f64::INFINITY)
+        // (Of a round that was disturbed either may be no number.)
+        let moved_of = |found: &Found| match found.fights.fetch - found.stores.fetch {
+            way if way < found.atomic => found.atomic,
+            way => way,
         };
         let modified = get(&transfer_of, "a transfer")?;
         let moved = get(&moved_of, "atomics on lines of another CPU")?;

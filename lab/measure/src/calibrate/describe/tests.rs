@@ -70,6 +70,21 @@ fn describe(places: &Places, pairs: &[Pair], caches: Caches) -> Vec<Described> {
 const QUICK: Caches = Caches { second: None, memory: None };
 
 #[test]
+fn rounds_that_were_disturbed_in_one_figure_or_another_are_left_out_of_it() {
+    let mut disturbed = pair([0, 1], Distance::Near, &[28.0; 5]);
+    disturbed.visits[0].atomic = f64::NAN;
+    disturbed.visits[1].fights.fetch = f64::NAN;
+    disturbed.visits[2].stores.cycle = f64::NAN;
+    let quiet = [pair([0, 1], Distance::Near, &[28.0; 5])];
+    let places = places(&[0, 0]);
+    let [found, expected] = [[disturbed], quiet].map(|pairs| {
+        let latency = describe(&places, &pairs, QUICK).remove(0).machine.latency;
+        latency.near_modified.value
+    });
+    assert!((found / expected - 1.0).abs() < 0.05, "{found} and {expected}");
+}
+
+#[test]
 fn a_machine_in_two_modes_makes_two_files_that_are_read_back() {
     let pairs = [pair([0, 1], Distance::Near, &[28.0, 28.0, 112.0, 28.0, 112.0, 28.0, 112.0])];
     let described = describe(&places(&[0, 0]), &pairs, QUICK);
