@@ -165,6 +165,13 @@ fn a_day_of(operator: &Operator) {
     );
     operator.waits("a drained node has nothing", |batch| batch["leased"] == 0);
     assert!(operator.says(&["show", "acme"]).contains("node-a: drained: it gets no more; "));
+    let refused = runtime.block_on(batch.charge(1 << 20)).unwrap_err().to_string();
+    assert!(refused.contains("an operator drains this node"), "{refused}");
+    let began = Instant::now();
+    while !operator.says(&["show", "acme"]).contains("1.0M: node-a is drained\n") {
+        let _refused = runtime.block_on(batch.charge(1 << 20));
+        assert!(began.elapsed() < PATIENCE, "{}", operator.says(&["show", "acme"]));
+    }
     assert_eq!(operator.says(&["drain", "acme", "node-a", "--undo"]), "node-a may lease again.\n");
     assert_eq!(
         operator.says(&["drain", "acme", "node-z"]),
@@ -269,7 +276,11 @@ fn books_are_served_and_stay_with_their_age_when_the_store_says_nothing() {
 #[test]
 fn what_is_served_of_a_store_that_nobody_reaches_says_so_and_tells_no_password() {
     let store = format!("redis://me:secret@127.0.0.1:{}", server::free_port());
-    let serving = Serving::start(&Operator { store });
+    let mut serving = Serving::start(&Operator { store });
+    let mut told = String::new();
+    let errors = serving.child.stderr.take().expect("a pipe");
+    BufReader::new(errors).read_line(&mut told).unwrap();
+    assert!(told.contains("cannot be reached") && !told.contains("secret"), "{told}");
     let document = serving.until("/api/books", "cannot be reached");
     let all = [document, serving.get("/metrics"), serving.get("/")].concat();
     assert!(all.contains("ledgerline_fleet_up 0") && !all.contains("secret"), "{all}");
@@ -284,7 +295,11 @@ struct Serving {
 impl Serving {
     fn start(operator: &Operator) -> Serving {
         let mut command = operator.command(&["serve", "--interval", "100ms"]);
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("the command runs");
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command runs");
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).unwrap();
         let address = line.trim().trim_start_matches("http://").trim_end_matches('/').to_owned();
@@ -408,9 +423,28 @@ fn what_cannot_be_done_is_said_with_what_to_do_and_no_password() {
         (&["set", "/acme", "max=1M", "max=2M"], "max is given twice"),
         (&["set", "acme", "max=1M"], "no path of a budget"),
         (&["delete", "/acme"], "there is no budget /acme"),
+        (&["terms", "nobody", "--lease", "5s"], "nobody has no budgets"),
+        (&["drain", "nobody", "n1", "--undo"], "no n1 is drained in nobody"),
+        (&["set", "/acme", "max=1K", "min=2K"], "no node could have it"),
     ] {
         let said = operator.fails(words);
         assert!(said.contains(told), "{words:?}: {said}");
+    }
+    // What an operator types without looking it up is taken, or said how it is written.
+    operator.says(&["set", "/acme", "max=1G"]);
+    let [plain, slash] = ["acme", "/acme"].map(|name| operator.says(&["show", name]));
+    assert_eq!(plain, slash);
+    operator.says(&["terms", "acme", "--grace", "2min"]);
+    for (words, told) in [
+        (&["show", "/acme/batch"][..], "the first name of its budgets' paths: acme"),
+        (&["set", "/acme", "max=1.5G"], "a whole number"),
+        (&["set", "/acme", "max=8E"], "more than a store counts"),
+        (&["terms", "acme", "--lease", "5"], "as in 1500ms or 10s"),
+        (&["terms", "acme"], "<--lease <TIME>|--grace <TIME>>"),
+    ] {
+        let output = operator.call(words);
+        let said = stderr(&output);
+        assert!(output.status.code() == Some(2) && said.contains(told), "{words:?}: {said}");
     }
     let nobody = Operator { store: format!("redis://me:secret@127.0.0.1:{}", server::free_port()) };
     let said = nobody.fails(&["show", "acme"]);

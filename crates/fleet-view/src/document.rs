@@ -51,6 +51,7 @@ fn book(organisation: &str, view: &View) -> Value {
                 "replaced": start.fenced,
                 "messages": start.sequence,
                 "ends": start.ends,
+                "freed": start.freed,
             })
         });
         json!({ "name": node.name, "drained": node.draining, "starts": starts.collect::<Vec<_>>() })
@@ -87,6 +88,8 @@ fn refused(refused: &Refused) -> Value {
         "full": match refused.full {
             Full::Limit => "limit",
             Full::Lease => "lease",
+            Full::Deleted => "deleted",
+            Full::Drained => "drained",
         },
         "units": refused.units,
         "count": refused.count,

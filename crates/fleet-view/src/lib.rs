@@ -9,9 +9,11 @@
 //! | `document` | books as JSON                                                       |
 //! | `read`     | which books are read, and what that costs the store                 |
 //! | `words`    | times, events and refusals in words                                 |
+//! | `arguments` | what an operator types                                             |
 //!
 //! Nothing here changes a book (but that a Redis forgets, when it is looked at, what has ended by then).
 
+mod arguments;
 mod document;
 #[cfg(test)]
 #[path = "../../../tests/support/golden.rs"]
@@ -25,10 +27,11 @@ mod table;
 mod watch;
 mod words;
 
+pub use arguments::{Size, milliseconds, organisation, organisation_of, size_of};
 pub use document::text as json;
 pub use read::{Book, Books, Reader};
 pub use screen::{HELP, Screen};
 pub use served::Served;
 pub use table::text as table;
 pub use watch::{Seen, Watch};
-pub use words::advised;
+pub use words::{advised, unknown};

@@ -15,6 +15,14 @@ pub struct Book {
     pub view: View,
 }
 
+impl Book {
+    /// It has neither budgets nor nodes: nobody has made it.
+    #[must_use]
+    pub fn is_blank(&self) -> bool {
+        self.view.budgets.is_empty() && self.view.nodes.is_empty()
+    }
+}
+
 /// The books that were asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Books {
@@ -59,9 +67,9 @@ impl Reader {
         let mut books = Books { books: Vec::new(), more: all.len().saturating_sub(most) };
         for organisation in all.into_iter().take(most) {
             let view = self.store.view(&organisation).await?;
-            let blank = view.budgets.is_empty() && view.nodes.is_empty();
-            if !blank || !self.named.is_empty() {
-                books.books.push(Book { organisation, view });
+            let book = Book { organisation, view };
+            if !book.is_blank() || !self.named.is_empty() {
+                books.books.push(book);
             }
         }
         Ok(books)

@@ -22,7 +22,10 @@ fn hold(node: &str, lease: u64, used: u64, unmet: u64, excess: u64, refused: u64
 
 /// The book of an organisation with three nodes, of which much is amiss.
 pub fn view() -> View {
-    let start = |fenced, ends| IncarnationView { incarnation: 7, fenced, sequence: 3, ends };
+    let start = |fenced, ends| {
+        let freed = ends + 1500;
+        IncarnationView { incarnation: 7, fenced, sequence: 3, ends, freed }
+    };
     let node = |name: &str, draining, incarnations| NodeView {
         name: name.to_owned(),
         draining,

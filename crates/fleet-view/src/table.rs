@@ -8,7 +8,7 @@ use ledgerline_terminal::output::printable;
 use ledgerline_terminal::style::{Paint, Style};
 
 use crate::read::{Book, Books};
-use crate::words::{age, count, happened, refused, seconds, some};
+use crate::words::{age, count, ends, happened, refused, seconds, some};
 
 /// What is said of a budget, or of what a node has of it.
 const COLUMNS: [&str; 8] = ["budget", "max", "leased", "used", "idle", "unmet", "over", "refused"];
@@ -69,11 +69,7 @@ fn book(organisation: &str, view: &View, style: &Style) -> String {
             said.push("not here".to_owned());
         }
         for start in &node.incarnations {
-            let ends = seconds(start.ends.saturating_sub(view.at));
-            said.push(match start.fenced {
-                true => format!("an older process of this name has leases, which end in {ends}"),
-                false => format!("its leases end in {ends} unless it speaks"),
-            });
+            said.push(ends(start, view.at));
         }
         let _ = writeln!(text, "{}: {}", printable(&node.name), said.join("; "));
     }
@@ -154,7 +150,7 @@ b\\u{1b}: drained: it gets no more; an older process of this name has leases, wh
 gone: drained: it gets no more; not here
 10 min ago: another process took the name b
 60 s ago: the store had lost writes: b holds 512.0M of /acme/batch that it did not know of, 5 more than there is
-1 s ago: b did not speak in time; its units went to others
+1 s ago: b did not speak in time; its units are free again
 4 min ago: a refused /acme/batch/q42\\u{1b} 11 times in 30 s, at most 400.0M: /acme/batch is full
 2 s ago: a refused /acme/batch 5.0M: its lease of /acme/batch was too small
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Builder;
 
 use crate::read::{Books, Reader};
-use crate::words::advised;
+use crate::words::{advised, unknown};
 
 /// What was seen last.
 #[derive(Clone, Debug, Default)]
@@ -90,6 +90,18 @@ impl Watch {
             .changed
             .wait_timeout_while(seen, patience, |seen| seen.readings <= readings);
         waited.unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
+    /// Why the first reading failed, or which of the named organisations have no book. Waits for it, up to a time.
+    #[must_use]
+    pub fn missing(&self, patience: Duration) -> Vec<String> {
+        let seen = self.after(0, patience);
+        if let Some(trouble) = seen.trouble {
+            return vec![trouble];
+        }
+        let books = seen.books.map(|(books, _)| books).unwrap_or_default();
+        let blank = books.books.iter().filter(|book| book.is_blank());
+        blank.map(|book| unknown(&book.organisation)).collect()
     }
 
     /// Tells each reading until nobody listens: books, or why there are none.

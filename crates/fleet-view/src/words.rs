@@ -1,7 +1,7 @@
 //! Times, events, refusals and errors in words.
 
 use ledgerline::size;
-use ledgerline_fleet::book::{Event, Full, Refused, What};
+use ledgerline_fleet::book::{Event, Full, IncarnationView, Refused, What};
 use ledgerline_fleet::store::{Kind, StoreError};
 use ledgerline_terminal::output::printable;
 
@@ -19,6 +19,14 @@ pub fn advised(error: &StoreError) -> String {
         _ => "",
     };
     format!("{error}{advice}")
+}
+
+/// What to say of an organisation without a book.
+#[must_use]
+pub fn unknown(organisation: &str) -> String {
+    format!(
+        "{organisation} has no budgets in this store: `ledgerline fleet set /{organisation} max=SIZE` makes one"
+    )
 }
 
 /// Units, or a dash where there are none.
@@ -45,6 +53,24 @@ pub(crate) fn age(milliseconds: u64) -> String {
     }
 }
 
+/// When the leases of a node's start end, or when others get its units.
+pub(crate) fn ends(start: &IncarnationView, at: u64) -> String {
+    let left = seconds(start.ends.saturating_sub(at));
+    let freed = seconds(start.freed.saturating_sub(at));
+    match (start.fenced, start.ends > at) {
+        (false, true) => format!("its leases end in {left} unless it speaks"),
+        (false, false) => {
+            format!("its leases have ended; others get its units in {freed} unless it speaks")
+        }
+        (true, true) => format!("an older process of this name has leases, which end in {left}"),
+        (true, false) => {
+            format!(
+                "the leases of an older process of this name have ended; others get its units in {freed}"
+            )
+        }
+    }
+}
+
 pub(crate) fn happened(event: &Event) -> String {
     let node = printable(&event.node);
     match &event.what {
@@ -59,7 +85,7 @@ pub(crate) fn happened(event: &Event) -> String {
             }
         ),
         What::Fenced { .. } => format!("another process took the name {node}"),
-        What::Ended { .. } => format!("{node} did not speak in time; its units went to others"),
+        What::Ended { .. } => format!("{node} did not speak in time; its units are free again"),
     }
 }
 
@@ -76,6 +102,8 @@ pub(crate) fn refused(refused: &Refused) -> String {
     let why = match refused.full {
         Full::Limit => format!("{budget} is full"),
         Full::Lease => format!("its lease of {budget} was too small"),
+        Full::Deleted => format!("{budget} is deleted"),
+        Full::Drained => format!("{node} is drained"),
     };
     format!("{node} refused {group}{often} {}: {why}", size::format(units))
 }

@@ -76,6 +76,11 @@ pub struct Line {
     pub used: u64,
     /// The lease it would like: more than `lease` to grow. Less gives back, and the node has lowered its `max` already.
     pub want: u64,
+    /// The part of `want` that it would like although no level below this one grows. A level grows to this and what those below
+    /// it grow by, and no further: what a full budget refuses below lies idle nowhere above.
+    pub least: u64,
+    /// The lease that charges need which wait for it; 0 if none does. What is left goes to them first.
+    pub urgent: u64,
     /// Charges that were refused for this budget since the incarnation began.
     pub refused: u64,
 }
@@ -110,6 +115,8 @@ pub struct Granted {
     pub lease: u64,
     /// How much of it others would like to have back, idle units first.
     pub asked: u64,
+    /// How much of it others would take, were it idle: they lack so much.
+    pub wanted: u64,
     /// How the budget is.
     pub state: State,
 }
@@ -126,8 +133,45 @@ pub enum State {
     },
     /// It is deleted, and goes with its last lease.
     Closing,
+    /// It grants this node nothing: an operator drains it.
+    Drained,
     /// There is no such budget.
     Unknown,
+}
+
+/// What a book tells nodes between their turns.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Nudge {
+    /// Nodes of this budget should sync now: others want what they hold idle, units were freed, an operator changed it.
+    Sync(String),
+    /// Another node lacks units of this budget, and none was idle: who frees some should sync then.
+    Waits(String),
+}
+
+impl Nudge {
+    /// The budget's path.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        match self {
+            Self::Sync(path) | Self::Waits(path) => path,
+        }
+    }
+
+    /// As stores carry it: the path, behind a question mark if somebody merely waits.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Sync(path) => path.clone(),
+            Self::Waits(path) => format!("?{path}"),
+        }
+    }
+
+    /// The same read.
+    pub(crate) fn read(text: &str) -> Self {
+        match text.strip_prefix('?') {
+            Some(path) => Self::Waits(path.to_owned()),
+            None => Self::Sync(text.to_owned()),
+        }
+    }
 }
 
 /// A message or a change breaks the protocol.
@@ -210,10 +254,9 @@ impl Sync {
         let mut named = HashSet::with_capacity(self.lines.len());
         for line in &self.lines {
             check_path(organisation, &line.path)?;
-            let Line { lease, used, want, refused, .. } = *line;
-            if let Some(units) =
-                [lease, used, want, refused].into_iter().find(|units| *units > MAX_UNITS)
-            {
+            let Line { lease, used, want, least, urgent, refused, .. } = *line;
+            let numbers = [lease, used, want, least, urgent, refused];
+            if let Some(units) = numbers.into_iter().find(|units| *units > MAX_UNITS) {
                 return Err(Malformed::TooMany(units));
             }
             if self.ended && lease > 0 {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ledgerline_fleet::book::{Book, Change, Terms};
-use ledgerline_fleet::message::Sync;
+use ledgerline_fleet::message::{Nudge, Sync};
 use ledgerline_fleet::store::etcd::Options;
 use ledgerline_fleet::store::{Etcd, Kind, Store, StoreError};
 use proptest::prelude::*;
@@ -188,7 +188,7 @@ async fn nudges_are_heard_and_bad_days_are_named() {
     let mut nudges = patient.nudges("a").await.unwrap();
     assert_eq!(lease(&patient.sync("a", &sync("one", 1, 0, 60)).await.unwrap()), 60);
     assert_eq!(lease(&patient.sync("a", &sync("two", 1, 0, 60)).await.unwrap()), 40);
-    assert_eq!(nudges.next().await.as_deref(), Some("/a"));
+    assert_eq!(nudges.next().await, Some(Nudge::Sync("/a".to_owned())));
 
     let address = format!("127.0.0.1:{}", server.port);
     let hasty = Options { timeout: Duration::from_millis(300), ..Options::default() };

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use ledgerline_fleet::book::Change;
 use ledgerline_fleet::fleet::{Fleet, FleetError};
-use ledgerline_fleet::message::Sync;
+use ledgerline_fleet::message::{Nudge, Sync};
 use ledgerline_fleet::store::{self, Access, Kind, Store};
 
 use support::said::{self, lease};
@@ -57,7 +57,7 @@ async fn two_of_three_members_serve_and_one_does_not() {
     assert_eq!(store.view("a").await.unwrap().budgets[0].leased, 60);
     let other = Sync { node: "other".to_owned(), incarnation: 8, ..sync(1, 0, 60) };
     assert_eq!(lease(&store.sync("a", &other).await.unwrap()), 40);
-    assert_eq!(nudges.next().await.as_deref(), Some("/a"));
+    assert_eq!(nudges.next().await, Some(Nudge::Sync("/a".to_owned())));
 
     // Members that stand still cost time once: then the one that answered is asked first.
     let started = Instant::now();

@@ -9,12 +9,13 @@ use ledgerline_fleet::book::{Change, Terms, View};
 use ledgerline_fleet::fleet::{Fleet, FleetError, Standing};
 use ledgerline_fleet::message::{Reply, Sync};
 use ledgerline_fleet::node::AtEnd;
-use ledgerline_fleet::store::{Answer, Memory, Nudges, Store};
+use ledgerline_fleet::store::{Answer, Kind, Memory, Nudges, Store, StoreError};
 
-/// Books in memory that can be cut off, and count messages.
+/// Books in memory that can be cut off or fail, and count messages.
 struct Line {
     memory: Memory,
     cut: AtomicBool,
+    fails: AtomicBool,
     syncs: AtomicU64,
 }
 
@@ -28,7 +29,8 @@ impl Line {
             let (path, limit) = ((*path).to_owned(), Some(*limit));
             memory.administer("acme", &Change::Set { path, limit, minimum: None }).await.unwrap();
         }
-        Arc::new(Self { memory, cut: AtomicBool::new(false), syncs: AtomicU64::new(0) })
+        let [cut, fails] = [false; 2].map(AtomicBool::new);
+        Arc::new(Self { memory, cut, fails, syncs: AtomicU64::new(0) })
     }
 
     async fn leased(&self, path: &str) -> u64 {
@@ -43,6 +45,9 @@ impl Store for Line {
         Box::pin(async move {
             while self.cut.load(Ordering::Relaxed) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            if self.fails.load(Ordering::Relaxed) {
+                return Err(torn());
             }
             self.memory.sync(organisation, message).await
         })
@@ -63,6 +68,12 @@ impl Store for Line {
     fn nudges<'a>(&'a self, organisation: &'a str) -> Answer<'a, Nudges> {
         self.memory.nudges(organisation)
     }
+}
+
+/// What the store's calls end with while it fails.
+fn torn() -> StoreError {
+    let [store, detail] = ["a line", "torn"].map(str::to_owned);
+    StoreError { store, kind: Kind::Unreachable, detail }
 }
 
 fn join(store: &Arc<Line>, name: &str) -> Fleet {
@@ -159,6 +170,97 @@ async fn a_charge_that_waits_gets_what_another_node_holds_idle() {
     let charge = at_b.charge_within(400, LONG).await.unwrap();
     assert_eq!(charge.units(), 400);
     assert!(at_a.lease() <= 100);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_node_frees_is_told_at_once_where_another_waits() {
+    // Turns are 20 seconds apart: without being looked for, what is freed would come that much later.
+    let store = Line::new(60_000, BUDGETS).await;
+    let at_a = join(&store, "a").budget("/acme/batch").await.unwrap();
+    let at_b = join(&store, "b").budget("/acme/batch").await.unwrap();
+    let all = at_a.charge(490).await.unwrap();
+    let waits = tokio::spawn(async move {
+        let began = Instant::now();
+        let charge = at_b.charge_within(400, LONG).await;
+        (charge.map(|charge| charge.units()), began.elapsed())
+    });
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(!waits.is_finished());
+    drop(all);
+    let (charged, took) = waits.await.unwrap();
+    assert_eq!(charged, Ok(400));
+    assert!(took < Duration::from_secs(15), "{took:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_full_budget_refuses_is_not_held_back_from_others_above_it() {
+    let store =
+        Line::new(60_000, &[("/acme", 1_000), ("/acme/batch", 500), ("/acme/web", 500)]).await;
+    let at_a = join(&store, "a").budget("/acme/batch").await.unwrap();
+    let _all = at_a.charge(490).await.unwrap();
+    // It wants more and more, which no budget of its own has.
+    assert!(at_a.charge(400).await.is_err());
+    let waits = tokio::spawn(async move { at_a.charge_within(450, LONG).await });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(store.leased("/acme").await, store.leased("/acme/batch").await);
+    let web = join(&store, "b").budget("/acme/web").await.unwrap();
+    // In one round trip: nobody has to be asked.
+    let _web = web.charge(490).await.unwrap();
+    waits.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_refused_hears_whose_lease_is_full_and_why_it_does_not_grow() {
+    let store = Line::new(60_000, BUDGETS).await;
+    let fleet = join(&store, "a");
+    let batch = fleet.budget("/acme/batch").await.unwrap();
+    let charge = batch.charge(300).await.unwrap();
+    let said = async || batch.charge(400).await.unwrap_err().to_string();
+    let granted = "400 of /acme/batch requested, and this node uses 300 of the 500 it has leased; \
+                   the store granted no more of the budget";
+    assert_eq!(said().await, granted);
+    let drain = |on| Change::Drain { node: "a".to_owned(), on };
+    store.administer("acme", &drain(true)).await.unwrap();
+    until(async || batch.standing() == Standing::Drained).await;
+    let drained = said().await;
+    assert!(
+        drained.ends_with("; an operator drains this node, so it is granted nothing"),
+        "{drained}"
+    );
+    store.administer("acme", &drain(false)).await.unwrap();
+    // A group below that is no budget's says what it says in any ledger.
+    let query = batch.owned().create("q42").unwrap();
+    query.group().set_max(ledgerline::Limit::units(5)).unwrap();
+    let error = FleetError::from(query.try_charge(6).unwrap_err());
+    let FleetError::Refused(no_room) = &error else { panic!("{error}") };
+    assert_eq!((no_room.standing(), error.to_string()), (None, no_room.refused().to_string()));
+    store.administer("acme", &Change::Delete { path: "/acme/batch".to_owned() }).await.unwrap();
+    until(async || batch.standing() == Standing::Closing).await;
+    assert!(said().await.ends_with("; the budget is deleted, so it grants nothing"));
+    drop(charge);
+    // With the last lease it is gone.
+    until(async || store.leased("/acme/batch").await == 0).await;
+    let gone = batch.charge(400).await.unwrap_err();
+    assert_eq!(gone, FleetError::Unknown("/acme/batch".to_owned()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_the_store_does_not_answer_a_charge_says_so_and_not_that_the_budget_is_full() {
+    let store = Line::new(60_000, BUDGETS).await;
+    let batch = join(&store, "a").budget("/acme/batch").await.unwrap();
+    store.fails.store(true, Ordering::Relaxed);
+    let torn = FleetError::Store(torn());
+    assert_eq!(batch.charge(300).await.unwrap_err(), torn);
+    let waited = batch.charge_within(300, Duration::from_millis(300)).await;
+    assert_eq!(waited.unwrap_err(), torn);
+    let waits = tokio::spawn(async move { batch.charge_within(300, LONG).await });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    store.fails.store(false, Ordering::Relaxed);
+    assert_eq!(
+        waits.await.unwrap().unwrap().units(),
+        300,
+        "it answers again while the charge waits"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

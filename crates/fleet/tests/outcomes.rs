@@ -1,7 +1,7 @@
 //! The outcomes that README.md states, one by one, on the book.
 
 use ledgerline_fleet::book::{Book, BudgetView, Change, Full, Refused, Rejected, Terms, What};
-use ledgerline_fleet::message::{Granted, Line, Malformed, Refusal, Reply, State, Sync};
+use ledgerline_fleet::message::{Granted, Line, Malformed, Nudge, Refusal, Reply, State, Sync};
 
 const TTL: u64 = 100;
 const GRACE: u64 = 50;
@@ -24,6 +24,7 @@ struct Process {
     message: Sync,
     lease: u64,
     used: u64,
+    urgent: u64,
 }
 
 impl Process {
@@ -40,14 +41,16 @@ impl Process {
             lines,
             refusals: Vec::new(),
         };
-        Self { message, lease: 0, used: 0 }
+        Self { message, lease: 0, used: 0, urgent: 0 }
     }
 
     /// The next message.
     fn says(&mut self, want: u64) -> Sync {
         self.message.sequence += 1;
-        let (path, lease, used) = ("/a".to_owned(), self.lease.min(want), self.used);
-        self.message.lines = vec![Line { path, lease, used, want, refused: 0 }];
+        let (path, lease) = ("/a".to_owned(), self.lease.min(want));
+        let Self { used, urgent, .. } = *self;
+        let line = Line { path, lease, used, want, least: want, urgent, refused: 0 };
+        self.message.lines = vec![line];
         self.message.clone()
     }
 
@@ -61,6 +64,11 @@ impl Process {
         self.lease = lines[0].lease;
         lines[0].clone()
     }
+}
+
+/// Nodes of `/a` should sync.
+fn sync() -> Nudge {
+    Nudge::Sync("/a".to_owned())
 }
 
 fn budget(book: &Book, now: u64) -> BudgetView {
@@ -93,7 +101,7 @@ fn a_limit_below_what_is_leased_puts_the_budget_over_and_asks_all() {
     one.sync(&mut book, 0, 60);
     two.sync(&mut book, 0, 40);
     set(&mut book, "/a", 50, 0);
-    assert_eq!(book.nudged().into_iter().collect::<Vec<_>>(), ["/a"]);
+    assert_eq!(book.nudged().into_iter().collect::<Vec<_>>(), [sync()]);
     let granted = one.sync(&mut book, 10, 90);
     assert_eq!((granted.lease, granted.state), (60, State::Over { by: 50 }), "nothing is granted");
     let granted = two.sync(&mut book, 10, 40);
@@ -112,10 +120,13 @@ fn a_budget_that_is_deleted_while_leased_goes_with_its_last_lease() {
     let mut one = Process::new("one", 1);
     one.sync(&mut book, 0, 60);
     book.administer(1, &Change::Delete { path: "/a".to_owned() }).unwrap();
-    assert_eq!(one.sync(&mut book, 2, 90), Granted { lease: 60, asked: 60, state: State::Closing });
+    assert_eq!(
+        one.sync(&mut book, 2, 90),
+        Granted { lease: 60, asked: 60, wanted: 0, state: State::Closing }
+    );
     assert_eq!(
         Process::new("two", 2).sync(&mut book, 2, 10),
-        Granted { lease: 0, asked: 0, state: State::Closing }
+        Granted { lease: 0, asked: 0, wanted: 0, state: State::Closing }
     );
     assert_eq!(one.sync(&mut book, 3, 0).state, State::Closing);
     assert_eq!(book.view(3).budgets, []);
@@ -218,9 +229,9 @@ fn a_node_that_is_drained_is_asked_for_all_and_gets_no_more() {
     one.used = 60;
     one.sync(&mut book, 0, 60);
     book.administer(1, &Change::Drain { node: "one".to_owned(), on: true }).unwrap();
-    assert!(book.nudged().contains("/a"));
+    assert!(book.nudged().contains(&sync()));
     let granted = one.sync(&mut book, 2, 90);
-    assert_eq!((granted.lease, granted.asked), (60, 60));
+    assert_eq!((granted.lease, granted.asked, granted.state), (60, 60, State::Drained));
     book.administer(3, &Change::Drain { node: "one".to_owned(), on: false }).unwrap();
     assert_eq!(one.sync(&mut book, 4, 90).lease, 90);
 }
@@ -275,11 +286,106 @@ fn idle_units_are_asked_for_as_far_as_they_are_needed() {
     book.nudged();
     assert_eq!(idle.sync(&mut book, 1, 100).asked, 0, "nobody needs them");
     busy.sync(&mut book, 2, 25);
-    assert!(book.nudged().contains("/a"), "those who hold idle units hear of it");
+    assert!(book.nudged().contains(&sync()), "those who hold idle units hear of it");
     assert_eq!(idle.sync(&mut book, 3, 100).asked, 25);
     idle.sync(&mut book, 4, 75);
-    assert!(book.nudged().contains("/a"), "and those who wait, when there are some");
+    assert!(book.nudged().contains(&sync()), "and those who wait, when there are some");
     assert_eq!(busy.sync(&mut book, 5, 25).lease, 25);
+}
+
+#[test]
+fn a_charge_that_waits_gets_all_of_what_it_needs_before_the_rest_is_shared() {
+    let mut book = book();
+    let mut holder = Process::new("holder", 9);
+    holder.used = 40;
+    holder.sync(&mut book, 0, 100);
+    let (mut ahead, mut waits) = (Process::new("ahead", 1), Process::new("waits", 2));
+    ahead.sync(&mut book, 0, 200);
+    holder.sync(&mut book, 1, 40);
+    waits.urgent = 50;
+    // By need it would get 51 of 251, so 13: half of a charge serves none.
+    assert_eq!(waits.sync(&mut book, 2, 51).lease, 51, "its charge, and its part of the rest");
+    assert_eq!(ahead.sync(&mut book, 3, 200).lease, 9);
+    // What is not there as a whole is shared.
+    waits.urgent = 90;
+    holder.used = 30;
+    holder.sync(&mut book, 4, 30);
+    let more = waits.sync(&mut book, 5, 90).lease - 51;
+    assert!((1..10).contains(&more), "{more} of 10");
+}
+
+#[test]
+fn who_waits_for_units_that_nobody_has_idle_is_told_of_to_those_who_may_free_some() {
+    let mut book = book();
+    let (mut busy, mut waits) = (Process::new("busy", 1), Process::new("waits", 2));
+    busy.used = 100;
+    assert_eq!(busy.sync(&mut book, 0, 100).wanted, 0);
+    book.nudged();
+    waits.sync(&mut book, 1, 30);
+    let told: Vec<Nudge> = book.nudged().into_iter().collect();
+    assert_eq!(told, [Nudge::Waits("/a".to_owned())]);
+    let granted = busy.sync(&mut book, 2, 100);
+    assert_eq!((granted.asked, granted.wanted), (0, 30), "none of them is idle");
+    set(&mut book, "/a", 100, 80);
+    assert_eq!(busy.sync(&mut book, 3, 100).wanted, 20, "nobody has to give its minimum");
+    waits.sync(&mut book, 4, 0);
+    assert_eq!(busy.sync(&mut book, 5, 100).wanted, 0);
+}
+
+/// A node's lines of `/a` and of two jobs below it: lease, want, and what of it is for the level itself.
+fn levels(sequence: u64, lines: [(&str, u64, u64, u64); 3]) -> Sync {
+    let line = |(path, lease, want, least): (&str, u64, u64, u64)| {
+        let path = path.to_owned();
+        Line { path, lease, used: 0, want, least, urgent: 0, refused: 0 }
+    };
+    Sync {
+        sequence,
+        taken: sequence - 1,
+        lines: lines.into_iter().map(line).collect(),
+        ..Process::new("one", 1).message
+    }
+}
+
+fn leases(reply: &Reply) -> Vec<u64> {
+    let Reply::Synced { lines, .. } = reply else { panic!("{reply:?}") };
+    lines.iter().map(|line| line.lease).collect()
+}
+
+#[test]
+fn a_level_grows_by_what_those_below_it_are_granted_and_by_what_it_needs_itself() {
+    let mut book = book();
+    set(&mut book, "/a/full", 10, 0);
+    set(&mut book, "/a/open", 90, 0);
+    // What the full one is refused lies idle nowhere above.
+    let said = levels(1, [("/a", 0, 60, 0), ("/a/full", 0, 40, 40), ("/a/open", 0, 20, 20)]);
+    let reply = book.apply(1, &said);
+    assert_eq!(leases(&reply), [30, 10, 20]);
+    let view = book.view(1);
+    let unmet: Vec<u64> = view.budgets.iter().map(|budget| budget.unmet).collect();
+    assert_eq!(unmet, [0, 30, 0], "only where the limit is");
+    // One that is used itself has that beside.
+    let said = levels(2, [("/a", 30, 75, 45), ("/a/full", 10, 40, 40), ("/a/open", 20, 20, 20)]);
+    assert_eq!(leases(&book.apply(2, &said)), [45, 10, 20]);
+    // What it holds is not taken from it.
+    let said = levels(3, [("/a", 45, 75, 0), ("/a/full", 10, 40, 40), ("/a/open", 20, 25, 25)]);
+    assert_eq!(leases(&book.apply(3, &said)), [45, 10, 25]);
+}
+
+#[test]
+fn where_the_level_above_is_full_it_lacks_what_those_below_could_use() {
+    let mut book = book();
+    set(&mut book, "/a/full", 10, 0);
+    set(&mut book, "/a/open", 900, 0);
+    let said = levels(1, [("/a", 0, 340, 0), ("/a/full", 0, 40, 40), ("/a/open", 0, 300, 300)]);
+    assert_eq!(leases(&book.apply(1, &said)), [100, 10, 100]);
+    let unmet: Vec<u64> = book.view(1).budgets.iter().map(|budget| budget.unmet).collect();
+    assert_eq!(unmet, [210, 30, 0], "the 30 serve nobody while the one below is full");
+    // A full one above hides that those below are full, too: more would serve nobody.
+    set(&mut book, "/a/open", 100, 0);
+    let said =
+        levels(2, [("/a", 100, 340, 100), ("/a/full", 10, 40, 40), ("/a/open", 100, 300, 300)]);
+    assert_eq!(leases(&book.apply(2, &said)), [100, 10, 100]);
+    assert_eq!(book.view(2).budgets[0].unmet, 0);
 }
 
 /// What was refused on a node.
@@ -327,6 +433,33 @@ fn a_refusal_is_noted_once_with_who_asked_and_when_and_stays_when_the_node_leave
     assert_eq!(later[..2], expected);
     let episode = (100_000, 100_001, "/a/q1".to_owned(), Full::Lease, 20, 2);
     assert_eq!(later[2], episode, "long after the first, and told as the node left");
+}
+
+#[test]
+fn a_refusal_says_that_the_budget_is_deleted_or_the_node_drained_in_a_row_of_its_own() {
+    let mut book = book();
+    let mut one = Process::new("one", 1);
+    one.sync(&mut book, 0, 60);
+    let mut refuses = |book: &mut Book, now: u64| {
+        one.message.refusals = vec![refusal(now, "/a/q1", 500, 0)];
+        one.sync(book, now, 60);
+    };
+    refuses(&mut book, 1);
+    let drain = |on| Change::Drain { node: "one".to_owned(), on };
+    book.administer(2, &drain(true)).unwrap();
+    refuses(&mut book, 3);
+    refuses(&mut book, 4);
+    book.administer(5, &drain(false)).unwrap();
+    refuses(&mut book, 6);
+    book.administer(7, &Change::Delete { path: "/a".to_owned() }).unwrap();
+    refuses(&mut book, 8);
+    one.sync(&mut book, 9, 0);
+    assert!(book.view(9).budgets.is_empty());
+    one.message.refusals = vec![refusal(10, "/a/q1", 500, 0)];
+    book.apply(10, &one.says(0));
+    let told = |one: Refused| (one.full, one.count, one.at);
+    let told: Vec<_> = book.view(10).refusals.into_iter().map(told).collect();
+    assert_eq!(told, [(Full::Drained, 2, 4), (Full::Limit, 2, 6), (Full::Deleted, 2, 10)]);
 }
 
 #[test]

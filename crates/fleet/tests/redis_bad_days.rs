@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ledgerline_fleet::book::Change;
 use ledgerline_fleet::fleet::{Fleet, FleetError};
-use ledgerline_fleet::message::{Granted, Reply, State, Sync};
+use ledgerline_fleet::message::{Granted, Nudge, Reply, State, Sync};
 use ledgerline_fleet::store::redis::{Address, Options};
 use ledgerline_fleet::store::{Kind, Redis, Store, StoreError};
 
@@ -68,13 +68,13 @@ async fn without_its_library_or_with_another_the_error_says_so() {
     let Some(server) = server::redis(&[]) else { return };
     let store = store(&server, "");
     expect(store.sync("a", &sync(1, 0, 10)).await, Kind::NoLibrary, &server);
-    let other = Redis::LIBRARY.replace("REVISION = '2'", "REVISION = '1'");
+    let other = Redis::LIBRARY.replace("REVISION = '3'", "REVISION = '1'");
     do_raw(&server, &["FUNCTION", "LOAD", &other]);
     expect(store.sync("a", &sync(1, 0, 10)).await, Kind::OtherVersion, &server);
     store.load().await.unwrap();
     let reply = store.sync("a", &sync(1, 0, 10)).await.unwrap();
     let Reply::Synced { lines, .. } = reply else { panic!("{reply:?}") };
-    assert_eq!(lines, [Granted { lease: 0, asked: 0, state: State::Unknown }]);
+    assert_eq!(lines, [Granted { lease: 0, asked: 0, wanted: 0, state: State::Unknown }]);
 }
 
 #[test]
@@ -204,12 +204,15 @@ async fn a_nodes_user_needs_the_rights_that_are_listed_and_may_do_no_more() {
     let node = user("node", "");
     let mut nudges = node.nudges("a").await.unwrap();
     assert_eq!(leases(node.sync("a", &sync(1, 0, 60)).await.unwrap()), [60]);
-    assert_eq!(node.view("a").await.unwrap().budgets[0].leased, 60);
+    // What operators do is not a node's: neither to look at all nor to change anything.
+    expect(node.view("a").await, Kind::Denied, &server);
+    expect(node.administer("a", &set(500)).await, Kind::Denied, &server);
+    assert_eq!(operator.view("a").await.unwrap().budgets[0].limit, 100);
     let totals = node.totals("a", &["/a".to_owned()]).await.unwrap();
     assert_eq!(totals[0].as_ref().map(|budget| budget.leased), Some(60));
     let other = Sync { node: "other".to_owned(), incarnation: 8, ..sync(1, 0, 60) };
     assert_eq!(leases(node.sync("a", &other).await.unwrap()), [40]);
-    assert_eq!(nudges.next().await.as_deref(), Some("/a"));
+    assert_eq!(nudges.next().await, Some(Nudge::Sync("/a".to_owned())));
     expect(node.load().await, Kind::Denied, &server);
 
     let elsewhere = Options { prefix: "others".to_owned(), ..Options::default() };

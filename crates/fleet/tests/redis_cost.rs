@@ -14,7 +14,15 @@ use support::server::{self, Server};
 const PATHS: [&str; 3] = ["/a", "/a/b", "/a/b/c"];
 
 fn sync(node: usize, sequence: u64, want: u64) -> Sync {
-    let line = |path: &str| Line { path: path.to_owned(), lease: 0, used: 0, want, refused: 0 };
+    let line = |path: &str| Line {
+        path: path.to_owned(),
+        lease: 0,
+        used: 0,
+        want,
+        least: want,
+        urgent: 0,
+        refused: 0,
+    };
     let lines = PATHS.map(line).to_vec();
     let (node, incarnation) = (format!("node {node}"), node as u64 + 1);
     Sync {

@@ -5,7 +5,7 @@ mod support;
 use std::time::Duration;
 
 use ledgerline_fleet::book::Change;
-use ledgerline_fleet::message::{Reply, Sync};
+use ledgerline_fleet::message::{Nudge, Reply, Sync};
 use ledgerline_fleet::store::redis::{Address, Options};
 use ledgerline_fleet::store::{Redis, Store, StoreError};
 
@@ -133,5 +133,5 @@ async fn in_a_cluster_each_organisations_book_lies_on_one_node() {
     let mut nudges = store.nudges("a").await.unwrap();
     let other = Sync { node: "other".to_owned(), incarnation: 8, ..sync("a", 1, 0, 60) };
     assert_eq!(lease(&store.sync("a", &other).await.unwrap()), 40);
-    assert_eq!(nudges.next().await.as_deref(), Some("/a"));
+    assert_eq!(nudges.next().await, Some(Nudge::Sync("/a".to_owned())));
 }

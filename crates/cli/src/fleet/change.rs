@@ -4,58 +4,9 @@ use std::fmt::Write as _;
 
 use ledgerline::size;
 use ledgerline_fleet::book::{BudgetView, Change, View};
-use ledgerline_fleet::message::MAX_UNITS;
+use ledgerline_fleet_view::{Size, organisation_of, unknown};
 
 use super::Opened;
-
-/// A budget's number that is to be set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Size {
-    Max(u64),
-    Min(u64),
-}
-
-/// Reads `max=200G`.
-pub(super) fn size_of(text: &str) -> Result<Size, String> {
-    let (name, value) = text
-        .split_once('=')
-        .ok_or("a size is written like max=200G: max or min, with its new value")?;
-    let units = size::parse(value).map_err(|error| error.to_string())?;
-    match (name, units) {
-        (_, Some(units)) if units > MAX_UNITS => {
-            Err(format!("{value} is more than a store counts (2^53)"))
-        }
-        ("max", Some(units)) => Ok(Size::Max(units)),
-        ("min", Some(units)) => Ok(Size::Min(units)),
-        ("max" | "min", None) => {
-            Err("a budget has a limit: there is none without (`delete` takes the budget away)"
-                .to_owned())
-        }
-        _ => Err(format!("there is no {name:?} of a budget; there are max and min")),
-    }
-}
-
-/// Reads `10s` or `1500ms`.
-pub(super) fn milliseconds(text: &str) -> Result<u64, String> {
-    let wrong = || "a time is written like 10s or 1500ms".to_owned();
-    let (number, unit) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
-        (Some(number), _) => (number, 1),
-        (None, Some(number)) => (number, 1000),
-        (None, None) => return Err(wrong()),
-    };
-    number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)).ok_or_else(wrong)
-}
-
-/// The first name of a path.
-fn organisation(path: &str) -> Result<&str, String> {
-    let first = path.strip_prefix('/').and_then(|rest| rest.split('/').next()).unwrap_or_default();
-    if first.is_empty() {
-        return Err(format!(
-            "{path:?} is no path of a budget: those are like /acme or /acme/batch"
-        ));
-    }
-    Ok(first)
-}
 
 fn budget<'v>(view: &'v View, path: &str) -> Option<&'v BudgetView> {
     view.budgets.iter().find(|budget| budget.path == path)
@@ -63,7 +14,7 @@ fn budget<'v>(view: &'v View, path: &str) -> Option<&'v BudgetView> {
 
 /// Makes a budget, or changes it.
 pub(super) fn set(opened: &Opened, path: &str, sizes: &[Size]) -> Result<String, String> {
-    let organisation = organisation(path)?;
+    let organisation = organisation_of(path)?;
     let (mut limit, mut minimum) = (None, None);
     for size in sizes {
         let (name, place, units) = match size {
@@ -115,7 +66,7 @@ pub(super) fn set(opened: &Opened, path: &str, sizes: &[Size]) -> Result<String,
 
 /// Deletes a budget.
 pub(super) fn delete(opened: &Opened, path: &str) -> Result<String, String> {
-    let organisation = organisation(path)?;
+    let organisation = organisation_of(path)?;
     opened
         .call(opened.store.administer(organisation, &Change::Delete { path: path.to_owned() }))?;
     let view = opened.view(organisation)?;
@@ -140,6 +91,9 @@ pub(super) fn terms(
     grace: Option<u64>,
 ) -> Result<String, String> {
     let before = opened.view(organisation)?;
+    if before.budgets.is_empty() {
+        return Err(unknown(organisation));
+    }
     let change = Change::Terms { ttl: lease, grace };
     opened.call(opened.store.administer(organisation, &change))?;
     let after = opened.view(organisation)?;
@@ -160,8 +114,12 @@ pub(super) fn drain(
     node: &str,
     on: bool,
 ) -> Result<String, String> {
-    if on && opened.view(organisation)?.budgets.is_empty() {
-        return Err(super::unknown(organisation));
+    let before = opened.view(organisation)?;
+    if on && before.budgets.is_empty() {
+        return Err(unknown(organisation));
+    }
+    if !on && !before.nodes.iter().any(|one| one.name == node && one.draining) {
+        return Err(format!("no {node} is drained in {organisation}"));
     }
     opened.call(
         opened.store.administer(organisation, &Change::Drain { node: node.to_owned(), on }),
@@ -190,28 +148,4 @@ pub(super) fn drain(
 pub(super) fn load(opened: &Opened) -> Result<String, String> {
     opened.call(opened.store.prepare())?;
     Ok("The store is ready to have books.\n".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_times_and_paths_are_read_and_what_is_wrong_is_said() {
-        assert_eq!(size_of("max=200G"), Ok(Size::Max(200 << 30)));
-        assert_eq!(size_of("min=0"), Ok(Size::Min(0)));
-        for wrong in ["max", "max=max", "high=1G", "max=16P", "max=x", "=1"] {
-            assert!(size_of(wrong).is_err(), "{wrong}");
-        }
-        assert_eq!((milliseconds("10s"), milliseconds("1500ms")), (Ok(10_000), Ok(1500)));
-        for wrong in ["10", "s", "ms", "-1s", "1.5s", "99999999999999999999s"] {
-            assert!(milliseconds(wrong).is_err(), "{wrong}");
-        }
-        assert_eq!(organisation("/acme/batch"), Ok("acme"));
-        assert!(
-            organisation("acme").is_err()
-                && organisation("/").is_err()
-                && organisation("").is_err()
-        );
-    }
 }

@@ -16,7 +16,9 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use ledgerline_fleet::book::View;
 use ledgerline_fleet::store::{Access, Store, StoreError, open};
-use ledgerline_fleet_view::{Books, Reader, advised};
+use ledgerline_fleet_view::{
+    Books, Reader, Size, advised, milliseconds, organisation, size_of, unknown,
+};
 use ledgerline_terminal::output::{fail, plain_json, print, printable};
 use ledgerline_terminal::style::Style;
 use tokio::runtime::{Builder, Runtime};
@@ -83,7 +85,7 @@ pub struct ShowArgs {
     #[command(flatten)]
     place: Place,
     /// The first names of budgets' paths [default: all that the store has]
-    #[arg(value_name = "ORGANISATION")]
+    #[arg(value_name = "ORGANISATION", value_parser = organisation)]
     organisations: Vec<String>,
     /// Print JSON: sizes in bytes, times in milliseconds
     #[arg(long)]
@@ -98,9 +100,9 @@ pub struct SetArgs {
     /// The budget: /organisation, /organisation/tenant, ...; the levels above must be there
     #[arg(value_name = "PATH")]
     path: String,
-    /// max, which a new budget needs, or min, which each node that uses the budget is guaranteed
-    #[arg(value_name = "NAME=SIZE", required = true, value_parser = change::size_of)]
-    sizes: Vec<change::Size>,
+    /// max, which a new budget needs, or min, which is kept from others for each node that uses the budget
+    #[arg(value_name = "NAME=SIZE", required = true, value_parser = size_of)]
+    sizes: Vec<Size>,
 }
 
 /// The options of `ledgerline fleet delete`.
@@ -115,17 +117,18 @@ pub struct DeleteArgs {
 
 /// The options of `ledgerline fleet terms`.
 #[derive(Args, Debug)]
+#[group(required = true, multiple = true, args = ["lease", "grace"])]
 pub struct TermsArgs {
     #[command(flatten)]
     place: Place,
     /// The first name of budgets' paths
-    #[arg(value_name = "ORGANISATION")]
+    #[arg(value_name = "ORGANISATION", value_parser = organisation)]
     organisation: String,
     /// From a node's message to the end of its leases, like 10s or 1500ms
-    #[arg(long, value_name = "TIME", value_parser = change::milliseconds)]
+    #[arg(long, value_name = "TIME", value_parser = milliseconds)]
     lease: Option<u64>,
     /// From the end of a lease until its units go to others: more than clocks differ over one lease
-    #[arg(long, value_name = "TIME", value_parser = change::milliseconds, required_unless_present = "lease")]
+    #[arg(long, value_name = "TIME", value_parser = milliseconds)]
     grace: Option<u64>,
 }
 
@@ -135,7 +138,7 @@ pub struct DrainArgs {
     #[command(flatten)]
     place: Place,
     /// The first name of budgets' paths
-    #[arg(value_name = "ORGANISATION")]
+    #[arg(value_name = "ORGANISATION", value_parser = organisation)]
     organisation: String,
     /// The node's name; it may have yet to join
     #[arg(value_name = "NODE")]
@@ -183,17 +186,10 @@ fn show(args: &ShowArgs) -> Result<String, String> {
     let opened = Opened::new(&args.place)?;
     let mut reader = Reader::new(opened.store.clone(), &args.organisations, usize::MAX);
     let books = opened.call(reader.read())?;
-    let is_blank = |view: &View| view.budgets.is_empty() && view.nodes.is_empty();
-    if let Some(blank) = books.books.iter().find(|book| is_blank(&book.view)) {
+    if let Some(blank) = books.books.iter().find(|book| book.is_blank()) {
         return Err(unknown(&blank.organisation));
     }
     text(&books, args.json)
-}
-
-fn unknown(organisation: &str) -> String {
-    format!(
-        "{organisation} has no budgets in this store: `ledgerline fleet set /{organisation} max=SIZE` makes one"
-    )
 }
 
 /// Books as they are printed once.
@@ -204,7 +200,7 @@ fn text(books: &Books, json: bool) -> Result<String, String> {
     }
     if books.books.is_empty() {
         return Err(
-            "this store has no budgets: `ledgerline fleet set /NAME max=SIZE` makes one".to_owned()
+            "this store has no budgets: `ledgerline fleet set /NAME max=SIZE` makes one (a Redis wants `ledgerline fleet load` before)".to_owned()
         );
     }
     Ok(ledgerline_fleet_view::table(books, &Style::of_stdout()))

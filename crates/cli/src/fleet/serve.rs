@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use ledgerline_fleet_view::{Reader, Served, Watch};
+use ledgerline_fleet_view::{Reader, Served, Watch, organisation};
 use ledgerline_serve::Other;
-use ledgerline_terminal::output::print;
+use ledgerline_terminal::output::{print, printable};
 
 use super::top::interval;
 use super::{Opened, Place};
@@ -40,7 +40,7 @@ pub struct ServeArgs {
     #[command(flatten)]
     place: Place,
     /// The first names of budgets' paths [default: all that the store has, 50 at most]
-    #[arg(value_name = "ORGANISATION")]
+    #[arg(value_name = "ORGANISATION", value_parser = organisation)]
     organisations: Vec<String>,
     /// Where to listen; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
@@ -59,6 +59,10 @@ pub(super) fn main(args: &ServeArgs) -> Result<String, String> {
     let reader = Reader::new(opened.store.clone(), &args.organisations, Reader::MOST);
     let watch = Watch::start(reader, args.interval)
         .map_err(|error| format!("no thread to read with: {error}"))?;
+    // (Whoever starts it hears at once what is not as it should be; it goes on all the same.)
+    for missing in watch.missing(Duration::from_secs(3)) {
+        eprintln!("ledgerline: fleet: {}", printable(&missing));
+    }
     let server = Other::bind(args.listen, &args.hosts, Arc::new(Served::new(watch)))?;
     let address = server.address();
     print(format!("http://{address}/\n").as_bytes())

@@ -5,11 +5,11 @@ use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use clap::Args;
-use ledgerline_fleet_view::{HELP, Reader, Screen, Watch};
+use ledgerline_fleet_view::{HELP, Reader, Screen, Watch, milliseconds, organisation};
 use ledgerline_terminal::output::{plain_json, print, printable};
 use ledgerline_terminal::style::Style;
 
-use super::{Opened, Place, change, text};
+use super::{Opened, Place, text};
 
 const EXAMPLES: &str = "\
 It costs the store one call for each organisation in an interval (some ten commands of a Redis, and the time to read the \
@@ -37,7 +37,7 @@ pub struct TopArgs {
     #[command(flatten)]
     place: Place,
     /// The first names of budgets' paths [default: all that the store has, 50 at most]
-    #[arg(value_name = "ORGANISATION")]
+    #[arg(value_name = "ORGANISATION", value_parser = organisation)]
     organisations: Vec<String>,
     /// Print one look as a table, and end
     #[arg(long)]
@@ -52,7 +52,7 @@ pub struct TopArgs {
 
 /// Reads `5s`.
 pub(super) fn interval(text: &str) -> Result<Duration, String> {
-    match change::milliseconds(text)? {
+    match milliseconds(text)? {
         milliseconds @ 100..=86_400_000 => Ok(Duration::from_millis(milliseconds)),
         _ => Err("the interval is 100ms to a day".to_owned()),
     }

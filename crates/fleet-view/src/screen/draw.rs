@@ -296,6 +296,8 @@ fn refused(area: Rect, buffer: &mut Buffer, refusals: &[&Refused], at: u64, them
         let full = match refused.full {
             Full::Limit => "",
             Full::Lease => ", its lease",
+            Full::Deleted => ", deleted",
+            Full::Drained => ", drained",
         };
         let text = format!(
             "{}{times} {} on {}{full}",

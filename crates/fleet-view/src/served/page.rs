@@ -8,7 +8,7 @@ use ledgerline_fleet::book::{BudgetView, HoldView, NodeView, View};
 
 use crate::read::Book;
 use crate::watch::Seen;
-use crate::words::{age, count, happened, refused, seconds, some};
+use crate::words::{age, count, ends, happened, refused, seconds, some};
 
 /// The style, of which the page has the name alone: nothing inline is allowed on it.
 pub(super) const STYLE: &str = include_str!("page.css");
@@ -190,12 +190,8 @@ fn amiss(node: &NodeView, view: &View) -> Option<String> {
         said.push(format!("drained: it gets no more{gone}"));
     }
     for start in &node.incarnations {
-        let left = start.ends.saturating_sub(view.at);
-        if start.fenced {
-            let left = seconds(left);
-            said.push(format!("an older process of this name has leases, which end in {left}"));
-        } else if left == 0 {
-            said.push("its leases have ended: it does not speak".to_owned());
+        if start.fenced || start.ends <= view.at {
+            said.push(ends(start, view.at));
         }
     }
     (!said.is_empty()).then(|| format!("{}: {}", node.name, said.join("; ")))

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::message::{Granted, Line, MAX_UNITS, Reply, State, Sync, above};
+use crate::message::{Granted, Line, MAX_UNITS, Nudge, Reply, State, Sync, above};
 
 use super::rows::{Budget, Hold, Incarnation};
 use super::{Book, What, share};
@@ -16,13 +16,25 @@ struct Turn {
     grows: bool,
 }
 
-/// What a line came to.
-struct Outcome {
-    granted: Granted,
+/// A line while its message is applied. Its hold is out of the budget's sums.
+struct Heard {
+    before: Hold,
+    hold: Hold,
+    /// The lease before anything is granted.
+    base: u64,
+    /// The lease of the level above, at most.
+    most: u64,
     /// How many units the book did not know of.
     adopted: u64,
-    /// Others should sync.
-    nudge: bool,
+}
+
+/// What the lines below a level came to.
+#[derive(Clone, Copy, Default)]
+struct Below {
+    /// By how much more they can use, if this level grows.
+    more: u64,
+    /// The largest lease of those that grew.
+    lease: u64,
 }
 
 impl Book {
@@ -71,48 +83,126 @@ impl Book {
         }
         let turn = Turn { sequence: message.sequence, lost: incarnation.lost, grows };
         let mut leases: HashMap<&str, u64> = HashMap::with_capacity(message.lines.len());
-        let mut lines = Vec::with_capacity(message.lines.len());
+        let mut heard = Vec::with_capacity(message.lines.len());
         for line in &message.lines {
             // No lease grows beyond the one above.
             let most = above(&line.path)
                 .map_or(MAX_UNITS, |above| leases.get(above).copied().unwrap_or(0));
-            let granted = self.line(now, &message.node, incarnation, line, most, &turn);
-            leases.insert(&line.path, granted.lease);
+            let one = self.hear(incarnation, line, most, &turn);
+            leases.insert(&line.path, one.as_ref().map_or(0, |one| one.hold.lease));
+            heard.push(one);
+        }
+        // Backwards: each level after those below it.
+        let mut below: HashMap<&str, Below> = HashMap::new();
+        let mut lines = Vec::with_capacity(message.lines.len());
+        for (line, one) in message.lines.iter().zip(heard).rev() {
+            let there = below.remove(line.path.as_str()).unwrap_or_default();
+            let Some(one) = one else {
+                lines.push(unknown());
+                continue;
+            };
+            let (granted, mine) =
+                self.settle(now, &message.node, incarnation, line, one, there, &turn);
+            if let Some(above) = above(&line.path) {
+                let all = below.entry(above).or_default();
+                all.more = all.more.saturating_add(mine.more);
+                all.lease = all.lease.max(mine.lease);
+            }
             lines.push(granted);
         }
-        self.note(now, message, &incarnation.holds);
+        lines.reverse();
+        self.note(now, message, &incarnation.holds, grows);
         Reply::Synced { sequence: message.sequence, at: now, ttl: self.terms.ttl, lines }
     }
 
-    fn line(
+    /// Takes over what the node says of one budget, and grants from what is left. `None` if there is no such budget.
+    fn hear(
+        &mut self,
+        incarnation: &mut Incarnation,
+        line: &Line,
+        most: u64,
+        turn: &Turn,
+    ) -> Option<Heard> {
+        let budget = self.budgets.get_mut(&line.path)?;
+        let before = incarnation.holds.remove(&line.path).unwrap_or_else(|| {
+            budget.holds += 1;
+            Hold::default()
+        });
+        let mut hold = before.clone();
+        budget.take_out(&hold);
+        budget.refused =
+            (budget.refused + line.refused.saturating_sub(hold.refused)).min(MAX_UNITS);
+
+        let adopts = line.lease > hold.lease && hold.sequence < turn.lost;
+        let believed = if adopts {
+            line.lease.min(MAX_UNITS - budget.held())
+        } else {
+            line.lease.min(hold.lease)
+        };
+        hold.hear(line, turn.sequence);
+        hold.set_lease(believed.min(line.want), budget);
+        let (base, adopted) = (hold.lease, hold.lease.saturating_sub(before.lease));
+
+        if turn.grows && !budget.closing && budget.held() + base + hold.excess <= budget.limit {
+            let need = line.want.min(most).saturating_sub(base);
+            let urgent = line.urgent.min(most).saturating_sub(base);
+            hold.set_lease(base + share::grant(budget, &hold, need, urgent), budget);
+        }
+        Some(Heard { before, hold, base, most, adopted })
+    }
+
+    /// Takes back what the levels below cannot use, and puts the hold into the sums. Says what the level above may count on.
+    #[allow(clippy::too_many_arguments)]
+    fn settle(
         &mut self,
         now: u64,
         node: &str,
         incarnation: &mut Incarnation,
         line: &Line,
-        most: u64,
+        heard: Heard,
+        below: Below,
         turn: &Turn,
-    ) -> Granted {
-        let Some(budget) = self.budgets.get_mut(&line.path) else { return unknown() };
-        let hold = incarnation.holds.entry(line.path.clone()).or_insert_with(|| {
-            budget.holds += 1;
-            Hold::default()
-        });
-        let Outcome { granted, adopted, nudge } = renegotiate(budget, hold, line, most, turn);
-        let closing = budget.closing;
-        let over = budget.over();
-        if hold.is_blank(closing)
-            && let Some(hold) = incarnation.holds.remove(&line.path)
-        {
-            self.release(&line.path, &hold);
+    ) -> (Granted, Below) {
+        let Heard { before, mut hold, base, most, adopted } = heard;
+        let Some(budget) = self.budgets.get_mut(&line.path) else {
+            return (unknown(), Below::default());
+        };
+        let useful = line.least.saturating_add(below.more).max(below.lease).min(line.want);
+        let useful = useful.max(base);
+        if hold.lease > useful {
+            hold.set_lease(useful, budget);
         }
-        if nudge {
-            self.nudged.insert(line.path.clone());
+        let open = turn.grows && !budget.closing;
+        let unmet = if open { useful.min(most).saturating_sub(hold.lease) } else { 0 };
+        let lacking = if open { budget.minimum.saturating_sub(hold.lease) } else { 0 };
+        hold.unmet = unmet.min(MAX_UNITS - budget.unmet);
+        hold.lacking = lacking.min(MAX_UNITS - budget.lacking);
+        let grown = hold.lease - base;
+        // What it can use beyond that, were there more above.
+        let left = budget.limit.saturating_sub(budget.held() + hold.lease + hold.excess);
+        let beyond = if open && unmet == 0 { (useful - hold.lease).min(left) } else { 0 };
+        let mine = Below { more: grown + beyond, lease: if grown > 0 { hold.lease } else { 0 } };
+
+        let waits = hold.unmet > before.unmet;
+        let frees = hold.lease < before.lease && budget.unmet > 0;
+        let idle_at_others = budget.idle > 0;
+        budget.put_in(&hold);
+        let granted = answer(budget, &hold, turn.grows);
+        let (over, closing) = (budget.over(), budget.closing);
+        if frees || (waits && idle_at_others) || (adopted > 0 && over > 0) {
+            self.nudged.insert(Nudge::Sync(line.path.clone()));
+        } else if waits {
+            self.nudged.insert(Nudge::Waits(line.path.clone()));
+        }
+        if hold.is_blank(closing) {
+            self.release(&line.path, &hold);
+        } else {
+            incarnation.holds.insert(line.path.clone(), hold);
         }
         if adopted > 0 {
             self.tell(now, node, What::Adopted { path: line.path.clone(), units: adopted, over });
         }
-        granted
+        (granted, mine)
     }
 
     /// The answer to the last message once more, with its time: what it promised then.
@@ -132,6 +222,7 @@ impl Book {
     /// The node leaves. One that is fenced may, and one the book does not know has nothing to leave.
     fn leave(&mut self, now: u64, message: &Sync) -> Reply {
         let node = self.nodes.get_mut(&message.node);
+        let grows = node.as_ref().is_some_and(|node| !node.draining);
         if let Some(incarnation) =
             node.and_then(|node| node.incarnations.get_mut(&message.incarnation))
         {
@@ -141,51 +232,10 @@ impl Book {
             incarnation.sequence = message.sequence;
             incarnation.left = true;
             let holds = incarnation.holds.clone();
-            self.note(now, message, &holds);
+            self.note(now, message, &holds, grows);
             self.release_all(&message.node, message.incarnation);
         }
         self.repeat(message, &Incarnation { at: now, ends: now, ..Incarnation::default() }, false)
-    }
-}
-
-/// Takes over what the node says, and grants from what is left.
-fn renegotiate(
-    budget: &mut Budget,
-    hold: &mut Hold,
-    line: &Line,
-    most: u64,
-    turn: &Turn,
-) -> Outcome {
-    let before = hold.clone();
-    budget.take_out(hold);
-    budget.refused = (budget.refused + line.refused.saturating_sub(hold.refused)).min(MAX_UNITS);
-
-    let adopts = line.lease > hold.lease && hold.sequence < turn.lost;
-    let believed =
-        if adopts { line.lease.min(MAX_UNITS - budget.held()) } else { line.lease.min(hold.lease) };
-    hold.hear(line, turn.sequence);
-    hold.set_lease(believed.min(line.want), budget);
-    let adopted = hold.lease.saturating_sub(before.lease);
-
-    let open = turn.grows && !budget.closing;
-    let need = if open { line.want.min(most).saturating_sub(hold.lease) } else { 0 };
-    if budget.held() + hold.lease + hold.excess <= budget.limit {
-        hold.set_lease(hold.lease + share::grant(budget, hold, need), budget);
-    }
-    let unmet = if open { line.want.min(most).saturating_sub(hold.lease) } else { 0 };
-    let lacking = if open { budget.minimum.saturating_sub(hold.lease) } else { 0 };
-    hold.unmet = unmet.min(MAX_UNITS - budget.unmet);
-    hold.lacking = lacking.min(MAX_UNITS - budget.lacking);
-
-    let wanted_by_others = budget.unmet > 0;
-    let idle_at_others = budget.idle > 0;
-    budget.put_in(hold);
-    Outcome {
-        granted: answer(budget, hold, turn.grows),
-        adopted,
-        nudge: (hold.unmet > before.unmet && idle_at_others)
-            || (hold.lease < before.lease && wanted_by_others)
-            || (adopted > 0 && budget.over() > 0),
     }
 }
 
@@ -193,6 +243,7 @@ fn answer(budget: &Budget, hold: &Hold, grows: bool) -> Granted {
     let over = budget.over();
     let state = match over {
         _ if budget.closing => State::Closing,
+        _ if !grows => State::Drained,
         0 => State::Open,
         by => State::Over { by },
     };
@@ -200,10 +251,11 @@ fn answer(budget: &Budget, hold: &Hold, grows: bool) -> Granted {
     Granted {
         lease: hold.lease,
         asked: if all { hold.lease } else { share::asked(budget, hold) },
+        wanted: share::wanted(budget, hold),
         state,
     }
 }
 
 fn unknown() -> Granted {
-    Granted { lease: 0, asked: 0, state: State::Unknown }
+    Granted { lease: 0, asked: 0, wanted: 0, state: State::Unknown }
 }

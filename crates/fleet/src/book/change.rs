@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-use crate::message::{MAX_UNITS, Malformed, above, check_name, check_path};
+use crate::message::{MAX_UNITS, Malformed, Nudge, above, check_name, check_path};
 
 use super::rows::Budget;
 use super::{Book, Terms};
@@ -154,7 +154,7 @@ impl Book {
         budget.minimum = minimum.unwrap_or(budget.minimum);
         budget.closing = false;
         if budget.holds > 0 {
-            self.nudged.insert(path.to_owned());
+            self.nudged.insert(Nudge::Sync(path.to_owned()));
         }
         Ok(())
     }
@@ -177,7 +177,7 @@ impl Book {
             self.budgets.remove(path);
         } else if let Some(budget) = self.budgets.get_mut(path) {
             budget.closing = true;
-            self.nudged.insert(path.to_owned());
+            self.nudged.insert(Nudge::Sync(path.to_owned()));
         }
         Ok(())
     }
@@ -186,7 +186,7 @@ impl Book {
         let node = self.nodes.entry(name.to_owned()).or_default();
         node.draining = on;
         let held = node.incarnations.values().flat_map(|incarnation| incarnation.holds.keys());
-        self.nudged.extend(held.cloned());
+        self.nudged.extend(held.cloned().map(Nudge::Sync));
         self.forget_if_gone(name);
     }
 }

@@ -1,6 +1,6 @@
 //! How leases end: in time, by leaving, by another process of the same name.
 
-use crate::message::Sync;
+use crate::message::{Nudge, Sync};
 
 use super::rows::{FORMER, Hold, Incarnation};
 use super::{Book, What};
@@ -69,7 +69,7 @@ impl Book {
         budget.take_out(hold);
         budget.holds -= 1;
         if hold.lease > 0 && budget.unmet > 0 {
-            self.nudged.insert(path.to_owned());
+            self.nudged.insert(Nudge::Sync(path.to_owned()));
         }
         if budget.closing && budget.holds == 0 {
             self.budgets.remove(path);
@@ -89,7 +89,7 @@ impl Book {
             }
             budget.take_out(&hold);
             if hold.lease > 0 && budget.unmet > 0 {
-                self.nudged.insert(path.clone());
+                self.nudged.insert(Nudge::Sync(path.clone()));
             }
             hold.clear();
             incarnation.holds.insert(path, hold);

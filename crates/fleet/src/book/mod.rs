@@ -9,6 +9,8 @@
 //!     lease := what the node says it holds, at most what the book has    (more only if the book lost writes: adopted)
 //!     lease := want, if that is less                                     (given back)
 //!     if not over:  lease += part of what is left, at most up to the lease above
+//!   for each line, the lowest first:
+//!     lease := at most what the level needs itself and what those below it can use now
 //!   for each refusal that was not noted before: note it
 //! ```
 //!
@@ -27,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use crate::message::Malformed;
+use crate::message::{Malformed, Nudge};
 
 pub use change::{Change, Rejected};
 pub use refusals::{Full, Refused};
@@ -48,7 +50,7 @@ pub struct Book {
     /// The one that was refused last comes last.
     refusals: VecDeque<Noted>,
     #[serde(skip)]
-    nudged: BTreeSet<String>,
+    nudged: BTreeSet<Nudge>,
 }
 
 /// How long leases hold, in milliseconds.
@@ -88,7 +90,7 @@ impl Book {
     }
 
     /// Budgets of which nodes should sync now, since the last call: units are wanted that others hold idle, or were freed.
-    pub fn nudged(&mut self) -> BTreeSet<String> {
+    pub fn nudged(&mut self) -> BTreeSet<Nudge> {
         std::mem::take(&mut self.nudged)
     }
 
@@ -179,6 +181,7 @@ impl Node {
             fenced: *number != self.current,
             sequence: incarnation.sequence,
             ends: incarnation.ends,
+            freed: incarnation.freed,
         });
         NodeView {
             name: name.to_owned(),

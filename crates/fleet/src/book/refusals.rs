@@ -9,8 +9,8 @@ use crate::message::{MAX_UNITS, Refusal, Sync};
 use super::Book;
 use super::rows::Hold;
 
-/// Charges of one group that a budget refused on a node, within a while: those of which each came at most
-/// [`Book::EPISODE`] after the one before.
+/// Charges of one group that a budget refused on a node for one reason, within a while: those of which each came at most
+/// [`Book::EPISODE`] after the one before. (A limit and a lease are one reason: there was no room.)
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Refused {
     /// When the first was refused, by the store's clock: milliseconds since 1970.
@@ -36,11 +36,23 @@ pub struct Refused {
 /// What stands in the way of a charge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Full {
-    /// The budget's limit: others hold the rest, or it is deleted.
+    /// The budget's limit: others hold the rest.
     #[default]
     Limit,
     /// The node's lease alone. When the book heard of it, there was room for the charge.
     Lease,
+    /// The budget is deleted.
+    Deleted,
+    /// An operator drains the node.
+    Drained,
+}
+
+impl Full {
+    /// Whether both are told as one: a limit and a lease are met in turns while a budget is full.
+    fn is_like(self, other: Self) -> bool {
+        let of_room = |full| matches!(full, Self::Limit | Self::Lease);
+        self == other || (of_room(self) && of_room(other))
+    }
 }
 
 /// A row of the history.
@@ -60,26 +72,32 @@ impl Book {
     pub const EPISODE: u64 = 60_000;
 
     /// Takes note of the refusals that this start of the node has not told before.
-    pub(super) fn note(&mut self, now: u64, message: &Sync, holds: &BTreeMap<String, Hold>) {
+    /// `grows` is false of a node that is drained.
+    pub(super) fn note(
+        &mut self,
+        now: u64,
+        message: &Sync,
+        holds: &BTreeMap<String, Hold>,
+        grows: bool,
+    ) {
         let mine = |row: &&Noted| row.refused.is_of(message);
         let told = self.refusals.iter().filter(mine).map(|row| row.number).max().unwrap_or(0);
         for said in message.refusals.iter().filter(|said| said.number > told) {
             let idle = holds.get(&said.budget).map_or(0, Hold::idle);
-            let full = self.stands_in_the_way(said, idle);
+            let full = self.stands_in_the_way(said, idle, grows);
             self.fold(now.saturating_sub(said.age), message, full, said);
         }
     }
 
     /// What stands in the way of a charge now. `idle` is what its node has idle.
-    fn stands_in_the_way(&self, said: &Refusal, idle: u64) -> Full {
-        match self.budgets.get(&said.budget).filter(|budget| !budget.closing) {
-            // (No sum here exceeds what a double holds: the store's function computes the same.)
-            Some(budget)
-                if said.units.saturating_sub(idle)
-                    <= budget.limit.saturating_sub(budget.held()) =>
-            {
-                Full::Lease
-            }
+    fn stands_in_the_way(&self, said: &Refusal, idle: u64, grows: bool) -> Full {
+        let there = self.budgets.get(&said.budget);
+        let Some(budget) = there.filter(|budget| !budget.closing) else { return Full::Deleted };
+        // (No sum here exceeds what a double holds: the store's function computes the same.)
+        let left = budget.limit.saturating_sub(budget.held());
+        match said.units.saturating_sub(idle) {
+            _ if !grows => Full::Drained,
+            more if more <= left => Full::Lease,
             _ => Full::Limit,
         }
     }
@@ -89,6 +107,7 @@ impl Book {
         let follows = |Noted { refused, .. }: &Noted| {
             refused.is_of(message)
                 && (&refused.budget, &refused.group) == (budget, group)
+                && refused.full.is_like(full)
                 && at <= refused.at + Self::EPISODE
         };
         let before = self.refusals.iter().rposition(follows);

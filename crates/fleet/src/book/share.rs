@@ -5,15 +5,20 @@
 
 use super::rows::{Budget, Hold};
 
-/// What `hold` is granted beyond its lease, where it would like `need` more. `others` is the budget without this hold.
+/// What `hold` is granted beyond its lease, where it would like `need` more, and charges wait for `urgent` of that. `others`
+/// is the budget without this hold.
 ///
-/// What the hold lacks to the minimum comes first, from all that is left. For more, what others lack to theirs is set aside,
-/// and of the rest the hold gets the part that its need is of all unmet wants.
-pub(super) fn grant(others: &Budget, hold: &Hold, need: u64) -> u64 {
+/// What the hold lacks to the minimum comes first, from all that is left. For more, what others lack to theirs is set aside.
+/// Of the rest, charges that wait get what they need, if all of it is there: half of it would serve none. Of what is left then
+/// the hold gets the part that its need is of all unmet wants.
+pub(super) fn grant(others: &Budget, hold: &Hold, need: u64, urgent: u64) -> u64 {
     let left = others.limit.saturating_sub(others.held() + hold.lease);
     let first = need.min(others.minimum.saturating_sub(hold.lease)).min(left);
     let free = (left - first).saturating_sub(others.lacking);
-    first + part(free, need - first, others.unmet)
+    let urgent = urgent.min(need).saturating_sub(first);
+    let whole = if urgent <= free { urgent } else { 0 };
+    let got = first + whole;
+    got + part(free - whole, need - got, others.unmet)
 }
 
 /// The part of `free` for one who needs `need` beside others who need `unmet`. Not 0 if there is anything: nobody starves.
@@ -42,6 +47,11 @@ pub(super) fn asked(budget: &Budget, hold: &Hold) -> u64 {
         budget.leased - budget.idle,
     );
     idle + busy
+}
+
+/// How much of its lease others would take from `hold`, were it idle. `budget` includes it.
+pub(super) fn wanted(budget: &Budget, hold: &Hold) -> u64 {
+    (budget.unmet - hold.unmet).min(hold.lease.saturating_sub(budget.minimum))
 }
 
 /// As large a part of `mine` as `needed` is of `all`.

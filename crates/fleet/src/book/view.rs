@@ -97,6 +97,8 @@ pub struct IncarnationView {
     pub sequence: u64,
     /// When its leases end, by the store's clock, unless it syncs before.
     pub ends: u64,
+    /// When its units go to others, unless it syncs before.
+    pub freed: u64,
 }
 
 /// Something an operator may have to know.

@@ -12,7 +12,7 @@ use crate::book::BudgetView;
 use crate::message::State;
 
 use super::Fleet;
-use super::error::FleetError;
+use super::error::{FleetError, NoRoom};
 use super::party::{Party, levels};
 use super::standing::Standing;
 
@@ -115,7 +115,8 @@ impl Budget {
     /// Charges. Where the lease does not suffice, asks the store for as much, in one round trip, and tries once more.
     ///
     /// # Errors
-    /// [`FleetError::Refused`] where others have the rest and do not give it at once; or the store does not answer.
+    /// [`FleetError::Refused`] where others have the rest and do not give it at once, and says how the node stands with the budget;
+    /// [`FleetError::Unknown`] where an operator has deleted it; or the store does not answer.
     pub async fn charge(&self, units: u64) -> Result<OwnedCharge, FleetError> {
         if let Ok(charge) = self.group.attempt(units) {
             return Ok(charge);
@@ -158,7 +159,7 @@ impl Budget {
                     .map_err(|_| unreachable!("a charge of this ledger")),
                 Err(refused) => {
                     let _up = timeout_at(end, replies.changed()).await;
-                    self.group.attempt(units).map_err(|_| FleetError::Refused(refused))
+                    self.group.attempt(units).map_err(|_| self.no_room(refused))
                 }
             };
         }
@@ -170,9 +171,12 @@ impl Budget {
     /// # Errors
     /// The store does not answer, or another process has the node's name.
     pub async fn ask(&self, units: u64) -> Result<(), FleetError> {
+        let has_room = || self.lease().saturating_sub(self.group().precise()) >= units;
+        if has_room() {
+            return Ok(());
+        }
         let _need = self.need(units);
         // The message that was under way may have brought enough.
-        let has_room = || self.lease().saturating_sub(self.group().precise()) >= units;
         self.party.sync(Some(&self.path), has_room).await
     }
 
@@ -184,9 +188,26 @@ impl Budget {
 
     /// The last attempt, after which the caller is told. Where a limit refuses, that counts, and is noted.
     fn finally(&self, units: u64, error: FleetError) -> Result<OwnedCharge, FleetError> {
-        match error {
-            FleetError::Refused(_) => Ok(self.try_charge(units)?),
-            error => Err(error),
+        let FleetError::Refused(_) = error else { return Err(error) };
+        self.try_charge(units).map_err(|refused| match self.party.failure() {
+            Some(error) if self.is_lease(&refused) => FleetError::Store(error),
+            _ => self.no_room(refused),
+        })
+    }
+
+    /// Whether it was a lease that was full: no group of the ledger below.
+    fn is_lease(&self, refused: &Refused) -> bool {
+        self.party.state_of(&refused.group).is_some()
+    }
+
+    fn no_room(&self, refused: Refused) -> FleetError {
+        match self.party.state_of(&refused.group) {
+            Some(State::Unknown) => FleetError::Unknown(refused.group.clone()),
+            Some(_) => {
+                let standing = self.party.standing(&refused.group);
+                FleetError::Refused(NoRoom::new(refused, Some(standing)))
+            }
+            None => refused.into(),
         }
     }
 
@@ -200,7 +221,7 @@ impl Budget {
         self.party.sync(Some(&self.path), has_room).await?;
         match granted {
             Some(charge) => Ok(charge),
-            None => Ok(self.group.attempt(units)?),
+            None => self.group.attempt(units).map_err(|refused| self.no_room(refused)),
         }
     }
 

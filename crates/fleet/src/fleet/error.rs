@@ -3,10 +3,12 @@
 use std::error::Error;
 use std::fmt;
 
-use ledgerline::{CreateError, Refused};
+use ledgerline::{CreateError, Reason, Refused, size};
 
 use crate::message::Malformed;
 use crate::store::StoreError;
+
+use super::Standing;
 
 /// Why the fleet did not do as it was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +17,7 @@ pub enum FleetError {
     /// The store gave no answer.
     Store(StoreError),
     /// There is no room: in this node's leases, after the store was asked, or in a group of the ledger below them.
-    Refused(Refused),
+    Refused(NoRoom),
     /// The store has no budget of this path.
     Unknown(String),
     /// Another process has the node's name.
@@ -28,11 +30,56 @@ pub enum FleetError {
     Charged(u64),
 }
 
+/// A charge that found no room, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoRoom {
+    refused: Refused,
+    standing: Option<Standing>,
+}
+
+impl NoRoom {
+    /// `standing` is that of the budget whose lease is full, if a lease is.
+    pub(super) fn new(refused: Refused, standing: Option<Standing>) -> Self {
+        Self { refused, standing }
+    }
+
+    /// What the ledger said: which group was full, how large the charge was. Where that group is a budget's, its limit is what
+    /// the node has leased.
+    #[must_use]
+    pub fn refused(&self) -> &Refused {
+        &self.refused
+    }
+
+    /// How the node stands with the budget whose lease is full. `None` where a group is full that is no budget of the fleet.
+    #[must_use]
+    pub fn standing(&self) -> Option<Standing> {
+        self.standing
+    }
+}
+
+impl fmt::Display for NoRoom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(standing) = self.standing.filter(|_| self.refused.reason == Reason::Limit) else {
+            return self.refused.fmt(f);
+        };
+        let [requested, usage, lease] =
+            [self.refused.requested, self.refused.usage, self.refused.limit].map(size::format);
+        write!(f, "{requested} of {} requested, and this node ", self.refused.group)?;
+        write!(f, "uses {usage} of the {lease} it has leased; ")?;
+        match standing {
+            Standing::Open => f.write_str("the store granted no more of the budget"),
+            other => other.fmt(f),
+        }
+    }
+}
+
 impl fmt::Display for FleetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Store(error) => error.fmt(f),
-            Self::Refused(refused) => refused.fmt(f),
+            Self::Store(error) => {
+                write!(f, "{error}; leases go on until they end, and none grows")
+            }
+            Self::Refused(no_room) => no_room.fmt(f),
             Self::Unknown(path) => {
                 write!(f, "the store has no budget {path}; an operator sets its limit")
             }
@@ -58,7 +105,7 @@ impl From<StoreError> for FleetError {
 
 impl From<Refused> for FleetError {
     fn from(refused: Refused) -> Self {
-        Self::Refused(refused)
+        Self::Refused(NoRoom::new(refused, None))
     }
 }
 

@@ -33,7 +33,7 @@ use crate::node::{AtEnd, Event, Node, Settings};
 use crate::store::Store;
 
 pub use budget::Budget;
-pub use error::FleetError;
+pub use error::{FleetError, NoRoom};
 pub use standing::Standing;
 
 use party::Party;
@@ -74,7 +74,7 @@ impl Fleet {
         Join { store, ledger: None, name: name.to_owned(), settings: Settings::default() }
     }
 
-    /// Begins to use a budget: `/acme/batch`. Its group and those above it are made in the ledger where they are not there
+    /// Begins to use a budget: `/acme/batch` (`acme/batch` is the same). Its group and those above it are made in the ledger where they are not there
     /// yet; their `max` is the fleet's from now on. One round trip to the store; for an organisation's first budget two.
     ///
     /// # Errors

@@ -9,13 +9,16 @@ use ledgerline::{Ledger, Limit, OwnedGroup, SetMaxError};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, broadcast, watch};
 
-use crate::message::{State, Sync, above};
+use crate::message::{Nudge, State, Sync, above};
 use crate::node::{Action, Event, Lower, Node, Reading, Scope};
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 use super::error::FleetError;
 use super::standing::Standing;
 use super::{clock, lock};
+
+/// So often it looks, in milliseconds, whether units were freed for which others wait.
+const FREED: u64 = 50;
 
 pub(super) struct Party {
     pub organisation: String,
@@ -32,6 +35,8 @@ pub(super) struct Party {
     pub wake: Notify,
     /// Changes with each reply.
     replies: watch::Sender<u64>,
+    /// Why the last message got none, if it got none.
+    failure: Mutex<Option<StoreError>>,
     /// Whether the store was asked for nudges, and answered.
     listens: watch::Sender<bool>,
     stopped: AtomicBool,
@@ -39,6 +44,8 @@ pub(super) struct Party {
 
 struct Parts {
     node: Node,
+    /// When usage was last looked at.
+    looked: u64,
     groups: HashMap<String, OwnedGroup>,
 }
 
@@ -62,11 +69,12 @@ impl Party {
             runtime: Handle::current(),
             ledger,
             events,
-            state: Mutex::new(Parts { node, groups: HashMap::new() }),
+            state: Mutex::new(Parts { node, looked: 0, groups: HashMap::new() }),
             wishes: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
             wake: Notify::new(),
             replies: watch::Sender::new(0),
+            failure: Mutex::default(),
             listens: watch::Sender::new(false),
             stopped: AtomicBool::new(false),
         }
@@ -135,22 +143,33 @@ impl Party {
         self.carry_out(&mut parts, actions);
     }
 
-    /// Looks at usage. Says for how many milliseconds there is nothing to do; 0 if a turn is due.
-    pub fn look(&self) -> u64 {
+    /// Looks at usage; where nothing happened (`merely`) and it is not yet time, only whether units were freed for which others
+    /// wait. Says for how many milliseconds there is nothing to do; 0 if a turn is due.
+    pub fn look(&self, merely: bool) -> u64 {
         let mut guard = self.parts();
         let parts = &mut *guard;
         let now = clock::now();
         let actions = parts.node.end(now);
         self.carry_out(parts, actions);
-        let Parts { node, groups } = parts;
+        let Parts { node, looked, groups } = parts;
         self.hear_refusals(now, node, groups);
-        node.look(now, |path| read(groups, path));
-        let look = node.ttl().max(1_000) / 12;
-        node.due().map_or(look, |due| due.saturating_sub(now).min(look))
+        let every = node.ttl().max(1_000) / 12;
+        let mut next = (*looked + every).saturating_sub(now);
+        if next == 0 || !merely {
+            node.look(now, |path| read(groups, path));
+            *looked = now;
+            next = every;
+        } else {
+            node.freed(now, |path| read(groups, path));
+        }
+        if node.is_awaited() {
+            next = next.min(FREED);
+        }
+        node.due().map_or(next, |due| due.saturating_sub(now).min(next))
     }
 
-    pub fn nudged(&self, path: &str) {
-        self.parts().node.nudged(clock::now(), path);
+    pub fn nudged(&self, nudge: &Nudge) {
+        self.parts().node.nudged(clock::now(), nudge);
     }
 
     /// One message and its reply, for all budgets or for one path. If another message is under way, waits for that first;
@@ -171,7 +190,7 @@ impl Party {
     /// A turn: lowers first, then makes the message.
     fn message(&self, scope: Scope<'_>) -> Result<Sync, FleetError> {
         let mut guard = self.parts();
-        let Parts { node, groups } = &mut *guard;
+        let Parts { node, groups, .. } = &mut *guard;
         if node.is_fenced() {
             return Err(FleetError::Fenced);
         }
@@ -198,6 +217,7 @@ impl Party {
     async fn send(&self, message: Sync) -> Result<(), FleetError> {
         let sequence = message.sequence;
         let reply = self.store.sync(&self.organisation, &message).await;
+        *lock(&self.failure) = reply.as_ref().err().cloned();
         let mut parts = self.parts();
         let now = clock::now();
         let result = match reply {
@@ -205,7 +225,7 @@ impl Party {
                 let mut actions = parts.node.end(now);
                 actions.extend(parts.node.take(now, sequence, reply));
                 self.carry_out(&mut parts, actions);
-                let Parts { node, groups } = &mut *parts;
+                let Parts { node, groups, .. } = &mut *parts;
                 groups.retain(|path, _| node.holding(path).is_some());
                 if node.is_fenced() { Err(FleetError::Fenced) } else { Ok(()) }
             }
@@ -259,8 +279,14 @@ impl Party {
             State::Open => Standing::Open,
             State::Over { by } => Standing::Over { by },
             State::Closing => Standing::Closing,
+            State::Drained => Standing::Drained,
             State::Unknown => Standing::Unknown,
         }
+    }
+
+    /// Why the last message got no reply, if it got none.
+    pub fn failure(&self) -> Option<StoreError> {
+        lock(&self.failure).clone()
     }
 
     /// Changes with each reply.

@@ -15,6 +15,8 @@ pub enum Standing {
     },
     /// It is deleted, and goes with its last lease.
     Closing,
+    /// An operator drains this node: it is granted nothing.
+    Drained,
     /// The store has no such budget.
     Unknown,
     /// The node's leases ended before it reached the store again.
@@ -29,6 +31,7 @@ impl fmt::Display for Standing {
             Self::Open => "the budget grants what is left of it",
             Self::Over { .. } => "more is leased than its limit allows, so it grants nothing",
             Self::Closing => "the budget is deleted, so it grants nothing",
+            Self::Drained => "an operator drains this node, so it is granted nothing",
             Self::Unknown => "the store has no such budget",
             Self::Ended => "this node's leases ended before it reached the store again",
             Self::Fenced => "another process has this node's name, so its leases grow no more",

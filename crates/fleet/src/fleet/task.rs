@@ -14,15 +14,16 @@ const LISTEN_AGAIN: Duration = Duration::from_secs(5);
 pub(super) async fn run(party: Arc<Party>) {
     let nudging = tokio::spawn(listen(party.clone()));
     let refusing = tokio::spawn(hear_refusals(party.clone()));
+    let mut slept = false;
     while !party.is_stopped() {
-        let wait = party.look();
+        let wait = party.look(std::mem::take(&mut slept));
         if wait == 0 {
             // The node code has the error, and says when to try again.
-            let _error = party.sync(None, || party.look() > 0).await;
+            let _error = party.sync(None, || party.look(false) > 0).await;
             continue;
         }
         tokio::select! {
-            () = tokio::time::sleep(Duration::from_millis(wait)) => {}
+            () = tokio::time::sleep(Duration::from_millis(wait)) => slept = true,
             () = party.wake.notified() => {}
         }
     }
@@ -44,8 +45,8 @@ async fn listen(party: Arc<Party>) {
 }
 
 async fn pass_on(party: &Party, mut nudges: Nudges) {
-    while let Some(path) = nudges.next().await {
-        party.nudged(&path);
+    while let Some(nudge) = nudges.next().await {
+        party.nudged(&nudge);
         party.wake.notify_one();
     }
 }

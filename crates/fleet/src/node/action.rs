@@ -44,6 +44,11 @@ pub enum Event {
         /// The budget.
         path: String,
     },
+    /// An operator drains this node: it is asked for all of a budget, and granted no more.
+    Drained {
+        /// The budget.
+        path: String,
+    },
     /// The store has no such budget.
     Unknown {
         /// The budget.

@@ -20,6 +20,8 @@ pub(super) struct Demand {
     /// What use may grow by before the next reply, coming down an eighth a look.
     growth: u64,
     refused: u64,
+    /// What the last message said is used.
+    said: u64,
     /// Refusals that the last message did not know of.
     refused_since: bool,
     /// Units that charges wait for.
@@ -45,6 +47,7 @@ impl Demand {
             peak: 0,
             growth: 0,
             refused: 0,
+            said: 0,
             refused_since: false,
             need: 0,
             still: 0,
@@ -98,6 +101,27 @@ impl Demand {
         self.need = self.need.saturating_sub(units);
     }
 
+    /// The lease that charges need which wait; 0 if none does.
+    pub fn urgent(&self) -> u64 {
+        if self.need > 0 { self.used.saturating_add(self.need) } else { 0 }
+    }
+
+    /// The last reply granted less than the want.
+    pub fn is_blocked(&self) -> bool {
+        self.unmet
+    }
+
+    /// How much less is used than the last message said.
+    pub fn freed(&self) -> u64 {
+        self.said.saturating_sub(self.used)
+    }
+
+    /// Whether that is worth a message, where others wait for what is freed and so much is used now.
+    pub fn is_freed(&self, used: u64, lease: u64) -> bool {
+        let worth = self.reserve.min(lease / 8).max(1);
+        self.said >= used.saturating_add(worth) && lease > self.keeps(used)
+    }
+
     /// Whether the lease is nearly used up, or charges were refused at it.
     pub fn is_near(&self, lease: u64) -> bool {
         let left = lease.saturating_sub(self.used);
@@ -143,6 +167,7 @@ impl Demand {
     /// A message says all that was seen.
     pub fn said(&mut self) {
         self.refused_since = false;
+        self.said = self.used;
     }
 
     /// To what the lease is lowered because it lies idle: not before it has been well above the want for `patience`.
@@ -158,8 +183,12 @@ impl Demand {
 
     /// What it keeps at the least when others ask for idle units.
     pub fn kept(&self) -> u64 {
-        let reserve = if self.still < Self::STILL { self.reserve.min(self.used) } else { 0 };
-        self.used.saturating_add(reserve).saturating_add(self.need)
+        self.keeps(self.used)
+    }
+
+    fn keeps(&self, used: u64) -> u64 {
+        let reserve = if self.still < Self::STILL { self.reserve.min(used) } else { 0 };
+        used.saturating_add(reserve).saturating_add(self.need)
     }
 
     /// Wants what it holds, and not what it has just given back.

@@ -14,6 +14,7 @@
 
 mod action;
 mod demand;
+mod levels;
 mod refusals;
 mod reply;
 mod settings;
@@ -23,7 +24,7 @@ mod turn;
 
 use std::collections::BTreeMap;
 
-use crate::message::{self, State};
+use crate::message::{self, Nudge, State};
 
 pub use action::{Action, Event};
 pub use settings::{AtEnd, Settings};
@@ -89,6 +90,10 @@ struct Held {
     unused: bool,
     /// How much others would like back, since the last reply.
     back: u64,
+    /// How much others would take of what is freed, since the last reply.
+    wanted: u64,
+    /// Others wait for what is freed: it is looked for often.
+    awaited: bool,
     /// Units in use were asked for, and the last turn could give none back: the next attempt is at the next turn.
     stuck: bool,
     state: State,
@@ -200,9 +205,29 @@ impl Node {
         }
     }
 
-    /// The store says that a budget's nodes should sync. Only who lacks units there, or holds idle ones, needs to.
-    pub fn nudged(&mut self, now: u64, path: &str) {
-        if self.budgets.get(path).is_some_and(|held| held.demand.want() != held.demand.used()) {
+    /// The store nudges a budget's nodes. Only who lacks units there, or holds idle ones, needs to sync.
+    pub fn nudged(&mut self, now: u64, nudge: &Nudge) {
+        let soon = self.last + self.spacing();
+        let Some(held) = self.budgets.get_mut(nudge.path()) else { return };
+        held.awaited = true;
+        let syncs = matches!(nudge, Nudge::Sync(_)) && held.demand.want() != held.demand.used();
+        if syncs || held.demand.freed() > 0 {
+            self.next = self.next.min(soon.max(now));
+        }
+    }
+
+    /// Whether others wait for what this node frees: then ask [`freed`](Self::freed) often, some twenty times a second.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        self.budgets.values().any(Held::is_awaited)
+    }
+
+    /// Looks whether units were freed for which others wait. The next turn is due then.
+    pub fn freed(&mut self, now: u64, mut read: impl FnMut(&str) -> Reading) {
+        let freed = |(path, held): (&String, &Held)| {
+            held.is_awaited() && held.demand.is_freed(read(path).used, held.lease)
+        };
+        if self.budgets.iter().any(freed) {
             let soon = self.last + self.spacing();
             self.next = self.next.min(soon.max(now));
         }
@@ -289,6 +314,7 @@ impl Node {
         for (path, held) in &mut self.budgets {
             held.lease = 0;
             held.back = 0;
+            held.wanted = 0;
             if self.settings.at_end == AtEnd::Shrink && held.max > 0 {
                 held.max = 0;
                 actions.push(Action::Lower { path: path.clone(), max: 0 });
@@ -321,6 +347,10 @@ impl Node {
 }
 
 impl Held {
+    fn is_awaited(&self) -> bool {
+        self.awaited && self.lease > 0
+    }
+
     fn new(now: u64, reserve: u64) -> Self {
         let demand = Demand::new(now, reserve);
         Self {
@@ -329,6 +359,8 @@ impl Held {
             users: 0,
             unused: false,
             back: 0,
+            wanted: 0,
+            awaited: false,
             stuck: false,
             state: State::Open,
             demand,

@@ -66,10 +66,11 @@ impl Node {
         let mut gives = false;
         for (path, granted) in asked.paths.iter().zip(lines) {
             let Some(held) = self.budgets.get_mut(path) else { continue };
-            let Granted { lease: max, asked, state } = granted;
+            let Granted { lease: max, asked, wanted, state } = granted;
             held.lease = max;
             held.demand.granted(max);
             held.back = asked;
+            (held.wanted, held.awaited) = (wanted, wanted > 0);
             let over = matches!(state, State::Over { .. } | State::Closing);
             held.stuck &= over;
             gives |= asked > 0 && (max > held.demand.kept() || (over && !held.stuck));
@@ -87,6 +88,7 @@ impl Node {
                     State::Open => Event::Open { path },
                     State::Over { by } => Event::Over { path, by },
                     State::Closing => Event::Closing { path },
+                    State::Drained => Event::Drained { path },
                     State::Unknown => Event::Unknown { path },
                 }));
             }

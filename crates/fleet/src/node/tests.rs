@@ -20,7 +20,7 @@ fn say(node: &mut Node, now: u64, used: u64) -> Sync {
 }
 
 fn grant(message: &Sync, lease: u64) -> Reply {
-    let line = Granted { lease, asked: 0, state: State::Open };
+    let line = Granted { lease, asked: 0, wanted: 0, state: State::Open };
     let lines = vec![line; message.lines.len()];
     Reply::Synced { sequence: message.sequence, at: 1, ttl: TTL, lines }
 }
@@ -91,6 +91,60 @@ fn idle_units_are_given_back_only_when_they_have_been_idle_for_a_lease() {
     hear(&mut node, TTL / 3 + 1, &soon, 1_000);
     let later = say(&mut node, TTL / 3 + TTL, 0);
     assert!(later.lines.iter().all(|line| line.lease <= 20));
+}
+
+/// A turn in which the lowest level and those above use so much.
+fn uses(node: &mut Node, now: u64, used: u64) -> Sync {
+    let mut turn = node.begin(now, Scope::All, |_| Reading { used, refused: 0 });
+    for lower in turn.lowers() {
+        lower.done(lower.to(), used);
+    }
+    node.say(now, turn)
+}
+
+fn replies(node: &mut Node, now: u64, message: &Sync, lines: [(u64, u64); 2]) {
+    let granted = |(lease, wanted)| Granted { lease, asked: 0, wanted, state: State::Open };
+    let lines = lines.map(granted).to_vec();
+    let reply = Reply::Synced { sequence: message.sequence, at: 1, ttl: TTL, lines };
+    node.take(now, message.sequence, reply);
+}
+
+#[test]
+fn a_level_that_nobody_opened_keeps_what_those_below_it_hold_and_gives_the_rest_back_with_them() {
+    let mut node = node(AtEnd::Shrink);
+    node.need(0, "/o/j", 300);
+    let first = uses(&mut node, 0, 0);
+    let said = |message: &Sync| {
+        let numbers = |line: &message::Line| (line.lease, line.want, line.least, line.urgent);
+        message.lines.iter().map(numbers).collect::<Vec<_>>()
+    };
+    assert_eq!(said(&first), [(0, 310, 0, 300), (0, 310, 310, 300)]);
+    // Full below: what is above that would lie idle, and goes back at once.
+    replies(&mut node, 1, &first, [(310, 0), (200, 0)]);
+    let second = uses(&mut node, 2, 150);
+    assert_eq!(said(&second), [(200, 460, 200, 450), (200, 460, 460, 450)]);
+}
+
+#[test]
+fn what_is_freed_while_others_wait_is_looked_for_and_given_back_in_one_message() {
+    let mut node = node(AtEnd::Shrink);
+    let first = uses(&mut node, 0, 0);
+    replies(&mut node, 1, &first, [(500, 0), (500, 0)]);
+    let full = uses(&mut node, 2, 500);
+    replies(&mut node, 3, &full, [(500, 0), (500, 80)]);
+    assert!(node.is_awaited());
+    let later = node.due().unwrap();
+    node.freed(300, |_| Reading { used: 500, refused: 0 });
+    assert_eq!(node.due(), Some(later));
+    node.freed(350, |_| Reading { used: 200, refused: 0 });
+    assert_eq!(node.due(), Some(350));
+    let freed = uses(&mut node, 350, 200);
+    let leases: Vec<u64> = freed.lines.iter().map(|line| line.lease).collect();
+    assert_eq!(leases, [420, 420], "as much as is waited for, on each level");
+    replies(&mut node, 351, &freed, [(420, 0), (420, 0)]);
+    assert!(!node.is_awaited());
+    node.nudged(352, &Nudge::Waits("/o/j".to_owned()));
+    assert!(node.is_awaited(), "and so where the store says it between turns");
 }
 
 #[test]

@@ -1,8 +1,6 @@
 //! A turn: what to lower, and then what to say.
 
-use std::collections::HashMap;
-
-use crate::message::{self, Line, MAX_UNITS, State, Sync};
+use crate::message::{self, Line, MAX_UNITS, Sync};
 
 use super::{Asked, Node, Reading};
 
@@ -111,12 +109,17 @@ impl Node {
         self.sequence += 1;
         let ended = self.ended;
         let mut lines = Vec::with_capacity(paths.len());
-        for path in &paths {
-            let Some(held) = self.budgets.get_mut(path) else { continue };
+        let least = self.least();
+        for ((path, held), least) in self.budgets.iter_mut().zip(least) {
+            if paths.binary_search(path).is_err() {
+                continue;
+            }
             // A want below the lease would give back what was not lowered.
             let want = held.demand.want().max(held.lease).min(MAX_UNITS);
             let (used, refused) = (held.demand.used(), held.demand.refused());
-            lines.push(Line { path: path.clone(), lease: held.lease, used, want, refused });
+            let (least, urgent) = (least.min(want), held.demand.urgent().min(want));
+            let path = path.clone();
+            lines.push(Line { path, lease: held.lease, used, want, least, urgent, refused });
             held.demand.said();
         }
         let (refusals, told) = self.refusals.say(now);
@@ -135,47 +138,13 @@ impl Node {
         }
     }
 
-    /// Works out all wants, from the leaves up: a level wants what those below it expect to use more.
-    fn reckon(&mut self) {
-        let mut more: HashMap<String, u64> = HashMap::new();
-        for (path, held) in self.budgets.iter_mut().rev() {
-            let below = more.remove(path);
-            held.unused = held.users == 0 && below.is_none();
-            let want = match held.state {
-                // It grants nothing any more.
-                State::Closing => held.demand.reckon(held.lease, 0, true),
-                _ => held.demand.reckon(held.lease, below.unwrap_or(0), held.users == 0),
-            };
-            if let Some(above) = message::above(path).filter(|_| !held.unused) {
-                let rest = more.entry(above.to_owned()).or_default();
-                *rest = rest.saturating_add(want.saturating_sub(held.demand.used()));
-            }
-        }
-    }
-
     /// What this turn lowers.
     fn lowers(&mut self, now: u64, paths: &[String], bye: bool) -> Vec<Lower> {
+        let goals = self.goals(now, paths, bye);
         let mut lowers: Vec<Lower> = Vec::new();
-        let patience = self.ttl;
-        for (path, held) in &mut self.budgets {
+        for ((path, held), mut to) in self.budgets.iter().zip(goals) {
             if !bye && paths.binary_search(path).is_err() {
                 continue;
-            }
-            let over = matches!(held.state, State::Over { .. } | State::Closing);
-            let mut to = held.lease;
-            if bye {
-                to = 0;
-            } else if held.back > 0 && over {
-                to = held.lease.saturating_sub(held.back);
-                held.demand.content(to);
-            } else if held.back > 0 {
-                to = held.lease.saturating_sub(held.back).max(held.demand.kept()).min(to);
-                held.demand.content(to);
-            }
-            if held.unused || held.state == State::Closing {
-                to = to.min(held.demand.want());
-            } else if let Some(want) = held.demand.surplus(now, held.lease, patience) {
-                to = to.min(want);
             }
             // A lease below serves nothing beyond the one above.
             if let Some(above) = message::above(path)
@@ -185,7 +154,7 @@ impl Node {
             }
             if to < held.lease {
                 let path = path.clone();
-                lowers.push(Lower { path, to, reclaim: over && !bye, done: None });
+                lowers.push(Lower { path, to, reclaim: held.is_over() && !bye, done: None });
             }
         }
         lowers

@@ -56,6 +56,11 @@ struct Parsed {
 
 impl Parsed {
     fn new(address: &str) -> Result<Self, StoreError> {
+        if address.is_empty() {
+            return Err(refused(
+                "its address is empty, where redis://host:port or etcd://host:port is due",
+            ));
+        }
         let (scheme, after) =
             address.split_once("://").ok_or_else(|| refused("its address has no `://`"))?;
         let (form, tls, port) = scheme_of(scheme)?;

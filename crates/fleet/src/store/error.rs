@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-/// A store gave no answer. Names the store, and says what goes on without it.
+/// A store gave no answer. Names the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError {
     /// Which store: its kind and its address, without passwords.
@@ -97,7 +97,7 @@ impl fmt::Display for StoreError {
             Kind::Rejected => return write!(f, "{}: {}", self.store, self.detail),
         };
         let Self { store, detail, .. } = self;
-        write!(f, "{store} {what} ({detail}); leases go on until they end, and none grows")
+        write!(f, "{store} {what} ({detail})")
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc;
 
 use crate::book::{Book, Change, View};
-use crate::message::{Reply, Sync};
+use crate::message::{Nudge, Reply, Sync};
 
 use super::{Answer, Kind, Nudges, Store, StoreError};
 
@@ -20,7 +20,7 @@ pub struct Memory {
 #[derive(Default)]
 struct Shelf {
     books: HashMap<String, Book>,
-    listeners: Vec<(String, mpsc::Sender<String>)>,
+    listeners: Vec<(String, mpsc::Sender<Nudge>)>,
 }
 
 impl Memory {
@@ -53,9 +53,9 @@ impl Memory {
         let nudged = book.nudged();
         shelf.listeners.retain(|(_, listener)| !listener.is_closed());
         for (_, listener) in shelf.listeners.iter().filter(|(whose, _)| whose == organisation) {
-            for path in &nudged {
+            for nudge in &nudged {
                 // A listener that is slow loses nudges, never leases.
-                let _ = listener.try_send(path.clone());
+                let _ = listener.try_send(nudge.clone());
             }
         }
         result

@@ -18,7 +18,7 @@ use std::pin::Pin;
 use tokio::sync::mpsc;
 
 use crate::book::{BudgetView, Change, View};
-use crate::message::{Reply, Sync};
+use crate::message::{Nudge, Reply, Sync};
 
 pub use self::etcd::Etcd;
 pub use self::redis::Redis;
@@ -101,7 +101,7 @@ pub trait Store: Send + std::marker::Sync + 'static {
 /// Nudges of one organisation. Nudges may be lost, never leases.
 #[derive(Debug)]
 pub struct Nudges {
-    paths: mpsc::Receiver<String>,
+    told: mpsc::Receiver<Nudge>,
 }
 
 impl Nudges {
@@ -109,13 +109,13 @@ impl Nudges {
     pub(crate) const WAITING: usize = 256;
 
     /// Both ends.
-    pub(crate) fn channel() -> (mpsc::Sender<String>, Self) {
-        let (sender, paths) = mpsc::channel(Self::WAITING);
-        (sender, Self { paths })
+    pub(crate) fn channel() -> (mpsc::Sender<Nudge>, Self) {
+        let (sender, told) = mpsc::channel(Self::WAITING);
+        (sender, Self { told })
     }
 
-    /// The path of the next budget whose nodes should sync now. `None` if the store tells no more: listen anew.
-    pub async fn next(&mut self) -> Option<String> {
-        self.paths.recv().await
+    /// The next one. `None` if the store tells no more: listen anew.
+    pub async fn next(&mut self) -> Option<Nudge> {
+        self.told.recv().await
     }
 }

@@ -55,6 +55,7 @@ impl Check {
             Event::Closing { .. } => "closing",
             Event::Unknown { .. } => "unknown",
             Event::Open { .. } => "open",
+            Event::Drained { .. } => "drained",
         };
         *self.events.entry(name).or_default() += 1;
     }

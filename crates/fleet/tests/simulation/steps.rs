@@ -43,10 +43,10 @@ impl World {
                 }
                 Ok(())
             }
-            Event::Nudge { machine, organisation, path } => {
+            Event::Nudge { machine, organisation, nudge } => {
                 if self.machines[machine].alive && self.machines[machine].paused <= self.now {
                     self.act(machine, organisation, |node, now| {
-                        node.nudged(now, &path);
+                        node.nudged(now, &nudge);
                         Vec::new()
                     })?;
                 }
@@ -186,7 +186,7 @@ impl World {
         let now = self.store_now();
         let before = self.check.before(&self.books[organisation], &message);
         let reply = self.books[organisation].apply(now, &message);
-        let paths = self.books[organisation].nudged();
+        let nudges = self.books[organisation].nudged();
         self.check.after(organisation, self.now, &self.books[organisation], &message, &before)?;
         self.renewed(number, organisation, now, &reply);
         let incarnation = message.incarnation;
@@ -197,18 +197,18 @@ impl World {
                 Event::Answer { machine: number, organisation, incarnation, sequence, reply };
             self.after(wait, event);
         }
-        for path in paths {
+        for nudge in nudges {
             for at in 0..self.members[organisation].len() {
                 let other = self.members[organisation][at];
                 let hears = self.machines[other].cut_off <= self.now
                     && self.machines[other]
                         .parties
                         .get(&organisation)
-                        .is_some_and(|party| party.groups.contains_key(&path));
+                        .is_some_and(|party| party.groups.contains_key(nudge.path()));
                 if hears && !self.random.chance(100) {
                     let wait = self.delay();
-                    let path = path.clone();
-                    self.after(wait, Event::Nudge { machine: other, organisation, path });
+                    let nudge = nudge.clone();
+                    self.after(wait, Event::Nudge { machine: other, organisation, nudge });
                 }
             }
         }
@@ -295,6 +295,16 @@ impl World {
         }
     }
 
+    /// A node looks often for what others wait for.
+    fn awaited(&mut self, number: usize, organisation: usize) {
+        let clock = self.machines[number].clock(self.now);
+        let Some(party) = self.machines[number].parties.get_mut(&organisation) else { return };
+        if party.node.is_awaited() {
+            party.node.freed(clock, readings(&party.groups));
+            self.schedule(number, organisation);
+        }
+    }
+
     /// The machine's work: it charges, or returns what it has.
     fn load(&mut self, number: usize) -> Result<(), String> {
         let now = self.now;
@@ -321,7 +331,9 @@ impl World {
             if !machine.charges.is_empty() {
                 let which = self.random.below(machine.charges.len() as u64) as usize;
                 let charge = machine.free(which);
+                let organisation = charge.organisation;
                 self.freed(vec![charge]);
+                self.awaited(number, organisation);
             }
             return Ok(());
         }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use ledgerline_fleet::book::{Book, Change, Terms};
-use ledgerline_fleet::message::{Reply, Sync};
+use ledgerline_fleet::message::{Nudge, Reply, Sync};
 use ledgerline_fleet::node::AtEnd;
 
 use crate::check::Check;
@@ -66,7 +66,7 @@ pub enum Event {
     Arrive { machine: usize, organisation: usize, message: Sync },
     Answer { machine: usize, organisation: usize, incarnation: u64, sequence: u64, reply: Reply },
     TimeOut { machine: usize, organisation: usize, incarnation: u64, sequence: u64 },
-    Nudge { machine: usize, organisation: usize, path: String },
+    Nudge { machine: usize, organisation: usize, nudge: Nudge },
     Load { machine: usize },
     Replicate { organisation: usize },
     Fault,

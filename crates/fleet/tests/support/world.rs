@@ -283,7 +283,14 @@ impl World {
             }
             // Lower first, tell later.
             process.leases.insert(path.to_owned(), lease.min(want));
-            lines.push(Line { path: path.to_owned(), lease, used, want, refused: process.refused });
+            // A level mostly wants what those below it want; some charge is waiting.
+            let (least, urgent) = match numbers[at].1 % 8 {
+                0..4 => (lease.min(want), 0),
+                4..6 => (want / 2, want / 2),
+                _ => (want, want - want / 4),
+            };
+            let (path, refused) = (path.to_owned(), process.refused);
+            lines.push(Line { path, lease, used, want, least, urgent, refused });
         }
         let Process { incarnation, sequence, taken, until, .. } = *process;
         Sync {

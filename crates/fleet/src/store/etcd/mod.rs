@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::book::{Book, Change, View};
-use crate::message::{Reply, Sync, check_name};
+use crate::message::{Nudge, Reply, Sync, check_name};
 
 use super::tls::{Certificates, Secured};
 use super::{Answer, Kind, Nudges, Store, StoreError, Tls};
@@ -130,7 +130,10 @@ impl Etcd {
             return malformed("no address");
         }
         if check_name(&options.prefix).is_err() {
-            return malformed(&format!("{:?} is no prefix of keys", options.prefix));
+            return malformed(&format!(
+                "{:?} is no prefix of keys: no slash, no control character",
+                options.prefix
+            ));
         }
         let member = |address: &&str| {
             let secured = tls.map(|(certificates, name)| {
@@ -247,7 +250,7 @@ impl Etcd {
         let kept = kept.map_err(|error| self.error(Kind::Malformed, error))?;
         let mut writes = vec![json!({ "request_put": { "key": key, "value": encode(&kept) } })];
         if !nudged.is_empty() {
-            let paths = nudged.into_iter().collect::<Vec<_>>().join("\n");
+            let paths = nudged.iter().map(Nudge::text).collect::<Vec<_>>().join("\n");
             writes.push(json!({ "request_put": { "key": self.key(organisation, "nudges"), "value": encode(&paths) } }));
         }
         let unchanged = json!({ "key": key, "target": "MOD", "result": "EQUAL", "mod_revision": revision.to_string() });
@@ -375,9 +378,9 @@ impl Store for Etcd {
                     rest.extend(frame.data_ref().map(AsRef::as_ref).unwrap_or_default());
                     while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
                         let line: Vec<u8> = rest.drain(..=end).collect();
-                        for path in nudged(&line) {
+                        for nudge in nudged(&line) {
                             // A listener that is slow loses nudges, never leases.
-                            let _ = sender.try_send(path);
+                            let _ = sender.try_send(nudge);
                         }
                     }
                 }
@@ -387,12 +390,12 @@ impl Store for Etcd {
     }
 }
 
-/// The paths in one line of a watch.
-fn nudged(line: &[u8]) -> Vec<String> {
+/// The nudges in one line of a watch.
+fn nudged(line: &[u8]) -> Vec<Nudge> {
     let told: Value = serde_json::from_slice(line).unwrap_or_default();
     let events = told["result"]["events"].as_array().cloned().unwrap_or_default();
     let texts = events.iter().filter_map(|event| decode(event["kv"]["value"].as_str()?));
-    texts.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect()
+    texts.flat_map(|text| text.lines().map(Nudge::read).collect::<Vec<_>>()).collect()
 }
 
 /// An address without its port.

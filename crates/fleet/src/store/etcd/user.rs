@@ -43,7 +43,14 @@ impl User {
 
     async fn authenticate(&self, member: &Member) -> Result<String, StoreError> {
         let shown = json!({ "name": self.name, "password": self.password }).to_string();
-        let answered = member.post("/v3/auth/authenticate", shown, None).await?;
+        let answered = member.post("/v3/auth/authenticate", shown, None).await;
+        let answered = answered.map_err(|error| match error.detail.contains("not enabled") {
+            true => member.error(
+                Kind::Address,
+                "it has no users (authentication is not enabled), so name none",
+            ),
+            false => error,
+        })?;
         let token = answered.body["token"].as_str().map(str::to_owned);
         let token = token.ok_or_else(|| member.error(Kind::Nonsense, "no token"))?;
         *self.token.lock().unwrap_or_else(PoisonError::into_inner) = Some(token.clone());

@@ -9,10 +9,10 @@ use crate::book::{
     BudgetView, Change, Event, Full, HoldView, IncarnationView, NodeView, Refused, Rejected, View,
     What,
 };
-use crate::message::{Granted, MAX_UNITS, Refusal, Reply, State, Sync};
+use crate::message::{Granted, Line, MAX_UNITS, Refusal, Reply, State, Sync};
 
 /// The revision of the functions that this client knows.
-pub(super) const REVISION: u64 = 2;
+pub(super) const REVISION: u64 = 3;
 
 /// The channel of a book's nudges, and the last of its keys.
 pub(super) const CHANNEL: &str = "nudges";
@@ -61,7 +61,8 @@ pub(super) fn write_sync(command: &mut Cmd, message: &Sync) {
     command.arg(message.sequence).arg(message.taken).arg(message.until).arg(flag);
     command.arg(message.lines.len());
     for line in &message.lines {
-        command.arg(&line.path).arg(line.lease).arg(line.used).arg(line.want).arg(line.refused);
+        let Line { path, lease, used, want, least, urgent, refused } = line;
+        command.arg(path).arg(lease).arg(used).arg(want).arg(least).arg(urgent).arg(refused);
     }
     for Refusal { number, budget, group, units, count, age } in &message.refusals {
         command.arg(number).arg(budget).arg(group).arg(units).arg(count).arg(age);
@@ -86,9 +87,9 @@ pub(super) fn read_reply(reply: &Value, message: &Sync) -> Result<Reply, Nonsens
     let numbers = array(reply)?.iter().map(number).collect::<Result<Vec<u64>, _>>()?;
     match numbers.as_slice() {
         [0, sequence, at, ttl, lines @ ..]
-            if *sequence == message.sequence && lines.len() == 4 * message.lines.len() =>
+            if *sequence == message.sequence && lines.len() == 5 * message.lines.len() =>
         {
-            let lines = lines.chunks_exact(4).map(read_granted).collect::<Result<_, _>>()?;
+            let lines = lines.chunks_exact(5).map(read_granted).collect::<Result<_, _>>()?;
             Ok(Reply::Synced { sequence: *sequence, at: *at, ttl: *ttl, lines })
         }
         [1, sequence] if *sequence > message.sequence => Ok(Reply::Late { sequence: *sequence }),
@@ -98,18 +99,19 @@ pub(super) fn read_reply(reply: &Value, message: &Sync) -> Result<Reply, Nonsens
 }
 
 fn read_granted(numbers: &[u64]) -> Result<Granted, Nonsense> {
-    let [lease, asked, state, by] = *numbers else { return nonsense("a lease", &numbers) };
+    let [lease, asked, wanted, state, by] = *numbers else { return nonsense("a lease", &numbers) };
     let state = match (state, by) {
         (0, 0) => State::Open,
         (1, 1..) => State::Over { by },
         (2, _) => State::Closing,
         (3, 0) if lease == 0 => State::Unknown,
+        (4, _) => State::Drained,
         _ => return nonsense("the state of a budget", &numbers),
     };
-    if asked > lease {
+    if asked > lease || wanted > lease {
         nonsense("at most the lease asked", &numbers)
     } else {
-        Ok(Granted { lease, asked, state })
+        Ok(Granted { lease, asked, wanted, state })
     }
 }
 
@@ -242,13 +244,13 @@ fn read_nodes(nodes: &Value, incarnations: &Value) -> Result<Vec<NodeView>, Nons
             return nonsense("node and incarnation", &who);
         };
         let incarnation = digits(incarnation)?;
-        let [sequence, _, _, ends, _, _, left] = numbers(&row[1..])?;
+        let [sequence, _, _, ends, freed, _, left] = numbers(&row[1..])?;
         let Some((current, node)) = read.get_mut(name) else {
             return nonsense("a node for each incarnation", &who);
         };
         if left == 0 {
             let fenced = incarnation != *current;
-            node.incarnations.push(IncarnationView { incarnation, fenced, sequence, ends });
+            node.incarnations.push(IncarnationView { incarnation, fenced, sequence, ends, freed });
         }
     }
     let mut nodes: Vec<NodeView> =
@@ -287,6 +289,8 @@ fn read_refusals(rows: &Value) -> Result<Vec<Refused>, Nonsense> {
         let full = match full {
             "0" => Full::Limit,
             "1" => Full::Lease,
+            "2" => Full::Deleted,
+            "3" => Full::Drained,
             _ => return nonsense("what stands in the way", &full),
         };
         let (since, at) = (units(since)?, units(at)?);

@@ -12,6 +12,7 @@ use redis::{AsyncConnectionConfig, Cmd, RedisResult, Value};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
+use crate::message::Nudge;
 use crate::store::access::refused;
 use crate::store::tls::Certificates;
 use crate::store::{Kind, Nudges, StoreError, Tls};
@@ -169,7 +170,7 @@ impl Link {
                 let Some(message) = message else { return };
                 if let Ok(path) = message.get_payload::<String>() {
                     // A listener that is slow loses nudges, never leases.
-                    let _ = sender.try_send(path);
+                    let _ = sender.try_send(Nudge::read(&path));
                 }
             }
         });

@@ -58,14 +58,16 @@ impl Redis {
     );
 
     /// What an ACL gives the user of a node, beside its password: `ACL SETUSER node on >password` and these words, if the
-    /// prefix is `ledgerline`. Operators need [`OPERATORS_RIGHTS`](Self::OPERATORS_RIGHTS) as well.
+    /// prefix is `ledgerline`. Such a user can lease, and call nothing that changes budgets. (The commands that the function uses
+    /// are its own to use, too: this keeps nodes from mistakes, and not a thief of its password from the book.) Operators need
+    /// [`OPERATORS_RIGHTS`](Self::OPERATORS_RIGHTS) as well.
     pub const RIGHTS: &'static str = "resetkeys ~{ledgerline:v1:* resetchannels &{ledgerline:v1:* -@all \
-        +fcall +time +hget +hmget +hgetall +hkeys +hset +hdel +zadd +zrem +zrangebylex +zrangebyscore \
+        +fcall|ledgerline_fleet_v1_sync +time +hget +hmget +hgetall +hkeys +hset +hdel +zadd +zrem +zrangebylex +zrangebyscore \
         +rpush +ltrim +lrange +publish +subscribe +unsubscribe";
 
-    /// What an ACL gives the user of an operator besides: to load the functions, and to list organisations (which shows the
+    /// What an ACL gives the user of an operator besides: to call all functions, to load them, and to list organisations (which shows the
     /// names of all keys of the server; in a cluster it needs `+cluster|slots` as well, as all of its users do).
-    pub const OPERATORS_RIGHTS: &'static str = "+function|load +scan";
+    pub const OPERATORS_RIGHTS: &'static str = "+fcall +function|load +scan";
 
     /// A store at an address. Connects when it is first used, and again after the connection broke.
     ///
@@ -83,7 +85,10 @@ impl Redis {
     pub fn with_tls(address: Address, options: Options, tls: &Tls) -> Result<Self, StoreError> {
         let link = Link::new(&address, options.timeout, tls)?;
         if options.prefix.contains(['{', '}']) || check_name(&options.prefix).is_err() {
-            let detail = format!("{:?} is no prefix of keys", options.prefix);
+            let detail = format!(
+                "{:?} is no prefix of keys: no slash, no brace, no control character",
+                options.prefix
+            );
             return Err(StoreError::new(link.name(), Kind::Address, detail));
         }
         Ok(Self { link, options })

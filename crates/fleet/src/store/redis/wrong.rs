@@ -38,7 +38,11 @@ pub(super) fn kind(error: &RedisError) -> Kind {
         // Before the parser's errors: a function that may not do something says so in a sentence.
         // What a server that wants a password says of a command of many words.
         _ if has("unauthenticated multibulk") || has("unauthenticated bulk") => Kind::Denied,
-        _ if has("NOPERM") || has("executing the script can't") || has("ACL failure in script") => {
+        _ if has("NOPERM")
+            || has("no permissions to run")
+            || has("executing the script can't")
+            || has("ACL failure in script") =>
+        {
             Kind::Denied
         }
         _ if has("Function not found") => Kind::NoLibrary,

@@ -2,28 +2,27 @@
 -- One message from a node.
 
 local SYNCED, LATE, FENCED = 0, 1, 2
-local OPEN, OVER, CLOSING, UNKNOWN = 0, 1, 2, 3
+local OPEN, OVER, CLOSING, UNKNOWN, DRAINED = 0, 1, 2, 3, 4
 
 local function answer(reply, budget, hold, grows)
   local by = over(budget)
-  local state = budget.closing == 1 and CLOSING or by > 0 and OVER or OPEN
+  local state = budget.closing == 1 and CLOSING or not grows and DRAINED or by > 0 and OVER or OPEN
   local all = budget.closing == 1 or not grows
   table.insert(reply, hold.lease)
   table.insert(reply, all and hold.lease or asked(budget, hold))
+  table.insert(reply, wanted(budget, hold))
   table.insert(reply, state)
   table.insert(reply, by)
 end
 
 local function unknown(reply)
-  for _, value in ipairs({ 0, 0, UNKNOWN, 0 }) do table.insert(reply, value) end
+  for _, value in ipairs({ 0, 0, 0, UNKNOWN, 0 }) do table.insert(reply, value) end
 end
 
-local function line(book, who, sync, incarnation, said, most, reply)
+-- Takes over what the node says of one budget, and grants from what is left.
+local function hear(book, who, sync, incarnation, said, most)
   local budget = get(book, 'budgets', said.path)
-  if not budget then
-    unknown(reply)
-    return 0
-  end
+  if not budget then return false end
   local field = who .. '\0' .. said.path
   local hold = get(book, 'holds', field)
   if not hold then
@@ -31,7 +30,7 @@ local function line(book, who, sync, incarnation, said, most, reply)
     hold.fresh = true
     budget.holds = budget.holds + 1
   end
-  local lease_before, unmet_before = hold.lease, hold.unmet
+  local one = { budget = budget, field = field, hold = hold, most = most, lease_before = hold.lease, unmet_before = hold.unmet }
   add_to_sums(budget, hold, -1)
   budget.refused = math.min(budget.refused + less(said.refused, hold.refused), MAX_UNITS)
 
@@ -40,32 +39,49 @@ local function line(book, who, sync, incarnation, said, most, reply)
   hold.used, hold.want, hold.sequence = said.used, said.want, sync.sequence
   hold.refused = math.max(hold.refused, said.refused)
   set_lease(hold, math.min(believed, said.want), budget)
-  local adopted = less(hold.lease, lease_before)
+  one.base, one.adopted = hold.lease, less(hold.lease, one.lease_before)
 
-  local opens = sync.grows and budget.closing == 0
-  local need = opens and less(math.min(said.want, most), hold.lease) or 0
-  if held(budget) + hold.lease + hold.excess <= budget.limit then
-    set_lease(hold, hold.lease + grant(budget, hold, need), budget)
+  if sync.grows and budget.closing == 0 and held(budget) + one.base + hold.excess <= budget.limit then
+    local need = less(math.min(said.want, most), one.base)
+    local urgent = less(math.min(said.urgent, most), one.base)
+    set_lease(hold, one.base + grant(budget, hold, need, urgent), budget)
   end
-  local unmet = opens and less(math.min(said.want, most), hold.lease) or 0
+  return one
+end
+
+-- Takes back what the levels below cannot use, and puts the hold into the sums.
+local function settle(book, sync, said, one, below)
+  local budget, hold, base = one.budget, one.hold, one.base
+  local useful = math.max(math.min(math.max(said.least + below.more, below.lease), said.want), base)
+  if hold.lease > useful then set_lease(hold, useful, budget) end
+  local opens = sync.grows and budget.closing == 0
+  local unmet = opens and less(math.min(useful, one.most), hold.lease) or 0
   local lacking = opens and less(budget.minimum, hold.lease) or 0
   hold.unmet = math.min(unmet, MAX_UNITS - budget.unmet)
   hold.lacking = math.min(lacking, MAX_UNITS - budget.lacking)
+  local grown = hold.lease - base
+  -- What it can use beyond that, were there more above.
+  local left = less(budget.limit, held(budget) + hold.lease + hold.excess)
+  local beyond = opens and unmet == 0 and math.min(useful - hold.lease, left) or 0
+  local mine = { more = grown + beyond, lease = grown > 0 and hold.lease or 0 }
 
-  local wanted_by_others, idle_at_others = budget.unmet > 0, budget.idle > 0
+  local waits = hold.unmet > one.unmet_before
+  local frees = hold.lease < one.lease_before and budget.unmet > 0
+  local idle_at_others = budget.idle > 0
   add_to_sums(budget, hold, 1)
-  answer(reply, budget, hold, sync.grows)
   local by = over(budget)
-  if (hold.unmet > unmet_before and idle_at_others) or (hold.lease < lease_before and wanted_by_others)
-    or (adopted > 0 and by > 0) then
+  if frees or (waits and idle_at_others) or (one.adopted > 0 and by > 0) then
     nudge(book, said.path)
+  elseif waits then
+    nudge(book, '?' .. said.path)
   end
-  local lease = hold.lease
+  one.granted = {}
+  answer(one.granted, budget, hold, sync.grows)
   put(book, 'budgets', said.path, budget)
-  put(book, 'holds', field, hold)
-  if is_blank(hold, budget.closing) then release(book, field, hold) end
-  if adopted > 0 then tell(book, sync.node, 'adopted', said.path, whole(adopted), whole(by)) end
-  return lease
+  put(book, 'holds', one.field, hold)
+  if is_blank(hold, budget.closing) then release(book, one.field, hold) end
+  if one.adopted > 0 then tell(book, sync.node, 'adopted', said.path, whole(one.adopted), whole(by)) end
+  return mine
 end
 
 local function repeated(book, who, sync, reply)
@@ -83,7 +99,7 @@ local function parse(args)
   }
   sync.until_time = number(args[6])
   sync.ended, sync.bye = args[7] == 'ended', args[7] == 'bye'
-  local lines_end = 8 + 5 * number(args[8])
+  local lines_end = 8 + 7 * number(args[8])
   if not string.match(sync.incarnation, '^%x+$') or #sync.incarnation ~= 16 or lines_end > #args or (#args - lines_end) % 6 ~= 0 then
     error('no message of this protocol')
   end
@@ -93,10 +109,10 @@ local function parse(args)
       count = number(args[at + 4]), age = number(args[at + 5]),
     })
   end
-  for at = 9, lines_end, 5 do
+  for at = 9, lines_end, 7 do
     table.insert(sync.lines, {
       path = args[at], lease = number(args[at + 1]), used = number(args[at + 2]), want = number(args[at + 3]),
-      refused = number(args[at + 4]),
+      least = number(args[at + 4]), urgent = number(args[at + 5]), refused = number(args[at + 6]),
     })
   end
   return sync
@@ -106,7 +122,8 @@ local function leave(book, who, sync)
   local known = get(book, 'incarnations', who)
   if known then
     if sync.sequence < known.sequence then return { LATE, known.sequence } end
-    note(book, who, sync)
+    local node = get(book, 'nodes', sync.node)
+    note(book, who, sync, node and not node.draining)
     known.sequence = sync.sequence
     known.left = 1
     put(book, 'incarnations', who, known)
@@ -134,13 +151,33 @@ local function next_message(book, who, sync, incarnation)
   fetch(book, 'budgets', paths)
   fetch(book, 'holds', fields)
   local reply = { SYNCED, sync.sequence, book.now, book.ttl }
-  local leases = {}
-  for _, said in ipairs(sync.lines) do
+  local leases, heard, below = {}, {}, {}
+  for at, said in ipairs(sync.lines) do
     local level = above(said.path)
     local most = level and (leases[level] or 0) or MAX_UNITS
-    leases[said.path] = line(book, who, sync, incarnation, said, most, reply)
+    heard[at] = hear(book, who, sync, incarnation, said, most)
+    leases[said.path] = heard[at] and heard[at].hold.lease or 0
   end
-  note(book, who, sync)
+  -- Backwards: each level after those below it.
+  for at = #sync.lines, 1, -1 do
+    local said, one = sync.lines[at], heard[at]
+    if one then
+      local mine = settle(book, sync, said, one, below[said.path] or { more = 0, lease = 0 })
+      local level = above(said.path)
+      if level then
+        local all = below[level] or { more = 0, lease = 0 }
+        below[level] = { more = math.min(all.more + mine.more, MAX_UNITS), lease = math.max(all.lease, mine.lease) }
+      end
+    end
+  end
+  for _, one in ipairs(heard) do
+    if one then
+      for _, value in ipairs(one.granted) do table.insert(reply, value) end
+    else
+      unknown(reply)
+    end
+  end
+  note(book, who, sync, sync.grows)
   return reply
 end
 

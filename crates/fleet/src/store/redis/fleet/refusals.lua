@@ -1,12 +1,13 @@
 
 -- Who was refused. A row's field is its place: the higher, the later it was noted. A row that is noted again gets another one.
 
-local LIMIT, LEASE = 0, 1
+local LIMIT, LEASE, DELETED, DRAINED = 0, 1, 2, 3
 
-local function stands_in_the_way(book, said, idle_there)
+local function stands_in_the_way(book, said, idle_there, grows)
   local budget = get(book, 'budgets', said.budget)
-  if budget and budget.closing == 0 and less(said.units, idle_there) <= less(budget.limit, held(budget)) then return LEASE end
-  return LIMIT
+  if not budget or budget.closing == 1 then return DELETED end
+  if not grows then return DRAINED end
+  return less(said.units, idle_there) <= less(budget.limit, held(budget)) and LEASE or LIMIT
 end
 
 local function read_refusals(book)
@@ -29,7 +30,9 @@ local function fold(rows, at, who, full, said)
   local row
   for place = #rows, 1, -1 do
     local other = rows[place]
-    if other.who == who and other.budget == said.budget and other.group == said.group and at <= other.at + EPISODE then
+    local same = other.who == who and other.budget == said.budget and other.group == said.group
+    local alike = other.full == full or (other.full <= LEASE and full <= LEASE)
+    if same and alike and at <= other.at + EPISODE then
       row = table.remove(rows, place)
       break
     end
@@ -44,7 +47,7 @@ local function fold(rows, at, who, full, said)
   table.insert(rows, row)
 end
 
-local function note(book, who, sync)
+local function note(book, who, sync, grows)
   if #sync.refusals == 0 then return end
   local rows = read_refusals(book)
   local places, stays, told, last = {}, {}, 0, 0
@@ -56,7 +59,7 @@ local function note(book, who, sync)
   for _, said in ipairs(sync.refusals) do
     if said.number > told then
       local hold = get(book, 'holds', who .. '\0' .. said.budget)
-      fold(rows, less(book.now, said.age), who, stands_in_the_way(book, said, hold and idle(hold) or 0), said)
+      fold(rows, less(book.now, said.age), who, stands_in_the_way(book, said, hold and idle(hold) or 0, grows), said)
     end
   end
   for _, row in ipairs(rows) do

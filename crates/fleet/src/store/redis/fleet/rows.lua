@@ -9,7 +9,7 @@
 -- An incarnation is 16 hexadecimal digits, and "who" is its node's name, a zero byte, these digits. A hold's field is "who", a
 -- zero byte, the path; the index has the same fields in order, so that the holds of one incarnation are a range of it.
 
-local REVISION = '2'
+local REVISION = '3'
 local MAX_UNITS = 9007199254740992 -- 2^53: doubles are exact up to here
 local FORMER = 8
 local EVENTS = 64

@@ -36,11 +36,18 @@ local function part(free, need, unmet)
   return math.min(math.ceil(free * (need / all)), free, need)
 end
 
-local function grant(others, hold, need)
+local function grant(others, hold, need, urgent)
   local left = less(others.limit, held(others) + hold.lease)
   local first = math.min(need, less(others.minimum, hold.lease), left)
   local free = less(left - first, others.lacking)
-  return first + part(free, need - first, others.unmet)
+  local whole = less(math.min(urgent, need), first)
+  if whole > free then whole = 0 end
+  local got = first + whole
+  return got + part(free - whole, need - got, others.unmet)
+end
+
+local function wanted(budget, hold)
+  return math.min(budget.unmet - hold.unmet, less(hold.lease, budget.minimum))
 end
 
 local function fraction(mine, needed, all)

@@ -1,0 +1,146 @@
+//! What an operator types: organisations, paths, sizes and times.
+
+use ledgerline::size;
+use ledgerline_fleet::message::MAX_UNITS;
+
+/// A budget's number that is to be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// How much may be leased.
+    Max(u64),
+    /// What is kept from others for each node.
+    Min(u64),
+}
+
+/// Reads `max=200G`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn size_of(text: &str) -> Result<Size, String> {
+    let written = "a size is written like max=200G: max or min, with its new value";
+    let (name, value) = text.split_once('=').ok_or(written)?;
+    let units = match size::parse(value) {
+        Ok(None) => {
+            let told =
+                "a budget has a limit: there is none without (`delete` takes the budget away)";
+            return Err(told.to_owned());
+        }
+        Ok(Some(units)) if units > MAX_UNITS => {
+            return Err(format!("{value} is more than a store counts (2^53, 8P)"));
+        }
+        Ok(Some(units)) => units,
+        Err(size::SizeError::TooLarge(_)) => {
+            return Err(format!("{value} is more than a store counts (2^53, 8P)"));
+        }
+        Err(_) => {
+            let told =
+                format!("{value:?} is no size: a whole number, and K, M, G, T or P, as in 1536M");
+            return Err(told);
+        }
+    };
+    match name {
+        "max" => Ok(Size::Max(units)),
+        "min" => Ok(Size::Min(units)),
+        _ => Err(format!("there is no {name:?} of a budget; there are max and min")),
+    }
+}
+
+/// Reads `10s`, `1500ms` or `2min`.
+///
+/// # Errors
+/// How times are written.
+pub fn milliseconds(text: &str) -> Result<u64, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let unit = match unit {
+        "ms" => Some(1),
+        "s" => Some(1_000),
+        "min" => Some(60_000),
+        "h" => Some(3_600_000),
+        _ => None,
+    };
+    let number = number.parse::<u64>().ok();
+    let time = number.zip(unit).and_then(|(number, unit)| number.checked_mul(unit));
+    time.ok_or_else(|| {
+        "a time is a whole number of ms, s, min or h, as in 1500ms or 10s".to_owned()
+    })
+}
+
+/// Reads the name of an organisation; a slash before it does not matter.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn organisation(text: &str) -> Result<String, String> {
+    let name = text.strip_prefix('/').unwrap_or(text);
+    match name.split_once('/') {
+        Some((first, _)) if !first.is_empty() => Err(format!(
+            "an organisation is the first name of its budgets' paths: {first}, which has {text} in it"
+        )),
+        _ if name.is_empty() || name.contains('/') => {
+            Err(format!("{text:?} is no organisation: that is the acme of /acme/batch"))
+        }
+        _ => Ok(name.to_owned()),
+    }
+}
+
+/// The organisation of a budget's path.
+///
+/// # Errors
+/// How paths are written.
+pub fn organisation_of(path: &str) -> Result<&str, String> {
+    let first = path.strip_prefix('/').and_then(|rest| rest.split('/').next()).unwrap_or_default();
+    if first.is_empty() {
+        return Err(format!(
+            "{path:?} is no path of a budget: those are like /acme or /acme/batch"
+        ));
+    }
+    Ok(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_times_are_read_and_what_is_wrong_is_said() {
+        assert_eq!(size_of("max=200G"), Ok(Size::Max(200 << 30)));
+        assert_eq!(size_of("min=0"), Ok(Size::Min(0)));
+        for (wrong, told) in [
+            ("max", "written like max=200G"),
+            ("max=max", "there is none without"),
+            ("high=1G", "there are max and min"),
+            ("max=16P", "more than a store counts"),
+            ("max=8E", "more than a store counts"),
+            ("max=999999999999999999999", "more than a store counts"),
+            ("max=-1", "a whole number"),
+            ("max=1.5G", "a whole number"),
+            ("max=", "a whole number"),
+            ("=1", "there are max and min"),
+        ] {
+            let said = size_of(wrong).unwrap_err();
+            assert!(said.contains(told) && !said.contains("write max"), "{wrong}: {said}");
+        }
+        for (time, told) in
+            [("10s", 10_000), ("1500ms", 1500), ("2min", 120_000), ("1h", 3_600_000)]
+        {
+            assert_eq!(milliseconds(time), Ok(told));
+        }
+        for wrong in ["10", "s", "ms", "-1s", "1.5s", "2m", "99999999999999999999s"] {
+            assert!(milliseconds(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_organisation_may_have_its_slash_and_a_path_is_none() {
+        assert_eq!(organisation("acme"), Ok("acme".to_owned()));
+        assert_eq!(organisation("/acme"), Ok("acme".to_owned()));
+        assert!(organisation("/acme/batch").unwrap_err().contains("paths: acme, which"));
+        for wrong in ["", "/", "//", "//a"] {
+            assert!(organisation(wrong).unwrap_err().contains("is no organisation"), "{wrong}");
+        }
+        assert_eq!(organisation_of("/acme/batch"), Ok("acme"));
+        for wrong in ["acme", "/", ""] {
+            assert!(organisation_of(wrong).is_err(), "{wrong}");
+        }
+    }
+}
