@@ -158,6 +158,15 @@ fn a_day_of(operator: &Operator) {
     drop(held);
     operator.waits("what is idle comes back", |batch| batch["over"] == 0);
 
+    // One that is deleted while a node has some of it goes with the last lease, or is taken back.
+    let some = runtime.block_on(batch.charge(1 << 20)).unwrap();
+    assert!(operator.says(&["delete", "/acme/batch"]).contains("it goes with the last lease"));
+    let opened = operator.says(&["set", "/acme/batch", "max=512M"]);
+    assert!(
+        opened.contains("It had been deleted while it was leased, and is open again."),
+        "{opened}"
+    );
+    drop(some);
     let drained = operator.says(&["drain", "acme", "node-a"]);
     assert!(
         drained.starts_with("node-a gives back what it can spare, and gets no more; it has "),

@@ -24,7 +24,13 @@ fn hold(node: &str, lease: u64, used: u64, unmet: u64, excess: u64, refused: u64
 pub fn view() -> View {
     let start = |fenced, ends| {
         let freed = ends + 1500;
-        IncarnationView { incarnation: 7, fenced, sequence: 3, ends, freed }
+        IncarnationView {
+            incarnation: if fenced { 6 } else { 7 },
+            fenced,
+            sequence: 3,
+            ends,
+            freed,
+        }
     };
     let node = |name: &str, draining, incarnations| NodeView {
         name: name.to_owned(),
@@ -67,7 +73,7 @@ pub fn view() -> View {
                 refused: 12,
                 holds: vec![
                     hold("a", 1 << 30, 1 << 30, 100, 0, 12),
-                    hold("b\u{1b}", 1 << 29, 5 << 20, 0, 1 << 20, 0),
+                    HoldView { incarnation: 6, ..hold("b\u{1b}", 1 << 29, 5 << 20, 0, 1 << 20, 0) },
                 ],
                 ..BudgetView::default()
             },

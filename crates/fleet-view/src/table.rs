@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 
 use ledgerline::size;
-use ledgerline_fleet::book::{BudgetView, View};
+use ledgerline_fleet::book::{BudgetView, NodeView, View};
 use ledgerline_terminal::output::printable;
 use ledgerline_terminal::style::{Paint, Style};
 
 use crate::read::{Book, Books};
-use crate::words::{age, count, ends, happened, refused, seconds, some};
+use crate::words::{age, count, ends, happened, holder, refused, seconds, some};
 
 /// What is said of a budget, or of what a node has of it.
 const COLUMNS: [&str; 8] = ["budget", "max", "leased", "used", "idle", "unmet", "over", "refused"];
@@ -47,7 +47,7 @@ fn book(organisation: &str, view: &View, style: &Style) -> String {
     text += &style.paint(Paint::Strong, &heading);
     let mut rows = vec![Row { cells: COLUMNS.map(str::to_owned), paint: Some(Paint::Faint) }];
     for budget in &view.budgets {
-        rows.extend(of_budget(budget));
+        rows.extend(of_budget(budget, &view.nodes));
     }
     let widths: [usize; COLUMNS.len()] = std::array::from_fn(|at| {
         rows.iter().map(|row| row.cells[at].chars().count()).max().unwrap_or(0)
@@ -90,7 +90,7 @@ fn book(organisation: &str, view: &View, style: &Style) -> String {
 }
 
 /// A budget's row, and one for each node that has some.
-fn of_budget(budget: &BudgetView) -> impl Iterator<Item = Row> {
+fn of_budget(budget: &BudgetView, nodes: &[NodeView]) -> impl Iterator<Item = Row> {
     let used: u64 = budget.holds.iter().map(|hold| hold.used).sum();
     let path = printable(&budget.path);
     let minimum = if budget.minimum > 0 {
@@ -115,7 +115,7 @@ fn of_budget(budget: &BudgetView) -> impl Iterator<Item = Row> {
     let last = budget.holds.len().saturating_sub(1);
     let holds = budget.holds.iter().enumerate().map(move |(at, hold)| Row {
         cells: [
-            format!("{} {}", if at == last { "`-" } else { "|-" }, printable(&hold.node)),
+            format!("{} {}", if at == last { "`-" } else { "|-" }, printable(&holder(hold, nodes))),
             "-".to_owned(),
             some(hold.lease),
             some(hold.used),
@@ -144,7 +144,7 @@ budget                               max  leased  used    idle  unmet    over  r
 /acme                              10.0G    9.0G     -    1.0G      -       -        -
 /acme/batch (min 64.0M) (deleted)   1.0G    1.5G  1.0G       -    100  513.0M       12
 |- a                                   -    1.0G  1.0G       -    100       -       12
-`- b\\u{1b}                             -  512.0M  5.0M  507.0M      -    1.0M        -
+`- b\\u{1b} (older)                     -  512.0M  5.0M  507.0M      -    1.0M        -
 a: its leases end in 4.2 s unless it speaks
 b\\u{1b}: drained: it gets no more; an older process of this name has leases, which end in 1.0 s; its leases end in 9.0 s unless it speaks
 gone: drained: it gets no more; not here

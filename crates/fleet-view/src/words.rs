@@ -1,7 +1,7 @@
 //! Times, events, refusals and errors in words.
 
 use ledgerline::size;
-use ledgerline_fleet::book::{Event, Full, IncarnationView, Refused, What};
+use ledgerline_fleet::book::{Event, Full, HoldView, IncarnationView, NodeView, Refused, What};
 use ledgerline_fleet::store::{Kind, StoreError};
 use ledgerline_terminal::output::printable;
 
@@ -51,6 +51,15 @@ pub(crate) fn age(milliseconds: u64) -> String {
         seconds @ 7200..172_800 => format!("{} h", seconds / 3600),
         seconds => format!("{} days", seconds / 86_400),
     }
+}
+
+/// The name of who has a lease; it says so where another process has that name by now.
+pub(crate) fn holder(hold: &HoldView, nodes: &[NodeView]) -> String {
+    let node = nodes.iter().find(|node| node.name == hold.node);
+    let starts = node.map(|node| node.incarnations.as_slice()).unwrap_or_default();
+    let mine = starts.iter().find(|start| start.incarnation == hold.incarnation);
+    let older = if mine.is_some_and(|start| start.fenced) { " (older)" } else { "" };
+    format!("{}{older}", hold.node)
 }
 
 /// When the leases of a node's start end, or when others get its units.

@@ -51,6 +51,9 @@ pub(super) fn set(opened: &Opened, path: &str, sizes: &[Size]) -> Result<String,
             _ => writeln!(text, "{path} {name} {now}"),
         };
     }
+    if was.is_some_and(|was| was.closing) {
+        text.push_str("It had been deleted while it was leased, and is open again.\n");
+    }
     if is.minimum > is.limit {
         text.push_str("The min is more than the max: no node can have it.\n");
     }

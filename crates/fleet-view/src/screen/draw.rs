@@ -10,7 +10,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use crate::words::{age, count, some};
+use crate::words::{age, count, holder, some};
 
 use super::keys::{HELP, LINE};
 use super::{Place, State, is_amiss};
@@ -276,9 +276,12 @@ fn holds(
             Some(0) => "ended".to_owned(),
             Some(left) => format!("{:.1} s", left as f64 / 1000.0),
         };
-        let drained = if node.is_some_and(|node| node.draining) { " (drained)" } else { "" };
+        let mut name = holder(hold, &view.nodes);
+        if name == hold.node && node.is_some_and(|node| node.draining) {
+            name += " (drained)";
+        }
         let cells = [some(hold.lease), some(hold.used), some(hold.unmet), ends];
-        line(y, &format!("{}{drained}", hold.node), cells, Style::new());
+        line(y, &name, cells, Style::new());
     }
 }
 

@@ -8,7 +8,7 @@ use ledgerline_fleet::book::{BudgetView, HoldView, NodeView, View};
 
 use crate::read::Book;
 use crate::watch::Seen;
-use crate::words::{age, count, ends, happened, refused, seconds, some};
+use crate::words::{age, count, ends, happened, holder, refused, seconds, some};
 
 /// The style, of which the page has the name alone: nothing inline is allowed on it.
 pub(super) const STYLE: &str = include_str!("page.css");
@@ -119,7 +119,7 @@ fn budgets(page: &mut String, view: &View) {
             row(
                 page,
                 "node",
-                &hold.node,
+                &holder(hold, &view.nodes),
                 [budget.limit, hold.lease, hold.used],
                 &[
                     (String::new(), false),
