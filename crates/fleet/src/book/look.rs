@@ -2,7 +2,42 @@
 
 use super::{Book, BudgetView, HoldView};
 
+/// What a budget comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sums {
+    /// How many units may be leased.
+    pub limit: u64,
+    /// The sum of all leases.
+    pub leased: u64,
+    /// By how much what is leased, or used without a lease, is above the limit.
+    pub over: u64,
+}
+
 impl Book {
+    /// What a budget comes to, as [`budget`](Self::budget) has it.
+    #[must_use]
+    pub fn sums(&self, path: &str) -> Option<Sums> {
+        let budget = self.budgets.get(path)?;
+        Some(Sums { limit: budget.limit, leased: budget.leased, over: budget.over() })
+    }
+
+    /// The lease of one incarnation of a node, as [`hold`](Self::hold) has it; 0 if it has none.
+    #[must_use]
+    pub fn lease(&self, path: &str, node: &str, incarnation: u64) -> u64 {
+        let node = self.nodes.get(node);
+        let incarnation = node.and_then(|node| node.incarnations.get(&incarnation));
+        let hold = incarnation.and_then(|incarnation| incarnation.holds.get(path));
+        hold.map_or(0, |hold| hold.lease)
+    }
+
+    /// All leases of one incarnation of a node, in the order of their paths.
+    pub fn leases(&self, node: &str, incarnation: u64) -> impl Iterator<Item = (&str, u64)> {
+        let node = self.nodes.get(node);
+        let incarnation = node.and_then(|node| node.incarnations.get(&incarnation));
+        let holds = incarnation.into_iter().flat_map(|incarnation| &incarnation.holds);
+        holds.map(|(path, hold)| (path.as_str(), hold.lease))
+    }
+
     /// One budget as it is, without its holds, and without ending what has ended by now. Costs a look-up.
     #[must_use]
     pub fn budget(&self, path: &str) -> Option<BudgetView> {

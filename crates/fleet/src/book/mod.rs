@@ -32,6 +32,7 @@ use serde::{Deserialize, Serialize};
 use crate::message::{Malformed, Nudge};
 
 pub use change::{Change, Rejected};
+pub use look::Sums;
 pub use refusals::{Full, Refused};
 pub use view::{BudgetView, Event, HoldView, IncarnationView, NodeView, View, What};
 

@@ -62,9 +62,9 @@ impl Check {
 
     pub fn before(&self, book: &Book, message: &Sync) -> Vec<Before> {
         let row = |line: &Line| {
-            let hold = book.hold(&line.path, &message.node, message.incarnation);
-            let lease = hold.map_or(0, |hold| hold.lease).min(line.lease).min(line.want);
-            let leased = book.budget(&line.path).map_or(0, |budget| budget.leased);
+            let lease = book.lease(&line.path, &message.node, message.incarnation);
+            let lease = lease.min(line.lease).min(line.want);
+            let leased = book.sums(&line.path).map_or(0, |sums| sums.leased);
             Before { leased, lease }
         };
         message.lines.iter().map(row).collect()
@@ -80,9 +80,9 @@ impl Check {
         before: &[Before],
     ) -> Result<(), String> {
         for (Line { path, .. }, Before { leased: was, lease }) in message.lines.iter().zip(before) {
-            let Some(budget) = book.budget(path) else { continue };
-            if let Some(hold) = book.hold(path, &message.node, message.incarnation) {
-                let more = hold.lease.saturating_sub(*lease);
+            let Some(budget) = book.sums(path) else { continue };
+            let now_leased = book.lease(path, &message.node, message.incarnation);
+            if let more @ 1.. = now_leased.saturating_sub(*lease) {
                 *at(&mut self.organisations[number].granted, path) += more;
             }
             self.largest_over = self.largest_over.max(budget.over);
@@ -154,7 +154,7 @@ impl Check {
         let mut level = Some(path);
         while let Some(path) = level {
             let used = organisation.used.get(path).copied().unwrap_or(0);
-            if let Some(budget) = book.budget(path) {
+            if let Some(budget) = book.sums(path) {
                 let over = budget.over > 0 || organisation.is_settling(now);
                 if used <= budget.limit && !over {
                     organisation.excused.remove(path);
@@ -207,9 +207,10 @@ impl World {
         let frozen = machine.paused > self.now && ended;
         let goes_on = machine.at_end == AtEnd::GoOn && party.node.has_ended();
         let mut excused = Vec::new();
-        for (path, group) in &party.groups {
-            let lease = book.hold(path, &machine.name, machine.incarnation).map_or(0, |h| h.lease);
-            let usable = party.usable(path);
+        let mut leases = book.leases(&machine.name, machine.incarnation).peekable();
+        for (path, group, usable) in party.usable() {
+            while leases.next_if(|(other, _)| *other < path.as_str()).is_some() {}
+            let lease = leases.next_if(|(other, _)| other == path).map_or(0, |(_, lease)| lease);
             // What was in use when a limit was lowered at once stays until it is returned.
             if usable <= lease {
                 if group.used > lease {

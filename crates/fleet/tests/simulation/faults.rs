@@ -2,6 +2,7 @@
 
 use ledgerline_fleet::book::Change;
 
+use crate::replica::Deed;
 use crate::world::{Event, World, organisation};
 
 impl World {
@@ -70,7 +71,7 @@ impl World {
     fn fail_over(&mut self) -> Result<(), String> {
         self.note("failover");
         let number = self.random.below(self.books.len() as u64) as usize;
-        let replica = self.replicas[number].clone();
+        let replica = self.replicas[number].fail_over();
         self.check.fail_over(number, self.now, &replica, self.store_now());
         self.books[number] = replica;
         self.check_members(number)
@@ -99,6 +100,7 @@ impl World {
         if self.books[number].administer(now, &change).is_ok() {
             self.check.changed(number, &path);
         }
+        self.replicas[number].done(now, Deed::Change(change));
         self.check_members(number)
     }
 
@@ -110,6 +112,7 @@ impl World {
         if self.books[number].administer(now, &change).is_ok() {
             self.check.changed(number, &path);
         }
+        self.replicas[number].done(now, Deed::Change(change));
         self.check_members(number)
     }
 
@@ -117,10 +120,11 @@ impl World {
         self.note("drain");
         let node = self.machines[machine].name.clone();
         let now = self.store_now();
-        for book in &mut self.books {
+        for (book, replica) in self.books.iter_mut().zip(&mut self.replicas) {
             let on = self.random.chance(300);
             let change = Change::Drain { node: node.clone(), on };
             book.administer(now, &change).expect("a name that fits");
+            replica.done(now, Deed::Change(change));
         }
     }
 }

@@ -139,15 +139,18 @@ impl Party {
         }
     }
 
-    /// What could be used there: no more than each level allows.
-    pub fn usable(&self, path: &str) -> u64 {
-        let mut most = u64::MAX;
-        let mut level = Some(path);
-        while let Some(path) = level {
-            most = most.min(self.groups.get(path).map_or(0, |group| group.max));
-            level = above(path);
-        }
-        most
+    /// Each group, and what could be used there: no more than each level allows.
+    pub fn usable(&self) -> impl Iterator<Item = (&String, &Group, u64)> {
+        // The levels above the present one, with what could be used of each: paths are in order.
+        let mut above: Vec<(&str, u64)> = Vec::new();
+        self.groups.iter().map(move |(path, group)| {
+            let is_below =
+                |level: &str| path.strip_prefix(level).is_some_and(|rest| rest.starts_with('/'));
+            while above.pop_if(|(level, _)| !is_below(level)).is_some() {}
+            let most = above.last().map_or(u64::MAX, |(_, most)| *most).min(group.max);
+            above.push((path, most));
+            (path, group, most)
+        })
     }
 }
 

@@ -4,6 +4,7 @@ mod check;
 mod faults;
 mod machine;
 mod random;
+mod replica;
 mod steps;
 mod world;
 
@@ -56,14 +57,16 @@ fn is_long() -> bool {
     std::env::var("LEDGERLINE_SOAK").is_ok_and(|how| how == "long")
 }
 
-/// The seed to replay, if one is given; otherwise so many, or as many as `LEDGERLINE_SEEDS` says.
+/// The seed to replay, if one is given; otherwise so many, or as many as `LEDGERLINE_SEEDS` says: `1000`, or `1000..2000`.
 fn seeds(count: u64) -> Vec<u64> {
-    match std::env::var("LEDGERLINE_SEED") {
-        Ok(seed) => vec![seed.parse().expect("LEDGERLINE_SEED is a number")],
-        Err(_) => match std::env::var("LEDGERLINE_SEEDS") {
-            Ok(count) => (0..count.parse().expect("LEDGERLINE_SEEDS is a number")).collect(),
-            Err(_) => (0..count).collect(),
-        },
+    let number = |text: &str| text.parse::<u64>().expect("LEDGERLINE_SEED and _SEEDS are numbers");
+    if let Ok(seed) = std::env::var("LEDGERLINE_SEED") {
+        return vec![number(&seed)];
+    }
+    let Ok(seeds) = std::env::var("LEDGERLINE_SEEDS") else { return (0..count).collect() };
+    match seeds.split_once("..") {
+        Some((first, end)) => (number(first)..number(end)).collect(),
+        None => (0..number(&seeds)).collect(),
     }
 }
 

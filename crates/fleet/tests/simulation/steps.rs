@@ -4,6 +4,7 @@ use ledgerline_fleet::message::{Reply, Sync};
 use ledgerline_fleet::node::{Action, Scope};
 
 use crate::machine::{Charge, readings};
+use crate::replica::Deed;
 use crate::world::{Event, Mistake, World};
 
 impl World {
@@ -54,7 +55,7 @@ impl World {
             }
             Event::Load { machine } => self.load(machine),
             Event::Replicate { organisation } => {
-                self.replicas[organisation] = self.books[organisation].clone();
+                self.replicas[organisation].catch_up();
                 self.check.replicated(organisation);
                 let wait = self.random.between(100, 2_000);
                 self.after(wait, Event::Replicate { organisation });
@@ -188,9 +189,9 @@ impl World {
         let reply = self.books[organisation].apply(now, &message);
         let nudges = self.books[organisation].nudged();
         self.check.after(organisation, self.now, &self.books[organisation], &message, &before)?;
+        let (incarnation, sequence) = (message.incarnation, message.sequence);
+        self.replicas[organisation].done(now, Deed::Sync(message));
         self.renewed(number, organisation, now, &reply);
-        let incarnation = message.incarnation;
-        let sequence = message.sequence;
         if self.machines[number].cut_off <= self.now && !self.loses() {
             let wait = self.delay();
             let event =

@@ -10,6 +10,7 @@ use ledgerline_fleet::node::AtEnd;
 use crate::check::Check;
 use crate::machine::Machine;
 use crate::random::Random;
+use crate::replica::Replica;
 
 /// How large a world is, and what befalls it.
 #[derive(Clone, Debug)]
@@ -83,7 +84,7 @@ pub struct World {
     order: u64,
     pub books: Vec<Book>,
     /// What a replica has, and how the books' clocks stand against the true time.
-    pub replicas: Vec<Book>,
+    pub replicas: Vec<Replica>,
     pub store_clock: u64,
     pub machines: Vec<Machine>,
     /// Who works for an organisation, and lives.
@@ -138,7 +139,7 @@ impl World {
         };
         for number in 0..world.size.organisations {
             let book = world.new_book(number);
-            world.replicas.push(book.clone());
+            world.replicas.push(Replica::of(&book));
             world.books.push(book);
             world.after(1_000, Event::Replicate { organisation: number });
         }
@@ -268,9 +269,10 @@ impl World {
     pub fn schedule(&mut self, number: usize, organisation: usize) {
         let machine = &self.machines[number];
         let Some(party) = machine.parties.get(&organisation) else { return };
-        let look = party.looked + party.node.ttl().max(1_000) / 12;
-        let times = [party.node.due(), party.node.until(), Some(look)];
-        let local = times.into_iter().flatten().min().expect("a look at least");
+        let (due, until) = (party.node.due(), party.node.until());
+        let look = due.map(|_| party.looked + party.node.ttl().max(1_000) / 12);
+        // Who has nothing to say any more, and no leases, sleeps.
+        let Some(local) = [due, until, look].into_iter().flatten().min() else { return };
         let at = machine.when(local).max(self.now + 1).max(machine.paused);
         if at != party.wake {
             self.machines[number].parties.get_mut(&organisation).expect("found above").wake = at;
