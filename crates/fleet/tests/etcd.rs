@@ -280,6 +280,11 @@ async fn what_is_no_book_is_nonsense_and_a_later_format_is_another_version() {
 async fn a_user_without_the_right_or_the_password_is_denied() {
     let Some(server) = server::etcd(&[]) else { return };
     ready(&store(&server, "test")).await;
+    let user = Some(("node".to_owned(), "secret".to_owned()));
+    let options = Options { timeout: Duration::from_secs(20), user, ..Options::default() };
+    let nobody = Etcd::new(&[&format!("127.0.0.1:{}", server.port)], options).unwrap();
+    let told = nobody.view("a").await.unwrap_err();
+    assert!(told.kind == Kind::Address && told.to_string().contains("so name none"), "{told}");
     server.enable_users();
     let address = format!("127.0.0.1:{}", server.port);
     let user = |prefix: &str, password: &str| {

@@ -12,7 +12,7 @@ async fn serve(store: Arc<dyn Store>) -> Result<(), Box<dyn std::error::Error>> 
     let rows = batch.charge(1 << 30).await?;            // beyond the lease: one round trip, then once more
     let sorted = batch.charge_within(1 << 30, Duration::from_secs(5)).await; // others give back what lies idle
     if let Err(FleetError::Refused(refused)) = &sorted {
-        println!("{refused}");                          // names the group that is full
+        println!("{refused}");                          // what is leased, and why not more
     }
     let query = batch.owned().create("q42")?;           // groups of this node's own below it
     drop((buffer, rows, sorted, query));

@@ -75,7 +75,7 @@ struct Kept {
 }
 
 /// The format that this version reads and writes.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// A book as it was read.
 struct Found {
