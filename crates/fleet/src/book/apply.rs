@@ -8,7 +8,9 @@ use super::rows::{Budget, Hold, Incarnation};
 use super::{Book, What, share};
 
 /// The message's part in a line.
-struct Turn {
+struct Turn<'m> {
+    now: u64,
+    node: &'m str,
     sequence: u64,
     /// Leases last named before this message are adopted.
     lost: u64,
@@ -81,7 +83,8 @@ impl Book {
         } else if message.taken > known && now < message.until + self.terms.grace {
             incarnation.lost = message.sequence;
         }
-        let turn = Turn { sequence: message.sequence, lost: incarnation.lost, grows };
+        let Sync { node, sequence, .. } = message;
+        let turn = Turn { now, node, sequence: *sequence, lost: incarnation.lost, grows };
         let mut leases: HashMap<&str, u64> = HashMap::with_capacity(message.lines.len());
         let mut heard = Vec::with_capacity(message.lines.len());
         for line in &message.lines {
@@ -101,8 +104,7 @@ impl Book {
                 lines.push(unknown());
                 continue;
             };
-            let (granted, mine) =
-                self.settle(now, &message.node, incarnation, line, one, there, &turn);
+            let (granted, mine) = self.settle(incarnation, line, one, there, &turn);
             if let Some(above) = above(&line.path) {
                 let all = below.entry(above).or_default();
                 all.more = all.more.saturating_add(mine.more);
@@ -121,7 +123,7 @@ impl Book {
         incarnation: &mut Incarnation,
         line: &Line,
         most: u64,
-        turn: &Turn,
+        turn: &Turn<'_>,
     ) -> Option<Heard> {
         let budget = self.budgets.get_mut(&line.path)?;
         let before = incarnation.holds.remove(&line.path).unwrap_or_else(|| {
@@ -152,16 +154,13 @@ impl Book {
     }
 
     /// Takes back what the levels below cannot use, and puts the hold into the sums. Says what the level above may count on.
-    #[allow(clippy::too_many_arguments)]
     fn settle(
         &mut self,
-        now: u64,
-        node: &str,
         incarnation: &mut Incarnation,
         line: &Line,
         heard: Heard,
         below: Below,
-        turn: &Turn,
+        turn: &Turn<'_>,
     ) -> (Granted, Below) {
         let Heard { before, mut hold, base, most, adopted } = heard;
         let Some(budget) = self.budgets.get_mut(&line.path) else {
@@ -200,7 +199,8 @@ impl Book {
             incarnation.holds.insert(line.path.clone(), hold);
         }
         if adopted > 0 {
-            self.tell(now, node, What::Adopted { path: line.path.clone(), units: adopted, over });
+            let path = line.path.clone();
+            self.tell(turn.now, turn.node, What::Adopted { path, units: adopted, over });
         }
         (granted, mine)
     }
