@@ -202,6 +202,29 @@ fn a_message_that_comes_after_its_leases_have_ended_is_no_lost_write() {
 }
 
 #[test]
+fn a_grace_that_was_made_longer_is_none_of_leases_that_were_promised_before() {
+    let mut book = book();
+    let (mut one, mut two) = (Process::new("one", 1), Process::new("two", 2));
+    one.sync(&mut book, 0, 60);
+    let longer = |grace| Change::Terms { ttl: None, grace: Some(grace) };
+    book.administer(50, &longer(4 * GRACE)).unwrap();
+    book.administer(60, &longer(8 * GRACE)).unwrap();
+    // Its units go to others when that was promised, and a message that comes after that is late: it lost nothing.
+    let late = one.says(60);
+    assert_eq!(two.sync(&mut book, TTL + GRACE, 100).lease, 100);
+    book.apply(TTL + GRACE + 1, &late);
+    assert_eq!(budget(&book, TTL + GRACE + 1).over, 0);
+    // What is promised from then on has the longer one: a message in its time tells of lost writes.
+    let before = book.clone();
+    let granted = two.sync(&mut book, 1_000, 90);
+    assert_eq!(granted.lease, 90);
+    let mut book = before;
+    let later = two.says(90);
+    book.apply(1_000 + TTL + 7 * GRACE, &later);
+    assert_eq!(budget(&book, 1_000 + TTL + 7 * GRACE).leased, 90);
+}
+
+#[test]
 fn a_clock_that_is_set_back_ends_leases_late_and_by_no_more_than_one_promise() {
     let mut book = book();
     let mut one = Process::new("one", 1);

@@ -80,7 +80,7 @@ impl Book {
         incarnation.left = false;
         if message.ended {
             self.clear(incarnation);
-        } else if message.taken > known && now < message.until + self.terms.grace {
+        } else if message.taken > known && now < message.until + self.grace_of(message.until) {
             incarnation.lost = message.sequence;
         }
         let Sync { node, sequence, .. } = message;

@@ -43,6 +43,8 @@ use rows::{Budget, Node};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Book {
     terms: Terms,
+    /// Before the grace was made longer.
+    earlier: Option<Earlier>,
     budgets: BTreeMap<String, Budget>,
     nodes: BTreeMap<String, Node>,
     /// When units are freed, and whose: the row's node and incarnation.
@@ -61,6 +63,14 @@ pub struct Terms {
     pub ttl: u64,
     /// From the end of a lease until its units go to others.
     pub grace: u64,
+}
+
+/// The grace of leases that were promised before it was made longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+struct Earlier {
+    /// Such leases end by then.
+    until: u64,
+    grace: u64,
 }
 
 impl Default for Terms {
@@ -122,6 +132,14 @@ impl Book {
                 .collect(),
             events: self.events.iter().cloned().collect(),
             refusals: self.refusals.iter().map(|row| row.refused.clone()).collect(),
+        }
+    }
+
+    /// For how long leases that ended at a time count after that: what the store promised then.
+    fn grace_of(&self, until: u64) -> u64 {
+        match self.earlier {
+            Some(earlier) if until <= earlier.until => self.terms.grace.min(earlier.grace),
+            _ => self.terms.grace,
         }
     }
 

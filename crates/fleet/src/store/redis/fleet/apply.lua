@@ -133,6 +133,11 @@ local function leave(book, who, sync)
   return repeated(book, nil, sync, { SYNCED, sync.sequence, book.now, 0 })
 end
 
+-- For how long leases that ended at a time count after that: what the store promised then.
+local function grace_of(book, time)
+  return time <= book.earlier and math.min(book.grace, book.earlier_grace) or book.grace
+end
+
 local function next_message(book, who, sync, incarnation)
   local known = incarnation.sequence
   renew(book, incarnation)
@@ -140,7 +145,7 @@ local function next_message(book, who, sync, incarnation)
   incarnation.left = 0
   if sync.ended then
     clear(book, who, incarnation)
-  elseif sync.taken > known and book.now < sync.until_time + book.grace then
+  elseif sync.taken > known and book.now < sync.until_time + grace_of(book, sync.until_time) then
     incarnation.lost = sync.sequence
   end
   put(book, 'incarnations', who, incarnation)

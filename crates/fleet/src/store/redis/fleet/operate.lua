@@ -37,6 +37,13 @@ function change.delete(book, path)
 end
 
 function change.terms(book, ttl, grace)
+  if grace ~= '' and number(grace) > book.grace then
+    local last = book.now < book.earlier
+    local earlier = book.now + math.max(ttl ~= '' and number(ttl) or 0, book.ttl)
+    redis.call('HSET', book.settings,
+      'earlier', whole(last and math.max(earlier, book.earlier) or earlier),
+      'earlier_grace', whole(last and math.min(book.grace, book.earlier_grace) or book.grace))
+  end
   if ttl ~= '' then redis.call('HSET', book.settings, 'ttl', whole(number(ttl))) end
   if grace ~= '' then redis.call('HSET', book.settings, 'grace', whole(number(grace))) end
 end

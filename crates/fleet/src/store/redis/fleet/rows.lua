@@ -69,9 +69,12 @@ local function open(keys)
     changed = { budgets = {}, nodes = {}, incarnations = {}, holds = {} },
     told = {}, noted = {}, faded = {}, nudged = {}, now = clock(),
   }
-  local terms = redis.call('HMGET', book.settings, 'ttl', 'grace')
+  local terms = redis.call('HMGET', book.settings, 'ttl', 'grace', 'earlier', 'earlier_grace')
   book.ttl = tonumber(terms[1]) or TTL
   book.grace = tonumber(terms[2]) or GRACE
+  -- Leases that end by then were promised the grace of before it was made longer.
+  book.earlier = tonumber(terms[3]) or 0
+  book.earlier_grace = tonumber(terms[4]) or GRACE
   return book
 end
 
