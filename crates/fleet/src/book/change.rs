@@ -17,7 +17,8 @@ pub enum Change {
         path: String,
         /// How many units may be leased. A new budget needs one.
         limit: Option<u64>,
-        /// What each node that uses the budget is guaranteed. A new budget guarantees 0.
+        /// What is kept from others for each node that uses the budget: where they have it already, it comes as they give back. 0
+        /// of a new budget.
         minimum: Option<u64>,
     },
     /// Deletes a budget that has none below it. If it is leased, it grants nothing and goes with its last lease.

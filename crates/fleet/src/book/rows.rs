@@ -40,7 +40,7 @@ pub(super) struct Hold {
     pub excess: u64,
     /// What is counted of the units wanted and not granted.
     pub unmet: u64,
-    /// What is counted of the units that lack to the guaranteed minimum.
+    /// What is counted of the units that lack to the minimum.
     pub lacking: u64,
 }
 

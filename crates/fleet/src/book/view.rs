@@ -30,7 +30,7 @@ pub struct BudgetView {
     pub path: String,
     /// How many units may be leased.
     pub limit: u64,
-    /// What each node that uses the budget is guaranteed.
+    /// What is kept from others for each node that uses the budget.
     pub minimum: u64,
     /// It is deleted, and goes with its last lease.
     pub closing: bool,
@@ -44,7 +44,7 @@ pub struct BudgetView {
     pub unmet: u64,
     /// Leased, and used by nobody.
     pub idle: u64,
-    /// What nodes lack to their guaranteed minimum.
+    /// What nodes lack to their minimum.
     pub lacking: u64,
     /// Charges that were refused, on all nodes that ever were.
     pub refused: u64,
@@ -69,7 +69,7 @@ pub struct HoldView {
     pub excess: u64,
     /// What of its want could not be granted.
     pub unmet: u64,
-    /// What it lacks to the guaranteed minimum.
+    /// What it lacks to the minimum.
     pub lacking: u64,
     /// Charges that were refused there.
     pub refused: u64,
