@@ -15,6 +15,7 @@ fn hold(node: &str, lease: u64, used: u64, unmet: u64, excess: u64, refused: u64
         want: lease + unmet,
         excess,
         unmet,
+        waiting: 0,
         lacking: 0,
         refused,
     }

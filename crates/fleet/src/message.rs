@@ -115,7 +115,7 @@ pub struct Granted {
     pub lease: u64,
     /// How much of it others would like to have back, idle units first.
     pub asked: u64,
-    /// How much of it others would take, were it idle: they lack so much.
+    /// How much of it charges of other nodes wait for. While they do, nodes keep nothing idle, and what one frees goes to them.
     pub wanted: u64,
     /// How the budget is.
     pub state: State,
@@ -144,7 +144,7 @@ pub enum State {
 pub enum Nudge {
     /// Nodes of this budget should sync now: others want what they hold idle, units were freed, an operator changed it.
     Sync(String),
-    /// Another node lacks units of this budget, and none was idle: who frees some should sync then.
+    /// A charge of another node waits for units of this budget, and none was idle: who frees some should sync then.
     Waits(String),
 }
 

@@ -193,6 +193,38 @@ async fn what_a_node_frees_is_told_at_once_where_another_waits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn while_a_charge_waits_nobody_keeps_a_reserve_and_the_last_unit_is_had() {
+    let store = Line::new(60_000, BUDGETS).await;
+    let mut held = Vec::new();
+    for name in ["a", "b"] {
+        let batch = join(&store, name).budget("/acme/batch").await.unwrap();
+        let charge = batch.charge(200).await.unwrap();
+        assert!(batch.lease() > 200, "it likes to have some idle");
+        held.push((batch, charge));
+    }
+    let last = join(&store, "c").budget("/acme/batch").await.unwrap();
+    assert_eq!(last.charge_within(100, LONG).await.unwrap().units(), 100);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_charges_that_wait_for_what_lies_split_among_their_nodes_one_is_served() {
+    let store = Line::new(60_000, BUDGETS).await;
+    let mut nodes = Vec::new();
+    for name in ["a", "b", "c"] {
+        let batch = join(&store, name).budget("/acme/batch").await.unwrap();
+        // Idle, as after a charge that was returned.
+        drop(batch.charge_within(100, LONG).await.unwrap());
+        nodes.push(batch);
+    }
+    let mut waiting = tokio::task::JoinSet::new();
+    for batch in nodes {
+        waiting.spawn(async move { (batch.charge_within(400, LONG).await, batch) });
+    }
+    let (first, _batch) = waiting.join_next().await.unwrap().unwrap();
+    assert_eq!(first.unwrap().units(), 400);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_a_full_budget_refuses_is_not_held_back_from_others_above_it() {
     let store =
         Line::new(60_000, &[("/acme", 1_000), ("/acme/batch", 500), ("/acme/web", 500)]).await;

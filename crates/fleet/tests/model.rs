@@ -122,7 +122,7 @@ impl Member {
         }
         let message = self.node.say(now, turn);
         if wants {
-            self.node.served(JOB, 1);
+            self.node.served(now, JOB, 1);
         }
         if raises_first {
             for line in &message.lines {

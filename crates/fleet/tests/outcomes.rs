@@ -329,12 +329,17 @@ fn a_charge_that_waits_gets_all_of_what_it_needs_before_the_rest_is_shared() {
     // By need it would get 51 of 251, so 13: half of a charge serves none.
     assert_eq!(waits.sync(&mut book, 2, 51).lease, 51, "its charge, and its part of the rest");
     assert_eq!(ahead.sync(&mut book, 3, 200).lease, 9);
-    // What is not there as a whole is shared.
+    // What is not there as a whole is shared, while no charge of another waits.
     waits.urgent = 90;
     holder.used = 30;
     holder.sync(&mut book, 4, 30);
     let more = waits.sync(&mut book, 5, 90).lease - 51;
     assert!((1..10).contains(&more), "{more} of 10");
+    ahead.urgent = 200;
+    assert_eq!(ahead.sync(&mut book, 6, 200).lease, 9, "its part would serve nobody");
+    holder.used = 0;
+    holder.sync(&mut book, 7, 0);
+    assert_eq!(waits.sync(&mut book, 8, 90).lease, 90, "all of it is there again");
 }
 
 #[test]
@@ -344,6 +349,7 @@ fn who_waits_for_units_that_nobody_has_idle_is_told_of_to_those_who_may_free_som
     busy.used = 100;
     assert_eq!(busy.sync(&mut book, 0, 100).wanted, 0);
     book.nudged();
+    waits.urgent = 30;
     waits.sync(&mut book, 1, 30);
     let told: Vec<Nudge> = book.nudged().into_iter().collect();
     assert_eq!(told, [Nudge::Waits("/a".to_owned())]);
@@ -351,8 +357,10 @@ fn who_waits_for_units_that_nobody_has_idle_is_told_of_to_those_who_may_free_som
     assert_eq!((granted.asked, granted.wanted), (0, 30), "none of them is idle");
     set(&mut book, "/a", 100, 80);
     assert_eq!(busy.sync(&mut book, 3, 100).wanted, 20, "nobody has to give its minimum");
-    waits.sync(&mut book, 4, 0);
-    assert_eq!(busy.sync(&mut book, 5, 100).wanted, 0);
+    waits.urgent = 0;
+    waits.sync(&mut book, 4, 60);
+    let granted = busy.sync(&mut book, 5, 100);
+    assert_eq!(granted.wanted, 0, "what a node merely looks ahead for, no charge waits for");
 }
 
 /// A node's lines of `/a` and of two jobs below it: lease, want, and what of it is for the level itself.

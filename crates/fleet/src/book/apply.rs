@@ -175,6 +175,7 @@ impl Book {
         let unmet = if open { useful.min(most).saturating_sub(hold.lease) } else { 0 };
         let lacking = if open { budget.minimum.saturating_sub(hold.lease) } else { 0 };
         hold.unmet = unmet.min(MAX_UNITS - budget.unmet);
+        hold.waiting = line.urgent.saturating_sub(hold.lease).min(hold.unmet);
         hold.lacking = lacking.min(MAX_UNITS - budget.lacking);
         let grown = hold.lease - base;
         // What it can use beyond that, were there more above.
@@ -182,13 +183,14 @@ impl Book {
         let beyond = if open && unmet == 0 { (useful - hold.lease).min(left) } else { 0 };
         let mine = Below { more: grown + beyond, lease: if grown > 0 { hold.lease } else { 0 } };
 
-        let waits = hold.unmet > before.unmet;
+        let lacks = hold.unmet > before.unmet;
+        let waits = hold.waiting > before.waiting;
         let frees = hold.lease < before.lease && budget.unmet > 0;
         let idle_at_others = budget.idle > 0;
         budget.put_in(&hold);
         let granted = answer(budget, &hold, turn.grows);
         let (over, closing) = (budget.over(), budget.closing);
-        if frees || (waits && idle_at_others) || (adopted > 0 && over > 0) {
+        if frees || (lacks && idle_at_others) || (adopted > 0 && over > 0) {
             self.nudged.insert(Nudge::Sync(line.path.clone()));
         } else if waits {
             self.nudged.insert(Nudge::Waits(line.path.clone()));

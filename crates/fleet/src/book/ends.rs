@@ -129,6 +129,7 @@ impl Book {
             let Some(budget) = self.budgets.get_mut(path) else { continue };
             budget.take_out(hold);
             hold.unmet = 0;
+            hold.waiting = 0;
             hold.lacking = 0;
             budget.put_in(hold);
         }

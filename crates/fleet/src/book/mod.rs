@@ -153,8 +153,8 @@ impl Book {
 
 impl Budget {
     fn view(&self, path: &str) -> BudgetView {
-        let Self { limit, minimum, closing, leased, excess, unmet, idle, lacking, refused, .. } =
-            *self;
+        let Self { limit, minimum, closing, leased, excess, unmet, waiting, .. } = *self;
+        let Self { idle, lacking, refused, .. } = *self;
         let path = path.to_owned();
         let over = self.over();
         let holds = Vec::new();
@@ -167,6 +167,7 @@ impl Budget {
             excess,
             over,
             unmet,
+            waiting,
             idle,
             lacking,
             refused,
@@ -177,7 +178,7 @@ impl Budget {
 
 impl rows::Hold {
     fn view(&self, node: &str, incarnation: u64) -> HoldView {
-        let Self { lease, used, want, excess, unmet, lacking, refused, .. } = *self;
+        let Self { lease, used, want, excess, unmet, waiting, lacking, refused, .. } = *self;
         HoldView {
             node: node.to_owned(),
             incarnation,
@@ -186,6 +187,7 @@ impl rows::Hold {
             want,
             excess,
             unmet,
+            waiting,
             lacking,
             refused,
         }

@@ -21,6 +21,7 @@ pub(super) struct Budget {
     pub leased: u64,
     pub excess: u64,
     pub unmet: u64,
+    pub waiting: u64,
     pub idle: u64,
     pub lacking: u64,
     /// Refused charges, of all nodes that ever were.
@@ -40,6 +41,8 @@ pub(super) struct Hold {
     pub excess: u64,
     /// What is counted of the units wanted and not granted.
     pub unmet: u64,
+    /// What of these charges wait for.
+    pub waiting: u64,
     /// What is counted of the units that lack to the minimum.
     pub lacking: u64,
 }
@@ -83,6 +86,7 @@ impl Budget {
         self.leased -= hold.lease;
         self.excess -= hold.excess;
         self.unmet -= hold.unmet;
+        self.waiting -= hold.waiting;
         self.idle -= hold.idle();
         self.lacking -= hold.lacking;
     }
@@ -91,6 +95,7 @@ impl Budget {
         self.leased += hold.lease;
         self.excess += hold.excess;
         self.unmet += hold.unmet;
+        self.waiting += hold.waiting;
         self.idle += hold.idle();
         self.lacking += hold.lacking;
     }

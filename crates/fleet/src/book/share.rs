@@ -9,14 +9,19 @@ use super::rows::{Budget, Hold};
 /// is the budget without this hold.
 ///
 /// What the hold lacks to the minimum comes first, from all that is left. For more, what others lack to theirs is set aside.
-/// Of the rest, charges that wait get what they need, if all of it is there: half of it would serve none. Of what is left then
-/// the hold gets the part that its need is of all unmet wants.
+/// Of the rest, charges that wait get what they need, if all of it is there. If it is not, and charges of others wait as well, they
+/// get nothing: halves would serve none of them, and a while later one may be served. Of what is left then the hold gets the part
+/// that its need is of all unmet wants.
 pub(super) fn grant(others: &Budget, hold: &Hold, need: u64, urgent: u64) -> u64 {
     let left = others.limit.saturating_sub(others.held() + hold.lease);
     let first = need.min(others.minimum.saturating_sub(hold.lease)).min(left);
     let free = (left - first).saturating_sub(others.lacking);
     let urgent = urgent.min(need).saturating_sub(first);
-    let whole = if urgent <= free { urgent } else { 0 };
+    let fits = urgent <= free;
+    if !fits && others.waiting > 0 {
+        return first;
+    }
+    let whole = if fits { urgent } else { 0 };
     let got = first + whole;
     got + part(free - whole, need - got, others.unmet)
 }
@@ -49,9 +54,9 @@ pub(super) fn asked(budget: &Budget, hold: &Hold) -> u64 {
     idle + busy
 }
 
-/// How much of its lease others would take from `hold`, were it idle. `budget` includes it.
+/// How much of its lease charges of others wait for. `budget` includes it.
 pub(super) fn wanted(budget: &Budget, hold: &Hold) -> u64 {
-    (budget.unmet - hold.unmet).min(hold.lease.saturating_sub(budget.minimum))
+    (budget.waiting - hold.waiting).min(hold.lease.saturating_sub(budget.minimum))
 }
 
 /// As large a part of `mine` as `needed` is of `all`.

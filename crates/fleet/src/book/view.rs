@@ -42,6 +42,8 @@ pub struct BudgetView {
     pub over: u64,
     /// What nodes want and lack.
     pub unmet: u64,
+    /// What of that charges wait for.
+    pub waiting: u64,
     /// Leased, and used by nobody.
     pub idle: u64,
     /// What nodes lack to their minimum.
@@ -69,6 +71,8 @@ pub struct HoldView {
     pub excess: u64,
     /// What of its want could not be granted.
     pub unmet: u64,
+    /// What of that charges wait for.
+    pub waiting: u64,
     /// What it lacks to the minimum.
     pub lacking: u64,
     /// Charges that were refused there.

@@ -130,7 +130,7 @@ impl Party {
             match wish {
                 Wish::Close(path) => parts.node.close(now, &path),
                 Wish::Need(path, units) => parts.node.need(now, &path, units),
-                Wish::Served(path, units) => parts.node.served(&path, units),
+                Wish::Served(path, units) => parts.node.served(now, &path, units),
             }
         }
         parts

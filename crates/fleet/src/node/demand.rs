@@ -119,7 +119,7 @@ impl Demand {
     /// Whether that is worth a message, where others wait for what is freed and so much is used now.
     pub fn is_freed(&self, used: u64, lease: u64) -> bool {
         let worth = self.reserve.min(lease / 8).max(1);
-        self.said >= used.saturating_add(worth) && lease > self.keeps(used)
+        self.said >= used.saturating_add(worth) && lease > used
     }
 
     /// Whether the lease is nearly used up, or charges were refused at it.
@@ -181,14 +181,14 @@ impl Demand {
         (now.saturating_sub(since) >= patience).then_some(self.want)
     }
 
-    /// What it keeps at the least when others ask for idle units.
-    pub fn kept(&self) -> u64 {
-        self.keeps(self.used)
-    }
-
-    fn keeps(&self, used: u64) -> u64 {
-        let reserve = if self.still < Self::STILL { self.reserve.min(used) } else { 0 };
-        used.saturating_add(reserve).saturating_add(self.need)
+    /// What it keeps at the least when others ask for idle units. Where charges of theirs wait, nothing idle: no reserve, and no
+    /// part of what a charge here waits for. So all that is idle comes together where it serves one.
+    pub fn kept(&self, others_wait: bool) -> u64 {
+        if others_wait {
+            return self.used;
+        }
+        let reserve = if self.still < Self::STILL { self.reserve.min(self.used) } else { 0 };
+        self.used.saturating_add(reserve).saturating_add(self.need)
     }
 
     /// Wants what it holds, and not what it has just given back.

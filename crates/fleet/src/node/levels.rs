@@ -96,6 +96,11 @@ impl Held {
         matches!(self.state, State::Over { .. } | State::Closing)
     }
 
+    /// What it keeps at the least when others ask for idle units.
+    pub(super) fn kept(&self) -> u64 {
+        self.demand.kept(self.wanted > 0)
+    }
+
     /// To what a turn lowers the lease.
     fn goal(&mut self, now: u64, below: Option<Below>, patience: u64) -> u64 {
         let lease = self.lease;
@@ -105,7 +110,7 @@ impl Held {
             to = lease.saturating_sub(self.back);
             self.demand.content(to);
         } else if self.back > 0 || freed > 0 {
-            to = lease.saturating_sub(self.back.max(freed)).max(self.demand.kept()).min(lease);
+            to = lease.saturating_sub(self.back.max(freed)).max(self.kept()).min(lease);
             self.demand.content(to);
         }
         match below {

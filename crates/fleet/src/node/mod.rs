@@ -90,7 +90,7 @@ struct Held {
     unused: bool,
     /// How much others would like back, since the last reply.
     back: u64,
-    /// How much others would take of what is freed, since the last reply.
+    /// How much charges of others wait for, since the last reply.
     wanted: u64,
     /// Others wait for what is freed: it is looked for often.
     awaited: bool,
@@ -176,9 +176,15 @@ impl Node {
         self.hurry(now);
     }
 
-    /// The charge waits no longer.
-    pub fn served(&mut self, path: &str, units: u64) {
+    /// The charge waits no longer. If it was not granted what it waited for, the book hears of that before the next turn would
+    /// be: others have nothing idle for as long as it is taken to wait.
+    pub fn served(&mut self, now: u64, path: &str, units: u64) {
         self.each_level(path, |demand| demand.served(units));
+        let held = self.budgets.get(path);
+        if held.is_some_and(|held| held.demand.urgent() == 0 && held.demand.is_blocked()) {
+            let soon = self.last + self.interval() / 8;
+            self.next = self.next.min(soon.max(now));
+        }
     }
 
     /// Charges of a group, by its path, were refused by a budget of this node: the next message tells it. The largest asked

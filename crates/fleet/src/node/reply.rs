@@ -73,7 +73,7 @@ impl Node {
             (held.wanted, held.awaited) = (wanted, wanted > 0);
             let over = matches!(state, State::Over { .. } | State::Closing);
             held.stuck &= over;
-            gives |= asked > 0 && (max > held.demand.kept() || (over && !held.stuck));
+            gives |= asked > 0 && (max > held.kept() || (over && !held.stuck));
             let path = path.clone();
             if max > held.max {
                 actions.push(Action::Raise { path: path.clone(), max });

@@ -77,8 +77,23 @@ fn a_charge_that_waits_is_asked_for_on_each_level() {
     assert_eq!(node.due(), Some(0));
     let message = say(&mut node, 5, 100);
     assert!(message.lines.iter().all(|line| line.want >= 400));
-    node.served("/o/j", 300);
+    let turn = node.due().unwrap();
+    node.served(6, "/o/j", 300);
+    assert_eq!(node.due(), Some(turn), "nobody has heard yet that it was refused");
     assert!(say(&mut node, 6, 100).lines.iter().all(|line| line.want < 300));
+}
+
+#[test]
+fn a_charge_that_waited_in_vain_waits_in_the_book_for_a_moment_only() {
+    let mut node = node(AtEnd::Shrink);
+    node.need(0, "/o/j", 300);
+    let message = say(&mut node, 0, 100);
+    hear(&mut node, 1, &message, 200);
+    let turn = node.due().unwrap();
+    node.served(10, "/o/j", 300);
+    let soon = node.due().unwrap();
+    assert!(soon <= TTL / 3 / 8 && soon < turn, "{soon} of {turn}");
+    assert!(say(&mut node, soon, 100).lines.iter().all(|line| line.urgent == 0));
 }
 
 #[test]

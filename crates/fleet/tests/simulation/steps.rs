@@ -356,7 +356,7 @@ impl World {
                 self.turn(number, organisation, Scope::Path(&path))?;
             }
             let party = self.machines[number].parties.get_mut(&organisation).expect("its own");
-            party.node.served(&path, units);
+            party.node.served(clock, &path, units);
             self.schedule(number, organisation);
         }
         Ok(())

@@ -12,6 +12,7 @@ pub fn sums(view: &View) {
         assert_eq!(budget.leased, sum(|hold| hold.lease), "leased of {budget:?}");
         assert_eq!(budget.excess, sum(|hold| hold.excess), "excess of {budget:?}");
         assert_eq!(budget.unmet, sum(|hold| hold.unmet), "unmet of {budget:?}");
+        assert_eq!(budget.waiting, sum(|hold| hold.waiting), "waiting of {budget:?}");
         assert_eq!(
             budget.idle,
             sum(|hold| hold.lease.saturating_sub(hold.used)),
@@ -23,8 +24,9 @@ pub fn sums(view: &View) {
             assert!(sum <= MAX_UNITS, "{budget:?}");
         }
         for hold in &budget.holds {
-            let fits =
-                hold.excess <= hold.used.saturating_sub(hold.lease) && hold.unmet <= hold.want;
+            let fits = hold.excess <= hold.used.saturating_sub(hold.lease)
+                && hold.waiting <= hold.unmet
+                && hold.unmet <= hold.want;
             assert!(fits, "{hold:?}");
         }
         assert!(!budget.closing || !budget.holds.is_empty(), "{budget:?} waits for nothing");

@@ -157,12 +157,12 @@ fn read_budgets(rows: &Value) -> Result<BTreeMap<String, BudgetView>, Nonsense> 
         let path = text(&row[0])?;
         Ok((path.clone(), budget(path, numbers(&row[1..])?)))
     };
-    chunks(rows, 11)?.map(read).collect()
+    chunks(rows, 12)?.map(read).collect()
 }
 
 /// A budget's row, of which the fourth number says how many nodes have a part of it.
-fn budget(path: String, row: [u64; 10]) -> BudgetView {
-    let [limit, minimum, closing, _, leased, excess, unmet, idle, lacking, refused] = row;
+fn budget(path: String, row: [u64; 11]) -> BudgetView {
+    let [limit, minimum, closing, _, leased, excess, unmet, idle, lacking, refused, waiting] = row;
     BudgetView {
         path,
         limit,
@@ -172,6 +172,7 @@ fn budget(path: String, row: [u64; 10]) -> BudgetView {
         excess,
         over: (leased + excess).saturating_sub(limit),
         unmet,
+        waiting,
         idle,
         lacking,
         refused,
@@ -179,7 +180,7 @@ fn budget(path: String, row: [u64; 10]) -> BudgetView {
     }
 }
 
-/// Rows as they are stored: ten doubles, the lowest byte first.
+/// Rows as they are stored: eleven doubles, the lowest byte first.
 pub(super) fn read_totals(
     reply: &Value,
     paths: &[String],
@@ -190,17 +191,17 @@ pub(super) fn read_totals(
     }
     let read = |(row, path): (&Value, &String)| match row {
         Value::Nil => Ok(None),
-        Value::BulkString(bytes) => match <&[u8; 80]>::try_from(bytes.as_slice()) {
+        Value::BulkString(bytes) => match <&[u8; 88]>::try_from(bytes.as_slice()) {
             Ok(bytes) => Ok(Some(budget(path.clone(), doubles(bytes)?))),
-            Err(_) => nonsense("ten numbers", row),
+            Err(_) => nonsense("eleven numbers", row),
         },
         _ => nonsense("a stored row", row),
     };
     rows.iter().zip(paths).map(read).collect()
 }
 
-fn doubles(bytes: &[u8; 80]) -> Result<[u64; 10], Nonsense> {
-    let mut numbers = [0; 10];
+fn doubles(bytes: &[u8; 88]) -> Result<[u64; 11], Nonsense> {
+    let mut numbers = [0; 11];
     for (number, bytes) in numbers.iter_mut().zip(bytes.as_chunks().0) {
         let double = f64::from_le_bytes(*bytes);
         if !(0.0..=MAX_UNITS as f64).contains(&double) || double.fract() != 0.0 {
@@ -219,13 +220,24 @@ fn read_holds(rows: &Value) -> Result<Vec<(String, HoldView)>, Nonsense> {
             return nonsense("node, incarnation and path", &field);
         };
         let (node, incarnation) = (node.to_owned(), digits(incarnation)?);
-        let [lease, used, want, refused, _, excess, unmet, lacking] = numbers(&row[1..])?;
+        let [lease, used, want, refused, _, excess, unmet, lacking, waiting] = numbers(&row[1..])?;
         Ok((
             path.to_owned(),
-            HoldView { node, incarnation, lease, used, want, excess, unmet, lacking, refused },
+            HoldView {
+                node,
+                incarnation,
+                lease,
+                used,
+                want,
+                excess,
+                unmet,
+                waiting,
+                lacking,
+                refused,
+            },
         ))
     };
-    chunks(rows, 9)?.map(read).collect()
+    chunks(rows, 10)?.map(read).collect()
 }
 
 fn read_nodes(nodes: &Value, incarnations: &Value) -> Result<Vec<NodeView>, Nonsense> {

@@ -30,7 +30,8 @@ local function hear(book, who, sync, incarnation, said, most)
     hold.fresh = true
     budget.holds = budget.holds + 1
   end
-  local one = { budget = budget, field = field, hold = hold, most = most, lease_before = hold.lease, unmet_before = hold.unmet }
+  local one = { budget = budget, field = field, hold = hold, most = most, lease_before = hold.lease }
+  one.unmet_before, one.waiting_before = hold.unmet, hold.waiting
   add_to_sums(budget, hold, -1)
   budget.refused = math.min(budget.refused + less(said.refused, hold.refused), MAX_UNITS)
 
@@ -58,6 +59,7 @@ local function settle(book, sync, said, one, below)
   local unmet = opens and less(math.min(useful, one.most), hold.lease) or 0
   local lacking = opens and less(budget.minimum, hold.lease) or 0
   hold.unmet = math.min(unmet, MAX_UNITS - budget.unmet)
+  hold.waiting = math.min(less(said.urgent, hold.lease), hold.unmet)
   hold.lacking = math.min(lacking, MAX_UNITS - budget.lacking)
   local grown = hold.lease - base
   -- What it can use beyond that, were there more above.
@@ -65,12 +67,12 @@ local function settle(book, sync, said, one, below)
   local beyond = opens and unmet == 0 and math.min(useful - hold.lease, left) or 0
   local mine = { more = grown + beyond, lease = grown > 0 and hold.lease or 0 }
 
-  local waits = hold.unmet > one.unmet_before
+  local lacks, waits = hold.unmet > one.unmet_before, hold.waiting > one.waiting_before
   local frees = hold.lease < one.lease_before and budget.unmet > 0
   local idle_at_others = budget.idle > 0
   add_to_sums(budget, hold, 1)
   local by = over(budget)
-  if frees or (waits and idle_at_others) or (one.adopted > 0 and by > 0) then
+  if frees or (lacks and idle_at_others) or (one.adopted > 0 and by > 0) then
     nudge(book, said.path)
   elseif waits then
     nudge(book, '?' .. said.path)

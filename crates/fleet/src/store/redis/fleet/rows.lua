@@ -18,8 +18,8 @@ local TTL, GRACE = 10000, 5000
 local NOBODY = '0000000000000000'
 local CHUNK = 1000 -- what fits on Lua's stack
 
-local BUDGET = { 'limit', 'minimum', 'closing', 'holds', 'leased', 'excess', 'unmet', 'idle', 'lacking', 'refused' }
-local HOLD = { 'lease', 'used', 'want', 'refused', 'sequence', 'excess', 'unmet', 'lacking' }
+local BUDGET = { 'limit', 'minimum', 'closing', 'holds', 'leased', 'excess', 'unmet', 'idle', 'lacking', 'refused', 'waiting' }
+local HOLD = { 'lease', 'used', 'want', 'refused', 'sequence', 'excess', 'unmet', 'lacking', 'waiting' }
 local INCARNATION = { 'sequence', 'lost', 'at', 'ends', 'freed', 'promise', 'left' }
 
 local function clock()

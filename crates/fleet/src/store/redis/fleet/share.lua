@@ -7,6 +7,7 @@ local function add_to_sums(budget, hold, sign)
   budget.leased = budget.leased + sign * hold.lease
   budget.excess = budget.excess + sign * hold.excess
   budget.unmet = budget.unmet + sign * hold.unmet
+  budget.waiting = budget.waiting + sign * hold.waiting
   budget.idle = budget.idle + sign * idle(hold)
   budget.lacking = budget.lacking + sign * hold.lacking
 end
@@ -21,7 +22,7 @@ local function set_lease(hold, lease, others)
 end
 
 local function clear_hold(hold)
-  hold.lease, hold.used, hold.want, hold.excess, hold.unmet, hold.lacking = 0, 0, 0, 0, 0, 0
+  hold.lease, hold.used, hold.want, hold.excess, hold.unmet, hold.lacking, hold.waiting = 0, 0, 0, 0, 0, 0, 0
 end
 
 local function is_blank(hold, closing)
@@ -41,13 +42,16 @@ local function grant(others, hold, need, urgent)
   local first = math.min(need, less(others.minimum, hold.lease), left)
   local free = less(left - first, others.lacking)
   local whole = less(math.min(urgent, need), first)
-  if whole > free then whole = 0 end
+  if whole > free then
+    if others.waiting > 0 then return first end
+    whole = 0
+  end
   local got = first + whole
   return got + part(free - whole, need - got, others.unmet)
 end
 
 local function wanted(budget, hold)
-  return math.min(budget.unmet - hold.unmet, less(hold.lease, budget.minimum))
+  return math.min(budget.waiting - hold.waiting, less(hold.lease, budget.minimum))
 end
 
 local function fraction(mine, needed, all)
