@@ -89,7 +89,7 @@ struct Found {
 enum Written {
     Done,
     /// Somebody had changed it since it was read, to this.
-    Overtaken(Found),
+    Overtaken(Box<Found>),
 }
 
 impl Etcd {
@@ -262,7 +262,8 @@ impl Etcd {
             // The gateway leaves out what is false.
             Value::Bool(false) | Value::Null if answered.body["header"].is_object() => {
                 let range = &answered.body["responses"][0]["response_range"];
-                self.found(range, answered.at, member).map(Written::Overtaken)
+                self.found(range, answered.at, member)
+                    .map(|found| Written::Overtaken(Box::new(found)))
             }
             other => {
                 Err(member.error(Kind::Nonsense, format!("succeeded or not, and got {other}")))
@@ -287,7 +288,7 @@ impl Etcd {
             let began = Instant::now();
             match self.write(organisation, revision, book).await? {
                 Written::Done => return Ok(result),
-                Written::Overtaken(other) => found = other,
+                Written::Overtaken(other) => found = *other,
             }
             // Who was overtaken for the first time has the newest book and writes at once. Where that goes on many write, and
             // each waits for a part of the time in which twice as many would, and reads anew.
