@@ -80,7 +80,9 @@ impl Server {
 
     fn listens(&mut self, port: u16) -> Result<bool, Box<dyn Error>> {
         while self.child.try_wait()?.is_none() {
-            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+            if is_listening(self.child.id(), port)
+                && TcpStream::connect(("127.0.0.1", port)).is_ok()
+            {
                 return Ok(true);
             }
             std::thread::sleep(Duration::from_millis(50));
@@ -103,6 +105,24 @@ impl Drop for Server {
 
 fn path_of(folder: &Path) -> Result<&str, Box<dyn Error>> {
     folder.to_str().ok_or_else(|| "a folder's name is no text".into())
+}
+
+/// Whether this process itself listens there: another's server may have the port, and answers as well.
+fn is_listening(process: u32, port: u16) -> bool {
+    let port = format!(":{port:04X}");
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap_or_default();
+    let sockets: Vec<String> = table
+        .lines()
+        .filter_map(|line| match line.split_whitespace().collect::<Vec<_>>()[..] {
+            [_, local, _, "0A", _, _, _, _, _, inode, ..] if local.ends_with(&port) => {
+                Some(format!("socket:[{inode}]"))
+            }
+            _ => None,
+        })
+        .collect();
+    let Ok(open) = std::fs::read_dir(format!("/proc/{process}/fd")) else { return false };
+    let mut open = open.flatten().filter_map(|file| std::fs::read_link(file.path()).ok());
+    open.any(|file| sockets.iter().any(|socket| file.as_os_str() == socket.as_str()))
 }
 
 /// A port that was free a moment ago.

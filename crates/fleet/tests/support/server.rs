@@ -15,6 +15,24 @@ pub struct Server {
     child: Child,
 }
 
+/// Whether this process itself listens there: another's server may have the port, and answers as well.
+fn is_listening(process: u32, port: u16) -> bool {
+    let port = format!(":{port:04X}");
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap_or_default();
+    let sockets: Vec<String> = table
+        .lines()
+        .filter_map(|line| match line.split_whitespace().collect::<Vec<_>>()[..] {
+            [_, local, _, "0A", _, _, _, _, _, inode, ..] if local.ends_with(&port) => {
+                Some(format!("socket:[{inode}]"))
+            }
+            _ => None,
+        })
+        .collect();
+    let Ok(open) = std::fs::read_dir(format!("/proc/{process}/fd")) else { return false };
+    let mut open = open.flatten().filter_map(|file| std::fs::read_link(file.path()).ok());
+    open.any(|file| sockets.iter().any(|socket| file.as_os_str() == socket.as_str()))
+}
+
 impl Server {
     /// Starts a program, which gets its port and its folder; `None`, said on stderr, if it is not installed.
     pub fn start(program: &str, arguments: impl Fn(u16, &Path) -> Vec<String>) -> Option<Self> {
@@ -42,7 +60,9 @@ impl Server {
 
     fn listens(&mut self) -> bool {
         for _ in 0..600 {
-            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+            if is_listening(self.child.id(), self.port)
+                && TcpStream::connect(("127.0.0.1", self.port)).is_ok()
+            {
                 return true;
             }
             if self.child.try_wait().expect("a child of ours").is_some() {
