@@ -223,6 +223,8 @@ mod tests {
         let store = Arc::new(Slow(Memory::new(|| 1), slow.clone()));
         let reader = Reader::new(store, &["a".to_owned()], 1);
         let watch = Watch::start(reader, Duration::from_millis(100)).unwrap();
+        let missing = watch.missing(LONG);
+        assert!(missing.len() == 1 && missing[0].contains("a has no budgets"), "{missing:?}");
         let first = watch.after(0, LONG);
         assert!(first.books.is_some() && first.trouble.is_none());
         slow.store(true, Ordering::Relaxed);

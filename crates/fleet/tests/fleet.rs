@@ -283,6 +283,8 @@ async fn where_the_store_does_not_answer_a_charge_says_so_and_not_that_the_budge
     store.fails.store(true, Ordering::Relaxed);
     let torn = FleetError::Store(torn());
     assert_eq!(batch.charge(300).await.unwrap_err(), torn);
+    let goes_on = "(torn); leases go on until they end, and none grows";
+    assert!(torn.to_string().ends_with(goes_on), "{torn}");
     let waited = batch.charge_within(300, Duration::from_millis(300)).await;
     assert_eq!(waited.unwrap_err(), torn);
     let waits = tokio::spawn(async move { batch.charge_within(300, LONG).await });

@@ -363,62 +363,6 @@ fn who_waits_for_units_that_nobody_has_idle_is_told_of_to_those_who_may_free_som
     assert_eq!(granted.wanted, 0, "what a node merely looks ahead for, no charge waits for");
 }
 
-/// A node's lines of `/a` and of two jobs below it: lease, want, and what of it is for the level itself.
-fn levels(sequence: u64, lines: [(&str, u64, u64, u64); 3]) -> Sync {
-    let line = |(path, lease, want, least): (&str, u64, u64, u64)| {
-        let path = path.to_owned();
-        Line { path, lease, used: 0, want, least, urgent: 0, refused: 0 }
-    };
-    Sync {
-        sequence,
-        taken: sequence - 1,
-        lines: lines.into_iter().map(line).collect(),
-        ..Process::new("one", 1).message
-    }
-}
-
-fn leases(reply: &Reply) -> Vec<u64> {
-    let Reply::Synced { lines, .. } = reply else { panic!("{reply:?}") };
-    lines.iter().map(|line| line.lease).collect()
-}
-
-#[test]
-fn a_level_grows_by_what_those_below_it_are_granted_and_by_what_it_needs_itself() {
-    let mut book = book();
-    set(&mut book, "/a/full", 10, 0);
-    set(&mut book, "/a/open", 90, 0);
-    // What the full one is refused lies idle nowhere above.
-    let said = levels(1, [("/a", 0, 60, 0), ("/a/full", 0, 40, 40), ("/a/open", 0, 20, 20)]);
-    let reply = book.apply(1, &said);
-    assert_eq!(leases(&reply), [30, 10, 20]);
-    let view = book.view(1);
-    let unmet: Vec<u64> = view.budgets.iter().map(|budget| budget.unmet).collect();
-    assert_eq!(unmet, [0, 30, 0], "only where the limit is");
-    // One that is used itself has that beside.
-    let said = levels(2, [("/a", 30, 75, 45), ("/a/full", 10, 40, 40), ("/a/open", 20, 20, 20)]);
-    assert_eq!(leases(&book.apply(2, &said)), [45, 10, 20]);
-    // What it holds is not taken from it.
-    let said = levels(3, [("/a", 45, 75, 0), ("/a/full", 10, 40, 40), ("/a/open", 20, 25, 25)]);
-    assert_eq!(leases(&book.apply(3, &said)), [45, 10, 25]);
-}
-
-#[test]
-fn where_the_level_above_is_full_it_lacks_what_those_below_could_use() {
-    let mut book = book();
-    set(&mut book, "/a/full", 10, 0);
-    set(&mut book, "/a/open", 900, 0);
-    let said = levels(1, [("/a", 0, 340, 0), ("/a/full", 0, 40, 40), ("/a/open", 0, 300, 300)]);
-    assert_eq!(leases(&book.apply(1, &said)), [100, 10, 100]);
-    let unmet: Vec<u64> = book.view(1).budgets.iter().map(|budget| budget.unmet).collect();
-    assert_eq!(unmet, [210, 30, 0], "the 30 serve nobody while the one below is full");
-    // A full one above hides that those below are full, too: more would serve nobody.
-    set(&mut book, "/a/open", 100, 0);
-    let said =
-        levels(2, [("/a", 100, 340, 100), ("/a/full", 10, 40, 40), ("/a/open", 100, 300, 300)]);
-    assert_eq!(leases(&book.apply(2, &said)), [100, 10, 100]);
-    assert_eq!(book.view(2).budgets[0].unmet, 0);
-}
-
 /// What was refused on a node.
 fn refusal(number: u64, group: &str, units: u64, age: u64) -> Refusal {
     let (budget, group) = ("/a".to_owned(), group.to_owned());

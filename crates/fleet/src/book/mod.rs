@@ -100,7 +100,7 @@ impl Book {
         Self::default()
     }
 
-    /// Budgets of which nodes should sync now, since the last call: units are wanted that others hold idle, or were freed.
+    /// What to tell nodes that listen, since the last call: units are wanted that others hold idle, were freed, or are waited for.
     pub fn nudged(&mut self) -> BTreeSet<Nudge> {
         std::mem::take(&mut self.nudged)
     }

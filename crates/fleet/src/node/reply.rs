@@ -71,7 +71,9 @@ impl Node {
             held.demand.granted(max);
             held.back = asked;
             (held.wanted, held.awaited) = (wanted, wanted > 0);
-            let over = matches!(state, State::Over { .. } | State::Closing);
+            let same = std::mem::discriminant(&held.state) == std::mem::discriminant(&state);
+            held.state = state;
+            let over = held.is_over();
             held.stuck &= over;
             gives |= asked > 0 && (max > held.kept() || (over && !held.stuck));
             let path = path.clone();
@@ -81,8 +83,6 @@ impl Node {
                 actions.push(Action::Lower { path: path.clone(), max });
             }
             held.max = max;
-            let same = std::mem::discriminant(&held.state) == std::mem::discriminant(&state);
-            held.state = state;
             if !same {
                 actions.push(Action::Tell(match state {
                     State::Open => Event::Open { path },

@@ -10,8 +10,8 @@ pub enum Deed {
     Change(Change),
 }
 
-/// A book, and what was done to it since, by the store's clock. (To remember and to do it again takes a tenth of what it takes
-/// to copy the book each time.)
+/// A book, and what was done to it since, by the store's clock. (To remember and to do it again takes less than to copy a large
+/// book each time.)
 #[derive(Debug)]
 pub struct Replica {
     book: Book,
