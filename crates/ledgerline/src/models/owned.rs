@@ -136,3 +136,24 @@ fn a_stale_id_of_an_owner_never_reaches_the_next_group_of_its_row() {
         assert_eq!(column.cell.word.load(Ordering::Relaxed), word::empty(2));
     });
 }
+
+/// An owner looks whether it is outside without the lock of the takers, and adds by atomics where it is.
+#[test]
+fn an_owner_that_adds_without_the_stock_lock_against_drains_loses_no_unit() {
+    model(|| {
+        let column = Column::new(2);
+        let other = column.clone();
+        let owner = thread::spawn(move || {
+            let taken = other.take();
+            assert!(other.owner.is_outside());
+            other.cell.cap.store(8, Ordering::Relaxed);
+            let put = 3 * u64::from(other.cell.update(ID, word::UNCHARGE + 3, true));
+            let more = other.take();
+            (taken + more).wrapping_sub(put)
+        });
+        let drained = column.drain(true, word::empty(1));
+        let drained = drained + column.drain(true, word::empty(1));
+        let net = owner.join().unwrap();
+        assert_eq!(drained.wrapping_add(column.left()).wrapping_add(net), 2);
+    });
+}

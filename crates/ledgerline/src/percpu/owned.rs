@@ -196,14 +196,26 @@ impl Owner {
     }
 
     /// Whether the owner, which asks, may change its cells by atomics: not in a signal handler that interrupted a window.
+    /// No verdict about an earlier window is left then, and none comes.
     pub(crate) fn is_outside(&self) -> bool {
         let outside = self.at.load(Ordering::Relaxed) == 0;
-        let verdict = self.verdict.load(Ordering::Relaxed);
-        if outside && verdict != 0 {
-            // It was about a window that has ended. (A taker that has just asked finds it gone, and looks again.)
-            self.clear(verdict);
+        if outside {
+            // Partner of the taker's second fence: it sees that the window has ended, or its question is seen here.
+            light_fence();
+            self.void();
         }
         outside
+    }
+
+    /// Removes whatever verdict there is: it was about a window that has ended. (A taker that has just asked finds it gone,
+    /// and looks again; one that answers at this moment is followed.)
+    fn void(&self) {
+        loop {
+            let verdict = self.verdict.load(Ordering::Relaxed);
+            if verdict == 0 || self.clear(verdict) {
+                return;
+            }
+        }
     }
 
     fn ask(&self, asked: usize) {
