@@ -5,7 +5,6 @@
 mod support;
 
 use serde_json::Value;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 use support::*;
@@ -118,8 +117,7 @@ fn nobody_is_left_out_whoever_starts_whom() {
 fn a_script_is_accounted_by_its_interpreter() {
     let Some(program) = ForMusl::new() else { return };
     let script = program.0.with_file_name("script");
-    std::fs::write(&script, format!("#!{}\n", program.path())).unwrap();
-    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+    executable(&script, format!("#!{}\n", program.path()).as_bytes());
     // (The kernel names the script to its interpreter, which takes that for nothing.)
     let (output, account) = account(&["--strict"], &[script.to_str().unwrap()]);
     assert_eq!((output.status.code(), &*output.stdout), (Some(7), &b"got it\n"[..]));

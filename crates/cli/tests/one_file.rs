@@ -45,9 +45,7 @@ impl Folder {
 
     fn command(&self) -> PathBuf {
         let copy = self.0.join("ledgerline");
-        // By another process: a child that another test starts meanwhile would have the file open to be written, and
-        // such a file cannot be executed.
-        assert!(Command::new("cp").arg(binary()).arg(&copy).status().unwrap().success());
+        support::copy_executable(binary(), &copy);
         copy
     }
 }

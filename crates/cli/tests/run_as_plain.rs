@@ -240,10 +240,8 @@ fn the_users_own_preload_stays() {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn a_static_program_runs_with_a_warning() {
-    use std::os::unix::fs::PermissionsExt;
     let program = scratch("static");
-    std::fs::write(&program, static_program()).unwrap();
-    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    executable(&program, &static_program());
     let output = run(&["--max", "1M", program.to_str().unwrap()]);
     std::fs::remove_file(&program).unwrap();
     assert_eq!(output.status.code(), Some(42), "{}", stderr(&output));

@@ -202,8 +202,7 @@ fn only_the_owner_and_root_change_limits() {
     };
     open(folder.path(), 0o755);
     let binary = folder.path().join("ledgerline");
-    std::fs::copy(support::binary(), &binary).unwrap();
-    open(&binary, 0o755);
+    support::copy_executable(support::binary(), &binary);
     let path = folder.path().join("ledger");
     let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
     let ledger = Ledger::builder().create_in(&file).unwrap();

@@ -12,7 +12,7 @@ mod library;
 pub mod tested;
 
 pub use have::have;
-use std::io::{BufRead, BufReader, Lines};
+use std::io::{BufRead, BufReader, Lines, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
@@ -106,6 +106,26 @@ pub fn scratch(name: &str) -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{number}-{name}", std::process::id()))
+}
+
+/// Writes a program that can be executed at once. Another process does it: a child that another test starts meanwhile would
+/// have a file of this one's open to be written, and such a file cannot be executed.
+pub fn executable(path: &Path, bytes: &[u8]) {
+    let mut shell = Command::new("sh")
+        .args(["-c", r#"cat >"$0" && chmod 755 "$0""#])
+        .arg(path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("sh starts");
+    // (The pipe ends here, and with it what the shell reads.)
+    shell.stdin.take().expect("its input is a pipe").write_all(bytes).unwrap();
+    assert!(shell.wait().unwrap().success());
+}
+
+/// Copies a program, as [`executable`] writes one.
+pub fn copy_executable(from: impl AsRef<Path>, to: &Path) {
+    let copied = Command::new("install").args(["-m", "755"]).arg(from.as_ref()).arg(to).status();
+    assert!(copied.expect("install starts").success());
 }
 
 /// A file that goes with the test.
