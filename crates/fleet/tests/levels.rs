@@ -67,10 +67,53 @@ fn where_the_level_above_is_full_it_lacks_what_those_below_could_use() {
     assert_eq!(leases(&book.apply(1, &said)), [100, 10, 100]);
     let unmet: Vec<u64> = book.view(1).budgets.iter().map(|budget| budget.unmet).collect();
     assert_eq!(unmet, [210, 30, 0], "the 30 serve nobody while the one below is full");
-    // A full one above hides that those below are full, too: more would serve nobody.
+    // Where both are full, those who hold units of the one below are asked: more above would serve nobody.
     set(&mut book, "/a/open", 100);
     let said =
         levels(2, [("/a", 100, 340, 100), ("/a/full", 10, 40, 40), ("/a/open", 100, 300, 300)]);
     assert_eq!(leases(&book.apply(2, &said)), [100, 10, 100]);
-    assert_eq!(book.view(2).budgets[0].unmet, 0);
+    let unmet: Vec<u64> = book.view(2).budgets.iter().map(|budget| budget.unmet).collect();
+    assert_eq!(unmet, [0, 30, 200]);
+}
+
+/// A budget that is alone in its organisation, or has all of it, is full when that is.
+#[test]
+fn where_two_levels_are_full_at_once_others_are_asked_for_what_lies_idle() {
+    let mut book = book();
+    set(&mut book, "/a/all", 100);
+    let lines = |lease, used, want, urgent| {
+        let line = |path: &str, least| Line {
+            path: path.to_owned(),
+            lease,
+            used,
+            want,
+            least,
+            urgent,
+            refused: 0,
+        };
+        vec![line("/a", lease), line("/a/all", want)]
+    };
+    let has = Sync { lines: lines(0, 40, 100, 0), ..said::sync("has", "/a", 1, 0, 0) };
+    assert_eq!(leases(&book.apply(1, &has)), [100, 100]);
+    for urgent in [0, 50] {
+        let sequence = 1 + urgent;
+        let lacks = Sync {
+            sequence,
+            lines: lines(0, 0, 50, urgent),
+            ..said::sync("lacks", "/a", sequence, 0, 0)
+        };
+        assert_eq!(leases(&book.apply(2, &lacks)), [0, 0]);
+        let view = book.view(2);
+        let all = &view.budgets[1];
+        assert_eq!((all.unmet, all.waiting), (50, urgent), "{:?}", view.budgets[0].unmet);
+        let sequence = 2 + urgent;
+        let has = Sync {
+            sequence,
+            taken: sequence - 1,
+            lines: lines(100, 40, 100, 0),
+            ..said::sync("has", "/a", sequence, 0, 0)
+        };
+        let Reply::Synced { lines, .. } = book.apply(3, &has) else { panic!() };
+        assert_eq!((lines[1].asked, lines[1].wanted), (50, urgent), "{lines:?}");
+    }
 }

@@ -172,15 +172,19 @@ impl Book {
             hold.set_lease(useful, budget);
         }
         let open = turn.grows && !budget.closing;
-        let unmet = if open { useful.min(most).saturating_sub(hold.lease) } else { 0 };
+        let wish = if open { useful - hold.lease } else { 0 };
+        let left = budget.limit.saturating_sub(budget.held() + hold.lease + hold.excess);
+        // What the level above would allow, and what this one has no room for, whatever the one above does: where both are full,
+        // those who hold units here are asked, and give them back above as well.
+        let within = useful.min(most).saturating_sub(hold.lease).min(wish);
+        let unmet = within.max(wish.saturating_sub(left));
         let lacking = if open { budget.minimum.saturating_sub(hold.lease) } else { 0 };
         hold.unmet = unmet.min(MAX_UNITS - budget.unmet);
         hold.waiting = line.urgent.saturating_sub(hold.lease).min(hold.unmet);
         hold.lacking = lacking.min(MAX_UNITS - budget.lacking);
         let grown = hold.lease - base;
         // What it can use beyond that, were there more above.
-        let left = budget.limit.saturating_sub(budget.held() + hold.lease + hold.excess);
-        let beyond = if open && unmet == 0 { (useful - hold.lease).min(left) } else { 0 };
+        let beyond = if within == 0 { wish.min(left) } else { 0 };
         let mine = Below { more: grown + beyond, lease: if grown > 0 { hold.lease } else { 0 } };
 
         let lacks = hold.unmet > before.unmet;

@@ -56,15 +56,18 @@ local function settle(book, sync, said, one, below)
   local useful = math.max(math.min(math.max(said.least + below.more, below.lease), said.want), base)
   if hold.lease > useful then set_lease(hold, useful, budget) end
   local opens = sync.grows and budget.closing == 0
-  local unmet = opens and less(math.min(useful, one.most), hold.lease) or 0
+  local wish = opens and useful - hold.lease or 0
+  local left = less(budget.limit, held(budget) + hold.lease + hold.excess)
+  -- What the level above would allow, and what this one has no room for, whatever the one above does.
+  local within = math.min(less(math.min(useful, one.most), hold.lease), wish)
+  local unmet = math.max(within, less(wish, left))
   local lacking = opens and less(budget.minimum, hold.lease) or 0
   hold.unmet = math.min(unmet, MAX_UNITS - budget.unmet)
   hold.waiting = math.min(less(said.urgent, hold.lease), hold.unmet)
   hold.lacking = math.min(lacking, MAX_UNITS - budget.lacking)
   local grown = hold.lease - base
   -- What it can use beyond that, were there more above.
-  local left = less(budget.limit, held(budget) + hold.lease + hold.excess)
-  local beyond = opens and unmet == 0 and math.min(useful - hold.lease, left) or 0
+  local beyond = within == 0 and math.min(wish, left) or 0
   local mine = { more = grown + beyond, lease = grown > 0 and hold.lease or 0 }
 
   local lacks, waits = hold.unmet > one.unmet_before, hold.waiting > one.waiting_before
