@@ -102,15 +102,18 @@ impl Check {
         Ok(())
     }
 
-    /// What lost writes had granted may be adopted, and no more.
+    /// What lost writes had granted may be adopted, and no more; likewise what they had renewed, if it has ended as far as the
+    /// replica knows.
     pub fn fail_over(&mut self, number: usize, now: u64, replica: &Book, at: u64) {
         let organisation = &mut self.organisations[number];
         organisation.failed_over = Some(now);
         organisation.settled = now + self.settling;
         for budget in replica.clone().view(at).budgets {
             // A failover before machines settled after the last: its bound may still be adopted as well.
+            let known = replica.sums(&budget.path).map_or(0, |sums| sums.leased);
+            let ended = known.saturating_sub(budget.leased);
             let bound = organisation.bounds.entry(budget.path).or_default();
-            *bound = (*bound).max(budget.limit).max(budget.leased);
+            *bound = (*bound).max(budget.limit.max(budget.leased) + ended);
         }
         for (path, granted) in organisation.granted.drain() {
             *organisation.bounds.entry(path).or_default() += granted;
