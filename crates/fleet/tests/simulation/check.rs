@@ -23,7 +23,8 @@ struct Organisation {
     failed_over: Option<u64>,
     /// When machines have settled after it.
     settled: u64,
-    /// What may be leased until machines have settled after a failover: the limit, or what lost writes had granted.
+    /// What may be leased until machines have settled after a failover: the limit, or what lost writes had granted
+    /// or renewed.
     bounds: HashMap<String, u64>,
     /// What was granted since the replica was brought up to date.
     granted: HashMap<String, u64>,
