@@ -7,8 +7,9 @@ mod support;
 use scribble::{Memory, Parts};
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -131,21 +132,28 @@ int main(int count, char **arguments) {
 }
 "#;
 
-/// It may be refused memory, and say so.
+/// It may be refused memory, and say so. (Not by `threading`: there whoever starts a thread waits until that runs, for
+/// ever if the thread was refused what it needs to begin.)
 const PYTHON: &str = "\
-import threading
-def work():
+import _thread
+def work(end=None):
     try:
         for turn in range(4):
             x = [(i, str(i)) for i in range(20000)]
             y = bytearray(3 << 20)
     except MemoryError:
         pass
+    finally:
+        if end: end.release()
 try:
-    threads = [threading.Thread(target=work) for _ in range(2)]
-    for thread in threads: thread.start()
+    ends = []
+    for thread in range(2):
+        end = _thread.allocate_lock()
+        end.acquire()
+        _thread.start_new_thread(work, (end,))
+        ends.append(end)
     work()
-    for thread in threads: thread.join()
+    for end in ends: end.acquire(timeout=5)
 except (MemoryError, RuntimeError):
     pass
 ";
@@ -213,25 +221,55 @@ fn ledger_of(run: &mut Child) -> Option<File> {
     }
 }
 
-/// Waits for a command, and ends it when it hangs.
-fn finish(mut child: Child, what: &str) -> Output {
+/// Waits for a command, which leads a process group, and ends the group when it hangs.
+fn finish(mut child: Child, what: &str) -> ExitStatus {
     let start = Instant::now();
-    while child.try_wait().unwrap().is_none() {
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
         if start.elapsed() > HANGS {
-            let _ = child.kill();
-            let output = child.wait_with_output().unwrap();
-            panic!("{what} hangs: {}", stderr(&output));
+            let where_ = group_of(child.id());
+            // SAFETY: signals the group of a child that was not waited for.
+            unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
+            child.wait().unwrap();
+            panic!("{what} hangs:\n{where_}");
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    child.wait_with_output().unwrap()
+}
+
+/// Where every thread of a process group is: what it runs, its state, the function of the kernel that it sleeps in, its
+/// system call with the registers.
+fn group_of(group: u32) -> String {
+    let mut lines = String::new();
+    let read = |path: PathBuf| std::fs::read_to_string(path).unwrap_or_default();
+    for process in std::fs::read_dir("/proc").unwrap().flatten() {
+        let folder = process.path();
+        // Behind the name in brackets: the state, the parent, the group.
+        let stat = read(folder.join("stat"));
+        let fields: Vec<&str> =
+            stat.rsplit(')').next().unwrap_or("").split_ascii_whitespace().take(3).collect();
+        if fields.get(2).and_then(|of| of.parse().ok()) != Some(group) {
+            continue;
+        }
+        let command = read(folder.join("cmdline")).replace('\0', " ");
+        let command: String = command.chars().take(150).collect();
+        lines += &format!("{:?} {command} ({})\n", folder, fields.join(" "));
+        for thread in std::fs::read_dir(folder.join("task")).into_iter().flatten().flatten() {
+            let [wchan, syscall] = ["wchan", "syscall"].map(|name| read(thread.path().join(name)));
+            lines += &format!("    {:?} {wchan} {}\n", thread.file_name(), syscall.trim());
+        }
+    }
+    lines
 }
 
 /// Runs the program while words of its ledger are written over: all at once, or (0) again and again.
 fn run_damaged(seed: u64, words: u64) {
     let (Some(program), Some(python)) = (program(), python()) else { return };
     let what = format!("seed {seed} ({words} words)");
-    let (json, said) = (scratch("damaged.json"), scratch("damaged.out"));
+    let [json, said, told, errors, show_errors] =
+        ["json", "out", "told", "errors", "shown"].map(|name| scratch(&format!("damaged.{name}")));
     let by = ["thread", "process", "library"][seed as usize % 3];
     let mut command = ledgerline();
     command.args(["run", "--by", by, "--json"]).arg(&json).arg("--account").arg(&said);
@@ -240,8 +278,10 @@ fn run_damaged(seed: u64, words: u64) {
     }
     let time = if long() { "3000" } else { "1200" };
     command.arg("--").arg(program).args([&(seed * 1000).to_string(), time, python, PYTHON]);
-    let mut run =
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command starts");
+    // (Files: a pipe that nobody reads would be full some day.)
+    command.stdout(File::create(&told).unwrap()).stderr(File::create(&errors).unwrap());
+    let mut run = command.process_group(0).spawn().expect("the command starts");
+    let start = Instant::now();
     let mut random = Random(seed);
     if let Some(file) = ledger_of(&mut run) {
         let parts = Parts::of(&file);
@@ -256,19 +296,20 @@ fn run_damaged(seed: u64, words: u64) {
         assert!(file.set_len(4096).is_err(), "{what}: nobody may make it shorter");
         scribble(words);
         let mut shown = Vec::new();
-        while run.try_wait().unwrap().is_none() && shown.len() < 1000 {
+        while run.try_wait().unwrap().is_none() && start.elapsed() < HANGS {
             if words == 0 {
                 scribble(10);
             }
             let mut show = ledgerline();
             show.args(["show", "--pid", &run.id().to_string()]);
             show.args(if shown.len() % 2 == 0 { &["--json"][..] } else { &[] });
-            shown.push(show.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
+            show.stdout(Stdio::null()).stderr(File::create(&show_errors).unwrap());
+            shown.push(show.process_group(0).spawn().unwrap());
             // At most two at a time; each ends.
             while shown.len() > 2 {
-                let output = finish(shown.remove(0), &format!("{what}: show"));
-                let code = output.status.code();
-                assert!(matches!(code, Some(0 | 1)), "{what}: {code:?} {}", stderr(&output));
+                let code = finish(shown.remove(0), &format!("{what}: show")).code();
+                let read = || std::fs::read_to_string(&show_errors).unwrap();
+                assert!(matches!(code, Some(0 | 1)), "{what}: {code:?} {}", read());
             }
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -276,9 +317,9 @@ fn run_damaged(seed: u64, words: u64) {
             finish(child, &format!("{what}: show"));
         }
     }
-    let output = finish(run, &what);
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{what}: {told}\n{}", stderr(&output));
+    let status = finish(run, &what);
+    let read = |path| String::from_utf8_lossy(&std::fs::read(path).unwrap()).into_owned();
+    assert_eq!(status.code(), Some(0), "{what}: {}\n{}", read(&told), read(&errors));
     let text = std::fs::read_to_string(&said).unwrap();
     assert!(text.starts_with("ledgerline: "), "{what}: {text}");
     let account: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
@@ -295,7 +336,9 @@ fn run_damaged(seed: u64, words: u64) {
             assert!(number.as_u64().unwrap_or(0) <= 1 << 56, "{what}: {group}");
         }
     }
-    let _ = (std::fs::remove_file(json), std::fs::remove_file(said));
+    for file in [json, said, told, errors, show_errors] {
+        let _ = std::fs::remove_file(file);
+    }
 }
 
 /// The first seed; `LEDGERLINE_SEED` runs one alone.
