@@ -153,7 +153,7 @@ fn a_short_address_space_leaves_room_for_the_program_or_is_named() {
     // The limit came after the ledger, which is as large as ever.
     let output = shell("\"$1\" run -- sh -c 'ulimit -v 40000; exec sleep 0'");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let why = "too little address space for the ledger (ulimit -v)";
+    let why = "sleep (too little address space)";
     assert!(stderr(&output).contains(why), "{}", stderr(&output));
 }
 

@@ -155,8 +155,15 @@ impl Ledger {
         let parts = [self.table().region(), self.table().heads.region()];
         Footprint {
             resident: parts.iter().map(|part| part.resident()).sum(),
-            reserved: parts.iter().map(|part| part.mapped() as u64).sum(),
+            reserved: self.reserved(),
         }
+    }
+
+    /// Bytes of address space that the ledger takes in this process, as [`footprint`](Self::footprint) says, without a look
+    /// at any page. Async-signal-safe.
+    pub fn reserved(&self) -> u64 {
+        let parts = [self.table().region(), self.table().heads.region()];
+        parts.iter().map(|part| part.mapped() as u64).sum()
     }
 
     /// The most groups at a time, the root included.

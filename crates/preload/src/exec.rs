@@ -99,7 +99,16 @@ impl Plan {
         };
         let row = |blind| Some((process::name_blind(path, own(), blind)?, blind));
         let row = self.blind.and_then(row);
-        let result = go(self.environment.list);
+        // (On the stack: this process is as short of addresses as the program.)
+        let mut memory = [0; 512];
+        let without = match self.blind {
+            // SAFETY: the list is the caller's; the memory is there until the program is executed, or the copy is gone.
+            Some(Blind::AddressSpace) => unsafe {
+                Environment::without_in(self.environment.list, &mut memory)
+            },
+            _ => None,
+        };
+        let result = go(without.as_ref().unwrap_or(&self.environment).list);
         let failure = errno();
         if let Some((row, blind)) = row {
             process::unname_blind(row, blind);

@@ -57,12 +57,13 @@ pub(super) unsafe fn looks(list: List) -> (bool, bool) {
 pub(super) struct Environment {
     pub(super) list: List,
     copy: *mut c_void,
-    length: usize,
+    /// Bytes of it that were mapped for it.
+    mapped: usize,
 }
 
 impl Environment {
     pub(super) fn given(list: List) -> Environment {
-        Environment { list, copy: null_mut(), length: 0 }
+        Environment { list, copy: null_mut(), mapped: 0 }
     }
 
     /// A copy in which this library is preloaded and the run's order stands; both by descriptors, if they are reached so.
@@ -71,7 +72,7 @@ impl Environment {
     /// As [`strings`].
     pub(super) unsafe fn with(given: List, reached: Option<&Reached>) -> Option<Environment> {
         // SAFETY: as the caller says.
-        unsafe { Environment::changed(given, true, reached) }
+        unsafe { Environment::changed(given, true, reached, None) }
     }
 
     /// A copy in which this library is not preloaded.
@@ -80,12 +81,27 @@ impl Environment {
     /// As [`strings`].
     pub(super) unsafe fn without(given: List) -> Option<Environment> {
         // SAFETY: as the caller says.
-        unsafe { Environment::changed(given, false, None) }
+        unsafe { Environment::changed(given, false, None, None) }
+    }
+
+    /// As [`without`](Self::without), in the caller's memory: a process that is short of address space can map none. It is
+    /// all zeros. `None` where that is too little.
+    ///
+    /// # Safety
+    /// As [`strings`]; the copy is not used after the memory is gone.
+    pub(super) unsafe fn without_in(given: List, memory: &mut [usize]) -> Option<Environment> {
+        // SAFETY: as the caller says.
+        unsafe { Environment::changed(given, false, None, Some(memory)) }
     }
 
     /// # Safety
     /// As [`strings`].
-    unsafe fn changed(given: List, with: bool, reached: Option<&Reached>) -> Option<Environment> {
+    unsafe fn changed(
+        given: List,
+        with: bool,
+        reached: Option<&Reached>,
+        memory: Option<&mut [usize]>,
+    ) -> Option<Environment> {
         // SAFETY: as the caller says, here and below.
         let strings = || unsafe { strings(given) };
         let mut buffer = [0; LONGEST];
@@ -109,15 +125,12 @@ impl Environment {
         // What of the order is written anew is no longer than it was and a path of a descriptor.
         let anew = reached.map_or(0, |_| order.len() + 2 * LONGEST);
         let length = pointers + anew + PRELOAD.len() + library.len() + before.len() + 3;
-        // SAFETY: asks for memory of its own.
-        let copy = unsafe {
-            let access = libc::PROT_READ | libc::PROT_WRITE;
-            libc::mmap(null_mut(), length, access, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
+        let (copy, mapped) = match memory {
+            Some(memory) if size_of_val(memory) >= length => (memory.as_mut_ptr().cast(), 0),
+            Some(_) => return None,
+            None => (map(length)?, length),
         };
-        if copy == libc::MAP_FAILED {
-            return None;
-        }
-        // SAFETY: the mapping is so long, and nobody else's: first the pointers, then the strings. It is all zeros, and
+        // SAFETY: the memory is so long, aligned, and nobody else's: first the pointers, then the strings. It is all zeros, and
         // each string is followed by one.
         let (list, mut text) = unsafe {
             let text = copy.cast::<u8>().add(pointers);
@@ -158,8 +171,17 @@ impl Environment {
         for (to, from) in list.iter_mut().zip(all) {
             *to = from;
         }
-        Some(Environment { list: list.as_ptr(), copy, length })
+        Some(Environment { list: list.as_ptr(), copy, mapped })
     }
+}
+
+/// Memory of its own, all zeros.
+fn map(length: usize) -> Option<*mut c_void> {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: asks for memory where nothing lies.
+    let memory = unsafe { libc::mmap(null_mut(), length, access, flags, -1, 0) };
+    (memory != libc::MAP_FAILED).then_some(memory)
 }
 
 /// Room for strings, filled from its start.
@@ -188,9 +210,9 @@ impl Strings<'_> {
 
 impl Drop for Environment {
     fn drop(&mut self) {
-        if !self.copy.is_null() {
+        if self.mapped > 0 {
             // SAFETY: mapped by this, and nobody reads it any more.
-            unsafe { libc::munmap(self.copy, self.length) };
+            unsafe { libc::munmap(self.copy, self.mapped) };
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What this process says of programs that it executes and that are not accounted, and what they keep of the run's order.
 
-use super::{INHERITED, Item, attached, identity, push_process};
+use super::{INHERITED, Item, State, attached, identity, push_process};
 use crate::filter;
 use crate::objects::own_path;
 use crate::say::errno;
@@ -32,6 +32,9 @@ pub(crate) fn can_open() -> Result<(), Blind> {
     if now != before && now != 0 {
         return Err(Blind::OtherUser);
     }
+    if address_space() < least_address_space() {
+        return Err(Blind::AddressSpace);
+    }
     // (Where the order was too long to be kept, nothing is known.)
     let Some(path) = path(Which::Ledger) else { return Ok(()) };
     match access(path, libc::R_OK | libc::W_OK) {
@@ -43,6 +46,22 @@ pub(crate) fn can_open() -> Result<(), Blind> {
         Err(libc::EACCES | libc::EPERM) => Err(Blind::OtherUser),
         Err(_) => Err(Blind::Elsewhere),
     }
+}
+
+/// The address space that this process and what it executes may take.
+fn address_space() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: writes one structure. (What cannot be asked is no limit.)
+    unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
+    limit.rlim_cur
+}
+
+/// The tables of this library and the ledger take so much of any program. Where one has no more, it is better off without
+/// them: this library is loaded first, and what the program itself loads would find no room behind it.
+fn least_address_space() -> u64 {
+    // SAFETY: `opened` is 1, so the ledger was opened, and it stays open for good.
+    let ledger = unsafe { (*INHERITED.ledger.get()).assume_init_ref() };
+    (size_of::<State>() as u64).saturating_add(ledger.reserved())
 }
 
 /// Whether a process can read how many CPUs there may be (`percpu/machine.rs` of the library). One that cannot takes the
