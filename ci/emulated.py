@@ -280,3 +280,11 @@ TOO_SLOW = {"cli-not_accounted": ["--skip", "programs_that_cannot_be_seen"]}
 def asked(plan, names):
     """The parts of a plan that are named, or all of it. (What a line of it begins with is its name.)"""
     return [part for part in plan if not names or part[0] in names]
+
+
+def refuse_unknown(parser, names, *plans):
+    """Ends the command where a name is no part of any plan: what is not there would pass."""
+    there = {part[0] for plan in plans for part in plan}
+    for name in names:
+        if name not in there:
+            parser.error(f"there is no part {name!r}; there are {', '.join(sorted(there))}")
