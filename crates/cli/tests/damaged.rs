@@ -133,9 +133,10 @@ int main(int count, char **arguments) {
 "#;
 
 /// It may be refused memory, and say so. (Not by `threading`: there whoever starts a thread waits until that runs, for
-/// ever if the thread was refused what it needs to begin.)
+/// ever if the thread was refused what it needs to begin. And an interpreter that ends while such a thread still says so
+/// may abort, so the process ends without that.)
 const PYTHON: &str = "\
-import _thread
+import _thread, os
 def work(end=None):
     try:
         for turn in range(4):
@@ -156,6 +157,7 @@ try:
     for end in ends: end.acquire(timeout=5)
 except (MemoryError, RuntimeError):
     pass
+os._exit(0)
 ";
 
 /// Small, fast, seeded (splitmix64).
@@ -229,11 +231,11 @@ fn finish(mut child: Child, what: &str) -> ExitStatus {
             return status;
         }
         if start.elapsed() > HANGS {
-            let where_ = group_of(child.id());
+            let threads = threads_of(child.id());
             // SAFETY: signals the group of a child that was not waited for.
             unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
             child.wait().unwrap();
-            panic!("{what} hangs:\n{where_}");
+            panic!("{what} hangs:\n{threads}");
         }
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -241,7 +243,7 @@ fn finish(mut child: Child, what: &str) -> ExitStatus {
 
 /// Where every thread of a process group is: what it runs, its state, the function of the kernel that it sleeps in, its
 /// system call with the registers.
-fn group_of(group: u32) -> String {
+fn threads_of(group: u32) -> String {
     let mut lines = String::new();
     let read = |path: PathBuf| std::fs::read_to_string(path).unwrap_or_default();
     for process in std::fs::read_dir("/proc").unwrap().flatten() {

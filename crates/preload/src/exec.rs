@@ -99,7 +99,7 @@ impl Plan {
         };
         let row = |blind| Some((process::name_blind(path, own(), blind)?, blind));
         let row = self.blind.and_then(row);
-        // (On the stack: this process is as short of addresses as the program.)
+        // (On the stack: this process is as short of addresses as the program. Some 450 strings fit; stacks of threads are small.)
         let mut memory = [0; 512];
         let without = match self.blind {
             // SAFETY: the list is the caller's; the memory is there until the program is executed, or the copy is gone.

@@ -52,12 +52,12 @@ pub(super) unsafe fn looks(list: List) -> (bool, bool) {
     })
 }
 
-/// The environment that a program is executed with: the caller's, or a changed copy in a mapping of its own. (A child
-/// that shares its parent's memory leaves the copy behind when it executes: some hundred bytes.)
+/// The environment that a program is executed with: the caller's, or a changed copy, in a mapping of its own or in memory
+/// that is lent. (A child that shares its parent's memory leaves a mapping behind when it executes: some hundred bytes.)
 pub(super) struct Environment {
     pub(super) list: List,
     copy: *mut c_void,
-    /// Bytes of it that were mapped for it.
+    /// Bytes that were mapped for it; none where its memory is lent.
     mapped: usize,
 }
 
@@ -84,8 +84,8 @@ impl Environment {
         unsafe { Environment::changed(given, false, None, None) }
     }
 
-    /// As [`without`](Self::without), in the caller's memory: a process that is short of address space can map none. It is
-    /// all zeros. `None` where that is too little.
+    /// As [`without`](Self::without), in the caller's memory, which is all zeros: a process that is short of address space can
+    /// map none, mostly. Where the memory is too little that is tried, and `None` where it fails.
     ///
     /// # Safety
     /// As [`strings`]; the copy is not used after the memory is gone.
@@ -125,9 +125,8 @@ impl Environment {
         // What of the order is written anew is no longer than it was and a path of a descriptor.
         let anew = reached.map_or(0, |_| order.len() + 2 * LONGEST);
         let length = pointers + anew + PRELOAD.len() + library.len() + before.len() + 3;
-        let (copy, mapped) = match memory {
-            Some(memory) if size_of_val(memory) >= length => (memory.as_mut_ptr().cast(), 0),
-            Some(_) => return None,
+        let (copy, mapped) = match memory.filter(|memory| size_of_val(*memory) >= length) {
+            Some(memory) => (memory.as_mut_ptr().cast(), 0),
             None => (map(length)?, length),
         };
         // SAFETY: the memory is so long, aligned, and nobody else's: first the pointers, then the strings. It is all zeros, and
