@@ -6,7 +6,7 @@ use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rustc-check-cfg=cfg(rseq, own_area, ledgerline_initial_exec)");
+    println!("cargo::rustc-check-cfg=cfg(rseq, own_area, owned_windows, ledgerline_initial_exec)");
     let is = |name: &str, values: &[&str]| {
         var(format!("CARGO_CFG_TARGET_{name}")).is_ok_and(|value| values.contains(&value.as_str()))
     };
@@ -18,6 +18,10 @@ fn main() {
     let own_area = is("ARCH", &["x86_64"])
         && is("ENV", &["musl"])
         && (programs_are_static() || var("CARGO_CFG_LEDGERLINE_INITIAL_EXEC").is_ok());
+    // (Where the compiler makes no windows of owned columns, assembly does: `src/percpu/windows.rs`.)
+    if could && is("ARCH", &["x86_64"]) && var("CARGO_CFG_LOOM").is_err() {
+        println!("cargo::rustc-cfg=owned_windows");
+    }
     let has_sections = could && (glibc || own_area);
     if has_sections && var("CARGO_CFG_LOOM").is_err() {
         println!("cargo::rustc-cfg=rseq");

@@ -3,17 +3,21 @@
 
 use crate::counter::Limits;
 use crate::gate::lock;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, LocalPage};
+use crate::percpu::windows::{self, Told};
 use crate::percpu::{self, word};
 use crate::size::Limit;
 use crate::stock::drain;
 use crate::sync::{AtomicU64, Ordering};
-use crate::table::handle::{Handle, Packed};
+use crate::table::handle::{ALIGNMENT, Handle, Packed};
 use crate::table::id::GroupId;
 use crate::table::name::DESTROYED;
 use crate::table::row::Row;
 use crate::table::{Table, follow};
+use std::hint::cold_path;
 use std::marker::PhantomData;
+
+const OWNED_END: usize = LocalPage::OWNED_END;
 
 /// A group of a ledger: a query, a tenant, a thread, a process. This is a handle of two words, which can be
 /// copied. Handles of one group are equal and have one hash. A later group in its row and a group of another
@@ -162,23 +166,52 @@ impl<'l> Group<'l> {
             }
     }
 
+    /// As [`take_prepaid`](Self::take_prepaid), on machines without compact CPU ids, too.
+    #[inline(always)]
+    pub(crate) fn take_at_hand(self, units: u64) -> bool {
+        self.take_prepaid(units) || {
+            cold_path();
+            self.take_owned(units)
+        }
+    }
+
+    /// As [`put_prepaid`](Self::put_prepaid), on machines without compact CPU ids, too.
+    #[inline(always)]
+    pub(crate) fn put_at_hand(self, units: u64) -> bool {
+        self.put_prepaid(units) || {
+            cold_path();
+            self.put_owned(units)
+        }
+    }
+
     /// As [`take_prepaid`](Self::take_prepaid), from the cell of a thread that owns its column. (Asked there, too, it
     /// would make charges with sections slower: see the module's README.)
     #[inline(always)]
-    pub(crate) fn take_owned(self, units: u64) -> bool {
+    fn take_owned(self, units: u64) -> bool {
         let Handle { cell, generation_bits } = self.handle;
-        // SAFETY: as in `take_prepaid`.
+        // SAFETY: as in `take_prepaid`; the ledger's local page lies before the column.
         units <= word::STOCK_MAX
-            && unsafe { self.table().columns.take_owned(cell.as_ptr(), generation_bits, units) }
+            && unsafe {
+                windows::take::<ALIGNMENT, OWNED_END>(cell.as_ptr(), generation_bits, units)
+            }
     }
 
     /// As [`put_prepaid`](Self::put_prepaid), into the cell of a thread that owns its column.
     #[inline(always)]
-    pub(crate) fn put_owned(self, units: u64) -> bool {
+    fn put_owned(self, units: u64) -> bool {
         let Handle { cell, generation_bits } = self.handle;
-        // SAFETY: as in `take_prepaid`.
+        // SAFETY: as in `take_owned`.
         units <= word::STOCK_MAX
-            && unsafe { self.table().columns.put_owned(cell.as_ptr(), generation_bits, units) }
+            && unsafe {
+                windows::put::<ALIGNMENT, OWNED_END>(cell.as_ptr(), generation_bits, units)
+            }
+    }
+
+    /// As [`put_owned`](Self::put_owned), of any number of units, for a guard of this group, which has the group packed.
+    #[inline(always)]
+    pub(crate) fn put_owned_packed(self, packed: Packed, units: u64) -> Told {
+        // SAFETY: as in `take_owned`.
+        unsafe { windows::put_packed::<ALIGNMENT, OWNED_END>(packed.raw(), units) }
     }
 
     /// The hard limit.

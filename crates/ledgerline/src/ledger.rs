@@ -1,13 +1,13 @@
 //! The ledger, and how a handle finds its own. (`making/` makes ledgers, and `table/` says where their
 //! parts lie.)
 
-use crate::percpu::Mode;
+use crate::percpu::{Columns, Mode};
 use crate::sync::{AtomicU64, Ordering};
 use crate::table::Table;
 use crate::table::handle::Handle;
 use crate::table::header::Header;
 use crate::table::plan::Plan;
-use std::mem::ManuallyDrop;
+use std::mem::{ManuallyDrop, offset_of};
 use std::ptr::NonNull;
 
 /// The memory that a ledger takes.
@@ -70,6 +70,10 @@ impl LocalPage {
     ) -> LocalPage {
         LocalPage { table, ledger: ManuallyDrop::new(Ledger { page: place }), end }
     }
+
+    /// So far before the first column it says where the columns that threads own end.
+    pub(crate) const OWNED_END: usize = Plan::LOCAL
+        - (offset_of!(LocalPage, table) + offset_of!(Table, columns) + Columns::OWNED_END);
 
     /// The page of a group's ledger.
     ///

@@ -10,10 +10,13 @@ use crate::counter::COUNTER_MAX;
 use crate::error::Refused;
 use crate::group::Group;
 use crate::ledger::Ledger;
+use crate::percpu::windows::Told;
+use crate::percpu::word;
 use crate::stock::AtLimit;
 use crate::table::handle::Packed;
 use crate::table::path::RowPath;
 use crate::table::{Table, counts};
+use std::hint::cold_path;
 use std::marker::PhantomData;
 use std::panic::Location;
 
@@ -232,20 +235,12 @@ impl<'l> Charge<'l> {
     }
 }
 
-/// Returns the units of a dropped guard. (It takes them by value: a guard whose address is taken lives in
-/// memory.)
+/// Returns the units of a dropped guard, after a window that did not stand. (It takes them by value: a guard whose address
+/// is taken lives in memory.)
 #[cold]
 #[inline(never)]
-fn give_back(group: Packed, units: u64) {
-    // (An uncounted charge has more units than a cell takes.)
-    if !Group::unpack(group).put_owned(units) {
-        give_back_slowly(group, units);
-    }
-}
-
-#[inline(never)]
-fn give_back_slowly(group: Packed, units: u64) {
-    if units & UNCOUNTED == 0 {
+fn give_back(group: Packed, units: u64, told: Told) {
+    if !told.settle(word::UNCHARGE.wrapping_add(units)) && units & UNCOUNTED == 0 {
         let _returned = slow_path::uncharge(Group::unpack(group), units, By::Guard);
     }
 }
@@ -254,7 +249,11 @@ impl Drop for Charge<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         if !self.group().put_prepaid(self.units) {
-            give_back(self.group, self.units);
+            cold_path();
+            let told = self.group().put_owned_packed(self.group, self.units);
+            if !told.stands() {
+                give_back(self.group, self.units, told);
+            }
         }
     }
 }

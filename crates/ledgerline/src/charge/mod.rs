@@ -49,7 +49,7 @@ impl<'l> Group<'l> {
     #[inline(always)]
     #[track_caller]
     pub fn try_charge(self, units: u64) -> Result<Charge<'l>, Refused> {
-        if self.take_prepaid(units) || take_owned(self, units) {
+        if self.take_at_hand(units) {
             return Ok(Charge::new(self, units));
         }
         let grant = self.try_charge_slow(units, Location::caller())?;
@@ -64,7 +64,7 @@ impl<'l> Group<'l> {
     #[inline(always)]
     #[track_caller]
     pub fn attempt(self, units: u64) -> Result<Charge<'l>, Refused> {
-        if self.take_prepaid(units) || take_owned(self, units) {
+        if self.take_at_hand(units) {
             return Ok(Charge::new(self, units));
         }
         let grant = self.attempt_slow(units, Location::caller())?;
@@ -97,7 +97,7 @@ impl<'l> Group<'l> {
     #[inline(always)]
     #[track_caller]
     pub fn charge(self, units: u64) -> Result<Charge<'l>, Refused> {
-        if self.take_prepaid(units) || take_owned(self, units) {
+        if self.take_at_hand(units) {
             return Ok(Charge::new(self, units));
         }
         let grant = self.charge_slow(units, Location::caller())?;
@@ -120,7 +120,7 @@ impl<'l> Group<'l> {
     #[inline(always)]
     #[track_caller]
     pub fn try_charge_units(&self, units: u64) -> Result<(), Refusal> {
-        if self.take_prepaid(units) || take_owned(*self, units) {
+        if self.take_at_hand(units) {
             Ok(())
         } else {
             slow_path::charge_units(*self, units, AtLimit::Refuse, Location::caller())
@@ -135,7 +135,7 @@ impl<'l> Group<'l> {
     #[inline(always)]
     #[track_caller]
     pub fn charge_units(&self, units: u64) -> Result<(), Refusal> {
-        if self.take_prepaid(units) || take_owned(*self, units) {
+        if self.take_at_hand(units) {
             Ok(())
         } else {
             slow_path::charge_units(*self, units, AtLimit::Overrun, Location::caller())
@@ -154,7 +154,7 @@ impl<'l> Group<'l> {
     #[inline(always)]
     #[track_caller]
     pub fn uncharge_units(&self, units: u64) {
-        if !self.put_prepaid(units) && !put_owned(*self, units) {
+        if !self.put_at_hand(units) {
             slow_path::uncharge_units(*self, units, Location::caller());
         }
     }
@@ -166,25 +166,8 @@ impl<'l> Group<'l> {
     #[track_caller]
     #[must_use = "a mistake that nobody looks at is found by `uncharge_units` as well"]
     pub fn try_uncharge_units(&self, units: u64) -> bool {
-        self.put_prepaid(units)
-            || put_owned(*self, units)
-            || slow_path::uncharge_units(*self, units, Location::caller())
+        self.put_at_hand(units) || slow_path::uncharge_units(*self, units, Location::caller())
     }
-}
-
-/// Where threads own columns, each charge comes here, and each uncharge. They are functions of their own, which save no
-/// register and return one (`src/README.md` has what else was tried).
-#[cold]
-#[inline(never)]
-fn take_owned(group: Group<'_>, units: u64) -> bool {
-    group.take_owned(units)
-}
-
-/// See [`take_owned`].
-#[cold]
-#[inline(never)]
-fn put_owned(group: Group<'_>, units: u64) -> bool {
-    group.put_owned(units)
 }
 
 /// Adds the path of the group that refused to a refusal.

@@ -4,9 +4,8 @@ use super::lent::Lent;
 use super::machine::{columns_of_cpus, possible_cpus, shared_column};
 use super::owned::Owner;
 use super::registration::Registration;
-use super::seats;
 use super::word::{self, Cell, STRIDE_SHIFT};
-use super::{Mode, membarrier, probe};
+use super::{Mode, membarrier, probe, seats};
 #[cfg(rseq)]
 use super::{
     lent,
@@ -177,6 +176,9 @@ pub(crate) unsafe fn put_lent(lent: &Lent, number: u64, id: u64, units: u64) -> 
 }
 
 impl Columns {
+    /// Where in a value of this type it says where the columns that threads own end, for `windows.rs`.
+    pub(crate) const OWNED_END: usize = std::mem::offset_of!(Columns, owned_end);
+
     /// # Safety
     /// `cells + column * STRIDE` is the start of a live array of cells for each column below
     /// `columns`, and `columns` is at least [`columns_of_cpus`] (so that every index that the kernel
@@ -230,40 +232,6 @@ impl Columns {
         debug_assert!(column < self.columns);
         // SAFETY: within the array by `new`'s contract; callers pass checked rows and columns.
         unsafe { &*self.first(row).byte_add((column as usize) << STRIDE_SHIFT) }
-    }
-
-    /// Takes `units <= STOCK_MAX` from the stock in the column that the calling thread owns; `false`, too, if it owns
-    /// none (yet), and in other modes.
-    ///
-    /// # Safety
-    /// `cell` is [`first`](Self::first) of a row of these columns, and `id` that of the group that is charged.
-    #[inline(always)]
-    pub(crate) unsafe fn take_owned(&self, cell: *const Cell, id: u64, units: u64) -> bool {
-        // SAFETY: as the caller says.
-        unsafe { self.update_owned(cell, id, word::CHARGE.wrapping_sub(units), false) }
-    }
-
-    /// Puts `units <= STOCK_MAX` into the stock in the column that the calling thread owns; see
-    /// [`take_owned`](Self::take_owned).
-    ///
-    /// # Safety
-    /// As [`take_owned`](Self::take_owned).
-    #[inline(always)]
-    pub(crate) unsafe fn put_owned(&self, cell: *const Cell, id: u64, units: u64) -> bool {
-        // SAFETY: as the caller says.
-        unsafe { self.update_owned(cell, id, word::UNCHARGE + units, true) }
-    }
-
-    /// # Safety
-    /// As [`take_owned`](Self::take_owned).
-    #[inline(always)]
-    unsafe fn update_owned(&self, cell: *const Cell, id: u64, delta: u64, put: bool) -> bool {
-        let Some(seat) = seats::own() else { return false };
-        // (0 where threads own no columns, which is below every offset.)
-        let offset = seat.offset.load(Ordering::Relaxed);
-        offset < self.owned_end
-            // SAFETY: the row has a cell there: the offset is that of a column that threads may own (`new`).
-            && seat.owner.update(unsafe { &*cell.byte_add(offset) }, id, delta, put)
     }
 
     /// Whether threads may own a column.

@@ -14,6 +14,7 @@
 //! | `word`          | the charge word and its portable update                           |
 //! | `owned`         | the update of a column that a thread owns, and how it is taken    |
 //! | `seats`         | which thread owns which column                                    |
+//! | `windows`       | a charge in the column that the thread owns; instructions are below, by architecture |
 //! | `columns`       | one interface over all: cells by column                           |
 //! | `machine`       | how many CPUs there may be; the thread's pointer and stripe       |
 //! | `node`          | the NUMA node of the running CPU                                  |
@@ -55,6 +56,8 @@ pub(crate) mod seats;
 pub(crate) mod sums;
 #[cfg(not(loom))]
 mod tagged;
+#[cfg(not(loom))]
+pub(crate) mod windows;
 pub(crate) mod word;
 #[cfg(not(loom))]
 mod words;

@@ -39,10 +39,11 @@ const ROUNDS: usize = 100;
 
 /// How many verdicts there are, of all owners: so an owner asks a place that never moves, and which is hardly ever written.
 #[cfg(not(loom))]
-static VERDICTS: AtomicUsize = AtomicUsize::new(0);
+pub(super) static VERDICTS: AtomicUsize = AtomicUsize::new(0);
 
 /// Where the owner of a column is, and what takers tell it.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Owner {
     /// The address of the cell in whose window the owner is; 0 outside. The owner alone writes it.
     at: AtomicUsize,
@@ -55,6 +56,10 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
+    /// Where the windows that are assembly find `at`.
+    #[cfg(owned_windows)]
+    pub(super) const AT: usize = std::mem::offset_of!(Owner, at);
+
     #[cfg(not(loom))]
     pub(super) const fn new() -> Owner {
         Owner { at: AtomicUsize::new(0), verdict: AtomicUsize::new(0), taken: AtomicU64::new(0) }
@@ -67,7 +72,8 @@ impl Owner {
     }
 
     /// As [`Cell::update`], by the owner of the cell's column. Says `false`, too, in a signal handler that interrupted a
-    /// window of its thread.
+    /// window of its thread. (On x86-64 tests alone call it: `windows/x86_64.rs` has the same.)
+    #[cfg(any(test, not(owned_windows)))]
     #[inline(always)]
     pub(crate) fn update(&self, cell: &Cell, id: u64, delta: u64, put: bool) -> bool {
         // Relaxed, here and below: this thread alone writes it.
@@ -116,6 +122,15 @@ impl Owner {
         point(6);
         self.end();
         stands
+    }
+
+    /// As `settle_and_end`, of the window that is open: `delta` was added, and `sum` stored.
+    #[cfg(owned_windows)]
+    pub(super) fn settle_here(&self, sum: u64, delta: u64) -> bool {
+        let at = self.at.load(Ordering::Relaxed);
+        // SAFETY: the address of the cell in whose window this thread is: its caller borrows the ledger.
+        let cell = unsafe { &*std::ptr::with_exposed_provenance::<Cell>(at) };
+        self.settle_and_end(cell, sum.wrapping_sub(delta), sum)
     }
 
     fn settle(&self, cell: &Cell, before: u64, sum: u64) -> bool {

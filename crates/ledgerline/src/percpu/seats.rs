@@ -24,7 +24,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// The most columns that threads own at a time.
 pub(crate) const OWNED_MAX: u32 = 64;
 /// The number of seats, as a shift: many times more than columns, so that two threads seldom want one seat.
-const SEATS_SHIFT: u32 = 10;
+pub(super) const SEATS_SHIFT: u32 = 10;
+/// The size of a seat, as a shift.
+#[cfg(owned_windows)]
+pub(super) const SEAT_SHIFT: u32 = 7;
+#[cfg(owned_windows)]
+const _: () = assert!(size_of::<Seat>() == 1 << SEAT_SHIFT);
+/// Fibonacci hashing, as in `machine::stripe`: it spreads addresses at equal distances evenly.
+pub(super) const HASH: u32 = 0x9e37_79b1;
 /// In a seat: its thread is claiming a column. (Thread pointers are even.)
 const CLAIMS: usize = 1;
 
@@ -32,7 +39,7 @@ const CLAIMS: usize = 1;
 #[repr(C, align(128))]
 pub(super) struct Seat {
     /// The thread pointer of the thread that has it, with [`CLAIMS`] while it is not known with which column; 0: nobody.
-    who: AtomicUsize,
+    pub(super) who: AtomicUsize,
     /// Its column's distance from the first column.
     pub(super) offset: AtomicUsize,
     pub(super) owner: Owner,
@@ -44,7 +51,7 @@ impl Seat {
     }
 }
 
-static SEATS: [Seat; 1 << SEATS_SHIFT] = [const { Seat::new() }; 1 << SEATS_SHIFT];
+pub(super) static SEATS: [Seat; 1 << SEATS_SHIFT] = [const { Seat::new() }; 1 << SEATS_SHIFT];
 /// For each column that threads may own, the seat that had it last.
 static HOLDERS: [AtomicUsize; OWNED_MAX as usize] =
     [const { AtomicUsize::new(0) }; OWNED_MAX as usize];
@@ -77,8 +84,7 @@ impl Seat {
 
 #[inline(always)]
 fn seat_index(pointer: usize) -> usize {
-    // Fibonacci hashing, as in `machine::stripe`: it spreads addresses at equal distances evenly.
-    ((pointer as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SEATS_SHIFT)) as usize
+    ((pointer as u32).wrapping_mul(HASH) >> (32 - SEATS_SHIFT)) as usize
 }
 
 #[inline(always)]
@@ -186,4 +192,4 @@ pub(crate) fn forget_other_threads() {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -2,9 +2,13 @@
 
 use super::*;
 use crate::percpu::membarrier;
+#[cfg(owned_windows)]
+use crate::percpu::{seats, windows, word::STRIDE};
+#[cfg(owned_windows)]
+use crate::region::Region;
 use std::cell::RefCell;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Barrier, OnceLock};
 use std::time::{Duration, Instant};
 
 /// As many as `Owner::update` has.
@@ -31,38 +35,152 @@ pub(super) fn reach(number: u32) {
     }
 }
 
+/// As [`reach`], for the windows that are assembly.
+#[cfg(owned_windows)]
+pub(in crate::percpu) extern "C" fn reach_from_window(number: u32) {
+    reach(number);
+}
+
 /// Does something when the calling thread comes to a point the next time.
 pub(in crate::percpu) fn at_point(number: u32, act: impl FnOnce() + 'static) {
     AT.set(Some((number, Box::new(act))));
 }
 
-struct Column {
-    owner: Owner,
-    cell: Cell,
+/// Who makes the windows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    /// The compiler, of [`Owner::update`].
+    Compiled,
+    /// `windows/x86_64.rs`, which finds the seat of the calling thread.
+    #[cfg(owned_windows)]
+    Assembled,
 }
 
+/// Runs a test in each way; where threads are to have seats, in a process of its own.
+fn in_each_way(test: &str, body: fn(Way)) {
+    #[cfg(owned_windows)]
+    {
+        let name = format!("percpu::owned::tests::{test}");
+        if seats::tests::alone(&name, || body(Way::Assembled)) {
+            return;
+        }
+    }
+    let _ = test;
+    body(Way::Compiled);
+}
+
+/// A column of one cell, and its owner: the thread that comes [`in`](Column::enter).
+struct Column {
+    way: Way,
+    place: OnceLock<Place>,
+}
+
+#[derive(Clone, Copy)]
+struct Place {
+    owner: &'static Owner,
+    cell: &'static Cell,
+    /// The row's cell in the first column.
+    #[cfg(owned_windows)]
+    first: usize,
+}
+
+/// So many bytes before a multiple of [`ALIGNMENT`] stands where owned columns end.
+#[cfg(owned_windows)]
+const END: usize = 8;
+#[cfg(owned_windows)]
+const ALIGNMENT: usize = 64;
+
 impl Column {
-    fn new() -> Arc<Column> {
+    fn new(way: Way) -> Arc<Column> {
         assert!(membarrier::register_memory());
-        Arc::new(Column { owner: Owner::new(), cell: Cell::new(word::empty(7) | BEFORE, 2000) })
+        Arc::new(Column { way, place: OnceLock::new() })
+    }
+
+    /// Of the calling thread.
+    fn here(way: Way) -> Arc<Column> {
+        let column = Column::new(way);
+        column.enter();
+        column
+    }
+
+    /// The calling thread is the owner from now on.
+    fn enter(&self) {
+        let filled = || Cell::new(word::empty(7) | BEFORE, 2000);
+        let place = match self.way {
+            Way::Compiled => Place {
+                owner: Box::leak(Box::new(Owner::new())),
+                cell: Box::leak(Box::new(filled())),
+                #[cfg(owned_windows)]
+                first: 0,
+            },
+            #[cfg(owned_windows)]
+            Way::Assembled => {
+                assert!(seats::column().is_some(), "this thread owns a column");
+                let seat = seats::own().unwrap();
+                let offset = seat.offset.load(Ordering::Relaxed);
+                let columns: &Region =
+                    Box::leak(Box::new(Region::anonymous(offset + STRIDE).unwrap()));
+                // SAFETY: both lie within the region, which is leaked, and nobody else has it.
+                unsafe {
+                    columns.at::<usize>(ALIGNMENT - END).cast_mut().write(offset + STRIDE);
+                    let cell = columns.at::<Cell>(ALIGNMENT + offset);
+                    cell.cast_mut().write(filled());
+                    let first = columns.at::<Cell>(ALIGNMENT).expose_provenance();
+                    Place { owner: &seat.owner, cell: &*cell, first }
+                }
+            }
+        };
+        assert!(self.place.set(place).is_ok(), "one owner");
+    }
+
+    fn owner(&self) -> &'static Owner {
+        self.place.get().unwrap().owner
+    }
+
+    fn cell(&self) -> &'static Cell {
+        self.place.get().unwrap().cell
+    }
+
+    /// One window of the calling thread, which is the owner.
+    fn window(&self, id: u64, units: u64, put: bool) -> bool {
+        let place = self.place.get().unwrap();
+        match self.way {
+            Way::Compiled if put => {
+                place.owner.update(place.cell, id, word::UNCHARGE + units, true)
+            }
+            Way::Compiled => {
+                place.owner.update(place.cell, id, word::CHARGE.wrapping_sub(units), false)
+            }
+            #[cfg(owned_windows)]
+            Way::Assembled => {
+                let first = std::ptr::with_exposed_provenance(place.first);
+                // SAFETY: `enter` made the columns, and says before the first where they end.
+                unsafe {
+                    if put {
+                        windows::put::<ALIGNMENT, END>(first, id, units)
+                    } else {
+                        windows::take::<ALIGNMENT, END>(first, id, units)
+                    }
+                }
+            }
+        }
     }
 
     /// Says by how much the stock shrank, modulo 2^64, and whether anything happened.
     fn update(&self, put: bool) -> (u64, u64) {
-        let delta = if put { word::UNCHARGE + UNITS } else { word::CHARGE.wrapping_sub(UNITS) };
-        let done = u64::from(self.owner.update(&self.cell, ID, delta, put));
+        let done = u64::from(self.window(ID, UNITS, put));
         (if put { UNITS.wrapping_neg() } else { UNITS }.wrapping_mul(done), done)
     }
 
     /// As a drain does. Says how many units were taken, and how many charges and uncharges were counted.
     fn drain(&self, reopened: u64) -> (u64, u64) {
-        self.cell.freeze();
+        self.cell().freeze();
         assert!(membarrier::fence_memory());
         let fence = membarrier::fence_memory;
         let word =
-            Owner::seize(|| Some(&self.owner), &self.cell, fence).expect("a fence is allowed");
-        self.cell.cap.store(0, Ordering::Relaxed);
-        self.cell.open(reopened);
+            Owner::seize(|| Some(self.owner()), self.cell(), fence).expect("a fence is allowed");
+        self.cell().cap.store(0, Ordering::Relaxed);
+        self.cell().open(reopened);
         read(word)
     }
 }
@@ -72,11 +190,12 @@ fn read(word: u64) -> (u64, u64) {
 }
 
 /// One window, which is held at a point while `drains` drains follow each other. None of them waits for its end.
-fn hold(point: u32, put: bool, drains: u32, reopened: u64) {
-    let column = Column::new();
+fn hold(way: Way, point: u32, put: bool, drains: u32, reopened: u64) {
+    let column = Column::new(way);
     let [reached, released] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
     let (other, reaches, waits) = (column.clone(), reached.clone(), released.clone());
     let owner = std::thread::spawn(move || {
+        other.enter();
         at_point(point, move || {
             reaches.store(true, Ordering::SeqCst);
             while !waits.load(Ordering::SeqCst) {
@@ -85,7 +204,7 @@ fn hold(point: u32, put: bool, drains: u32, reopened: u64) {
         });
         let first = other.update(put);
         // And once more, in peace.
-        assert!(other.owner.is_outside());
+        assert!(other.owner().is_outside());
         let second = other.update(put);
         (first.0.wrapping_add(second.0), first.1 + second.1)
     });
@@ -100,145 +219,269 @@ fn hold(point: u32, put: bool, drains: u32, reopened: u64) {
     }
     released.store(true, Ordering::SeqCst);
     let (net, done) = owner.join().unwrap();
-    let (left, left_counts) = read(column.cell.word.load(Ordering::SeqCst));
-    let case = format!("held at {point}, put: {put}, {drains} drains, reopened as {reopened:x}");
+    let (left, left_counts) = read(column.cell().word.load(Ordering::SeqCst));
+    let case =
+        format!("{way:?}, held at {point}, put: {put}, {drains} drains, reopened as {reopened:x}");
     assert_eq!(drained.wrapping_add(left).wrapping_add(net), BEFORE, "{case}");
     assert_eq!(counted + left_counts, done, "{case}");
     assert_eq!(left, 0, "{case}: a drained cell has no cap");
-    let generation = word::generation(column.cell.word.load(Ordering::SeqCst));
+    let generation = word::generation(column.cell().word.load(Ordering::SeqCst));
     assert_eq!(generation, 7, "{case}");
-    let verdict = column.owner.verdict.load(Ordering::SeqCst);
+    let verdict = column.owner().verdict.load(Ordering::SeqCst);
     assert_eq!(verdict, 0, "{case}");
 }
 
 #[test]
 fn wherever_an_owner_is_held_its_cell_is_taken_and_no_unit_is_lost() {
-    for point in 1..=POINTS {
-        for put in [false, true] {
-            for drains in 1..=3 {
-                hold(point, put, drains, word::empty(7) | FROZEN);
-                hold(point, put, drains, word::empty(7));
+    in_each_way("wherever_an_owner_is_held_its_cell_is_taken_and_no_unit_is_lost", |way| {
+        for point in 1..=POINTS {
+            for put in [false, true] {
+                for drains in 1..=3 {
+                    hold(way, point, put, drains, word::empty(7) | FROZEN);
+                    hold(way, point, put, drains, word::empty(7));
+                }
             }
         }
-    }
+    });
 }
 
 #[test]
 fn a_signal_handler_in_a_window_charges_elsewhere_and_a_drain_in_it_does_not_wait() {
-    for point in 1..=POINTS {
-        for put in [false, true] {
-            for drains in [false, true] {
-                let column = Column::new();
-                let (handling, sum) = (column.clone(), Arc::new(std::sync::Mutex::new((0u64, 0))));
-                let told = sum.clone();
-                at_point(point, move || {
-                    let (net, done) = handling.update(!put);
-                    assert_eq!(done == 0, INSIDE.contains(&point), "point {point}");
-                    assert_eq!(handling.owner.is_outside(), point == 1);
-                    let (units, counted) =
-                        if drains { handling.drain(word::empty(7)) } else { (0, 0) };
-                    *told.lock().unwrap() = (net.wrapping_add(units), counted.wrapping_sub(done));
-                });
-                let (net, done) = column.update(put);
-                let (elsewhere, counted) = *sum.lock().unwrap();
-                let (left, left_counts) = read(column.cell.word.load(Ordering::SeqCst));
-                let case = format!("point {point}, put: {put}, drains: {drains}");
-                assert_eq!(left.wrapping_add(net).wrapping_add(elsewhere), BEFORE, "{case}");
-                assert_eq!(left_counts.wrapping_add(counted), done, "{case}");
+    in_each_way(
+        "a_signal_handler_in_a_window_charges_elsewhere_and_a_drain_in_it_does_not_wait",
+        |way| {
+            for point in 1..=POINTS {
+                for put in [false, true] {
+                    for drains in [false, true] {
+                        let column = Column::here(way);
+                        let (handling, sum) =
+                            (column.clone(), Arc::new(std::sync::Mutex::new((0u64, 0))));
+                        let told = sum.clone();
+                        at_point(point, move || {
+                            let (net, done) = handling.update(!put);
+                            assert_eq!(done == 0, INSIDE.contains(&point), "point {point}");
+                            assert_eq!(handling.owner().is_outside(), point == 1);
+                            let (units, counted) =
+                                if drains { handling.drain(word::empty(7)) } else { (0, 0) };
+                            *told.lock().unwrap() =
+                                (net.wrapping_add(units), counted.wrapping_sub(done));
+                        });
+                        let (net, done) = column.update(put);
+                        let (elsewhere, counted) = *sum.lock().unwrap();
+                        let (left, left_counts) = read(column.cell().word.load(Ordering::SeqCst));
+                        let case = format!("point {point}, put: {put}, drains: {drains}");
+                        assert_eq!(
+                            left.wrapping_add(net).wrapping_add(elsewhere),
+                            BEFORE,
+                            "{case}"
+                        );
+                        assert_eq!(left_counts.wrapping_add(counted), done, "{case}");
+                    }
+                }
             }
-        }
-    }
+        },
+    );
 }
 
 /// A window that a handler left by a jump stays open as far as anybody knows. Drains go on, its thread goes on elsewhere.
 #[test]
 fn a_window_that_never_ends_holds_up_nobody() {
-    let column = Column::new();
-    column.owner.at.store(address(&column.cell), Ordering::SeqCst);
-    let start = Instant::now();
-    assert_eq!(column.drain(word::empty(7)), (BEFORE, 0));
-    assert_eq!(column.drain(word::empty(7)), (0, 0), "nothing twice");
-    assert!(!column.owner.is_outside());
-    assert_eq!(column.update(true), (0, 0));
-    // (A turn of a wait takes a tenth of a millisecond in the end, and waits have 3000. This has none.)
-    assert!(start.elapsed() < Duration::from_secs(30));
-    // SAFETY: the cell is the column's.
-    unsafe { column.owner.forget() };
-    assert!(column.owner.is_outside());
-    assert_eq!(column.owner.verdict.load(Ordering::SeqCst), 0);
+    in_each_way("a_window_that_never_ends_holds_up_nobody", |way| {
+        let column = Column::here(way);
+        column.owner().at.store(address(column.cell()), Ordering::SeqCst);
+        let start = Instant::now();
+        assert_eq!(column.drain(word::empty(7)), (BEFORE, 0));
+        assert_eq!(column.drain(word::empty(7)), (0, 0), "nothing twice");
+        assert!(!column.owner().is_outside());
+        assert_eq!(column.update(true), (0, 0));
+        // (A turn of a wait takes a tenth of a millisecond in the end, and waits have 3000. This has none.)
+        assert!(start.elapsed() < Duration::from_secs(30));
+        // SAFETY: the cell is the column's.
+        unsafe { column.owner().forget() };
+        assert!(column.owner().is_outside());
+        assert_eq!(column.owner().verdict.load(Ordering::SeqCst), 0);
+    });
 }
 
 /// Its thread ends, or is not there in a forked child, between its late store and the one that takes it back.
 #[test]
 fn a_late_store_that_nobody_takes_back_is_forgotten_with_its_owner() {
-    let column = Column::new();
-    let vanishing = column.clone();
-    at_point(3, move || {
-        assert_eq!(vanishing.drain(word::empty(7)), (BEFORE, 0));
-        let stored = vanishing.clone();
-        at_point(5, move || {
-            assert_eq!(read(stored.cell.word.load(Ordering::SeqCst)), (BEFORE - UNITS, 1));
-            // SAFETY: the cell is the column's.
-            unsafe { stored.owner.forget() };
-            assert_eq!(stored.cell.word.load(Ordering::SeqCst), word::empty(7) | FROZEN);
-            assert!(stored.owner.is_outside());
+    in_each_way("a_late_store_that_nobody_takes_back_is_forgotten_with_its_owner", |way| {
+        let column = Column::here(way);
+        let vanishing = column.clone();
+        at_point(3, move || {
+            assert_eq!(vanishing.drain(word::empty(7)), (BEFORE, 0));
+            let stored = vanishing.clone();
+            at_point(5, move || {
+                assert_eq!(read(stored.cell().word.load(Ordering::SeqCst)), (BEFORE - UNITS, 1));
+                // SAFETY: the cell is the column's.
+                unsafe { stored.owner().forget() };
+                assert_eq!(stored.cell().word.load(Ordering::SeqCst), word::empty(7) | FROZEN);
+                assert!(stored.owner().is_outside());
+            });
         });
+        column.update(false);
     });
-    column.update(false);
 }
 
 #[test]
 fn what_must_not_be_stored_is_not_stored() {
-    let column = Column::new();
-    let word = column.cell.word.load(Ordering::SeqCst);
-    let stale = word::empty(6) | 12345;
-    for (id, delta, put) in [
-        (ID, word::CHARGE.wrapping_sub(BEFORE + 1), false),
-        (ID, word::UNCHARGE + 1001, true),
-        (stale, word::CHARGE.wrapping_sub(1), false),
-        (stale, word::UNCHARGE + 1, true),
-    ] {
-        assert!(!column.owner.update(&column.cell, id, delta, put));
-        assert_eq!(column.cell.word.load(Ordering::SeqCst), word);
-        assert!(column.owner.is_outside(), "the window has ended");
-    }
+    in_each_way("what_must_not_be_stored_is_not_stored", |way| {
+        let column = Column::here(way);
+        let word = column.cell().word.load(Ordering::SeqCst);
+        let stale = word::empty(6) | 12345;
+        for (id, units, put) in
+            [(ID, BEFORE + 1, false), (ID, 1001, true), (stale, 1, false), (stale, 1, true)]
+        {
+            assert!(!column.window(id, units, put));
+            assert_eq!(column.cell().word.load(Ordering::SeqCst), word);
+            assert!(column.owner().is_outside(), "the window has ended");
+        }
+    });
 }
 
 /// An owner and drains, as fast as they can: the oracle is the sum.
 #[test]
 fn nothing_is_lost_between_an_owner_and_drains() {
-    let column = Column::new();
-    let stop = Arc::new(AtomicBool::new(false));
-    let (other, ends) = (column.clone(), stop.clone());
-    let owner = std::thread::spawn(move || {
-        let (mut net, mut done, mut turn) = (0u64, 0u64, 0u64);
-        while !ends.load(Ordering::Relaxed) {
-            turn += 1;
-            let (units, ok) = other.update(turn.is_multiple_of(2));
-            net = net.wrapping_add(units);
-            done += ok;
-            if ok == 0 && other.owner.is_outside() {
-                // The slow path: whatever is there by atomics, with room again.
-                other.cell.cap.store(2000, Ordering::Relaxed);
-                let put = word::UNCHARGE + UNITS;
-                let filled = u64::from(other.cell.update(ID, put, true));
-                net = net.wrapping_sub(UNITS * filled);
-                done += filled;
+    in_each_way("nothing_is_lost_between_an_owner_and_drains", |way| {
+        let column = Column::new(way);
+        let stop = Arc::new(AtomicBool::new(false));
+        let (other, ends, entered) = (column.clone(), stop.clone(), Arc::new(Barrier::new(2)));
+        let enters = entered.clone();
+        let owner = std::thread::spawn(move || {
+            other.enter();
+            enters.wait();
+            let (mut net, mut done, mut turn) = (0u64, 0u64, 0u64);
+            while !ends.load(Ordering::Relaxed) {
+                turn += 1;
+                let (units, ok) = other.update(turn.is_multiple_of(2));
+                net = net.wrapping_add(units);
+                done += ok;
+                if ok == 0 && other.owner().is_outside() {
+                    // The slow path: whatever is there by atomics, with room again.
+                    other.cell().cap.store(2000, Ordering::Relaxed);
+                    let put = word::UNCHARGE + UNITS;
+                    let filled = u64::from(other.cell().update(ID, put, true));
+                    net = net.wrapping_sub(UNITS * filled);
+                    done += filled;
+                }
             }
+            (net, done)
+        });
+        entered.wait();
+        let (mut drained, mut counted) = (0u64, 0u64);
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(700) {
+            let (units, counts) = column.drain(word::empty(7));
+            drained += units;
+            counted += counts;
+            std::thread::yield_now();
         }
-        (net, done)
+        stop.store(true, Ordering::Relaxed);
+        let (net, done) = owner.join().unwrap();
+        let (left, left_counts) = read(column.cell().word.load(Ordering::SeqCst));
+        assert_eq!(drained.wrapping_add(left).wrapping_add(net), BEFORE);
+        assert_eq!(counted + left_counts, done);
     });
-    let (mut drained, mut counted) = (0u64, 0u64);
-    let start = Instant::now();
-    while start.elapsed() < Duration::from_millis(700) {
-        let (units, counts) = column.drain(word::empty(7));
-        drained += units;
-        counted += counts;
-        std::thread::yield_now();
-    }
-    stop.store(true, Ordering::Relaxed);
-    let (net, done) = owner.join().unwrap();
-    let (left, left_counts) = read(column.cell.word.load(Ordering::SeqCst));
-    assert_eq!(drained.wrapping_add(left).wrapping_add(net), BEFORE);
-    assert_eq!(counted + left_counts, done);
+}
+
+/// The words that windows meet, whatever was there before.
+#[cfg(owned_windows)]
+#[test]
+fn windows_that_are_assembly_do_what_the_compiled_do() {
+    in_each_way("windows_that_are_assembly_do_what_the_compiled_do", |way| {
+        use proptest::prelude::*;
+        if way == Way::Compiled {
+            return;
+        }
+        let [compiled, assembled] = [Way::Compiled, Way::Assembled].map(Column::here);
+        let near = prop_oneof![0..3u64, 120..130u64, Just(word::STOCK_MAX), 0..=word::STOCK_MAX];
+        let counts = (0..128u64, 0..128u64, any::<bool>(), 6..9u16, near.clone());
+        let words = counts.prop_map(|(charges, uncharges, frozen, generation, stock)| {
+            let frozen = if frozen { FROZEN } else { 0 };
+            word::empty(generation) | frozen | uncharges << 40 | charges << 32 | stock
+        });
+        proptest!(ProptestConfig::with_cases(20_000), |(
+            word in words, cap in near.clone(), units in near, put: bool
+        )| {
+            let told = [&compiled, &assembled].map(|column| {
+                column.cell().word.store(word, Ordering::Relaxed);
+                column.cell().cap.store(cap as u32, Ordering::Relaxed);
+                let done = column.window(word::empty(7), units, put);
+                (done, column.cell().word.load(Ordering::Relaxed), column.owner().is_outside())
+            });
+            prop_assert_eq!(told[0], told[1]);
+            prop_assert!(told[0].2, "the window has ended");
+        });
+    });
+}
+
+#[cfg(owned_windows)]
+#[test]
+fn a_guards_window_does_as_put_and_leaves_alone_what_no_cell_takes() {
+    in_each_way("a_guards_window_does_as_put_and_leaves_alone_what_no_cell_takes", |way| {
+        if way == Way::Compiled {
+            return;
+        }
+        let column = Column::here(way);
+        let before = column.cell().word.load(Ordering::Relaxed);
+        let packed = column.place.get().unwrap().first as u64 | word::empty(7);
+        // SAFETY: `enter` made the columns, and says before the first where they end.
+        let put = |units| unsafe { windows::put_packed::<ALIGNMENT, END>(packed, units) };
+        for units in [word::STOCK_MAX + 1, 1 << 40, 1 << 63 | UNITS, u64::MAX, BEFORE + 1] {
+            let told = put(units);
+            assert!(!told.stands() && !told.settle(word::UNCHARGE.wrapping_add(units)), "{units}");
+            assert_eq!(column.cell().word.load(Ordering::Relaxed), before, "{units}");
+            assert!(column.owner().is_outside());
+        }
+        assert!(put(UNITS).stands());
+        assert_eq!(column.cell().word.load(Ordering::Relaxed), before + word::UNCHARGE + UNITS);
+        // A taker asks for some cell while the window is open: it settles.
+        let asks = column.clone();
+        at_point(3, move || asks.owner().ask(address(asks.cell()) | ASKED));
+        let told = put(UNITS);
+        assert!(!told.stands() && told.settle(word::UNCHARGE + UNITS));
+        let twice = 2 * (word::UNCHARGE + UNITS);
+        assert_eq!(column.cell().word.load(Ordering::Relaxed), before + twice);
+        assert!(column.owner().is_outside());
+    });
+}
+
+#[cfg(owned_windows)]
+#[test]
+fn columns_that_no_thread_owns_in_this_ledger_are_left_alone() {
+    in_each_way("columns_that_no_thread_owns_in_this_ledger_are_left_alone", |way| {
+        if way == Way::Compiled {
+            return;
+        }
+        let column = Column::here(way);
+        let before = column.cell().word.load(Ordering::Relaxed);
+        let place = column.place.get().unwrap();
+        let offset = std::ptr::from_ref(place.cell).addr() - place.first;
+        let end = std::ptr::with_exposed_provenance_mut::<usize>(place.first - END);
+        for (owned_end, done) in [(0, false), (offset, false), (offset + 1, true)] {
+            // SAFETY: it lies before the first column, which is this test's.
+            unsafe { end.write(owned_end) };
+            assert_eq!(column.window(ID, UNITS, false), done, "{owned_end}");
+            assert_eq!(column.cell().word.load(Ordering::Relaxed) != before, done);
+        }
+    });
+}
+
+/// The compiler relies on it, and no other test would see a register that it happens not to use.
+#[cfg(owned_windows)]
+#[test]
+fn a_window_keeps_the_registers_that_its_callers_do_not_name() {
+    in_each_way("a_window_keeps_the_registers_that_its_callers_do_not_name", |way| {
+        if way == Way::Compiled {
+            return;
+        }
+        let column = Column::here(way);
+        let first = column.place.get().unwrap().first;
+        let kept = windows::registers_kept::<ALIGNMENT, END>;
+        for (id, units) in [(ID, UNITS), (ID, BEFORE), (word::empty(6), UNITS)] {
+            // SAFETY: as in `window`.
+            unsafe { kept(first, id, units) };
+        }
+    });
 }

@@ -10,20 +10,21 @@ use std::rc::Rc;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-/// Runs a test in a process of its own.
-fn alone(test: &str, body: impl FnOnce()) {
+/// Runs a test, by its whole name, in a process of its own. Says whether this is that process.
+pub(in crate::percpu) fn alone(name: &str, body: impl FnOnce()) -> bool {
     const ALONE: &str = "LEDGERLINE_TEST_ALONE";
     if std::env::var_os(ALONE).is_some() {
         assert_eq!(detect(), Mode::Owned);
-        return body();
+        body();
+        return true;
     }
-    let name = format!("percpu::seats::tests::{test}");
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", &name, "--nocapture", "--test-threads=1"]);
+    command.args(["--exact", name, "--nocapture", "--test-threads=1"]);
     let output = command.env(ALONE, "1").env("LEDGERLINE_PERCPU", "owned").output().unwrap();
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
     assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    false
 }
 
 fn free() -> u32 {
@@ -70,47 +71,53 @@ fn charge_and_stay(threads: usize, ledger: &Ledger) -> (usize, u32) {
 
 #[test]
 fn threads_own_columns_until_they_end_and_what_they_leave_is_drained() {
-    alone("threads_own_columns_until_they_end_and_what_they_leave_is_drained", || {
-        let ledger = Ledger::builder().capacity(16).anonymous().unwrap();
-        assert_eq!(ledger.mode(), Mode::Owned);
-        let all = free();
-        for threads in [1, 4, 100, 1000, 3] {
-            let (owners, least) = charge_and_stay(threads, &ledger);
-            assert!(comes_to(all), "{threads} threads have ended");
-            assert_eq!(owners as u32, all - least, "{threads} threads");
-            // (Two threads that want one seat are rare; that half of them do is no accident.)
-            assert!(owners >= threads.min(all as usize) / 2, "{owners} of {threads}");
-            assert_eq!(ledger.root().precise(), 0);
-        }
-        ledger.root().drain();
-        assert_eq!(ledger.root().approximate().value, 0);
-        assert_eq!(ledger.mistakes(), Mistakes::default());
-    });
+    alone(
+        "percpu::seats::tests::threads_own_columns_until_they_end_and_what_they_leave_is_drained",
+        || {
+            let ledger = Ledger::builder().capacity(16).anonymous().unwrap();
+            assert_eq!(ledger.mode(), Mode::Owned);
+            let all = free();
+            for threads in [1, 4, 100, 1000, 3] {
+                let (owners, least) = charge_and_stay(threads, &ledger);
+                assert!(comes_to(all), "{threads} threads have ended");
+                assert_eq!(owners as u32, all - least, "{threads} threads");
+                // (Two threads that want one seat are rare; that half of them do is no accident.)
+                assert!(owners >= threads.min(all as usize) / 2, "{owners} of {threads}");
+                assert_eq!(ledger.root().precise(), 0);
+            }
+            ledger.root().drain();
+            assert_eq!(ledger.root().approximate().value, 0);
+            assert_eq!(ledger.mistakes(), Mistakes::default());
+        },
+    );
 }
 
 #[test]
 fn ten_thousand_threads_one_after_the_other_leave_no_column_behind() {
-    alone("ten_thousand_threads_one_after_the_other_leave_no_column_behind", || {
-        let ledger = Ledger::builder().capacity(16).anonymous().unwrap();
-        let all = free();
-        for _ in 0..10_000 {
-            std::thread::scope(|scope| {
-                scope.spawn(|| {
-                    drop(ledger.root().try_charge(1000).unwrap());
-                    drop(ledger.root().try_charge(1000).unwrap());
-                    assert!(own().is_some());
+    alone(
+        "percpu::seats::tests::ten_thousand_threads_one_after_the_other_leave_no_column_behind",
+        || {
+            let ledger = Ledger::builder().capacity(16).anonymous().unwrap();
+            let all = free();
+            for _ in 0..10_000 {
+                std::thread::scope(|scope| {
+                    scope.spawn(|| {
+                        drop(ledger.root().try_charge(1000).unwrap());
+                        drop(ledger.root().try_charge(1000).unwrap());
+                        assert!(own().is_some());
+                    });
                 });
-            });
-        }
-        assert!(comes_to(all), "{} of {all}", free());
-        assert_eq!((ledger.root().precise(), ledger.mistakes()), (0, Mistakes::default()));
-    });
+            }
+            assert!(comes_to(all), "{} of {all}", free());
+            assert_eq!((ledger.root().precise(), ledger.mistakes()), (0, Mistakes::default()));
+        },
+    );
 }
 
 /// A destructor of another key charges after this thread's seat was given back.
 #[test]
 fn a_thread_that_charges_while_it_ends_is_served() {
-    alone("a_thread_that_charges_while_it_ends_is_served", || {
+    alone("percpu::seats::tests::a_thread_that_charges_while_it_ends_is_served", || {
         let ledger: &Ledger = Box::leak(Box::new(Ledger::new().unwrap()));
         struct Late(&'static Ledger);
         impl Drop for Late {
@@ -172,7 +179,7 @@ fn inspect(ledger: &Ledger, group: Group<'_>, charge: Charge<'_>, owned_by_this:
 /// Other threads own columns meanwhile.
 #[test]
 fn a_fork_in_a_window_leaves_two_whole_ledgers() {
-    alone("a_fork_in_a_window_leaves_two_whole_ledgers", || {
+    alone("percpu::seats::tests::a_fork_in_a_window_leaves_two_whole_ledgers", || {
         let ledger = Ledger::builder().capacity(16).anonymous().unwrap();
         let group = ledger.root().create("g").unwrap();
         let all = free();
