@@ -1,7 +1,8 @@
-//! Nodes under load, and who looks on: what `ci/fleet` starts. STORE is `redis://host:port`, or `sentinel://host:port/primary`.
+//! Nodes under load, and who looks on: what `ci/fleet` starts. STORE is a store's address
+//! (`redis://host:port`, `redis-sentinel://host:port/primary`, `etcd://host:port,host:port`).
 //!
 //! ```text
-//! node set-up STORE TTL GRACE LIMIT ORGANISATIONS TENANTS   loads the functions, makes the budgets /o0/t0 to /oN/tM
+//! node set-up STORE TTL GRACE LIMIT ORGANISATIONS TENANTS   prepares the store, makes the budgets /o0/t0 to /oN/tM
 //! node run STORE NAME FILE SEED ORGANISATIONS TENANTS SHARE  charges some of the budgets in a ledger in FILE, at random, until
 //!                                                           its standard input ends; then it leaves
 //! node held FILE...                                         what the ledgers hold of each budget, as JSON
@@ -19,8 +20,7 @@ use std::time::Duration;
 use ledgerline::{Ledger, View};
 use ledgerline_fleet::book::{Change, Terms};
 use ledgerline_fleet::fleet::{Budget, Fleet};
-use ledgerline_fleet::store::redis::{Address, Options};
-use ledgerline_fleet::store::{Redis, Store};
+use ledgerline_fleet::store::{self, Access, Store};
 use tokio::time::sleep;
 
 /// How many tasks of a node charge one budget.
@@ -44,17 +44,9 @@ impl Random {
     }
 }
 
-fn open(store: &str) -> Outcome<Arc<Redis>> {
-    let address = match store.strip_prefix("sentinel://").and_then(|rest| rest.split_once('/')) {
-        Some((place, primary)) => Address::Sentinel {
-            sentinels: vec![format!("redis://{place}")],
-            primary: primary.to_owned(),
-            user: None,
-        },
-        None => Address::Server(store.to_owned()),
-    };
-    let options = Options { prefix: "ci".to_owned(), timeout: Duration::from_secs(1) };
-    Ok(Arc::new(Redis::new(address, options)?))
+fn open(store: &str) -> Outcome<Arc<dyn Store>> {
+    let access = Access { prefix: Some("ci".to_owned()), ..Access::default() };
+    Ok(store::open(store, &access)?)
 }
 
 async fn set_up(words: &[String]) -> Outcome<()> {
@@ -62,7 +54,7 @@ async fn set_up(words: &[String]) -> Outcome<()> {
         return Err("six words".into());
     };
     let store = open(store)?;
-    store.load().await?;
+    store.prepare().await?;
     let terms = Terms { ttl: ttl.parse()?, grace: grace.parse()? };
     let (limit, tenants): (u64, u64) = (limit.parse()?, tenants.parse()?);
     for organisation in (0..organisations.parse::<u64>()?).map(|number| format!("o{number}")) {

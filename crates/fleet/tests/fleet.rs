@@ -17,6 +17,8 @@ struct Line {
     cut: AtomicBool,
     fails: AtomicBool,
     syncs: AtomicU64,
+    /// How long an answer takes, in milliseconds.
+    takes: AtomicU64,
 }
 
 impl Line {
@@ -30,7 +32,7 @@ impl Line {
             memory.administer("acme", &Change::Set { path, limit, minimum: None }).await.unwrap();
         }
         let [cut, fails] = [false; 2].map(AtomicBool::new);
-        Arc::new(Self { memory, cut, fails, syncs: AtomicU64::new(0) })
+        Arc::new(Self { memory, cut, fails, syncs: AtomicU64::new(0), takes: AtomicU64::new(0) })
     }
 
     async fn leased(&self, path: &str) -> u64 {
@@ -46,6 +48,7 @@ impl Store for Line {
             while self.cut.load(Ordering::Relaxed) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
+            tokio::time::sleep(Duration::from_millis(self.takes.load(Ordering::Relaxed))).await;
             if self.fails.load(Ordering::Relaxed) {
                 return Err(torn());
             }
@@ -101,6 +104,50 @@ async fn a_charge_beyond_the_lease_takes_one_round_trip() {
     assert_eq!(store.syncs.load(Ordering::Relaxed), before + 1);
     assert_eq!(charge.units(), 300);
     assert!((300..=500).contains(&batch.lease()));
+}
+
+/// One message was under way when they came, at most; the next has what all of them need.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_charges_that_need_the_store_at_once_each_waits_for_two_answers_at_most() {
+    let names: Vec<String> = (0..20).map(|number| format!("/acme/t{number}")).collect();
+    let mut budgets = vec![("/acme", 100_000)];
+    budgets.extend(names.iter().map(|name| (name.as_str(), 1_000)));
+    let store = Line::new(600_000, &budgets).await;
+    let fleet = join(&store, "a");
+    let mut opened = Vec::new();
+    for name in &names {
+        opened.push(Arc::new(fleet.budget(name).await.unwrap()));
+    }
+    for fails in [false, true] {
+        // (The task has nothing to say: its turn is in minutes.)
+        until(async || {
+            let before = store.syncs.load(Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            before == store.syncs.load(Ordering::Relaxed)
+        })
+        .await;
+        store.takes.store(200, Ordering::Relaxed);
+        store.fails.store(fails, Ordering::Relaxed);
+        let before = store.syncs.load(Ordering::Relaxed);
+        let charges = (0..200).map(|number| {
+            let budget = opened[number % opened.len()].clone();
+            tokio::spawn(async move { budget.charge(if fails { 600 } else { 50 }).await })
+        });
+        let charges: Vec<_> = charges.collect();
+        let mut held = Vec::new();
+        for charge in charges {
+            match charge.await.unwrap() {
+                Ok(charge) => held.push(charge),
+                Err(error) => assert_eq!(error, FleetError::Store(torn())),
+            }
+        }
+        assert_eq!(held.len(), if fails { 0 } else { 200 });
+        // The first had its own need alone, the second that of all others; one is the task's. (They do not all come at once.)
+        let messages = store.syncs.load(Ordering::Relaxed) - before;
+        assert!(messages <= 6, "{messages} messages for 200 charges of 20 budgets");
+        store.takes.store(0, Ordering::Relaxed);
+        store.fails.store(false, Ordering::Relaxed);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -340,6 +387,39 @@ async fn a_node_that_leaves_gives_all_back_and_one_that_is_dropped_does_so_too()
     assert!(store.leased("/acme/batch").await > 0);
     drop(other);
     until(async || store.leased("/acme/batch").await == 0).await;
+}
+
+/// Each organisation has its own book, and its own end of what is charged there.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_leaves_several_organisations_waits_no_longer_than_for_one() {
+    let store = Line::new(60_000, BUDGETS).await;
+    let names = ["acme", "b", "c", "d", "e"];
+    for name in &names[1..] {
+        let terms = Change::from(Terms { ttl: 60_000, grace: 60_000 });
+        store.memory.administer(name, &terms).await.unwrap();
+        let change = Change::Set { path: format!("/{name}"), limit: Some(100), minimum: None };
+        store.memory.administer(name, &change).await.unwrap();
+    }
+    let fleet = join(&store, "a");
+    let mut charges = Vec::new();
+    for name in names {
+        let budget = fleet.budget(&format!("/{name}")).await.unwrap();
+        charges.push(budget.charge(70).await.unwrap());
+    }
+    // What is charged ends in all but the last, when patience is nearly over.
+    let _kept = charges.pop();
+    let patience = Duration::from_secs(20);
+    tokio::spawn(async move {
+        tokio::time::sleep(patience * 9 / 10).await;
+        drop(charges);
+    });
+    let start = tokio::time::Instant::now();
+    assert_eq!(fleet.leave(patience).await, Err(FleetError::Charged(70)));
+    assert!(start.elapsed() < patience * 11 / 10, "{:?}", start.elapsed());
+    for name in &names[..4] {
+        let view = store.memory.view(name).await.unwrap();
+        assert_eq!(view.budgets[0].leased, 0, "{name}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

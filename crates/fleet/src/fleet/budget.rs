@@ -112,7 +112,9 @@ impl Budget {
         self.group.try_charge(units)
     }
 
-    /// Charges. Where the lease does not suffice, asks the store for as much, in one round trip, and tries once more.
+    /// Charges. Where the lease does not suffice, asks the store for as much, in one round trip, and tries once more. Where a
+    /// message is under way, that is waited for first; the next has what all charges need that wait by then, so however many
+    /// do, each waits for two answers at most.
     ///
     /// # Errors
     /// [`FleetError::Refused`] where others have the rest and do not give it at once, and says how the node stands with the budget;
@@ -125,7 +127,8 @@ impl Budget {
     }
 
     /// Charges, and waits up to `patience` for what this node and others return. The store has the others give back what
-    /// they hold idle.
+    /// they hold idle. It is asked in any case, and waited for as in [`charge`](Self::charge): up to two answers, each within
+    /// the store's time limit.
     ///
     /// # Errors
     /// As [`charge`](Self::charge), when `patience` is over. A store that does not answer meanwhile may answer yet.

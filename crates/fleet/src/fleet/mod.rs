@@ -1,7 +1,7 @@
 //! A node of a fleet in this process: groups whose `max` is what the node has leased, and a task that keeps it so.
 //!
 //! ```text
-//! Budget::charge     try_charge in the group; refused there: one message for its path, and try_charge once more
+//! Budget::charge     try_charge in the group; refused there: one message for what waits, and try_charge once more
 //! party              one for each organisation: the node code, its groups, one message at a time
 //!   task             at each turn, on refusals and nudges: a message; looks at usage between turns
 //! ends               a thread of its own: lowers limits when leases end, also where the runtime hangs
@@ -25,6 +25,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use ledgerline::Ledger;
 use tokio::sync::broadcast;
 
@@ -103,19 +104,18 @@ impl Fleet {
     }
 
     /// Leaves: charges are refused from now on, and all leases are free as soon as nothing is charged any more. Waits for
-    /// that, up to `patience`. What is charged longer counts until the leases end by themselves.
+    /// that, up to `patience`, in all organisations at a time; the store's answers come on top. What is charged longer counts
+    /// until the leases end by themselves.
     ///
     /// # Errors
-    /// [`FleetError::Charged`] if units are still charged; or the store does not answer.
+    /// [`FleetError::Charged`] if units are still charged; or the store does not answer. It has left the other organisations.
     pub async fn leave(self, patience: Duration) -> Result<(), FleetError> {
         let parties: Vec<Arc<Party>> = lock(&self.shared.parties).values().cloned().collect();
         for party in &parties {
             party.stop();
         }
-        for party in &parties {
-            party.leave(patience).await?;
-        }
-        Ok(())
+        let leaves = parties.iter().map(|party| party.leave(patience));
+        join_all(leaves).await.into_iter().collect()
     }
 
     fn party(&self, organisation: &str) -> Arc<Party> {

@@ -1,7 +1,7 @@
 //! The node's part in one organisation: the node code, the groups, and one message at a time.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -31,6 +31,10 @@ pub(super) struct Party {
     wishes: Mutex<Vec<Wish>>,
     /// Held by whoever has a message under way.
     turn: tokio::sync::Mutex<()>,
+    /// How many messages have begun.
+    begun: AtomicU64,
+    /// The number of the last message that came to its end, and what that was.
+    ended: Mutex<(u64, Result<(), FleetError>)>,
     /// Wakes the task.
     pub wake: Notify,
     /// Changes with each reply.
@@ -72,6 +76,8 @@ impl Party {
             state: Mutex::new(Parts { node, looked: 0, groups: HashMap::new() }),
             wishes: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
+            begun: AtomicU64::new(0),
+            ended: Mutex::new((0, Ok(()))),
             wake: Notify::new(),
             replies: watch::Sender::new(0),
             failure: Mutex::default(),
@@ -173,18 +179,33 @@ impl Party {
     }
 
     /// One message and its reply, for all budgets or for one path. If another message is under way, waits for that first;
-    /// `unless` then says whether this one is still needed.
+    /// `unless` then says whether this one is still needed. A message has what all need that wait when it begins, so however
+    /// many do, each waits for two at most: its own may be another's.
     pub async fn sync(
         &self,
         path: Option<&str>,
         unless: impl FnOnce() -> bool,
     ) -> Result<(), FleetError> {
+        // Acquire, partner of the increment below: the message that has this number has the need noted before.
+        let before = self.begun.load(Ordering::Acquire);
         let _turn = self.turn.lock().await;
         if unless() {
             return Ok(());
         }
-        let message = self.message(path.map_or(Scope::All, Scope::Path))?;
-        self.send(message).await
+        if path.is_some()
+            && let (number, result) = &*lock(&self.ended)
+            && *number > before
+        {
+            return result.clone();
+        }
+        let number = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
+        let message = self.message(path.map_or(Scope::All, Scope::Path));
+        let result = match message {
+            Ok(message) => self.send(message).await,
+            Err(error) => Err(error),
+        };
+        *lock(&self.ended) = (number, result.clone());
+        result
     }
 
     /// A turn: lowers first, then makes the message.

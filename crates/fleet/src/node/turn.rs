@@ -2,14 +2,14 @@
 
 use crate::message::{self, Line, MAX_UNITS, Sync};
 
-use super::{Asked, Node, Reading};
+use super::{Asked, Held, Node, Reading};
 
 /// Which budgets a message names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope<'p> {
     /// All of them.
     All,
-    /// One, and every level above it.
+    /// One, those for which charges wait, and every level above them.
     Path(&'p str),
     /// None: the node leaves, and all of its leases are free. Its owner has seen to it that nothing is in use.
     Bye,
@@ -84,7 +84,7 @@ impl Node {
         let bye = scope == Scope::Bye;
         // After the end the book is to hear of all.
         let paths = match scope {
-            Scope::Path(path) if !self.ended => self.levels(path),
+            Scope::Path(path) if !self.ended => self.waiting(path),
             Scope::All | Scope::Path(_) => self.budgets.keys().cloned().collect(),
             Scope::Bye => Vec::new(),
         };
@@ -138,6 +138,17 @@ impl Node {
         }
     }
 
+    /// A budget, those for which charges wait, and every level above them.
+    fn waiting(&self, path: &str) -> Vec<String> {
+        let of_path = |level: &String| {
+            path.strip_prefix(level.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        // (A need is noted on each level.)
+        let named = |(level, held): &(&String, &Held)| of_path(level) || held.demand.urgent() > 0;
+        self.budgets.iter().filter(named).map(|(level, _)| level.clone()).collect()
+    }
+
     /// What this turn lowers.
     fn lowers(&mut self, now: u64, paths: &[String], bye: bool) -> Vec<Lower> {
         let goals = self.goals(now, paths, bye);
@@ -158,19 +169,5 @@ impl Node {
             }
         }
         lowers
-    }
-
-    /// A path's levels, root first.
-    fn levels(&self, path: &str) -> Vec<String> {
-        let mut levels = Vec::new();
-        let mut level = Some(path);
-        while let Some(path) = level {
-            if self.budgets.contains_key(path) {
-                levels.push(path.to_owned());
-            }
-            level = message::above(path);
-        }
-        levels.reverse();
-        levels
     }
 }
