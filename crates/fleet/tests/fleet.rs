@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use ledgerline::{Ledger, OwnedCharge};
 use ledgerline_fleet::book::{Change, Terms, View};
 use ledgerline_fleet::fleet::{Fleet, FleetError, Standing};
-use ledgerline_fleet::message::{Reply, Sync};
+use ledgerline_fleet::message::{MAX_LEVELS, MAX_LINES, Reply, Sync};
 use ledgerline_fleet::node::AtEnd;
 use ledgerline_fleet::store::{Answer, Kind, Memory, Nudges, Store, StoreError};
 
@@ -148,6 +148,59 @@ async fn of_charges_that_need_the_store_at_once_each_waits_for_two_answers_at_mo
         store.takes.store(0, Ordering::Relaxed);
         store.fails.store(false, Ordering::Relaxed);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn budgets_that_are_opened_at_once_share_messages_and_each_hears_whether_it_is_there() {
+    let names: Vec<String> = (0..50).map(|number| format!("/acme/t{number}")).collect();
+    let mut budgets = vec![("/acme", 1_000)];
+    budgets.extend(names.iter().map(|name| (name.as_str(), 1_000)));
+    let store = Line::new(600_000, &budgets).await;
+    let fleet = join(&store, "a");
+    store.takes.store(100, Ordering::Relaxed);
+    let opened: Vec<_> = (0..100)
+        .map(|number| {
+            let fleet = fleet.clone();
+            tokio::spawn(async move { fleet.budget(&format!("/acme/t{number}")).await })
+        })
+        .collect();
+    for (number, opened) in opened.into_iter().enumerate() {
+        let told = opened.await.unwrap().map(|budget| budget.path().to_owned());
+        let path = format!("/acme/t{number}");
+        assert_eq!(told, if number < 50 { Ok(path) } else { Err(FleetError::Unknown(path)) });
+    }
+    let messages = store.syncs.load(Ordering::Relaxed);
+    assert!(messages <= 10, "{messages} messages for 100 budgets");
+}
+
+/// As many as a message names. One more would have made each later message one that no store takes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_opens_no_more_budgets_than_a_message_names_and_keeps_those_it_has() {
+    // Each has fourteen levels of its own below two that all share.
+    const OWN: usize = MAX_LEVELS - 2;
+    const FIT: usize = (MAX_LINES - 2) / OWN;
+    let mut paths = Vec::new();
+    let mut budgets = vec![("/acme".to_owned(), 1_000_000), ("/acme/x".to_owned(), 1_000_000)];
+    for number in 0..=FIT {
+        let mut path = "/acme/x".to_owned();
+        for level in 0..OWN {
+            path = format!("{path}/{number}-{level}");
+            budgets.push((path.clone(), 1_000));
+        }
+        paths.push(path);
+    }
+    let budgets: Vec<_> = budgets.iter().map(|(path, limit)| (path.as_str(), *limit)).collect();
+    let store = Line::new(600_000, &budgets).await;
+    let fleet = join(&store, "a");
+    let opens = paths.iter().map(|path| fleet.budget(path));
+    let mut opened = futures_util::future::join_all(opens).await;
+    let refused = opened.pop().unwrap().unwrap_err();
+    assert_eq!(refused, FleetError::TooMany(paths[FIT].clone()));
+    let opened: Vec<_> = opened.into_iter().map(|budget| budget.unwrap()).collect();
+    assert_eq!(opened[FIT - 1].charge(20).await.unwrap().units(), 20);
+    // All of them fit into one message.
+    opened[0].ask(500).await.unwrap();
+    assert!(opened[0].lease() >= 500);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -111,3 +111,21 @@ fn no_bytes_in_a_row_make_a_name_that_steers() {
         assert_eq!(escaped(&name), name);
     }
 }
+
+#[test]
+fn a_child_is_found_by_its_whole_name_and_nothing_else_is() {
+    let ledger = Ledger::builder().capacity(16).anonymous().unwrap();
+    let longest = "n".repeat(NAME_MAX);
+    let names = ["a", "ab", "abc", "Größe 7", r"a\b", "\u{fffd}", &longest, &longest[1..]];
+    let groups = names.map(|name| ledger.root().create(name).unwrap());
+    let below = groups[0].create("below").unwrap();
+    for (name, group) in names.iter().zip(groups) {
+        assert_eq!(ledger.root().child(name), Some(group), "{name}");
+    }
+    for name in ["", "b", "abcd", "below", "a\0", "\0", "/", &format!("{longest}n")] {
+        assert_eq!(ledger.root().child(name), None, "{name:?}");
+    }
+    assert_eq!(groups[0].child("below"), Some(below));
+    groups[1].destroy().unwrap();
+    assert_eq!((ledger.root().child("ab"), groups[1].child("below")), (None, None));
+}

@@ -5,7 +5,7 @@ use std::fmt;
 
 use ledgerline::{CreateError, Reason, Refused, size};
 
-use crate::message::Malformed;
+use crate::message::{MAX_LINES, Malformed};
 use crate::store::StoreError;
 
 use super::Standing;
@@ -20,6 +20,9 @@ pub enum FleetError {
     Refused(NoRoom),
     /// The store has no budget of this path.
     Unknown(String),
+    /// This node uses as many budgets of the organisation as a message to the store may name
+    /// ([`MAX_LINES`](crate::message::MAX_LINES)), so it cannot use this one as well.
+    TooMany(String),
     /// Another process has the node's name.
     Fenced,
     /// A path is none.
@@ -83,6 +86,11 @@ impl fmt::Display for FleetError {
             Self::Unknown(path) => {
                 write!(f, "the store has no budget {path}; an operator sets its limit")
             }
+            Self::TooMany(path) => write!(
+                f,
+                "{path} would be one budget more than the {MAX_LINES} that a message to the store names; drop one, or use it on \
+                 another node"
+            ),
             Self::Fenced => {
                 f.write_str("another process has this node's name; join again under another one")
             }

@@ -79,7 +79,8 @@ impl Fleet {
     /// yet; their `max` is the fleet's from now on. One round trip to the store; for an organisation's first budget two.
     ///
     /// # Errors
-    /// The store does not answer or has no such budget, the name is another process's, or the ledger is full.
+    /// The store does not answer or has no such budget, the name is another process's, the ledger is full; or the node uses
+    /// [`MAX_LINES`](crate::message::MAX_LINES) budgets of the organisation.
     pub async fn budget(&self, path: &str) -> Result<Budget, FleetError> {
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
         let organisation = path[1..].split('/').next().unwrap_or_default().to_owned();

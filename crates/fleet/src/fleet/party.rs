@@ -89,18 +89,25 @@ impl Party {
     /// Begins to use a budget: makes its groups, at a `max` of 0 where they are new to the fleet.
     pub fn open(&self, path: &str) -> Result<OwnedGroup, FleetError> {
         let mut parts = self.parts();
+        if !parts.node.has_room(path) {
+            return Err(FleetError::TooMany(path.to_owned()));
+        }
         let mut group = self.ledger.owned_root();
-        let mut level = String::new();
+        let (mut level, mut made) = (String::new(), false);
         for name in path[1..].split('/') {
             level = format!("{level}/{name}");
             if let Some(known) = parts.groups.get(&level).filter(|known| known.group().exists()) {
                 group = known.clone();
                 continue;
             }
-            let there = group.group().child(name).and_then(|child| child.to_owned_in(&self.ledger));
-            group = match there {
+            let find = || group.group().child(name)?.to_owned_in(&self.ledger);
+            group = match if made { None } else { find() } {
                 Some(child) => child,
-                None => group.create(name)?,
+                // (Below a group that was made just now there is none to be found, which takes a look at all rows.)
+                None => {
+                    made = true;
+                    group.create(name)?
+                }
             };
             let max = parts.node.holding(&level).map_or(0, |holding| holding.max);
             // It exists: it was found or made just now, and a group that goes meanwhile takes no charges.

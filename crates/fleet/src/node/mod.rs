@@ -24,7 +24,7 @@ mod turn;
 
 use std::collections::BTreeMap;
 
-use crate::message::{self, Nudge, State};
+use crate::message::{self, MAX_LINES, Nudge, State};
 
 pub use action::{Action, Event};
 pub use settings::{AtEnd, Settings};
@@ -96,6 +96,8 @@ struct Held {
     awaited: bool,
     /// Units in use were asked for, and the last turn could give none back: the next attempt is at the next turn.
     stuck: bool,
+    /// Some reply said how the budget stands.
+    heard: bool,
     state: State,
     demand: Demand,
 }
@@ -159,6 +161,14 @@ impl Node {
             level = above;
         }
         self.hurry(now);
+    }
+
+    /// Whether a message has room for this budget, too: it names each that the node uses, and the levels above.
+    #[must_use]
+    pub fn has_room(&self, path: &str) -> bool {
+        let levels = std::iter::successors(Some(path), |level| message::above(level));
+        let new = levels.filter(|level| !self.budgets.contains_key(*level)).count();
+        self.budgets.len() + new <= MAX_LINES
     }
 
     /// One user less. Without users, and without units in use there and below, a budget is given back in a turn.
@@ -368,6 +378,7 @@ impl Held {
             wanted: 0,
             awaited: false,
             stuck: false,
+            heard: false,
             state: State::Open,
             demand,
         }

@@ -73,6 +73,7 @@ impl Node {
             (held.wanted, held.awaited) = (wanted, wanted > 0);
             let same = std::mem::discriminant(&held.state) == std::mem::discriminant(&state);
             held.state = state;
+            held.heard = true;
             let over = held.is_over();
             held.stuck &= over;
             gives |= asked > 0 && (max > held.kept() || (over && !held.stuck));

@@ -9,7 +9,7 @@ use super::{Asked, Held, Node, Reading};
 pub enum Scope<'p> {
     /// All of them.
     All,
-    /// One, those for which charges wait, and every level above them.
+    /// One, those for which charges wait or of which no reply has told yet, and every level above them.
     Path(&'p str),
     /// None: the node leaves, and all of its leases are free. Its owner has seen to it that nothing is in use.
     Bye,
@@ -138,14 +138,15 @@ impl Node {
         }
     }
 
-    /// A budget, those for which charges wait, and every level above them.
+    /// What [`Scope::Path`] names.
     fn waiting(&self, path: &str) -> Vec<String> {
         let of_path = |level: &String| {
             path.strip_prefix(level.as_str())
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         // (A need is noted on each level.)
-        let named = |(level, held): &(&String, &Held)| of_path(level) || held.demand.urgent() > 0;
+        let waits = |held: &Held| held.demand.urgent() > 0 || !held.heard;
+        let named = |(level, held): &(&String, &Held)| of_path(level) || waits(held);
         self.budgets.iter().filter(named).map(|(level, _)| level.clone()).collect()
     }
 

@@ -275,6 +275,12 @@ impl Row {
         bytes
     }
 
+    /// Whether the name is this one, which has no zero. Allocates nothing.
+    pub(crate) fn has_name(&self, name: &[u8]) -> bool {
+        let bytes = self.name_bytes();
+        bytes.starts_with(name) && bytes.get(name.len()).is_none_or(|&byte| byte == 0)
+    }
+
     /// Whether the row of a group holds what the ledger never writes: another program wrote over it. (What still makes
     /// sense is not noticed.) Allocates nothing.
     pub(crate) fn is_damaged(&self, is_root: bool) -> bool {
