@@ -35,6 +35,12 @@ pub(super) fn reach(number: u32) {
     }
 }
 
+/// Whether windows that are assembly look for what is to be done. Otherwise they are as short as they are elsewhere: who takes
+/// a cell expects that of an owner that has a CPU.
+#[cfg(owned_windows)]
+#[unsafe(no_mangle)]
+static ledgerline_owned_armed: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+
 /// As [`reach`], for the windows that are assembly.
 #[cfg(owned_windows)]
 pub(in crate::percpu) extern "C" fn reach_from_window(number: u32) {
@@ -43,6 +49,8 @@ pub(in crate::percpu) extern "C" fn reach_from_window(number: u32) {
 
 /// Does something when the calling thread comes to a point the next time.
 pub(in crate::percpu) fn at_point(number: u32, act: impl FnOnce() + 'static) {
+    #[cfg(owned_windows)]
+    ledgerline_owned_armed.store(1, Ordering::SeqCst);
     AT.set(Some((number, Box::new(act))));
 }
 
@@ -176,9 +184,13 @@ impl Column {
     fn drain(&self, reopened: u64) -> (u64, u64) {
         self.cell().freeze();
         assert!(membarrier::fence_memory());
-        let fence = membarrier::fence_memory;
-        let word =
-            Owner::seize(|| Some(self.owner()), self.cell(), fence).expect("a fence is allowed");
+        let fence = || {
+            let fenced = membarrier::fence_memory();
+            assert!(fenced, "no fence: {}", std::io::Error::last_os_error());
+            fenced
+        };
+        let word = Owner::seize(|| Some(self.owner()), self.cell(), fence)
+            .expect("it is taken in a hundred rounds");
         self.cell().cap.store(0, Ordering::Relaxed);
         self.cell().open(reopened);
         read(word)

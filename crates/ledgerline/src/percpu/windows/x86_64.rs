@@ -17,7 +17,11 @@ static TEST_WORD: u64 = TEST;
 #[cfg(test)]
 macro_rules! point {
     ($number:literal) => {
-        concat!("push ", $number, "\n call ledgerline_owned_point\n lea rsp, [rsp + 8]")
+        concat!(
+            "cmp dword ptr [rip + ledgerline_owned_armed], 0\n je 99f\n push ",
+            $number,
+            "\n call ledgerline_owned_point\n lea rsp, [rsp + 8]\n 99:"
+        )
     };
 }
 #[cfg(not(test))]
