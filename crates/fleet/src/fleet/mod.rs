@@ -109,7 +109,8 @@ impl Fleet {
     /// until the leases end by themselves.
     ///
     /// # Errors
-    /// [`FleetError::Charged`] if units are still charged; or the store does not answer. It has left the other organisations.
+    /// [`FleetError::Charged`] if units are still charged; or the store does not answer. It has left the organisations of which
+    /// neither is so.
     pub async fn leave(self, patience: Duration) -> Result<(), FleetError> {
         let parties: Vec<Arc<Party>> = lock(&self.shared.parties).values().cloned().collect();
         for party in &parties {

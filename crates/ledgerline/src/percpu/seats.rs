@@ -30,7 +30,8 @@ pub(super) const SEATS_SHIFT: u32 = 10;
 pub(super) const SEAT_SHIFT: u32 = 7;
 #[cfg(owned_windows)]
 const _: () = assert!(size_of::<Seat>() == 1 << SEAT_SHIFT);
-/// Fibonacci hashing, as in `machine::stripe`: it spreads addresses at equal distances evenly.
+/// Fibonacci hashing: it spreads addresses at equal distances evenly. (Of 32 bits, which fit into an instruction: stacks that
+/// lie a multiple of 4 GiB apart want one seat.)
 pub(super) const HASH: u32 = 0x9e37_79b1;
 /// In a seat: its thread is claiming a column. (Thread pointers are even.)
 const CLAIMS: usize = 1;

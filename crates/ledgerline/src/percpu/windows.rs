@@ -9,7 +9,7 @@
 //!   seat.owner.update(first + seat.offset, id, delta)
 //! ```
 //!
-//! On x86-64 the windows are assembly, in functions that keep all registers but six (`windows/x86_64.rs`). So a caller
+//! On x86-64 the windows are assembly, in functions that keep all registers but five (`windows/x86_64.rs`). So a caller
 //! saves and restores nothing, which took as long as the rest. Elsewhere the compiler makes them of `Owner::update`.
 //! (`../README.md` has what else was tried.)
 

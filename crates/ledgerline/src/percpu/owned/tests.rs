@@ -77,6 +77,12 @@ fn in_each_way(test: &str, body: fn(Way)) {
     body(Way::Compiled);
 }
 
+/// Runs a test of the windows that are assembly, in a process of its own.
+#[cfg(owned_windows)]
+fn assembled(test: &str, body: impl FnOnce()) {
+    seats::tests::alone(&format!("percpu::owned::tests::{test}"), body);
+}
+
 /// A column of one cell, and its owner: the thread that comes [`in`](Column::enter).
 struct Column {
     way: Way,
@@ -401,11 +407,8 @@ fn nothing_is_lost_between_an_owner_and_drains() {
 #[cfg(owned_windows)]
 #[test]
 fn windows_that_are_assembly_do_what_the_compiled_do() {
-    in_each_way("windows_that_are_assembly_do_what_the_compiled_do", |way| {
+    assembled("windows_that_are_assembly_do_what_the_compiled_do", || {
         use proptest::prelude::*;
-        if way == Way::Compiled {
-            return;
-        }
         let [compiled, assembled] = [Way::Compiled, Way::Assembled].map(Column::here);
         let near = prop_oneof![0..3u64, 120..130u64, Just(word::STOCK_MAX), 0..=word::STOCK_MAX];
         let counts = (0..128u64, 0..128u64, any::<bool>(), 6..9u16, near.clone());
@@ -431,11 +434,8 @@ fn windows_that_are_assembly_do_what_the_compiled_do() {
 #[cfg(owned_windows)]
 #[test]
 fn a_guards_window_does_as_put_and_leaves_alone_what_no_cell_takes() {
-    in_each_way("a_guards_window_does_as_put_and_leaves_alone_what_no_cell_takes", |way| {
-        if way == Way::Compiled {
-            return;
-        }
-        let column = Column::here(way);
+    assembled("a_guards_window_does_as_put_and_leaves_alone_what_no_cell_takes", || {
+        let column = Column::here(Way::Assembled);
         let before = column.cell().word.load(Ordering::Relaxed);
         let packed = column.place.get().unwrap().first as u64 | word::empty(7);
         // SAFETY: `enter` made the columns, and says before the first where they end.
@@ -462,11 +462,8 @@ fn a_guards_window_does_as_put_and_leaves_alone_what_no_cell_takes() {
 #[cfg(owned_windows)]
 #[test]
 fn columns_that_no_thread_owns_in_this_ledger_are_left_alone() {
-    in_each_way("columns_that_no_thread_owns_in_this_ledger_are_left_alone", |way| {
-        if way == Way::Compiled {
-            return;
-        }
-        let column = Column::here(way);
+    assembled("columns_that_no_thread_owns_in_this_ledger_are_left_alone", || {
+        let column = Column::here(Way::Assembled);
         let before = column.cell().word.load(Ordering::Relaxed);
         let place = column.place.get().unwrap();
         let offset = std::ptr::from_ref(place.cell).addr() - place.first;
@@ -484,11 +481,8 @@ fn columns_that_no_thread_owns_in_this_ledger_are_left_alone() {
 #[cfg(owned_windows)]
 #[test]
 fn a_window_keeps_the_registers_that_its_callers_do_not_name() {
-    in_each_way("a_window_keeps_the_registers_that_its_callers_do_not_name", |way| {
-        if way == Way::Compiled {
-            return;
-        }
-        let column = Column::here(way);
+    assembled("a_window_keeps_the_registers_that_its_callers_do_not_name", || {
+        let column = Column::here(Way::Assembled);
         let first = column.place.get().unwrap().first;
         let kept = windows::registers_kept::<ALIGNMENT, END>;
         for (id, units) in [(ID, UNITS), (ID, BEFORE), (word::empty(6), UNITS)] {
