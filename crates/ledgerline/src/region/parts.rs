@@ -5,11 +5,11 @@
 //!
 //! ```text
 //! map(parts)
-//!   for each place below where the kernel maps now, ever farther:
+//!   for each place that ends where the kernel would map the largest part now, and ever farther below:
 //!     map each part there, unless something lies there        all did: done; one did not: give back those that did
 //! ```
 //!
-//! Nothing is reserved meanwhile, which the limit would count as well. A thread that maps something at that moment makes
+//! No more is ever reserved than is mapped in the end, since the limit would count it. A thread that maps something at that moment makes
 //! a place taken, and the next one is tried.
 
 use super::Place;
@@ -52,13 +52,16 @@ impl Parts {
     /// Maps the parts of a file. Returns where the region begins, or `None` where no place was found, and on systems that
     /// cannot be asked for a place which is free.
     pub(super) fn map(self, file: &File, place: Place) -> io::Result<Option<*mut u8>> {
-        // Where the kernel would map now; programs mostly have what they map above that.
-        let near = memory::reserve(super::PAGE)?;
+        // Where the kernel would map the largest part now; programs mostly have what they map above that. (A small one would
+        // get a gap between those.)
+        let most = self.ranges().map(|part| part.len()).max().unwrap_or(super::PAGE);
+        let near = memory::reserve(most)?;
         // SAFETY: it was just reserved, and nothing uses it.
-        unsafe { memory::unmap(near, super::PAGE) };
+        unsafe { memory::unmap(near, most) };
+        let end = near.addr() + most;
         for turn in 0..TRIES {
             let below = self.size + (place.alignment << turn) - place.alignment;
-            let Some(free) = near.addr().checked_sub(below) else { break };
+            let Some(free) = end.checked_sub(below) else { break };
             // From here the stretch that has to be aligned is, and ends below.
             let aligned = (free + place.offset) & !(place.alignment - 1);
             let Some(start) = aligned.checked_sub(place.offset).filter(|&start| start > 0) else {
