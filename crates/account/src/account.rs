@@ -233,8 +233,12 @@ fn not_accounted(ledger: &Ledger, rows: &[(&GroupSnapshot, Counted)]) -> Vec<Not
             *found.entry((name, why)).or_default() += counted.processes.max(1);
         }
     }
-    if ledger.turned_away() > 0 {
-        found.insert((None, Blind::AddressSpace), ledger.turned_away());
+    let left_out = rows.first().map_or(0, |(_, of_root)| of_root.left_out);
+    for (why, processes) in [(Blind::AddressSpace, ledger.turned_away()), (Blind::NoRow, left_out)]
+    {
+        if processes > 0 {
+            found.insert((None, why), processes);
+        }
     }
     let told = |((program, why), processes): ((Option<&str>, Blind), u64)| NotAccounted {
         program: program.map(str::to_owned),

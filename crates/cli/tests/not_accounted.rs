@@ -312,6 +312,11 @@ fn a_program_in_another_root_is_accounted_where_that_has_a_proc_and_named_where_
         ("mount -t proc none $ROOT/proc", true),
         (":", false),
         ("mount -t proc none $ROOT/proc; umount -l $ROOT/sys", true),
+        // Nobody there could say how many CPUs there are.
+        (
+            "mount -t proc none $ROOT/proc; umount -l $ROOT/sys; mount --bind /dev/null $ROOT/proc/softirqs",
+            true,
+        ),
     ] {
         let proc = proc.replace("$ROOT", root.to_str().unwrap());
         let Some(owned) = elsewhere(&script(&proc)) else { break };
@@ -468,5 +473,42 @@ fn an_exec_that_fails_fails_as_it_does_plain_and_leaves_no_row() {
         let (plain, ran, account) = doors("nothing", &program.0, options, false);
         assert!(plain.contains("No such file") && plain.contains("Permission denied"), "{plain}");
         assert_eq!((plain, told(&account)), (ran, vec![]), "{options:?}");
+    }
+}
+
+/// Starts eighty shells, which all live when the last one is up. (None of them allocates before it is a shell.) Then a
+/// process executes three programs, one after the other.
+const AT_A_TIME: &str = "\
+from subprocess import PIPE, Popen\n\
+shells = [Popen(['sh', '-c', 'echo; read line'], stdin=PIPE, stdout=PIPE) for _ in range(80)]\n\
+for shell in shells: shell.stdout.readline()\n\
+Popen(['sh', '-c', 'exec sh -c \"exec true\"']).wait()\n\
+for shell in shells: shell.communicate()\n\
+print('all')\n";
+
+#[test]
+fn processes_that_find_no_row_left_run_as_plain_and_are_counted() {
+    let Some(python) = python() else { return };
+    let words = [python, "-c", AT_A_TIME];
+    for (rows, strict) in [("64", false), ("64", true), ("128", true)] {
+        let mut options = vec!["--by", "process", "--rows", rows];
+        options.extend(strict.then_some("--strict"));
+        let (output, account) = account(&options, &words);
+        assert_eq!(output.stdout, b"all\n", "{}", stderr(&output));
+        let accounted = groups(&account).len() as u64 - 1;
+        if rows == "128" {
+            assert_eq!((accounted, told(&account)), (1 + 80 + 3, vec![]));
+            assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        } else {
+            assert_eq!(accounted, 63, "the root has one");
+            assert_eq!(told(&account), one("", "no row left", 1 + 80 + 1 - 63));
+            assert!(stderr(&output).contains("run --rows"), "{}", stderr(&output));
+            assert_eq!(output.status.code(), Some(if strict { 125 } else { 0 }));
+        }
+    }
+    for (rows, why) in [("63", "63 is not in 64..=1048576"), ("many", "invalid digit")] {
+        let output = run(&["--rows", rows, "--", "true"]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains(why), "{}", stderr(&output));
     }
 }

@@ -172,9 +172,22 @@ fn the_account_takes_no_more_of_the_address_space_than_its_rows() {
     let last = possible.trim().rsplit(['-', ',']).next().unwrap();
     // (One more is for threads that have no column of their CPU's.)
     let columns = last.parse::<usize>().unwrap() + 2;
-    // 32 Ki rows: what each has once, and what it has in each column. With two CPUs that is 51 MiB.
-    let most = (26 + 10 * columns) << 20;
+    // 16 Ki rows: what each has once, and what it has in each column. With two CPUs that is 26 MiB.
+    let most = (13 + 5 * columns) << 20;
     assert!(mapped > 1 << 20 && mapped <= most, "{mapped} of {most}, {columns} columns:\n{maps}");
+    // All that a program sees of it, the library and its tables too. With two CPUs that is 52 MiB.
+    let size = |words: &[&str]| {
+        let mut command = ledgerline();
+        if words.is_empty() {
+            command = std::process::Command::new("cat");
+        }
+        let output = command.args(words).arg("/proc/self/status").output().unwrap();
+        let status = String::from_utf8(output.stdout).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmSize:")).expect("a size");
+        line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() << 10
+    };
+    let taken = size(&["run", "--", "cat"]) - size(&[]);
+    assert!(taken > mapped && taken <= most + (26 << 20), "{taken}, of which {mapped} the ledger");
 }
 
 #[test]

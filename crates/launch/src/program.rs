@@ -77,7 +77,7 @@ impl Program {
     ///
     /// A file that cannot be read is taken to be an ordinary program.
     pub fn blind_spot(&self, serves: Serves) -> Option<Blind> {
-        blind::of(&CString::new(self.path.as_os_str().as_bytes()).ok()?, serves)
+        blind::of(&CString::new(self.path.as_os_str().as_bytes()).ok()?, serves).ok().flatten()
     }
 
     /// The failure for a program that passed every check and did not start.

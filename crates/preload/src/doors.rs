@@ -5,7 +5,7 @@ use crate::objects::find;
 use crate::process;
 use crate::say::{errno, set_errno};
 use crate::thread::{self, Busy};
-use crate::{alloc, elsewhere, filter, library, shadow};
+use crate::{alloc, elsewhere, filter, library, shadow, vouch};
 use ledgerline_protocol::By;
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -164,6 +164,7 @@ fn install(call: impl FnOnce() -> c_long) -> c_long {
     let notes = filter::is_on() || prepare();
     set_errno(before);
     if !notes {
+        vouch::doubt();
         return call();
     }
     // Before the call, since a filter may be for all threads at once.

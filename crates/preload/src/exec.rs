@@ -6,6 +6,7 @@
 //!   the ledger is reached otherwise:      say so in the environment (elsewhere.rs)
 //!   the library would break the program:  take it out of the environment
 //!   the run is strict, and it is missing: put it in
+//!   the library will be in the program:   vouch that it starts under no filter (vouch.rs)
 //!   blind: a row for the process, with the reason
 //!   exec; back here it has failed: the row goes
 //! ```
@@ -31,9 +32,16 @@ unsafe extern "C" {
 /// Of which C libraries this library serves programs.
 const SERVES: Serves = Serves::built_for(cfg!(target_env = "gnu"));
 
+/// Room for a copy of an environment, on the stack: the process may be as short of addresses as the program. Some 450
+/// strings fit; stacks of threads are small.
+type Memory = [usize; WORDS];
+const WORDS: usize = 512;
+
 /// What is known before a program is executed.
 struct Plan {
     blind: Option<Blind>,
+    /// Whether the library will be in the program, by all that is known.
+    is_seen: bool,
     environment: Environment,
     /// What keeps descriptors open until the program was executed.
     _reached: Option<Reached>,
@@ -43,7 +51,7 @@ impl Plan {
     /// # Safety
     /// The environment is a list of strings that ends in null, or null.
     unsafe fn new(path: Option<&CStr>, given: List) -> Plan {
-        let plan = |blind, environment| Plan { blind, environment, _reached: None };
+        let plan = |blind, environment| Plan { blind, is_seen: false, environment, _reached: None };
         let unchanged = |blind| plan(blind, Environment::given(given));
         // (The kernel says EFAULT to what lies in the first page.)
         let is_bad = !given.is_null() && (given as usize) < 4096;
@@ -56,7 +64,9 @@ impl Plan {
         }
         // SAFETY: as the caller says.
         let (has_library, has_order) = unsafe { looks(given) };
-        let of_file = path.and_then(|path| blind::of(path, SERVES));
+        let of_file = path.map(|path| blind::of(path, SERVES));
+        let (is_read, of_file) =
+            (matches!(of_file, Some(Ok(_))), of_file.and_then(Result::ok).flatten());
         let blind = of_file.or_else(|| match has_library && has_order {
             true => process::can_open().err(),
             false => Some(Blind::Environment),
@@ -69,7 +79,7 @@ impl Plan {
             // SAFETY: as the caller says.
             && let Some(environment) = unsafe { Environment::with(given, Some(&reached)) }
         {
-            return Plan { blind: None, environment, _reached: Some(reached) };
+            return Plan { blind: None, is_seen: false, environment, _reached: Some(reached) };
         }
         // SAFETY: as the caller says.
         let changed = unsafe {
@@ -86,7 +96,21 @@ impl Plan {
         match (blind, changed) {
             (Some(Blind::Environment), Some(environment)) => plan(None, environment),
             (blind, Some(environment)) => plan(blind, environment),
+            (None, None) => Plan { is_seen: is_read, ..unchanged(None) },
             (blind, None) => unchanged(blind),
+        }
+    }
+
+    /// A copy of the environment in this memory, where it is to be another than the one so far.
+    fn copy_in(&self, memory: &mut Memory) -> Option<Environment> {
+        let given = self.environment.list;
+        // SAFETY: the list is the caller's; the memory is there until the program was executed, and the copy is gone.
+        unsafe {
+            match self.blind {
+                Some(Blind::AddressSpace) => Environment::without_in(given, memory),
+                None if self.is_seen => Environment::vouching_in(given, memory),
+                _ => None,
+            }
         }
     }
 
@@ -99,19 +123,16 @@ impl Plan {
         };
         let row = |blind| Some((process::name_blind(path, own(), blind)?, blind));
         let row = self.blind.and_then(row);
-        // (On the stack: this process is as short of addresses as the program. Some 450 strings fit; stacks of threads are small.)
-        let mut memory = [0; 512];
-        let without = match self.blind {
-            // SAFETY: the list is the caller's; the memory is there until the program is executed, or the copy is gone.
-            Some(Blind::AddressSpace) => unsafe {
-                Environment::without_in(self.environment.list, &mut memory)
-            },
-            _ => None,
-        };
-        let result = go(without.as_ref().unwrap_or(&self.environment).list);
+        let leaves = self.is_seen && process::leaves_anew(own());
+        let mut memory = [0; WORDS];
+        let copy = self.copy_in(&mut memory);
+        let result = go(copy.as_ref().unwrap_or(&self.environment).list);
         let failure = errno();
         if let Some((row, blind)) = row {
             process::unname_blind(row, blind);
+        }
+        if leaves {
+            process::stays_left_out();
         }
         drop(self);
         set_errno(failure);
@@ -269,8 +290,9 @@ fn spawn(
     child: *mut libc::pid_t,
     go: impl FnOnce(List, *mut libc::pid_t) -> c_int,
 ) -> c_int {
-    let mut number = 0;
-    let result = go(plan.environment.list, &raw mut number);
+    let (mut number, mut memory) = (0, [0; WORDS]);
+    let copy = plan.copy_in(&mut memory);
+    let result = go(copy.as_ref().unwrap_or(&plan.environment).list, &raw mut number);
     if result == 0 {
         if let Some(blind) = plan.blind {
             let _ = process::name_blind(name, number, blind);

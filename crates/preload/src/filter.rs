@@ -7,7 +7,7 @@
 //! | a filter that                      | is noticed                                                          |
 //! |------------------------------------|---------------------------------------------------------------------|
 //! | the program installs               | in `prctl` and `syscall`, which this library stands before (doors.rs) |
-//! | was there when the program started | in `/proc/self/status`, with calls that the loader made before        |
+//! | was there when the program started | in `/proc/self/status`, with calls that the loader made before, unless whoever executed it vouches (vouch.rs) |
 //! | the run itself is under            | not at all: it allows what the run does                              |
 //!
 //! From then on the process makes no system call for its account:
@@ -54,10 +54,13 @@ pub(crate) fn take_back() {
     }
 }
 
-/// Notes whether this program was started under more filters than the run is. Once in a program. Returns what else was
-/// read with that.
-pub(crate) fn look(of_run: Option<u32>) -> Start {
-    let start = ledgerline_protocol::at_start();
+/// Notes whether this program was started under more filters than the run is, which nobody did if that is vouched for.
+/// Once in a program. Returns what else was read with that.
+pub(crate) fn look(of_run: Option<u32>, is_vouched: bool) -> Start {
+    let start = match is_vouched {
+        true => ledgerline_protocol::vouched(of_run),
+        false => ledgerline_protocol::at_start(),
+    };
     if start.filters.is_some_and(|own| own > of_run.unwrap_or(0)) {
         add();
     }

@@ -35,6 +35,7 @@
 //! | `exec`    | programs that it executes and will not see                 |
 //! | `elsewhere` | those that it executes where the ledger has no path      |
 //! | `filter`  | what a seccomp filter may forbid                           |
+//! | `vouch`   | what whoever executes a program says of that               |
 //! | `doors`   | calls by which a program names a thread, or filters itself |
 //! | `refuse`  | what happens at `max`                                      |
 //! | `stack`   | where a program asked for what was refused                 |
@@ -73,3 +74,4 @@ mod sizes;
 mod stack;
 mod text;
 mod thread;
+mod vouch;

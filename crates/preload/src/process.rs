@@ -12,7 +12,8 @@ pub(crate) mod heap;
 mod names;
 
 pub(crate) use blind::{
-    access, can_open, is_strict, knows_cpus, may_account, name_blind, order, path, unname_blind,
+    access, can_open, is_strict, leaves_anew, may_account, name_blind, order, path, stays_left_out,
+    unname_blind,
 };
 pub(crate) use end::note_end;
 pub(crate) use names::{named_slot, slot_name};
@@ -23,6 +24,7 @@ use crate::ranges::Table;
 use crate::say::{environment, errno, say};
 use crate::text::Text;
 use crate::thread;
+use crate::vouch;
 use ledgerline::{CreateError, Group, GroupId, Ledger, NAME_MAX, OpenError, StatItem};
 use ledgerline_protocol::{By, DESCRIPTORS, ITEMS, Identity, OnMax, Order, PERCPU};
 use names::Name;
@@ -47,6 +49,8 @@ pub(crate) struct State {
     heap: AtomicU64,
     /// Not zero in a child that the C library forked.
     forked: AtomicU32,
+    /// Not zero in a process that found no row left (process/blind.rs).
+    left_out: AtomicU32,
     /// When this process was refused last, and what it has had of the reserve since (refuse.rs).
     pub(crate) refused_last: AtomicU64,
     pub(crate) spared: AtomicU64,
@@ -94,6 +98,7 @@ pub(crate) static STATE: State = State {
     naming: AtomicU32::new(0),
     heap: AtomicU64::new(0),
     forked: AtomicU32::new(0),
+    left_out: AtomicU32::new(0),
     names: [const { Name::new() }; SLOTS],
     pages: [const { AtomicU64::new(0) }; 4096],
     sole: [const { AtomicUsize::new(0) }; SPANS],
@@ -145,6 +150,7 @@ pub(crate) enum Item {
     SparedHeap,
     #[expect(dead_code, reason = "as above")]
     MaxHeap,
+    LeftOut,
 }
 
 /// What outlives a fork.
@@ -326,7 +332,9 @@ fn attach() -> bool {
     let process = match attached {
         Ok(process) => process,
         Err(CreateError::Full { .. }) => {
-            say(&[b"the ledger holds no more groups; this process is not accounted"]);
+            STATE.left_out.store(1, Ordering::Relaxed);
+            blind::count_left_out(1);
+            say(&[b"the ledger has no row left (run --rows); this process is not accounted"]);
             return false;
         }
         Err(_) => {
@@ -367,15 +375,16 @@ extern "C" fn in_forked_child() {
 pub(crate) fn is_filtered() -> bool {
     static LOOKED: AtomicU32 = AtomicU32::new(0);
     // Relaxed: the first caller is the loader, or the one thread that opens the ledger.
-    if LOOKED.load(Ordering::Relaxed) == 0
-        && let Some(order) = Order::read(environment)
-        && LOOKED.swap(1, Ordering::Relaxed) == 0
-    {
-        let of_run = order.filters.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
-        let start = filter::look(of_run);
-        let is_in_view =
-            start.is_nested == Some(false) && !order.ledger.starts_with(DESCRIPTORS.as_bytes());
-        IN_VIEW.store(u32::from(is_in_view), Ordering::Relaxed);
+    if LOOKED.load(Ordering::Relaxed) == 0 {
+        let is_vouched = vouch::take();
+        if let Some(order) = Order::read(environment)
+            && LOOKED.swap(1, Ordering::Relaxed) == 0
+        {
+            let start = filter::look(order.filters.and_then(as_number), is_vouched);
+            let is_in_view =
+                start.is_nested == Some(false) && !order.ledger.starts_with(DESCRIPTORS.as_bytes());
+            IN_VIEW.store(u32::from(is_in_view), Ordering::Relaxed);
+        }
     }
     filter::is_on()
 }
@@ -394,6 +403,10 @@ fn open() -> bool {
         ]);
         return false;
     }
+    if let Some(cpus) = order.cpus.and_then(as_number) {
+        // SAFETY: the run has that from this machine, and made the ledger for it.
+        unsafe { ledgerline::percpu::tell_possible_cpus(cpus) };
+    }
     // SAFETY: the environment's strings end in zero.
     let Some(ledger) = (unsafe { open_file(order.ledger) }) else { return false };
     let state = (&raw const STATE).cast_mut().cast();
@@ -409,9 +422,8 @@ fn open() -> bool {
     let _ = unsafe { libc::pthread_atfork(None, None, Some(in_forked_child)) };
     // SAFETY: only the attaching thread is here, and nobody reads before `opened` is 1.
     unsafe {
-        let number = |text| std::str::from_utf8(text).ok()?.parse().ok();
-        let namespace = order.namespace.and_then(number);
-        let reserve = order.reserve.and_then(number).unwrap_or(0);
+        let namespace = order.namespace.and_then(as_number);
+        let reserve = order.reserve.and_then(as_number).unwrap_or(0);
         let items = ITEMS.map(|name| ledger.item(name));
         (*INHERITED.settings.get()) = Settings {
             by: order.by,
@@ -432,6 +444,11 @@ fn open() -> bool {
         (*INHERITED.ledger.get()).write(ledger);
     }
     true
+}
+
+/// A number in decimal.
+fn as_number<N: std::str::FromStr>(text: &[u8]) -> Option<N> {
+    std::str::from_utf8(text).ok()?.parse().ok()
 }
 
 /// Opens a ledger's file; says why not.

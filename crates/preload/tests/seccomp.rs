@@ -147,6 +147,37 @@ fn a_program_that_is_executed_under_a_filter_goes_on_silent_and_is_named_as_unac
     }
 }
 
+/// Who executes a program says that it starts under no filter, and is believed: what says so must know.
+#[test]
+fn a_program_that_is_executed_under_a_filter_that_nobody_noted_is_not_vouched_for() {
+    let program = compiled!("seccomp.c");
+    let own = ledgerline_protocol::at_start().filters.unwrap_or(0);
+    for how in HOW {
+        // In a child with its parent's memory, whose filters are not the parent's, where the kernel is not asked: the run has
+        // some.
+        let filters = (own + 1).to_string();
+        let (_, account) = run(&program, &[how, "vfence"], &[("LEDGERLINE_FILTERS", &filters)]);
+        assert_eq!(account.rows().processes().len(), 1, "{how}: the child is not accounted");
+    }
+    if own == 0 {
+        // Installed by an instruction of the program's own: the kernel is asked.
+        let (_, account) = run(&program, &["asm", "fence"], &[]);
+        assert_eq!(account.rows().processes().len(), 1);
+    }
+    // Where the run has filters that does not tell, and the library's call in the executed program is the last of it. (This
+    // also shows that what is vouched for is believed: who asks would find a filter more than the run's.)
+    let account = Account::new();
+    let run = account.run(&program, &["asm", "fences"]);
+    let ended = run.env("LEDGERLINE_FILTERS", &(own + 1).to_string()).end();
+    assert_eq!(ended.status.signal(), Some(libc::SIGSYS), "{ended:#?}");
+    // A mark is gone when the program has started, whoever set it.
+    let account = Account::new();
+    let shell = account.run(Path::new("/bin/sh"), &["-c", "echo $LEDGERLINE_FILTERS; env"]);
+    let said = shell.env("LEDGERLINE_FILTERS", &format!("{own}!")).well();
+    assert!(said.starts_with(&format!("{own}\n")), "{said}");
+    assert!(said.contains(&format!("LEDGERLINE_FILTERS={own}\n")), "{said}");
+}
+
 #[test]
 fn under_the_runs_own_filters_everything_is_accounted() {
     let program = compiled!("seccomp.c");

@@ -34,11 +34,13 @@ pub enum Blind {
     Filter = 10,
     /// The process went where the ledger, or the library, has no path: into a chroot, or where another `/proc` is mounted.
     Elsewhere = 11,
+    /// The ledger had no row left for it.
+    NoRow = 12,
 }
 
 impl Blind {
     /// All there are.
-    pub const ALL: [Blind; 11] = [
+    pub const ALL: [Blind; 12] = [
         Blind::Static,
         Blind::Privileged,
         Blind::OtherArchitecture,
@@ -50,6 +52,7 @@ impl Blind {
         Blind::OtherUser,
         Blind::Filter,
         Blind::Elsewhere,
+        Blind::NoRow,
     ];
 
     /// The reason with this number in a ledger.
@@ -73,6 +76,7 @@ impl Blind {
             Blind::OtherUser => "another user",
             Blind::Filter => "a seccomp filter",
             Blind::Elsewhere => "another root or /proc",
+            Blind::NoRow => "no row left",
         }
     }
 
@@ -103,6 +107,7 @@ impl fmt::Display for Blind {
             Blind::OtherUser => "runs as another user, who cannot open the ledger",
             Blind::Filter => "is under a seccomp filter, which may forbid to open the ledger",
             Blind::Elsewhere => "runs where the ledger has no path (a chroot, another /proc)",
+            Blind::NoRow => "found no row left in the ledger",
         })?;
         f.write_str("; its allocations cannot be seen or limited")
     }
@@ -141,24 +146,31 @@ impl Serves {
     }
 }
 
+/// The file cannot be read, so nothing is known of it. (It may be a program all the same.)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unread;
+
 /// What keeps a library that serves so much out of a program, by the program's file; that of its interpreter, if it is a script. `None` for an
-/// ordinary program, for what cannot be read, and for what the kernel will refuse anyway.
-#[must_use]
-pub fn of(path: &CStr, serves: Serves) -> Option<Blind> {
+/// ordinary program, and for what the kernel will refuse anyway.
+///
+/// # Errors
+/// [`Unread`].
+pub fn of(path: &CStr, serves: Serves) -> Result<Option<Blind>, Unread> {
     let mut start = [0; 4096];
-    let file = File::open(path)?;
+    let file = File::open(path).ok_or(Unread)?;
     let start = file.read(&mut start, 0);
     match interpreter(start) {
         // Set-user-ID bits on a script are ignored; those of its interpreter count.
         Some(word) => {
             let mut name = [0; 256];
-            name.get_mut(..word.len())?.copy_from_slice(word);
-            let file = File::open(CStr::from_bytes_until_nul(&name).ok()?)?;
+            name.get_mut(..word.len()).ok_or(Unread)?.copy_from_slice(word);
+            let name = CStr::from_bytes_until_nul(&name).map_err(|_| Unread)?;
+            let file = File::open(name).ok_or(Unread)?;
             let mut start = [0; 4096];
             let start = file.read(&mut start, 0);
-            privileged(&file).or_else(|| inside(&file, start, serves))
+            Ok(privileged(&file).or_else(|| inside(&file, start, serves)))
         }
-        None => privileged(&file).or_else(|| inside(&file, start, serves)),
+        None => Ok(privileged(&file).or_else(|| inside(&file, start, serves))),
     }
 }
 

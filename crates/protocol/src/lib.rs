@@ -16,7 +16,8 @@
 //! | `LEDGERLINE_RESERVE` | what is kept of the root's limit, in bytes: [`Order::reserve`] | nothing is kept |
 //! | `LEDGERLINE_HEAP` | the path of the second ledger's file: [`Order::heap`] | blocks have no limit of their own |
 //! | `LEDGERLINE_NAMESPACE` | the number of the run's namespace of processes | there is but one namespace     |
-//! | `LEDGERLINE_FILTERS` | the number of seccomp filters of the run   | it has none                       |
+//! | `LEDGERLINE_FILTERS` | the number of seccomp filters of the run; with a mark behind it whoever executes the program vouches that it has no more: [`Order::filters`] | it has none |
+//! | `LEDGERLINE_CPUS` | how many CPUs the machine may have: [`Order::cpus`] | the library asks |
 //! | `LEDGERLINE_PERCPU` | how cells are updated: `rseq`, `owned`, `fallback` | the library does not attach       |
 //!
 //! The ledger's own format is not part of this: `Ledger::open_in` refuses a ledger of another version.
@@ -32,7 +33,7 @@ mod status;
 
 pub use alive::alive;
 pub use identity::{Identity, OWN_NAMESPACE, number, program};
-pub use status::{Start, at_start, most_resident};
+pub use status::{Start, at_start, most_resident, vouched};
 
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -59,7 +60,13 @@ const STACK: &CStr = c"LEDGERLINE_STACK";
 const NAMESPACE: &CStr = c"LEDGERLINE_NAMESPACE";
 
 /// The variable that says under how many seccomp filters the run is.
-const FILTERS: &CStr = c"LEDGERLINE_FILTERS";
+pub const FILTERS: &CStr = c"LEDGERLINE_FILTERS";
+
+/// What stands behind that number where whoever executes a program vouches that it has no filters besides.
+pub const VOUCHED: u8 = b'!';
+
+/// The variable that says how many CPUs the machine may have.
+const CPUS: &CStr = c"LEDGERLINE_CPUS";
 
 /// The variable that says how cells are updated, which `ledgerline` itself reads.
 ///
@@ -107,8 +114,11 @@ pub const SPARED_HEAP: &str = "spared_heap";
 /// The item of the root that says which limit blocks alone have, as the user set it, plus one; zero is none.
 pub const MAX_HEAP: &str = "max_heap";
 
+/// The item of the root that counts the processes that found no row left.
+pub const LEFT_OUT: &str = "left_out";
+
 /// All items of a run's ledger, in this order.
-pub const ITEMS: [&str; 15] = [
+pub const ITEMS: [&str; 16] = [
     MAPPED[0],
     MAPPED[1],
     MAPPED[2],
@@ -124,6 +134,7 @@ pub const ITEMS: [&str; 15] = [
     REFUSED_HEAP,
     SPARED_HEAP,
     MAX_HEAP,
+    LEFT_OUT,
 ];
 
 /// The largest request, in bytes, that the reserve serves.
@@ -209,19 +220,24 @@ pub struct Order<'a> {
     /// The number of the run's namespace of process ids, in decimal, if that is known.
     pub namespace: Option<&'a [u8]>,
     /// Under how many seccomp filters the run is, in decimal ([`Start::filters`]), if that is known. They allow what the
-    /// library does; a process that has more must take care.
+    /// library does; a process that has more must take care. With the mark ([`VOUCHED`]) behind the number the program
+    /// that reads the order has no more, and need not ask. It takes the mark away at once: of what it executes it says
+    /// nothing.
     pub filters: Option<&'a [u8]>,
+    /// How many CPUs the machine may ever have, in decimal: what the ledger was made for.
+    pub cpus: Option<&'a [u8]>,
 }
 
 impl<'a> Order<'a> {
     /// The variables that carry the order, and their values.
     #[must_use]
-    pub fn write(&self) -> [(&'static OsStr, &'a OsStr); 9] {
+    pub fn write(&self) -> [(&'static OsStr, &'a OsStr); 10] {
         [
             (HEAP, self.heap.unwrap_or_default()),
             (STACK, if self.stack { b"1".as_slice() } else { b"" }),
             (STRICT, if self.strict { b"1".as_slice() } else { b"" }),
             (FILTERS, self.filters.unwrap_or_default()),
+            (CPUS, self.cpus.unwrap_or_default()),
             (NAMESPACE, self.namespace.unwrap_or_default()),
             (RESERVE, self.reserve.unwrap_or_default()),
             (LEDGER, self.ledger),
@@ -247,6 +263,7 @@ impl<'a> Order<'a> {
             reserve: variable(RESERVE).filter(|number| !number.is_empty()),
             namespace: variable(NAMESPACE).filter(|number| !number.is_empty()),
             filters: variable(FILTERS).filter(|number| !number.is_empty()),
+            cpus: variable(CPUS).filter(|number| !number.is_empty()),
         })
     }
 }
@@ -274,10 +291,17 @@ pub fn path_of(string: &CStr) -> Option<(Which, &CStr)> {
     of(Which::Ledger, LEDGER).or_else(|| of(Which::Heap, HEAP))
 }
 
+/// Under how many filters the run is, if a string of an environment, `NAME=value`, says that and has no mark.
+#[must_use]
+pub fn unmarked(string: &CStr) -> Option<&[u8]> {
+    let value = string.to_bytes().strip_prefix(FILTERS.to_bytes())?.strip_prefix(b"=")?;
+    (value.last() != Some(&VOUCHED)).then_some(value)
+}
+
 /// Whether a string of an environment, `NAME=value`, is a part of an order.
 #[must_use]
 pub fn is_of_order(string: &[u8]) -> bool {
-    [LEDGER, HEAP, BY, ON_MAX, STRICT, STACK, RESERVE, NAMESPACE, FILTERS, PERCPU]
+    [LEDGER, HEAP, BY, ON_MAX, STRICT, STACK, RESERVE, NAMESPACE, FILTERS, CPUS, PERCPU]
         .iter()
         .any(|name| string.strip_prefix(name.to_bytes()).is_some_and(|rest| rest.starts_with(b"=")))
 }
@@ -298,6 +322,11 @@ mod tests {
         assert_eq!(path_of(c"LEDGERLINE_HEAP=/y"), Some((Which::Heap, c"/y")));
         assert_eq!((path_of(c"LEDGERLINE_LEDGER"), path_of(c"A=/x")), (None, None));
         assert!(!is_of_order(b"LD_PRELOAD=x") && !is_of_order(b"LEDGERLINE_PRELOAD=x"));
+        assert_eq!(unmarked(c"LEDGERLINE_FILTERS=12"), Some(&b"12"[..]));
+        assert_eq!(unmarked(c"LEDGERLINE_FILTERS="), Some(&b""[..]));
+        for other in [c"LEDGERLINE_FILTERS=12!", c"LEDGERLINE_FILTERS", c"LEDGERLINE_FILTERS_=1"] {
+            assert_eq!(unmarked(other), None);
+        }
     }
 
     #[test]
@@ -308,6 +337,7 @@ mod tests {
                 let namespace = (by == By::Thread).then_some(&b"4026531836"[..]);
                 let reserve = (by == By::Process).then_some(&b"65536"[..]);
                 let filters = (by == By::Process).then_some(&b"3"[..]);
+                let cpus = (by == By::Library).then_some(&b"64"[..]);
                 let order = Order {
                     ledger: b"/proc/7/fd/3",
                     heap,
@@ -318,6 +348,7 @@ mod tests {
                     reserve,
                     namespace,
                     filters,
+                    cpus,
                 };
                 let written = order.write();
                 let find = |name: &CStr| {
@@ -343,6 +374,7 @@ mod tests {
             reserve: None,
             namespace: None,
             filters: None,
+            cpus: None,
         };
         assert_eq!(Order::read(only), Some(order));
     }

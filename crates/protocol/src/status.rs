@@ -1,7 +1,8 @@
-//! What `/proc/self/status` says of the calling process.
+//! What a program asks of itself when it starts and when it ends.
 //!
-//! Reading it makes those calls alone that the dynamic loader makes for each library: `openat` to read, `read` and
-//! `close`. They cost some ten microseconds. Nothing is allocated.
+//! Reading `/proc/self/status` makes those calls alone that the dynamic loader makes for each library: `openat` to read,
+//! `read` and `close`. They cost 36 to 49 microseconds, since the kernel makes the file for this process alone. Nothing is
+//! allocated.
 
 use std::ffi::CStr;
 
@@ -30,6 +31,23 @@ pub fn at_start() -> Start {
         // Its ids, from the namespace that `/proc` shows down to its own.
         is_nested: ids.map(|ids| ids.words > 1),
     }
+}
+
+/// What [`at_start`] would say of a program of which that is known: it is under so many filters. Costs a microsecond, and
+/// calls that a filter may forbid.
+#[must_use]
+pub fn vouched(filters: Option<u32>) -> Start {
+    // The process's id as the namespace has it that `/proc` shows. (Where two namespaces have given it the same one, the
+    // process is called by that.)
+    let mut text = [0u8; 16];
+    // SAFETY: the path ends in zero; the call writes at most the buffer's length. getpid has no preconditions.
+    let (length, own) = unsafe {
+        let to = text.as_mut_ptr().cast();
+        (libc::readlink(c"/proc/self".as_ptr(), to, text.len()), libc::getpid())
+    };
+    let shown = usize::try_from(length).ok().and_then(|length| text.get(..length));
+    let shown = shown.and_then(|shown| std::str::from_utf8(shown).ok()?.parse().ok());
+    Start { filters, is_nested: shown.map(|shown: libc::pid_t| shown != own) }
 }
 
 /// The most bytes that were resident in the calling process since it executed its program; `None` where that cannot be
@@ -135,6 +153,7 @@ mod tests {
         let start = at_start();
         assert_eq!(start.filters.map(u64::from), count.or(mode).map(|(number, _)| number));
         assert_eq!(start.is_nested, ids.map(|(_, words)| words > 1));
+        assert_eq!(vouched(start.filters), start);
         let most = most_resident().unwrap();
         assert!((1 << 20..1 << 40).contains(&most) && most >= before.unwrap().0 * 1024);
     }

@@ -8,8 +8,8 @@ pub use damaged::{MOST, is_damaged};
 
 use ledgerline_protocol::blind::Blind;
 use ledgerline_protocol::{
-    BLIND, ENDED, FOLDED, ITEMS, MAPPED, MAX_HEAP, REFUSED, REFUSED_HEAP, RESERVED, RESIDENT,
-    SPARED, SPARED_HEAP,
+    BLIND, ENDED, FOLDED, ITEMS, LEFT_OUT, MAPPED, MAX_HEAP, REFUSED, REFUSED_HEAP, RESERVED,
+    RESIDENT, SPARED, SPARED_HEAP,
 };
 
 /// What a run counts of a row.
@@ -37,6 +37,8 @@ pub struct Counted {
     pub reserve: u64,
     /// Why the row's process is not accounted.
     pub blind: Option<Blind>,
+    /// Of the root: how many processes found no row left.
+    pub left_out: u64,
     /// Whether a sum is more than anybody counts.
     pub absurd: bool,
 }
@@ -129,6 +131,7 @@ impl Rules {
             max_heap: alone(MAX_HEAP).checked_sub(1),
             reserve: alone(RESERVED),
             blind: Blind::from_number(alone(BLIND).cast_signed()),
+            left_out: alone(LEFT_OUT),
             absurd: sums
                 .flat_map(|line| [own(line), subtree(line)])
                 .any(|sum| sum.unsigned_abs() > MOST),

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::RangeInclusive;
 
 use ledgerline::container::Settings;
 use ledgerline::{Ledger, Limit};
@@ -11,11 +12,15 @@ use rustix::process::{Resource, getrlimit};
 
 use ledgerline_launch::Failure;
 
-/// Groups of a run, unless address space is short: two for each process that lives at a time, and for each of its
-/// further threads by name. (Ended processes share rows.)
-const GROUPS: u32 = 1 << 15;
-/// With fewer groups a run would be of little use.
+/// Rows of a run, unless the user says otherwise or address space is short: one for each process that lives at a time,
+/// and for each of its further threads by name. (Ended processes share rows.)
+pub(super) const ROWS: &str = "16384";
+/// What `--rows` takes.
+pub(super) const ROWS_TAKEN: RangeInclusive<i64> = 64..=1 << 20;
+/// With fewer rows a run would be of little use.
 const LEAST: u32 = 1 << 12;
+/// The second ledger has rows of ended processes longer than the first one.
+const MORE: u32 = 1 << 8;
 /// Each program of a run maps the ledger. Under a limit on address space (`ulimit -v`) it takes at most this part,
 /// so that the limit still is the program's.
 const SHARE: u64 = 16;
@@ -31,6 +36,8 @@ pub(super) struct Limits {
     pub(super) high: Limit,
     /// Whether the container's limit is followed, too.
     pub(super) container: bool,
+    /// How many rows the account has at a time.
+    pub(super) rows: u32,
 }
 
 /// More than any machine holds: what is above is no limit that an account could tell from damage.
@@ -52,7 +59,7 @@ impl Limits {
 pub(super) fn new(limits: &Limits) -> Result<(File, Ledger), Failure> {
     let (max, reserve) = (limits.max, limits.reserve);
     let container = limits.container.then(|| Settings::new().at_most(max).reserve(reserve));
-    let (file, ledger) = create(MEMORY_FILE, &ITEMS, container)?;
+    let (file, ledger) = create(MEMORY_FILE, limits.rows, &ITEMS, container)?;
     let max_heap = limits.max_heap.get().map_or(0, |max| max.min(MOST - 1) + 1);
     for (name, number) in [(RESERVED, limits.reserve), (MAX_HEAP, max_heap)] {
         if let Some(item) = ledger.item(name) {
@@ -72,7 +79,7 @@ pub(super) fn heap(limits: &Limits) -> Result<Option<(File, Ledger)>, Failure> {
     if limits.max_heap == Limit::MAX {
         return Ok(None);
     }
-    let (file, ledger) = create(HEAP_FILE, &[], None)?;
+    let (file, ledger) = create(HEAP_FILE, limits.rows + MORE, &[], None)?;
     limit("--max-heap", &ledger, limits.ordinary(limits.max_heap))?;
     seal(&file);
     Ok(Some((file, ledger)))
@@ -106,10 +113,11 @@ fn seal(file: &File) {
 
 fn create(
     name: &str,
+    rows: u32,
     items: &[&str],
     container: Option<Settings>,
 ) -> Result<(File, Ledger), Failure> {
-    try_to_create(name, items, container).map_err(|error| {
+    try_to_create(name, rows, items, container).map_err(|error| {
         let short = error.raw_os_error() == Some(libc::ENOMEM);
         let advice = if short { "; raise the limit on address space (ulimit -v)" } else { "" };
         Failure::internal(format!("the ledger cannot be created: {error}{advice}"))
@@ -118,24 +126,24 @@ fn create(
 
 fn try_to_create(
     name: &str,
+    mut rows: u32,
     items: &[&str],
     container: Option<Settings>,
 ) -> io::Result<(File, Ledger)> {
     let room = getrlimit(Resource::As).current;
     let fits =
         |ledger: &Ledger| room.is_none_or(|room| ledger.footprint().reserved <= room / SHARE);
-    let mut groups = GROUPS;
     loop {
         let file = File::from(memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
-        let builder = Ledger::builder().items(items).capacity(groups).spare_addresses(true);
+        let builder = Ledger::builder().items(items).capacity(rows).spare_addresses(true);
         let builder = match &container {
             Some(settings) => builder.container_with(settings.clone()),
             None => builder,
         };
         match builder.create_in(&file) {
-            Ok(ledger) if fits(&ledger) || groups <= LEAST => return Ok((file, ledger)),
-            Err(error) if room.is_none() || groups <= LEAST => return Err(error),
-            _ => groups /= 2,
+            Ok(ledger) if fits(&ledger) || rows <= LEAST => return Ok((file, ledger)),
+            Err(error) if room.is_none() || rows <= LEAST => return Err(error),
+            _ => rows /= 2,
         }
     }
 }

@@ -23,7 +23,7 @@ use clap::{Args, ValueHint};
 use ledger::Limits;
 use ledgerline::{Ledger, Limit, NAME_MAX, container, name};
 use ledgerline_protocol::blind::Blind;
-use ledgerline_protocol::{BLIND, By, OnMax, Order, PERCPU};
+use ledgerline_protocol::{BLIND, By, OnMax, Order, PERCPU, VOUCHED};
 
 use crate::carried::ACCOUNT;
 use fold::Folded;
@@ -97,8 +97,8 @@ A line names the processes that were not accounted, and why: statically linked; 
 other rights that they would gain; of another architecture or C library (glibc and musl are served, musl on x86-64); built with a sanitizer, which \
 runs as it does plain; executed with a cleared environment, as another user, under a seccomp filter, or in a root without \
 /proc; with a malloc of their own (what that maps is \
-charged); with too little address space for the library and the ledger (`ulimit -v`). With --strict that is a \
-failure, and programs keep the library where whoever executes them clears the environment.
+charged); with too little address space for the library and the ledger (`ulimit -v`); or with no row left (--rows). \
+With --strict that is a failure, and programs keep the library where whoever executes them clears the environment.
 
 A program that starts where another /proc is mounted (`unshare --mount-proc`), in another root, or in a user namespace \
 of its own (`bwrap --unshare-all`), has two or three descriptors that it would not have plain, from 1000 on: they lead to the ledger.
@@ -227,6 +227,10 @@ pub struct RunArgs {
     #[arg(long, value_parser = by(), default_value = By::Thread.name(), value_name = "WHAT")]
     by: By,
 
+    /// How many rows the account has at a time: each process that lives has one, and each of its further threads or libraries
+    #[arg(long, value_name = "COUNT", default_value = ledger::ROWS, value_parser = clap::value_parser!(u32).range(ledger::ROWS_TAKEN))]
+    rows: u32,
+
     /// What happens to an allocation that would go over a maximum
     #[arg(long, value_parser = on_max(), default_value = OnMax::Enomem.name(), value_name = "ACTION")]
     on_max: OnMax,
@@ -306,7 +310,10 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     let living = Living::new();
     let namespace = living.namespace().map(|number| number.to_string());
     let kept = limits.reserve.to_string();
-    let filters = ledgerline_protocol::at_start().filters.map(|number| number.to_string());
+    // (The program is executed by this command, which puts it under none.)
+    let filters = ledgerline_protocol::at_start().filters;
+    let filters = filters.map(|number| format!("{number}{}", char::from(VOUCHED)));
+    let cpus = ledgerline::percpu::possible_cpus().to_string();
     let order = Order {
         ledger: path.as_bytes(),
         heap: path_of_heap.as_deref().map(str::as_bytes),
@@ -317,6 +324,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
         reserve: Some(kept.as_bytes()),
         namespace: namespace.as_deref().map(str::as_bytes),
         filters: filters.as_deref().map(str::as_bytes),
+        cpus: Some(cpus.as_bytes()),
     };
     let mode = ledger.mode().to_string();
     // All processes of one ledger update it in one way: the user's, or this one's.
@@ -431,5 +439,5 @@ fn limits(args: &RunArgs) -> Result<Limits, Failure> {
         (None, least) => least.map_or(1 << 20, |least| (least / 32).min(1 << 20)),
     };
     let (high, container) = (limit("--high", &args.high)?, args.container);
-    Ok(Limits { max, max_heap, reserve, high, container })
+    Ok(Limits { max, max_heap, reserve, high, container, rows: args.rows })
 }

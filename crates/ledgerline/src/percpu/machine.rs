@@ -1,20 +1,32 @@
 //! What is asked of the machine: how many CPUs it may have, and which thread this is.
 
 use crate::os;
+use std::sync::OnceLock;
+
+static POSSIBLE: OnceLock<u32> = OnceLock::new();
 
 /// How many CPUs this machine may ever have: no CPU number and no compact id reaches it.
 ///
 /// Read from `/sys/devices/system/cpu/possible` without allocating; where that is not there, as in many sandboxes, from
 /// `/proc/softirqs`, which has a column for each; else the larger of the configured CPUs and 1 024 (address space is cheap, a wild index is not).
-pub(crate) fn possible_cpus() -> u32 {
-    static FOUND: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
-    *FOUND.get_or_init(|| {
+pub fn possible_cpus() -> u32 {
+    *POSSIBLE.get_or_init(|| {
         listed().or_else(headed).map_or_else(
             // (Without sections an index is a thread's, modulo this.)
             || os::configured_cpus().max(if cfg!(rseq) { 1024 } else { 1 }),
             |last| last.saturating_add(1),
         )
     })
+}
+
+/// Tells how many CPUs this machine may ever have, so that this process need not ask: that takes ten microseconds, and some
+/// sandboxes do not let it. The first word counts, told or found.
+///
+/// # Safety
+/// It is what [`possible_cpus`] says in another process of this machine. (Columns are found by CPU: with a number that is too
+/// small they lie outside of a table.)
+pub unsafe fn tell_possible_cpus(count: u32) {
+    let _ = POSSIBLE.set(count);
 }
 
 /// The last CPU by `/sys`.

@@ -73,9 +73,9 @@ pub use grounds::{Grounds, Index, Without};
 #[cfg(not(loom))]
 pub(crate) use lent::Lent;
 #[cfg(not(loom))]
-pub(crate) use machine::{
-    columns_in_files, columns_of_cpus, possible_cpus, stripe, thread_pointer,
-};
+pub(crate) use machine::{columns_in_files, columns_of_cpus, stripe, thread_pointer};
+#[cfg(not(loom))]
+pub use machine::{possible_cpus, tell_possible_cpus};
 #[cfg(not(loom))]
 pub(crate) use membarrier::fence;
 #[cfg(not(loom))]

@@ -3,9 +3,10 @@
 use crate::elsewhere::{LONGEST, Reached, descriptor_path};
 use crate::objects::own_path;
 use crate::process;
-use ledgerline_protocol::{is_of_order, path_of};
+use crate::vouch;
+use ledgerline_protocol::{VOUCHED, is_of_order, path_of, unmarked};
 use std::ffi::{CStr, c_char, c_void};
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 
 pub(super) type List = *const *const c_char;
 
@@ -92,6 +93,38 @@ impl Environment {
     pub(super) unsafe fn without_in(given: List, memory: &mut [usize]) -> Option<Environment> {
         // SAFETY: as the caller says.
         unsafe { Environment::changed(given, false, None, Some(memory)) }
+    }
+
+    /// A copy in the caller's memory that vouches for the program (vouch.rs). `None` where the memory is too little, or
+    /// there is no number to be marked.
+    ///
+    /// # Safety
+    /// As [`strings`]; the copy is not used after the memory is gone.
+    pub(super) unsafe fn vouching_in(given: List, memory: &mut [usize]) -> Option<Environment> {
+        // SAFETY: as the caller says.
+        let strings = || unsafe { strings(given) };
+        let (at, string) = strings().enumerate().find(|(_, string)| unmarked(string).is_some())?;
+        if !vouch::may(unmarked(string)?) {
+            return None;
+        }
+        let (pointers, text) = memory.split_at_mut_checked(strings().count() + 1)?;
+        let bytes = string.to_bytes();
+        // SAFETY: the same memory by bytes.
+        let text = unsafe {
+            std::slice::from_raw_parts_mut(text.as_mut_ptr().cast::<u8>(), size_of_val(text))
+        };
+        let marked = text.get_mut(..bytes.len() + 2)?;
+        marked[..bytes.len()].copy_from_slice(bytes);
+        marked[bytes.len()..].copy_from_slice(&[VOUCHED, 0]);
+        // SAFETY: the same memory by pointers, which are words. All are written here.
+        let list = unsafe {
+            let first = pointers.as_mut_ptr().cast::<*const c_char>();
+            std::slice::from_raw_parts_mut(first, pointers.len())
+        };
+        let all = strings().map(CStr::as_ptr).chain([null()]);
+        list.iter_mut().zip(all).for_each(|(to, from)| *to = from);
+        list[at] = marked.as_ptr().cast();
+        Some(Environment { list: list.as_ptr(), copy: null_mut(), mapped: 0 })
     }
 
     /// # Safety

@@ -1,14 +1,14 @@
 //! What this process says of programs that it executes and that are not accounted, and what they keep of the run's order.
 
-use super::{INHERITED, Item, State, attached, identity, push_process};
+use super::{INHERITED, Item, STATE, State, attached, identity, push_process};
 use crate::filter;
 use crate::objects::own_path;
 use crate::say::errno;
 use crate::text::Text;
 use crate::thread::Busy;
-use ledgerline::{Group, NAME_MAX};
+use ledgerline::{CreateError, Group, NAME_MAX};
 use ledgerline_protocol::blind::Blind;
-use ledgerline_protocol::{DESCRIPTORS, Identity, Which};
+use ledgerline_protocol::{Identity, Which};
 use std::cell::UnsafeCell;
 use std::ffi::CStr;
 use std::sync::atomic::Ordering;
@@ -38,11 +38,7 @@ pub(crate) fn can_open() -> Result<(), Blind> {
     // (Where the order was too long to be kept, nothing is known.)
     let Some(path) = path(Which::Ledger) else { return Ok(()) };
     match access(path, libc::R_OK | libc::W_OK) {
-        Ok(()) => {
-            let is_here = access(own_path(), libc::R_OK).is_ok();
-            let is_reached = path.to_bytes().starts_with(DESCRIPTORS.as_bytes());
-            (is_here && (!is_reached || knows_cpus())).then_some(()).ok_or(Blind::Elsewhere)
-        }
+        Ok(()) => access(own_path(), libc::R_OK).map_err(|_| Blind::Elsewhere),
         Err(libc::EACCES | libc::EPERM) => Err(Blind::OtherUser),
         Err(_) => Err(Blind::Elsewhere),
     }
@@ -62,14 +58,6 @@ fn least_address_space() -> u64 {
     // SAFETY: `opened` is 1, so the ledger was opened, and it stays open for good.
     let ledger = unsafe { (*INHERITED.ledger.get()).assume_init_ref() };
     (size_of::<State>() as u64).saturating_add(ledger.reserved())
-}
-
-/// Whether a process can read how many CPUs there may be (`percpu/machine.rs` of the library). One that cannot takes the
-/// ledger for one of a smaller machine.
-pub(crate) fn knows_cpus() -> bool {
-    [c"/sys/devices/system/cpu/possible", c"/proc/softirqs"]
-        .into_iter()
-        .any(|path| access(path, libc::R_OK).is_ok())
 }
 
 /// Whether a file can be opened so by this process's effective user, or the error.
@@ -108,7 +96,14 @@ pub(crate) fn name_blind(
     // SAFETY: the process is attached, so the ledger was opened, and it stays open for good.
     let (ledger, items) =
         unsafe { ((*INHERITED.ledger.get()).assume_init_ref(), (*INHERITED.settings.get()).items) };
-    let group = ledger.create_for_process(name.as_str(), owner.owner()).ok()?;
+    let group = match ledger.create_for_process(name.as_str(), owner.owner()) {
+        Ok(group) => group,
+        Err(CreateError::Full { .. }) => {
+            count_left_out(1);
+            return None;
+        }
+        Err(_) => return None,
+    };
     if let Some(item) = items[Item::Blind as usize] {
         group.add_stat(item, blind as i64);
     }
@@ -128,6 +123,33 @@ pub(crate) fn unname_blind(row: Group<'static>, blind: Blind) {
         // (It is new, and nothing is charged to it.)
         let _ = row.destroy();
     }
+}
+
+/// Counts processes that found no row left. Only after [`may_account`] was true, or where it is about to be.
+pub(super) fn count_left_out(more: i64) {
+    // SAFETY: the ledger and the settings are there, as the caller says, and stay.
+    let (ledger, items) =
+        unsafe { ((*INHERITED.ledger.get()).assume_init_ref(), (*INHERITED.settings.get()).items) };
+    if let Some(item) = items[Item::LeftOut as usize] {
+        ledger.root().add_stat(item, more);
+    }
+}
+
+/// A process that found no row is about to execute a program in which this library is: that one looks for a row itself,
+/// and counts if it finds none. Says whether this is such a process. (A child with this memory, whose id is another, is
+/// none.)
+pub(crate) fn leaves_anew(own: libc::pid_t) -> bool {
+    let is_left_out =
+        STATE.left_out.load(Ordering::Relaxed) != 0 && identity().pid() == own.unsigned_abs();
+    if is_left_out {
+        count_left_out(-1);
+    }
+    is_left_out
+}
+
+/// It was not executed.
+pub(crate) fn stays_left_out() {
+    count_left_out(1);
 }
 
 /// The strings of the environment that carry the order, each with its zero: what programs keep over `exec`.

@@ -1,6 +1,6 @@
 /* seccomp HOW WHEN: puts itself under a filter that ends it for every system call but those that it makes by itself.
    HOW it does so:
-     prctl, seccomp, raw (prctl by syscall), all (seccomp, for all threads)
+     prctl, seccomp, raw (prctl by syscall), all (seccomp, for all threads), asm (prctl by an instruction)
    WHEN, and what it does then:
      self     allocates
      thread   starts a thread that allocates
@@ -15,6 +15,9 @@
      failing  fails to install a filter in several ways; then a thread allocates
      limit    allocates until there is no more
      exec     executes itself, to allocate
+     fence    has a filter that ends it for membarrier alone, and executes itself, to allocate
+     fences   has two of those
+     vfence   makes a child with its own memory that has two, and executes this program, to allocate
    or `seccomp strict`, `seccomp strict-thread`, `seccomp strict-limit` (where 16 MiB are too much) and `seccomp work`, which allocates without any filter.
    Whoever allocates has 300 blocks of 1000 bytes in the end. */
 #include "common.h"
@@ -31,6 +34,25 @@
     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 
 static const char *how;
+
+static void install_this(struct sock_fprog program) {
+    check(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+    if (!strcmp(how, "prctl")) {
+        check(!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
+    } else if (!strcmp(how, "raw")) {
+        check(!syscall(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
+    } else if (!strcmp(how, "asm")) {
+        long result = SYS_prctl;
+        __asm__ volatile("syscall"
+                         : "+a"(result)
+                         : "D"(PR_SET_SECCOMP), "S"(SECCOMP_MODE_FILTER), "d"(&program)
+                         : "rcx", "r11", "memory");
+        check(!result);
+    } else {
+        int flags = strcmp(how, "all") ? 0 : SECCOMP_FILTER_FLAG_TSYNC;
+        check(!syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program));
+    }
+}
 
 /* What this program, glibc's malloc, threads and fork need. */
 static void install(void) {
@@ -81,16 +103,26 @@ static void install(void) {
         ALLOW(SYS_getrandom),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
     };
-    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
-    check(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
-    if (!strcmp(how, "prctl")) {
-        check(!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
-    } else if (!strcmp(how, "raw")) {
-        check(!syscall(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
-    } else {
-        int flags = strcmp(how, "all") ? 0 : SECCOMP_FILTER_FLAG_TSYNC;
-        check(!syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program));
-    }
+    install_this((struct sock_fprog){sizeof filter / sizeof *filter, filter});
+}
+
+/* This program needs no membarrier; the library makes one in each program that it accounts. */
+static void forbid_fences(void) {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    install_this((struct sock_fprog){sizeof filter / sizeof *filter, filter});
+}
+
+static int forbid_fences_and_execute(void *unused) {
+    (void)unused;
+    forbid_fences();
+    forbid_fences();
+    execl("/proc/self/exe", "seccomp", "work", NULL);
+    return 1;
 }
 
 static void *kept[300];
@@ -199,6 +231,8 @@ int main(int argc, char **argv) {
     how = argv[1];
     const char *when = argc > 2 ? argv[2] : how;
     pthread_t thread;
+    static _Alignas(16) char stack[64 << 10];
+    char *top = stack + sizeof stack;
     /* The heap need not grow any more. */
     mallopt(M_TRIM_THRESHOLD, 64 << 20);
     void *first[60];
@@ -213,13 +247,17 @@ int main(int argc, char **argv) {
         work(NULL);
     } else if (!strcmp(when, "child")) {
         in_child(fork(), install_and_work);
+    } else if (!strcmp(when, "fence") || !strcmp(when, "fences")) {
+        forbid_fences();
+        if (!strcmp(when, "fences")) forbid_fences();
+        execl("/proc/self/exe", "seccomp", "work", NULL);
+    } else if (!strcmp(when, "vfence")) {
+        reap(clone(forbid_fences_and_execute, top, CLONE_VM | CLONE_VFORK | SIGCHLD, NULL));
     } else if (!strcmp(when, "vfork") || !strcmp(when, "failing")) {
-        static _Alignas(16) char stack[64 << 10];
         if (!strcmp(when, "failing")) {
             failing();
         } else {
-            int flags = CLONE_VM | CLONE_VFORK | SIGCHLD;
-            reap(clone(install_and_end, stack + sizeof stack, flags, NULL));
+            reap(clone(install_and_end, top, CLONE_VM | CLONE_VFORK | SIGCHLD, NULL));
         }
         check(!pthread_create(&thread, NULL, named, NULL));
         check(!pthread_join(thread, NULL));

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// What decides about an account, or about the C library: no run inherits it.
-const OURS: [&str; 11] = [
+const OURS: [&str; 12] = [
     "LEDGERLINE_HEAP",
     "LEDGERLINE_STACK",
     "LD_PRELOAD",
@@ -37,6 +37,7 @@ const OURS: [&str; 11] = [
     "LEDGERLINE_ON_MAX",
     "LEDGERLINE_PERCPU",
     "LEDGERLINE_FILTERS",
+    "LEDGERLINE_CPUS",
     "GLIBC_TUNABLES",
     "MALLOC_ARENA_MAX",
 ];
@@ -188,6 +189,7 @@ impl Account {
             .env("LD_PRELOAD", library().to_str().expect("a path in UTF-8"))
             .env("LEDGERLINE_LEDGER", &self.path())
             .env("LEDGERLINE_PERCPU", modes()[0])
+            .env("LEDGERLINE_CPUS", &ledgerline::percpu::possible_cpus().to_string())
             .env(
                 "LEDGERLINE_FILTERS",
                 &ledgerline_protocol::at_start().filters.unwrap_or(0).to_string(),

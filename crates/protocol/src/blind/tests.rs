@@ -35,7 +35,7 @@ fn spot(path: &Path) -> Option<Blind> {
 }
 
 fn spot_of(path: &Path, serves: Serves) -> Option<Blind> {
-    of(&CString::new(path.as_os_str().as_bytes()).unwrap(), serves)
+    of(&CString::new(path.as_os_str().as_bytes()).unwrap(), serves).unwrap_or_default()
 }
 
 // The few fields of an ELF file of the 64-bit class that matter here.
@@ -118,6 +118,10 @@ fn a_script_is_judged_by_its_interpreter() {
     assert_eq!(spot(&directory.file("shell", b"#!/bin/sh\n")), None);
     assert_eq!(spot(&directory.file("gone", b"#!/nonexistent\n")), None);
     assert_eq!(spot(&directory.file("nothing", b"#!\n")), None);
+    assert_eq!(of(c"/nonexistent/program", Serves::Both), Err(Unread));
+    let path = directory.file("unread", b"#! /nonexistent/interpreter\n");
+    let path = CString::new(path.as_os_str().as_bytes()).unwrap();
+    assert_eq!(of(&path, Serves::Both), Err(Unread));
     let long = format!("#!/{}\n", "x".repeat(400));
     assert_eq!(spot(&directory.file("long", long.as_bytes())), None);
     assert_eq!(spot(Path::new("/nonexistent")), None);
@@ -211,5 +215,5 @@ fn a_number_in_a_ledger_is_read_as_what_was_written() {
     for blind in Blind::ALL {
         assert_eq!(Blind::from_number(blind as i64), Some(blind));
     }
-    assert_eq!((Blind::from_number(0), Blind::from_number(12)), (None, None));
+    assert_eq!((Blind::from_number(0), Blind::from_number(13)), (None, None));
 }
