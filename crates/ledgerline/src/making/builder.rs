@@ -178,7 +178,7 @@ impl LedgerBuilder {
     /// holds something alone, in a part for each CPU. It charges as fast, but not by number
     /// ([`Lease::lend`](crate::Lease::lend) says `false`). Each process chooses for itself: others
     /// [open](Ledger::open_in) the file whole or [in parts](Ledger::open_sparing). Where the system cannot be asked which
-    /// addresses are free (before Linux 4.17), all is mapped. A ledger in memory is not changed by this.
+    /// addresses are free (not Linux), all is mapped. A ledger in memory is not changed by this.
     ///
     /// ```
     /// # use ledgerline::Ledger;

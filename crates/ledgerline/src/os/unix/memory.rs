@@ -26,6 +26,7 @@ pub(crate) enum Found {
     #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     Taken,
     /// The system cannot be asked so: nothing is mapped.
+    #[cfg_attr(target_os = "linux", allow(dead_code))]
     CannotTell,
 }
 
@@ -71,14 +72,14 @@ pub(crate) fn map_where_free(
         let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
         let (file, offset) = (file.as_raw_fd(), offset as libc::off_t);
         // SAFETY: over nothing: the kernel refuses a place that is taken, and one that does not know the flag (before
-        // Linux 4.17) takes the place for a hint.
+        // Linux 4.17, in some emulators) takes the place for a hint, and goes elsewhere if it is taken.
         let made = made(unsafe { libc::mmap(at.cast(), size, WRITABLE, flags, file, offset) });
         match made {
             Ok(base) if base == at => Ok(Found::Mapped),
             Ok(base) => {
                 // SAFETY: just mapped, and nobody knows it.
                 unsafe { unmap(base, size) };
-                Ok(Found::CannotTell)
+                Ok(Found::Taken)
             }
             Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(Found::Taken),
             Err(error) => Err(error),
