@@ -82,3 +82,54 @@ fn what_folded_processes_were_refused_is_still_told() {
     assert!(text.contains("First refused: 30.0M for /dd"), "{text}");
     assert!(text.contains("Largest: 70.0M for /dd"), "{text}");
 }
+
+/// How many processes found no row left; nothing else keeps any out of the account.
+fn left_out(account: &Value) -> u64 {
+    let list = account["not_accounted"].as_array().expect("a list");
+    let count = |one: &Value| {
+        assert_eq!((&one["program"], &one["reason"]), (&Value::Null, &Value::from("no row left")));
+        number(&one["processes"])
+    };
+    list.iter().map(count).sum()
+}
+
+/// Starts eighty shells, which all live when the last one is up. (None of them allocates before it is a shell.) Then a
+/// process executes three programs, one after the other.
+const AT_A_TIME: &str = "\
+from subprocess import PIPE, Popen\n\
+shells = [Popen(['sh', '-c', 'echo; read line'], stdin=PIPE, stdout=PIPE) for _ in range(80)]\n\
+for shell in shells: shell.stdout.readline()\n\
+Popen(['sh', '-c', 'exec sh -c \"exec true\"']).wait()\n\
+for shell in shells: shell.communicate()\n\
+print('all')\n";
+
+#[test]
+fn processes_that_find_no_row_left_run_as_plain_and_are_counted() {
+    let Some(python) = python() else { return };
+    let words = [python, "-c", AT_A_TIME];
+    for (rows, strict) in [("64", false), ("64", true), ("128", true)] {
+        let mut options = vec!["--by", "process", "--rows", rows];
+        options.extend(strict.then_some("--strict"));
+        let (output, account) = account(&options, &words);
+        assert_eq!(output.stdout, b"all\n", "{}", stderr(&output));
+        let accounted = groups(&account).len() as u64 - 1;
+        if rows == "128" {
+            assert_eq!((accounted, left_out(&account)), (1 + 80 + 3, 0));
+            assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        } else {
+            assert_eq!(accounted, 63, "the root has one");
+            assert_eq!(left_out(&account), 1 + 80 + 1 - 63);
+            assert!(stderr(&output).contains("run --rows"), "{}", stderr(&output));
+            assert_eq!(output.status.code(), Some(if strict { 125 } else { 0 }));
+        }
+    }
+    for options in [&["--rows", "1048576"][..], &["--rows", "1048576", "--max-heap", "1G"]] {
+        let output = run(&[options, &["--", "true"]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    }
+    for (rows, why) in [("63", "63 is not in 64..=1048576"), ("many", "invalid digit")] {
+        let output = run(&["--rows", rows, "--", "true"]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains(why), "{}", stderr(&output));
+    }
+}

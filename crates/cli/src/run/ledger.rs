@@ -15,8 +15,9 @@ use ledgerline_launch::Failure;
 /// Rows of a run, unless the user says otherwise or address space is short: one for each process that lives at a time,
 /// and for each of its further threads by name. (Ended processes share rows.)
 pub(super) const ROWS: &str = "16384";
-/// What `--rows` takes.
-pub(super) const ROWS_TAKEN: RangeInclusive<i64> = 64..=1 << 20;
+/// What `--rows` takes: as many as a ledger has at most.
+pub(super) const ROWS_TAKEN: RangeInclusive<i64> = 64..=MOST_ROWS as i64;
+const MOST_ROWS: u32 = 1 << 20;
 /// With fewer rows a run would be of little use.
 const LEAST: u32 = 1 << 12;
 /// The second ledger has rows of ended processes longer than the first one.
@@ -79,7 +80,7 @@ pub(super) fn heap(limits: &Limits) -> Result<Option<(File, Ledger)>, Failure> {
     if limits.max_heap == Limit::MAX {
         return Ok(None);
     }
-    let (file, ledger) = create(HEAP_FILE, limits.rows + MORE, &[], None)?;
+    let (file, ledger) = create(HEAP_FILE, (limits.rows + MORE).min(MOST_ROWS), &[], None)?;
     limit("--max-heap", &ledger, limits.ordinary(limits.max_heap))?;
     seal(&file);
     Ok(Some((file, ledger)))
