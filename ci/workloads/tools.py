@@ -239,8 +239,10 @@ PROGRAMS = [
         "tmux",
         "tmux",
         ("tmux",),
-        lambda c: "tmux -S ./s -f /dev/null new-session -d 'seq 1000 >out; tmux -S ./s wait-for -S done' && "
-        "tmux -S ./s wait-for done; sleep 0.2; wc -l <out",
+        # The session waits for its reader: the server ends with it, and who asks an ended server meets an error.
+        lambda c: "tmux -S ./s -f /dev/null new-session -d "
+        "'seq 1000 >out; tmux -S ./s wait-for -S done; tmux -S ./s wait-for read' && "
+        "tmux -S ./s wait-for done && wc -l <out && tmux -S ./s wait-for -S read; sleep 0.2",
         compared="status, stdout, stderr; the last session ends the server",
     ),
     Program(
