@@ -290,6 +290,37 @@ fn a_charge_and_its_return_take_less_than_in_a_quota_of_one_atomic() {
 }
 
 #[test]
+fn what_run_adds_stands_beside_programs_that_run_plain() {
+    let rows = suite("run", &[]);
+    for &case in cases("run") {
+        let [row] = of(&rows, case)[..] else { panic!("{case} stands once") };
+        let is_under = case.ends_with("_run");
+        assert_eq!(row["added_ns"].is_number(), is_under, "{row}");
+        if is_under {
+            let added = row["added_ns"].as_f64().unwrap();
+            let [low, high] = [0, 1].map(|at| row["added_quartiles"][at].as_f64().unwrap());
+            assert!(low <= added && added <= high, "{row}");
+        }
+    }
+    // Some is left out, and no other is measured for it.
+    let rows = suite("run", &["--cases", "malloc_run"]);
+    assert_eq!(rows.len(), 1);
+    of(&rows, "malloc_run");
+}
+
+#[test]
+fn a_bench_of_run_that_is_run_itself_says_that_no_program_is_plain() {
+    let output = Command::new(support::binary())
+        .args(["run", "--", support::binary(), "bench", "run", "--quick", "--cases", "malloc"])
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("itself runs under `ledgerline run`"), "{stderr}");
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
 fn pages_are_counted_four_ways_and_ours_misses_none() {
     let rows = suite("rss", &["--threads", "1", "--sleepers", "150"]);
     for case in cases("rss") {

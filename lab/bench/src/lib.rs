@@ -3,11 +3,12 @@
 //! | module     | what it holds                                                          |
 //! |------------|------------------------------------------------------------------------|
 //! | `options`  | what the user asked for                                                |
-//! | `suite`    | a suite as the command sees it: `charge`, `stat`, `read`, `numa`, `rss`, `alloc`, `task`, `quota` |
+//! | `suite`    | a suite as the command sees it: `charge`, `stat`, `read`, `numa`, `rss`, `alloc`, `task`, `quota`, `run` |
 //! | `modes`    | one process a mode                                                     |
 //! | `rounds`   | the harness of all suites: a pass for each number of threads           |
 //! | `cases`    | the cases of `charge`; `guards`: their loops that hold guards          |
 //! | `loops`    | what loops of several suites have in common                            |
+//! | `under_run` | the suite `run`: `program`s of their own, plain and under `ledgerline run` by turns |
 //! | `watched`  | the cases of `charge` in a ledger at which another process looks       |
 //! | `peers`    | what is measured for comparison; `jvm`: in a Java virtual machine; `allocators`: in `alloc` |
 //! | `row`      | one figure; `report`: JSON lines and the table                         |
@@ -29,6 +30,7 @@ mod modes;
 mod numa;
 mod options;
 mod peers;
+mod program;
 mod quota;
 mod read;
 mod report;
@@ -38,10 +40,12 @@ mod rss;
 mod stat;
 mod suite;
 mod task;
+mod under_run;
 mod watched;
 
-use self::options::{Options, RssArgs, SuiteArgs, one_of};
+use self::options::{Options, RssArgs, RunArgs, SuiteArgs, one_of};
 use self::rounds::Run;
+use self::row::Row;
 use self::suite::Suite;
 use clap::{Args, Subcommand};
 use ledgerline_measure::machine;
@@ -83,9 +87,12 @@ enum Suites {
     /// Quotas: a limit of a whole node in one atomic, beside ours
     #[command(after_help = quota::QUOTA.help, mut_arg("cases", one_of(quota::QUOTA.cases)))]
     Quota(SuiteArgs),
+    /// Running: what `ledgerline run` adds to a malloc and its free, and to a program's start
+    #[command(after_help = under_run::RUN.help, mut_arg("cases", one_of(under_run::RUN.cases)))]
+    Run(RunArgs),
 }
 
-static SUITES: [&Suite; 8] = [
+static SUITES: [&Suite; 9] = [
     &charge::CHARGE,
     &stat::STAT,
     &read::READ,
@@ -94,6 +101,7 @@ static SUITES: [&Suite; 8] = [
     &alloc::ALLOC,
     &task::TASK,
     &quota::QUOTA,
+    &under_run::RUN,
 ];
 
 /// The names of a suite's cases, in the order of the report; none if there is no such suite.
@@ -114,6 +122,7 @@ pub fn main(args: &BenchArgs) -> ExitCode {
         Suites::Task(args) => (&task::TASK, args, 0),
         Suites::Quota(args) => (&quota::QUOTA, args, 0),
         Suites::Alloc(args) => (&alloc::ALLOC, args, 0),
+        Suites::Run(args) => return output::finish("bench", run_programs(args)),
     };
     if args.in_this_process
         && let Err(status) = modes::check_own(args.mode)
@@ -129,12 +138,26 @@ fn run(suite: &Suite, args: &SuiteArgs, sleepers: usize) -> Result<String, Strin
         let run = Run::new(suite.name, &options, Progress::on_stderr());
         return report::json(&(suite.measure)(&run)?);
     }
-    let rows = modes::measure(suite, args.mode, &options)?;
-    if args.json {
-        report::json(&rows)
+    show(suite, &modes::measure(suite, args.mode, &options)?, &options, args.json)
+}
+
+/// The suite `run`, whose figures are of programs and not of this process; or one of these programs.
+fn run_programs(args: &RunArgs) -> Result<String, String> {
+    if let Some(work) = args.work {
+        return work.measured(args.quick);
+    }
+    let suite = &under_run::RUN;
+    let options = Options::of_programs(args, suite.cases)?;
+    let run = Run::new(suite.name, &options, Progress::on_stderr());
+    show(suite, &(suite.measure)(&run)?, &options, args.json)
+}
+
+fn show(suite: &Suite, rows: &[Row], options: &Options, json: bool) -> Result<String, String> {
+    if json {
+        report::json(rows)
     } else {
         let machine = machine::describe(options.cpus.len());
-        Ok(report::table(&machine, &rows, suite.remark, Style::of_stdout()))
+        Ok(report::table(&machine, rows, suite.remark, Style::of_stdout()))
     }
 }
 

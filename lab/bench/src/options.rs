@@ -67,6 +67,31 @@ pub(super) struct RssArgs {
     pub(super) sleepers: usize,
 }
 
+/// The options of the suite `run`: each figure is of a program of its own, on one thread.
+#[derive(Args, Clone, Debug)]
+pub(super) struct RunArgs {
+    /// Only these cases, separated by commas
+    #[arg(long, value_name = "LIST", value_delimiter = ',', hide_possible_values = true)]
+    cases: Vec<String>,
+
+    /// Pairs of programs to take the median of; with --quick: 3
+    #[arg(long, value_name = "N", default_value = "21", value_parser = count(MOST))]
+    #[arg(default_value_if("quick", "true", "3"))]
+    runs: usize,
+
+    /// Print one JSON object a line instead of a table
+    #[arg(long)]
+    pub(super) json: bool,
+
+    /// Short programs: to see that it works, not how fast
+    #[arg(long)]
+    pub(super) quick: bool,
+
+    /// Be the program that works so, and print what that took
+    #[arg(long, hide = true, value_enum)]
+    pub(super) work: Option<super::program::Work>,
+}
+
 /// A number from 1 to `most`.
 fn count(most: u64) -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=most)
@@ -129,6 +154,20 @@ impl Options {
             quick: args.quick,
             cpus,
             sleepers,
+        })
+    }
+
+    /// The options of the suite `run`, which has these cases.
+    pub(super) fn of_programs(args: &RunArgs, cases: &[&'static str]) -> Result<Options, String> {
+        let cpus = machine::allowed_cpus()
+            .map_err(|error| format!("cannot tell which CPUs may be used: {error}"))?;
+        Ok(Options {
+            threads: vec![1],
+            runs: args.runs,
+            cases: in_order(&args.cases, cases),
+            quick: args.quick,
+            cpus,
+            sleepers: 0,
         })
     }
 

@@ -40,9 +40,12 @@ pub(super) struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) times_unwatched: Option<f64>,
     /// For an allocator: what a block takes more than from the one beneath; for a task with a group: what it takes more
-    /// than the same without one. In the same run.
+    /// than the same without one; for a program under `ledgerline run`: what it takes more than plain. In the same run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) added_ns: Option<f64>,
+    /// For a program under `ledgerline run`: the quartiles of what it takes more, over the pairs of rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) added_quartiles: Option<[f64; 2]>,
     /// For a reading: how many CPUs were added up, and what each took.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cpus: Option<u32>,
