@@ -31,7 +31,9 @@ is added is the median of the pairs' differences, and stands with its quartiles.
 Examples:
   ledgerline bench run
   ledgerline bench run --cases malloc,malloc_run --runs 101
-  ledgerline bench run --json > figures.jsonl";
+  ledgerline bench run --json > figures.jsonl
+  LD_PRELOAD=/usr/lib/libjemalloc.so.2 ledgerline bench run
+                      the same with another allocator beneath";
 
 /// What a case's program does, and whether it does so under `run`.
 const CASES: [(&str, (Work, bool)); 6] = [
