@@ -21,7 +21,7 @@ use crate::elsewhere::{LONGEST, Reached, descriptor_path};
 use crate::filter;
 use crate::process;
 use crate::say::{errno, set_errno};
-use environment::{Environment, List, looks, strings};
+use environment::{Environment, List, Looks, looks, strings};
 use ledgerline_protocol::blind::{self, Blind, Serves};
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -63,15 +63,16 @@ impl Plan {
             return unchanged(Some(Blind::Filter));
         }
         // SAFETY: as the caller says.
-        let (has_library, has_order) = unsafe { looks(given) };
+        let Looks { library: has_library, order: has_order, other_run } = unsafe { looks(given) };
         let of_file = path.map(|path| blind::of(path, SERVES));
         let (is_read, of_file) =
             (matches!(of_file, Some(Ok(_))), of_file.and_then(Result::ok).flatten());
         let blind = of_file.or_else(|| match has_library && has_order {
+            _ if other_run => Some(Blind::OtherRun),
             true => process::can_open().err(),
             false => Some(Blind::Environment),
         });
-        let is_to_be = has_library && has_order || process::is_strict();
+        let is_to_be = !other_run && (has_library && has_order || process::is_strict());
         if of_file.is_none()
             && is_to_be
             && matches!(process::can_open(), Err(Blind::Elsewhere | Blind::OtherUser))

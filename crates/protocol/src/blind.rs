@@ -36,11 +36,13 @@ pub enum Blind {
     Elsewhere = 11,
     /// The ledger had no row left for it.
     NoRow = 12,
+    /// It was executed by a run within the run, which accounts it.
+    OtherRun = 13,
 }
 
 impl Blind {
     /// All there are.
-    pub const ALL: [Blind; 12] = [
+    pub const ALL: [Blind; 13] = [
         Blind::Static,
         Blind::Privileged,
         Blind::OtherArchitecture,
@@ -53,6 +55,7 @@ impl Blind {
         Blind::Filter,
         Blind::Elsewhere,
         Blind::NoRow,
+        Blind::OtherRun,
     ];
 
     /// The reason with this number in a ledger.
@@ -77,6 +80,7 @@ impl Blind {
             Blind::Filter => "a seccomp filter",
             Blind::Elsewhere => "another root or /proc",
             Blind::NoRow => "no row left",
+            Blind::OtherRun => "a run of its own",
         }
     }
 
@@ -108,6 +112,7 @@ impl fmt::Display for Blind {
             Blind::Filter => "is under a seccomp filter, which may forbid to open the ledger",
             Blind::Elsewhere => "runs where the ledger has no path (a chroot, another /proc)",
             Blind::NoRow => "found no row left in the ledger",
+            Blind::OtherRun => "has a run of its own, which accounts and limits it",
         })?;
         f.write_str("; its allocations cannot be seen or limited")
     }

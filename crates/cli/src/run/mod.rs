@@ -97,7 +97,8 @@ A line names the processes that were not accounted, and why: statically linked; 
 other rights that they would gain; of another architecture or C library (glibc and musl are served, musl on x86-64); built with a sanitizer, which \
 runs as it does plain; executed with a cleared environment, as another user, under a seccomp filter, or in a root without \
 /proc; with a malloc of their own (what that maps is \
-charged); with too little address space for the library and the ledger (`ulimit -v`); or with no row left (--rows). \
+charged); with too little address space for the library and the ledger (`ulimit -v`); with no row left (--rows); or with a run of their own, a `ledgerline run` \
+within this one, whose account and limits hold for them alone. \
 With --strict that is a failure, and programs keep the library where whoever executes them clears the environment.
 
 A program that starts where another /proc is mounted (`unshare --mount-proc`), in another root, or in a user namespace \

@@ -4,7 +4,7 @@ use crate::elsewhere::{LONGEST, Reached, descriptor_path};
 use crate::objects::own_path;
 use crate::process;
 use crate::vouch;
-use ledgerline_protocol::{VOUCHED, is_of_order, path_of, unmarked};
+use ledgerline_protocol::{DESCRIPTORS, VOUCHED, Which, is_of_order, path_of, unmarked};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{null, null_mut};
 
@@ -39,18 +39,46 @@ fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| b": ".contains(byte)).filter(|element| !element.is_empty())
 }
 
-/// Whether an environment preloads this library, and whether it says what the run ordered.
-///
+/// What an environment says.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Looks {
+    /// That this library is preloaded.
+    pub(super) library: bool,
+    /// What a run ordered.
+    pub(super) order: bool,
+    /// That this is another run than this process's: one that was begun within it.
+    pub(super) other_run: bool,
+}
+
 /// # Safety
 /// As [`strings`].
-pub(super) unsafe fn looks(list: List) -> (bool, bool) {
+pub(super) unsafe fn looks(list: List) -> Looks {
     let own = own_path().to_bytes();
     // SAFETY: as the caller says.
-    unsafe { strings(list) }.fold((false, false), |(library, order), string| {
-        let is_library =
+    unsafe { strings(list) }.fold(Looks::default(), |mut looks, string| {
+        looks.library |=
             preloads(string).is_some_and(|value| elements(value).any(|one| one == own));
-        (library || is_library, order || is_of_order(string.to_bytes()))
+        looks.order |= is_of_order(string.to_bytes());
+        looks.other_run |= leads_to(string).is_some_and(is_of_another);
+        looks
     })
+}
+
+/// The path of a run's ledger, if the string says it.
+fn leads_to(string: &CStr) -> Option<&[u8]> {
+    match path_of(string)? {
+        (Which::Ledger, path) => Some(path.to_bytes()),
+        _ => None,
+    }
+}
+
+/// Whether a ledger's path is another run's. A descriptor of this process leads to its own run's.
+fn is_of_another(path: &[u8]) -> bool {
+    let order = process::order().unwrap_or_default();
+    let mut strings = order.split_inclusive(|&byte| byte == 0);
+    let own = strings.find_map(|string| leads_to(CStr::from_bytes_with_nul(string).ok()?));
+    let is_descriptor = |path: &[u8]| path.starts_with(DESCRIPTORS.as_bytes());
+    own.is_some_and(|own| own != path && !is_descriptor(own) && !is_descriptor(path))
 }
 
 /// The environment that a program is executed with: the caller's, or a changed copy, in a mapping of its own or in memory
