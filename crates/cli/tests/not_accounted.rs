@@ -3,62 +3,12 @@
 mod support;
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
+use support::compiled::{Compiled, SMALL, one, told};
 use support::*;
-
-/// A compiled program in a folder of its own, which goes with it.
-struct Compiled(PathBuf);
-
-impl Compiled {
-    /// `None`, and a line, where there is no compiler for that.
-    fn new(source: &str, options: &[&str]) -> Option<Compiled> {
-        let folder = scratch("compiled");
-        std::fs::create_dir_all(&folder).unwrap();
-        let program = folder.join("program");
-        let input = folder.join("source.c");
-        std::fs::write(&input, source).unwrap();
-        let mut compiler = Command::new("cc");
-        compiler.args(["-O1", "-o"]).arg(&program).arg(&input).args(options);
-        match compiler.output() {
-            Ok(output) if output.status.success() => Some(Compiled(program)),
-            Ok(output) if options.is_empty() => panic!("{}", stderr(&output)),
-            _ => {
-                eprintln!("skipped: nothing is compiled by cc {options:?}");
-                None
-            }
-        }
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for Compiled {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(self.0.parent().unwrap());
-    }
-}
-
-const SMALL: &str = "#include <stdlib.h>
-int main(void) { char *volatile p = malloc(5000000); if (!p) return 9; p[0] = 1; free(p); return 7; }";
-
-/// (program, reason, processes) of all that were not accounted.
-fn told(account: &Value) -> Vec<(String, String, u64)> {
-    let list = account["not_accounted"].as_array().expect("a list");
-    let told = list.iter().map(|one| {
-        let text = |field: &str| one[field].as_str().unwrap_or_default().to_owned();
-        (text("program"), text("reason"), one["processes"].as_u64().unwrap())
-    });
-    told.collect()
-}
-
-fn one(program: &str, reason: &str, processes: u64) -> Vec<(String, String, u64)> {
-    vec![(program.to_owned(), reason.to_owned(), processes)]
-}
 
 #[test]
 fn programs_that_cannot_be_seen_are_counted_with_their_reason() {
@@ -157,37 +107,6 @@ fn a_cleared_environment_is_named_and_with_strict_it_is_not_cleared_of_the_libra
     assert_eq!((output.status.code(), told(&kept)), (Some(0), vec![]), "{}", stderr(&output));
     let row = groups(&kept).iter().find(|row| row["path"].as_str().unwrap().contains("/program."));
     assert!(row.is_some_and(|row| row["peak"].as_u64() >= Some(5_000_000)), "{kept}");
-}
-
-/// Neither run touches the other's ledger, also where the outer one keeps its library in each environment.
-#[test]
-fn a_run_within_a_run_has_its_account_and_limit_and_the_outer_one_names_its_program() {
-    let Some(program) = Compiled::new(SMALL, &[]) else { return };
-    for (options, status) in [(&[][..], 0), (&["--strict"], 125)] {
-        let inner = scratch("inner.json");
-        let words = [binary(), "run", "--max", "16M", "--json", inner.to_str().unwrap(), "--"];
-        let words = [&words[..], &["sh", "-c", "\"$0\"; \"$0\"; exit 0", program.path()]].concat();
-        let (output, outer) = account(options, &words);
-        let errors = stderr(&output);
-        assert_eq!(output.status.code(), Some(status), "{errors}");
-        assert!(!errors.contains("damaged"), "{errors}");
-        // (The shell is executed by the run within. What it starts is not seen from outside.)
-        assert_eq!(told(&outer), one("sh", "a run of its own", 1), "{options:?}");
-        let document = std::fs::read_to_string(&inner).unwrap();
-        std::fs::remove_file(&inner).unwrap();
-        let inner: Value = serde_json::from_str(&document).unwrap();
-        assert_eq!(told(&inner), vec![], "{inner:#}");
-        let programs = groups(&inner)
-            .iter()
-            .filter(|row| {
-                row["path"].as_str().unwrap().rsplit('/').next().unwrap().starts_with("program.")
-            })
-            .count();
-        assert!(programs >= 1, "{inner:#}");
-        let peak = |account: &Value| account["groups"][0]["peak"].as_u64().unwrap();
-        assert!(peak(&inner) >= 5_000_000, "{inner:#}");
-        assert!(peak(&outer) < 5_000_000, "{outer:#}");
-    }
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 #[path = "../../../../tests/support/compile.rs"]
 mod compile;
+pub mod compiled;
 #[path = "../../../../tests/support/have.rs"]
 mod have;
 #[path = "../../../../tests/support/library.rs"]
