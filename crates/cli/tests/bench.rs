@@ -9,6 +9,7 @@ use ledgerline_bench::cases;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::process::{Command, Output};
+use support::compiled::Compiled;
 
 /// Otherwise says that a test of times is left out.
 fn is_optimised() -> bool {
@@ -318,6 +319,35 @@ fn a_bench_of_run_that_is_run_itself_says_that_no_program_is_plain() {
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains("itself runs under `ledgerline run`"), "{stderr}");
     assert!(output.stdout.is_empty());
+}
+
+/// As the help has it for another allocator.
+#[test]
+fn what_the_user_preloads_is_in_each_program_plain_and_under_run() {
+    let source = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n
+        __attribute__((constructor)) static void begin(void) {
+            char line[4096]; int under = 0;
+            FILE *maps = fopen(\"/proc/self/maps\", \"r\");
+            while (fgets(line, sizeof line, maps)) under |= strstr(line, \"ledgerline-preload\") != 0;
+            fclose(maps);
+            FILE *seen = fopen(getenv(\"SEEN\"), \"a\");
+            fputs(under ? \"under\\n\" : \"plain\\n\", seen);
+            fclose(seen);
+        }";
+    let library = Compiled::new(source, &["-shared", "-fPIC"]).expect("cc makes a library");
+    let seen = support::scratch("seen");
+    let output = Command::new(support::binary())
+        .args(["bench", "run", "--quick", "--runs", "1", "--cases", "malloc,malloc_run"])
+        .env("LD_PRELOAD", library.path())
+        .env("SEEN", &seen)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let told = std::fs::read_to_string(&seen).unwrap();
+    std::fs::remove_file(&seen).unwrap();
+    // Two pairs of programs; this command itself, and twice that which runs one.
+    assert_eq!(told.lines().filter(|&line| line == "under").count(), 2, "{told}");
+    assert_eq!(told.lines().filter(|&line| line == "plain").count(), 5, "{told}");
 }
 
 #[test]

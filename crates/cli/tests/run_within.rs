@@ -36,3 +36,14 @@ fn a_run_within_a_run_has_its_account_and_limit_and_the_outer_one_names_its_prog
         assert!(peak(&outer) < 5_000_000, "{outer:#}");
     }
 }
+
+#[test]
+fn the_limit_of_the_run_within_holds_for_its_program_and_that_of_the_outer_one_does_not() {
+    let Some(program) = Compiled::new(SMALL, &[]) else { return };
+    // (The program ends with 9 where it is refused five million bytes.)
+    for (outer, inner, status) in [("64M", "4M", 9), ("4M", "64M", 7)] {
+        let words = ["--max", outer, "--", binary(), "run", "--max", inner, "--", program.path()];
+        let output = run(&words);
+        assert_eq!(output.status.code(), Some(status), "{outer}, {inner}: {}", stderr(&output));
+    }
+}

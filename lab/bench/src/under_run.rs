@@ -32,7 +32,7 @@ Examples:
   ledgerline bench run
   ledgerline bench run --cases malloc,malloc_run --runs 101
   ledgerline bench run --json > figures.jsonl
-  LD_PRELOAD=/usr/lib/libjemalloc.so.2 ledgerline bench run
+  LD_PRELOAD=libjemalloc.so.2 ledgerline bench run
                       the same with another allocator beneath";
 
 /// What a case's program does, and whether it does so under `run`.
@@ -125,9 +125,8 @@ fn remark(row: &Row, rows: Rows<'_>) -> String {
     };
     let plain = row.case.trim_end_matches("_run");
     let decimals = if added.abs() < 100.0 { 2 } else { 0 };
-    let times = rows.beside(row, plain).map_or(String::new(), |plain| {
-        format!(", {:.2}x {}", row.ns_per_op / plain, row.case.trim_end_matches("_run"))
-    });
+    let times = rows.beside(row, plain).map(|ns| format!(", {:.2}x {plain}", row.ns_per_op / ns));
+    let times = times.unwrap_or_default();
     format!("{added:+.decimals$} ns ({low:+.decimals$} to {high:+.decimals$}) on {plain}{times}")
 }
 

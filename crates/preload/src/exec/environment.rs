@@ -50,6 +50,8 @@ pub(super) struct Looks {
     pub(super) other_run: bool,
 }
 
+/// Looks through an environment once.
+///
 /// # Safety
 /// As [`strings`].
 pub(super) unsafe fn looks(list: List) -> Looks {
@@ -72,7 +74,8 @@ fn leads_to(string: &CStr) -> Option<&[u8]> {
     }
 }
 
-/// Whether a ledger's path is another run's. A descriptor of this process leads to its own run's.
+/// Whether a ledger's path is another run's. A path of a descriptor is not: it was written for the process that is
+/// executed (elsewhere.rs), by its own run.
 fn is_of_another(path: &[u8]) -> bool {
     let order = process::order().unwrap_or_default();
     let mut strings = order.split_inclusive(|&byte| byte == 0);
