@@ -3,7 +3,8 @@
 use crate::counter::COUNTER_MAX;
 use crate::report::diagnosis::Diagnosis;
 use crate::size;
-use crate::stock::refusal::Reason;
+use crate::stock::refusal::{Reason, is_beyond};
+use crate::table::handle::CAPACITY_MAX;
 use crate::table::id::GroupId;
 use crate::table::name::NameError;
 use std::fmt;
@@ -74,6 +75,14 @@ impl fmt::Display for Refused {
                 size::format(self.requested),
                 size::format(COUNTER_MAX),
             ),
+            Reason::Limit if is_beyond(self.limit, self.usage, self.requested) => write!(
+                f,
+                "{} cannot hold {} more, {} in use: no group counts beyond {}",
+                self.group,
+                size::format(self.requested),
+                size::format(self.usage),
+                size::format(COUNTER_MAX),
+            ),
             Reason::Limit => write!(
                 f,
                 "{} is full: {} requested, {} of max {} in use",
@@ -130,6 +139,10 @@ impl fmt::Display for CreateError {
             CreateError::BadName(why) => why.fmt(f),
             CreateError::Gone => f.write_str("the parent group was destroyed"),
             CreateError::TooDeep => f.write_str("the tree would have more than 32 levels"),
+            CreateError::Full { capacity } if *capacity as usize >= CAPACITY_MAX => write!(
+                f,
+                "the ledger is full with {capacity} groups, and no ledger has more; destroy groups that are done"
+            ),
             CreateError::Full { capacity } => write!(
                 f,
                 "the ledger is full with {capacity} groups; make it with a larger capacity, or destroy \
@@ -232,6 +245,13 @@ impl From<std::io::Error> for OpenError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_full_ledger_is_advised_what_can_be_done() {
+        let said = |capacity| CreateError::Full { capacity }.to_string();
+        assert!(said(64).contains("make it with a larger capacity"));
+        assert!(said(CAPACITY_MAX as u32).contains("no ledger has more; destroy groups"));
+    }
 
     #[test]
     fn a_refusal_is_a_sentence_that_names_the_culprit() {

@@ -116,6 +116,8 @@ mod table;
 #[cfg(not(loom))]
 mod tree;
 mod wake;
+#[cfg(not(loom))]
+mod whose;
 
 #[cfg(not(loom))]
 pub use alloc::Alloc;
@@ -157,6 +159,8 @@ pub use control::token::{CancelToken, Cancelled, Killed};
 pub use control::victim::Victim;
 #[cfg(not(loom))]
 pub use error::{CreateError, DestroyError, OpenError, Refused, RefusedCharge};
+#[cfg(not(loom))]
+pub use gate::forked;
 #[cfg(not(loom))]
 pub use group::Group;
 #[cfg(not(loom))]

@@ -161,14 +161,15 @@ pub fn parse(text: &str) -> Result<Option<u64>, SizeError> {
 
 /// Prints a size for people: three digits or so and a unit (`12.3M`, `640`, `1.0G`).
 pub fn format(units: u64) -> String {
-    match SUFFIXES.iter().rev().find(|(shift, _)| units >> shift > 0) {
-        None => units.to_string(),
-        Some(&(shift, suffix)) => {
-            // Tenths, rounded to nearest, in integers: a float would lie above 2^53.
-            let tenths = ((u128::from(units) * 10) + (1 << (shift - 1))) >> shift;
-            format!("{}.{}{suffix}", tenths / 10, tenths % 10)
-        }
-    }
+    let Some(at) = SUFFIXES.iter().rposition(|(shift, _)| units >> shift > 0) else {
+        return units.to_string();
+    };
+    // Tenths, rounded to nearest, in integers: a float would lie above 2^53.
+    let tenths = |shift: u32| ((u128::from(units) * 10) + (1 << (shift - 1))) >> shift;
+    // What rounds to 1024 of a unit is one of the next.
+    let next = tenths(SUFFIXES[at].0) >= 10_240 && at + 1 < SUFFIXES.len();
+    let (shift, suffix) = SUFFIXES[at + usize::from(next)];
+    format!("{}.{}{suffix}", tenths(shift) / 10, tenths(shift) % 10)
 }
 
 #[cfg(test)]
@@ -220,9 +221,16 @@ mod tests {
 
     #[test]
     fn people_read_three_digits() {
-        for (units, text) in
-            [(0, "0"), (1023, "1023"), (1024, "1.0K"), (1536, "1.5K"), (600 << 20, "600.0M")]
-        {
+        for (units, text) in [
+            (0, "0"),
+            (1023, "1023"),
+            (1024, "1.0K"),
+            (1536, "1.5K"),
+            (600 << 20, "600.0M"),
+            ((1 << 20) - 1, "1.0M"),
+            (((1 << 10) - 1) << 10, "1023.0K"),
+            (u64::MAX, "16.0E"),
+        ] {
             assert_eq!(format(units), text);
         }
     }

@@ -17,6 +17,7 @@ use crate::table::path::{DEPTH_MAX, RowPath};
 use crate::table::row::Row;
 use crate::table::row::state;
 use crate::table::{allocate, collect, counts, follow, name};
+use crate::whose;
 use std::collections::HashSet;
 
 /// How often [`Group::destroy_tree`] looks again for groups that other threads created meanwhile.
@@ -122,6 +123,11 @@ impl<'l> Group<'l> {
     /// # Errors
     /// See [`DestroyError`]; the group then goes on as before.
     pub fn destroy(self) -> Result<Settled<'l>, DestroyError> {
+        // (What it takes is nobody's: the group that is current is full, perhaps.)
+        whose::nobody(|| self.destroy_now())
+    }
+
+    fn destroy_now(self) -> Result<Settled<'l>, DestroyError> {
         if self.id().index() == 0 {
             return Err(DestroyError::Root);
         }
@@ -290,6 +296,10 @@ impl<'l> Group<'l> {
     /// See [`DestroyError`]. The groups that were destroyed by then stay destroyed. If other threads create
     /// groups faster than this destroys them, it gives up with [`HasChildren`](DestroyError::HasChildren).
     pub fn destroy_tree(self) -> Result<Vec<Settled<'l>>, DestroyError> {
+        whose::nobody(|| self.destroy_all())
+    }
+
+    fn destroy_all(self) -> Result<Vec<Settled<'l>>, DestroyError> {
         if self.id() == GroupId::ROOT {
             return Err(DestroyError::Root);
         }

@@ -228,8 +228,14 @@ fn a_task_whose_group_is_gone_charges_the_nearest_ancestor_that_exists() {
     let another = tenant.create("another").unwrap();
     assert!([other, another].iter().any(|group| group.id().index() == sort.id().index()));
     let third = vec![0u8; 64];
-    assert_eq!((tenant.precise(), ledger.root().precise()), (0, 64), "the root's, not another's");
+    assert_eq!((tenant.precise(), ledger.root().precise()), (64, 64), "the tenant's still");
+    assert_eq!([other, another].map(|group| group.precise()), [0, 0]);
     drop(third);
+    // Another group has its number as soon as that has a block: then the tree above is not known any more.
+    let theirs = [other, another].map(|group| group.scope(|| Box::new([0u8; 32])));
+    let fourth = vec![0u8; 64];
+    assert_eq!((tenant.precise(), ledger.root().precise()), (64, 128), "the root's, not another's");
+    drop((fourth, theirs));
     assert_eq!(ledger.root().precise(), 0);
     assert_eq!(ledger.mistakes(), Mistakes::default());
 }

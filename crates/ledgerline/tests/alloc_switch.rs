@@ -41,7 +41,10 @@ fn nobody_is_charged_where_nobody_is_current_unless_there_is_a_default() {
 fn switched_off_it_charges_nobody_and_still_credits_what_was_charged() {
     let _alone = ALONE.lock().unwrap();
     let group = group();
+    let pairs = || (0..1000).for_each(|_| drop(std::hint::black_box(Box::new([0u8; 64]))));
     let (before, off) = group.scope(|| {
+        // From here on the thread carries units of the group.
+        pairs();
         let before = vec![0u8; 1000];
         alloc::set_accounting(false);
         let off = [vec![0u8; 50], vec![0u8; 1 << 20]];
@@ -49,11 +52,16 @@ fn switched_off_it_charges_nobody_and_still_credits_what_was_charged() {
         (before, off)
     });
     assert_eq!(group.precise(), 1000);
+    group.scope(pairs);
     alloc::set_accounting(false);
+    group.scope(pairs);
     drop(before);
     assert_eq!(group.precise(), 0);
     alloc::set_accounting(true);
     drop(off);
     assert_eq!(group.precise(), 0);
+    // (The pairs, and the block of 1000; none of what came while it was off.)
+    let settled = group.destroy().unwrap();
+    assert_eq!((settled.charges, settled.uncharges), (2001, 2001));
     assert_eq!(group.ledger().mistakes(), Mistakes::default());
 }

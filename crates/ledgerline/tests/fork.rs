@@ -3,9 +3,12 @@
 mod common;
 
 use common::{Random, Run, fork, in_both_modes, in_modes, times, wait};
-use ledgerline::{CancelToken, Charge, ControlMode, Group, Ledger, Limit};
+use ledgerline::{CancelToken, Charge, ControlMode, Group, Ledger, Limit, Reclaimer};
 use std::os::fd::FromRawFd;
+use std::pin::pin;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 /// A tree with work going on in it.
@@ -268,5 +271,118 @@ fn a_slow_fork_is_waited_for() {
             });
         });
         assert_eq!((waited.into_inner(), ballast.len() & 0xfff), (1, 0));
+    });
+}
+
+/// A ledger with a limit, and as much as that in use.
+fn full() -> (&'static Ledger, Group<'static>) {
+    let ledger: &'static Ledger =
+        Box::leak(Box::new(Ledger::builder().capacity(64).anonymous().unwrap()));
+    let group = ledger.root().create("full").unwrap();
+    group.set_max(Limit::units(10)).unwrap();
+    group.try_charge_units(10).unwrap();
+    (ledger, group)
+}
+
+#[test]
+fn a_forked_child_does_not_wait_for_a_reclaimer_in_which_another_thread_was() {
+    let test = "a_forked_child_does_not_wait_for_a_reclaimer_in_which_another_thread_was";
+    in_modes(test, &[Run::Natural], || {
+        let (_, group) = full();
+        let stay = |inside: &'static AtomicBool, leave: &'static AtomicBool| {
+            group.add_reclaimer(0, move |_| {
+                inside.store(true, Relaxed);
+                while !leave.load(Relaxed) {
+                    std::thread::yield_now();
+                }
+                0
+            })
+        };
+        static INSIDE: AtomicBool = AtomicBool::new(false);
+        static LEAVE: AtomicBool = AtomicBool::new(false);
+        let reclaimer = stay(&INSIDE, &LEAVE);
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert!(group.try_charge(1).is_err()));
+            while !INSIDE.load(Relaxed) {
+                std::thread::yield_now();
+            }
+            let child = fork(|| {
+                // It is not asked again, and another is.
+                if group.try_charge(1).is_ok() || reclaimer.report().runs != 1 {
+                    return 1;
+                }
+                // SAFETY: this process has a copy of its own, which it does not use otherwise.
+                drop(unsafe { std::ptr::read(&raw const reclaimer) });
+                let _other = group.add_reclaimer(0, move |need| {
+                    group.uncharge_units(need);
+                    need
+                });
+                if group.try_charge(1).is_err() { 2 } else { 0 }
+            });
+            let code = wait(child);
+            LEAVE.store(true, Relaxed);
+            assert_eq!(code, 0);
+        });
+    });
+}
+
+/// The thread that forks goes on in the child, inside of what it was inside of. Others wait for it there.
+#[test]
+fn a_forked_child_waits_for_the_reclaimer_in_which_it_was_forked() {
+    let test = "a_forked_child_waits_for_the_reclaimer_in_which_it_was_forked";
+    in_modes(test, &[Run::Natural], || {
+        static RECLAIMER: Mutex<Option<Reclaimer<'static>>> = Mutex::new(None);
+        static TAKEN_OUT: AtomicBool = AtomicBool::new(false);
+        static CHILD: AtomicBool = AtomicBool::new(false);
+        let (_, group) = full();
+        let reclaimer = group.add_reclaimer(0, |_| {
+            // SAFETY: the child makes a thread of the standard library, whose locks are free: no other thread is there.
+            let child = unsafe { libc::fork() };
+            if child != 0 {
+                assert_eq!(wait(child), 0);
+                return 0;
+            }
+            // SAFETY: has this process killed when it hangs.
+            unsafe { libc::alarm(30) };
+            CHILD.store(true, Relaxed);
+            let begun = std::sync::Arc::new(AtomicBool::new(false));
+            let begins = begun.clone();
+            std::thread::spawn(move || {
+                let reclaimer = RECLAIMER.lock().unwrap().take();
+                begins.store(true, Relaxed);
+                drop(reclaimer);
+                TAKEN_OUT.store(true, Relaxed);
+            });
+            while !begun.load(Relaxed) {
+                std::thread::yield_now();
+            }
+            std::thread::sleep(Duration::from_millis(50));
+            if TAKEN_OUT.load(Relaxed) {
+                // SAFETY: ends this process.
+                unsafe { libc::_exit(3) };
+            }
+            0
+        });
+        *RECLAIMER.lock().unwrap() = Some(reclaimer);
+        assert!(group.try_charge(1).is_err());
+        if CHILD.load(Relaxed) {
+            while !TAKEN_OUT.load(Relaxed) {
+                std::thread::yield_now();
+            }
+            // SAFETY: ends this process.
+            unsafe { libc::_exit(0) };
+        }
+    });
+}
+
+#[test]
+fn a_forked_child_can_use_the_tokens_that_other_threads_use() {
+    let token = CancelToken::new();
+    fork_beside("a_forked_child_can_use_the_tokens_that_other_threads_use", |group| {
+        let _victim = group.add_victim(&token);
+        for _ in 0..100 {
+            let mut waits = pin!(token.cancelled());
+            assert!(waits.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        }
     });
 }

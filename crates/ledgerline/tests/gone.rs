@@ -373,6 +373,12 @@ const OF_ALICE: &[Check] = &[
         s.stale.uncharge_units(10);
         assert_eq!((s.ledger.mistakes().strays, s.ledger.mistakes().underflows), (1, 0));
     }),
+    ("Group::transfer_units", |s| {
+        for (from, to) in [(s.stale, s.eve), (s.bob, s.stale)] {
+            let refusal = from.transfer_units(to, 10).unwrap_err();
+            assert_eq!(refusal.reason, ledgerline::Reason::Gone);
+        }
+    }),
     ("Group::try_uncharge_units", |s| {
         assert!(!s.stale.try_uncharge_units(10));
         assert_eq!((s.ledger.mistakes().strays, s.ledger.mistakes().underflows), (1, 0));

@@ -274,3 +274,24 @@ fn a_guard_of_a_group_with_none_below_ends_it_without_a_look_at_the_rows() {
     let guarded = time(&|| drop(make().destroy_on_drop()));
     assert!(guarded < plain * 100, "{guarded:?} with guards, {plain:?} without");
 }
+
+#[test]
+fn what_a_group_without_children_holds_is_read_without_a_look_at_others() {
+    let ledger = Ledger::builder().capacity(1 << 15).anonymous().unwrap();
+    let [leaf, tenant] = ["leaf", "tenant"].map(|name| ledger.root().create(name).unwrap());
+    let _held = leaf.try_charge(100).unwrap();
+    let quickest = || {
+        let once = |_| {
+            let start = std::time::Instant::now();
+            (0..20).for_each(|_| assert_eq!(std::hint::black_box(leaf.precise()), 100));
+            start.elapsed()
+        };
+        (0..50).map(once).min().unwrap()
+    };
+    let before = quickest();
+    let others: Vec<_> = (0..20_000).map(|_| tenant.create("g").unwrap()).collect();
+    let _others: Vec<_> = others.iter().map(|group| group.try_charge(100).unwrap()).collect();
+    // (A look at each took two thousand times as long.)
+    assert!(quickest() < before * 50, "{:?} and {before:?}", quickest());
+    assert_eq!(tenant.precise(), 100 * 20_000);
+}

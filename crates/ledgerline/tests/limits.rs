@@ -371,3 +371,28 @@ fn no_usage_above_the_limit_is_ever_seen_and_peaks_are_below_it() {
         assert_eq!(ledger.root().approximate().value, 0);
     });
 }
+
+/// What a mistake put into a cell beyond what the group holds takes nothing with it: the cell's own units come back, too.
+#[test]
+fn after_a_return_too_many_nothing_stays_charged() {
+    in_both_modes("after_a_return_too_many_nothing_stays_charged", || {
+        for n in [100, 1_000, 20_000] {
+            let ledger = Ledger::new().unwrap();
+            let tenant = ledger.root().create("tenant").unwrap();
+            let group = tenant.create("group").unwrap();
+            group.try_charge_units(n).unwrap();
+            group.uncharge_units(n);
+            group.uncharge_units(n);
+            ledger.root().drain();
+            for group in [group, tenant, ledger.root()] {
+                let (about, exactly) = (group.approximate(), group.precise());
+                assert_eq!((about.value, about.bound, exactly), (0, 0, 0), "{n}: {}", group.path());
+            }
+            assert_eq!(ledger.mistakes().underflows, 1);
+            tenant.set_max(Limit::units(n)).unwrap();
+            drop(group.try_charge(n).unwrap());
+            assert_eq!(group.destroy().unwrap().leftover, 0);
+            assert_eq!(ledger.root().precise(), 0);
+        }
+    });
+}

@@ -229,3 +229,30 @@ fn a_process_has_a_batch_idle_whatever_others_have_and_takes_nothing_of_theirs()
         },
     );
 }
+
+/// Processes that only opened the ledger settle, too, and are told apart.
+#[test]
+fn one_that_is_killed_while_it_settles_without_a_group_of_its_own_is_replaced_by_the_next() {
+    let file = memfd();
+    let ledger = Ledger::builder().capacity(16).create_in(&file).unwrap();
+    let held = fork(|| {
+        let ledger = Ledger::open_in(&file).unwrap();
+        let group = ledger.attach_process("ends", own_pid()).unwrap();
+        std::mem::forget(group.try_charge(4_000).unwrap());
+        0
+    });
+    assert_eq!(wait(held), 0);
+    let killed = fork(|| {
+        let ledger = Ledger::open_in(&file).unwrap();
+        // SAFETY: ends this process, which settles at that moment.
+        ledger.settle_dead(&|_| unsafe { libc::_exit(7) });
+        0
+    });
+    assert_eq!(wait(killed), 7);
+    let next = fork(|| {
+        let ledger = Ledger::open_in(&file).unwrap();
+        i32::from(ledger.settle_dead(&alive) < 4_000)
+    });
+    assert_eq!(wait(next), 0, "nobody settles any more");
+    assert_eq!(ledger.root().precise(), 0);
+}

@@ -99,6 +99,25 @@ fn saying_no_allocates_nothing_and_names_the_group_by_its_number() {
     }
 }
 
+/// No limit is set, so none is named.
+#[test]
+fn what_no_group_can_count_is_said_to_be_that() {
+    let ledger = Ledger::builder().capacity(4).anonymous().unwrap();
+    let group = ledger.root().create("g").unwrap();
+    group.charge_units((1 << 62) - 1).unwrap();
+    let text = "group 0#1 cannot hold 5 more, 4611686018427387903 in use: no group counts beyond \
+                4611686018427387904";
+    for refusal in [group.charge_units(5), group.try_charge_units(5)].map(Result::unwrap_err) {
+        assert_eq!(refusal.to_string(), text);
+    }
+    let refused = group.charge(5).map(drop).unwrap_err();
+    let text = "/ cannot hold 5 more, 4.0E in use: no group counts beyond 4.0E";
+    assert_eq!(refused.to_string(), text);
+    // Nor is the limit that a charge goes over.
+    ledger.root().set_max_now(Limit::units(7)).unwrap();
+    assert_eq!(group.charge(5).map(drop).unwrap_err().to_string(), text);
+}
+
 #[test]
 fn a_refusal_is_an_error_like_others() {
     fn charge(units: u64) -> Result<(), Box<dyn Error + Send + Sync>> {

@@ -7,7 +7,7 @@ use ledgerline::{Ledger, OpenError};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use std::fs::File;
-use std::os::fd::FromRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
 fn memfd() -> File {
@@ -89,6 +89,17 @@ fn what_is_no_ledger_is_refused() {
     assert!(Ledger::open_in(&text).is_err(), "not writable, and no ledger");
     let folder = File::open("/").unwrap();
     assert!(Ledger::open_in(&folder).is_err());
+}
+
+#[test]
+fn what_cannot_hold_a_ledger_is_said_so() {
+    let written = memfd();
+    let read = File::open(format!("/proc/self/fd/{}", written.as_raw_fd())).unwrap();
+    let why = Ledger::builder().capacity(100).create_in(&read).unwrap_err();
+    assert!(why.to_string().contains("not open for writing"), "{why}");
+    let pipe: OwnedFd = std::io::pipe().unwrap().0.into();
+    let why = Ledger::open_in(&File::from(pipe)).unwrap_err();
+    assert!(matches!(why, OpenError::NotALedger), "{why}");
 }
 
 #[test]

@@ -95,3 +95,37 @@ fn a_refused_transfer_leaves_pictures_steady() {
     assert_eq!((picture.groups[1].current, picture.groups[2].current), (11, 0));
     drop(charge);
 }
+
+#[test]
+fn units_without_a_guard_move_below_a_full_ancestor_and_within_the_limits() {
+    let ledger = Ledger::builder().capacity(8).anonymous().unwrap();
+    let [from, to] = ["from", "to"].map(|name| ledger.root().create(name).unwrap());
+    ledger.root().set_max(Limit::units(100)).unwrap();
+    from.try_charge_units(100).unwrap();
+    from.transfer_units(to, 100).unwrap();
+    let picture = ledger.snapshot();
+    let row = |at: usize| {
+        let row = &picture.groups[at];
+        (row.current, row.charges, row.uncharges)
+    };
+    assert_eq!([row(1), row(2)], [(0, 1, 1), (100, 1, 0)]);
+    // Its own limit the new group keeps, and then nothing moves.
+    from.set_max(Limit::units(99)).unwrap();
+    assert_eq!(to.transfer_units(from, 100).unwrap_err().group, from.id());
+    assert_eq!((from.precise(), to.precise(), from.max_events()), (0, 100, 1));
+    // A group of another ledger is none of this one's.
+    let other = Ledger::builder().capacity(8).anonymous().unwrap();
+    to.transfer_units(other.root(), 100).unwrap_err();
+    to.uncharge_units(100);
+    assert_eq!((to.precise(), ledger.mistakes()), (0, Mistakes::default()));
+}
+
+#[test]
+fn an_audit_follows_units_that_move_without_a_guard() {
+    let ledger = Ledger::builder().capacity(8).audit(true).anonymous().unwrap();
+    let [from, to] = ["from", "to"].map(|name| ledger.root().create(name).unwrap());
+    from.try_charge_units(100).unwrap();
+    from.transfer_units(to, 100).unwrap();
+    assert!(!from.try_uncharge_units(100));
+    assert!(to.try_uncharge_units(100));
+}

@@ -303,7 +303,9 @@ fn a_view_beside_writers_stays_between_what_was_and_what_will_be() {
                 assert!(now.0 + 2 * slack >= before.0 && now.1 >= before.1, "{before:?} {now:?}");
                 let most = if place == 0 { 200_000 } else { 50_000 };
                 assert!(now.0 <= most + slack && now.1 <= most as i64, "{now:?}");
-                assert!(group.current <= 64 * most, "{group:?}");
+                // (`docs/races.md`: off by what cells fetched or gave back meanwhile, which is what they may hold at most.)
+                let idle = group.peak.bound;
+                assert!(group.current <= 64 * most + idle, "{group:?}");
             }
         }
     });
@@ -312,9 +314,11 @@ fn a_view_beside_writers_stays_between_what_was_and_what_will_be() {
     assert_eq!((root.current, root.charges), (4 * 50_000 * 64, 4 * 50_000));
 }
 
-/// What `table/copy.rs` trusts the kernel with.
+/// What `table/copy.rs` trusts the kernel with: where the copy lies in its page as the file's part does. (The processor's block copy
+/// tears words where the destination alone crosses a page whose translation was just thrown away. So another thread
+/// has the translations of this process thrown away all the time.)
 #[test]
-fn the_kernel_copies_words_whole() {
+fn the_kernel_copies_words_whole_to_where_they_lie_alike_in_their_pages() {
     let file = memfd();
     file.set_len(1 << 16).unwrap();
     let words = (1 << 16) / 8;
@@ -345,8 +349,23 @@ fn the_kernel_copies_words_whole() {
                 }
             }
         });
+        scope.spawn(|| {
+            while !stop.load(Relaxed) {
+                // SAFETY: maps pages of this thread's own, touches them, and unmaps them.
+                unsafe {
+                    let access = libc::PROT_READ | libc::PROT_WRITE;
+                    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+                    let own = libc::mmap(std::ptr::null_mut(), 1 << 16, access, flags, -1, 0);
+                    assert_ne!(own, libc::MAP_FAILED);
+                    own.cast::<u8>().write(1);
+                    assert_eq!(libc::munmap(own, 1 << 16), 0);
+                }
+            }
+        });
         let reader = read_only(&file);
-        let mut copy = vec![0u64; words];
+        let mut room = vec![0u64; words + 512];
+        let page = room.as_ptr().align_offset(4096);
+        let copy = &mut room[page..][..words];
         let mut changed = 0;
         for _ in 0..times(2000, 100_000) {
             // SAFETY: as many bytes as the words have; any bytes are words.

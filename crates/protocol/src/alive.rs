@@ -13,10 +13,11 @@ pub fn alive(process: u32) -> bool {
     !gone && !zombie(process)
 }
 
-/// Whether `/proc` shows a process as ended; `false` where it cannot be read.
+/// Whether `/proc` shows a process as ended; `false` where it cannot be read. One whose first thread has ended before
+/// others looks like a zombie, too, and is none: it has more threads than that.
 fn zombie(process: u32) -> bool {
     let mut path = [0u8; 32];
-    let mut text = [0u8; 256];
+    let mut text = [0u8; 512];
     if write!(&mut path[..], "/proc/{process}/stat\0").is_err() {
         return false;
     }
@@ -32,8 +33,13 @@ fn zombie(process: u32) -> bool {
     };
     // "pid (name) S ...": the name may hold anything, so the last parenthesis counts.
     let text = &text[..length];
-    let state = text.iter().rposition(|&byte| byte == b')').and_then(|at| text.get(at + 2));
-    matches!(state, Some(b'Z' | b'X' | b'x'))
+    let Some(end) = text.iter().rposition(|&byte| byte == b')') else { return false };
+    // (The state is the third field, and the number of threads the twentieth: man 5 proc_pid_stat.)
+    let mut fields = text[end + 1..].split(|&byte| byte == b' ').skip(1);
+    match (fields.next(), fields.nth(16)) {
+        (Some(b"Z"), threads) => matches!(threads, None | Some(b"0" | b"1")),
+        (state, _) => matches!(state, Some(b"X" | b"x")),
+    }
 }
 
 #[cfg(test)]
@@ -56,5 +62,37 @@ mod tests {
         assert!(!alive(child.id()));
         child.wait().unwrap();
         assert!(!alive(child.id()));
+    }
+
+    /// The kernel shows it as a zombie.
+    #[test]
+    fn a_process_whose_first_thread_has_ended_is_alive_as_long_as_others_run() {
+        // SAFETY: the child makes a thread and ends its own; it is killed, and waited for.
+        let child = unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                std::thread::spawn(|| std::thread::sleep(Duration::from_secs(60)));
+                libc::syscall(libc::SYS_exit, 0);
+            }
+            child.unsigned_abs()
+        };
+        let state = || {
+            let text = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap();
+            text.rsplit(") ").next().and_then(|text| text.chars().next())
+        };
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while state() != Some('Z') {
+            assert!(Instant::now() < deadline, "the first thread does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(alive(child));
+        // SAFETY: the child is this test's, and was not waited for.
+        unsafe { libc::kill(child.cast_signed(), libc::SIGKILL) };
+        while alive(child) {
+            assert!(Instant::now() < deadline, "the other thread does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // SAFETY: as above.
+        unsafe { libc::waitpid(child.cast_signed(), std::ptr::null_mut(), 0) };
     }
 }

@@ -75,6 +75,9 @@ const CPUS: &CStr = c"LEDGERLINE_CPUS";
 /// has no place in the first malloc of a program.
 pub const PERCPU: &CStr = c"LEDGERLINE_PERCPU";
 
+/// No machine holds more bytes: a limit above is a typing mistake, and a count above what a program wrote over the ledger.
+pub const MOST_BYTES: u64 = 1 << 56;
+
 /// The ledger's items in which the library counts what programs map by themselves: private memory that was
 /// writable, which is charged; shared memory; files that are mapped to be read.
 pub const MAPPED: [&str; 3] = ["mapped", "mapped_shared", "mapped_file"];
@@ -117,8 +120,12 @@ pub const MAX_HEAP: &str = "max_heap";
 /// The item of the root that counts the processes that found no row left.
 pub const LEFT_OUT: &str = "left_out";
 
+/// The item that counts the bytes that a process mapped and this account does not follow: there were more mappings than
+/// the preloaded library has room for. They are charged to nobody.
+pub const FORGOTTEN: &str = "mapped_forgotten";
+
 /// All items of a run's ledger, in this order.
-pub const ITEMS: [&str; 16] = [
+pub const ITEMS: [&str; 17] = [
     MAPPED[0],
     MAPPED[1],
     MAPPED[2],
@@ -135,6 +142,7 @@ pub const ITEMS: [&str; 16] = [
     SPARED_HEAP,
     MAX_HEAP,
     LEFT_OUT,
+    FORGOTTEN,
 ];
 
 /// The largest request, in bytes, that the reserve serves.

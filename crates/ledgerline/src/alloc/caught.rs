@@ -1,9 +1,9 @@
 //! Tasks of which a refusal is the result.
 
-use super::limit::granting;
 use crate::current::future::{ChargeTo, ChargedTo};
 use crate::error::Refused;
 use crate::group::Group;
+use crate::whose::granting;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -1,10 +1,10 @@
 //! What happens at a limit: null, an overdraft, or an unwinding refusal.
 
 use crate::charge::explain;
-use crate::current;
 use crate::error::Refused;
 use crate::group::Group;
-use crate::stock::refusal::Refusal;
+use crate::stock::refusal::{Reason, Refusal};
+use crate::whose::{self, granting};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -29,31 +29,43 @@ thread_local! {
     // Constants without destructors: they are there before `main`, and until the thread's last instruction.
     static CATCH: Cell<Catch> = const { Cell::new(Catch::NONE) };
     static LAST: Cell<Option<(Group<'static>, Refusal)>> = const { Cell::new(None) };
-    /// Whether what a limit refuses is granted all the same: while a refusal is put into words.
-    static GRANTING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Decides about a charge that a limit refused: whether it is granted over the limit. Allocates nothing.
-pub(super) fn grants(group: Group<'static>, units: u64, refusal: Refusal) -> bool {
-    // (It fails if the group ended meanwhile, at its limit.)
-    let over = || group.charge_units(units).is_ok();
-    if GRANTING.get() {
+/// Whether a charge that a limit refused is granted over the limit.
+pub(super) enum Granted {
+    Yes,
+    No,
+    /// It would be, but the group ended meanwhile.
+    Gone,
+}
+
+/// Decides about a charge that a limit refused. Allocates nothing.
+pub(super) fn grants(group: Group<'static>, units: u64, refusal: Refusal) -> Granted {
+    let over = || match group.charge_units(units) {
+        Ok(()) => Granted::Yes,
+        Err(Refusal { reason: Reason::Gone, .. }) => Granted::Gone,
+        Err(_) => Granted::No,
+    };
+    if whose::is_granting() {
         return over();
     }
     LAST.set(Some((group, refusal)));
     let mut state = CATCH.get();
     if !state.active {
-        return false;
+        return Granted::No;
     }
     // What unwinds must be able to run its destructors: a second panic would abort.
     if std::thread::panicking() {
         return over();
     }
-    let Some(left) = state.overdraft.checked_sub(units).filter(|_| over()) else { return false };
-    state.overdraft = left;
-    state.pending = state.pending.or(Some((group, refusal)));
-    CATCH.set(state);
-    true
+    let Some(left) = state.overdraft.checked_sub(units) else { return Granted::No };
+    let granted = over();
+    if let Granted::Yes = granted {
+        state.overdraft = left;
+        state.pending = state.pending.or(Some((group, refusal)));
+        CATCH.set(state);
+    }
+    granted
 }
 
 /// No limit refused what the allocator beneath could not give.
@@ -117,27 +129,9 @@ fn raise_pending() {
 
 /// Unwinds with a refusal.
 fn raise(group: Group<'static>, refusal: &Refusal) -> ! {
-    let payload = in_words(|| Box::new(explain(group, refusal)));
+    let payload = whose::nobody(|| Box::new(explain(group, refusal)));
     // From here on the thread panics, so that `grants` lets destructors have what they ask for.
     resume_unwind(payload)
-}
-
-/// Runs `work` with nobody current and no limit in its way: what is said of a refusal outlives the query.
-fn in_words<R>(work: impl FnOnce() -> R) -> R {
-    granting(|| current::uncharged(work))
-}
-
-/// Runs `work`, whose allocations are granted over the limit: it ends what was refused.
-pub(super) fn granting<R>(work: impl FnOnce() -> R) -> R {
-    /// Ends it, also when `work` unwinds.
-    struct Before(bool);
-    impl Drop for Before {
-        fn drop(&mut self) {
-            GRANTING.set(self.0);
-        }
-    }
-    let _before = Before(GRANTING.replace(true));
-    work()
 }
 
 /// While this lives, the thread is in a catch.
@@ -225,7 +219,7 @@ impl Group<'static> {
             (Ok(value), None) => Ok(value),
             (Ok(value), Some((group, refusal))) => {
                 granting(|| self.scope(|| drop(value)));
-                Err(in_words(|| explain(group, &refusal)))
+                Err(explain(group, &refusal))
             }
             (Err(payload), _) => match payload.downcast::<Refused>() {
                 Ok(refused) => Err(*refused),

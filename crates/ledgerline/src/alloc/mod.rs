@@ -26,32 +26,39 @@
 //! |---|---|
 //! | the scope or task in which a group was current | they stay charged to the group until they are freed |
 //! | the group ([`destroy`](crate::Group::destroy)) | they stay charged to its ancestors; [`Ledger::leaks`](crate::Ledger::leaks) tells them; a free is credited as ever. One that grows is charged to the nearest ancestor that exists from then on |
-//! | the group, while it is still current somewhere | new blocks are charged to the nearest ancestor that exists, or to the root once another group has the row |
+//! | the group, while it is still current somewhere | new blocks are charged to the nearest ancestor that exists, or to the root once another group has the row and blocks, or if the group never had a block |
 //! | the process's own image, in a forked child | of a ledger in memory, the child has its own copy, blocks and all. Of a ledger in a file, inherited blocks are nobody's in the child: it frees them and touches no account; and it is charged for nothing until it [attaches](crate::Ledger::attach_process) and makes a group of its own current |
 //!
 //! **At a limit** an allocation is null, and [`last_refusal`] knows why. [`Group::catch`](crate::Group::catch) makes an
 //! unwinding refusal of it. Nothing is reclaimed and nobody waits: a reclaimer is foreign code, which may hold the very
 //! lock that the allocating code holds. Whoever wants both charges a large buffer by [`Group::request`](crate::Group::request)
-//! first. Reclaimers may allocate and free as they like. For the same reason this allocator takes no lock of its own,
-//! allocates nothing and calls no code of the program's.
+//! first. For the same reason this allocator takes no lock of its own, allocates nothing and calls no code of the program's.
 //!
-//! **Owners stand in a [shadow](crate::region::shadow)**: no header, and no byte, is added to a block. Two bytes beside each 32 of
-//! heap name the block's owner, so 65 535 groups may hold blocks at a time. (A group keeps its number until it is
-//! destroyed and holds nothing.) Blocks of the next group are charged to the nearest ancestor that has a number, and
-//! [`counts`] tells how many were. Requests are passed on with 17 bytes at least and an alignment of 16 at least, which
-//! costs nothing with glibc, whose smallest block is that large.
+//! **What the library needs for itself is nobody's**, and no limit refuses it: the words of a refusal, a place in a queue, a
+//! snapshot, the list of a shared charge, the end of a group. So is what a reclaimer allocates, whoever's charge it runs for.
+//! A group that is full can be asked, refused, waited for and destroyed from inside.
+//!
+//! **Owners stand in a [shadow](crate::region::shadow)**: no header, and no byte, is added to a block. Two bytes beside
+//! each 32 of heap name the block's owner, so 65 535 groups may hold blocks at a time. (A group keeps its number until it
+//! is destroyed and holds nothing.) Blocks of the next group are charged to the nearest ancestor that has a number, so that
+//! its own limits and its own `catch` do not see them, and [`counts`] tells how many were. Requests are passed on with 17
+//! bytes at least and an alignment of 16 at least, which costs nothing with glibc, whose smallest block is that large.
 //!
 //! **What a free block costs elsewhere** is not known here: what the allocator beneath keeps is in no account.
 //!
-//! **Order.** A charge comes before the allocation, and a credit before the free. So what is live is never above a limit
-//! by what the program sees; the allocator beneath may have blocks for an instant that are credited already.
+//! **Order.** A charge comes before the program has the block, and a credit before the free. So what is live is never above a
+//! limit by what the program sees; the allocator beneath may have blocks for an instant that are credited already, or (of up to
+//! 64 KiB) not charged yet: one that a limit refuses goes back at once.
 //!
-//! **Cost.** A pair of `alloc` and `dealloc` costs the pair beneath, a charge and its uncharge (one to five nanoseconds),
-//! and one load and two stores of shadow. `ledgerline bench alloc` measures it: on a virtual Xeon of 2026 it adds 4.5 ns to
-//! a pair of 64 bytes, on one thread and on two, and 6 to 8 to blocks of up to 4 KiB in a group that holds some 30 KiB. That
-//! holds for blocks that are small beside what a CPU's cell may hold, which is a sixteenth of the group's usage or 32 KiB;
-//! where they are not, or close to a limit, a pair may walk to the root's totals, a quarter of a microsecond. The first allocation of each scope finds
-//! the group's number, some ten nanoseconds.
+//! **Cost.** A pair of `alloc` and `dealloc` costs the pair beneath, two additions to a word of the thread's own (its *purse*:
+//! up to 64 KiB that it carries along, of one group at a time), and one load and two stores of shadow. `ledgerline bench alloc`
+//! measures it: on a virtual EPYC (Zen 5) of 2026 it adds 2 ns to a pair of 64 bytes and 2.3 to 2.6 to mixed ones of up to 4 KiB, on
+//! one thread and on two. Where the purse is another group's (a thread takes it over with one allocation in some hundred at most) or
+//! has too few units, they are the CPU's cell's, two to five nanoseconds more. That holds for blocks that are small beside what
+//! a cell may hold, which is a sixteenth of the group's usage or 32 KiB; where they are not, or close to a limit, a pair may walk
+//! to the root's totals, a quarter of a microsecond. The first allocation of each scope that the purse does not serve finds the
+//! group's number, some ten nanoseconds. A thread beyond a thousand has no purse, nor has one on a machine without restartable
+//! sequences, nor for a ledger in a file.
 //!
 //! It allocates before `main` and in destructors of threads: its thread-local variables are constants without a
 //! destructor. It is as async-signal-safe as the allocator beneath, which mostly is not.
@@ -64,10 +71,11 @@ use crate::control::slow_path;
 use crate::current;
 use crate::current::slots::{self, Slot};
 use crate::group::Group;
-use crate::percpu::{self, word};
+use crate::percpu::purse::{self, places};
 use crate::region::shadow::Shadow;
 use crate::stock::AtLimit;
-use crate::sync::Ordering;
+use crate::sync::{Ordering, light_fence};
+use crate::table::handle::Packed;
 pub use caught::Catching;
 use limit::forget;
 pub use limit::{OVERDRAFT, checkpoint, last_refusal};
@@ -134,7 +142,7 @@ pub fn counts() -> Counts {
 }
 
 /// Switches the accounting of new blocks on or off, for the whole process, at once. While it is off, new blocks are
-/// nobody's, at the cost of two loads a pair; blocks from before are credited as ever when they are freed, and charged
+/// nobody's, at the cost of a call and a few loads a pair; blocks from before are credited as ever when they are freed, and charged
 /// when they grow. It is on at first.
 ///
 /// To measure and refuse nothing, set the [mode](Group::set_mode) of a group to
@@ -180,8 +188,6 @@ fn uncharge(slot: &Slot, units: usize) {
 }
 
 /// Notes the owner of a new block; without memory for that it is nobody's.
-#[cold]
-#[inline(never)]
 fn own(block: *mut u8, slot: &Slot, units: usize) {
     match slots::make(&OWNERS, block.addr()) {
         Some(entry) => entry.store(slot.number(), Ordering::Relaxed),
@@ -193,75 +199,80 @@ fn own(block: *mut u8, slot: &Slot, units: usize) {
 }
 
 impl<A: GlobalAlloc> Alloc<A> {
-    /// Charges a block and gets it. The fast path is short in instructions, since these are what it adds: the section
-    /// overlaps with what the allocator beneath waits for.
+    /// Gets a block and charges it. The fast path is short in instructions and registers, since these are what it adds. So a
+    /// small block comes first, and goes back where it is refused: then only its size is kept over the call beneath.
     #[inline(always)]
     fn obtain(&self, layout: Layout, get: impl Fn(&A, Layout) -> *mut u8) -> *mut u8 {
         let (size, align) = (layout.size(), layout.align());
-        if size as u64 > word::STOCK_MAX || align > ALIGN_LEAST {
+        if size as u64 > purse::MOST || align > ALIGN_LEAST {
             return self.obtain_otherwise(layout, get);
         }
         // From here on the program's alignment is of no use, and no register is to be kept for it.
-        let current = current::get();
-        let Some(slot) = current.slot() else {
-            if current.packed().is_none() && !owner::has_default() {
-                return get(&self.beneath, spaced_small(size));
+        let block = get(&self.beneath, spaced_small(size));
+        let group = current::get().packed().map_or(0, Packed::raw);
+        let (purse, area) = (places::mine(), purse::area());
+        let number = purse.number();
+        // (A signal handler may open the purse for another group before this and after it: see `purse.rs`.)
+        light_fence();
+        if purse.group() != group {
+            if group == 0 && !owner::has_default() {
+                return block;
             }
-            return self.obtain_small(size, get);
-        };
-        // The parts first: if the slot is the group's afterwards, they were.
-        let (cell, generation_bits) = slot.parts();
-        if let Some(group) = current.packed()
-            && slot.holds(group)
-            && owner::is_on()
+            return self.charge_otherwise(block, size);
+        }
+        if !block.is_null()
+            && let Some(entry) = OWNERS.entry(block.addr())
+            && area != 0
         {
-            // SAFETY: the parts are those of a group's handle (R2), and a thread notes slots only where sections are
-            // fast. Guarded by `tests/alloc_oracle.rs`.
-            if unsafe { percpu::take_known(cell, generation_bits, size as u64) } {
-                let block = get(&self.beneath, spaced_small(size));
+            // SAFETY: the area is what this thread's is, and not 0. Guarded by `tests/alloc_purses.rs`.
+            let taken = unsafe { purse.take(area, number, size as u64) };
+            if taken {
                 // Relaxed, as all entries: whoever frees the block has it from this thread.
-                if !block.is_null()
-                    && let Some(entry) = OWNERS.entry(block.addr())
-                {
-                    entry.store(slot.number(), Ordering::Relaxed);
-                    return block;
-                }
-                return self.obtained(block, slot, size);
+                entry.store(number as u16, Ordering::Relaxed);
+                return block;
             }
         }
-        self.obtain_small(size, get)
+        self.charge_otherwise(block, size)
     }
 
-    #[cold]
+    /// Charges a small block, where the thread's purse does not serve.
     #[inline(never)]
-    fn obtain_small(&self, size: usize, get: impl Fn(&A, Layout) -> *mut u8) -> *mut u8 {
-        self.obtain_slowly(size, spaced_small(size), get)
+    fn charge_otherwise(&self, block: *mut u8, size: usize) -> *mut u8 {
+        if block.is_null() {
+            forget();
+            return block;
+        }
+        if !owner::is_on() {
+            return block;
+        }
+        match owner::take(size as u64) {
+            Some(slot) => own(block, slot, size),
+            None => match owner::charge(size as u64) {
+                Charged::To(slot) => own(block, slot, size),
+                Charged::Nobody => {}
+                Charged::Refused => {
+                    // SAFETY: it was made in this layout, and nobody else has seen it.
+                    unsafe { self.beneath.dealloc(block, spaced_small(size)) }
+                    return std::ptr::null_mut();
+                }
+            },
+        }
+        block
     }
 
+    /// Charges a large block, or one that is strictly aligned, and gets it.
     #[cold]
     #[inline(never)]
     fn obtain_otherwise(&self, layout: Layout, get: impl Fn(&A, Layout) -> *mut u8) -> *mut u8 {
-        self.obtain_slowly(layout.size(), spaced(layout), get)
-    }
-
-    /// Charges `size` units and gets a block in a layout.
-    #[inline(always)]
-    fn obtain_slowly(
-        &self,
-        size: usize,
-        layout: Layout,
-        get: impl Fn(&A, Layout) -> *mut u8,
-    ) -> *mut u8 {
+        let (size, spaced) = (layout.size(), spaced(layout));
         match owner::charge(size as u64) {
-            Charged::To(slot) => self.obtained(get(&self.beneath, layout), slot, size),
-            Charged::Nobody => get(&self.beneath, layout),
+            Charged::To(slot) => self.obtained(get(&self.beneath, spaced), slot, size),
+            Charged::Nobody => get(&self.beneath, spaced),
             Charged::Refused => std::ptr::null_mut(),
         }
     }
 
     /// Notes the owner of a block that is charged, or gives the charge back where there is none.
-    #[cold]
-    #[inline(never)]
     fn obtained(&self, block: *mut u8, slot: &Slot, units: usize) -> *mut u8 {
         if block.is_null() {
             uncharge(slot, units);
@@ -272,16 +283,18 @@ impl<A: GlobalAlloc> Alloc<A> {
         block
     }
 
-    /// Frees a block whose owner's cell has no room, or whose owner is another process's.
+    /// Frees a block whose owner's units the thread does not carry, or not with so much room.
     ///
     /// # Safety
     /// As `dealloc`; `entry` is the block's.
-    #[cold]
     #[inline(never)]
-    unsafe fn dealloc_otherwise(&self, block: *mut u8, layout: Layout, entry: &AtomicU16) {
+    unsafe fn dealloc_to_cell(&self, block: *mut u8, layout: Layout, entry: &AtomicU16) {
         let slot = slots::at(entry.load(Ordering::Relaxed));
+        // Before the free: the next thread may get the block at once.
         entry.store(0, Ordering::Relaxed);
-        uncharge(slot, layout.size());
+        if !owner::put(slot, layout.size() as u64) {
+            uncharge(slot, layout.size());
+        }
         // SAFETY: as the caller says, in the layout that `obtain` asked for.
         unsafe { self.beneath.dealloc(block, spaced(layout)) }
     }
@@ -363,7 +376,8 @@ fn move_rest(from: Group<'static>, slot: &Slot, held: usize, audited: bool) {
     let Some(to) = slot.group() else { return };
     // (In an audited ledger it was charged for all of it.)
     let moved = !audited
-        && slow_path::transfer(from.ledger(), from.id(), to.id(), held, AtLimit::Overrun).is_ok();
+        && slow_path::transfer(from.ledger(), from.id(), to.id(), held, AtLimit::Overrun, true)
+            .is_ok();
     if !moved {
         current::uncharged(|| from.uncharge_units(held));
         if !audited {
@@ -392,22 +406,21 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: as the caller says, in the layout that `obtain` asked for; the parts of a slot are those of a group's
-        // handle (R2).
+        // SAFETY: as the caller says, in the layout that `obtain` asked for; the purse is the thread's.
         unsafe {
             if let Some(entry) = OWNERS.entry(block.addr()) {
-                let number = entry.load(Ordering::Relaxed);
+                let number = u64::from(entry.load(Ordering::Relaxed));
                 if number != 0 {
-                    let (cell, generation_bits) = slots::at(number).parts();
-                    if !cell.is_null()
-                        && layout.size() as u64 <= word::STOCK_MAX
-                        && percpu::put_fast(cell, generation_bits, layout.size() as u64)
-                    {
-                        // Before the free: the next thread may get the block at once.
-                        entry.store(0, Ordering::Relaxed);
-                    } else {
-                        return self.dealloc_otherwise(block, layout, entry);
+                    let (purse, area) = (places::mine(), purse::area());
+                    if area == 0 {
+                        return self.dealloc_to_cell(block, layout, entry);
                     }
+                    let size = layout.size() as u64;
+                    if size > purse::MOST || !purse.put(area, number, size) {
+                        return self.dealloc_to_cell(block, layout, entry);
+                    }
+                    // Before the free: the next thread may get the block at once.
+                    entry.store(0, Ordering::Relaxed);
                 }
             }
             self.beneath.dealloc(block, spaced(layout));

@@ -1,12 +1,14 @@
 //! Whose a new block is, and the slow way of charging it.
 
-use super::limit;
+use super::limit::{self, Granted};
 use crate::current;
 use crate::current::slots::{self, Slot, Without};
 use crate::group::Group;
+use crate::percpu::purse::{self, places};
+use crate::percpu::{self, word};
+use crate::stock::purses;
 use crate::stock::refusal::{Reason, Refusal};
 use crate::sync::Ordering;
-use crate::table::follow;
 use crate::table::handle::Packed;
 use crate::table::path::DEPTH_MAX;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -35,7 +37,8 @@ pub(super) fn is_on() -> bool {
 }
 
 pub(super) fn set_on(on: bool) {
-    ON.store(on, Ordering::Relaxed);
+    ON.store(on, Ordering::SeqCst);
+    purse::serve(on);
 }
 
 pub(super) fn set_default(group: Option<Group<'static>>) -> Option<Group<'static>> {
@@ -46,6 +49,43 @@ pub(super) fn set_default(group: Option<Group<'static>>) -> Option<Group<'static
 #[inline(always)]
 pub(super) fn has_default() -> bool {
     DEFAULT.load(Ordering::Relaxed) != 0
+}
+
+/// Charges a block of the thread's current group, where that is one step: with units from the running CPU's cell, of which
+/// the thread's purse gets some when it has too few.
+#[inline(always)]
+pub(super) fn take(units: u64) -> Option<&'static Slot> {
+    let current = current::get();
+    let (slot, group) = (current.slot()?, current.packed()?);
+    // The parts first: if the slot is the group's afterwards, they were.
+    let (cell, generation_bits) = slot.parts();
+    if !slot.holds(group) || !is_on() {
+        return None;
+    }
+    let purse = places::mine();
+    let fetched = purse.group() == group.raw()
+        && purses::fetch(Group::<'static>::unpack(group).table(), group, purse, units);
+    // SAFETY: the parts are those of a group's handle (R2), and a thread notes slots only where sections are fast. Guarded by
+    // `tests/alloc_oracle.rs`.
+    (fetched || unsafe { percpu::take_known(cell, generation_bits, units) }).then_some(slot)
+}
+
+/// Uncharges a block's owner, where that is one step: into the running CPU's cell, with some of the thread's purse when that has
+/// too many.
+#[inline(always)]
+pub(super) fn put(slot: &Slot, units: u64) -> bool {
+    let (cell, generation_bits) = slot.parts();
+    // (Null in the slot of another process's group.)
+    if cell.is_null() || units > word::STOCK_MAX {
+        return false;
+    }
+    let purse = places::mine();
+    let brought = purse.number() == u64::from(slot.number())
+        && slot
+            .group()
+            .is_some_and(|group| purses::bring(group.table(), group.pack(), purse, units));
+    // SAFETY: the parts are those of a group's handle (R2).
+    brought || unsafe { percpu::put_fast(cell, generation_bits, units) }
 }
 
 /// Charges a block of the thread's current group, or of the default one.
@@ -76,9 +116,7 @@ pub(super) fn charge_from(wanted: Group<'static>, units: u64) -> Charged {
             Ok(slot) => match current::uncharged(|| group.try_charge_units(units)) {
                 Ok(()) => {
                     if group == wanted {
-                        if group.table().columns.is_fast() {
-                            current::note_slot(group.pack(), slot);
-                        }
+                        note(group, slot);
                     } else if without_number {
                         ABOVE.fetch_add(1, Ordering::Relaxed);
                     }
@@ -87,10 +125,11 @@ pub(super) fn charge_from(wanted: Group<'static>, units: u64) -> Charged {
                 Err(Refusal { reason: Reason::Gone, .. }) => {}
                 // No limit said so, and the program is not at fault.
                 Err(Refusal { reason: Reason::Damaged, .. }) => break,
-                Err(refusal) if limit::grants(group, units, refusal) => {
-                    return Charged::To(slot);
-                }
-                Err(_) => return Charged::Refused,
+                Err(refusal) => match limit::grants(group, units, refusal) {
+                    Granted::Yes => return Charged::To(slot),
+                    Granted::No => return Charged::Refused,
+                    Granted::Gone => {}
+                },
             },
             Err(Without::Gone) => {}
             Err(Without::Full) => without_number = true,
@@ -105,18 +144,25 @@ pub(super) fn charge_from(wanted: Group<'static>, units: u64) -> Charged {
     Charged::Nobody
 }
 
-/// The parent of a group, whether it was destroyed or not; the root for one whose row is another's by now; `None` for
-/// the root.
-fn above(group: Group<'static>) -> Option<Group<'static>> {
-    let (ledger, table, id) = (group.ledger(), group.table(), group.id());
-    if group == ledger.root() {
-        return None;
+/// Has the thread remember the slot of a group that it was charged to, and carry units of it in its purse, if that is its current
+/// group.
+fn note(group: Group<'static>, slot: &'static Slot) {
+    let (table, packed) = (group.table(), group.pack());
+    if table.columns.is_fast() && current::note_slot(packed, slot) && purses::are_for(table) {
+        purses::open(table, packed, slot.number());
+        purse::serve(true);
+        // (SeqCst, here and in `set_on`: whoever switches it off comes before this look, or has purses serve no more.)
+        if !ON.load(Ordering::SeqCst) {
+            purse::serve(false);
+        }
     }
-    // A row that still holds something keeps its ancestors' rows.
-    let parent = follow::read_held(table, id, |row| {
-        table.id(row.parent.load(Ordering::Relaxed).min(table.capacity() - 1))
-    });
-    Some(parent.map_or(ledger.root(), |parent| ledger.group(parent)))
+}
+
+/// The parent of a group, whether it was destroyed or not; the root where it is not known any more ([`slots::parent_of`]);
+/// `None` for the root.
+fn above(group: Group<'static>) -> Option<Group<'static>> {
+    let root = group.ledger().root();
+    (group != root).then(|| slots::parent_of(group).unwrap_or(root))
 }
 
 /// Charges a block that grows: its owner, or who is above it when that was destroyed.

@@ -225,7 +225,7 @@ impl<'l> Charge<'l> {
             };
             return charged.map_err(|refused| (self, refused));
         }
-        match slow_path::transfer(ledger, self.group().id(), to.id(), units, at) {
+        match slow_path::transfer(ledger, self.group().id(), to.id(), units, at, true) {
             Ok(()) => {
                 std::mem::forget(self);
                 Ok(Charge::new(to, units))

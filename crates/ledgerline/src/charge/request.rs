@@ -9,6 +9,7 @@ use crate::control::wait::{Step, Wait};
 use crate::error::Refused;
 use crate::group::Group;
 use crate::stock::refusal::Refusal;
+use crate::whose;
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::panic::Location;
@@ -165,8 +166,9 @@ impl<'l> Request<'l> {
     #[inline(never)]
     fn charge_otherwise(self) -> Result<Charge<'l>, Refused> {
         let mut wait = self.begin();
+        // A place in a queue is nobody's.
         let granted = loop {
-            match wait.step() {
+            match whose::nobody(|| wait.step()) {
                 Step::Done(result) => break result,
                 Step::Asleep { key, until } => wait.sleep(key, until),
             }
@@ -239,11 +241,12 @@ impl<'l> Requested<'l> {
         context: &Context<'_>,
     ) -> Poll<Result<Grant, Refusal>> {
         loop {
-            let (key, until) = match wait.step() {
+            let (key, until) = match whose::nobody(|| wait.step()) {
                 Step::Done(result) => return Poll::Ready(result),
                 Step::Asleep { key, until } => (key, until),
             };
-            if wait.leave_waker(&mut self.alarm, context.waker(), key, until) {
+            let leave = || wait.leave_waker(&mut self.alarm, context.waker(), key, until);
+            if whose::nobody(leave) {
                 return Poll::Pending;
             }
         }
@@ -264,7 +267,8 @@ impl<'l> Future for Requested<'l> {
                     if !throttled && group.take_prepaid(units) {
                         return Poll::Ready(Ok(Charge::new(group, units)));
                     }
-                    self.stage = Stage::Waiting(Box::new(self.request.begin()));
+                    let wait = whose::nobody(|| Box::new(self.request.begin()));
+                    self.stage = Stage::Waiting(wait);
                 }
                 Stage::Waiting(mut wait) => match self.poll_grant(&mut wait, context) {
                     Poll::Pending => {

@@ -17,6 +17,7 @@
 
 use crate::charge::guard::Charge;
 use crate::group::Group;
+use crate::whose;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A holder of a shared charge, of a buffer that several queries use, say. The buffer is counted once, for
@@ -80,8 +81,11 @@ impl<'l> Charge<'l> {
     pub fn share(self) -> SharedCharge<'l> {
         let me = Holder { group: self.group(), number: 0 };
         let units = self.units();
-        let state = State { charge: Some(self), payer: me, holders: vec![me], next: 1 };
-        SharedCharge { common: Arc::new(Common { units, state: Mutex::new(state) }), me }
+        // The list is nobody's.
+        whose::nobody(|| {
+            let state = State { charge: Some(self), payer: me, holders: vec![me], next: 1 };
+            SharedCharge { common: Arc::new(Common { units, state: Mutex::new(state) }), me }
+        })
     }
 }
 
@@ -93,9 +97,9 @@ impl<'l> SharedCharge<'l> {
         let mut state = self.common.lock();
         let me = Holder { group, number: state.next };
         state.next += 1;
-        state.holders.push(me);
+        whose::nobody(|| state.holders.push(me));
         drop(state);
-        self.common.choose_payer();
+        whose::nobody(|| self.common.choose_payer());
         SharedCharge { common: self.common.clone(), me }
     }
 
@@ -126,7 +130,7 @@ impl Drop for SharedCharge<'_> {
         let mut state = self.common.lock();
         state.holders.retain(|holder| holder.number != self.me.number);
         drop(state);
-        self.common.choose_payer();
+        whose::nobody(|| self.common.choose_payer());
     }
 }
 

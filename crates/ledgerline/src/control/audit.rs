@@ -216,22 +216,39 @@ impl Audit {
         self.exchange(ledger, &[(id, units), (id, other)], &[(id, units.saturating_add(other))]);
     }
 
-    /// Notes that a guard went to another group.
+    /// Notes that a charge went to another group: a guard's, or one without a guard.
     #[cold]
-    pub(crate) fn moved(&self, ledger: &Ledger, from: GroupId, to: GroupId, units: u64) {
-        self.exchange(ledger, &[(from, units)], &[(to, units)]);
+    pub(crate) fn moved(
+        &self,
+        ledger: &Ledger,
+        from: GroupId,
+        to: GroupId,
+        units: u64,
+        guard: bool,
+    ) {
+        self.exchange_of(ledger, &[(from, units)], &[(to, units)], guard);
     }
 
     /// Turns some charges of guards into others, which keep the line of the first.
     fn exchange(&self, ledger: &Ledger, before: &[(GroupId, u64)], after: &[(GroupId, u64)]) {
+        self.exchange_of(ledger, before, after, true);
+    }
+
+    fn exchange_of(
+        &self,
+        ledger: &Ledger,
+        before: &[(GroupId, u64)],
+        after: &[(GroupId, u64)],
+        guard: bool,
+    ) {
         let Some(mut followed) = self.enter() else { return };
         let mut maker = None;
         for &(id, units) in before {
-            maker = maker.or(followed.take(id, units, true));
+            maker = maker.or(followed.take(id, units, guard));
         }
         let Some(maker) = maker else { return };
         for &(id, units) in after.iter().filter(|&&(_, units)| units > 0) {
-            followed.add(ledger, id, units, maker, true);
+            followed.add(ledger, id, units, maker, guard);
         }
     }
 

@@ -50,6 +50,7 @@ use crate::sync::{Ordering, wait_a_turn};
 use crate::table::id::GroupId;
 use crate::table::path;
 use crate::table::sums::Sum;
+use crate::whose;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Instant;
@@ -241,14 +242,16 @@ pub(crate) fn high(ledger: &Ledger, id: GroupId, met: Levels) {
     if !ledger.control().reclaimers.can_help() || reclaiming::is_inside(ledger) {
         return;
     }
-    let ids = path::ids_to_root(ledger.table(), id);
+    let ids = whose::nobody(|| path::ids_to_root(ledger.table(), id));
     for (_, &level) in ids.iter().enumerate().filter(|(level, _)| met >> level & 1 != 0) {
         let group = ledger.group(level);
         let counter = &group.row().counter;
         let high = counter.limits.high.load(Ordering::Relaxed);
         let charged = counter.usage().saturating_sub(counter.idle_at_most());
         if charged <= high
-            || ledger.control().reclaimers.below(level).iter().all(|entry| entry.is_tired())
+            || whose::nobody(|| ledger.control().reclaimers.below(level))
+                .iter()
+                .all(|entry| entry.is_tired())
         {
             continue;
         }
@@ -263,6 +266,11 @@ fn reclaim_below(ledger: &Ledger, full: Group<'_>, order: &Order<'_>) -> bool {
     if order.is_over() || reclaiming::is_inside(ledger) {
         return false;
     }
+    // What they allocate is nobody's, and no limit refuses it: they make the room that is lacking.
+    whose::nobody(|| ask_all(ledger, full, order))
+}
+
+fn ask_all(ledger: &Ledger, full: Group<'_>, order: &Order<'_>) -> bool {
     let mut entries = ledger.control().reclaimers.below(full.id());
     entries.retain(|entry| {
         let group = ledger.group(entry.group);
@@ -318,7 +326,10 @@ fn ask_in_rounds(
                     }
                 }
                 None => {
-                    busy.push(entry.clone());
+                    // (Nothing comes of a run that a fork left behind.)
+                    if !entry.is_lost() {
+                        busy.push(entry.clone());
+                    }
                     done.push(candidate.asked);
                 }
             }

@@ -10,7 +10,7 @@
 
 use crate::control::listener::{self, Seat};
 use crate::control::reclaiming;
-use crate::gate::lock;
+use crate::gate::{forked, lock};
 use crate::group::Group;
 use crate::ledger::Ledger;
 use crate::stock::precise;
@@ -18,6 +18,7 @@ use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, wait_a_turn};
 use crate::table::id::GroupId;
 use crate::table::path;
 use crate::table::sums::{self, Sum};
+use crate::whose;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -59,8 +60,8 @@ pub(crate) struct Entry {
     path: Vec<GroupId>,
     pub(crate) priority: i32,
     run: Box<dyn Fn(u64) -> u64 + Send + Sync>,
-    /// The thread that runs it, by thread pointer; zero when none does.
-    runner: AtomicUsize,
+    /// The number of the thread that runs it (`gate/forked.rs`); zero when none does.
+    runner: AtomicU64,
     registered: Instant,
     /// Until when it is not asked for what is above a high, in nanoseconds since it was registered.
     tired: AtomicU64,
@@ -91,7 +92,8 @@ pub struct ReclaimReport {
 
 /// A registered reclaimer. Dropping this takes it out, and waits until no other thread runs it. (So do not
 /// drop it under a lock that the reclaimer takes.) A drop inside a reclaimer does not wait: two reclaimers
-/// that drop each other's registrations would wait for each other.
+/// that drop each other's registrations would wait for each other. A forked child does not wait for runs of threads
+/// that it does not have; it does not ask a reclaimer again in which such a thread was.
 #[must_use = "a reclaimer that is dropped at once is taken out at once"]
 pub struct Reclaimer<'l> {
     ledger: &'l Ledger,
@@ -166,6 +168,15 @@ impl<'l> Group<'l> {
         priority: i32,
         reclaim: impl Fn(u64) -> u64 + Send + Sync + 'static,
     ) -> Reclaimer<'l> {
+        // (The entry is nobody's.)
+        whose::nobody(|| self.enter_reclaimer(priority, Box::new(reclaim)))
+    }
+
+    fn enter_reclaimer(
+        self,
+        priority: i32,
+        run: Box<dyn Fn(u64) -> u64 + Send + Sync>,
+    ) -> Reclaimer<'l> {
         let ledger = self.ledger();
         let path = path::ids_to_root(ledger.table(), self.id());
         let entry = change_reclaimers(ledger, |entries| {
@@ -175,8 +186,8 @@ impl<'l> Group<'l> {
                 group: self.id(),
                 path,
                 priority,
-                run: Box::new(reclaim),
-                runner: AtomicUsize::new(0),
+                run,
+                runner: AtomicU64::new(0),
                 registered: Instant::now(),
                 tired: AtomicU64::new(0),
                 credit: AtomicU32::new(0),
@@ -246,7 +257,7 @@ pub(crate) enum Outcome {
 impl Entry {
     /// Runs it, unless another thread does. Says what came of it, if it ran to its end.
     pub(crate) fn run(&self, ledger: &Ledger, units: u64) -> Option<Outcome> {
-        let me = lock::thread();
+        let me = forked::thread();
         // The state of a reclaimer that panicked is unknown.
         if self.has_panicked()
             || self
@@ -264,7 +275,9 @@ impl Entry {
         self.freed.fetch_add(freed, Ordering::Relaxed);
         match claimed {
             Ok(claimed) => {
-                self.claimed.fetch_add(claimed, Ordering::Relaxed);
+                // (It may say anything, and a sum that wraps says less than nothing.)
+                let sum = |sum: u64| Some(sum.saturating_add(claimed));
+                let _ = self.claimed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum);
                 self.short.fetch_add(u64::from(claimed > freed), Ordering::Relaxed);
             }
             Err(_) => {
@@ -299,7 +312,14 @@ impl Entry {
     }
 
     pub(crate) fn is_running(&self) -> bool {
-        self.runner.load(Ordering::Acquire) != 0
+        // Acquire, partner of the Release in `run`: whoever sees that a run has ended sees what it did.
+        forked::is_here(self.runner.load(Ordering::Acquire))
+    }
+
+    /// Whether a thread ran it that this process, a forked child, does not have. It is not run again: its state is unknown.
+    pub(crate) fn is_lost(&self) -> bool {
+        let runner = self.runner.load(Ordering::Relaxed);
+        runner != 0 && !forked::is_here(runner)
     }
 
     pub(crate) fn has_panicked(&self) -> bool {

@@ -139,13 +139,14 @@ pub(crate) fn uncharge(group: Group<'_>, units: u64, by: By) -> bool {
     returned
 }
 
-/// Moves granted units from one group to another.
+/// Moves granted units from one group to another: those of a guard, or of a charge without one.
 pub(crate) fn transfer(
     ledger: &Ledger,
     from: GroupId,
     to: GroupId,
     units: u64,
     at: AtLimit,
+    guard: bool,
 ) -> Result<(), Refusal> {
     match transfer::units(ledger.table(), from, to, units, at) {
         Ok(met) => {
@@ -153,7 +154,7 @@ pub(crate) fn transfer(
                 attempt::announce(ledger, to, met);
             }
             if let Some(audit) = ledger.audit() {
-                audit.moved(ledger, from, to, units);
+                audit.moved(ledger, from, to, units, guard);
             }
             Ok(())
         }

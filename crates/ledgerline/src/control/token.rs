@@ -1,11 +1,12 @@
 //! A token tells work to stop. The work asks it, awaits it, or is called back.
 
+use crate::gate::lock::{self, Gated};
 use crate::size;
 use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, Waker};
 
 /// Why a group was cancelled.
@@ -89,8 +90,9 @@ impl fmt::Debug for CancelToken {
 }
 
 impl Shared {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locks inside the gate, so that no fork finds it locked. Nobody's code runs meanwhile.
+    fn waiting(&self) -> Gated<'_, Waiting> {
+        lock::gated(&self.waiting)
     }
 }
 
@@ -103,11 +105,13 @@ impl CancelToken {
     /// Cancels the work. Says `false` if it was cancelled before. Callbacks run here and now, in the order
     /// of their registration; one that panics keeps none of the others from running.
     pub fn cancel(&self, why: Killed) -> bool {
+        // A waiter that comes from here on sees it set: it looks under the lock. (Nor does a fork find it half set.)
+        let mut waiting = self.shared.waiting();
         if self.shared.killed.set(why).is_err() {
             return false;
         }
-        // A waiter that comes from here on sees it set: it looks under the lock.
-        let Waiting { wakers, calls, .. } = std::mem::take(&mut *self.shared.waiting());
+        let Waiting { wakers, calls, .. } = std::mem::take(&mut *waiting);
+        drop(waiting);
         let why = self.shared.killed.get().expect("set above");
         for call in calls {
             let _ = catch_unwind(AssertUnwindSafe(|| call(why)));
@@ -169,15 +173,16 @@ impl Future for Cancelled {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Killed> {
         let token = self.token.clone();
+        let mut waker = context.waker().clone();
         let mut waiting = token.shared.waiting();
         if let Some(killed) = token.killed() {
             return Poll::Ready(killed.clone());
         }
         let place = *self.place.get_or_insert(waiting.next);
         waiting.next = waiting.next.max(place + 1);
-        let waker = context.waker().clone();
         match waiting.wakers.iter_mut().find(|(it, _)| *it == place) {
-            Some(entry) => entry.1 = waker,
+            // (The old one is dropped after the lock is free.)
+            Some(entry) => std::mem::swap(&mut entry.1, &mut waker),
             None => waiting.wakers.push((place, waker)),
         }
         Poll::Pending

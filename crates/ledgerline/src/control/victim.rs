@@ -36,6 +36,7 @@ use crate::table::path;
 use crate::table::path::RowPath;
 use crate::table::row::flag;
 use crate::table::sums::Sum;
+use crate::whose;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -152,7 +153,7 @@ impl Entry {
     }
 
     fn cancelled(&self) -> Option<(Instant, u64)> {
-        *self.cancelled.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock::gated(&self.cancelled)
     }
 }
 
@@ -242,6 +243,10 @@ impl<'l> Group<'l> {
     }
 
     fn register(self, token: &CancelToken, score: Option<Score>) -> Victim<'l> {
+        whose::nobody(|| self.enroll(token, score))
+    }
+
+    fn enroll(self, token: &CancelToken, score: Option<Score>) -> Victim<'l> {
         let ledger = self.ledger();
         let (group, path, token) =
             (self.id(), path::ids_to_root(ledger.table(), self.id()), token.clone());

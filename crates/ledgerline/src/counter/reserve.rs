@@ -160,6 +160,16 @@ impl PageCounter {
         if self.cancel(n) { Err(NotReserved::Emptied) } else { Ok(()) }
     }
 
+    /// The same for who explains a full level: what a lowered limit reserves is no charge.
+    #[cfg(not(loom))]
+    pub(crate) fn reserved_by_charges(&self) -> u64 {
+        let before = self.pending();
+        let changes = self.is_change_under_way();
+        crate::sync::fence(Ordering::Acquire);
+        // (A change that has ended meanwhile took back what it had reserved.)
+        if changes { 0 } else { before.min(self.pending()) }
+    }
+
     /// Units that are reserved and not granted: none when no walk is in flight.
     pub(crate) fn pending(&self) -> u64 {
         let reserved = self.hot.reserved.load(Ordering::Acquire) & !CLOSED;
@@ -189,6 +199,30 @@ mod tests {
         assert_eq!(counter.reserve(200, 64), Err(NotReserved::Damaged));
         assert!(!counter.cancel(difference) && !counter.cancel(200));
         assert_eq!(counter.pending(), 0);
+    }
+
+    #[test]
+    fn what_a_killed_charge_reserved_is_told_where_a_full_group_is_explained() {
+        let ledger = Ledger::new().unwrap();
+        let group = ledger.root().create("group").unwrap();
+        group.set_max("1M".parse().unwrap()).unwrap();
+        let counter = &group.row().counter;
+        // As far as the charge came.
+        assert_eq!(counter.reserve(300 << 10, 64), Ok(()));
+        let held = group.try_charge(500 << 10).unwrap();
+        let refused = group.try_charge(400 << 10).unwrap_err();
+        let told = ledger.diagnose(&refused);
+        let full = told.full();
+        assert_eq!((full.current, full.reserved), (500 << 10, 300 << 10));
+        assert_eq!(full.room(), Some(224 << 10));
+        let said = "300.0K more are reserved by charges under way, or by processes that were killed in one";
+        assert!(told.to_string().contains(said), "{told}");
+        // A limit that is being lowered reserves as well, and is no charge.
+        let change = counter.begin_change();
+        assert_eq!(group.diagnose().full().reserved, 0);
+        drop((change, held));
+        assert!(!counter.cancel(300 << 10));
+        assert!(!group.diagnose().to_string().contains("more are reserved"));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The current group of each thread: what the global allocator ([`Alloc`](crate::Alloc)) charges, and what code
 //! that was handed no group may ask for.
 //!
-//! A thread has one current group, or none. Nothing is flushed at a switch, since a thread holds no units: they lie
-//! in the cells of the CPUs.
+//! A thread has one current group, or none. Nothing is flushed at a switch: units lie in the cells of the CPUs, and those
+//! that a thread carries along for its allocations stay in its purse until it has made a hundred or so in another group.
 //!
 //! | to                                        | call                                                        |
 //! |-------------------------------------------|-------------------------------------------------------------|
@@ -61,10 +61,11 @@ use crate::error::Refused;
 use crate::group::Group;
 use crate::ledger::Ledger;
 use crate::table::handle::Packed;
+use crate::whose::{self, Whose};
 pub use inherit::{inherit, inherit_once, spawn};
-use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
+use std::ptr::NonNull;
 
 /// What a thread, a task or a fiber has as its current group: a group or nobody. A word and a number, to be kept by
 /// whoever switches ([`swap`]).
@@ -75,14 +76,21 @@ pub struct Current {
     slot: Option<&'static Slot>,
 }
 
-thread_local! {
-    // Constant and without a destructor: it is there before `main`, and until the thread's last instruction.
-    static CURRENT: Cell<Current> = const { Cell::new(Current::NOBODY) };
-}
-
 impl Current {
     /// No group: what is allocated is charged to nobody.
     pub const NOBODY: Current = Current { group: None, slot: None };
+
+    #[inline(always)]
+    fn of(whose: Whose) -> Current {
+        // SAFETY: only `whose` below makes one with a slot, which is a `&'static Slot`. Guarded by `tests/alloc_slots.rs`.
+        let slot = whose.slot.map(|slot| unsafe { slot.cast::<Slot>().as_ref() });
+        Current { group: whose.group, slot }
+    }
+
+    #[inline(always)]
+    fn whose(self) -> Whose {
+        Whose { group: self.group, slot: self.slot.map(|slot| NonNull::from(slot).cast()) }
+    }
 
     #[inline(always)]
     pub(crate) fn packed(self) -> Option<Packed> {
@@ -158,14 +166,16 @@ pub fn group() -> Option<Group<'static>> {
 /// handler may find them halfway exchanged. It asks [`group`], which is one.)
 #[inline]
 pub fn get() -> Current {
-    CURRENT.get()
+    Current::of(whose::get())
 }
 
-/// Notes the allocator's slot of a group, if that is the thread's current one.
-pub(crate) fn note_slot(group: Packed, slot: &'static Slot) {
-    if get().group == Some(group) {
-        CURRENT.set(Current { group: Some(group), slot: Some(slot) });
+/// Notes the allocator's slot of a group, if that is the thread's current one, and says whether it is.
+pub(crate) fn note_slot(group: Packed, slot: &'static Slot) -> bool {
+    let is_current = get().group == Some(group);
+    if is_current {
+        swap(Current { group: Some(group), slot: Some(slot) });
     }
+    is_current
 }
 
 /// Exchanges the calling thread's current group, and returns the one before. For runtimes that switch stacks by
@@ -198,7 +208,7 @@ pub(crate) fn note_slot(group: Packed, slot: &'static Slot) {
 /// ```
 #[inline]
 pub fn swap(next: Current) -> Current {
-    CURRENT.replace(next)
+    Current::of(whose::replace(next.whose()))
 }
 
 /// Runs `work` with nobody as the current group: for what outlives the task that happens to make it, like a cache
@@ -322,6 +332,7 @@ impl Drop for Entered {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
 
     fn groups() -> [Group<'static>; 2] {
         let ledger = Ledger::builder().capacity(8).anonymous().unwrap().into_static();

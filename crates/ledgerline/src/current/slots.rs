@@ -28,6 +28,7 @@ use crate::percpu::word::Cell;
 use crate::region::shadow::Shadow;
 use crate::sync::are_calls_forbidden;
 use crate::table::handle::Packed;
+use crate::table::row::Row;
 use crate::table::{attached, follow};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -68,6 +69,10 @@ static SLOTS: Slots = Slots(
     }; COUNT as usize],
 );
 
+/// The parent of the group in each slot; zero for a root. A task that outlives its group is charged there. (Half a MiB of
+/// zeros, which cost memory where they are touched.)
+static PARENTS: [AtomicU64; COUNT as usize] = [const { AtomicU64::new(0) }; COUNT as usize];
+
 impl Slot {
     /// Whether it is the group's.
     #[inline(always)]
@@ -104,6 +109,8 @@ impl Slot {
         self.cell.store(handle.cell.as_ptr(), Ordering::Release);
         self.generation_bits.store(handle.generation_bits, Ordering::Release);
         self.number.store(u64::from(number), Ordering::Relaxed);
+        let parent = parent(Group::unpack(group)).map_or(0, |parent| parent.pack().raw());
+        PARENTS[usize::from(number)].store(parent, Ordering::Release);
         // Release, partner of the Acquire in `holds`.
         self.group.store(group.raw(), Ordering::Release);
     }
@@ -161,6 +168,27 @@ pub(crate) fn of(group: Group<'static>) -> Result<&'static Slot, Without> {
 pub(crate) fn known(group: Group<'static>) -> Option<&'static Slot> {
     let number = NUMBERS.entry(cell(group)).map_or(0, |entry| entry.load(Ordering::Relaxed));
     (number != 0 && at(number).holds(group.pack())).then(|| at(number))
+}
+
+/// The parent of a group: of one that holds something, as its row says; of one whose row is free by now, as its slot does, as
+/// long as no other group has its number. `None` if it never had one, and for a root.
+pub(crate) fn parent_of(group: Group<'static>) -> Option<Group<'static>> {
+    parent(group).or_else(|| remembered(group))
+}
+
+fn remembered(group: Group<'static>) -> Option<Group<'static>> {
+    let slot = known(group)?;
+    // Acquire, partner of the Release in `fill`: if it is the next group's parent, the slot is seen busy or that group's.
+    let parent = PARENTS[usize::from(slot.number())].load(Ordering::Acquire);
+    slot.holds(group.pack()).then(|| Packed::from_raw(parent).map(Group::unpack))?
+}
+
+/// The parent of a group that exists, or holds something: a row that does keeps its ancestors' rows.
+fn parent(group: Group<'static>) -> Option<Group<'static>> {
+    let (table, id) = (group.table(), group.id());
+    let parent = |row: &Row| table.id(row.parent.load(Ordering::Relaxed).min(table.capacity() - 1));
+    let not_root = group != group.ledger().root();
+    not_root.then(|| follow::read_held(table, id, parent).map(|id| group.ledger().group(id)))?
 }
 
 fn cell(group: Group<'static>) -> usize {

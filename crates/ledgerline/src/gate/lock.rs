@@ -5,7 +5,7 @@
 //! drain waits for it, unless its own thread holds it: a signal handler that interrupted a drain would wait
 //! for ever.
 
-use crate::gate::{Gate, Pass};
+use crate::gate::{Gate, Pass, forked};
 use crate::os;
 use crate::sync::PATIENCE;
 use std::marker::PhantomData;
@@ -184,6 +184,7 @@ pub(crate) fn guard_forks() {
     }
 
     extern "C" fn in_the_child() {
+        forked::forget_others();
         crate::percpu::forget_other_threads();
         // Threads that found the gate closed may just have been asking, and do not exist here. Where it could not be
         // closed, some were inside, or one had closed it for a fork of its own. (If this very thread is inside, it leaves

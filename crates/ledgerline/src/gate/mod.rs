@@ -11,6 +11,8 @@
 //! paths in flight, which takes microseconds (seconds at most, where a thread inside has lost its CPU).
 
 #[cfg(not(loom))]
+pub mod forked;
+#[cfg(not(loom))]
 pub(crate) mod lock;
 
 use crate::sync::{AtomicU64, AtomicUsize, Ordering, PATIENCE, fence, model_fence, wait_a_turn};

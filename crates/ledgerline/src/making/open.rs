@@ -29,7 +29,10 @@ const _: () = assert!(align_of::<CopiedHeader>() >= align_of::<Header>());
 /// `columns` is how many it must have at least. Allocates nothing.
 pub(crate) fn read_settings(file: &File, columns: u32) -> Result<(Settings, bool), OpenError> {
     // (Not by `stat`, which costs a small program two pages more. Nobody reads at this file's position.)
-    let length = (&mut &*file).seek(SeekFrom::End(0)).map_err(OpenError::Io)?;
+    let length = (&mut &*file).seek(SeekFrom::End(0)).map_err(|error| match error.kind() {
+        io::ErrorKind::NotSeekable => OpenError::NotALedger,
+        _ => OpenError::Io(error),
+    })?;
     let length = usize::try_from(length).map_err(|_| OpenError::NotALedger)?;
     if length < Plan::PAGE {
         return Err(OpenError::NotALedger);

@@ -9,6 +9,7 @@ mod changes;
 mod idle;
 mod order;
 mod owned;
+mod purses;
 mod waiting;
 
 use crate::counter::transfers::Transfers;

@@ -46,6 +46,7 @@ mod own_area;
 pub(crate) mod owned;
 #[cfg(not(loom))]
 pub(crate) mod probe;
+pub(crate) mod purse;
 #[cfg(not(loom))]
 pub(crate) mod registration;
 #[cfg(rseq)]
@@ -81,13 +82,18 @@ pub(crate) use membarrier::fence;
 #[cfg(not(loom))]
 pub(crate) use node::running_node;
 #[cfg(not(loom))]
-pub(crate) use seats::forget_other_threads;
-#[cfg(not(loom))]
 pub(crate) use tagged::Tagged;
 #[cfg(not(loom))]
 pub(crate) use word::STRIDE;
 #[cfg(not(loom))]
 pub(crate) use words::Words;
+
+/// Gives back what threads have that this process, a forked child, does not have.
+#[cfg(not(loom))]
+pub(crate) fn forget_other_threads() {
+    seats::forget_other_threads();
+    purse::places::forget_other_threads(thread_pointer());
+}
 
 /// In a marked word, bit 0 says that readers of the row know of this column. The value is in the 63 bits
 /// above.

@@ -129,7 +129,13 @@ impl Region {
                 "the file is not empty; a ledger is made in an empty file",
             ));
         }
-        file.set_len(size as u64)
+        file.set_len(size as u64).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidInput => io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the file is not open for writing, or is none that can grow (a directory, a device, a pipe)",
+            ),
+            _ => error,
+        })
     }
 
     /// Maps `size` bytes of a file that holds at least as many.

@@ -74,6 +74,8 @@ pub struct Shadow<E, const BITS: u32 = WINDOW_BITS, const WIPED: bool = false> {
     /// For each GiB of a process's address space: its map's address, less what the GiB's own number would
     /// add, so that finding an entry is one addition. Zero: no map yet. A child inherits it.
     directory: [AtomicUsize; GIBS],
+    /// Where the highest GiB with a map ends. To ask for that costs less than to ask whether the directory has an address.
+    end: AtomicUsize,
     entries: PhantomData<E>,
 }
 
@@ -84,14 +86,22 @@ impl<E: Entry, const BITS: u32, const WIPED: bool> Shadow<E, BITS, WIPED> {
     #[expect(clippy::new_without_default, reason = "it is for a static")]
     pub const fn new() -> Self {
         // (All zeros, so that it takes no room in the program's file.)
-        Shadow { directory: [const { AtomicUsize::new(0) }; GIBS], entries: PhantomData }
+        let directory = [const { AtomicUsize::new(0) }; GIBS];
+        Shadow { directory, end: AtomicUsize::new(0), entries: PhantomData }
     }
 
-    /// The entry of an address; `None` if its GiB has no map yet. Costs two loads; async-signal-safe.
+    /// The entry of an address; `None` if its GiB has no map yet. Costs three loads;
+    /// async-signal-safe.
     #[inline(always)]
     pub fn entry(&self, address: usize) -> Option<&'static E> {
+        // Relaxed: whoever has a block has it from a thread that found its entry, and the end.
+        if address >= self.end.load(Ordering::Relaxed) {
+            return None;
+        }
+        // SAFETY: below the end of a GiB that the directory has. Guarded by `an_address_of_no_process_has_no_entry`.
+        let slot = unsafe { self.directory.get_unchecked(address >> GIB_BITS) };
         // Acquire, partner of the exchange in `make`: a map is made before it is entered.
-        let map = self.directory.get(address >> GIB_BITS)?.load(Ordering::Acquire);
+        let map = slot.load(Ordering::Acquire);
         if map == 0 {
             return None;
         }
@@ -118,6 +128,9 @@ impl<E: Entry, const BITS: u32, const WIPED: bool> Shadow<E, BITS, WIPED> {
                 unsafe { memory::unmap(std::ptr::with_exposed_provenance_mut(map), Self::MAP) };
             }
         }
+        // (In 32 bits the last GiB ends where no address is: the last byte has no entry then, nor does a block begin there.)
+        let end = (address >> GIB_BITS).wrapping_add(1) << GIB_BITS;
+        self.end.fetch_max(if end == 0 { usize::MAX } else { end }, Ordering::Relaxed);
         self.entry(address)
     }
 

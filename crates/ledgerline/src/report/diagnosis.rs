@@ -12,6 +12,7 @@ use crate::sync::{AtomicU64, Ordering};
 use crate::table::follow;
 use crate::table::id::GroupId;
 use crate::table::row::state;
+use crate::whose;
 use std::io::Read;
 
 /// How many consumers a [`Diagnosis`] lists, unless the caller asks for more or fewer.
@@ -74,6 +75,9 @@ pub struct ChainLevel {
     pub path: String,
     /// Units charged in its subtree, without idle ones.
     pub current: u64,
+    /// Units that charges have reserved and that were not granted to them: for a moment those that are under way, and for good
+    /// those of a process that was killed in the middle of one. Nobody is charged them, and they leave as much less room.
+    pub reserved: u64,
     /// The most units that may lie idle in its subtree.
     pub idle_bound: u64,
     /// The hard limit.
@@ -93,7 +97,8 @@ pub struct ChainLevel {
 impl ChainLevel {
     /// Units that it can still be charged; `None` without a limit.
     pub fn room(&self) -> Option<u64> {
-        self.max.get().map(|max| max.saturating_sub(self.current))
+        let taken = self.current.saturating_add(self.reserved);
+        self.max.get().map(|max| max.saturating_sub(taken))
     }
 }
 
@@ -151,6 +156,17 @@ impl Ledger {
         requested: Option<u64>,
         most: usize,
     ) -> Diagnosis {
+        // Also for who looks at a group that is full, from inside.
+        whose::nobody(|| self.diagnose_now(charged, full, requested, most))
+    }
+
+    fn diagnose_now(
+        &self,
+        charged: GroupId,
+        full: Option<GroupId>,
+        requested: Option<u64>,
+        most: usize,
+    ) -> Diagnosis {
         let mut scan = Scan::of(self.table());
         scan.sum_up();
         let known = |id: GroupId| {
@@ -200,6 +216,7 @@ impl Ledger {
                 id,
                 path: follow::path_of(self.table(), id),
                 current: line.current(),
+                reserved: 0,
                 idle_bound: 0,
                 max: Limit::MAX,
                 high: Limit::MAX,
@@ -212,6 +229,7 @@ impl Ledger {
                 let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
                 let (track, limits) = (&row.counter.track, &row.counter.limits);
                 ChainLevel {
+                    reserved: row.counter.reserved_by_charges(),
                     idle_bound: track.prepaid.units(),
                     max: Limit::units(row.counter.max_as_set()),
                     high: Limit::units(load(&limits.high)),

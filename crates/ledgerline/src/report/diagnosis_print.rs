@@ -13,6 +13,13 @@ impl fmt::Display for Diagnosis {
         let groups = if self.groups == 1 { "group" } else { "groups" };
         let (current, idle) = (format(full.current), format(self.idle));
         writeln!(f, "\nIn {}: {current} in {} {groups}, {idle} idle", full.path, self.groups)?;
+        if full.reserved > 0 {
+            let reserved = format(full.reserved);
+            writeln!(
+                f,
+                "{reserved} more are reserved by charges under way, or by processes that were killed in one"
+            )?;
+        }
         let others = self.groups - self.holders.len();
         print_consumers(f, "held by themselves", &self.holders, others)?;
         if self.subtrees.iter().any(|consumer| !self.holders.contains(consumer)) {

@@ -55,7 +55,9 @@ impl Group<'_> {
     /// ancestors ([`Ledger::leaks`](crate::Ledger::leaks) lists it).
     ///
     /// Reads the total and every stocked cell of the subtree until nothing moved between two looks; after
-    /// 32 tries it holds up the writers for the few microseconds of a drain. Not async-signal-safe.
+    /// 32 tries it holds up the writers for the few microseconds of a drain. A group without children costs a fraction of a
+    /// microsecond. For others the ledger's stocked rows are gone through, to see which are below: 15 to 60 ns each, so half
+    /// a millisecond among ten thousand. Not async-signal-safe.
     pub fn precise(self) -> u64 {
         self.read(|_| precise::exactly(self.table(), self.id().index())).unwrap_or(0)
     }
@@ -66,9 +68,9 @@ impl Group<'_> {
     ///
     /// The bound is the most that could lie idle when the group reached that usage (at most
     /// [`Estimate::bound`] at that time), and a thirty-second. It is larger where other threads disturbed
-    /// the looks of the charges that reached it. For a group on up to four CPUs the cells are looked at, so
-    /// the bound of a small group is small. This costs a few loads, and a store if the group holds more now
-    /// than was known.
+    /// the looks of the charges that reached it. Of a group on up to four CPUs, which up to sixteen threads
+    /// carry units of, the cells and purses are looked at, so the bound of a small group is small. This
+    /// costs a few loads, and a store if the group holds more now than was known.
     pub fn peak(self) -> Estimate {
         self.read(|row| Estimate::between(row.counter.peak())).unwrap_or_default()
     }

@@ -6,6 +6,7 @@ use crate::report::scan::Scan;
 use crate::size;
 use crate::table::follow;
 use crate::table::id::GroupId;
+use crate::whose;
 use std::fmt;
 
 /// A destroyed group with charges that were not returned: they are forgotten, or will still be returned.
@@ -56,7 +57,7 @@ impl Ledger {
     /// Lists every destroyed group that still holds something, in the order of rows. Costs a pass over the
     /// rows in use. A group that changes meanwhile may be reported with what it held a moment before.
     pub fn leaks(&self) -> Vec<Leak> {
-        self.leaks_where(|_| true)
+        whose::nobody(|| self.leaks_where(|_| true))
     }
 
     pub(crate) fn leaks_where(&self, wanted: impl Fn(GroupId) -> bool) -> Vec<Leak> {

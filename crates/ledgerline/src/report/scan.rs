@@ -7,14 +7,13 @@
 
 use crate::counter::IMPOSSIBLE;
 use crate::gate::lock::{self, GATE};
-use crate::percpu::word;
+use crate::percpu::purse::places;
+use crate::percpu::{purse, word};
 use crate::sync::{Ordering, wait_a_turn};
-use crate::table::Table;
-use crate::table::counts;
-use crate::table::follow;
 use crate::table::id::GroupId;
 use crate::table::path::DEPTH_MAX;
 use crate::table::row::{Row, state};
+use crate::table::{Table, counts, follow, purses};
 
 /// How many looks are tried before writers are held up for one.
 const TRIES: u32 = 32;
@@ -100,13 +99,10 @@ fn read_row(table: &Table, id: GroupId, row: &Row) -> Line {
         refused: row.counter.failcnt(),
         ..Line::default()
     };
-    (line.charges, line.uncharges) = counts::of_row(table, id.index());
-    for column in row.noted_columns(table.columns.count()) {
-        let word = table.columns.cell(column, id.index()).word.load(Ordering::Acquire);
-        if word::generation(word) == table.cell_generation(row) {
-            line.idle += word::stock(word);
-        }
-    }
+    let look = || (counts::of_row(table, id.index()), idle(table, id, row));
+    // What threads carry moves for some ten nanoseconds at a time.
+    let steady = (0..TRIES).find_map(|_| places::undisturbed(look));
+    ((line.charges, line.uncharges), line.idle) = steady.unwrap_or_else(look);
     line.usage = row.counter.usage();
     for count in [&mut line.charges, &mut line.uncharges, &mut line.refused] {
         if *count > IMPOSSIBLE {
@@ -115,6 +111,17 @@ fn read_row(table: &Table, id: GroupId, row: &Row) -> Line {
         }
     }
     line
+}
+
+/// What lies idle in a row's own cells and purses.
+fn idle(table: &Table, id: GroupId, row: &Row) -> u64 {
+    let cells = row.noted_columns(table.columns.count()).map(|column| {
+        let word = table.columns.cell(column, id.index()).word.load(Ordering::Acquire);
+        if word::generation(word) == table.cell_generation(row) { word::stock(word) } else { 0 }
+    });
+    let mut idle = cells.sum();
+    purses::each_of_row(table, id.index(), |purse| idle += purse::units(purse.word()));
+    idle
 }
 
 impl Scan {

@@ -1,22 +1,24 @@
-//! A drain takes idle units back from the cells of any CPU, on any thread.
+//! A drain takes idle units back from the cells of any CPU and the purses of any thread.
 //!
 //! ```text
 //! drain(top), with the stock lock:
-//!   freeze every stocked cell below top
+//!   freeze every stocked cell below top, and every open purse
 //!   fence: sections that had read a word before it was frozen have now committed or been aborted
 //!   such a section stored over a frozen word: freeze it again, fence again
 //!   each cell (now ours, wherever its owner is): take the stock, fold the counts, cap := 0
-//!     return the units to the counters, open the cell empty
+//!     return the units to the counters, open the cell empty (a purse stays closed)
 //! ```
 //!
 //! (The order matters: when a reader finds a cell empty and not frozen, the usage holds nothing of it.)
 
 use super::returns;
 use crate::gate::lock;
+use crate::percpu::purse::places::{self, Moving};
+use crate::percpu::purse::{self, Purse};
 use crate::percpu::word;
 use crate::sync::{Ordering, fence};
 use crate::table::path::{DEPTH_MAX, RowPath};
-use crate::table::{Table, counts};
+use crate::table::{self, Table, counts};
 use std::iter::successors;
 
 /// While this lives, no cell below a group gets a cap. So what is drained stays drained, and what is
@@ -66,16 +68,37 @@ pub(crate) fn subtree(table: &Table, top: u32) -> u64 {
             table.stocked(column).iter().filter(move |&row| mine(row)).map(move |row| (column, row))
         })
     };
+    let purses = |see: &mut dyn FnMut(u32, &'static Purse)| {
+        table::purses::each(table, |id, purse| {
+            if mine(id.index()) {
+                see(id.index(), purse);
+            }
+        });
+    };
     let mut any = false;
     for (column, row) in cells() {
         table.columns.freeze(column, row);
         any = true;
     }
-    if !any || !fence_until_frozen(table, cells) {
+    purses(&mut |_, purse| {
+        purse.freeze();
+        any = true;
+    });
+    if !any || !fence_until_frozen(table, cells, purses) {
         return 0;
     }
     let mut drained = 0;
     let mut path = RowPath::blank(table);
+    purses(&mut |row, purse| {
+        if path.follow(table, row) {
+            let (units, cap) = empty_purse(table, &path, purse);
+            return_idle(table, &path, units, cap);
+            places::note(purse, false);
+            drained += units;
+        } else {
+            purse.thaw();
+        }
+    });
     for (column, row) in cells() {
         let cell = table.columns.cell(column, row);
         if !path.follow(table, row) {
@@ -100,7 +123,7 @@ fn is_below(table: &Table, row: u32, top: u32) -> bool {
     top == 0 || successors(Some(row), parent).take(DEPTH_MAX).any(|row| row == top)
 }
 
-/// Closes all cells of one row for good, so that it can be destroyed, and returns the units that lay idle
+/// Closes all cells and purses of one row for good, so that it can be destroyed, and returns the units that lay idle
 /// in them. Says how many they were. (It holds the lock, as a drain does: a thread that waits for the lock
 /// before it refuses a charge finds the units returned.) `None` when this thread holds the stock lock
 /// already.
@@ -123,10 +146,24 @@ pub(crate) fn close_cells(table: &Table, path: &RowPath<'_>) -> Option<u64> {
             remote += 1;
         }
     }
-    if remote > 0 && !fence_until_frozen(table, || stocked().map(|column| (column, row))) {
+    let purses = |see: &mut dyn FnMut(u32, &'static Purse)| {
+        table::purses::each_of_row(table, row, |purse| see(row, purse));
+    };
+    purses(&mut |_, purse| {
+        // Nor does this thread's own purse, which no other takes from.
+        purse.freeze();
+        remote += usize::from(!purse.is_of(lock::thread()));
+    });
+    let stocked_cells = || stocked().map(|column| (column, row));
+    if remote > 0 && !fence_until_frozen(table, stocked_cells, purses) {
         return None;
     }
     let (mut idle, mut caps, mut all) = (0, 0, true);
+    purses(&mut |_, purse| {
+        let (units, cap) = empty_purse(table, path, purse);
+        idle += units;
+        caps += cap;
+    });
     for column in stocked() {
         match empty_cell(table, column, path) {
             Some((stock, cap)) => {
@@ -137,14 +174,15 @@ pub(crate) fn close_cells(table: &Table, path: &RowPath<'_>) -> Option<u64> {
         }
     }
     return_idle(table, path, idle, caps);
+    purses(&mut |_, purse| places::note(purse, false));
     all.then_some(idle)
 }
 
 /// Returns what was taken from cells, and then the caps that allowed it. A reader in between sees too large
 /// a bound, never too small a one (`report/estimate.rs`).
-fn return_idle(table: &Table, path: &RowPath<'_>, stock: u64, caps: u64) {
+pub(super) fn return_idle(table: &Table, path: &RowPath<'_>, stock: u64, caps: u64) {
     if stock > 0 {
-        returns::units(table, path, stock);
+        returns::idle(table, path, stock);
     }
     if caps > 0 {
         for counter in path.counters() {
@@ -163,13 +201,14 @@ fn is_open(table: &Table, column: u32, row: u32) -> bool {
 
 /// How often cells are frozen again. A section stores over a frozen word once at most, so more than a few times is the
 /// work of a program that writes over the ledger.
-const ROUNDS: usize = 100;
+pub(super) const ROUNDS: usize = 100;
 
-/// Fences until every cell is still frozen after a fence. Says `false` when fencing is forbidden (by a
-/// sandbox entered after start-up), or when cells do not stay frozen; then the cells are thawed.
+/// Fences until every cell and purse is still frozen after a fence. Says `false` when fencing is forbidden (by a
+/// sandbox entered after start-up), or when cells do not stay frozen; then all are thawed.
 fn fence_until_frozen<I: Iterator<Item = (u32, u32)>>(
     table: &Table,
     cells: impl Fn() -> I,
+    purses: impl Fn(&mut dyn FnMut(u32, &'static Purse)),
 ) -> bool {
     for _ in 0..ROUNDS {
         if !table.columns.fence() {
@@ -182,6 +221,12 @@ fn fence_until_frozen<I: Iterator<Item = (u32, u32)>>(
                 lost = true;
             }
         }
+        purses(&mut |_, purse| {
+            if !purse::is_frozen(purse.word()) {
+                purse.freeze();
+                lost = true;
+            }
+        });
         if !lost {
             return true;
         }
@@ -189,6 +234,7 @@ fn fence_until_frozen<I: Iterator<Item = (u32, u32)>>(
     for (column, row) in cells() {
         table.columns.cell(column, row).word.fetch_and(!word::FROZEN, Ordering::AcqRel);
     }
+    purses(&mut |_, purse| purse.thaw());
     false
 }
 
@@ -206,4 +252,13 @@ fn empty_cell(table: &Table, column: u32, path: &RowPath<'_>) -> Option<(u64, u6
     cell.open(word::empty(word::generation(word)) | word::FROZEN);
     table.unstock(column, row);
     Some((word::stock(word), cap))
+}
+
+/// Takes everything from a purse that is the caller's, and closes it. Returns its units and its cap. When the caller has
+/// returned those, it notes that the purse is not open: until then it shows that a drain has it.
+pub(super) fn empty_purse(table: &Table, path: &RowPath<'_>, purse: &Purse) -> (u64, u64) {
+    let _moving = Moving::begin();
+    let (word, most) = purse.close();
+    counts::add(table, table.columns.current(), path.leaf(), purse::counts(word));
+    (purse::units(word), most)
 }

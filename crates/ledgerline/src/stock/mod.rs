@@ -36,6 +36,7 @@ pub(crate) mod drain;
 mod in_flight;
 mod peak;
 pub(crate) mod precise;
+pub(crate) mod purses;
 pub(crate) mod refusal;
 mod returns;
 pub(crate) mod settle;

@@ -1,4 +1,4 @@
-//! Looks into the cells of a small group, to learn how much of its usage is certainly not idle.
+//! Looks into the cells of a small group, and into threads' purses, to learn how much of its usage is certainly not idle.
 //!
 //! ```text
 //! read the cells' words and what is in flight; the usage; the words and what is in flight again
@@ -11,13 +11,16 @@
 
 use crate::counter::PageCounter;
 use crate::counter::walk;
-use crate::percpu::word;
+use crate::percpu::purse::places;
+use crate::percpu::{purse, word};
 use crate::sync::{Ordering, fence};
-use crate::table::Table;
 use crate::table::path::{DEPTH_MAX, RowPath};
+use crate::table::{Table, purses};
 
-/// The most columns that are looked at: each may be a line that another CPU writes.
+/// The most cells that are looked at: each may be a line that another CPU writes.
 const CELLS: usize = 4;
+/// One more than the most purses, likewise.
+const PURSES: usize = 17;
 
 /// After a grant: raises the lower watermarks of the levels to what the leaf's cells say, where the caps
 /// say much less.
@@ -37,7 +40,8 @@ fn look_into_cells(table: &Table, path: &RowPath<'_>, levels: &walk::Path<'_>) {
     let seen: [u64; DEPTH_MAX] = std::array::from_fn(|level| {
         levels.get(level).map_or(0, |counter| counter.lower_watermark())
     });
-    let Some(charged) = charged_by_cells(table, path.leaf()) else { return };
+    let look = || charged_by_cells(table, path.leaf());
+    let Some(charged) = places::undisturbed(look).flatten() else { return };
     for (counter, seen) in levels.iter().zip(seen) {
         // An ancestor held as much at that moment.
         counter.raise_lower_watermark(seen, charged);
@@ -52,26 +56,32 @@ fn charged_by_cells(table: &Table, index: u32) -> Option<u64> {
     let track = &row.counter.track;
     let (caps, flight) = (track.prepaid.word(), track.in_flight.word());
     let noted = row.columns_noted();
-    let mut words = [0u64; CELLS];
-    let read = |into: &mut [u64; CELLS]| {
-        let mut cells = row.noted_columns(table.columns.count());
-        let mut free = into.iter_mut();
-        cells.all(|column| {
+    // The words, those of purses mixed, and what is idle by them; `None` if they are too many, or a drain has one.
+    let read = || {
+        let (mut words, mut idle) = ([0u64; CELLS], 0);
+        let mut free = words.iter_mut();
+        for column in row.noted_columns(table.columns.count()) {
             let word = table.columns.cell(column, index).word.load(Ordering::Acquire);
-            let Some(place) = free.next() else { return false };
-            *place = word;
-            word & word::FROZEN == 0
-        })
+            *free.next().filter(|_| word & word::FROZEN == 0)? = word;
+            if word::generation(word) == generation {
+                idle += word::stock(word);
+            }
+        }
+        let (mut left, mut trace) = (PURSES, 0u64);
+        purses::each_of_row(table, index, |purse| {
+            let word = purse.word();
+            left = if purse::is_frozen(word) { 0 } else { left.saturating_sub(1) };
+            trace = (trace ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+            idle += purse::units(word);
+        });
+        (left > 0).then_some((words, trace, idle))
     };
-    if !read(&mut words) {
-        return None;
-    }
+    let seen = read()?;
     let usage = row.counter.usage();
     // Orders the two rounds of loads. Partner of the Release with which a thread writes a word, what is in
     // flight, or the usage.
     fence(Ordering::Acquire);
-    let mut again = [0u64; CELLS];
-    if !read(&mut again) || again != words || row.columns_noted() != noted {
+    if read()? != seen || row.columns_noted() != noted {
         return None;
     }
     let in_flight = track.in_flight.since(flight)?;
@@ -79,10 +89,5 @@ fn charged_by_cells(table: &Table, index: u32) -> Option<u64> {
     if row.children() > 0 || track.prepaid.since(caps).is_none() {
         return None;
     }
-    let idle: u64 = words
-        .into_iter()
-        .filter(|&word| word::generation(word) == generation)
-        .map(word::stock)
-        .sum();
-    Some(usage.saturating_sub(idle + in_flight))
+    Some(usage.saturating_sub(seen.2 + in_flight))
 }

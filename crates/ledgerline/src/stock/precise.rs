@@ -2,11 +2,11 @@
 
 use super::drain;
 use crate::gate::lock::{self, GATE};
-use crate::percpu::word;
+use crate::percpu::{purse, word};
 use crate::sync::{Ordering, fence};
 use crate::table::id::GroupId;
 use crate::table::path::{RowPath, leads_through};
-use crate::table::{Table, follow};
+use crate::table::{Table, follow, purses};
 
 /// How often a reader tries for an undisturbed reading before it holds up the writers for one.
 const TRIES: usize = 32;
@@ -81,18 +81,40 @@ fn undisturbed(table: &Table, top: u32) -> Option<u64> {
     still.then(|| usage.saturating_sub(idle_before))
 }
 
-/// The idle units in the cells of a subtree, and a trace of the words they were read from. The words count
+/// The idle units in the purses and cells of a subtree, and a trace of the words they were read from. The words count
 /// charges, so two equal traces mean that no cell changed in between.
+///
+/// A group without children has its own cells alone: no other row is looked at. (A child that comes between two looks
+/// changes what the second one finds, or the total.)
 pub(crate) fn idle(table: &Table, top: u32) -> (u64, u64) {
     let mut idle = 0;
     let mut trace = 0xcbf2_9ce4_8422_2325u64;
+    let mut add = |word: u64, units: u64| {
+        idle += units;
+        trace = (trace ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+    };
+    let alone = top != 0 && table.row(top).children() == 0;
+    purses::each(table, |id, purse| {
+        let row = id.index();
+        if row == top || top == 0 || !alone && leads_through(table, row, top) {
+            let word = purse.word();
+            add(word, purse::units(word));
+        }
+    });
+    let mut add = |column: u32, row: u32| {
+        let word = table.columns.cell(column, row).word.load(Ordering::Acquire);
+        add(word, word::stock(word));
+    };
     for column in 0..table.columns.count() {
-        for row in table.stocked(column).iter() {
-            if top == 0 || leads_through(table, row, top) {
-                let word = table.columns.cell(column, row).word.load(Ordering::Acquire);
-                idle += word::stock(word);
-                trace = (trace ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+        let stocked = table.stocked(column);
+        if alone {
+            if stocked.contains(top) {
+                add(column, top);
             }
+            continue;
+        }
+        for row in stocked.iter().filter(|&row| top == 0 || leads_through(table, row, top)) {
+            add(column, row);
         }
     }
     (idle, trace)

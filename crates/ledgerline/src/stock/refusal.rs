@@ -75,6 +75,11 @@ impl fmt::Display for Refusal {
                     "group {group} cannot hold {requested}: no group counts beyond {COUNTER_MAX}"
                 )
             }
+            Reason::Limit if is_beyond(*limit, *usage, *requested) => write!(
+                f,
+                "group {group} cannot hold {requested} more, {usage} in use: no group counts \
+                 beyond {COUNTER_MAX}"
+            ),
             Reason::Limit => write!(
                 f,
                 "group {group} is full: {requested} requested, {usage} of max {limit} in use"
@@ -98,6 +103,12 @@ impl fmt::Display for Refusal {
 }
 
 impl std::error::Error for Refusal {}
+
+/// Whether it is no limit that somebody set that leaves no room, but what a counter counts. (A group without a limit has that
+/// for one. Who charges over the limits is refused for nothing else.)
+pub(crate) fn is_beyond(limit: u64, usage: u64, requested: u64) -> bool {
+    limit >= COUNTER_MAX || usage.saturating_add(requested) > COUNTER_MAX
+}
 
 /// Turns a walk's refusal into the caller's.
 pub(crate) fn of(

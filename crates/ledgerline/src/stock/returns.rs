@@ -14,3 +14,14 @@ pub(crate) fn units(table: &Table, path: &RowPath<'_>, n: u64) -> bool {
     allocate::recycle_emptied(table, path, emptied);
     result.is_ok()
 }
+
+/// Returns units that lay idle in cells of the path's row. A mistaken uncharge may have put more there than the group has: then it
+/// returns what the group has, and the mistake is counted. (Otherwise that would stay charged for ever.)
+pub(crate) fn idle(table: &Table, path: &RowPath<'_>, n: u64) {
+    if !units(table, path, n) {
+        let held = path.counters()[0].usage().min(n);
+        if held > 0 {
+            units(table, path, held);
+        }
+    }
+}

@@ -14,8 +14,8 @@
 //! many processes whether they live, and may lose its CPU. Who waited in vain four times waits a moment from then on:
 //! the word may have been written over, and names somebody who never settles.
 
-use crate::sync::{Ordering, PATIENCE, wait_a_turn};
-use crate::table::Table;
+use crate::sync::{Ordering, PATIENCE, are_calls_forbidden, wait_a_turn};
+use crate::table::{Table, attached};
 use std::sync::atomic::AtomicU32;
 
 /// In the word: somebody settles. The process's number is in the lower half.
@@ -40,10 +40,13 @@ pub(super) struct Settler<'t> {
 
 /// The word that stands for this process.
 fn own(table: &Table) -> u64 {
-    // The process that made the ledger need not be attached.
+    // Neither the process that made the ledger need be attached, nor one that opened it, nor a forked child. Its own number
+    // it has all the same: if it is killed while it settles, nobody must take the word for its own, or for that of the
+    // parent, which lives. (To ask for it takes a system call. Where those are forbidden the word may stay so.)
     let number = match table.process() {
         0 => std::process::id(),
-        number => number,
+        number if number != u32::MAX && attached::is_here() || are_calls_forbidden() => number,
+        _ => std::process::id(),
     };
     TAKEN | u64::from(number)
 }

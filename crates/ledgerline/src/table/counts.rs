@@ -1,8 +1,8 @@
 //! Counts how many charges and uncharges a row saw: in the charge words, and beside the cells what was
 //! folded from there.
 
-use super::Table;
-use crate::percpu::word;
+use super::{Table, purses};
+use crate::percpu::{purse, word};
 use crate::sync::{AtomicU64, Ordering};
 
 /// Charges and uncharges of one row, those of its destroyed children included.
@@ -24,6 +24,10 @@ pub(crate) fn of_row(table: &Table, index: u32) -> (u64, u64) {
         sums.0 = add(sums.0, &counts.charges, charges);
         sums.1 = add(sums.1, &counts.uncharges, uncharges);
     }
+    purses::each_of_row(table, index, |purse| {
+        let (charges, uncharges) = purse::counts(purse.word());
+        sums = (sums.0.wrapping_add(charges), sums.1.wrapping_add(uncharges));
+    });
     sums
 }
 
@@ -32,6 +36,15 @@ pub(crate) fn fold(table: &Table, column: u32, row: u32, word: u64) {
     let counts = table.counts(column, row);
     counts.charges.fetch_add(word::charges(word), Ordering::Relaxed);
     counts.uncharges.fetch_add(word::uncharges(word), Ordering::Relaxed);
+    table.note_changed(column, row);
+}
+
+/// Adds what a purse counted.
+pub(crate) fn add(table: &Table, column: u32, row: u32, (charges, uncharges): (u64, u64)) {
+    table.row(row).note_column(column);
+    let counts = table.counts(column, row);
+    counts.charges.fetch_add(charges, Ordering::Relaxed);
+    counts.uncharges.fetch_add(uncharges, Ordering::Relaxed);
     table.note_changed(column, row);
 }
 

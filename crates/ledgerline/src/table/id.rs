@@ -33,7 +33,10 @@ impl GroupId {
 
     /// Makes an id of its parts. Any numbers may be given; an id that names no group is refused on use.
     pub const fn from_parts(index: u32, generation: u16) -> GroupId {
-        GroupId((generation as u64) << 48 | (index & 0x7fff_ffff) as u64)
+        const LAST: u32 = 0x7fff_ffff;
+        // Rows beyond the last, which no ledger has, are nobody's.
+        let generation = if index > LAST { GroupId::NO_GENERATION } else { generation };
+        GroupId((generation as u64) << 48 | (index & LAST) as u64)
     }
 
     /// The row.
@@ -71,5 +74,22 @@ impl GroupId {
     /// The generation in the upper 16 bits, as in the charge word, and the row in the lower 32.
     pub(crate) const fn raw(self) -> u64 {
         self.0
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_no_ledger_has_are_nobodys() {
+        for (index, generation) in [(1 << 31, 1), (1 << 31 | 1, 1), (u32::MAX, 7)] {
+            let id = GroupId::from_parts(index, generation);
+            assert_eq!(id.generation(), GroupId::NO_GENERATION);
+            assert_ne!(id, GroupId::ROOT);
+        }
+        let id = GroupId::from_parts(77, 3);
+        assert_eq!((id.index(), id.generation()), (77, 3));
+        assert_eq!(GroupId::from_bits(1 << 48 | 1 << 31), None);
     }
 }

@@ -36,6 +36,7 @@ pub(crate) mod items;
 pub mod name;
 pub(crate) mod path;
 pub(crate) mod plan;
+pub(crate) mod purses;
 pub(crate) mod row;
 pub(crate) mod sums;
 

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 
+use crate::percpu::machine::thread_pointer;
 use crate::percpu::narrow::{self, Lane};
+use crate::percpu::purse::{self, Purse};
 use crate::percpu::word::{self, Cell};
 use crate::percpu::{Lent, lent, possible_cpus, rseq, sums};
 use crate::region::Region;
@@ -19,6 +21,12 @@ const FIRST_ROW: u64 = word::empty(1);
 pub(super) const BLOCK: usize = 64;
 /// See [`BLOCK`].
 pub(super) const LANES: usize = BLOCK + 8;
+/// Where a purse lies, in the first column.
+const PURSE: usize = 256;
+/// Of whom it is.
+const GROUP: u64 = 11;
+/// See [`GROUP`].
+const OWNERS_NUMBER: u64 = 12;
 /// Limits that leave room for what is added here, in both widths.
 pub(super) const LIMITS: u16 = u16::from_le_bytes([253, 3]);
 /// All 8-bit lanes at zero, and 16-bit ones somewhere.
@@ -44,6 +52,8 @@ pub(super) enum Section {
     CompareStoreLane,
     TakeLent,
     PutLent,
+    PurseTake,
+    PursePut,
 }
 
 /// An addition to memory is one instruction on x86-64; elsewhere a thread can be held in the middle of it.
@@ -51,7 +61,7 @@ const ADDITION: u32 = if cfg!(target_arch = "x86_64") { 3 } else { 4 };
 
 impl Section {
     /// Each, and how many points it has.
-    pub(super) const ALL: [(Section, u32); 18] = [
+    pub(super) const ALL: [(Section, u32); 20] = [
         (Section::Add, ADDITION),
         (Section::Take, 5),
         (Section::Put, 5),
@@ -70,6 +80,8 @@ impl Section {
         (Section::CompareStoreLane, 4),
         (Section::TakeLent, 5),
         (Section::PutLent, 5),
+        (Section::PurseTake, 4),
+        (Section::PursePut, 5),
     ];
 
     /// Whether it may rightly do nothing: after a migration.
@@ -128,6 +140,12 @@ impl Section {
                 Section::AddMarked => {
                     sums::add_marked::<INDEX>(area, cell.cast(), 1 << 25, UNITS as i64)
                 }
+                Section::PurseTake => {
+                    purse::take(area, own_purse(region), OWNERS_NUMBER, purse::taken(UNITS))
+                }
+                Section::PursePut => {
+                    purse::put(area, own_purse(region), OWNERS_NUMBER, purse::put_back(UNITS))
+                }
                 Section::UpU8 => narrow::up_u8::<INDEX>(area, lane(16), n),
                 Section::DownU8 => narrow::down_u8::<INDEX>(area, lane(16), -n),
                 Section::IncU8 => narrow::inc_u8::<INDEX>(area, lane(16)),
@@ -177,6 +195,8 @@ impl Section {
                 word::CHARGE.wrapping_sub(UNITS)
             }
             Section::Put | Section::PutFirst | Section::PutLent => word::UNCHARGE + UNITS,
+            Section::PurseTake => purse::taken(UNITS).wrapping_neg(),
+            Section::PursePut => purse::put_back(UNITS),
             Section::CompareStore => UNITS.wrapping_neg(),
             Section::UpU8 | Section::UpU16 => UNITS << 16,
             Section::DownU8 => (UNITS << 16).wrapping_neg(),
@@ -196,7 +216,19 @@ pub(super) fn prepared() -> Region {
     }
     words(&region, BLOCK).for_each(|limits| limits.store(LIMITS.into(), SeqCst));
     words(&region, LANES).for_each(|lanes| lanes.store(ZEROS, SeqCst));
+    // SAFETY: zeros are a purse.
+    let purse = unsafe { &*region.at::<Purse>(PURSE) };
+    purse.open(GROUP, OWNERS_NUMBER, 0, 2 * UNITS);
+    assert!(purse.change(UNITS as i64).is_some());
     region
+}
+
+/// The purse, which is the calling thread's from now on.
+fn own_purse(region: &Region) -> &Purse {
+    // SAFETY: `prepared` opened a purse there.
+    let purse = unsafe { &*region.at::<Purse>(PURSE) };
+    purse.give_to(thread_pointer());
+    purse
 }
 
 /// The columns' cells, lent.
@@ -221,6 +253,6 @@ pub(super) fn words(region: &Region, at: usize) -> impl Iterator<Item = &AtomicU
 /// Both words of all columns that a section may change; the one that it should not is a part of
 /// the sum, too.
 pub(super) fn sum(region: &Region) -> u64 {
-    let all = words(region, 0).chain(words(region, LANES));
+    let all = words(region, 0).chain(words(region, LANES)).chain(words(region, PURSE));
     all.fold(0, |sum, word| sum.wrapping_add(word.load(SeqCst)))
 }

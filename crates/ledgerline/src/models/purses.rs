@@ -1,0 +1,126 @@
+//! A thread's purse, its own sections, and a drain that wants the units.
+
+use super::model;
+use crate::percpu::purse::{self, Purse};
+use crate::percpu::word::{self, Cell};
+use loom::sync::{Arc, Mutex};
+use loom::thread;
+
+/// A thread with a purse, and the cell from which it fetches. Its fences are counted, as those of a `Cpu` in `mod.rs`.
+struct Thread {
+    fences: Mutex<u64>,
+    purse: Purse,
+    cell: Cell,
+    /// The stock lock.
+    lock: Mutex<()>,
+}
+
+const GROUP: u64 = 5;
+const ID: u64 = word::empty(1);
+
+impl Thread {
+    fn new(in_purse: i64, in_cell: u64) -> Arc<Thread> {
+        let purse = Purse::new();
+        purse.open(GROUP, 1, 1, 8);
+        assert!(purse.change(in_purse).is_some());
+        let cell = Cell::new(word::empty(1) | in_cell, 8);
+        Arc::new(Thread { fences: Mutex::new(0), purse, cell, lock: Mutex::new(()) })
+    }
+
+    /// The twin of `purse::take` and `purse::put`.
+    fn section(&self, delta: u64, put: bool) -> bool {
+        loop {
+            let armed = *self.fences.lock().unwrap();
+            let Some(sum) = self.purse.sum(delta, put) else { return false };
+            let fences = self.fences.lock().unwrap();
+            if *fences == armed {
+                self.purse.commit(sum);
+                return true;
+            }
+        }
+    }
+
+    /// The twin of the drain: freezes the purse, fences, looks again; then both are the caller's.
+    fn drain(&self, fenced: bool) -> u64 {
+        loop {
+            self.purse.freeze();
+            if fenced {
+                *self.fences.lock().unwrap() += 1;
+            }
+            if purse::is_frozen(self.purse.word()) {
+                break;
+            }
+        }
+        let (word, most) = self.purse.close();
+        assert_eq!(most, 8);
+        purse::units(word) + word::stock(self.cell.freeze())
+    }
+
+    /// As `stock::purses::fetch`: moves two units from the cell to the purse.
+    fn fetch(&self, locked: bool) {
+        let held = locked.then(|| self.lock.try_lock());
+        if matches!(held, Some(Err(_))) || purse::is_frozen(self.purse.word()) {
+            return;
+        }
+        if self.cell.update(ID, word::CHARGE.wrapping_sub(2), false) {
+            assert!(
+                self.purse.change(2).is_some() || !locked,
+                "with the lock nobody else has frozen it"
+            );
+        }
+    }
+}
+
+fn sections_against_a_drain(fenced: bool) {
+    model(move || {
+        let there = Thread::new(4, 0);
+        let own = there.clone();
+        let owner = thread::spawn(move || {
+            let taken = 3 * u64::from(own.section(purse::taken(3), false));
+            let put = 2 * u64::from(own.section(purse::put_back(2), true));
+            taken.wrapping_sub(put)
+        });
+        let drained = there.drain(fenced);
+        let net = owner.join().unwrap();
+        let left = purse::units(there.purse.word());
+        assert_eq!(drained.wrapping_add(left).wrapping_add(net), 4);
+        assert!(purse::is_frozen(there.purse.word()), "closed for good");
+    });
+}
+
+#[test]
+fn a_drain_and_the_threads_own_sections_lose_no_unit() {
+    sections_against_a_drain(true);
+}
+
+#[test]
+#[should_panic(expected = "assertion")]
+fn without_the_fence_units_of_a_purse_are_lost_and_the_model_sees_it() {
+    sections_against_a_drain(false);
+}
+
+/// Whoever drains before it refuses finds all that is idle, in the cell or in the purse.
+fn a_drain_beside_a_fetch(locked: bool) {
+    model(move || {
+        let there = Thread::new(1, 4);
+        let own = there.clone();
+        let owner = thread::spawn(move || own.fetch(locked));
+        let drained = {
+            let _held = there.lock.lock().unwrap();
+            there.drain(true)
+        };
+        owner.join().unwrap();
+        assert_eq!(drained, 5);
+    });
+}
+
+#[test]
+fn a_drain_beside_a_fetch_finds_every_idle_unit() {
+    a_drain_beside_a_fetch(true);
+}
+
+#[test]
+#[should_panic(expected = "assertion")]
+fn without_the_lock_a_drain_misses_what_is_being_fetched_and_the_model_sees_it() {
+    a_drain_beside_a_fetch(false);
+}

@@ -1,0 +1,141 @@
+use super::*;
+use crate::percpu::machine::thread_pointer;
+use crate::percpu::registration::{self, Registration};
+
+const GROUP: u64 = 5;
+const NUMBER: u64 = 6;
+
+/// An open purse of 1000 units, of 2000 at most.
+fn purse() -> Purse {
+    let purse = Purse::new();
+    purse.give_to(thread_pointer());
+    purse.open(GROUP, NUMBER, 0, 2000);
+    assert!(purse.change(1000).is_some());
+    purse
+}
+
+/// What the sections need; `None` where this machine has none.
+fn area() -> Option<isize> {
+    match registration::adopt() {
+        Ok(Registration::Compact { area }) => Some(area),
+        _ => None,
+    }
+}
+
+fn take_from(purse: &Purse, number: u64, units: u64) -> Option<bool> {
+    // SAFETY: the thread is registered, and the purse is this test's.
+    area().map(|area| unsafe { take(area, purse, number, taken(units)) })
+}
+
+fn put_into(purse: &Purse, number: u64, units: u64) -> Option<bool> {
+    // SAFETY: as above.
+    area().map(|area| unsafe { put(area, purse, number, put_back(units)) })
+}
+
+#[test]
+fn a_purse_gives_what_it_has_and_no_more() {
+    let purse = purse();
+    let Some(taken) = take_from(&purse, NUMBER, 999) else { return };
+    assert!(taken && units(purse.word()) == 1);
+    for more in [2, MOST / 2, MOST] {
+        assert_eq!(take_from(&purse, NUMBER, more), Some(false), "{more}");
+    }
+    assert_eq!(take_from(&purse, NUMBER, 1), Some(true));
+    assert_eq!(take_from(&purse, NUMBER, 1), Some(false));
+    assert_eq!((units(purse.word()), counts(purse.word())), (0, (2, 0)));
+}
+
+#[test]
+fn a_purse_takes_what_it_may_hold_and_no_more() {
+    let purse = purse();
+    let Some(put) = put_into(&purse, NUMBER, 1000) else { return };
+    assert!(put && units(purse.word()) == 2000);
+    for more in [1, MOST / 2, MOST] {
+        assert_eq!(put_into(&purse, NUMBER, more), Some(false), "{more}");
+    }
+    assert_eq!((units(purse.word()), counts(purse.word())), (2000, (0, 1)));
+}
+
+#[test]
+fn a_purse_serves_its_own_number_and_thread_alone_and_none_when_a_drain_has_it() {
+    let purse = purse();
+    if take_from(&purse, NUMBER + 1, 1) != Some(false) {
+        return;
+    }
+    assert_eq!(put_into(&purse, NUMBER + 1, 1), Some(false));
+    purse.give_to(thread_pointer() + 64);
+    assert_eq!(take_from(&purse, NUMBER, 1), Some(false));
+    assert_eq!(put_into(&purse, NUMBER, 1), Some(false));
+    purse.give_to(thread_pointer());
+    purse.freeze();
+    assert_eq!(
+        (take_from(&purse, NUMBER, 1), put_into(&purse, NUMBER, 1)),
+        (Some(false), Some(false))
+    );
+    assert!(purse.change(1).is_none() && purse.change(-1).is_none());
+    purse.thaw();
+    assert_eq!(
+        (take_from(&purse, NUMBER, 1), put_into(&purse, NUMBER, 2)),
+        (Some(true), Some(true))
+    );
+    purse.freeze();
+    let (word, most) = purse.close();
+    assert_eq!((units(word), counts(word), most), (1001, (1, 1), 2000));
+    assert_eq!(
+        (take_from(&purse, NUMBER, 1), put_into(&purse, NUMBER, 1)),
+        (Some(false), Some(false))
+    );
+}
+
+#[test]
+fn what_moves_between_purse_and_cell_leaves_neither_too_few_nor_too_many() {
+    let purse = purse();
+    assert!(purse.change(-1001).is_none() && purse.change(1001).is_none());
+    assert!(purse.change(-1000).is_some() && purse.change(2000).is_some());
+    assert_eq!((units(purse.word()), counts(purse.word())), (2000, (0, 0)));
+}
+
+/// As many operations as a purse may count, and more: the counts are taken out whenever units are fetched or brought back.
+#[test]
+fn no_count_runs_into_the_next() {
+    for most in [2000, MOST] {
+        let purse = Purse::new();
+        purse.give_to(thread_pointer());
+        purse.open(GROUP, NUMBER, 0, most);
+        let (mut counted, mut pairs) = ((0, 0), 0);
+        for turn in 0..400_000u64 {
+            // Pairs fill the counts; runs of single units are as many takes in sequence as there can be.
+            let taking = turn / 20_000 % 4 == 0 || turn % 2 == 0;
+            let done =
+                if taking { take_from(&purse, NUMBER, 1) } else { put_into(&purse, NUMBER, 1) };
+            match done {
+                None => return,
+                Some(true) if taking => counted.0 += 1,
+                Some(true) => (counted.1, pairs) = (counted.1 + 1, pairs + 1),
+                Some(false) => {
+                    // As `fetch` and `bring` do, to half and to all of it.
+                    let half = if turn % 3 == 0 { most } else { most / 2 };
+                    let change = half as i64 - units(purse.word()) as i64;
+                    assert_eq!(purse.change(change), Some(counted), "after {turn}");
+                    counted = (0, 0);
+                }
+            }
+            assert_eq!(counts(purse.word()), counted);
+        }
+        assert!(pairs > 100_000);
+        purse.freeze();
+        assert_eq!(counts(purse.close().0), counted);
+    }
+}
+
+#[test]
+fn a_frozen_purse_takes_no_block_however_large() {
+    let purse = purse();
+    purse.freeze();
+    let before = purse.word();
+    for more in [1, MOST / 2, MOST] {
+        let Some(put) = put_into(&purse, NUMBER, more) else { return };
+        assert!(!put && take_from(&purse, NUMBER, more) == Some(false), "{more}");
+        assert_eq!(purse.word(), before);
+    }
+}

@@ -1,0 +1,160 @@
+use super::*;
+use crate::{Alloc, Group, Ledger};
+use std::alloc::{GlobalAlloc, Layout};
+use std::hint::black_box;
+
+static ALLOC: Alloc = Alloc::system();
+
+fn group() -> Group<'static> {
+    let ledger = Ledger::builder().capacity(8).anonymous().unwrap().into_static();
+    ledger.root().create("query").unwrap()
+}
+
+/// Makes and frees blocks in a group.
+fn pairs(group: Group<'static>, count: u32) {
+    let layout = Layout::new::<[u64; 8]>();
+    group.scope(|| {
+        for _ in 0..count {
+            // SAFETY: the size is not zero, and the block is freed at once.
+            unsafe { ALLOC.dealloc(black_box(ALLOC.alloc(layout)), layout) };
+        }
+    });
+}
+
+/// The purses of a group's ledger that are open.
+fn open_in(group: Group<'_>) -> Vec<&'static Purse> {
+    let mut open = Vec::new();
+    purses::each(group.table(), |_, purse| open.push(purse));
+    open
+}
+
+/// Whether threads may carry units here. Then the calling one does.
+fn carries(group: Group<'static>) -> bool {
+    // (Another test's thread may have the lock when this one asks for it.)
+    (0..100).any(|_| {
+        pairs(group, 300);
+        !open_in(group).is_empty()
+    }) || {
+        assert!(!are_for(group.table()), "no purse was opened");
+        false
+    }
+}
+
+#[test]
+fn a_thread_carries_units_of_its_group_until_a_drain_wants_them_and_then_again() {
+    let group = group();
+    for _ in 0..3 {
+        if !carries(group) {
+            return;
+        }
+        let [purse] = open_in(group)[..] else { panic!("one thread, one purse") };
+        let before = purse::counts(purse.word());
+        pairs(group, 5);
+        let after = purse::counts(purse.word());
+        assert_eq!((after.0 - before.0, after.1 - before.1), (5, 5), "the cell was not asked");
+        assert!(purse::units(purse.word()) > 0 && purse.is_of(lock::thread()));
+        assert!(group.drain() > 0 && open_in(group).is_empty());
+        assert_eq!(group.precise(), 0);
+        let track = &group.row().counter.track;
+        assert_eq!((track.prepaid.units(), group.row().counter.usage()), (0, 0));
+    }
+}
+
+#[test]
+fn a_thread_carries_units_of_one_group_at_a_time() {
+    let [one, other] = [group(), group()];
+    if carries(one) && carries(other) {
+        assert!(open_in(one).is_empty());
+        one.destroy().unwrap();
+        assert_eq!(open_in(other).len(), 1);
+    }
+}
+
+#[test]
+fn a_purse_closes_when_its_thread_ends() {
+    let group = group();
+    if std::thread::spawn(move || carries(group)).join().unwrap() {
+        assert!(open_in(group).is_empty());
+    }
+    assert_eq!((group.precise(), group.destroy().unwrap().leftover), (0, 0));
+}
+
+#[test]
+fn a_ledger_that_keeps_flows_has_no_purses() {
+    let ledger = Ledger::builder().capacity(8).flows(true).anonymous().unwrap().into_static();
+    let group = ledger.root().create("query").unwrap();
+    pairs(group, 1000);
+    assert!(!are_for(group.table()) && open_in(group).is_empty());
+}
+
+/// A thread that lost its CPU in the middle of a fetch: units have left the cell, and are not in the purse.
+#[test]
+fn a_peak_counts_no_units_that_are_on_their_way_to_a_purse() {
+    let group = group();
+    if !carries(group) {
+        return;
+    }
+    let layout = |size| Layout::from_size_align(size, 8).unwrap();
+    // SAFETY: here and below: the size is not zero, and what is freed was made in that layout.
+    let base = group.scope(|| unsafe { ALLOC.alloc(layout(100_000)) });
+    pairs(group, 100);
+    let (table, id, more) = (group.table(), group.id(), 4000);
+    let held = lock::lock();
+    let moving = Moving::begin();
+    assert!(table.columns.take(table.cell_id(id), more), "the cell has too few");
+    // What another thread is charged makes its walk look. (A free would wait for the lock.)
+    let there = std::thread::spawn(move || {
+        // SAFETY: as above.
+        group.scope(|| unsafe { ALLOC.alloc(layout(90_000)).expose_provenance() })
+    });
+    let large = there.join().unwrap();
+    let [purse] = open_in(group)[..] else { panic!("one thread, one purse") };
+    assert!(purse.change(more as i64).is_some() || table.columns.deposit(table.cell_id(id), more));
+    drop((moving, held));
+    let peak = group.peak();
+    // SAFETY: as above.
+    unsafe {
+        ALLOC.dealloc(base, layout(100_000));
+        ALLOC.dealloc(std::ptr::with_exposed_provenance_mut(large), layout(90_000));
+    }
+    let (least, most) = (peak.value - peak.bound, 190_000 + 64);
+    assert!(least <= most, "{most} were charged at most, and {least} at least");
+}
+
+#[test]
+fn a_scan_takes_no_count_back_while_purses_are_fetched_for() {
+    let ledger = Ledger::builder().capacity(8).anonymous().unwrap().into_static();
+    let group = ledger.root().create("query").unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let large = Layout::from_size_align(6000, 8).unwrap();
+            let mut held = [None; 12];
+            for turn in 0.. {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                pairs(group, 50);
+                // SAFETY: the size is not zero; each was made in that layout.
+                group.scope(|| unsafe {
+                    if let Some(old) = held[turn % 12].replace(ALLOC.alloc(large)) {
+                        ALLOC.dealloc(old, large);
+                    }
+                    if turn % 24 == 23 {
+                        held.iter_mut().filter_map(Option::take).for_each(|old| {
+                            ALLOC.dealloc(old, large);
+                        });
+                    }
+                });
+            }
+        });
+        let (start, mut before) = (std::time::Instant::now(), 0);
+        while start.elapsed() < std::time::Duration::from_millis(700) {
+            let seen = ledger.snapshot().groups.iter().map(|group| group.charges).sum::<u64>();
+            // (Without purses it may be as much as one CPU's words count.)
+            assert!(seen + 127 * 4 >= before, "{before}, and then {seen}");
+            before = seen;
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
