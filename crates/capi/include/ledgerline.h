@@ -29,9 +29,9 @@
 //
 // SIGNALS. "async-signal-safe" calls may be made in a signal handler, also one that interrupted a call of the library.
 //
-// FORK. A child has its own copy of ledgers in memory, with the same handles. Nobody waits there, and callbacks of other
-// threads do not run. A ledger that other threads were using at the moment of the fork is not unmapped there when it is
-// freed.
+// FORK. A child has its own copy of ledgers in memory, with the same handles. Nobody waits there for threads of the parent,
+// nor for a callback that one of them was inside; a reclaimer that was left so is not asked there again, and can be removed.
+// A ledger that other threads were using at the moment of the fork is not unmapped there when it is freed.
 //
 // CALLBACKS must return. Neither longjmp nor a C++ exception may leave one: an exception ends the program.
 //
@@ -81,14 +81,14 @@
 // Charges are counted, and what would have been refused counts a `max` event.
 #define LEDGERLINE_MEASURE 1
 
-// Nothing is refused, and no `max` event is counted. (Charges by units are counted all the same, so that they can be
-// returned later.)
+// Nothing is refused, and guards are not counted. Charges by units are, so that they can be returned later, with `max`
+// events as in LEDGERLINE_MEASURE.
 #define LEDGERLINE_OFF 2
 
-// The group accepts charges.
+// The group accepts charges, or its process ended and nobody has settled it yet.
 #define LEDGERLINE_STATE_LIVE 0
 
-// Its process ended; it is kept for the account.
+// Its process ended, and was settled (ledgerline_settle_dead); it is kept for the account.
 #define LEDGERLINE_STATE_EXITED 1
 
 // Another program wrote over it; its numbers mean nothing.
@@ -311,6 +311,9 @@ typedef struct {
     uint64_t number;
 } ledgerline_reclaimer_t;
 
+// Frees a callback's data. It must return, as a reclaimer must.
+typedef void (*ledgerline_release_t)(void *data);
+
 // What a reclaimer did so far.
 typedef struct {
     // How often it ran.
@@ -401,8 +404,9 @@ ledgerline_code_t ledgerline_ledger_open_in(int32_t descriptor,
                                             ledgerline_ledger_t *ledger);
 
 // Makes this process a writer of a ledger in a file: makes a group for it below the root, and lets it charge that group
-// and those that it creates below. A forked child calls this for itself. `name` has `length` bytes, or ends with a NUL
-// if that is LEDGERLINE_NUL_TERMINATED.
+// and those that it creates below. A forked child calls this for itself. What it holds when it ends is held until some
+// process calls ledgerline_settle_dead. `name` has `length` bytes, or ends with a NUL if that is
+// LEDGERLINE_NUL_TERMINATED.
 //
 // Errors: as ledgerline_group_create. Threads: any. Signals: not async-signal-safe.
 ledgerline_code_t ledgerline_ledger_attach(ledgerline_ledger_t ledger,
@@ -453,6 +457,41 @@ ledgerline_code_t ledgerline_ledger_item(ledgerline_ledger_t ledger,
                                          size_t length,
                                          uint32_t *item);
 
+// Settles what processes that ended still hold in a ledger in a file, whether they exited or were killed: their units go
+// back to the groups above, and `units`, which may be NULL, is told how many those were. Until then they count, also
+// towards limits, and their groups are as those of the living; nobody settles by himself. So a process calls this after
+// a charge was refused, before it tries again, or every few seconds. Any process that has the ledger open may, attached
+// or not, and each unit goes back once; one that settles while another does waits a fifth of a second at most, and then
+// settles nothing.
+//
+// The groups of those processes exist no more. Snapshots have them as LEDGERLINE_STATE_EXITED, until
+// ledgerline_fold_ended takes them out. Groups of no process stay as they are: those that the process which made the
+// file creates below the root without ledgerline_ledger_attach. A process that is killed in the middle of a charge may
+// leave the groups above too full by that charge, for good.
+//
+// A process has ended when the kernel has no process of its number, or only a zombie of which no thread runs. So all that
+// attach must be in one PID namespace: what a process of another one holds is settled while it lives. (Zombies are told by
+// /proc; where that is not there, a process has ended when its parent has waited for it.) Where another process has got
+// the number, the units go back when that one ends, or attaches to this ledger itself.
+//
+// Costs a pass over the groups, and a few system calls for each process.
+//
+// Errors: LEDGERLINE_ERROR_HANDLE. Threads: any. Signals: not async-signal-safe.
+ledgerline_code_t ledgerline_settle_dead(ledgerline_ledger_t ledger,
+                                         uint64_t *units);
+
+// Folds the groups of processes that ended and were settled (ledgerline_settle_dead) into a group with the same parent,
+// so that a ledger has room for any number of processes, one after the other. For processes that attached, that is a
+// group right below the root. It gets what they counted, what they held at their ends, and their highest peak; their
+// own groups are gone from snapshots. `processes`, which may be NULL, is told how many were folded: none while another
+// process folds or settles.
+//
+// Costs a pass over the groups, and memory for a list.
+//
+// Errors: LEDGERLINE_ERROR_GONE, _HANDLE. Threads: any. Signals: not async-signal-safe.
+ledgerline_code_t ledgerline_fold_ended(ledgerline_group_t into,
+                                        uint64_t *processes);
+
 // Creates a group below another. A name is UTF-8 of 1 to 56 bytes without '/', control characters, and what steers a
 // terminal or cannot be seen; siblings may share one. It has `length` bytes, or ends with a NUL if that is
 // LEDGERLINE_NUL_TERMINATED.
@@ -480,7 +519,8 @@ ledgerline_code_t ledgerline_group_destroy(ledgerline_group_t group,
 ledgerline_code_t ledgerline_group_destroy_tree(ledgerline_group_t group,
                                                 ledgerline_settled_t *settled);
 
-// LEDGERLINE_OK if the group exists: it was not destroyed, and its process has not ended.
+// LEDGERLINE_OK if the group exists: it was not destroyed, nor found to be of a process that has ended
+// (ledgerline_settle_dead looks; until then the group of such a process exists).
 //
 // Errors: LEDGERLINE_ERROR_GONE, _HANDLE. Threads: any. Signals: as ledgerline_try_charge_units.
 ledgerline_code_t ledgerline_group_exists(ledgerline_group_t group);
@@ -505,8 +545,9 @@ ledgerline_code_t ledgerline_group_parent(ledgerline_group_t group, ledgerline_g
 // Costs one to three nanoseconds where the running CPU has prepaid units, otherwise a walk to the root (a quarter of a
 // microsecond). Zero units are granted as long as the group exists.
 //
-// Errors: LEDGERLINE_ERROR_LIMIT (the last error names the group that is full), _GONE, _HANDLE, _RANGE, _DAMAGED.
-// Threads: any. Signals: not async-signal-safe; ledgerline_try_charge_units is.
+// Errors: LEDGERLINE_ERROR_LIMIT (the last error names the group that is full), _GONE, _HANDLE, _DAMAGED; _RANGE beyond
+// 2^62 units, and where a group without a limit would hold more than that. Threads: any. Signals: not
+// async-signal-safe; ledgerline_try_charge_units is.
 ledgerline_code_t ledgerline_try_charge(ledgerline_group_t group,
                                         uint64_t units);
 
@@ -521,7 +562,8 @@ ledgerline_code_t ledgerline_try_charge_units(ledgerline_group_t group,
 // Charges even over the limits, for what must not fail. Each group that this takes over its limit counts a `max`
 // event. It asks no reclaimer and allocates nothing.
 //
-// Errors: LEDGERLINE_ERROR_GONE, _HANDLE, _RANGE, _DAMAGED. Threads: any. Signals: as ledgerline_try_charge_units.
+// Errors: LEDGERLINE_ERROR_GONE, _HANDLE, _DAMAGED; _RANGE beyond 2^62 units, and where a group, limited or not, would
+// hold more than that. Threads: any. Signals: as ledgerline_try_charge_units.
 ledgerline_code_t ledgerline_charge(ledgerline_group_t group,
                                     uint64_t units);
 
@@ -529,9 +571,11 @@ ledgerline_code_t ledgerline_charge(ledgerline_group_t group,
 // destroyed, as long as its charges hold units: then they go back to its ancestors.
 //
 // A ledger counts units and does not know which charge they belong to. So a mistake (units that are returned twice)
-// shows where the group's counter would fall below zero. While it holds others' units, those are taken.
+// shows where the group's counter would fall below zero. While it holds others' units, those are taken. What fits into
+// the running CPU's stock of the group (32 KiB, or a sixteenth of what it holds if that is more) is taken as idle there
+// and seen by nobody: until the stock is drained the groups above read lower by as much. LEDGERLINE_AUDIT finds all of it.
 //
-// Errors: LEDGERLINE_ERROR_MISTAKE if more was returned than the group held (nothing was changed, and it was counted:
+// Errors: LEDGERLINE_ERROR_MISTAKE if more was returned than that (nothing was changed, and it was counted:
 // ledgerline_mistakes), also for a destroyed group that holds nothing any more; _HANDLE; _GONE for a number that no
 // group can have; _RANGE. Threads: any. Signals: as ledgerline_try_charge_units.
 ledgerline_code_t ledgerline_uncharge(ledgerline_group_t group,
@@ -744,9 +788,24 @@ ledgerline_code_t ledgerline_add_reclaimer(ledgerline_group_t group,
                                            void *data,
                                            ledgerline_reclaimer_t *reclaimer);
 
+// As ledgerline_add_reclaimer, with data that is the library's from this call on, also if it fails. `release`, which may be
+// NULL, is called with it once, when no thread is inside the function any more, nor will be: before this returns an
+// error, in ledgerline_remove_reclaimer or ledgerline_ledger_free; where those do not wait, in the thread that leaves the
+// function last. So data may be freed that way though the reclaimer is taken out inside a callback. (A forked child that
+// does not have the thread that was inside frees nothing.)
+//
+// Errors: as ledgerline_add_reclaimer. Threads: any; `release` is called in any thread, with nothing locked. Signals: not
+// async-signal-safe.
+ledgerline_code_t ledgerline_add_reclaimer_owning(ledgerline_group_t group,
+                                                  int32_t priority,
+                                                  ledgerline_reclaim_t reclaim,
+                                                  void *data,
+                                                  ledgerline_release_t release,
+                                                  ledgerline_reclaimer_t *reclaimer);
+
 // Takes a reclaimer out. When this returns, no other thread is inside the function, nor will be: the data may go. (So
 // do not call it under a lock that the function takes.) Called inside a reclaimer or another callback, it does not wait
-// for other threads.
+// for other threads: then one may be inside still, and data that must go is ledgerline_add_reclaimer_owning's.
 //
 // Errors: LEDGERLINE_ERROR_HANDLE if it was taken out before, also by ledgerline_ledger_free. Threads: any. Signals:
 // not async-signal-safe.

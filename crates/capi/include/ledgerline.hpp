@@ -163,6 +163,7 @@ public:
     }
     friend bool operator!=(const group &a, const group &b) noexcept { return !(a == b); }
 
+    // (The group of a process that ended exists until somebody calls ledger::settle_dead.)
     bool exists() const noexcept { return ledgerline_group_exists(raw_) == LEDGERLINE_OK; }
 
     group create(std::string_view name) const {
@@ -179,6 +180,13 @@ public:
         ledgerline_settled_t settled{};
         detail::check(ledgerline_group_destroy_tree(raw_, &settled));
         return settled;
+    }
+    // Folds the groups of processes that ended and were settled into this one, which has the same parent. Returns how
+    // many processes those were.
+    std::uint64_t fold_ended() const {
+        std::uint64_t processes = 0;
+        detail::check(ledgerline_fold_ended(raw_, &processes));
+        return processes;
     }
     std::string path() const {
         return detail::text([this](char *buffer, std::size_t size, std::size_t *needed) {
@@ -303,6 +311,13 @@ public:
         ledgerline_mistakes_t counted;
         detail::check(ledgerline_ledger_mistakes(raw_, &counted));
         return counted;
+    }
+    // Settles what processes that ended still hold, in a ledger that processes share, and returns how many units that
+    // was: after a refusal, or every few seconds.
+    std::uint64_t settle_dead() const {
+        std::uint64_t units = 0;
+        detail::check(ledgerline_settle_dead(raw_, &units));
+        return units;
     }
     // Keeps it for good, so that its groups can be current.
     void keep() const { detail::check(ledgerline_ledger_keep(raw_)); }
@@ -443,14 +458,17 @@ private:
 };
 
 // A function that gives back memory of a group, until this is destroyed. It takes the units that are needed, and returns
-// how many it gave back. What it throws is taken for none. Cannot be moved: the library has its address.
+// how many it gave back. What it throws is taken for none.
 template <class Function>
 class reclaimer {
 public:
-    reclaimer(const group &of, std::int32_t priority, Function function) : function_(std::move(function)) {
-        detail::check(ledgerline_add_reclaimer(of.raw(), priority, call, this, &raw_));
+    reclaimer(const group &of, std::int32_t priority, Function function) {
+        auto *const owned = new Function(std::move(function));
+        detail::check(ledgerline_add_reclaimer_owning(of.raw(), priority, call, owned, release, &raw_));
     }
-    // Waits for the function, if another thread is inside.
+    // Waits for the function, if another thread is inside. Inside a reclaimer or another callback it does not wait: the
+    // function then stays, with what it captured by value, until that thread has left it. What it captured by reference
+    // must be there for as long.
     ~reclaimer() { ledgerline_remove_reclaimer(raw_); }
     reclaimer(const reclaimer &) = delete;
     reclaimer &operator=(const reclaimer &) = delete;
@@ -462,14 +480,14 @@ public:
     }
 
 private:
-    static std::uint64_t call(void *self, std::uint64_t need) noexcept {
+    static std::uint64_t call(void *function, std::uint64_t need) noexcept {
         try {
-            return static_cast<reclaimer *>(self)->function_(need);
+            return (*static_cast<Function *>(function))(need);
         } catch (...) {
             return 0;
         }
     }
-    Function function_;
+    static void release(void *function) noexcept { delete static_cast<Function *>(function); }
     ledgerline_reclaimer_t raw_{0};
 };
 

@@ -1,6 +1,6 @@
 //! The border to C: panics stop here, pointers, texts and handles are looked at.
 
-pub(crate) use crate::failure::{Failure, Outcome, fail, refused};
+pub(crate) use crate::failure::{Failure, Outcome, UNITS_MAX, fail, refused, refused_over};
 use crate::last;
 use crate::registry::{self, Visit};
 use crate::types::ledgerline_code_t::{self as Code, *};
@@ -9,8 +9,6 @@ use ledgerline::{Group, GroupId};
 use std::ffi::{CStr, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The most units that a ledger counts.
-pub(crate) const UNITS_MAX: u64 = 1 << 62;
 /// The longest text that is taken from C. A path of 32 names is shorter.
 const TEXT_MAX: usize = 4096;
 /// The length that says that a text ends with a NUL.

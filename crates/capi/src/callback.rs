@@ -3,12 +3,15 @@
 //! The library may have found a reclaimer or a token's callback just before it is taken out, and call it just after.
 //! In Rust that is harmless, since a closure owns what it uses; the data of C is gone by then. So each call asks a gate.
 
+use crate::types::ledgerline_release_t;
+use ledgerline::forked;
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::time::Duration;
 
-/// The gate is closed. Below it is the number of calls under way.
+/// The gate is closed. Below it is the number of the thread that is inside (`ledgerline::forked`); zero if none is. One at a
+/// time calls: a reclaimer has one run at a time, and a token's callback is called once.
 const CLOSED: u64 = 1 << 63;
 
 thread_local! {
@@ -20,7 +23,9 @@ thread_local! {
 #[derive(Debug)]
 pub(crate) struct Callback {
     data: *mut c_void,
-    calls: AtomicU64,
+    /// Frees the data, where it is the library's.
+    release: ledgerline_release_t,
+    inside: AtomicU64,
 }
 
 // SAFETY: the pointer is handed back to the function it came with, and not followed. The header says that the function
@@ -36,40 +41,52 @@ impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         DEPTH.set(DEPTH.get() - 1);
         // Release, partner of the Acquire in `close`: what the call did is done when the data goes.
-        self.0.calls.fetch_sub(1, Release);
+        self.0.inside.fetch_and(CLOSED, Release);
     }
 }
 
 impl Callback {
     pub(crate) fn new(data: *mut c_void) -> Callback {
-        Callback { data, calls: AtomicU64::new(0) }
+        Callback::owning(data, None)
     }
 
-    /// Calls, unless it was taken out.
+    /// Has the data freed when the last one drops this: nobody is inside then, who holds it too.
+    pub(crate) fn owning(data: *mut c_void, release: ledgerline_release_t) -> Callback {
+        Callback { data, release, inside: AtomicU64::new(0) }
+    }
+
+    /// Calls, unless it was taken out, or a thread was inside that this forked child does not have.
     pub(crate) fn call<T>(&self, call: impl FnOnce(*mut c_void) -> T) -> Option<T> {
-        // Acquire, partner of nothing but order: the call comes after it is counted.
-        let entered = self
-            .calls
-            .fetch_update(Acquire, Relaxed, |calls| (calls & CLOSED == 0).then_some(calls + 1));
-        entered.ok()?;
+        // Acquire, partner of the Release in `UnderWay::drop`: a call sees what the last one did.
+        self.inside.compare_exchange(0, forked::thread(), Acquire, Relaxed).ok()?;
         DEPTH.set(DEPTH.get() + 1);
         let _under_way = UnderWay(self);
         Some(call(self.data))
     }
 
     /// Takes it out, and waits until no other thread is inside. A thread that is inside a callback itself does not
-    /// wait: it may be this very one, or be waited for by this one.
+    /// wait: it may be this very one, or be waited for by this one. Nor does anybody wait for a thread that a fork left
+    /// behind.
     pub(crate) fn close(&self) {
-        self.calls.fetch_or(CLOSED, AcqRel);
+        self.inside.fetch_or(CLOSED, AcqRel);
         let mut turn = 0u32;
         // Acquire, partner of the Release in `UnderWay::drop`.
-        while DEPTH.get() == 0 && self.calls.load(Acquire) != CLOSED {
+        while DEPTH.get() == 0 && forked::is_here(self.inside.load(Acquire) & !CLOSED) {
             match turn {
                 0..64 => std::hint::spin_loop(),
                 64..1000 => std::thread::yield_now(),
                 _ => std::thread::sleep(Duration::from_micros(100)),
             }
             turn = turn.saturating_add(1);
+        }
+    }
+}
+
+impl Drop for Callback {
+    fn drop(&mut self) {
+        if let Some(release) = self.release {
+            // SAFETY: the caller's function with its data, which is called once, and nobody has the data any more.
+            unsafe { release(self.data) }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Tokens, which tell work to stop, and victims, which may be told so when a group above them is full.
 
-use crate::border::{self, c_string, existing, fail, hand_out, out, run};
+use crate::border::{self, Outcome, c_string, existing, fail, hand_out, out, run};
 use crate::callback::Callback;
 use crate::registrations::{self, Registered};
 use crate::types::ledgerline_code_t::{self, *};
@@ -11,11 +11,53 @@ use ledgerline::{CancelToken, Kept, Killed, Victim};
 use std::ffi::{c_char, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
-type Callbacks = Arc<Mutex<Vec<Arc<Callback>>>>;
+/// A function that is told of a cancellation.
+type Function = unsafe extern "C-unwind" fn(*mut c_void, *const c_char);
+
+/// A token's callbacks; `None` from the moment on at which it is freed: whoever comes later adds none.
+#[derive(Clone)]
+struct Callbacks(Arc<Mutex<Option<Vec<Arc<Callback>>>>>);
+
+impl Callbacks {
+    fn new() -> Callbacks {
+        Callbacks(Arc::new(Mutex::new(Some(Vec::new()))))
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Option<Vec<Arc<Callback>>>) -> T) -> T {
+        // So that no fork finds it locked.
+        registrations::briefly(|| act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// Adds one; `false` if the token was freed meanwhile.
+    fn add(&self, callback: Arc<Callback>) -> bool {
+        self.with(|all| all.as_mut().map(|all| all.push(callback))).is_some()
+    }
+
+    /// Takes out all there are, and lets no others in. None of them is called from then on.
+    fn close(&self) {
+        let all = self.with(Option::take);
+        all.into_iter().flatten().for_each(|callback| callback.close());
+    }
+}
 
 struct Token {
     token: CancelToken,
     callbacks: Callbacks,
+}
+
+impl Token {
+    fn on_cancel(&self, cancelled: Function, data: *mut c_void) -> Outcome {
+        let callback = Arc::new(Callback::new(data));
+        if !self.callbacks.add(callback.clone()) {
+            return Err(fail(LEDGERLINE_ERROR_HANDLE, "another thread frees the token"));
+        }
+        self.token.on_cancel(move |killed| {
+            let why = c_string(&killed.to_string());
+            // SAFETY: the caller's function with its data, and a text that is there until it returns.
+            callback.call(|data| unsafe { cancelled(data, why.as_ptr()) });
+        });
+        Ok(())
+    }
 }
 
 impl Registered for Token {
@@ -36,13 +78,9 @@ pub unsafe extern "C" fn ledgerline_token_new(token: *mut ledgerline_token_t) ->
     run(|| {
         // SAFETY: as the header asks of the caller.
         let into = unsafe { out(token, "the token")? };
-        let callbacks = Callbacks::default();
+        let callbacks = Callbacks::new();
         let kept = Token { token: CancelToken::new(), callbacks: callbacks.clone() };
-        let number = registrations::add(0, kept, move || {
-            let all =
-                std::mem::take(&mut *callbacks.lock().unwrap_or_else(PoisonError::into_inner));
-            all.iter().for_each(|callback| callback.close());
-        });
+        let number = registrations::add(0, kept, move || callbacks.close());
         into.set(ledgerline_token_t { number });
         Ok(())
     })
@@ -114,15 +152,7 @@ pub unsafe extern "C" fn ledgerline_token_on_cancel(
     run(|| {
         let no_function = || fail(LEDGERLINE_ERROR_ARGUMENT, "the function is NULL");
         let cancelled = cancelled.ok_or_else(no_function)?;
-        let token = registrations::get::<Token>(token.number)?;
-        let callback = Arc::new(Callback::new(data));
-        token.callbacks.lock().unwrap_or_else(PoisonError::into_inner).push(callback.clone());
-        token.token.on_cancel(move |killed| {
-            let why = c_string(&killed.to_string());
-            // SAFETY: the caller's function with its data, and a text that is there until it returns.
-            callback.call(|data| unsafe { cancelled(data, why.as_ptr()) });
-        });
-        Ok(())
+        registrations::get::<Token>(token.number)?.on_cancel(cancelled, data)
     })
 }
 
@@ -181,4 +211,30 @@ pub extern "C" fn ledgerline_group_set_oom_group(
         named.group().set_oom_group(whole == 1);
         named.exists()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+    unsafe extern "C-unwind" fn count(data: *mut c_void, _why: *const c_char) {
+        // SAFETY: each test hands in a count that outlives the token.
+        unsafe { &*data.cast::<AtomicU32>() }.fetch_add(1, SeqCst);
+    }
+
+    /// Another thread found the token just before it was freed. A victim may cancel it later, when the data is gone.
+    #[test]
+    fn what_is_added_while_the_token_is_freed_is_refused_and_not_called() {
+        let called = AtomicU32::new(0);
+        let data = (&raw const called).cast_mut().cast();
+        let callbacks = Callbacks::new();
+        let token = Token { token: CancelToken::new(), callbacks: callbacks.clone() };
+        assert!(token.on_cancel(count, data).is_ok());
+        callbacks.close();
+        assert!(token.on_cancel(count, data).is_err());
+        assert!(token.token.cancel(Killed::new("the work", 0, "the program", 0)));
+        assert!(token.on_cancel(count, data).is_err(), "nor at once");
+        assert_eq!(called.load(SeqCst), 0);
+    }
 }

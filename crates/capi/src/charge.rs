@@ -25,8 +25,9 @@ fn take(group: ledgerline_group_t, units: u64) -> bool {
 /// Costs one to three nanoseconds where the running CPU has prepaid units, otherwise a walk to the root (a quarter of a
 /// microsecond). Zero units are granted as long as the group exists.
 ///
-/// Errors: LEDGERLINE_ERROR_LIMIT (the last error names the group that is full), _GONE, _HANDLE, _RANGE, _DAMAGED.
-/// Threads: any. Signals: not async-signal-safe; ledgerline_try_charge_units is.
+/// Errors: LEDGERLINE_ERROR_LIMIT (the last error names the group that is full), _GONE, _HANDLE, _DAMAGED; _RANGE beyond
+/// 2^62 units, and where a group without a limit would hold more than that. Threads: any. Signals: not
+/// async-signal-safe; ledgerline_try_charge_units is.
 #[unsafe(no_mangle)]
 pub extern "C" fn ledgerline_try_charge(
     group: ledgerline_group_t,
@@ -71,7 +72,8 @@ fn try_charge_units_slow(group: ledgerline_group_t, units: u64) -> ledgerline_co
 /// Charges even over the limits, for what must not fail. Each group that this takes over its limit counts a `max`
 /// event. It asks no reclaimer and allocates nothing.
 ///
-/// Errors: LEDGERLINE_ERROR_GONE, _HANDLE, _RANGE, _DAMAGED. Threads: any. Signals: as ledgerline_try_charge_units.
+/// Errors: LEDGERLINE_ERROR_GONE, _HANDLE, _DAMAGED; _RANGE beyond 2^62 units, and where a group, limited or not, would
+/// hold more than that. Threads: any. Signals: as ledgerline_try_charge_units.
 #[unsafe(no_mangle)]
 pub extern "C" fn ledgerline_charge(group: ledgerline_group_t, units: u64) -> ledgerline_code_t {
     if take(group, units) { LEDGERLINE_OK } else { charge_slow(group, units) }
@@ -83,7 +85,7 @@ fn charge_slow(group: ledgerline_group_t, units: u64) -> ledgerline_code_t {
     run(|| {
         let (named, units) = (named(group)?, border::units(units)?);
         let charged = named.group().charge_units(units);
-        charged.map_err(|refusal| border::refused(group.ledger, refusal))
+        charged.map_err(|refusal| border::refused_over(group.ledger, refusal))
     })
 }
 
@@ -91,9 +93,11 @@ fn charge_slow(group: ledgerline_group_t, units: u64) -> ledgerline_code_t {
 /// destroyed, as long as its charges hold units: then they go back to its ancestors.
 ///
 /// A ledger counts units and does not know which charge they belong to. So a mistake (units that are returned twice)
-/// shows where the group's counter would fall below zero. While it holds others' units, those are taken.
+/// shows where the group's counter would fall below zero. While it holds others' units, those are taken. What fits into
+/// the running CPU's stock of the group (32 KiB, or a sixteenth of what it holds if that is more) is taken as idle there
+/// and seen by nobody: until the stock is drained the groups above read lower by as much. LEDGERLINE_AUDIT finds all of it.
 ///
-/// Errors: LEDGERLINE_ERROR_MISTAKE if more was returned than the group held (nothing was changed, and it was counted:
+/// Errors: LEDGERLINE_ERROR_MISTAKE if more was returned than that (nothing was changed, and it was counted:
 /// ledgerline_mistakes), also for a destroyed group that holds nothing any more; _HANDLE; _GONE for a number that no
 /// group can have; _RANGE. Threads: any. Signals: as ledgerline_try_charge_units.
 #[unsafe(no_mangle)]

@@ -5,6 +5,9 @@ use crate::types::ledgerline_code_t::{self as Code, *};
 use ledgerline::{CreateError, DestroyError, OpenError, Reason, Refusal, Refused, SetMaxError};
 use std::fmt;
 
+/// The most units that a ledger counts.
+pub(crate) const UNITS_MAX: u64 = 1 << 62;
+
 /// Why a call did nothing: the code, with its text kept for the thread.
 #[derive(Debug)]
 pub(crate) struct Failure(pub(crate) Code);
@@ -18,9 +21,11 @@ pub(crate) fn fail(code: Code, text: impl fmt::Display) -> Failure {
     Failure(code)
 }
 
-/// The code of a refusal.
-pub(crate) fn code_of(reason: Reason) -> Code {
+/// The code of a refusal by a group with that limit.
+fn code_of(reason: Reason, limit: u64) -> Code {
     match reason {
+        // A group without a limit refuses only what it cannot count.
+        Reason::Limit if limit >= UNITS_MAX => LEDGERLINE_ERROR_RANGE,
         Reason::Limit => LEDGERLINE_ERROR_LIMIT,
         Reason::Gone => LEDGERLINE_ERROR_GONE,
         Reason::Cancelled => LEDGERLINE_ERROR_CANCELLED,
@@ -31,14 +36,22 @@ pub(crate) fn code_of(reason: Reason) -> Code {
 
 impl From<Refused> for Failure {
     fn from(refused: Refused) -> Failure {
-        fail(code_of(refused.reason), refused)
+        fail(code_of(refused.reason, refused.limit), refused)
     }
 }
 
 /// Keeps a refusal in numbers. Async-signal-safe.
 pub(crate) fn refused(ledger: u64, refusal: Refusal) -> Failure {
     last::set_refusal(ledger, refusal);
-    Failure(code_of(refusal.reason))
+    Failure(code_of(refusal.reason, refusal.limit))
+}
+
+/// As [`refused`], of a charge that no limit refuses: only what no group counts, limited or not.
+pub(crate) fn refused_over(ledger: u64, refusal: Refusal) -> Failure {
+    match refused(ledger, refusal) {
+        Failure(LEDGERLINE_ERROR_LIMIT) => Failure(LEDGERLINE_ERROR_RANGE),
+        other => other,
+    }
 }
 
 impl From<CreateError> for Failure {

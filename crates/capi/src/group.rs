@@ -82,7 +82,8 @@ pub unsafe extern "C" fn ledgerline_group_destroy_tree(
     })
 }
 
-/// LEDGERLINE_OK if the group exists: it was not destroyed, and its process has not ended.
+/// LEDGERLINE_OK if the group exists: it was not destroyed, nor found to be of a process that has ended
+/// (ledgerline_settle_dead looks; until then the group of such a process exists).
 ///
 /// Errors: LEDGERLINE_ERROR_GONE, _HANDLE. Threads: any. Signals: as ledgerline_try_charge_units.
 #[unsafe(no_mangle)]

@@ -164,8 +164,9 @@ pub unsafe extern "C" fn ledgerline_ledger_open_in(
 }
 
 /// Makes this process a writer of a ledger in a file: makes a group for it below the root, and lets it charge that group
-/// and those that it creates below. A forked child calls this for itself. `name` has `length` bytes, or ends with a NUL
-/// if that is LEDGERLINE_NUL_TERMINATED.
+/// and those that it creates below. A forked child calls this for itself. What it holds when it ends is held until some
+/// process calls ledgerline_settle_dead. `name` has `length` bytes, or ends with a NUL if that is
+/// LEDGERLINE_NUL_TERMINATED.
 ///
 /// Errors: as ledgerline_group_create. Threads: any. Signals: not async-signal-safe.
 #[unsafe(no_mangle)]

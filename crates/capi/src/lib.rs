@@ -16,6 +16,7 @@
 //! |-----------------|------------------------------------------------------------------|
 //! | `abi`           | the version of the ABI, the texts of errors                      |
 //! | `ledger`        | ledgers: make, open, free, keep                                  |
+//! | `ended`         | processes that ended: settle, fold                               |
 //! | `group`         | groups: create, find, name, destroy                              |
 //! | `charge`        | charges by units                                                 |
 //! | `limit`         | limits, modes                                                    |
@@ -38,6 +39,7 @@ mod callback;
 pub mod cancel;
 pub mod charge;
 pub mod current;
+pub mod ended;
 mod failure;
 pub mod group;
 mod last;

@@ -11,8 +11,8 @@ pub const LEDGERLINE_NO_LIMIT: u64 = u64::MAX;
 pub const LEDGERLINE_ENFORCE: u32 = 0;
 /// Charges are counted, and what would have been refused counts a `max` event.
 pub const LEDGERLINE_MEASURE: u32 = 1;
-/// Nothing is refused, and no `max` event is counted. (Charges by units are counted all the same, so that they can be
-/// returned later.)
+/// Nothing is refused, and guards are not counted. Charges by units are, so that they can be returned later, with `max`
+/// events as in LEDGERLINE_MEASURE.
 pub const LEDGERLINE_OFF: u32 = 2;
 
 fn limit(units: u64) -> Outcome<Limit> {

@@ -12,9 +12,9 @@ use crate::types::{
 use ledgerline::{Events, Group, GroupState};
 use std::ffi::{c_char, c_void};
 
-/// The group accepts charges.
+/// The group accepts charges, or its process ended and nobody has settled it yet.
 pub const LEDGERLINE_STATE_LIVE: u32 = 0;
-/// Its process ended; it is kept for the account.
+/// Its process ended, and was settled (ledgerline_settle_dead); it is kept for the account.
 pub const LEDGERLINE_STATE_EXITED: u32 = 1;
 /// Another program wrote over it; its numbers mean nothing.
 pub const LEDGERLINE_STATE_DAMAGED: u32 = 2;

@@ -1,11 +1,12 @@
 //! Reclaimers: functions of C that give memory back before a charge is refused.
 
-use crate::border::{self, existing, fail, out, run};
+use crate::border::{self, Outcome, existing, fail, out, run};
 use crate::callback::Callback;
 use crate::registrations::{self, Registered};
 use crate::types::ledgerline_code_t::{self, *};
 use crate::types::{
     ledgerline_group_t, ledgerline_reclaim_report_t, ledgerline_reclaim_t, ledgerline_reclaimer_t,
+    ledgerline_release_t,
 };
 use ledgerline::{Kept, Reclaimer};
 use std::ffi::c_void;
@@ -31,34 +32,66 @@ pub unsafe extern "C" fn ledgerline_add_reclaimer(
     data: *mut c_void,
     reclaimer: *mut ledgerline_reclaimer_t,
 ) -> ledgerline_code_t {
-    run(|| {
-        // SAFETY: as the header asks of the caller.
-        let into = unsafe { out(reclaimer, "the reclaimer")? };
-        let no_function = || fail(LEDGERLINE_ERROR_ARGUMENT, "the function is NULL");
-        let reclaim = reclaim.ok_or_else(no_function)?;
-        let named = existing(group)?;
-        let ledger = named.visit().share();
-        let owned = named.group().to_owned_in(&ledger).expect("it is that ledger's");
-        let callback = Arc::new(Callback::new(data));
-        let called = callback.clone();
-        let added = owned.add_reclaimer(priority, move |need| {
-            // SAFETY: the caller's function with its data, which is there until it was taken out.
-            called.call(|data| unsafe { reclaim(data, need) }).unwrap_or(0)
-        });
-        let number = registrations::add(group.ledger, Added(added), move || callback.close());
-        if !named.visit().is_open() {
-            // Whoever frees the ledger may have taken out all that there was before this.
-            let _taken_out_by_either = registrations::take_out::<Added>(number);
-            return Err(fail(LEDGERLINE_ERROR_HANDLE, "another thread frees the ledger"));
-        }
-        into.set(ledgerline_reclaimer_t { number });
-        Ok(())
-    })
+    // SAFETY: as the header asks of the caller.
+    run(|| unsafe { add(group, priority, reclaim, Callback::new(data), reclaimer) })
+}
+
+/// As ledgerline_add_reclaimer, with data that is the library's from this call on, also if it fails. `release`, which may be
+/// NULL, is called with it once, when no thread is inside the function any more, nor will be: before this returns an
+/// error, in ledgerline_remove_reclaimer or ledgerline_ledger_free; where those do not wait, in the thread that leaves the
+/// function last. So data may be freed that way though the reclaimer is taken out inside a callback. (A forked child that
+/// does not have the thread that was inside frees nothing.)
+///
+/// Errors: as ledgerline_add_reclaimer. Threads: any; `release` is called in any thread, with nothing locked. Signals: not
+/// async-signal-safe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ledgerline_add_reclaimer_owning(
+    group: ledgerline_group_t,
+    priority: i32,
+    reclaim: ledgerline_reclaim_t,
+    data: *mut c_void,
+    release: ledgerline_release_t,
+    reclaimer: *mut ledgerline_reclaimer_t,
+) -> ledgerline_code_t {
+    // SAFETY: as the header asks of the caller.
+    run(|| unsafe { add(group, priority, reclaim, Callback::owning(data, release), reclaimer) })
+}
+
+/// # Safety
+/// As the header asks of who adds a reclaimer.
+unsafe fn add(
+    group: ledgerline_group_t,
+    priority: i32,
+    reclaim: ledgerline_reclaim_t,
+    callback: Callback,
+    reclaimer: *mut ledgerline_reclaimer_t,
+) -> Outcome {
+    // SAFETY: as the caller says.
+    let into = unsafe { out(reclaimer, "the reclaimer")? };
+    let no_function = || fail(LEDGERLINE_ERROR_ARGUMENT, "the function is NULL");
+    let reclaim = reclaim.ok_or_else(no_function)?;
+    let named = existing(group)?;
+    let ledger = named.visit().share();
+    let owned = named.group().to_owned_in(&ledger).expect("it is that ledger's");
+    let callback = Arc::new(callback);
+    let called = callback.clone();
+    let added = owned.add_reclaimer(priority, move |need| {
+        // SAFETY: the caller's function with its data, which is there until it was taken out.
+        called.call(|data| unsafe { reclaim(data, need) }).unwrap_or(0)
+    });
+    let number = registrations::add(group.ledger, Added(added), move || callback.close());
+    if !named.visit().is_open() {
+        // Whoever frees the ledger may have taken out all that there was before this.
+        let _taken_out_by_either = registrations::take_out::<Added>(number);
+        return Err(fail(LEDGERLINE_ERROR_HANDLE, "another thread frees the ledger"));
+    }
+    into.set(ledgerline_reclaimer_t { number });
+    Ok(())
 }
 
 /// Takes a reclaimer out. When this returns, no other thread is inside the function, nor will be: the data may go. (So
 /// do not call it under a lock that the function takes.) Called inside a reclaimer or another callback, it does not wait
-/// for other threads.
+/// for other threads: then one may be inside still, and data that must go is ledgerline_add_reclaimer_owning's.
 ///
 /// Errors: LEDGERLINE_ERROR_HANDLE if it was taken out before, also by ledgerline_ledger_free. Threads: any. Signals:
 /// not async-signal-safe.

@@ -64,6 +64,12 @@ fn list() -> MutexGuard<'static, List> {
     LIST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Does something short, for which a fork waits.
+pub(crate) fn briefly<T>(act: impl FnOnce() -> T) -> T {
+    let _held = list();
+    act()
+}
+
 /// Registers something of a ledger (zero for none), and gives it a number.
 pub(crate) fn add<T: Registered>(ledger: u64, it: T, end: impl FnOnce() + Send + 'static) -> u64 {
     let it: Arc<dyn Any + Send + Sync> = Arc::new(it);

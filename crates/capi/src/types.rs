@@ -257,6 +257,9 @@ pub struct ledgerline_group_snapshot_t {
 pub type ledgerline_reclaim_t =
     Option<unsafe extern "C-unwind" fn(data: *mut std::ffi::c_void, need: u64) -> u64>;
 
+/// Frees a callback's data. It must return, as a reclaimer must.
+pub type ledgerline_release_t = Option<unsafe extern "C-unwind" fn(data: *mut std::ffi::c_void)>;
+
 /// Told of a cancellation, with a NUL-terminated sentence that is there until it returns. It runs in the thread that
 /// cancels, and must return, as a reclaimer must.
 pub type ledgerline_cancelled_t =

@@ -3,8 +3,10 @@
 use std::path::Path;
 
 /// In this order the header declares their functions.
-const SOURCES: [&str; 10] =
-    ["types", "abi", "ledger", "group", "charge", "limit", "read", "current", "watch", "reclaim"];
+const SOURCES: [&str; 11] = [
+    "types", "abi", "ledger", "ended", "group", "charge", "limit", "read", "current", "watch",
+    "reclaim",
+];
 
 fn generated() -> String {
     let crate_ = Path::new(env!("CARGO_MANIFEST_DIR"));

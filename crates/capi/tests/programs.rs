@@ -117,6 +117,11 @@ fn every_call_does_what_its_text_says() {
 }
 
 #[test]
+fn what_a_process_held_that_was_killed_goes_back_when_another_settles_it() {
+    runs("processes.c");
+}
+
+#[test]
 fn callbacks_charge_and_are_waited_for_when_they_are_taken_out() {
     runs("callbacks.c");
 }

@@ -11,7 +11,7 @@ enum { THREADS = 4, HANDLES = 64 };
 
 static ledgerline_group_t proper;
 static _Atomic uint64_t ledgers[HANDLES], owners[HANDLES], ids[HANDLES], registered[HANDLES];
-static atomic_ullong held, succeeded;
+static atomic_ullong held, succeeded, owned, gone;
 static time_t until;
 
 struct lots {
@@ -45,6 +45,11 @@ static uint64_t reclaim(void *data, uint64_t need) {
     (void)ledgerline_try_charge(group, need);
     (void)ledgerline_uncharge(group, need % 1000);
     return need;
+}
+
+static void let_go(void *data) {
+    (void)data;
+    atomic_fetch_add(&gone, 1);
 }
 
 static int32_t look(void *data, const ledgerline_group_snapshot_t *group) {
@@ -87,7 +92,7 @@ static void call(struct lots *lots) {
     uint32_t mode;
     int32_t descriptor;
     int code = 1;
-    switch (lot(lots) % 44) {
+    switch (lot(lots) % 46) {
     case 0:
         if (lot(lots) % 8 == 0) {
             options.capacity = (uint32_t)(lot(lots) % 20);
@@ -144,7 +149,12 @@ static void call(struct lots *lots) {
     case 37: code = ledgerline_group_diagnose(group, text, sizeof text, NULL); break;
     case 38: code = ledgerline_current_swap(group, lot(lots) % 2 ? &made : NULL); break;
     case 39:
-        code = ledgerline_add_reclaimer(group, (int32_t)n, reclaim, NULL, &reclaimer);
+        if (lot(lots) % 2) {
+            code = ledgerline_add_reclaimer(group, (int32_t)n, reclaim, NULL, &reclaimer);
+        } else {
+            atomic_fetch_add(&owned, 1);
+            code = ledgerline_add_reclaimer_owning(group, (int32_t)n, reclaim, NULL, let_go, &reclaimer);
+        }
         if (code == LEDGERLINE_OK) {
             (void)ledgerline_remove_reclaimer((ledgerline_reclaimer_t){atomic_exchange(&registered[put], reclaimer.number)});
         }
@@ -172,6 +182,8 @@ static void call(struct lots *lots) {
         (void)ledgerline_reclaimer_report((ledgerline_reclaimer_t){number}, &report);
         code = ledgerline_token_check((ledgerline_token_t){number});
         break;
+    case 43: code = ledgerline_settle_dead(ledger, lot(lots) % 2 ? &value : NULL); break;
+    case 44: code = ledgerline_fold_ended(group, lot(lots) % 2 ? &value : NULL); break;
     default:
         (void)ledgerline_watch_close((ledgerline_watch_t){number});
         code = ledgerline_remove_reclaimer((ledgerline_reclaimer_t){number});
@@ -225,6 +237,11 @@ int main(void) {
     for (int at = 0; at < THREADS; at++) {
         CHECK(pthread_join(threads[at], NULL) == 0);
     }
+    // What was handed over is freed once, at the latest with its ledger.
+    for (int at = 0; at < HANDLES; at++) {
+        (void)ledgerline_ledger_free((ledgerline_ledger_t){atomic_load(&ledgers[at])});
+    }
+    CHECK(atomic_load(&gone) == atomic_load(&owned));
     CHECK(usage(proper) == atomic_load(&held) && usage(root) == atomic_load(&held));
     OK(ledgerline_uncharge(proper, atomic_load(&held)));
     ledgerline_mistakes_t mistakes;

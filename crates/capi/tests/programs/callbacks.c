@@ -2,7 +2,11 @@
 #include "check.h"
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 static void nap(long milliseconds) {
     const struct timespec time = {0, milliseconds * 1000000};
@@ -141,6 +145,49 @@ static void from_inside(void) {
     }
 }
 
+static void let_go(void *data) {
+    struct cache *cache = data;
+    CHECK(!atomic_load(&cache->inside));
+    atomic_fetch_add(&cache->removed, 1);
+}
+
+static uint64_t remove_itself_and_go_on(void *data, uint64_t need) {
+    struct cache *cache = data;
+    atomic_store(&cache->inside, 1);
+    (void)remove_itself(data, need);
+    CHECK(!atomic_load(&cache->removed));
+    atomic_store(&cache->inside, 0);
+    return 0;
+}
+
+// The library frees its data once, when nobody uses it any more.
+static void owned(void) {
+    ledgerline_group_t root;
+    ledgerline_ledger_t ledger = small_ledger(&root);
+    struct cache cache = {.group = child(root, "cache")};
+    OK(ledgerline_group_set_max(cache.group, 10));
+    OK(ledgerline_try_charge(cache.group, 8));
+    OK(ledgerline_add_reclaimer_owning(cache.group, 0, evict, &cache, let_go, &cache.self));
+    CHECK(!atomic_load(&cache.removed));
+    OK(ledgerline_remove_reclaimer(cache.self));
+    CHECK(atomic_load(&cache.removed) == 1);
+    OK(ledgerline_add_reclaimer_owning(cache.group, 0, evict, &cache, NULL, &cache.self));
+    OK(ledgerline_remove_reclaimer(cache.self));
+    // Inside itself, and with its ledger.
+    atomic_store(&cache.removed, 0);
+    OK(ledgerline_add_reclaimer_owning(cache.group, 0, remove_itself_and_go_on, &cache, let_go, &cache.self));
+    GIVES(LEDGERLINE_ERROR_LIMIT, ledgerline_try_charge(cache.group, 9));
+    CHECK(atomic_load(&cache.calls) == 1 && atomic_load(&cache.removed) == 1);
+    OK(ledgerline_add_reclaimer_owning(cache.group, 0, evict, &cache, let_go, &cache.self));
+    OK(ledgerline_ledger_free(ledger));
+    CHECK(atomic_load(&cache.removed) == 2);
+    // Nor does it stay where the call fails.
+    GIVES(LEDGERLINE_ERROR_HANDLE, ledgerline_add_reclaimer_owning(cache.group, 0, evict, &cache, let_go, &cache.self));
+    GIVES(LEDGERLINE_ERROR_ARGUMENT, ledgerline_add_reclaimer_owning(cache.group, 0, NULL, &cache, let_go, &cache.self));
+    GIVES(LEDGERLINE_ERROR_ARGUMENT, ledgerline_add_reclaimer_owning(cache.group, 0, evict, &cache, let_go, NULL));
+    CHECK(atomic_load(&cache.removed) == 5);
+}
+
 static void note(void *data, const char *why) {
     CHECK(strlen(why) > 10);
     atomic_fetch_add((atomic_int *)data, 1);
@@ -212,11 +259,156 @@ static void victims(void) {
     OK(ledgerline_token_free(token));
 }
 
+// What another thread is inside of when this process forks, ends in the parent alone. A child does not wait for it.
+static void in_a_child(void (*act)(struct cache *), struct cache *cache) {
+    const pid_t process = fork();
+    CHECK(process >= 0);
+    if (process == 0) {
+        alarm(30);
+        act(cache);
+        // (Not by `_exit`, where a sanitizer reports threads of the parent that had just ended as never joined.)
+        syscall(SYS_exit_group, 0);
+    }
+    int status = 1;
+    CHECK(waitpid(process, &status, 0) == process);
+    CHECK(status == 0);
+}
+
+static void child_takes_it_out(struct cache *cache) {
+    const int calls = atomic_load(&cache->calls);
+    // It is not asked again: nobody knows its state.
+    GIVES(LEDGERLINE_ERROR_LIMIT, ledgerline_try_charge(cache->group, 10));
+    GIVES(LEDGERLINE_ERROR_LIMIT, ledgerline_try_charge_wait(cache->group, 10, 20, LEDGERLINE_OOM));
+    CHECK(atomic_load(&cache->calls) == calls);
+    OK(ledgerline_remove_reclaimer(cache->self));
+    // Another one is.
+    struct cache other = {.group = cache->group, .held = 5};
+    OK(ledgerline_add_reclaimer(other.group, 0, evict, &other, &other.self));
+    OK(ledgerline_try_charge(other.group, 10));
+    CHECK(atomic_load(&other.calls) >= 1);
+    OK(ledgerline_remove_reclaimer(other.self));
+    OK(ledgerline_ledger_free((ledgerline_ledger_t){cache->group.ledger}));
+}
+
+static void child_frees_the_ledger(struct cache *cache) {
+    OK(ledgerline_ledger_free((ledgerline_ledger_t){cache->group.ledger}));
+    GIVES(LEDGERLINE_ERROR_HANDLE, ledgerline_remove_reclaimer(cache->self));
+}
+
+static void forked_beside_a_reclaimer(void) {
+    ledgerline_group_t root;
+    ledgerline_ledger_t ledger = small_ledger(&root);
+    struct cache cache = {.group = child(root, "cache")};
+    OK(ledgerline_group_set_max(cache.group, 10));
+    OK(ledgerline_try_charge(cache.group, 5));
+    OK(ledgerline_add_reclaimer(cache.group, 0, stay, &cache, &cache.self));
+    pthread_t charging;
+    CHECK(pthread_create(&charging, NULL, charge_much, &cache) == 0);
+    while (!atomic_load(&cache.inside)) {
+        nap(1);
+    }
+    in_a_child(child_takes_it_out, &cache);
+    in_a_child(child_frees_the_ledger, &cache);
+    atomic_store(&cache.leave, 1);
+    OK(ledgerline_ledger_free(ledger));
+    CHECK(!atomic_load(&cache.inside));
+    CHECK(pthread_join(charging, NULL) == 0);
+}
+
+struct told {
+    ledgerline_token_t token;
+    struct cache state;
+};
+
+static void stay_told(void *data, const char *why) {
+    CHECK(strlen(why) > 10);
+    (void)stay(data, 0);
+}
+
+static void *cancel(void *data) {
+    struct told *told = data;
+    OK(ledgerline_token_cancel(told->token));
+    return NULL;
+}
+
+static void child_frees_the_token(struct cache *state) {
+    const struct told *told = (const struct told *)(const void *)((const char *)state - offsetof(struct told, state));
+    GIVES(LEDGERLINE_ERROR_CANCELLED, ledgerline_token_check(told->token));
+    GIVES(LEDGERLINE_ERROR_CANCELLED, ledgerline_token_cancel(told->token));
+    OK(ledgerline_token_free(told->token));
+}
+
+static void forked_beside_a_token(void) {
+    struct told told = {{0}, {.leave = 0}};
+    OK(ledgerline_token_new(&told.token));
+    OK(ledgerline_token_on_cancel(told.token, stay_told, &told.state));
+    pthread_t cancelling;
+    CHECK(pthread_create(&cancelling, NULL, cancel, &told) == 0);
+    while (!atomic_load(&told.state.inside)) {
+        nap(1);
+    }
+    in_a_child(child_frees_the_token, &told.state);
+    atomic_store(&told.state.leave, 1);
+    OK(ledgerline_token_free(told.token));
+    CHECK(!atomic_load(&told.state.inside));
+    CHECK(pthread_join(cancelling, NULL) == 0);
+}
+
+static void child_registers(struct cache *cache) {
+    ledgerline_token_t token;
+    ledgerline_victim_t victim;
+    OK(ledgerline_token_on_cancel((ledgerline_token_t){cache->self.number}, note, &cache->calls));
+    OK(ledgerline_token_new(&token));
+    OK(ledgerline_token_on_cancel(token, note, &cache->calls));
+    OK(ledgerline_add_victim(cache->group, token, &victim));
+    GIVES(LEDGERLINE_ERROR_CANCELLED, ledgerline_try_charge_wait(cache->group, 10, 20000, LEDGERLINE_OOM));
+    OK(ledgerline_remove_victim(victim));
+    OK(ledgerline_token_free(token));
+}
+
+static void *register_much(void *data) {
+    struct cache *cache = data;
+    for (int turn = 0; turn < 100000 && !atomic_load(&cache->leave); turn++) {
+        OK(ledgerline_token_on_cancel((ledgerline_token_t){cache->self.number}, note, &cache->calls));
+    }
+    return NULL;
+}
+
+// Whatever other threads have locked at that moment.
+static void forked_beside_tokens(void) {
+    ledgerline_group_t root;
+    ledgerline_ledger_t ledger = small_ledger(&root);
+    struct cache cache = {.group = child(root, "cache")};
+    ledgerline_token_t token;
+    OK(ledgerline_token_new(&token));
+    cache.self.number = token.number;
+    OK(ledgerline_group_set_max(cache.group, 10));
+    OK(ledgerline_try_charge(cache.group, 5));
+    pthread_t threads[2];
+    for (int at = 0; at < 2; at++) {
+        CHECK(pthread_create(&threads[at], NULL, register_much, &cache) == 0);
+    }
+    for (int turn = 0; turn < 20; turn++) {
+        nap(1);
+        in_a_child(child_registers, &cache);
+    }
+    atomic_store(&cache.leave, 1);
+    for (int at = 0; at < 2; at++) {
+        CHECK(pthread_join(threads[at], NULL) == 0);
+    }
+    OK(ledgerline_token_free(token));
+    OK(ledgerline_ledger_free(ledger));
+}
+
 int main(void) {
+    forked_beside_a_reclaimer();
+    forked_beside_a_token();
+    forked_beside_tokens();
     asked();
     waited_for(0);
     waited_for(1);
     from_inside();
+    owned();
     victims();
     return 0;
 }

@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <poll.h>
 #include <string>
 #include <thread>
@@ -206,6 +207,53 @@ static void scopes() {
     CHECK(a.exists());
 }
 
+// A function of which another thread is inside, taken out where nobody waits: it stays until that thread has left it.
+static void taken_out_within_another() {
+    auto ledger = small();
+    const auto one = ledger.root().create("one"), two = ledger.root().create("two");
+    for (const auto &group : {one, two}) {
+        group.set_max(10);
+        (void)group.charge_within(5).release();
+    }
+    std::atomic<bool> inside{false}, leave{false}, gone{false};
+    std::shared_ptr<void> owned(&gone, [&](void *) { gone = true; });
+    auto stays = [&, held = std::move(owned), text = std::string(100, 'x')](std::uint64_t) {
+        inside = true;
+        while (!leave) {
+            std::this_thread::yield();
+        }
+        CHECK(held && !gone && text == std::string(100, 'x'));
+        return std::uint64_t{0};
+    };
+    std::optional<ledgerline::reclaimer<decltype(stays)>> first;
+    first.emplace(one, 0, std::move(stays));
+    std::thread charging([&] {
+        ledgerline::charge charge;
+        CHECK(one.try_charge(10, charge) == LEDGERLINE_ERROR_LIMIT);
+    });
+    while (!inside) {
+        std::this_thread::yield();
+    }
+    {
+        const ledgerline::reclaimer second(two, 0, [&](std::uint64_t) {
+            first.reset();
+            return std::uint64_t{0};
+        });
+        ledgerline::charge charge;
+        CHECK(two.try_charge(10, charge) == LEDGERLINE_ERROR_LIMIT);
+    }
+    CHECK(!first && !gone);
+    leave = true;
+    charging.join();
+    CHECK(gone);
+    // Of a reclaimer that cannot be added nothing stays.
+    std::shared_ptr<int> shared = std::make_shared<int>(7);
+    ledger.reset();
+    CHECK(thrown<error>([&] { ledgerline::reclaimer no(one, 0, [shared](std::uint64_t) { return std::uint64_t{0}; }); })
+          == LEDGERLINE_ERROR_HANDLE);
+    CHECK(shared.use_count() == 1);
+}
+
 static void callbacks() {
     auto ledger = small();
     const auto tenant = ledger.root().create("t"), cache = tenant.create("cache"), query = tenant.create("q");
@@ -243,5 +291,6 @@ int main() {
     allocators();
     scopes();
     callbacks();
+    taken_out_within_another();
     return 0;
 }

@@ -139,6 +139,37 @@ static int32_t see(void *data, const ledgerline_group_snapshot_t *group) {
     return ++seen->groups == seen->stop_after;
 }
 
+// No limit says no, and the counters end.
+static void more_than_is_counted(void) {
+    ledgerline_group_t root;
+    ledgerline_ledger_t ledger = small_ledger(&root);
+    const ledgerline_group_t group = child(root, "g"), limited = child(root, "limited");
+    const uint64_t most = UINT64_C(1) << 62;
+    char text[200];
+    OK(ledgerline_charge(group, most - 1));
+    GIVES(LEDGERLINE_ERROR_RANGE, ledgerline_charge(group, 5));
+    OK(ledgerline_last_error(text, sizeof text, NULL));
+    CHECK(strcmp(text, "/ cannot hold 5 more, 4.0E in use: no group counts beyond 4.0E") == 0);
+    GIVES(LEDGERLINE_ERROR_RANGE, ledgerline_try_charge(group, 5));
+    OK(ledgerline_last_error(text, sizeof text, NULL));
+    CHECK(strcmp(text, "/ cannot hold 5 more, 4.0E in use: no group counts beyond 4.0E") == 0);
+    GIVES(LEDGERLINE_ERROR_RANGE, ledgerline_try_charge_units(group, 5));
+    // A limit is one as before; a charge that goes over it is not refused by it.
+    OK(ledgerline_group_set_max(limited, 3));
+    GIVES(LEDGERLINE_ERROR_LIMIT, ledgerline_try_charge(limited, 4));
+    OK(ledgerline_uncharge(group, most - 1));
+    OK(ledgerline_charge(limited, most - 1));
+    GIVES(LEDGERLINE_ERROR_RANGE, ledgerline_charge(limited, 5));
+    OK(ledgerline_group_set_max_now(root, 7, NULL));
+    GIVES(LEDGERLINE_ERROR_RANGE, ledgerline_charge(limited, 5));
+    OK(ledgerline_last_error(text, sizeof text, NULL));
+    CHECK(strcmp(text, "/limited cannot hold 5 more, 4.0E in use: no group counts beyond 4.0E") == 0);
+    GIVES(LEDGERLINE_ERROR_RANGE, ledgerline_charge(group, most + 1));
+    OK(ledgerline_uncharge(limited, most - 1));
+    CHECK(usage(root) == 0);
+    OK(ledgerline_ledger_free(ledger));
+}
+
 static void readings(void) {
     const char *items[] = {"rows_read", "spills"};
     ledgerline_options_t options = LEDGERLINE_OPTIONS_INIT;
@@ -369,6 +400,7 @@ int main(void) {
     signals();
     versions();
     charges_and_limits();
+    more_than_is_counted();
     readings();
     audited();
     current();

@@ -59,6 +59,7 @@ static void of_groups(ledgerline_group_t group, int code) {
     GROUP(ledgerline_group_destroy(group, &settled));
     GROUP(ledgerline_group_destroy_tree(group, &settled));
     GROUP(ledgerline_group_exists(group));
+    GROUP(ledgerline_fold_ended(group, NULL));
     GROUP(ledgerline_group_path(group, text, sizeof text, NULL));
     GROUP(ledgerline_group_parent(group, &got));
     for (uint64_t n = 0; n < 2; n++) {
@@ -88,6 +89,7 @@ static void of_groups(ledgerline_group_t group, int code) {
     GROUP(ledgerline_group_stat_text(group, text, sizeof text, NULL));
     GROUP(ledgerline_group_diagnose(group, text, sizeof text, NULL));
     GROUP(ledgerline_add_reclaimer(group, 0, give_nothing, NULL, &reclaimer));
+    GROUP(ledgerline_add_reclaimer_owning(group, 0, give_nothing, NULL, NULL, &reclaimer));
     GROUP(ledgerline_add_victim(group, token, &victim));
     GROUP(ledgerline_watch_open(group, &watch, &descriptor));
     GROUP(ledgerline_group_set_oom_group(group, 1));
@@ -113,6 +115,7 @@ static void of_ledgers(ledgerline_ledger_t ledger) {
     GROUP(ledgerline_ledger_attach(ledger, "a", 1, &got));
     GROUP(ledgerline_ledger_mistakes(ledger, &mistakes));
     GROUP(ledgerline_ledger_item(ledger, "a", 1, &item));
+    GROUP(ledgerline_settle_dead(ledger, NULL));
     GROUP(ledgerline_ledger_keep(ledger));
     GROUP(ledgerline_ledger_snapshot(ledger, look_at_nothing, NULL));
     GROUP(ledgerline_ledger_free(ledger));
@@ -173,6 +176,7 @@ static void of_pointers(void) {
         GROUP(ledgerline_group_local_events(good_root, nowhere));
         GROUP(ledgerline_current_get(nowhere));
         GROUP(ledgerline_add_reclaimer(good_root, 0, give_nothing, NULL, nowhere));
+        GROUP(ledgerline_add_reclaimer_owning(good_root, 0, give_nothing, NULL, NULL, nowhere));
         GROUP(ledgerline_reclaimer_report((ledgerline_reclaimer_t){1}, nowhere));
         GROUP(ledgerline_token_new(nowhere));
         GROUP(ledgerline_add_victim(good_root, (ledgerline_token_t){1}, nowhere));
