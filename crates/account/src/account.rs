@@ -111,6 +111,8 @@ pub struct Row {
     pub pid: u32,
     /// What its process mapped by itself.
     pub mapped: Mapped,
+    /// Bytes that it mapped and that no row is charged for: more mappings than there is room to follow.
+    pub forgotten: u64,
     /// What it asked for itself and was refused; `None` if nothing was.
     pub most_refused: Option<Refusals>,
     /// Whether the process had more names than rows, and its own row has the rest.
@@ -155,6 +157,7 @@ impl Row {
             },
             pid: Identity::from_owner(group.owner).pid(),
             mapped: counted.mapped,
+            forgotten: counted.forgotten,
             most_refused: counted.most_refused,
             folded: counted.folded,
             processes: counted.processes,

@@ -70,6 +70,7 @@ struct Group<'a> {
     mapped: Option<u64>,
     mapped_shared: Option<u64>,
     mapped_file: Option<u64>,
+    mapped_forgotten: Option<u64>,
     first_refused: Option<First>,
     largest_refused: Option<u64>,
     folded: bool,
@@ -173,6 +174,7 @@ fn group<'a>(account: &'a Account, row: &'a Row) -> Group<'a> {
         mapped: fact(row.mapped.private),
         mapped_shared: fact(row.mapped.shared),
         mapped_file: fact(row.mapped.file),
+        mapped_forgotten: fact(row.forgotten),
         first_refused: row.most_refused.map(|refused| First {
             size: refused.first,
             seconds: account.since_start(refused.time),

@@ -293,6 +293,9 @@ fn note(row: &Row) -> Option<(Paint, String)> {
     if row.folded {
         notes.push("further names counted here".to_owned());
     }
+    if row.forgotten > 0 {
+        notes.push(format!("{} mapped and not charged", size::format(row.forgotten)));
+    }
     if row.processes > 0 {
         let processes = if row.processes == 1 { "process" } else { "processes" };
         notes.push(format!("{} {processes}", count(row.processes)));
@@ -376,7 +379,7 @@ fn footer(out: &mut String, account: &Account, style: &Style) {
     if mistakes > 0 {
         let _ = write!(
             text,
-            " {} of the program's frees matched no charge and were ignored.",
+            " {} frees or unmappings matched no charge and were ignored.",
             count(mistakes)
         );
     }

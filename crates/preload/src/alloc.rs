@@ -37,7 +37,9 @@ pub(crate) fn find_owner(caller: usize) -> u32 {
     // The early blocks are nobody's, and all were handed out by now. (Where blocks have no header, they are known by
     // their addresses: they lie near what another allocator maps, and would keep that from having an owner.)
     if NEXT.headers() {
-        early::used().into_iter().flatten().for_each(|place| shadow::claim(place.cast()));
+        for place in early::used().into_iter().flatten() {
+            shadow::claim(place.cast());
+        }
     }
     let slot = match process::by() {
         By::Process => process::OWN,

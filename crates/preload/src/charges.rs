@@ -11,6 +11,7 @@ use crate::process::{self, heap};
 use crate::refuse::{self, Limit};
 use crate::say::{errno, set_errno};
 use ledgerline::{Group, Reason, Refusal};
+use ledgerline_protocol::MOST_BYTES;
 
 /// Charges a slot for a mapping; `false` if a limit says no. Nobody is charged for what has no owner.
 pub(crate) fn mapping(slot: u32, units: usize) -> bool {
@@ -47,7 +48,7 @@ fn charge(slot: u32, group: Group<'_>, units: usize, limit: Limit) -> bool {
 /// machine holds 64 PiB. (What was written and makes sense is taken for true: it may be a limit, and refuses.)
 #[cold]
 fn is_of_damage(refusal: &Refusal) -> bool {
-    matches!(refusal.reason, Reason::Gone | Reason::Damaged) || refusal.usage > 1 << 56
+    matches!(refusal.reason, Reason::Gone | Reason::Damaged) || refusal.usage > MOST_BYTES
 }
 
 /// Returns the units of a block to a slot, if it is one of this process's.
@@ -86,6 +87,17 @@ pub(crate) fn put_block(group: Group<'_>, units: usize) -> bool {
         set_errno(before);
     }
     put
+}
+
+/// Moves what a slot holds for a block to another slot, which is to hold `then` for it; `false` is: nothing was moved. Only
+/// the new slot's own limit is asked, for `then`: what both slots lie below, and the second ledger, hold as much before and
+/// after. It counts as a charge and an uncharge of a block.
+pub(crate) fn move_block(from: u32, to: u32, held: usize, then: usize) -> bool {
+    let Some((old, new)) = process::group(from).zip(process::group(to)) else { return false };
+    // (The process's own row lies above all others of its slots, so it is common to both.)
+    let max = new.max().get().filter(|_| to != process::OWN);
+    let has_room = |max| new.approximate().value.saturating_add(then as u64) <= max;
+    max.is_none_or(has_room) && old.transfer_units(new, held as u64).is_ok()
 }
 
 /// Charges a block that is there already, whatever the limits say.

@@ -22,6 +22,7 @@
 //! A forked child has its parent's mappings and none of them in its account: they were charged to its parent, which
 //! still has them.
 
+mod moved;
 mod real;
 
 use crate::alloc;
@@ -32,6 +33,7 @@ use crate::ranges::{Kind, Range, Ranges};
 use crate::say::{errno, set_errno};
 use crate::thread::Busy;
 use ledgerline::sparse;
+pub(crate) use moved::mremap;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
 
@@ -53,13 +55,44 @@ fn accounted(caller: usize) -> Option<u32> {
     (slot != 0).then_some(slot)
 }
 
-/// Does something with the table; `None` in a signal handler that interrupted this thread while it did.
+/// Does something with the table; `None` in a signal handler that interrupted this thread while it did. What the system
+/// call within says of an error is the program's to see.
 fn with<T>(act: impl FnOnce(&mut Ranges<'_>) -> T) -> Option<T> {
     let _busy = Busy::enter()?;
     let before = errno();
-    let done = act(&mut STATE.mappings.hold());
+    let mut ranges = STATE.mappings.hold(forget);
     set_errno(before);
+    let done = act(&mut ranges);
+    let after = errno();
+    drop(ranges);
+    set_errno(after);
     Some(done)
+}
+
+/// How much of what a slot is charged for lies in a place that is about to be another's.
+fn in_place(slot: u32, start: usize, end: usize) -> usize {
+    let mut bytes = 0;
+    let ours = |range: &Range| range.slot == slot && range.kind.is_counted();
+    with(|ranges| {
+        ranges.each(start, end, |range| bytes += if ours(&range) { range.bytes() } else { 0 });
+    });
+    bytes
+}
+
+/// What is no more, where its slot's charge is taken over for what comes in its place: up to `over`, which falls by that.
+fn taken_over(slot: u32, over: &mut usize) -> impl FnMut(Range) {
+    move |range| {
+        let kept = if range.slot == slot && range.kind.is_counted() {
+            range.bytes().min(*over)
+        } else {
+            0
+        };
+        *over -= kept;
+        note(range.slot, range.kind, -(range.bytes() as i64));
+        if range.kind.is_counted() {
+            uncharge(range.slot, range.bytes() - kept);
+        }
+    }
 }
 
 /// The pages that a call names, as the kernel rounds them.
@@ -107,6 +140,12 @@ fn gone(range: Range) {
     if range.kind.is_counted() {
         uncharge(range.slot, range.bytes());
     }
+}
+
+/// What the table has no room for. Nobody would take it out again, so it does not stay charged.
+fn forget(range: Range) {
+    gone(range);
+    process::note(range.slot, Item::Forgotten, range.bytes() as i64);
 }
 
 /// Charges a slot for what becomes writable; `false`, with `errno`, if a limit says no.
@@ -157,16 +196,22 @@ pub(crate) unsafe extern "C" fn mmap(
     };
     let kind = kind(protection, flags, offset);
     let counted = if kind.is_counted() { bytes } else { 0 };
-    if !charge(slot, counted) {
+    let fixed = flags & libc::MAP_FIXED != 0;
+    // What lies in the place goes. Its charge is not asked for twice.
+    let place = (address as usize, (address as usize).saturating_add(bytes));
+    let over = if fixed { in_place(slot, place.0, place.1).min(counted) } else { 0 };
+    if !charge(slot, counted - over) {
         return libc::MAP_FAILED;
     }
     let enter = |ranges: &mut Ranges<'_>, at: *mut c_void| {
         let start = at as usize;
         let range = Range { start, end: start + bytes, slot, kind };
-        ranges.insert(range, gone);
+        let mut left = over;
+        ranges.insert(range, taken_over(slot, &mut left));
         entered(range);
+        // Another thread may have been at it in between.
+        charges::correct_mapping(slot, counted - left, counted);
     };
-    let fixed = flags & libc::MAP_FIXED != 0;
     // Of a place that is taken the table must not forget what another thread enters there meanwhile.
     let mapped = if fixed {
         with(|ranges| {
@@ -180,8 +225,8 @@ pub(crate) unsafe extern "C" fn mmap(
         (at != libc::MAP_FAILED).then(|| with(|ranges| enter(ranges, at)));
         at
     };
-    if mapped == libc::MAP_FAILED && counted > 0 {
-        uncharge(slot, counted);
+    if mapped == libc::MAP_FAILED {
+        uncharge(slot, counted - over);
     }
     mapped
 }
@@ -207,60 +252,6 @@ pub(crate) unsafe extern "C" fn munmap(
         result
     });
     unmapped.unwrap_or_else(next)
-}
-
-/// # Safety
-/// As C's `mremap`.
-pub(crate) unsafe extern "C" fn mremap(
-    address: *mut c_void,
-    old: usize,
-    new: usize,
-    flags: c_int,
-    to: *mut c_void,
-    caller: usize,
-) -> *mut c_void {
-    // SAFETY: handed on.
-    let next = || unsafe { real::mremap(address, old, new, flags, to) };
-    let whole = accounted(caller).zip(pages(address, old)).zip(new.checked_next_multiple_of(PAGE));
-    let Some(((_, (start, end)), bytes)) = whole else { return next() };
-    let mut first = None;
-    with(|ranges| ranges.each(start, start + PAGE, |range| first = Some(range)));
-    // (It is one mapping of the kernel's, so it is of one kind.)
-    let Some(first) = first else { return next() };
-    let stays = flags & libc::MREMAP_DONTUNMAP != 0;
-    let kept = if stays { 0 } else { end - start };
-    let more = if first.kind.is_counted() { bytes.saturating_sub(kept) } else { 0 };
-    if !charge(first.slot, more) {
-        return libc::MAP_FAILED;
-    }
-    let moved = with(|ranges| {
-        let at = next();
-        if at != libc::MAP_FAILED {
-            if stays {
-                // Its pages have gone with the rest.
-                ranges.change(start, end, |range| {
-                    (range.kind != Kind::Reserved).then_some(Range { kind: Kind::Dropped, ..range })
-                });
-            } else {
-                // What moves is charged already.
-                ranges.cut(start, end, |range| {
-                    note(range.slot, range.kind, -(range.bytes() as i64));
-                });
-                if first.kind.is_counted() {
-                    uncharge(first.slot, kept.saturating_sub(bytes));
-                }
-            }
-            let range = Range { start: at as usize, end: at as usize + bytes, ..first };
-            ranges.insert(range, gone);
-            entered(range);
-        }
-        at
-    });
-    let moved = moved.unwrap_or_else(next);
-    if moved == libc::MAP_FAILED && more > 0 {
-        uncharge(first.slot, more);
-    }
-    moved
 }
 
 /// # Safety
@@ -365,7 +356,7 @@ pub(crate) unsafe extern "C" fn madvise(
     let advised = with(|ranges| {
         let result = next();
         if result == 0 {
-            ranges.change(start, end, |range| match range.kind {
+            ranges.give_back(start, end, |range| match range.kind {
                 Kind::Writable => Some(Range { kind: Kind::Dropped, ..range }),
                 Kind::Held => {
                     gone(range);

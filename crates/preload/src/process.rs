@@ -151,6 +151,7 @@ pub(crate) enum Item {
     #[expect(dead_code, reason = "as above")]
     MaxHeap,
     LeftOut,
+    Forgotten,
 }
 
 /// What outlives a fork.

@@ -2,10 +2,13 @@
 //!
 //! A sorted table of stretches that do not overlap, in memory that a fork wipes (process.rs): what a forked child
 //! inherited stays its parent's. Neighbours that are alike are one, as they are in the kernel, so the table has
-//! about as many entries as `/proc/self/maps` has lines of the program's own. To enter or to take out costs a
-//! search and the move of what lies behind.
+//! about as many entries as `/proc/self/maps` has lines of the program's own, and some thousand more at most: pages that
+//! are given back split an entry, and no mapping. What the table has no room for is forgotten, and no longer charged.
+
+mod sorted;
 
 use crate::filter;
+use sorted::Sorted;
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -96,21 +99,14 @@ impl Entry {
     }
 }
 
-/// More than the kernel lets a process have mappings (`vm.max_map_count`), unless it is told otherwise. Those
-/// beyond are not counted.
-const MOST: usize = 1 << 16;
+/// A table with more entries is crowded: what is given back splits none then ([`Ranges::give_back`]).
+const CROWDED: usize = 1 << 13;
 
 /// See the module's documentation. All zeros are a table without entries that nobody holds.
 #[repr(C)]
 pub(crate) struct Table {
     held: AtomicBool,
     table: UnsafeCell<Sorted>,
-}
-
-#[repr(C)]
-struct Sorted {
-    count: usize,
-    entries: [Entry; MOST],
 }
 
 // SAFETY: the table is touched by the thread that set `held` alone.
@@ -120,24 +116,25 @@ unsafe impl Sync for Table {}
 pub(crate) struct Ranges<'t> {
     held: &'t AtomicBool,
     table: &'t mut Sorted,
+    forget: fn(Range),
 }
 
 impl Table {
     pub(crate) const fn new() -> Table {
-        let entries = [const { Entry { start_slot_kind: 0, end: 0 } }; MOST];
-        Table { held: AtomicBool::new(false), table: UnsafeCell::new(Sorted { count: 0, entries }) }
+        Table { held: AtomicBool::new(false), table: UnsafeCell::new(Sorted::new()) }
     }
 
     /// Waits for the table. The caller is marked busy ([`crate::thread::Busy`]), so that a signal handler of the
-    /// same thread does not come here.
-    pub(crate) fn hold(&self) -> Ranges<'_> {
+    /// same thread does not come here. What the table has no room for is shown to `forget`, and is nobody's
+    /// from then on.
+    pub(crate) fn hold(&self, forget: fn(Range)) -> Ranges<'_> {
         // Acquire, partner of the Release in `drop`: the table is as the last holder left it.
         while self.held.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err()
         {
             filter::wait();
         }
         // SAFETY: `held` was this thread's to set, and nobody else touches the table before it is reset.
-        Ranges { held: &self.held, table: unsafe { &mut *self.table.get() } }
+        Ranges { held: &self.held, table: unsafe { &mut *self.table.get() }, forget }
     }
 }
 
@@ -148,8 +145,7 @@ impl Drop for Ranges<'_> {
 }
 
 impl Ranges<'_> {
-    /// Enters a stretch, in the place of what is known of it. What the table has no room for is forgotten, and
-    /// nobody's.
+    /// Enters a stretch, in the place of what is known of it.
     pub(crate) fn insert(&mut self, range: Range, gone: impl FnMut(Range)) {
         self.cut(range.start, range.end, gone);
         self.add(range);
@@ -157,33 +153,32 @@ impl Ranges<'_> {
 
     /// Takes everything between two addresses out, and shows it piece by piece.
     pub(crate) fn cut(&mut self, start: usize, end: usize, mut gone: impl FnMut(Range)) {
-        let first = self.first_ending_behind(start);
-        let mut last = first;
-        // What is left of the first and of the last.
-        let mut rest: [Option<Range>; 2] = [None, None];
-        while let Some(range) = self.get(last).filter(|range| range.start < end) {
+        while let Some(range) = self.next(start, end) {
+            self.table.remove(range.start);
+            gone(Range { start: range.start.max(start), end: range.end.min(end), ..range });
+            // What is left of the first and of the last.
             if range.start < start {
-                rest[0] = Some(Range { end: start, ..range });
+                self.add(Range { end: start, ..range });
             }
             if range.end > end {
-                rest[1] = Some(Range { start: end, ..range });
+                self.add(Range { start: end, ..range });
             }
-            gone(Range { start: range.start.max(start), end: range.end.min(end), ..range });
-            last += 1;
-        }
-        if first < last {
-            self.remove(first, last);
-            rest.into_iter().flatten().for_each(|range| self.add(range));
         }
     }
 
     /// Shows everything between two addresses, piece by piece.
     pub(crate) fn each(&self, start: usize, end: usize, mut show: impl FnMut(Range)) {
-        let mut at = self.first_ending_behind(start);
-        while let Some(range) = self.get(at).filter(|range| range.start < end) {
+        let mut at = start;
+        while let Some(range) = self.next(at, end) {
             show(Range { start: range.start.max(start), end: range.end.min(end), ..range });
-            at += 1;
+            at = range.end;
         }
+    }
+
+    /// The first piece of what lies between two addresses.
+    pub(crate) fn first(&self, start: usize, end: usize) -> Option<Range> {
+        let range = self.next(start, end)?;
+        Some(Range { start: range.start.max(start), end: range.end.min(end), ..range })
     }
 
     /// Makes everything between two addresses what `become` says; `None` leaves a piece as it is.
@@ -194,73 +189,68 @@ impl Ranges<'_> {
         mut become_: impl FnMut(Range) -> Option<Range>,
     ) {
         let mut at = start;
-        // The next piece that is there and is to be another.
-        loop {
-            let mut next = None;
-            self.each(at, end, |range| {
-                if next.is_none()
-                    && let Some(other) = become_(range)
-                {
-                    next = Some(other);
-                }
-            });
-            let Some(range) = next else { return };
-            self.insert(range, |_| {});
-            at = range.end;
+        while let Some(range) = self.next(at, end) {
+            let piece = Range { start: range.start.max(at), end: range.end.min(end), ..range };
+            if let Some(other) = become_(piece) {
+                self.insert(other, |_| {});
+            }
+            at = piece.end;
         }
     }
 
-    fn entries(&self) -> &[Entry] {
-        &self.table.entries[..self.table.count]
+    /// As [`change`](Self::change), for pages that are given back. The kernel still has them and those beside them as one
+    /// mapping, and nothing limits how many such pieces a program makes. In a crowded table each entry changes as a whole
+    /// or not at all: the rest of a mapping keeps its kind, which counts as if its pages were still there.
+    pub(crate) fn give_back(
+        &mut self,
+        start: usize,
+        end: usize,
+        mut become_: impl FnMut(Range) -> Option<Range>,
+    ) {
+        let is_crowded = self.table.count() >= CROWDED;
+        // (The entries between the first and the last are there as a whole.)
+        let whole = |range: Option<Range>| range.filter(|_| is_crowded);
+        let first = whole(self.next(start, end)).filter(|range| range.start < start);
+        let last = whole(self.next(end - 1, end)).filter(|range| range.end > end);
+        let start = first.map_or(start, |range| range.end.min(end));
+        let end = last.map_or(end, |range| range.start.max(start));
+        if start < end {
+            self.change(start, end, &mut become_);
+        }
     }
 
-    fn get(&self, at: usize) -> Option<Range> {
-        self.entries().get(at).map(|entry| entry.range())
-    }
-
-    fn first_ending_behind(&self, address: usize) -> usize {
-        self.entries().partition_point(|entry| entry.end <= address)
-    }
-
-    fn remove(&mut self, from: usize, to: usize) {
-        let count = self.table.count;
-        self.table.entries.copy_within(to..count, from);
-        self.table.count -= to - from;
+    /// The first entry of which something lies between two addresses.
+    fn next(&self, start: usize, end: usize) -> Option<Range> {
+        let entry = self.table.first_ending_behind(start).filter(|_| start < end)?;
+        Some(entry.range()).filter(|range| range.start < end)
     }
 
     /// Enters a stretch where nothing is.
     fn add(&mut self, mut range: Range) {
-        let mut at = self.first_ending_behind(range.start);
-        let alike = |other: Range| (other.slot, other.kind) == (range.slot, range.kind);
-        let (before, behind) = (at.checked_sub(1).and_then(|at| self.get(at)), self.get(at));
-        let joins = |other: Option<Range>, end: bool| {
-            other.filter(|&other| {
-                alike(other)
-                    && if end { other.start == range.end } else { other.end == range.start }
-            })
-        };
-        let (before, behind) = (joins(before, false), joins(behind, true));
-        if let Some(behind) = behind {
-            range.end = behind.end;
-            self.remove(at, at + 1);
-        }
-        if let Some(before) = before {
+        let (slot, kind) = (range.slot, range.kind);
+        let joins = |other: &Range| (other.slot, other.kind) == (slot, kind);
+        // Nothing starts in the stretch: what ends behind the byte before it ends there, or lies behind.
+        let before = range.start.checked_sub(1).and_then(|byte| self.next(byte, range.start));
+        if let Some(before) = before.filter(joins) {
+            self.table.remove(before.start);
             range.start = before.start;
-            at -= 1;
-            self.remove(at, at + 1);
         }
-        let count = self.table.count;
-        if count < MOST {
-            self.table.entries.copy_within(at..count, at + 1);
-            self.table.entries[at] = Entry::new(range);
-            self.table.count += 1;
+        let behind = self.next(range.end, usize::MAX).filter(|other| other.start == range.end);
+        if let Some(behind) = behind.filter(joins) {
+            self.table.remove(behind.start);
+            range.end = behind.end;
+        }
+        if !self.table.insert(Entry::new(range)) {
+            (self.forget)(range);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::sorted::MOST;
     use super::*;
+    use std::sync::atomic::AtomicUsize;
 
     const PAGE: usize = 4096;
     const PAGES: usize = 64;
@@ -271,6 +261,19 @@ mod tests {
     fn table() -> Box<Table> {
         // SAFETY: all zeros are a table.
         unsafe { Box::new_zeroed().assume_init() }
+    }
+
+    /// Where nothing may be forgotten.
+    fn never(range: Range) {
+        panic!("{range:?} was forgotten");
+    }
+
+    fn writable(from: usize, to: usize) -> Range {
+        Range { start: from * PAGE, end: to * PAGE, slot: 1, kind: Kind::Writable }
+    }
+
+    fn dropped(range: Range) -> Option<Range> {
+        (range.kind == Kind::Writable).then_some(Range { kind: Kind::Dropped, ..range })
     }
 
     fn pages(ranges: &Ranges<'_>) -> Obvious {
@@ -303,7 +306,7 @@ mod tests {
             let end = start + 1 + random.below((PAGES - start) as u64 - 1) as usize;
             let (from, to) = (start * PAGE, end * PAGE);
             let (slot, kind) = (random.below(3) as u32, Kind::of(random.below(7) as usize));
-            let mut ranges = table.hold();
+            let mut ranges = table.hold(never);
             let mut gone = 0;
             match random.below(3) {
                 0 => {
@@ -325,7 +328,11 @@ mod tests {
                     };
                     // (What it becomes is not changed again.)
                     if kind != Kind::Reserved {
-                        ranges.change(from, to, changes);
+                        if random.below(2) == 0 {
+                            ranges.change(from, to, changes);
+                        } else {
+                            ranges.give_back(from, to, changes);
+                        }
                         for page in &mut obvious[start..end] {
                             if page.is_some_and(|(_, kind)| kind == Kind::Reserved) {
                                 *page = Some((slot, kind));
@@ -336,27 +343,96 @@ mod tests {
             }
             assert_eq!(pages(&ranges), obvious, "step {step}");
             // Neighbours that are alike are one.
-            for pair in ranges.entries().windows(2) {
-                let (one, next) = (pair[0].range(), pair[1].range());
-                assert!(one.end <= next.start);
-                assert!(one.end < next.start || (one.slot, one.kind) != (next.slot, next.kind));
-            }
+            let mut before: Option<Range> = None;
+            let mut count = 0;
+            ranges.each(0, usize::MAX, |next| {
+                if let Some(one) = before.replace(next) {
+                    assert!(one.end <= next.start);
+                    assert!(one.end < next.start || (one.slot, one.kind) != (next.slot, next.kind));
+                }
+                count += 1;
+            });
+            assert_eq!(ranges.table.count(), count);
         }
     }
 
     #[test]
-    fn a_full_table_forgets_what_comes_then() {
+    fn in_a_crowded_table_what_is_given_back_changes_as_a_whole_or_not_at_all() {
         let table = table();
-        let mut ranges = table.hold();
-        let range = |at: usize| Range {
-            start: 2 * at * PAGE,
-            end: (2 * at + 1) * PAGE,
-            slot: 1,
-            kind: Kind::Writable,
-        };
-        (0..MOST + 5).for_each(|at| ranges.insert(range(at), |_| {}));
-        assert_eq!(ranges.table.count, MOST);
-        ranges.cut(0, usize::MAX & !LOW, |_| {});
-        assert_eq!(ranges.table.count, 0);
+        let mut ranges = table.hold(never);
+        (0..CROWDED)
+            .map(|at| PAGES + 2 * at + 1)
+            .for_each(|at| ranges.insert(writable(at, at + 1), |_| {}));
+        let mut obvious: Obvious = [None; PAGES];
+        let mut random = Random(2);
+        for step in 0..100_000 {
+            let start = random.below(PAGES as u64 - 1) as usize;
+            let end = start + 1 + random.below((PAGES - start) as u64 - 1) as usize;
+            if random.below(2) == 0 {
+                let end = end.min(start + 5);
+                let kind = [Kind::Writable, Kind::Dropped, Kind::Held][random.below(3) as usize];
+                ranges.insert(Range { kind, ..writable(start, end) }, |_| {});
+                obvious[start..end].fill(Some((1, kind)));
+            } else {
+                ranges.give_back(start * PAGE, end * PAGE, dropped);
+                let was = obvious;
+                let mut run = 0;
+                for at in 1..=PAGES {
+                    if at < PAGES && was[at] == was[run] {
+                        continue;
+                    }
+                    if was[run] == Some((1, Kind::Writable)) && start <= run && at <= end {
+                        obvious[run..at].fill(Some((1, Kind::Dropped)));
+                    }
+                    run = at;
+                }
+            }
+            assert_eq!(pages(&ranges), obvious, "step {step}");
+        }
+    }
+
+    #[test]
+    fn every_second_page_that_is_given_back_takes_no_room_without_end() {
+        let table = table();
+        let mut ranges = table.hold(never);
+        let all = 3 * MOST;
+        ranges.insert(writable(0, all), |_| {});
+        for at in (0..all).step_by(2).rev() {
+            ranges.give_back(at * PAGE, (at + 1) * PAGE, dropped);
+        }
+        assert!(ranges.table.count() <= CROWDED + 2, "{}", ranges.table.count());
+        // All of it is there, and counts; and again it can be given back as a whole.
+        let mut counted = 0;
+        ranges.each(0, usize::MAX, |range| {
+            counted += if range.kind.is_counted() { range.bytes() } else { 0 };
+        });
+        assert_eq!(counted, all * PAGE);
+        ranges.give_back(0, all * PAGE, dropped);
+        assert_eq!(ranges.table.count(), 1);
+        let mut gone = 0;
+        ranges.cut(0, all * PAGE, |range| gone += range.bytes());
+        assert_eq!((gone, ranges.table.count()), (all * PAGE, 0));
+    }
+
+    #[test]
+    fn a_full_table_forgets_what_comes_then_and_says_so() {
+        static FORGOTTEN: AtomicUsize = AtomicUsize::new(0);
+        let table = table();
+        let mut ranges = table.hold(|range| {
+            FORGOTTEN.fetch_add(range.bytes(), Ordering::Relaxed);
+        });
+        let forgotten = || FORGOTTEN.load(Ordering::Relaxed) / PAGE;
+        let at = |n: usize| 4 * n;
+        (0..MOST + 5).for_each(|n| ranges.insert(writable(at(n), at(n) + 3), |_| {}));
+        assert_eq!((ranges.table.count(), forgotten()), (MOST, 5 * 3));
+        // A piece out of the middle of another: one of the two that are left.
+        let mut gone = 0;
+        ranges.cut((at(7) + 1) * PAGE, (at(7) + 2) * PAGE, |range| gone += range.bytes());
+        assert_eq!((gone, forgotten()), (PAGE, 5 * 3 + 1));
+        // What comes in the place of another has its room.
+        ranges.insert(Range { kind: Kind::Shared, ..writable(at(8), at(8) + 3) }, |_| {});
+        assert_eq!((ranges.table.count(), forgotten()), (MOST, 5 * 3 + 1));
+        ranges.cut(0, usize::MAX & !LOW, |range| gone += range.bytes());
+        assert_eq!((gone / PAGE + forgotten(), ranges.table.count()), ((MOST + 5) * 3, 0));
     }
 }

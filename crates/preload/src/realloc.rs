@@ -51,29 +51,76 @@ pub(crate) unsafe extern "C" fn realloc(
         let old = shadow::owner(block);
         shadow::clear(block);
         // The charge comes first: once the block has moved there is no way back. Its size is only
-        // known afterwards, so it is charged as glibc will round it and corrected. In the same row
-        // only the difference is asked for, so that a block may grow up to the limit.
+        // known afterwards, so it is charged as glibc will round it and corrected.
         let guess = rounded(size);
-        let base = if old == new { held } else { 0 };
-        if !charges::block(new, guess.saturating_sub(base)) {
-            shadow::assign(block, old);
+        let charge = plan(old, new, held, guess);
+        // (From here and no deeper: stacks may be small, and this is the longest way.)
+        if !charge.is_done && !charges::block(charge.slot, charge.more) {
+            note_owner(block, give_back(old, charge.holder, held), held);
             return fail();
         }
         set_errno(before);
         let moved = NEXT.realloc(block, spaced(size));
         let after = errno();
         if moved.is_null() {
-            charges::return_block(new, guess.saturating_sub(base));
-            shadow::assign(block, old);
+            charges::return_block(charge.slot, charge.more);
+            note_owner(block, give_back(old, charge.holder, held), held);
             set_errno(after);
             return moved;
         }
         // A realloc counts as a charge and an uncharge, whatever the difference was.
-        charges::return_block(old, held - base);
-        settle_moved(moved, new, base.max(guess));
+        let stays = charge.holder == charge.slot;
+        charges::return_block(charge.holder, if stays { 0 } else { held });
+        settle_moved(moved, charge.slot, charge.more + if stays { held } else { 0 });
         set_errno(after);
         moved
     }
+}
+
+/// What is charged for a block while it moves.
+struct Charge {
+    /// Whose it will be, and what that slot is charged for it now.
+    slot: u32,
+    more: usize,
+    /// Whether that was charged already.
+    is_done: bool,
+    /// The slot that holds what was charged for it before.
+    holder: u32,
+}
+
+/// How a block of `held` units is charged before it becomes one of `guess`.
+///
+/// | the old owner                      | whose it will be                                                    |
+/// |------------------------------------|---------------------------------------------------------------------|
+/// | is the new one                     | the same                                                            |
+/// | is not of this process             | the new one's, which is charged for all of it                       |
+/// | is another; all of it lies prepaid | the new one's: no limit needs to be asked                           |
+/// | is another                         | the new one's, by a transfer, which asks that row's own limit alone |
+/// | is another, and that has no room   | still the old owner's, which grows                                  |
+///
+/// So the rows above both are asked for the difference alone: a block may grow up to the limit, whoever calls, and one
+/// that shrinks is never refused.
+fn plan(old: u32, new: u32, held: usize, guess: usize) -> Charge {
+    let more = guess.saturating_sub(held);
+    if old == new {
+        return Charge { slot: new, more, is_done: false, holder: old };
+    }
+    let Some((_, row)) = process::group(old).zip(process::group(new)) else {
+        return Charge { slot: new, more: guess, is_done: false, holder: old };
+    };
+    if charges::take_block(row, guess) {
+        return Charge { slot: new, more: guess, is_done: true, holder: old };
+    }
+    let slot = if charges::move_block(old, new, held, guess) { new } else { old };
+    Charge { slot, more, is_done: false, holder: slot }
+}
+
+/// Moves the charge of a block that did not move back to its owner; says who has it. (It stays where it is if the owner's own
+/// limit has no room by now.)
+#[cold]
+fn give_back(owner: u32, holder: u32, held: usize) -> u32 {
+    let back = holder != owner && charges::move_block(holder, owner, held, held);
+    if back { owner } else { holder }
 }
 
 /// [`realloc`] of a block in a span whose one owner is the calling thread's, with a header; to some bytes that an
@@ -119,7 +166,12 @@ unsafe fn settle_moved(moved: *mut c_void, slot: u32, charged: usize) {
     let size = unsafe { NEXT.size(moved) };
     charges::correct_block(slot, charged, size);
     note_size(moved, size);
-    let noted = shadow::assign(moved, slot);
+    note_owner(moved, slot, size);
+}
+
+/// Notes the owner of a block, which is charged for its size.
+fn note_owner(block: *mut c_void, slot: u32, size: usize) {
+    let noted = shadow::assign(block, slot);
     if noted != slot {
         charges::return_block(slot, size);
         if let Some(group) = process::group(noted) {

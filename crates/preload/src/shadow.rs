@@ -31,7 +31,7 @@ use crate::process::{self, SPANS, STATE};
 use crate::thread;
 use ledgerline::shadow::{Shadow, WINDOW_BITS};
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 const SPAN_BITS: u32 = 26;
 
@@ -49,9 +49,9 @@ pub(crate) const fn asked(cell: usize) -> usize {
 /// An entry of `STATE.first` holds this and the first owner's slot once that is decided.
 const DECIDED: u16 = 1 << 8;
 
-/// Spans in which this process or an ancestor had an owner. A fork does not wipe them.
+/// Spans in which this process or an ancestor had an owner, a bit each. A fork does not wipe them.
 #[unsafe(link_section = ".bss.ledgerline_tables")]
-static CLAIMED: [AtomicBool; SPANS] = [const { AtomicBool::new(false) }; SPANS];
+static CLAIMED: [AtomicU64; SPANS / 64] = [const { AtomicU64::new(0) }; SPANS / 64];
 
 /// (No address of the C library's lies above [`ADDRESS_BITS`].)
 #[inline(always)]
@@ -111,9 +111,11 @@ pub(crate) fn clear(block: *const c_void) {
     }
 }
 
-/// Keeps a span from having a first owner, since something in it has no owner.
-pub(crate) fn claim(address: *const c_void) {
-    CLAIMED[span(address)].store(true, Ordering::Relaxed);
+/// Keeps a span from having a first owner, since something in it has no owner; or since it is about to have one, which
+/// its copies in forked children do not have. Returns whether it was kept from that before.
+pub(crate) fn claim(address: *const c_void) -> bool {
+    let (word, bit) = (span(address) / 64, 1 << (span(address) % 64));
+    CLAIMED[word].fetch_or(bit, Ordering::Relaxed) & bit != 0
 }
 
 /// Makes an owner the first in a block's span, or nobody where an ancestor had blocks. Returns the first
@@ -125,8 +127,7 @@ fn decide(block: *const c_void, slot: u32) -> Option<u32> {
     if slot == 0 {
         return None;
     }
-    let claimed = CLAIMED[span(block)].swap(true, Ordering::Relaxed);
-    let chosen = if claimed { 0 } else { slot as u16 };
+    let chosen = if claim(block) { 0 } else { slot as u16 };
     let entry = &STATE.first[span(block)];
     let decided = entry.compare_exchange(0, DECIDED | chosen, Ordering::Relaxed, Ordering::Relaxed);
     if decided.is_ok()
@@ -168,8 +169,9 @@ fn make_byte(block: *const c_void) -> Option<&'static AtomicU8> {
 /// nor can its forked children, whose blocks lie where their ancestors' did.
 #[cold]
 pub(crate) fn prepare() {
-    for (span, claimed) in CLAIMED.iter().enumerate() {
-        if claimed.load(Ordering::Relaxed) {
+    for (word, claimed) in CLAIMED.iter().enumerate() {
+        let claimed = claimed.load(Ordering::Relaxed);
+        for span in (0..64).filter(|bit| claimed >> bit & 1 == 1).map(|bit| word * 64 + bit) {
             make_byte((span << SPAN_BITS) as *const c_void);
         }
     }

@@ -5,7 +5,7 @@
 mod support;
 
 use std::path::Path;
-use support::{Account, account, numbers};
+use support::{Account, Run, account, numbers};
 
 const MIB: u64 = 1 << 20;
 /// What such a program takes from malloc at most.
@@ -72,6 +72,27 @@ fn at_max_a_mapping_fails_with_enomem_and_leaves_everything_as_it_was() {
 }
 
 #[test]
+fn of_a_mapping_of_several_kinds_each_piece_is_told_apart() {
+    let program = compiled!("maps.c");
+    let account = Account::limited(8 * MIB + MIB / 2);
+    account.run(&program, &["pieces"]).well();
+    let rows = account.rows();
+    // What was refused is the last alone, and nothing was returned that was not charged.
+    assert_eq!(rows.root().refused, 1);
+    assert!(rows.root().current < HEAP, "{:#?}", rows.root());
+    assert_eq!(account.ledger.mistakes(), ledgerline::Mistakes::default());
+}
+
+#[test]
+fn calls_that_fail_say_why_as_without_an_account() {
+    let program = compiled!("maps.c");
+    Run::bare(&program, &["errors"]).well();
+    let account = Account::new();
+    account.run(&program, &["errors"]).well();
+    assert!(account.rows().root().current < HEAP);
+}
+
+#[test]
 fn a_forked_childs_copies_change_no_account() {
     let program = compiled!("maps.c");
     let account = Account::new();
@@ -102,4 +123,23 @@ fn threads_that_map_and_unmap_leave_nothing() {
     account.run(&program, &["threads"]).well();
     assert_eq!(account.ledger.root().stat().get("mapped").unwrap().subtree, 0);
     assert!(account.rows().root().current < 2 * HEAP);
+}
+
+#[test]
+fn pages_that_are_given_back_here_and_there_lose_no_charge() {
+    let program = compiled!("maps.c");
+    assert_eq!(held(&program, &["sieve"]), 1);
+}
+
+#[test]
+fn what_there_is_no_room_to_follow_does_not_stay_charged_and_is_counted() {
+    let program = compiled!("maps.c");
+    let account = Account::new();
+    account.run(&program, &["crowd"]).well();
+    let stat = account.ledger.root().stat();
+    let item = |name: &str| stat.get(name).expect("the ledger has it").subtree as u64;
+    assert_eq!(item("mapped"), MIB);
+    let forgotten = item("mapped_forgotten") / 4096;
+    assert!((1_000..10_000).contains(&forgotten), "{forgotten}");
+    assert!(account.rows().root().current < MIB + HEAP);
 }

@@ -27,6 +27,7 @@ fn family() -> Account {
     family.rows[0].refused = 3;
     let refused = |first, time, largest| Some(Refusals { first, time, largest });
     family.rows[1].folded = true;
+    family.rows[1].forgotten = 20 << 10;
     family.rows[2].most_refused = refused(1 << 20, 1_900, 6 << 20);
     family.rows[6].most_refused = refused(65_536, 1_250, 65_536);
     for index in [5, 6] {

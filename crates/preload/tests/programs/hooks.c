@@ -2,7 +2,7 @@
    used, handlers of fork, thread-specific data at thread exit, the smallest of stacks, dlopen. */
 #include "common.h"
 
-static void *early, *around;
+static void *early, *around, *mains;
 static pthread_key_t key;
 
 __attribute__((constructor(101))) static void first(void) {
@@ -51,6 +51,8 @@ static void *small(void *unused) {
     block = realloc(block, 200000);
     check(block);
     free(block);
+    check((mains = realloc(mains, 300000)));
+    free(mains);
     return unused;
 }
 
@@ -65,6 +67,7 @@ int main(int argc, char **argv) {
     }
     pthread_attr_t attributes;
     pthread_t thread;
+    check((mains = malloc(1000)));
     check(!pthread_attr_init(&attributes));
     check(!pthread_attr_setstacksize(&attributes, PTHREAD_STACK_MIN));
     check(!pthread_create(&thread, &attributes, small, NULL));

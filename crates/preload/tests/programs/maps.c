@@ -13,6 +13,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+
 #define PAGE 4096ul
 #define MIB (1ul << 20)
 #define RW (PROT_READ | PROT_WRITE)
@@ -123,19 +127,23 @@ enum kind { NONE, RESERVED, WRITABLE, HELD, DROPPED };
 // Prints how many bytes count.
 static void at_random(unsigned seed) {
     enum { PAGES = 300, STEPS = 20000 };
-    static enum kind pages[PAGES];
-    // A place that nobody else takes: freed, and taken again by pieces.
-    char *place = map(PAGES * PAGE, PROT_NONE);
-    assert(munmap(place, PAGES * PAGE) == 0);
+    static enum kind both[2][PAGES];
+    // Two places that nobody else takes: freed, and taken again by pieces.
+    char *place = map(2 * PAGES * PAGE, PROT_NONE);
+    assert(munmap(place, 2 * PAGES * PAGE) == 0);
+    long moves = 0;
     for (int step = 0; step < STEPS; step++) {
+        int side = rand_r(&seed) % 2;
+        enum kind *pages = both[side], *other = both[!side];
         int from = rand_r(&seed) % PAGES;
         int to = from + 1 + rand_r(&seed) % (PAGES - from);
-        char *at = place + from * PAGE;
+        char *at = place + (side * PAGES + from) * PAGE;
+        char *there = place + (!side * PAGES + from) * PAGE;
         size_t length = (to - from) * PAGE;
         int all = 1;
         for (int page = from; page < to; page++) all &= pages[page] != NONE;
         int writable = rand_r(&seed) % 2;
-        switch (rand_r(&seed) % 4) {
+        switch (rand_r(&seed) % 7) {
         case 0:
             assert(mmap(at, length, writable ? RW : PROT_NONE, PRIVATE | MAP_FIXED, -1, 0) == at);
             for (int page = from; page < to; page++) pages[page] = writable ? WRITABLE : RESERVED;
@@ -164,11 +172,99 @@ static void at_random(unsigned seed) {
                 else if (pages[page] == HELD) pages[page] = RESERVED;
             }
             break;
+        case 4: {
+            // Shorter, over whatever lies behind.
+            if (!all) break;
+            size_t left = length / PAGE / 2 * PAGE;
+            if (left == 0) break;
+            assert(mremap(at, length, left, 0) == at);
+            for (int page = from + left / PAGE; page < to; page++) pages[page] = NONE;
+            break;
+        }
+        case 5:
+            // Elsewhere, if it is one mapping for the kernel (or many, for a new one).
+            if (!all || mremap(at, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, there) == MAP_FAILED) break;
+            moves++;
+            for (int page = from; page < to; page++) other[page] = pages[page], pages[page] = NONE;
+            break;
+        case 6:
+            // The pages alone go.
+            if (!all
+                || mremap(at, length, length, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, there) == MAP_FAILED)
+                break;
+            moves++;
+            for (int page = from; page < to; page++) {
+                other[page] = pages[page];
+                if (pages[page] == WRITABLE) pages[page] = DROPPED;
+                else if (pages[page] == HELD) pages[page] = RESERVED;
+            }
+            break;
         }
     }
+    assert(moves > 20);
     size_t counted = 0;
-    for (int page = 0; page < PAGES; page++) counted += pages[page] >= WRITABLE;
+    for (int side = 0; side < 2; side++)
+        for (int page = 0; page < PAGES; page++) counted += both[side][page] >= WRITABLE;
     printf("%zu\n", counted * PAGE);
+}
+
+// Over what is many stretches by the account, and one for the kernel.
+static void pieces(void) {
+    // A page that was written, and a reservation behind: what goes was never charged.
+    for (int i = 0; i < 8; i++) {
+        char *at = map(16 * MIB, PROT_NONE);
+        assert(mprotect(at, PAGE, RW) == 0);
+        at[0] = 1;
+        assert(mremap(at, 16 * MIB, PAGE, 0) == at);
+    }
+    // A shared mapping is nobody's, wherever its pages are.
+    char *shared = mmap(NULL, 16 * MIB, RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert(shared != MAP_FAILED);
+    char *moved = mremap(shared, 16 * MIB, 16 * MIB, MREMAP_MAYMOVE | MREMAP_DONTUNMAP);
+    if (moved != MAP_FAILED) assert(munmap(moved, 16 * MIB) == 0);
+    assert(munmap(shared, 16 * MIB) == 0);
+    // A reservation that grows is one still, also where it was written once.
+    char *reserved = mmap(NULL, 64 * MIB, PROT_NONE, PRIVATE | MAP_NORESERVE, -1, 0);
+    assert(reserved != MAP_FAILED && mprotect(reserved, PAGE, RW) == 0);
+    reserved[0] = 1;
+    assert(mprotect(reserved, PAGE, PROT_NONE) == 0);
+    reserved = mremap(reserved, 64 * MIB, 128 * MIB, MREMAP_MAYMOVE);
+    assert(reserved != MAP_FAILED);
+    assert(munmap(reserved, 128 * MIB) == 0);
+    // In the place of what is charged already.
+    char *mine = map(6 * MIB, RW);
+    assert(mmap(mine, 6 * MIB, RW, PRIVATE | MAP_FIXED, -1, 0) == mine);
+    char *other = map(MIB, RW);
+    assert(mremap(other, MIB, 6 * MIB, MREMAP_MAYMOVE | MREMAP_FIXED, mine) == mine);
+    assert(munmap(mine, 6 * MIB) == 0);
+    // And what is left is enforced.
+    char *much = mmap(NULL, 9 * MIB, RW, PRIVATE, -1, 0);
+    assert(much == MAP_FAILED && errno == ENOMEM);
+}
+
+// What failed says why, and what did not leaves errno alone.
+static void errors(void) {
+    char *at = map(2 * PAGE, RW);
+    assert(munmap(at + PAGE, PAGE) == 0);
+    char *hole = at + PAGE;
+    int status = fcntl(-1, F_GETFD);
+    assert(status == -1 && errno == EBADF);
+#define FAILS(call, with) do { errno = ENOTTY; assert((call) == -1 && errno == (with)); } while (0)
+    FAILS(munmap(at + 1, PAGE), EINVAL);
+    FAILS(mprotect(hole, PAGE, PROT_READ), ENOMEM);
+    FAILS(mprotect(at + 1, PAGE, PROT_READ), EINVAL);
+#ifdef __GLIBC__
+    FAILS(pkey_mprotect(at, PAGE, PROT_READ, 15), EINVAL);
+#endif
+    FAILS(madvise(hole, PAGE, MADV_DONTNEED), ENOMEM);
+    FAILS(madvise(at + 1, PAGE, MADV_DONTNEED), EINVAL);
+    FAILS((intptr_t)mremap(at, 2 * PAGE, 3 * PAGE, MREMAP_MAYMOVE), EFAULT);
+    FAILS((intptr_t)mremap(at, PAGE, PAGE, MREMAP_FIXED, hole), EINVAL);
+    FAILS((intptr_t)mmap(at + 1, PAGE, RW, PRIVATE | MAP_FIXED, -1, 0), EINVAL);
+    errno = ENOTTY;
+    assert(mprotect(at, PAGE, PROT_READ) == 0 && madvise(at, PAGE, MADV_DONTNEED) == 0);
+    assert(mmap(hole, PAGE, RW, PRIVATE | MAP_FIXED, -1, 0) == hole && munmap(at, 2 * PAGE) == 0);
+    assert(errno == ENOTTY);
 }
 
 static void *work(void *seed_of) {
@@ -196,6 +292,28 @@ static void threads(void) {
     for (int i = 0; i < 4; i++) assert(pthread_join(all[i], NULL) == 0);
 }
 
+/* The kernel has one mapping all along. */
+static void sieve(void) {
+    size_t length = 600 * MIB;
+    char *at = map(length, RW);
+    for (size_t i = 0; i < length; i += 2 * PAGE) assert(madvise(at + i, PAGE, MADV_DONTNEED) == 0);
+    assert(munmap(at, length) == 0);
+    map(MIB, RW);
+}
+
+/* So does it of what two owners map by turns; those whom this library tells apart are more than it has room for. */
+static void crowd(void) {
+    size_t count = 80000;
+    char *at = map(count * PAGE, PROT_NONE);
+    for (size_t i = 0; i < count; i++) {
+        assert(pthread_setname_np(pthread_self(), i % 2 ? "odd" : "even") == 0);
+        char *page = mmap(at + i * PAGE, PAGE, RW, PRIVATE | MAP_FIXED, -1, 0);
+        assert(page == at + i * PAGE);
+    }
+    assert(munmap(at, count * PAGE) == 0);
+    map(MIB, RW);
+}
+
 int main(int count, char **arguments) {
     assert(count > 1);
     const char *what = arguments[1];
@@ -209,6 +327,10 @@ int main(int count, char **arguments) {
     else if (!strcmp(what, "break")) moved_break();
     else if (!strcmp(what, "random")) at_random(atoi(arguments[2]));
     else if (!strcmp(what, "threads")) threads();
+    else if (!strcmp(what, "pieces")) pieces();
+    else if (!strcmp(what, "errors")) errors();
+    else if (!strcmp(what, "sieve")) sieve();
+    else if (!strcmp(what, "crowd")) crowd();
     else return 2;
     return 0;
 }

@@ -1,0 +1,138 @@
+//! mremap: a stretch that moves, grows or shrinks.
+//!
+//! ```text
+//! old:  | piece | piece | piece |........|      pieces of several kinds may be one mapping of the kernel's
+//! new:  | piece | piece | piece | growth |      the growth is as writable as what lies before it
+//!
+//! it shrinks:     what lies behind the new end is unmapped where it lies, whatever it is
+//! it moves:       its pieces go along as they are, with their charges
+//! MREMAP_DONTUNMAP: the pages go, and the old stretch stays without them
+//! ```
+
+use super::{PAGE, accounted};
+use super::{charge, entered, gone, in_place, pages, real, taken_over, uncharge, with};
+use crate::charges;
+use crate::ranges::{Kind, Range, Ranges};
+use std::ffi::{c_int, c_void};
+
+/// # Safety
+/// As C's `mremap`.
+pub(crate) unsafe extern "C" fn mremap(
+    address: *mut c_void,
+    old: usize,
+    new: usize,
+    flags: c_int,
+    to: *mut c_void,
+    caller: usize,
+) -> *mut c_void {
+    // SAFETY: handed on.
+    let next = || unsafe { real::mremap(address, old, new, flags, to) };
+    let whole = accounted(caller).zip(pages(address, old)).zip(new.checked_next_multiple_of(PAGE));
+    let Some(((_, (start, end)), bytes)) = whole else { return next() };
+    let along = end.min(start.saturating_add(bytes));
+    let stays = flags & libc::MREMAP_DONTUNMAP != 0;
+    let (mut last, mut counted) = (None, 0);
+    with(|ranges| {
+        ranges.each(start, along, |piece| {
+            counted += if piece.kind.is_counted() { piece.bytes() } else { 0 };
+            last = Some(piece);
+        });
+    });
+    // Nothing of it is known, or all of it is unmapped.
+    let Some(last) = last else { return next() };
+    let slot = last.slot;
+    let growth = bytes - (along - start);
+    let kind = grown(last.kind);
+    let asked = if kind.is_counted() { growth } else { 0 } + if stays { counted } else { 0 };
+    let over = match flags & libc::MREMAP_FIXED {
+        0 => 0,
+        _ => in_place(slot, to as usize, (to as usize).saturating_add(bytes)).min(asked),
+    };
+    if !charge(slot, asked - over) {
+        return libc::MAP_FAILED;
+    }
+    let moved = with(|ranges| {
+        let at = next();
+        if at == libc::MAP_FAILED {
+            return at;
+        }
+        let there = at as usize;
+        let mut left = over;
+        if there != start {
+            ranges.cut(there, there + bytes, taken_over(slot, &mut left));
+        }
+        if !stays {
+            ranges.cut(along, end, gone);
+        }
+        let mut became = 0;
+        if there != start {
+            became += go_along(ranges, (start, along), there, stays.then_some(slot));
+        }
+        if growth > 0 {
+            let range = Range { start: there + (along - start), end: there + bytes, slot, kind };
+            ranges.insert(range, gone);
+            entered(range);
+            became += if kind.is_counted() { growth } else { 0 };
+        }
+        // Another thread may have been at it in between.
+        charges::correct_mapping(slot, asked - left, became);
+        at
+    });
+    let moved = moved.unwrap_or_else(next);
+    if moved == libc::MAP_FAILED {
+        uncharge(slot, asked - over);
+    }
+    moved
+}
+
+/// What a stretch grows by, behind a piece of a kind: as writable as that is, and never written.
+fn grown(behind: Kind) -> Kind {
+    match behind {
+        Kind::Writable | Kind::Dropped => Kind::Writable,
+        Kind::Held | Kind::Reserved => Kind::Reserved,
+        other => other,
+    }
+}
+
+/// Enters the pieces of an old stretch where it went. Where the old one `stays`, they are new ones of that slot, and the old
+/// have no pages any more. Returns the bytes of new ones that count.
+fn go_along(
+    ranges: &mut Ranges<'_>,
+    (start, end): (usize, usize),
+    there: usize,
+    stays: Option<u32>,
+) -> usize {
+    let (mut from, mut counted) = (start, 0);
+    while let Some(piece) = ranges.first(from, end) {
+        from = piece.end;
+        let moved = Range {
+            start: there + (piece.start - start),
+            end: there + (piece.end - start),
+            ..piece
+        };
+        match stays {
+            // Neither its charge nor what items say of it changes.
+            None => {
+                ranges.cut(piece.start, piece.end, |_| {});
+                ranges.insert(moved, |_| {});
+            }
+            Some(slot) => {
+                let new = Range { slot, ..moved };
+                ranges.insert(new, |_| {});
+                entered(new);
+                counted += if new.kind.is_counted() { new.bytes() } else { 0 };
+            }
+        }
+    }
+    if stays.is_some() {
+        ranges.change(start, end, |range| match range.kind {
+            Kind::Writable => Some(Range { kind: Kind::Dropped, ..range }),
+            Kind::Held => {
+                gone(range);
+                Some(Range { kind: Kind::Reserved, ..range })
+            }
+            _ => None,
+        });
+    }
+    counted
+}
