@@ -120,19 +120,19 @@ pub fn advise(
         let error = Error::new(format!("{} has {} bytes today", profile.name, pieces.size));
         return Err(error.advise("let it have as many at least"));
     }
-    let base = wishes.base.unwrap_or(PAIR).max(pieces.align.min(PAIR));
-    let place = Place { offsets: uses.offsets(), base };
+    let place = Place::of(&uses).based(wishes.base);
+    let place = Place { base: place.base.max(pieces.align.min(PAIR)), ..place };
     let (uses, works) = cost::settle(question, wishes.timed.as_ref(), uses, &place)?;
     let today = cost::of(question, &uses, &place)?;
     let mut advice = Advice {
         name: crate::uses::clean(&profile.name),
         pieces,
-        uses,
         works,
         size_max,
         place,
-        assumed: wishes.base.is_none(),
+        assumed: wishes.base.is_none() && uses.instances.row().is_none(),
         today,
+        uses,
         proposal: None,
         unsure: None,
     };
@@ -155,13 +155,23 @@ fn propose(
     let problem = Problem::new(pieces, &proxy, uses, *size_max, place.base);
     let now: Vec<u64> = pieces.list.iter().map(|piece| piece.offset).collect();
     let mut tried: Vec<Tried> = Vec::new();
-    for order in search::best(&problem) {
+    let fits = |order: &Order| problem.lay(order).size <= *size_max;
+    let apart: Vec<Order> = apart(pieces, place).into_iter().filter(fits).collect();
+    let most = CANDIDATES + apart.len();
+    let orders = apart.into_iter().chain(search::best(&problem));
+    for order in orders {
         let laid = problem.lay(&order);
-        if laid.offsets == now || tried.iter().any(|tried| tried.laid.offsets == laid.offsets) {
+        // (Where objects begin matters by itself only in a row.)
+        let alike = |other: &[u64], align: u64| {
+            laid.offsets == other && (place.row.is_none() || laid.align == align)
+        };
+        if alike(&now, pieces.align)
+            || tried.iter().any(|of| alike(&of.laid.offsets, of.laid.align))
+        {
             continue;
         }
         tried.push(Tried::new(&problem, order, question, uses)?);
-        if tried.len() == CANDIDATES {
+        if tried.len() == most {
             break;
         }
     }
@@ -203,11 +213,27 @@ fn propose(
         .collect();
     let mut order: Vec<usize> = (0..pieces.list.len()).collect();
     order.sort_by_key(|&piece| new[piece]);
-    let place = Place { offsets: problem.offsets(&best.laid), base: problem.base_of(&best.laid) };
+    let place = problem.place(uses, &best.laid);
     let Tried { order: Order { begins, .. }, laid, cost } = best;
     let Laid { offsets, size, align } = laid;
     let proposal = Proposal { order, offsets, begins, size, align, place, cost, change, moves };
     Ok((Some(proposal), None))
+}
+
+/// Objects that lie in a row, and share lines with those beside them, as they are but apart: each begins a line, or a pair.
+fn apart(pieces: &Pieces, place: &Place) -> Vec<Order> {
+    let shares = |line: u64| {
+        place.row.is_some_and(|row| {
+            let begins = row.begins.unwrap_or(place.base);
+            !row.stride.is_multiple_of(line) || !begins.is_multiple_of(line)
+        })
+    };
+    let begun = |line: u64| {
+        let mut order = Order::today(pieces);
+        order.begins.iter_mut().take(1).for_each(|begins| *begins = line);
+        order
+    };
+    [64, PAIR].into_iter().filter(|&line| shares(line)).map(begun).collect()
 }
 
 /// An order that was simulated.
@@ -225,8 +251,7 @@ impl Tried {
         uses: &Uses,
     ) -> Result<Tried, Error> {
         let laid = problem.lay(&order);
-        let place = Place { offsets: problem.offsets(&laid), base: problem.base_of(&laid) };
-        let cost = cost::of(question, uses, &place)?;
+        let cost = cost::of(question, uses, &problem.place(uses, &laid))?;
         // The order as it came out: pieces that filled holes are declared there.
         let order = Order { sequence: sequence(problem.pieces, &laid), fill: false, ..order };
         Ok(Tried { order, laid, cost })

@@ -49,6 +49,7 @@ pub use script::{Part, Script, script};
 pub use work::{Timed, Work, settle};
 
 pub(crate) use alone::MOST_WAITS;
+pub(crate) use run::deal;
 pub(crate) use steps::{Fetch, outgrows, parts, passes, share};
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,6 +59,7 @@ use ledgerline_coherence::machine::Machine;
 use ledgerline_layout::Error;
 use serde::Serialize;
 
+use crate::profile::Row;
 use crate::uses::Uses;
 
 /// A question: which machine, how many CPUs, how many design points.
@@ -99,23 +101,36 @@ pub struct Place {
     /// Objects begin at multiples of this, a power of two. From 128 on they begin a pair of lines. Below, the design
     /// points take the possible places in turn.
     pub base: u64,
+    /// How objects of different CPUs lie, where they lie in a row.
+    pub row: Option<Row>,
 }
 
-/// Bytes of a pair of lines.
-pub const PAIR: u64 = 128;
+pub use ledgerline_coherence::layout::PAIR;
+
 /// A difference below this share of a cost is below what a simulation resolves.
 pub(crate) const RESOLVED: f64 = 5e-4;
 
 impl Place {
-    /// Today's, of objects that begin a pair of lines.
+    /// Today's, of objects that begin a pair of lines, if the profile does not say otherwise.
     #[must_use]
     pub fn of(uses: &Uses) -> Place {
-        Place { offsets: uses.offsets(), base: PAIR }
+        let row = uses.instances.row();
+        Place { offsets: uses.offsets(), base: row.map_or(PAIR, Row::base), row }
     }
 
-    /// Where in a pair objects begin at one of the design points.
+    /// The same of objects whose addresses are all multiples of `base`, if somebody says so.
+    #[must_use]
+    pub fn based(self, base: Option<u64>) -> Place {
+        let Some(base) = base else { return self };
+        Place { base, row: self.row.map(|row| Row { begins: None, ..row }), ..self }
+    }
+
+    /// Where in a pair objects begin (of a row, the first) at one of the design points.
     #[must_use]
     pub fn begins(&self, point: usize) -> u64 {
+        if let Some(Row { begins: Some(begins), .. }) = self.row {
+            return begins % PAIR;
+        }
         let step = self.base.clamp(1, PAIR);
         // An odd multiplier visits all of them before any twice.
         (point as u64 * 5) % (PAIR / step) * step

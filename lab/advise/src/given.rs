@@ -43,6 +43,11 @@ pub fn lay(pieces: &Pieces, uses: &Uses, base: u64, order: &[Declared]) -> Resul
         let Some(index) = (0..pieces.list.len()).find(has) else {
             let known: Vec<&str> = pieces.list.iter().map(|piece| piece.name()).collect();
             let error = Error::new(format!("there is no member {name:?}"));
+            if name.rsplit_once(' ').is_some_and(|(_, last)| last.parse::<u64>().is_ok()) {
+                return Err(
+                    error.advise("what a member begins is 64, a line, or 128, a pair of lines")
+                );
+            }
             let known = crate::uses::few(&known, 12, ", ");
             return Err(error.advise(format!("the members are {known}")));
         };
@@ -64,7 +69,9 @@ pub fn lay(pieces: &Pieces, uses: &Uses, base: u64, order: &[Declared]) -> Resul
         laid.offsets[piece] + spot.offset.saturating_sub(pieces.list[piece].offset)
     });
     let base = if laid.align > pieces.align { base.max(laid.align) } else { base };
-    Ok(Given { size: laid.size, place: Place { offsets: offsets.collect(), base } })
+    let row = uses.instances.row();
+    let row = row.map(|row| row.of_size(pieces.size, laid.size, laid.align));
+    Ok(Given { size: laid.size, place: Place { offsets: offsets.collect(), base, row } })
 }
 
 #[cfg(test)]
@@ -115,10 +122,10 @@ mod tests {
     fn members_lie_as_they_are_declared_and_the_rest_behind_them() {
         let (pieces, uses) = three();
         let given = lay(&pieces, &uses, 8, &declared(&[("c", 1), ("a", 128)])).unwrap();
-        assert_eq!(given.place, Place { offsets: vec![128, 136, 0], base: 128 });
+        assert_eq!(given.place, Place { offsets: vec![128, 136, 0], base: 128, row: None });
         assert_eq!(given.size, 256);
         let given = lay(&pieces, &uses, 8, &declared(&[("b", 1)])).unwrap();
-        assert_eq!(given.place, Place { offsets: vec![8, 0, 16], base: 8 });
+        assert_eq!(given.place, Place { offsets: vec![8, 0, 16], base: 8, row: None });
     }
 
     #[test]
@@ -134,6 +141,8 @@ mod tests {
         let (pieces, uses) = three();
         let wrong = |order| lay(&pieces, &uses, 8, &declared(order)).unwrap_err().to_string();
         assert_eq!(wrong(&[("d", 1)]), "there is no member \"d\"; the members are a, b, c");
+        let said = "what a member begins is 64, a line, or 128, a pair of lines";
+        assert_eq!(wrong(&[("a 100", 1)]), format!("there is no member \"a 100\"; {said}"));
         assert_eq!(wrong(&[("a", 1), ("a", 1)]), "the member \"a\" is named twice");
     }
 }

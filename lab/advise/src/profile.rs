@@ -60,7 +60,9 @@ mod write;
 
 use std::collections::BTreeMap;
 
+use ledgerline_coherence::layout::PAIR;
 use ledgerline_layout::model::{TypeId, Types};
+use serde::Serialize;
 
 pub use fields::{find, lines};
 pub use known::{Known, Object, Where};
@@ -105,10 +107,51 @@ pub enum Instances {
     /// One, by all.
     #[default]
     Shared,
-    /// One a CPU.
+    /// One a CPU, each on lines of its own.
     PerCpu,
+    /// One a CPU, in a row: elements of an array, or what an allocator laid side by side. Lines may be shared by objects of
+    /// CPUs that follow each other.
+    Row(Row),
     /// So many, dealt out to the CPUs in turn.
     Dealt(usize),
+}
+
+/// Objects that lie one behind the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Row {
+    /// Bytes from the start of an object to the start of the next.
+    pub stride: u64,
+    /// Where in a pair of lines the first begins; `None` where its alignment alone is known.
+    pub begins: Option<u64>,
+}
+
+impl Row {
+    /// What the stride is a multiple of, up to a pair of lines. All objects begin at multiples of that if the first does.
+    #[must_use]
+    pub fn base(self) -> u64 {
+        (1 << self.stride.trailing_zeros().min(63)).min(PAIR)
+    }
+
+    /// The row when the type has `size` bytes aligned to `align` and not `today` bytes. What an allocator, or a record around
+    /// it, has between objects is there still.
+    #[must_use]
+    pub fn of_size(self, today: u64, size: u64, align: u64) -> Row {
+        let align = align.max(1);
+        let between = self.stride.saturating_sub(today);
+        let stride = size.saturating_add(between).next_multiple_of(align);
+        Row { stride, begins: self.begins.filter(|begins| begins.is_multiple_of(align.min(PAIR))) }
+    }
+}
+
+impl Instances {
+    /// The row in which objects lie, if they do.
+    #[must_use]
+    pub fn row(self) -> Option<Row> {
+        match self {
+            Instances::Row(row) => Some(row),
+            _ => None,
+        }
+    }
 }
 
 /// What a part of the CPUs does over and over.

@@ -97,7 +97,8 @@ impl<'u> Proxy<'u> {
         let cpus = question.cpus as f64;
         let sharing = match uses.instances {
             Instances::Shared => cpus,
-            Instances::PerCpu => 1.0,
+            // (What objects of a row share is no matter of the order: `advice` tries it.)
+            Instances::PerCpu | Instances::Row(_) => 1.0,
             Instances::Dealt(count) => (cpus / count.max(1) as f64).max(1.0),
         };
         let transfer = transfer(&settings, question.cpus);

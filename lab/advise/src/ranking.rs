@@ -13,14 +13,15 @@ use std::collections::{BTreeMap, HashMap};
 use ledgerline_coherence::experiments::Interval;
 use ledgerline_layout::Error;
 use ledgerline_layout::diff::{Change, Difference, Sides, What};
+use ledgerline_layout::leaf;
 use ledgerline_layout::model::{TypeId, Types};
 use ledgerline_layout::pick::advise_field;
 use serde::Serialize;
 
 pub use print::{json, text};
 
-use crate::cost::{self, Cost, PAIR, Place, Question, Timed};
-use crate::profile::{TypeProfile, find};
+use crate::cost::{self, Cost, Place, Question, Timed};
+use crate::profile::{Row, TypeProfile, find};
 use crate::uses::Uses;
 
 /// What a [`Difference`] costs.
@@ -74,9 +75,12 @@ pub enum Near {
     Line,
     /// On two lines of a pair that is fetched together.
     Neighbour,
+    /// In objects of different CPUs that lie side by side.
+    Beside,
 }
 
-/// Prices a difference. Times of the profile are of the old build, and of where they were `timed`; objects begin at multiples of `base` bytes, [`PAIR`] if nothing else is known.
+/// Prices a difference. Times of the profile are of the old build, and of where they were `timed`; objects begin at multiples of `base`
+/// bytes, of what the profile says, or of [`PAIR`](cost::PAIR).
 ///
 /// Fields that were renamed, or put into another record, are followed in either direction.
 ///
@@ -91,6 +95,7 @@ pub fn price(
     base: Option<u64>,
 ) -> Result<Priced, Error> {
     let (renamed, back) = renames(difference);
+    let sizes = [sides.old, sides.new].map(|(types, id)| leaf::record(types, id));
     let mut before = Side::of(sides.old, profile, &back)?;
     let mut after = Side::of(sides.new, profile, &renamed)?;
     for name in &before.unknown {
@@ -100,6 +105,10 @@ pub fn price(
         let error = Error::new(format!("{} has no field {name:?} in either build", profile.name));
         let (types, id) = sides.new;
         return Err(advise_field(error, types, id, name));
+    }
+    if let [Some((_, old)), Some((_, new))] = sizes {
+        let row = profile.instances.row();
+        after.row = row.map(|row| row.of_size(old.size, new.size, new.align.bytes()));
     }
     // What an operation took was timed with the old build.
     let place = before.place(base);
@@ -152,6 +161,8 @@ fn translated(path: &str, names: &Renames) -> Option<String> {
 /// One build under the profile.
 struct Side {
     uses: Uses,
+    /// As in [`Place`].
+    row: Option<Row>,
     /// What the profile calls each spot.
     names: Vec<String>,
     /// Fields that the profile names and this build does not have.
@@ -178,11 +189,11 @@ impl Side {
         let original = |path: &String| said.get(path).unwrap_or(path).clone();
         let names = uses.spots.iter().map(|spot| original(&spot.path)).collect();
         let unknown = std::mem::take(&mut uses.unknown).iter().map(original).collect();
-        Ok(Side { uses, names, unknown })
+        Ok(Side { row: uses.instances.row(), uses, names, unknown })
     }
 
     fn place(&self, base: Option<u64>) -> Place {
-        Place { base: base.unwrap_or(PAIR), ..Place::of(&self.uses) }
+        Place { row: self.row, ..Place::of(&self.uses) }.based(base)
     }
 
     fn cost(&self, question: &Question<'_>, base: Option<u64>) -> Result<Cost, Error> {
@@ -190,6 +201,9 @@ impl Side {
     }
 
     fn near(&self, writer: &str, victim: &str) -> Option<Near> {
+        if self.row.is_some() {
+            return Some(Near::Beside);
+        }
         let spot = |name: &str| self.names.iter().position(|other| other == name);
         let (one, two) = (&self.uses.spots[spot(writer)?], &self.uses.spots[spot(victim)?]);
         let lines = |offset: u64, size: u64| offset / 64..=(offset + size.max(1) - 1) / 64;

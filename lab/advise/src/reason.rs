@@ -124,6 +124,12 @@ impl Context<'_> {
         let number = |path: &str| uses.spots.iter().position(|spot| spot.path == path);
         let (writer, victim) = (number(&pair.writer)?, number(&pair.victim)?);
         let writes = often(uses.rates(writer).1);
+        if uses.instances.row().is_some() {
+            let (writer, victim) = (self.path(writer), self.path(victim));
+            return Some(format!(
+                "spares {victim} {spared:.1} ns of waiting for {writer} of the object beside it, which is written {writes}"
+            ));
+        }
         if writer == victim {
             let path = self.path(writer);
             return Some(format!("{path}, written {writes}, waits {spared:.1} ns less for itself"));

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use crate::cost::PAIR;
+use crate::cost::{PAIR, Place};
 use crate::order::{Laid, Order, count_moved, sequence};
 use crate::pieces::{Held, Pieces};
 use crate::proxy::Proxy;
@@ -85,6 +85,13 @@ impl<'a> Problem<'a> {
     /// Objects' addresses are multiples of this: as today, or as the record now asks for.
     pub(crate) fn base_of(&self, laid: &Laid) -> u64 {
         if laid.align > self.pieces.align { self.base.max(laid.align) } else { self.base }
+    }
+
+    /// Where the spots are, and where objects begin then.
+    pub(crate) fn place(&self, uses: &Uses, laid: &Laid) -> Place {
+        let row = uses.instances.row();
+        let row = row.map(|row| row.of_size(self.size, laid.size, laid.align));
+        Place { offsets: self.offsets(laid), base: self.base_of(laid), row }
     }
 
     /// The price: nanoseconds an operation by the proxy, and the small costs beside.

@@ -8,7 +8,7 @@ use ledgerline_layout::Error;
 use ledgerline_layout::model::{Type, TypeId, Types};
 use ledgerline_layout::pick::advise_field;
 
-use crate::profile::{self, Instances, Kind, Phase, Role, TypeProfile};
+use crate::profile::{self, Instances, Kind, Phase, Role, Row, TypeProfile};
 
 /// The most fields of one type whose accesses are told apart: there is a figure for each pair of them.
 pub const MOST_SPOTS: usize = 1000;
@@ -86,6 +86,14 @@ impl Uses {
     /// nothing of the type, or names more than [`MOST_SPOTS`] fields.
     pub fn resolve(types: &Types, id: TypeId, profile: &TypeProfile) -> Result<Uses, Error> {
         let uses = Uses::resolve_known(types, id, profile)?;
+        if let (Some(Row { stride, .. }), Some(size)) = (uses.instances.row(), types.size(id))
+            && stride < size
+        {
+            let name = &profile.name;
+            let error =
+                Error::new(format!("{name} has {size} bytes, and lies {stride} bytes apart"));
+            return Err(error.advise("`stride` of the profile is of another build: record again"));
+        }
         let Some(name) = uses.unknown.first() else { return Ok(uses) };
         let error = Error::new(format!("{} has no field {name:?}", profile.name));
         Err(advise_field(error, types, id, name))

@@ -19,10 +19,14 @@ const MANY: u64 =
     perf::IP | perf::TID | perf::TIME | perf::ADDR | perf::CPU | perf::PERIOD | perf::DATA_SRC;
 
 fn read(bytes: &[u8], object: &str) -> Result<Profile, String> {
+    read_of(bytes, object, None)
+}
+
+fn read_of(bytes: &[u8], object: &str, program: Option<&Path>) -> Result<Profile, String> {
     let mut types = Types::new(8);
     support::record(&mut types, "page_counter", support::COUNTER);
     support::record(&mut types, "page", "word[512]");
-    let known = Known { types: Some(&types), objects: vec![object.parse().unwrap()] };
+    let known = Known { types: Some(&types), objects: vec![object.parse().unwrap()], program };
     Profile::read(Cursor::new(bytes), "here", &known).map_err(|error| error.to_string())
 }
 
@@ -293,28 +297,177 @@ fn what_perf_records_says_what_perf_script_prints_of_it() {
     }
 }
 
+/// A program that has `counter` where its file says, and the address.
+fn with_counter(name: &str, text: &str, flag: &str) -> Option<(PathBuf, u64)> {
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let source = program.with_extension("c");
+    std::fs::write(&source, format!("long counter[15];\n{text}")).unwrap();
+    let gcc = Command::new("gcc").args(["-no-pie", flag, "-o"]).args([&program, &source]).status();
+    if !gcc.unwrap().success() || !have::have("nm") {
+        return None;
+    }
+    let names = Command::new("nm").arg(&program).output().unwrap().stdout;
+    let names = String::from_utf8(names).unwrap();
+    let counter = names.lines().find(|line| line.ends_with(" counter")).unwrap();
+    Some((program, u64::from_str_radix(counter.split(' ').next().unwrap(), 16).unwrap()))
+}
+
 #[test]
 fn a_breakpoint_that_only_stores_meet_says_so() {
     if !have::have("perf") || !have::have("gcc") {
         return;
     }
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let (source, program) = (folder.join("stores.c"), folder.join("stores"));
-    let text = "long counter[15];\nint main(void) { for (volatile int i = 0; i < 50; i++) counter[2] += i; return 0; }\n";
-    std::fs::write(&source, text).unwrap();
+    let text =
+        "int main(void) { for (volatile int i = 0; i < 50; i++) counter[2] += i; return 0; }\n";
     // Its address is the same in each run.
-    let gcc = Command::new("gcc").args(["-no-pie", "-o"]).args([&program, &source]).status();
-    if !gcc.unwrap().success() || !have::have("nm") {
-        return;
-    }
-    let names = Command::new("nm").arg(&program).output().unwrap().stdout;
-    let names = String::from_utf8(names).unwrap();
-    let counter = names.lines().find(|line| line.ends_with(" counter")).unwrap();
-    let counter = u64::from_str_radix(counter.split(' ').next().unwrap(), 16).unwrap();
+    let Some((program, counter)) = with_counter("stores", text, "-no-pie") else { return };
     let event = format!("mem:{:#x}/8:wu", counter + 16);
     let path = folder.join("perf-data-stores");
     let Some(path) = record(&path, &["-e", &event], &[program.to_str().unwrap()]) else { return };
     let bytes = std::fs::read(path).unwrap();
     let profile = read(&bytes, &format!("page_counter@{counter:#x}")).unwrap();
     assert_eq!(profile.types[0].times("low", Kind::Store), 1.0, "{}", profile.to_toml());
+}
+
+/// Symbols of this program: one that goes by its name, and one by its path.
+#[unsafe(no_mangle)]
+static mut LEDGERLINE_PROBE: [u64; 512] = [1; 512];
+static mut OTHER_PROBE: [u64; 512] = [1; 512];
+
+/// Where this process has the text of this program: the address, and the offset in the file.
+fn own_text(program: &Path) -> (u64, u64) {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let text = maps
+        .lines()
+        .find(|line| line.contains(" r-xp ") && line.ends_with(&*program.to_string_lossy()));
+    let words: Vec<&str> = text.expect("this runs").split_whitespace().collect();
+    let number = |word: &str| u64::from_str_radix(word, 16).unwrap();
+    (number(words[0].split('-').next().unwrap()), number(words[2]))
+}
+
+#[test]
+fn an_object_at_a_symbol_is_where_each_process_had_loaded_the_program() {
+    use perf::Said::{Forked, Mapped, MappedTwo};
+    let program = std::env::current_exe().unwrap().canonicalize().unwrap();
+    let name = program.to_string_lossy().into_owned();
+    let (text, offset) = own_text(&program);
+    let probe = (&raw const LEDGERLINE_PROBE) as u64;
+    let events = [event("mem-stores", MANY)];
+    let sample =
+        |address| Sample { event: 0, thread: 4720, cpu: 1, address, period: 1, source: 0x508_0144 };
+    let samples = [sample(probe + 0x20), sample(probe + 8 * 512), sample(probe - 1)];
+    // Samples are of process 4711.
+    let elsewhere = |name: &str| format!("/gone/{}", name.rsplit('/').next().unwrap());
+    let processes = [
+        vec![MappedTwo(4711, text, offset, name.clone())],
+        vec![Mapped(4711, text, offset, name.clone())],
+        // Another file, another process, another place of it; and the file lay elsewhere.
+        vec![
+            Mapped(4711, text + 0x10_0000, offset, "/lib/libc.so.6".into()),
+            MappedTwo(4712, text + 0x20_0000, offset, name.clone()),
+            MappedTwo(4711, text, offset, elsewhere(&name)),
+        ],
+        // A child of a child of the one that loaded it; and one that ran it anew.
+        vec![
+            MappedTwo(4000, text, offset, name.clone()),
+            Forked(4500, 4000),
+            Forked(4711, 4500),
+            MappedTwo(4500, text + 0x30_0000, offset, "/bin/sh".into()),
+        ],
+        vec![
+            MappedTwo(4000, text + 0x40_0000, offset, name.clone()),
+            Forked(4711, 4000),
+            MappedTwo(4711, text, offset, name.clone()),
+        ],
+        // It ran it twice.
+        vec![
+            MappedTwo(4711, text + 0x7000, offset, name.clone()),
+            MappedTwo(4711, text, offset, name.clone()),
+        ],
+    ];
+    for processes in &processes {
+        for how in ways() {
+            let bytes = perf::file_of(how, &events, &samples, processes);
+            let profile = read_of(&bytes, "page@LEDGERLINE_PROBE", Some(&program));
+            let profile = profile.unwrap_or_else(|error| panic!("{how:?} {processes:?}: {error}"));
+            let accesses = &profile.types[0].roles[0].phases[0].accesses;
+            assert_eq!((accesses.len(), &*accesses[0].field), (1, "word[4]"), "{processes:?}");
+            let behind = read_of(&bytes, "page@LEDGERLINE_PROBE+0x18", Some(&program)).unwrap();
+            let fields = &behind.types[0].roles[0].phases[0].accesses;
+            let fields: Vec<&str> = fields.iter().map(|access| &*access.field).collect();
+            assert_eq!(fields, ["word[1]", "word[509]"], "{processes:?}");
+        }
+    }
+    let other = (&raw const OTHER_PROBE) as u64;
+    let bytes = perf::file_of(PLAIN, &events, &[sample(other + 8)], &processes[0]);
+    let profile = read_of(&bytes, "page@perf_data::OTHER_PROBE", Some(&program)).unwrap();
+    assert_eq!(profile.types[0].times("word[1]", Kind::Store), 1.0, "{}", profile.to_toml());
+    let told = |processes: &[perf::Said], object: &str, program: Option<&Path>| {
+        read_of(&perf::file_of(PLAIN, &events, &samples, processes), object, program).unwrap_err()
+    };
+    let none = told(
+        &[Mapped(4711, text, offset, "/bin/sh".into())],
+        "page@LEDGERLINE_PROBE",
+        Some(&program),
+    );
+    assert!(none.contains("no process in it had loaded the program"), "{none}");
+    let near = told(&processes[0], "page@LEDGERLINE_PROBES", Some(&program));
+    assert!(
+        near.contains("has no symbol `LEDGERLINE_PROBES`; did you mean `LEDGERLINE_PROBE`"),
+        "{near}"
+    );
+    let unknown = told(&processes[0], "page@LEDGERLINE_PROBE", None);
+    assert!(unknown.contains("is a symbol"), "{unknown}");
+    // Another process alone had it.
+    let others = told(&[Mapped(4712, text, offset, name)], "page@LEDGERLINE_PROBE", Some(&program));
+    assert!(others.contains("none of its 3 samples hit"), "{others}");
+    let text = read_of(SCRIPT.as_bytes(), "page@LEDGERLINE_PROBE", Some(&program)).unwrap_err();
+    assert!(text.contains("give the perf.data itself"), "{text}");
+}
+
+#[test]
+fn an_object_of_a_kernel_is_where_its_text_says() {
+    if !have::have("gcc") || !have::have("nm") {
+        return;
+    }
+    let (text, flag) = ("int main(void) { return 0; }\n", "-Wl,--defsym=_text=0xffffffff81000000");
+    let (program, counter) = with_counter("vmlinux", text, flag).expect("it is compiled");
+    let slide = 1 << 63 | 0x12_3000;
+    let events = [event("mem-stores", MANY)];
+    let address = counter + 16 + slide;
+    let samples = [Sample { event: 0, thread: 1, cpu: 1, address, period: 1, source: 0x508_0144 }];
+    let text = 0xffff_ffff_8100_0000_u64.wrapping_add(slide);
+    let said = perf::Said::Mapped(u32::MAX, text, text, "[kernel.kallsyms]_text".into());
+    let bytes = perf::file_of(PLAIN, &events, &samples, &[said]);
+    let profile = read_of(&bytes, "page_counter@counter", Some(&program)).unwrap();
+    assert_eq!(profile.types[0].times("low", Kind::Store), 1.0, "{}", profile.to_toml());
+}
+
+#[test]
+fn a_real_program_that_is_loaded_anywhere_has_its_objects_at_symbols() {
+    if !have::have("perf") || !have::have("gcc") {
+        return;
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (source, program) = (folder.join("anywhere.c"), folder.join("anywhere"));
+    let text = "#include <unistd.h>\n#include <sys/wait.h>\n\
+                static char area[16 << 12] __attribute__((aligned(4096)));\n\
+                int main(void) {\n\
+                    for (volatile int i = 0; i < 4; i++) area[i << 12] = 1;\n\
+                    if (fork() == 0) { area[9 << 12] = 1; _exit(0); }\n\
+                    wait(0);\n    return 0;\n}\n";
+    std::fs::write(&source, text).unwrap();
+    let gcc = Command::new("gcc").args(["-pie", "-fPIE", "-o"]).args([&program, &source]).status();
+    assert!(gcc.unwrap().success());
+    let path = folder.join("perf-data-anywhere");
+    let options = ["-e", "page-faults/name=page-stores/u"];
+    let Some(path) = record(&path, &options, &[program.to_str().unwrap()]) else { return };
+    let bytes = std::fs::read(path).unwrap();
+    // The parent touched page 3, the child page 9, nobody page 10.
+    for (page, touched) in [(3, true), (9, true), (10, false)] {
+        let object = format!("page@area+{:#x}", page << 12);
+        let profile = read_of(&bytes, &object, Some(&program));
+        assert_eq!(profile.is_ok(), touched, "page {page}: {profile:?}");
+    }
 }

@@ -33,7 +33,7 @@ fn types() -> Types {
 fn read(text: &str, objects: &[&str]) -> Result<Profile, String> {
     let types = types();
     let objects = objects.iter().map(|object| object.parse::<Object>().unwrap()).collect();
-    let known = Known { types: Some(&types), objects };
+    let known = Known { types: Some(&types), objects, program: None };
     Profile::parse(text, "here", &known).map_err(|error| error.to_string())
 }
 

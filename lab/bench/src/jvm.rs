@@ -4,6 +4,7 @@ use super::options::Options;
 use ledgerline_measure::harness::Measured;
 use ledgerline_measure::stats::Summary;
 use ledgerline_terminal::folder;
+use ledgerline_terminal::output::say;
 use std::process::{Command, Stdio};
 
 const SOURCE: &str = include_str!("LongAdderBench.java");
@@ -15,7 +16,7 @@ pub(super) fn long_adder(
     options: &Options,
 ) -> Result<Option<Measured>, String> {
     let skip = |why: &str| {
-        eprintln!("ledgerline: bench: {name} was left out: {why}");
+        say(format_args!("ledgerline: bench: {name} was left out: {why}"));
         Ok(None)
     };
     let folder = match folder::make("bench") {

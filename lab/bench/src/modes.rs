@@ -4,6 +4,7 @@ use super::options::{Modes, Options};
 use super::row::Row;
 use super::suite::Suite;
 use ledgerline::percpu::Mode;
+use ledgerline_terminal::output::say;
 use std::process::{Command, ExitCode, Stdio};
 
 /// The variable that forces the library's mode.
@@ -26,7 +27,7 @@ pub(super) fn measure(suite: &Suite, modes: Modes, options: &Options) -> Result<
         match in_mode(suite, options, mode)? {
             Some(more) => rows.extend(more),
             None if modes == Modes::All => {
-                eprintln!("ledgerline: bench: {mode} does not work here and was left out");
+                say(format_args!("ledgerline: bench: {mode} does not work here and was left out"));
             }
             None => return Err(format!("{mode} does not work here")),
         }

@@ -11,6 +11,8 @@
 //! assert!(!layout.share_a_line(usage, parent) && layout.share_a_pair(usage, parent));
 //! ```
 
+use std::collections::BTreeMap;
+
 use crate::machine::Topology;
 
 /// Bytes of a line.
@@ -47,6 +49,9 @@ pub enum Scope {
     Cpu,
     /// There are so many instances, and the CPUs take them in turn.
     Groups(usize),
+    /// Each CPU has an instance. They lie in a row, so many bytes from the start of one to the start of the next, so
+    /// instances of CPUs that follow each other may share lines.
+    Row(u64),
 }
 
 #[derive(Clone, Debug)]
@@ -67,8 +72,8 @@ struct Field {
 
 /// Objects, and fields at offsets in them.
 ///
-/// Different objects, and different instances of one, never share a pair of lines. A field belongs to the
-/// line of its first byte.
+/// Different objects never share a pair of lines, and different instances of one do only in a [`Scope::Row`]. A field
+/// belongs to the line of its first byte.
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
     objects: Vec<Object>,
@@ -127,13 +132,13 @@ impl Layout {
         self.fields.is_empty()
     }
 
-    /// Whether two fields lie on one line.
+    /// Whether two fields of an instance lie on one line.
     #[must_use]
     pub fn share_a_line(&self, one: FieldId, other: FieldId) -> bool {
         self.line_key(one) == self.line_key(other)
     }
 
-    /// Whether two fields lie on one pair of lines.
+    /// Whether two fields of an instance lie on one pair of lines.
     #[must_use]
     pub fn share_a_pair(&self, one: FieldId, other: FieldId) -> bool {
         let pair = |(object, line): (ObjectId, u64)| (object, line / 2);
@@ -164,6 +169,9 @@ pub(crate) struct PlacedLine {
     pub cpu: Option<u32>,
 }
 
+/// The lines of an instance, or of a row of them, by their number from its first pair on.
+type Numbers = BTreeMap<u64, u32>;
+
 /// A layout placed on a machine: for each field and CPU, the line and the slot that holds the value.
 #[derive(Clone, Debug)]
 pub(crate) struct Placement {
@@ -192,11 +200,12 @@ impl Placement {
             let instance = |cpu: usize| match scope {
                 Scope::Machine => 0,
                 Scope::Socket => topology.socket(cpu),
-                Scope::Cpu => cpu,
+                Scope::Cpu | Scope::Row(_) => cpu,
                 Scope::Groups(groups) => cpu % groups,
             };
-            // The CPUs come in order, and the first that uses an instance decides its home.
+            // The CPUs come in order, and the first that uses an instance (of a row, a line) decides its home.
             let mut placed: Vec<Option<(Vec<u32>, u32)>> = Vec::new();
+            let mut row = Numbers::new();
             for cpu in 0..cpus {
                 let which = instance(cpu);
                 if placed.len() <= which {
@@ -206,7 +215,16 @@ impl Placement {
                     .get_or_insert_with(|| {
                         let home = if scope == Scope::Machine { 0 } else { topology.socket(cpu) };
                         let owner = (scope == Scope::Cpu).then_some(cpu as u32);
-                        placement.place(layout, &members, home, owner)
+                        match scope {
+                            Scope::Row(stride) => {
+                                let start = stride.saturating_mul(cpu as u64);
+                                placement.place(layout, &members, (home, owner), start, &mut row)
+                            }
+                            _ => {
+                                let mut own = Numbers::new();
+                                placement.place(layout, &members, (home, owner), 0, &mut own)
+                            }
+                        }
                     })
                     .clone();
                 for (member, &field) in members.iter().enumerate() {
@@ -218,31 +236,31 @@ impl Placement {
         placement
     }
 
-    /// Makes the lines and slots of one instance; returns the line of each member, and the first slot.
+    /// Makes the slots of an instance that begins at `start`, and the lines that are not among those in `numbers`;
+    /// returns the line of each member, and the first slot.
     fn place(
         &mut self,
         layout: &Layout,
         members: &[usize],
-        home: usize,
-        cpu: Option<u32>,
+        (home, cpu): (usize, Option<u32>),
+        start: u64,
+        numbers: &mut Numbers,
     ) -> (Vec<u32>, u32) {
-        let mut numbers: Vec<(u64, u32)> = Vec::new();
         let lines = members
             .iter()
             .map(|&field| {
-                let field = FieldId::from_index(field);
-                let number = layout.line_key(field).1;
-                if let Some(&(_, line)) = numbers.iter().find(|(seen, _)| *seen == number) {
+                let number = (start + layout.fields[field].position) / LINE;
+                if let Some(&line) = numbers.get(&number) {
                     return line;
                 }
                 let line = self.lines.len() as u32;
-                let pair = numbers.iter().find(|(seen, _)| *seen == number ^ 1);
-                let neighbour = pair.map(|&(_, neighbour)| neighbour);
+                let neighbour = numbers.get(&(number ^ 1)).copied();
                 if let Some(neighbour) = neighbour {
                     self.lines[neighbour as usize].neighbour = Some(line);
                 }
+                let field = FieldId::from_index(field);
                 self.lines.push(PlacedLine { home, neighbour, field, cpu });
-                numbers.push((number, line));
+                numbers.insert(number, line);
                 line
             })
             .collect();
@@ -257,5 +275,41 @@ impl Placement {
 
     pub(crate) fn slot(&self, field: FieldId, cpu: u32) -> usize {
         self.slot_of[field.index() * self.cpus + cpu as usize] as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Machine;
+
+    #[test]
+    fn instances_in_a_row_share_lines_as_an_array_does() {
+        let topology = Machine::built_in("haswell-ep-2699v3").unwrap().topology;
+        for (stride, begins) in
+            [(8, 0), (40, 0), (40, 16), (64, 0), (64, 24), (72, 8), (128, 0), (200, 96)]
+        {
+            let mut layout = Layout::new();
+            let object = layout.object_at("object", Scope::Row(stride), begins);
+            let offsets = [0, stride / 2, stride - 1];
+            let fields = offsets.map(|offset| layout.field(object, "field", offset));
+            let placement = Placement::new(&layout, &topology, 9);
+            let mut seen: Vec<(u64, usize)> = Vec::new();
+            let mut slots = std::collections::BTreeSet::new();
+            for cpu in 0..9u32 {
+                for (field, offset) in fields.iter().zip(offsets) {
+                    let number = (begins + u64::from(cpu) * stride + offset) / LINE;
+                    let line = placement.line(*field, cpu);
+                    for &(other, of) in &seen {
+                        assert_eq!(line == of, number == other, "{stride} {begins} {cpu} {offset}");
+                        let pair = placement.lines[line].neighbour == Some(of as u32);
+                        assert_eq!(pair, number == other ^ 1, "{stride} {begins} {cpu} {offset}");
+                    }
+                    seen.push((number, line));
+                    // A line may be shared, a value never is.
+                    assert!(slots.insert(placement.slot(*field, cpu)));
+                }
+            }
+        }
     }
 }

@@ -38,6 +38,7 @@ mod words;
 pub use self::options::{HELP, ReproduceArgs};
 use self::table::Table;
 use ledgerline_terminal::output;
+use ledgerline_terminal::output::say;
 use ledgerline_terminal::progress::Progress;
 use ledgerline_terminal::style::Style;
 use std::path::Path;
@@ -95,7 +96,7 @@ fn write(file: &Path, page: &str) -> Result<(), String> {
         return print(page);
     }
     std::fs::write(file, page).map_err(|error| unwritable(file, &error))?;
-    eprintln!("ledgerline: reproduce: wrote {}", file.display());
+    say(format_args!("ledgerline: reproduce: wrote {}", file.display()));
     Ok(())
 }
 

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 
 use crate::Error;
 use crate::leaf::{self, name_of, start_of};
-use crate::model::{Kind, Member, Record, Role, Type, TypeId, Types};
+use crate::model::{Kind, Member, Record, Reference, Role, Type, TypeId, Types};
 use crate::pick::{Pattern, named, near};
 
 pub use print::{json, text};
@@ -175,6 +175,15 @@ fn is_own(types: &Types, member: &Member) -> bool {
     name_of(types, member).is_empty() || member.role == Role::Variant
 }
 
+/// What a pointer or reference points to. (One to a member of a class is an offset in it.)
+fn pointed_at(ty: &Type) -> Option<TypeId> {
+    match *ty {
+        Type::Pointer { to, .. } => to,
+        Type::Reference { to, sort: Reference::Lvalue | Reference::Rvalue } => to,
+        _ => None,
+    }
+}
+
 /// Which types hold a target or lead to one: found from the targets, against the references.
 fn ways(types: &Types, targets: &Targets, link: Link) -> Vec<bool> {
     let mut back: HashMap<TypeId, Vec<TypeId>> = HashMap::new();
@@ -186,12 +195,8 @@ fn ways(types: &Types, targets: &Targets, link: Link) -> Vec<bool> {
                 refers(*to)
             }
             Type::Array { element, .. } => refers(*element),
-            Type::Pointer { to: Some(to), .. } | Type::Reference { to: Some(to), .. }
-                if link == Link::PointsTo =>
-            {
-                refers(*to);
-            }
             Type::Record(record) => record.members.iter().for_each(|member| refers(member.ty)),
+            ty if link == Link::PointsTo => pointed_at(ty).into_iter().for_each(refers),
             _ => {}
         }
     }
@@ -259,8 +264,8 @@ impl Search<'_, '_> {
                     self.path.push_str("[]");
                     id = *element;
                 }
-                Type::Pointer { to: Some(to), .. } | Type::Reference { to: Some(to), .. }
-                    if self.link == Link::PointsTo && self.is_target(*to) =>
+                ty if self.link == Link::PointsTo
+                    && pointed_at(ty).is_some_and(|to| self.is_target(to)) =>
                 {
                     return self.found(member.ty, start, self.types.pointer_size.into());
                 }

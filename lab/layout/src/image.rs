@@ -26,14 +26,27 @@ pub struct Image<'a> {
 /// # Errors
 /// If the headers point beyond the file, or are too old to point to the kernel.
 pub fn find(data: &[u8]) -> Result<Option<Image<'_>>, Error> {
-    if data.get(0x202..0x206) == Some(b"HdrS") && data.get(0x1fe..0x200) == Some(&[0x55, 0xaa]) {
+    if is_bz_image(data) {
         return bz_image(data).map(Some);
     }
-    if data.starts_with(b"MZ") && data.get(4..8) == Some(b"zimg") {
+    if is_efi_image(data) {
         let payload = part(data, word(data, 8), word(data, 12))?;
         return Ok(Some(Image { name: "EFI image", payload }));
     }
     Ok(None)
+}
+
+/// Whether a file that begins so is a boot image.
+pub(crate) fn is_image(head: &[u8]) -> bool {
+    is_bz_image(head) || is_efi_image(head)
+}
+
+fn is_bz_image(data: &[u8]) -> bool {
+    data.get(0x202..0x206) == Some(b"HdrS") && data.get(0x1fe..0x200) == Some(&[0x55, 0xaa])
+}
+
+fn is_efi_image(data: &[u8]) -> bool {
+    data.starts_with(b"MZ") && data.get(4..8) == Some(b"zimg")
 }
 
 /// Follows the boot protocol of Linux on x86: the payload lies behind the sectors of the setup program.

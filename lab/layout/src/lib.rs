@@ -23,6 +23,7 @@ pub mod show;
 #[cfg(test)]
 mod sketch;
 pub mod spell;
+pub mod symbols;
 pub mod variants;
 
 pub use error::Error;

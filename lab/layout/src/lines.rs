@@ -135,14 +135,22 @@ pub struct Gap {
 /// The bits that the fields of a record do not cover: the holes between them, and the padding after the last.
 ///
 /// A field is given by its first bit and its number of bits, in any order. Fields may overlap, as a union's do. A
-/// record without fields is all padding.
+/// record without fields is all padding. One without bits is an array of any length, whose elements begin there: behind all
+/// others, what lies before it is a hole, too.
 pub fn gaps(
     spans: impl Iterator<Item = (u64, u64)>,
     size: u64,
     order: &mut Vec<(u64, u64)>,
 ) -> (Vec<Gap>, Option<Gap>) {
     order.clear();
-    order.extend(spans.filter(|span| span.1 > 0));
+    let size = size.saturating_mul(8);
+    let mut elements = 0;
+    order.extend(spans.filter(|&(start, bits)| {
+        if bits == 0 && start <= size {
+            elements = elements.max(start);
+        }
+        bits > 0
+    }));
     if !order.is_sorted() {
         order.sort_unstable();
     }
@@ -154,7 +162,10 @@ pub fn gaps(
         }
         end = end.max(start.saturating_add(bits));
     }
-    let size = size.saturating_mul(8);
+    if elements > end {
+        holes.push(Gap { start: end, bits: elements - end });
+        end = elements;
+    }
     (holes, (size > end).then(|| Gap { start: end, bits: size - end }))
 }
 

@@ -10,10 +10,13 @@ use crate::btf::{self, Machine};
 use crate::dwarf;
 use crate::error::Error;
 use crate::image;
+use crate::image::unpack::Packing;
 use crate::model::Types;
 
 /// How many bytes may come out of a compressed file or a kernel image.
 const LARGEST_UNPACKED: usize = 1 << 30;
+/// How many bytes say what a file is.
+const HEAD: u64 = 4096;
 /// How often a file may be packed, as a boot image within a compressed file is.
 const DEEPEST: usize = 3;
 
@@ -101,18 +104,25 @@ pub fn open_named(path: &Path, names: &[String]) -> Result<Opened, Error> {
 /// # Errors
 /// As for [`open`]; also if a module's BTF needs a base and none is named.
 pub fn open_with(path: &Path, options: &Options) -> Result<Opened, Error> {
-    content(path).and_then(|data| read(&data, path, options)).map_err(|error| error.in_file(path))
+    content(path, unknown)
+        .and_then(|data| read(&data, path, options))
+        .map_err(|error| error.in_file(path))
 }
 
 /// Reads a whole file. It is not mapped, since files of the kernel cannot be, and others may shrink meanwhile.
-fn read_file(path: &Path) -> Result<Vec<u8>, Error> {
+fn read_file(path: &Path, unknown: fn() -> Error) -> Result<Vec<u8>, Error> {
     let cannot = |error: std::io::Error| Error::new(format!("cannot be read ({error})"));
     let mut file = File::open(path).map_err(cannot)?;
     let metadata = file.metadata().map_err(cannot)?;
     if !metadata.is_file() {
         return Err(Error::new("is no regular file"));
     }
+    // What it is its first bytes say. A disk image of a terabyte is refused by these.
     let mut data = Vec::new();
+    file.by_ref().take(HEAD).read_to_end(&mut data).map_err(cannot)?;
+    if !is_known(&data) {
+        return Err(unknown());
+    }
     let length = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
     if data.try_reserve_exact(length.saturating_add(1)).is_err() {
         return Err(Error::new(format!("its {length} bytes are more than there is memory for")));
@@ -122,8 +132,8 @@ fn read_file(path: &Path) -> Result<Vec<u8>, Error> {
 }
 
 /// Reads a file and unpacks it.
-fn content(path: &Path) -> Result<Vec<u8>, Error> {
-    unwrap(read_file(path)?, LARGEST_UNPACKED)
+fn content(path: &Path, unknown: fn() -> Error) -> Result<Vec<u8>, Error> {
+    unwrap(read_file(path, unknown)?, LARGEST_UNPACKED)
 }
 
 /// Unpacks images and compressed data, as often as they are packed; no more than `limit` bytes may come out.
@@ -155,8 +165,22 @@ pub(crate) fn read(data: &[u8], path: &Path, options: &Options) -> Result<Opened
         let btf = btf::find(data).ok_or_else(|| Error::new("is a kernel without BTF"))?;
         return read_btf(btf, None, path, options);
     }
-    Err(Error::new("is neither BTF nor ELF nor an archive nor a kernel image, nor one of these compressed")
-        .advise("name a program, a library, an object file, an archive, vmlinux, vmlinuz or /sys/kernel/btf/vmlinux"))
+    Err(unknown())
+}
+
+/// Whether a file that begins so may be one that is read.
+fn is_known(head: &[u8]) -> bool {
+    btf::is_btf(head)
+        || head.starts_with(ELF)
+        || dwarf::is_archive(head)
+        || image::is_image(head)
+        || image::is_flat(head)
+        || Packing::of(head).is_some()
+}
+
+fn unknown() -> Error {
+    Error::new("is neither BTF nor ELF nor an archive nor a kernel image, nor one of these compressed")
+        .advise("name a program, a library, an object file, an archive, vmlinux, vmlinuz or /sys/kernel/btf/vmlinux")
 }
 
 fn read_elf(data: &[u8], path: &Path, options: &Options) -> Result<Opened, Error> {
@@ -213,7 +237,8 @@ fn base_of(path: &Path, options: &Options) -> Option<PathBuf> {
 
 /// The bytes of the BTF that another builds on.
 fn base_btf(path: &Path) -> Result<Vec<u8>, Error> {
-    let data = content(path)?;
+    let without = || Error::new("has no BTF to build on");
+    let data = content(path, without)?;
     if btf::is_btf(&data) {
         return Ok(data);
     }
@@ -225,7 +250,7 @@ fn base_btf(path: &Path) -> Result<Vec<u8>, Error> {
     let elf = if data.starts_with(ELF) { Some(parse(&data)?) } else { None };
     match elf.as_ref().and_then(|elf| elf.section_by_name(".BTF")) {
         Some(section) => Ok(section_data(&section)?.to_vec()),
-        None => Err(Error::new("has no BTF to build on")),
+        None => Err(without()),
     }
 }
 

@@ -84,8 +84,36 @@ fn by_typedef<'t>(types: &'t Types, wanted: &str) -> HashMap<TypeId, &'t str> {
         .collect()
 }
 
+/// The records that typedefs of this name lead to.
+fn through_typedefs(types: &Types, wanted: &str) -> Vec<TypeId> {
+    let all = (0..types.len() as u32).map(TypeId);
+    all.filter(
+        |&id| matches!(types.get(id), Type::Typedef { name, .. } if types.name(*name) == wanted),
+    )
+    .map(|id| types.resolve(id))
+    .filter(|&id| matches!(types.get(id), Type::Record(of) if of.name != Name::NONE))
+    .collect()
+}
+
+/// What a name is that is no record's, in words.
+fn otherwise(types: &Types, wanted: &str) -> Option<String> {
+    let named = |name: &Name| types.name(*name) == wanted;
+    (0..types.len() as u32).find_map(|index| match types.get(TypeId(index)) {
+        Type::Enum { name, size } if named(name) => {
+            Some(format!("an enumeration of {size} byte{}", if *size == 1 { "" } else { "s" }))
+        }
+        Type::Base { name, size } if named(name) => {
+            Some(format!("a number of {size} byte{}", if *size == 1 { "" } else { "s" }))
+        }
+        Type::Declaration { name, .. } if named(name) => Some("declared alone here".to_owned()),
+        Type::Typedef { name, .. } if named(name) => Some("a typedef of no structure".to_owned()),
+        _ => None,
+    })
+}
+
 /// The records that patterns mean, each once, in the order of the patterns. An anonymous record goes by the name of
-/// its first typedef, and where the text is that of another one, by that.
+/// its first typedef, and where the text is that of another one, by that. A record that has a name is also found by its
+/// typedefs, where no record has theirs.
 ///
 /// # Errors
 /// If a pattern means no record. The error names near ones.
@@ -107,8 +135,27 @@ pub fn pick<'t>(types: &'t Types, patterns: &[String]) -> Result<Vec<(&'t str, T
                 }
             }
         }
+        if none && pattern.exact().is_some() {
+            for id in through_typedefs(types, &pattern.text) {
+                none = false;
+                if let Type::Record(of) = types.get(id)
+                    && seen.insert(id)
+                {
+                    picked.push((types.name(of.name), id));
+                }
+            }
+        }
         if none {
+            if let Some(what) = otherwise(types, &pattern.text) {
+                let error = Error::new(format!("{text:?} is {what}: it has no fields"));
+                return Err(error.advise("name a structure, a class or a union"));
+            }
             let error = Error::new(format!("there is no type {text:?}"));
+            if named.is_empty() {
+                return Err(error.advise(
+                    "nor any structure: -g1, and Rust's \"line-tables-only\", leave types out; build it with -g",
+                ));
+            }
             return Err(match near(&pattern.text, named.iter().map(|entry| entry.0)) {
                 Some(near) => error.advise(near),
                 None => error.advise("`layout show FILE --all` prints all there are"),
@@ -128,12 +175,38 @@ pub fn advise_field(error: Error, types: &Types, id: TypeId, wanted: &str) -> Er
     }
 }
 
+/// A type's name without what it is in: what follows the last `::` that is in no brackets.
+pub(crate) fn last_part(name: &str) -> &str {
+    let (mut depth, mut start, mut before) = (0usize, 0, 0);
+    for (at, byte) in name.bytes().enumerate() {
+        let before = std::mem::replace(&mut before, byte);
+        match byte {
+            // Of an arrow.
+            b'>' if before == b'-' => {}
+            b'<' | b'(' | b'[' | b'{' => depth += 1,
+            b'>' | b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            b':' if depth == 0 => start = at + 1,
+            _ => {}
+        }
+    }
+    &name[start..]
+}
+
 /// A question with up to three names that resemble `wanted`.
 pub fn near<'n>(wanted: &str, names: impl Iterator<Item = &'n str>) -> Option<String> {
-    let mut close: Vec<(f64, &str)> = names
-        .map(|name| (strsim::jaro_winkler(wanted, name), name))
-        .filter(|(likeness, _)| *likeness > 0.8)
-        .collect();
+    let plain = |name: &str| -> String {
+        name.chars().filter(|c| !c.is_whitespace()).flat_map(char::to_lowercase).collect()
+    };
+    let bare = plain(wanted);
+    let likeness = |name: &str| match name {
+        // Spelt otherwise, or without what it is in.
+        _ if plain(name) == bare => 2.0,
+        _ if last_part(name) == wanted => 1.5,
+        _ if last_part(name).split('<').next() == Some(wanted) => 1.2,
+        _ => strsim::jaro_winkler(wanted, name),
+    };
+    let mut close: Vec<(f64, &str)> =
+        names.map(|name| (likeness(name), name)).filter(|(likeness, _)| *likeness > 0.8).collect();
     close.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
     close.dedup_by_key(|entry| entry.1);
     close.truncate(3);

@@ -16,7 +16,7 @@
 
 use crate::leaf::{Leaf, bits_of, name_of, record, start_of};
 use crate::lines::{Gap, gaps};
-use crate::model::{Kind, Member, Record, Role, TypeId, Types};
+use crate::model::{Kind, Member, Record, Role, Type, TypeId, Types};
 
 /// One variant of an enum.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,12 +80,15 @@ fn fields<'t>(
     variant: &'t Record,
     base: u64,
 ) -> impl Iterator<Item = (u64, u64)> + use<'t> {
-    let members = variant.members.iter();
-    members.map(move |member| (base.saturating_add(start_of(member)), bits_of(types, member)))
+    let spans = variant
+        .members
+        .iter()
+        .map(move |member| (base.saturating_add(start_of(member)), bits_of(types, member)));
+    spans.filter(|&(_, bits)| bits > 0)
 }
 
 /// What a field of this type covers: its bits, or of a variant those of its fields, as the variant itself has the size
-/// of its enum.
+/// of its enum. Of those without bits it is an array alone that has a place.
 pub fn covers(
     types: &Types,
     ty: TypeId,
@@ -93,7 +96,8 @@ pub fn covers(
     bits: u64,
 ) -> impl Iterator<Item = (u64, u64)> {
     let variant = record(types, ty).filter(|(_, inner)| inner.kind == Kind::Variant);
-    let own = variant.is_none().then_some((start, bits));
+    let placed = bits > 0 || matches!(types.get(types.resolve(ty)), Type::Array { .. });
+    let own = (variant.is_none() && placed).then_some((start, bits));
     own.into_iter()
         .chain(variant.into_iter().flat_map(move |(_, inner)| fields(types, inner, start)))
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 use ledgerline_layout::diff::{Sides, compare, json, text};
 use ledgerline_layout::model::Types;
 use ledgerline_layout::pick::pick;
+use ledgerline_layout::show;
 
 fn types(name: &str, structure: &str) -> Option<Types> {
     let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("diff-{name}.c"));
@@ -47,6 +48,7 @@ fn a_bitfield_that_becomes_a_byte_or_wider_is_told() {
     for (index, (old, new, wanted)) in cases.into_iter().enumerate() {
         let Some((said, what)) = said(&format!("bits-{index}"), old, new) else { return };
         assert!(said.contains(&format!("cause: {wanted}\n")), "{old} {new}: {said}");
+        assert!(said.contains(" 1 line, aligned to"), "{said}");
         assert_eq!(what, ["rewidened"], "{said}");
     }
     let same = "{ long a; unsigned x:1; }";
@@ -77,4 +79,34 @@ fn padding_that_comes_or_goes_behind_the_last_field_is_told() {
         "{unnamed}"
     );
     assert_eq!(what, ["padded"], "{unnamed}");
+}
+
+#[test]
+fn what_lies_before_an_array_of_any_length_is_a_hole() {
+    let cases = [
+        (
+            "{ int n; char t; long a[]; }",
+            "       5         hole of 3 bytes\n       8      0  a",
+            "1 hole of 3 bytes\n",
+        ),
+        (
+            "{ int n; char t; long a[0]; }",
+            "       5         hole of 3 bytes\n       8      0  a",
+            "1 hole of 3 bytes\n",
+        ),
+        // Its elements begin in what is behind the last field.
+        ("{ int n; char t; char a[]; }", "       5      0  a", "no holes; padding of 3 bytes\n"),
+        (
+            "{ char c; union { struct {} e; long a[0]; }; }",
+            "       1         hole of 7 bytes\n",
+            "1 hole of 7 bytes\n",
+        ),
+    ];
+    for (index, (structure, row, summary)) in cases.into_iter().enumerate() {
+        let Some(types) = types(&format!("any-length-{index}"), structure) else { return };
+        let (name, id) = pick(&types, &["t".to_owned()]).unwrap()[0];
+        let mut said = String::new();
+        show::text(&types, name, id, &show::Options::default(), &mut said);
+        assert!(said.contains(row) && said.contains(summary), "{structure}: {said}");
+    }
 }

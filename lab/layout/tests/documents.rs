@@ -123,3 +123,34 @@ fn assertions_compile_where_the_rules_hold_and_fail_where_they_are_broken() {
         assert_eq!(output.status.success(), after, "{said}");
     }
 }
+
+#[test]
+fn assertions_about_types_of_rust_compile_in_their_crate_and_name_what_they_leave_out() {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let source = directory.join("asserted.rs");
+    let text = "pub mod inner { pub struct Pair(pub u32, pub (u64, u8)); pub struct Of<T> { pub a: T, \
+                pub pair: Pair } }\npub fn call<F: Fn() -> u64>(f: F) -> u64 { f() }\npub fn used(pair: \
+                &inner::Pair, of: &inner::Of<u16>) -> u64 { let many = [pair.1.0; 9]; call(move || many[3] + \
+                u64::from(of.a)) }\n";
+    std::fs::write(&source, text).unwrap();
+    let compile = |emit: &str, more: &[&str], out: &Path| {
+        let mut compiler = Command::new(std::env::var_os("RUSTC").unwrap_or("rustc".into()));
+        compiler.args(["--edition", "2024", "--crate-type", "lib", "--crate-name", "asserted"]);
+        compiler.args(["--emit", emit, "-g"]).args(more).arg("-o").arg(out).arg(&source);
+        compiler.output().expect("rustc runs")
+    };
+    let object = directory.join("asserted.o");
+    assert!(compile("obj", &[], &object).status.success());
+    let types = ledgerline_layout::open(&object).unwrap().types;
+    let rules = "line = 64\n[[type]]\nname = \"asserted::inner::*\"\nsize_max = 64\n\
+                 [[type]]\nname = \"asserted::inner::Of<u16>\"\nstarts_line = [\"pair.__1.__0\"]\n\
+                 [[type]]\nname = \"asserted::used::*\"\nsize_max = 128\n";
+    let text = rules::emit(&types, &File::parse(rules).unwrap(), None, Language::Rust).unwrap();
+    assert!(text.contains("offset_of!(asserted::inner::Of<u16>, pair.1.0)"), "{text}");
+    assert!(text.contains("asserted::used::{closure_env#0}, left to"), "{text}");
+    assert!(text.contains("Rust has no name for the type"), "{text}");
+    let whole = std::fs::read_to_string(&source).unwrap();
+    std::fs::write(&source, format!("extern crate self as asserted;\n{whole}{text}")).unwrap();
+    let output = compile("metadata", &[], &directory.join("asserted.rmeta"));
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+}

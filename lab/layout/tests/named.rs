@@ -169,6 +169,76 @@ fn what_cannot_be_read_in_part_is_read_as_a_whole() {
     assert!(error.contains("`holder`"), "{error}");
 }
 
+/// A header, whose types are on one line.
+const PROBE: &str = "struct inner { int a; }; enum e { A }; struct probe { int a; char b[2][2]; struct inner c; \
+    struct other *d; enum e e; unsigned f : 3; int (*g)(int); const int *h; struct { int i; }; };";
+
+/// What is changed in it, one thing at a time.
+const CHANGES: [(&str, &str); 16] = [
+    ("", ""),
+    ("b[2][2]", "b[4][1]"),
+    ("f : 3", "f : 4"),
+    ("inner { int a", "inner { unsigned a"),
+    ("inner { int a", "inner { int b"),
+    ("struct inner", "union inner"),
+    ("struct other", "struct another"),
+    ("A }", "A } __attribute__((packed))"),
+    ("(int)", "(long)"),
+    ("(int)", "(int, ...)"),
+    ("const", "volatile"),
+    ("int i", "int j"),
+    ("*h", "**h"),
+    ("int i; }", "int i; } __attribute__((aligned(8)))"),
+    ("struct inner {", "\nstruct inner {"),
+    ("struct inner {", "\n#line 1 \"include/another.h\"\nstruct inner {"),
+];
+
+#[test]
+fn units_that_differ_in_one_thing_are_told_apart_and_equal_ones_are_read_once() {
+    let mut tried = 0;
+    for (compiler, flags) in
+        [("gcc", "-gdwarf-5"), ("gcc", "-gdwarf-4"), ("clang", "-gdwarf-5"), ("clang", "-gdwarf-4")]
+    {
+        let folder = folder(&format!("named-probes-{compiler}{flags}"));
+        // Each three times: as it is, behind other types, and where what it points to is defined.
+        let befores = [
+            "",
+            "struct before { long a[3]; }; struct before before_@;",
+            "struct other { int x; };",
+        ];
+        let probes = CHANGES.map(|(from, to)| match from {
+            "" => PROBE.to_owned(),
+            _ => PROBE.replace(from, to),
+        });
+        let units = probes.iter().flat_map(|probe| befores.map(|before| (before, probe)));
+        let mut sources = Vec::new();
+        for (index, (before, probe)) in units.enumerate() {
+            let name = format!("unit{index}.c");
+            let before = before.replace('@', &index.to_string());
+            let text = format!(
+                "{before}\n#line 1 \"include/probe.h\"\n{probe}\nstruct probe use_{index};\n"
+            );
+            std::fs::write(folder.join(&name), text).unwrap();
+            sources.push(name);
+        }
+        std::fs::write(folder.join("main.c"), "int main(void) { return 0; }\n").unwrap();
+        let mut arguments: Vec<&str> = sources.iter().map(String::as_str).collect();
+        arguments.extend(["main.c", "-o", "program", flags]);
+        if compile(compiler, &folder, &arguments).is_none() {
+            continue;
+        }
+        let program = folder.join("program");
+        compare(&program, 1000);
+        let alone = dwarf::open_named(&program, &["probe".to_owned()]).unwrap();
+        let found = pick(&alone.types, &["probe".to_owned()]).unwrap().len();
+        assert_eq!(found, CHANGES.len(), "{compiler} {flags}");
+        assert_eq!(alone.read.0, sources.len(), "{compiler} {flags}");
+        assert_eq!(alone.distinct, CHANGES.len(), "{compiler} {flags}: each is read once");
+        tried += 1;
+    }
+    assert!(tried > 0 || !have("gcc"));
+}
+
 #[test]
 fn an_anonymous_record_goes_by_each_of_its_typedefs() {
     let Some(path) = units("named-typedefs", &["-g"]) else { return };
@@ -179,9 +249,8 @@ fn an_anonymous_record_goes_by_each_of_its_typedefs() {
         assert_eq!(printed(&alone.types, name), text, "{name}");
         assert!(text.contains(&format!("{name}\n")), "{text}");
     }
-    // A typedef of a record that has a name is no name of it.
     let error = pick(&all, &["handler".to_owned()]).unwrap_err().to_string();
-    assert!(error.contains("no type"), "{error}");
+    assert!(error.contains("is a typedef of no structure"), "{error}");
 }
 
 #[test]
@@ -263,5 +332,33 @@ fn one_thread_or_several_make_no_difference_and_hostile_bytes_no_panic() {
             }
         }
         let _ = dwarf::read(&lies, &options);
+    }
+}
+
+#[test]
+fn a_record_that_has_a_name_is_found_by_a_typedef_too() {
+    let folder = folder("named-through");
+    let text = "typedef struct inner { int a; } inner_t; typedef inner_t inner_tt; enum color { RED };\n\
+                struct outer { inner_tt x; enum color c; }; struct outer use; int main(void) { return 0; }\n";
+    std::fs::write(folder.join("through.c"), text).unwrap();
+    if compile("gcc", &folder, &["-g", "through.c", "-o", "program"]).is_none() {
+        return;
+    }
+    let path = folder.join("program");
+    let all = dwarf::open(&path).unwrap();
+    for name in ["inner_t", "inner_tt"] {
+        let alone = dwarf::open_named(&path, &[name.to_owned()]).unwrap();
+        for types in [&alone.types, &all] {
+            assert!(printed(types, name).starts_with("struct inner\n"), "{name}");
+        }
+    }
+    for (name, wanted) in [
+        ("color", "\"color\" is an enumeration of 4 bytes"),
+        ("int", "\"int\" is a number of 4 bytes"),
+        ("Inner", "did you mean `inner`?"),
+        ("inner_x", "did you mean `inner`?"),
+    ] {
+        let error = pick(&all, &[name.to_owned()]).unwrap_err().to_string();
+        assert!(error.contains(wanted), "{name}: {error}");
     }
 }

@@ -8,7 +8,7 @@
 //!             n (low high)…                     allocation sites; none means all
 //!             n (size type-or-AMBIGUOUS)…       sizes of blocks, ascending
 //!             n (size cells length name… map…)… types; the map has a cell for each byte, four a word
-//! recording:  header | sites | folds | objects … | arena: threads, tables, rows
+//! recording:  header | sites | folds | neighbours | objects … | arena: threads, tables, rows
 //! ```
 
 /// How a plan begins.
@@ -16,7 +16,7 @@ pub(crate) const PLAN_MAGIC: u64 = u64::from_le_bytes(*b"ledgrPLN");
 /// How a recording begins.
 pub(crate) const RECORDING_MAGIC: u64 = u64::from_le_bytes(*b"ledgrREC");
 /// The version of both. The library refuses a plan of another one.
-pub(crate) const VERSION: u64 = 2;
+pub(crate) const VERSION: u64 = 3;
 
 /// The name of the plan within the recording's folder.
 pub(crate) const PLAN: &str = "plan";
@@ -111,7 +111,22 @@ pub(crate) const FOLDS_AT: usize = SITES_AT + MOST_SITE_ROWS * SITE_WORDS * 8;
 /// Objects that are gone: type and one (and [`UNASKED`]), users, how many.
 pub(crate) const FOLD_WORDS: usize = 3;
 pub(crate) const MOST_FOLDS: usize = 4096;
+pub(crate) const NEIGHBOURS_AT: usize = FOLDS_AT + MOST_FOLDS * FOLD_WORDS * 8;
+/// Objects of one type that lay on one pair of lines until the first of them went: [`neighbours`], those that used one of the two and not
+/// the other, how many.
+pub(crate) const NEIGHBOUR_WORDS: usize = 3;
+pub(crate) const MOST_NEIGHBOURS: usize = 4096;
 pub(crate) const OBJECTS_AT: usize = 1 << 20;
+const _: () = assert!(NEIGHBOURS_AT + MOST_NEIGHBOURS * NEIGHBOUR_WORDS * 8 <= OBJECTS_AT);
+
+/// Bytes of a pair of lines.
+pub(crate) const PAIR: usize = 128;
+
+/// Two objects of a type in one word: the type and one, where in a pair of lines the first begins, and by how many bytes they
+/// lie apart.
+pub(crate) fn neighbours(ty: u64, first: usize, second: usize) -> u64 {
+    (ty + 1) | ((first % PAIR) as u64) << 16 | ((second - first) as u64) << 32
+}
 /// An object: start (or the next free one), type and one (and [`UNASKED`]), users.
 pub(crate) const OBJECT_WORDS: usize = 3;
 /// How many times it is in the type's word of a block that may be an array, where the user did not ask for arrays. It is

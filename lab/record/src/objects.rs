@@ -137,6 +137,7 @@ pub(crate) fn remove(plan: &Plan, from: usize, end: usize, _: &Lock) {
         from = (place & !3) + 4;
         let Some(object) = get(id) else { continue };
         let behind = object.start + object.reach(plan);
+        beside(plan, object, behind);
         shadow::release(object.start, behind);
         fold(object);
         free_number(id);
@@ -175,6 +176,44 @@ fn fold(object: Object) {
     let key = [(object.ty as u64 + 1) | unasked, users];
     if !count_in(format::FOLDS_AT, format::MOST_FOLDS, FOLD_WORDS, key) {
         arena::add(header::FOLDS_LOST, 1);
+    }
+}
+
+/// Notes who else's objects lay on the pairs of lines of one that goes. (Each two are met once: the other's turn comes later.)
+fn beside(plan: &Plan, object: Object, behind: usize) {
+    let pair = |at: usize| at / format::PAIR * format::PAIR;
+    let is_used = |other: &Object| word(other.id, USERS).load(Ordering::Relaxed) != 0;
+    // The next in each direction that anybody used.
+    let (mut from, end) = (behind, pair(behind - 1) + format::PAIR);
+    let mut after = None;
+    while let Some(other) = shadow::first(from, end).and_then(|(_, id)| get(id)) {
+        if is_used(&other) {
+            after = Some(other);
+            break;
+        }
+        from = from.max(other.start + other.reach(plan)).max(from + 4);
+    }
+    let (start, mut until) = (pair(object.start), object.start);
+    let mut before = None;
+    while let Some(other) = shadow::last(start, until).and_then(get) {
+        if is_used(&other) {
+            before = Some(other);
+            break;
+        }
+        until = other.start.min(until - 4);
+    }
+    for other in [before, after].into_iter().flatten() {
+        let [ours, theirs] = [object, other].map(|of| word(of.id, USERS).load(Ordering::Relaxed));
+        let known = [object, other].iter().all(|of| of.suspected == 0);
+        if object.ty != other.ty || ours == theirs || ours == 0 || theirs == 0 || !known {
+            continue;
+        }
+        let (first, second) = (object.start.min(other.start), object.start.max(other.start));
+        let key = [format::neighbours(object.ty as u64, first, second), ours ^ theirs];
+        let (table, rows) = (format::NEIGHBOURS_AT, format::MOST_NEIGHBOURS);
+        if !count_in(table, rows, format::NEIGHBOUR_WORDS, key) {
+            arena::add(header::FOLDS_LOST, 1);
+        }
     }
 }
 

@@ -72,6 +72,11 @@ pub(crate) fn first(from: usize, end: usize) -> Option<(usize, u32)> {
     None
 }
 
+/// The last object that touches the bytes from one address up to another, which are few.
+pub(crate) fn last(from: usize, end: usize) -> Option<u32> {
+    (from >> 2..end >> 2).rev().find_map(|granule| at(granule << 2))
+}
+
 /// Notes an object; `false` when another lies there or there is no room for a leaf. The caller holds the lock.
 pub(crate) fn claim(from: usize, end: usize, id: u32) -> bool {
     if end > SPANS << SPAN_BITS || first(from, end).is_some() {

@@ -81,20 +81,70 @@ fn variables(
             continue;
         }
         let Some(address) = address(dwarf, unit, entry)? else { continue };
-        let Some(shape) = shape(dwarf, unit, entry)? else { continue };
-        for index in 0..shape.count {
-            if found.len() >= MOST {
-                return Ok(());
-            }
-            for &(offset, ty) in inside.of(&shape.name, shape.size) {
-                let at = index.checked_mul(shape.size).and_then(|at| at.checked_add(offset));
-                if let Some(at) = at.and_then(|at| at.checked_add(address)) {
-                    found.insert(at, ty);
-                }
-            }
+        if let Some(ty) = type_of(unit, entry)? {
+            within(dwarf, unit, inside, (ty, address), DEEPEST, found)?;
         }
     }
     Ok(())
+}
+
+/// Adds the objects within a value of a type at an address.
+fn within(
+    dwarf: &Dwarf<Slice<'_>>,
+    unit: &Unit<Slice<'_>>,
+    inside: &mut Inside<'_>,
+    (ty, address): (UnitOffset, u64),
+    deep: usize,
+    found: &mut BTreeMap<u64, TypeId>,
+) -> gimli::Result<()> {
+    let Some(shape) = shape(dwarf, unit, ty)? else { return Ok(()) };
+    let Shape { name, unnamed, size, count } = shape;
+    let known = name.and_then(|name| inside.of(&name, size));
+    // A record without a name of its own is found by nothing but what lies in it.
+    let members = match unnamed.filter(|_| known.is_none() && deep > 0) {
+        Some(entry) => members(unit, entry)?,
+        None => Vec::new(),
+    };
+    let known = known.map_or(Vec::new(), <[_]>::to_vec);
+    let before = found.len();
+    for index in 0..count {
+        let Some(start) = index.checked_mul(size).and_then(|at| at.checked_add(address)) else {
+            return Ok(());
+        };
+        for &(offset, ty) in &known {
+            found.extend(start.checked_add(offset).map(|at| (at, ty)));
+        }
+        for &(offset, ty) in &members {
+            if let Some(at) = start.checked_add(offset) {
+                within(dwarf, unit, inside, (ty, at), deep - 1, found)?;
+            }
+        }
+        // What the first has none of, none has.
+        if found.len() >= MOST || found.len() == before {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// The members of a record, each with where it lies and its type.
+fn members(unit: &Unit<Slice<'_>>, record: UnitOffset) -> gimli::Result<Vec<(u64, UnitOffset)>> {
+    let mut members = Vec::new();
+    let mut tree = unit.entries_tree(Some(record))?;
+    let mut children = tree.root()?.children();
+    while let Some(child) = children.next()? {
+        let entry = child.entry();
+        if entry.tag() != dw::DW_TAG_member {
+            continue;
+        }
+        // A union's members have no place: they begin it.
+        let place = entry.attr_value(dw::DW_AT_data_member_location);
+        let place = place.map_or(Some(0), |place| place.udata_value());
+        if let (Some(place), Some(ty)) = (place, reference(entry, dw::DW_AT_type)) {
+            members.push((place, ty));
+        }
+    }
+    Ok(members)
 }
 
 /// Where a variable lies for as long as the program runs.
@@ -116,28 +166,40 @@ fn address(
     Ok(operations.next()?.is_none().then_some(address))
 }
 
-/// A record's name and size, and how many lie one behind the other.
+/// A record, and how many lie one behind the other.
 struct Shape {
-    name: String,
+    /// Its name, or that of a typedef of it.
+    name: Option<String>,
+    /// Its entry, where it has no name of its own.
+    unnamed: Option<UnitOffset>,
     size: u64,
     count: u64,
 }
 
-/// The records that a variable is made of, if it is.
+/// The type of a variable.
+fn type_of(
+    unit: &Unit<Slice<'_>>,
+    entry: &DebuggingInformationEntry<Slice<'_>>,
+) -> gimli::Result<Option<UnitOffset>> {
+    if let Some(ty) = reference(entry, dw::DW_AT_type) {
+        return Ok(Some(ty));
+    }
+    // A definition apart from its declaration has its type there.
+    let declaration = reference(entry, dw::DW_AT_specification)
+        .or_else(|| reference(entry, dw::DW_AT_abstract_origin));
+    match declaration {
+        Some(declaration) => Ok(reference(&unit.entry(declaration)?, dw::DW_AT_type)),
+        None => Ok(None),
+    }
+}
+
+/// The records that a type is made of, if it is.
 fn shape(
     dwarf: &Dwarf<Slice<'_>>,
     unit: &Unit<Slice<'_>>,
-    entry: &DebuggingInformationEntry<Slice<'_>>,
+    ty: UnitOffset,
 ) -> gimli::Result<Option<Shape>> {
-    let mut next = reference(entry, dw::DW_AT_type);
-    if next.is_none() {
-        // A definition apart from its declaration has its type there.
-        let declaration = reference(entry, dw::DW_AT_specification)
-            .or_else(|| reference(entry, dw::DW_AT_abstract_origin));
-        if let Some(declaration) = declaration {
-            next = reference(&unit.entry(declaration)?, dw::DW_AT_type);
-        }
-    }
+    let mut next = Some(ty);
     let (mut count, mut name) = (1u64, None);
     for _ in 0..DEEPEST {
         let Some(offset) = next else { return Ok(None) };
@@ -149,8 +211,9 @@ fn shape(
             dw::DW_TAG_structure_type | dw::DW_TAG_class_type | dw::DW_TAG_union_type => {
                 let size =
                     entry.attr_value(dw::DW_AT_byte_size).and_then(|size| size.udata_value());
-                return Ok(match (name, size) {
-                    (Some(name), Some(size @ 1..)) => Some(Shape { name, size, count }),
+                let unnamed = entry.attr_value(dw::DW_AT_name).is_none().then_some(offset);
+                return Ok(match size {
+                    Some(size @ 1..) => Some(Shape { name, unnamed, size, count }),
                     _ => None,
                 });
             }
@@ -228,15 +291,16 @@ struct Inside<'t> {
 }
 
 impl Inside<'_> {
-    /// The offsets of wanted values in a record of a name and size.
-    fn of(&mut self, name: &str, size: u64) -> &[(u64, TypeId)] {
-        let Some(&id) = self.by_name.get(&(name, size)) else { return &[] };
+    /// The offsets of wanted values in a record of a name and size; `None` where no such record is known.
+    fn of(&mut self, name: &str, size: u64) -> Option<&[(u64, TypeId)]> {
+        let &id = self.by_name.get(&(name, size))?;
         let (types, wanted) = (self.types, self.wanted);
-        self.known.entry(id).or_insert_with(|| {
+        let known = self.known.entry(id).or_insert_with(|| {
             let mut list = Vec::new();
             look(types, wanted, id, 0, DEEPEST, &mut list);
             list
-        })
+        });
+        Some(known)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::format::KINDS;
 use crate::plan::Plan;
 use crate::read::{Measured, Recording, Row, RowKind, Thread, Used};
 use ledgerline_advise::profile::{
-    Access, Instances, Kind, Phase, Profile, Role, TypeProfile, WorkBasis,
+    self, Access, Instances, Kind, Phase, Profile, Role, TypeProfile, WorkBasis,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +20,10 @@ const RARE: f64 = 1e-3;
 const IDLE: f64 = 0.01;
 /// The most phases of a role; the rarest are put together.
 const MOST_PHASES: usize = 8;
+/// Objects lie in a row if one in so many has one of another thread beside it.
+const MANY_BESIDE: u64 = 4;
+/// Objects of a row that are looked at to say where it begins: places come again after 128 at the latest.
+const ROW_LOOKED_AT: u64 = 1 << 10;
 /// Fewer operations than this are too few to say how long one takes.
 const TIMED: u64 = 16;
 
@@ -47,6 +51,8 @@ pub struct Basis {
     pub users: BTreeMap<String, usize>,
     /// Objects that one thread used, and objects that several did.
     pub objects: (u64, u64),
+    /// How often an object of one thread lay on a pair of lines with the next one, of another thread.
+    pub neighbours: u64,
 }
 
 /// What a role rests on.
@@ -126,7 +132,8 @@ fn of_type(plan: &Plan, recordings: &[Recording], ty: usize) -> Option<(TypeProf
     }
     let mut groups: Vec<Vec<Part<'_>>> = groups.into_values().collect();
     groups.sort_by_key(|group| (std::cmp::Reverse(group.len()), first(group)));
-    let instances = instances(recordings, ty, &groups, &mut basis);
+    let size = plan.types[ty].size as u64;
+    let instances = instances(recordings, (ty, size), &groups, &mut basis);
     let mut roles = Vec::new();
     for group in &groups {
         let (role, rests) = role(plan, ty, group, basis.threads, named);
@@ -316,27 +323,63 @@ fn accesses_of(path: String, counts: Counts, times: u64) -> Vec<Access> {
 
 /// How the threads that play a role share objects.
 ///
-/// One object that several threads use is shared. Objects of which each has one user are a CPU's own. Where several
+/// One object that several threads use is shared. Objects of which each has one user are a CPU's own; where many of them lie
+/// on a pair of lines with that of another thread, they are in a row, as far apart as most of these are. Where several
 /// objects have several users each, the threads are taken to fall into groups with an object each: as many groups as
-/// there are threads for each user of an object. One thread alone says nothing of sharing: its objects are dealt out.
+/// there are threads for each user of an object. A thread that does less than a hundredth of what the busiest does, one that
+/// adds all up now and then, does not decide where each object has one other user. One thread alone says nothing of sharing: its objects are dealt out.
 fn instances(
     recordings: &[Recording],
-    ty: usize,
+    of: (usize, u64),
     groups: &[Vec<Part<'_>>],
     basis: &mut Basis,
 ) -> Instances {
-    let (mut most, mut shared_users) = (0, 0u64);
+    let all = used_by(recordings, of, groups, 0.0, basis);
+    if basis.objects.1 > 0 {
+        let mut busy = basis.clone();
+        let without = used_by(recordings, of, groups, IDLE, &mut busy);
+        if let (2.., 0) = busy.objects {
+            *basis = busy;
+            return without;
+        }
+    }
+    all
+}
+
+/// The same by the threads that do `least` of what the busiest does.
+fn used_by(
+    recordings: &[Recording],
+    (ty, size): (usize, u64),
+    groups: &[Vec<Part<'_>>],
+    least: f64,
+    basis: &mut Basis,
+) -> Instances {
+    basis.objects = (0, 0);
+    let (mut most, mut shared_users, mut untold) = (0, 0u64, 0u64);
+    let busiest = groups.iter().flatten().map(|part| part.thread.operations).max().unwrap_or(0);
+    let mut rows: BTreeMap<u64, BTreeMap<u64, u64>> = BTreeMap::new();
     for recording in recordings {
-        let threads =
-            groups.iter().flatten().filter(|part| std::ptr::eq(part.recording, recording));
+        let threads = groups.iter().flatten().filter(|part| {
+            std::ptr::eq(part.recording, recording)
+                && part.thread.operations as f64 >= busiest as f64 * least
+        });
         let numbers: Vec<usize> = threads.map(|part| part.thread.number).collect();
         let mask =
             numbers.iter().fold(0u64, |mask, &number| mask | 1 << number.min(crate::format::MANY));
         most = most.max(numbers.len());
+        let beside = recording.neighbours.iter().filter(|beside| beside.ty == ty);
+        for beside in beside.filter(|beside| beside.differ & mask != 0) {
+            let pairs = rows.entry(beside.stride).or_default().entry(beside.begins).or_default();
+            *pairs = pairs.saturating_add(beside.pairs);
+        }
         for &Used { users, objects, .. } in recording.objects.iter().filter(|used| used.ty == ty) {
             let several = u64::from(users & mask & 1 << crate::format::MANY != 0);
             match u64::from((users & mask).count_ones()) + several {
                 0 => {}
+                // One of the threads that are not told apart, or several of them.
+                _ if users & mask == 1 << crate::format::MANY => {
+                    untold = untold.saturating_add(objects);
+                }
                 1 => basis.objects.0 = basis.objects.0.saturating_add(objects),
                 many => {
                     basis.objects.1 = basis.objects.1.saturating_add(objects);
@@ -345,6 +388,12 @@ fn instances(
             }
         }
     }
+    // Nothing else is known then: they are taken for users of one.
+    if basis.objects == (0, 0) {
+        basis.objects.1 = untold;
+        shared_users = untold.saturating_mul(2);
+    }
+    basis.neighbours = sum(rows.values().flat_map(BTreeMap::values).copied());
     let (own, shared) = basis.objects;
     if shared > 0 {
         let each = shared_users as f64 / shared as f64;
@@ -353,13 +402,43 @@ fn instances(
             groups => Instances::Dealt(groups),
         }
     } else if most > 1 || basis.threads > 1 {
-        Instances::PerCpu
+        let row = rows.into_iter().max_by_key(|(_, places)| sum(places.values().copied()));
+        match row.filter(|_| basis.neighbours.saturating_mul(MANY_BESIDE) >= own) {
+            Some((stride, places)) => Instances::Row(profile::Row {
+                stride,
+                begins: first_of(&places, stride, (size, own)),
+            }),
+            None => Instances::PerCpu,
+        }
     } else {
         match own {
             0 | 1 => Instances::Shared,
             many => Instances::Dealt(many as usize),
         }
     }
+}
+
+/// Where in a pair of lines a row of so many objects of a size begins, if of objects that have the next one on their pair so many
+/// begin at these places: where that fits best. (Of those that fit as well, where more begin.)
+fn first_of(places: &BTreeMap<u64, u64>, stride: u64, (size, objects): (u64, u64)) -> Option<u64> {
+    let pair = crate::format::PAIR as u64;
+    let misses = |begins: u64| {
+        let mut expected: BTreeMap<u64, u64> = BTreeMap::new();
+        for index in 0..objects.saturating_sub(1).min(ROW_LOOKED_AT) {
+            let start = begins + index * stride;
+            if (start + size.max(1) - 1) / pair == (start + stride) / pair {
+                *expected.entry(start % pair).or_default() += 1;
+            }
+        }
+        let of = |map: &BTreeMap<u64, u64>, place: u64| map.get(&place).copied().unwrap_or(0);
+        (0..pair).map(|place| of(&expected, place).abs_diff(of(places, place))).sum::<u64>()
+    };
+    // The first may be alone on its pair.
+    let before = |begins: u64| (begins + pair - stride % pair) % pair;
+    let candidates = places.keys().flat_map(|&begins| [begins, before(begins)]);
+    candidates.min_by_key(|&begins| {
+        (misses(begins), std::cmp::Reverse(places.get(&begins).copied()), begins)
+    })
 }
 
 #[cfg(test)]

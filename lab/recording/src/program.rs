@@ -2,9 +2,9 @@
 
 use ledgerline_layout::Error;
 use ledgerline_layout::pick::near;
+use ledgerline_layout::symbols;
 use object::read::elf::Dyn;
 use object::{Object, ObjectSymbol, SymbolKind};
-use std::borrow::Cow;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -98,7 +98,7 @@ impl Program {
                 continue;
             }
             let Ok(spelt) = symbol.name() else { continue };
-            let bare = bare(spelt);
+            let bare = symbols::bare(spelt);
             if bare == name || spelt == name {
                 found.push(symbol.address()..symbol.address().saturating_add(symbol.size()));
             } else {
@@ -132,26 +132,7 @@ impl Program {
                     && (symbol.address()..symbol.address().saturating_add(symbol.size()))
                         .contains(&address)
             })
-            .and_then(|symbol| symbol.name().ok().map(|name| bare(name).into_owned()))
-    }
-}
-
-/// A symbol's name without what compilers add to it: `name.constprop.0`, `_ZN4pool4takeEm`.
-fn bare(symbol: &str) -> Cow<'_, str> {
-    let symbol = match symbol.find('.') {
-        Some(at) if at > 0 => &symbol[..at],
-        _ => symbol,
-    };
-    if !symbol.starts_with("_Z") {
-        return Cow::Borrowed(symbol);
-    }
-    let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
-    match cpp_demangle::Symbol::new(symbol)
-        .ok()
-        .and_then(|name| name.demangle_with_options(&options).ok())
-    {
-        Some(name) => Cow::Owned(name),
-        None => Cow::Borrowed(symbol),
+            .and_then(|symbol| symbol.name().ok().map(|name| symbols::bare(name).into_owned()))
     }
 }
 
@@ -167,23 +148,4 @@ fn needed<'f>(file: &object::File<'f>) -> Vec<&'f [u8]> {
         .filter(|entry| entry.tag(endian) == object::elf::DT_NEEDED)
         .filter_map(|entry| strings.get(entry.val32(endian)?).ok())
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::bare;
-
-    #[test]
-    fn a_symbol_is_called_as_its_source_calls_it() {
-        for (symbol, name) in [
-            ("charge", "charge"),
-            ("charge.constprop.0", "charge"),
-            ("_ZN4pool4takeEm", "pool::take"),
-            ("_ZN4pool4takeEm.part.0", "pool::take"),
-            ("_Znothing", "_Znothing"),
-            (".text", ".text"),
-        ] {
-            assert_eq!(bare(symbol), name);
-        }
-    }
 }

@@ -19,6 +19,8 @@ pub struct Recording {
     /// Objects by type and the threads that used them, a bit each by [`Thread::number`]; the last bit is that of
     /// all threads from the 64th on.
     pub objects: Vec<Used>,
+    /// Objects of a type that lie on one pair of lines, and were used by different threads.
+    pub neighbours: Vec<Neighbours>,
     /// Who allocated blocks that were taken for objects.
     pub sites: Vec<Site>,
     /// By the number of a type in the plan, blocks that were used and may be arrays of it, where arrays were not asked for.
@@ -38,6 +40,21 @@ pub struct Used {
     pub users: u64,
     /// How many.
     pub objects: u64,
+}
+
+/// Pairs of objects that lie alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Neighbours {
+    /// The number of the type in the plan.
+    pub ty: usize,
+    /// Bytes from the start of one to the start of the other.
+    pub stride: u64,
+    /// Where in a pair of lines the first begins.
+    pub begins: u64,
+    /// Who used one of them and not the other, as in [`Used::users`].
+    pub differ: u64,
+    /// How many pairs.
+    pub pairs: u64,
 }
 
 /// Blocks that a place in the code asked for.
@@ -175,6 +192,9 @@ pub fn read(folder: &Path, plan: &Plan) -> Result<Vec<Recording>, Error> {
     Ok(recordings)
 }
 
+/// Of so many objects, at most, it is looked which lie side by side at the end.
+const MOST_PLACED: usize = 1 << 20;
+
 /// A recording's file, which is mostly holes.
 struct Words {
     file: File,
@@ -310,6 +330,7 @@ impl Words {
     fn objects(&self, count: usize, plan: &Plan, into: &mut Recording) -> Result<(), Error> {
         let mut tally = BTreeMap::new();
         let count = count.min(format::MOST_OBJECTS);
+        let mut live = Vec::new();
         const AT_ONCE: usize = 1 << 14;
         for start in (1..count).step_by(AT_ONCE) {
             let many = AT_ONCE.min(count - start);
@@ -319,6 +340,9 @@ impl Words {
             {
                 let (ty, users) = (object[1], object[2]);
                 if ty != 0 && users != 0 {
+                    if ty < format::UNASKED && live.len() < MOST_PLACED {
+                        live.push((object[0], ty, users));
+                    }
                     let ty = if ty < format::UNASKED {
                         ty
                     } else {
@@ -333,6 +357,7 @@ impl Words {
             let sum = tally.entry((fold[0], fold[1])).or_insert(0);
             *sum = sum.saturating_add(fold[2]);
         }
+        self.neighbours(live, plan, into)?;
         for ((ty, users), objects) in tally {
             let known = (ty % format::UNASKED).checked_sub(1).map(|ty| ty as usize);
             let Some(known) = known.filter(|&known| known < plan.types.len()) else { continue };
@@ -342,6 +367,41 @@ impl Words {
                 let sum = into.unasked.entry(known).or_insert(0);
                 *sum = sum.saturating_add(objects);
                 into.losses.unasked = into.losses.unasked.saturating_add(objects);
+            }
+        }
+        Ok(())
+    }
+
+    /// Pairs of objects that lay side by side: of those that are there at the end, and of those that went before.
+    fn neighbours(
+        &self,
+        mut live: Vec<(u64, u64, u64)>,
+        plan: &Plan,
+        into: &mut Recording,
+    ) -> Result<(), Error> {
+        live.sort_unstable();
+        let mut tally: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+        for pair in live.windows(2) {
+            let [(first, ty, ours), (second, other, theirs)] = [pair[0], pair[1]];
+            let size = plan.types.get(ty as usize - 1).map_or(1, |of| of.size.max(1) as u64);
+            let last = first.saturating_add(size - 1);
+            let together = last / format::PAIR as u64 == second / format::PAIR as u64;
+            if ty == other && ours != theirs && together {
+                let key = format::neighbours(ty - 1, first as usize, second as usize);
+                *tally.entry((key, ours ^ theirs)).or_default() += 1;
+            }
+        }
+        let words = format::MOST_NEIGHBOURS * format::NEIGHBOUR_WORDS;
+        let gone = self.at(format::NEIGHBOURS_AT, words)?;
+        for row in gone.chunks_exact(format::NEIGHBOUR_WORDS).filter(|row| row[2] != 0) {
+            let sum = tally.entry((row[0], row[1])).or_default();
+            *sum = sum.saturating_add(row[2]);
+        }
+        for ((key, differ), pairs) in tally {
+            let ty = usize::from(key as u16).wrapping_sub(1);
+            let (stride, begins) = (key >> 32, u64::from((key >> 16) as u16));
+            if ty < plan.types.len() && stride > 0 {
+                into.neighbours.push(Neighbours { ty, stride, begins, differ, pairs });
             }
         }
         Ok(())

@@ -3,7 +3,7 @@
 use crate::plan::Plan;
 use crate::profile::{Basis, Recorded};
 use crate::read::{Losses, Recording};
-use ledgerline_advise::profile::{Instances, Kind, TypeProfile};
+use ledgerline_advise::profile::{Instances, Kind, Row, TypeProfile};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -49,7 +49,7 @@ fn of_type(out: &mut String, plan: &Plan, profile: &TypeProfile, basis: &Basis) 
         "field", "reads", "writes", "atomics", "threads"
     );
     for (path, shown) in fields.into_iter().zip(&shown) {
-        let times = |kind| rate(profile.times(path, kind));
+        let times = |kind| rate(times(profile, basis, path, kind));
         let _ = writeln!(
             out,
             "  {:wide$}  {:>10}  {:>10}  {:>10}  {:>7}",
@@ -74,11 +74,16 @@ fn of_type(out: &mut String, plan: &Plan, profile: &TypeProfile, basis: &Basis) 
             Some(measured) if role.work_ns < measured / 10.0 => {
                 writeln!(out, "; each took {measured} ns, nearly all of it for recording")
             }
-            Some(measured) => writeln!(
-                out,
-                "; each takes about {} ns, waits included ({measured} ns as recorded)",
-                role.work_ns
-            ),
+            Some(measured) => {
+                // Where threads wait for each other they do so for other times than without recording.
+                let unsure = role.work_ns < measured / 2.0;
+                let better = if unsure { ": time it without, for `advise --takes`" } else { "" };
+                writeln!(
+                    out,
+                    "; each takes about {} ns, waits included ({measured} ns as recorded){better}",
+                    role.work_ns
+                )
+            }
             None => writeln!(out, "; too few to say how long one takes"),
         };
         if !plan.operations.is_empty() {
@@ -101,6 +106,20 @@ fn of_type(out: &mut String, plan: &Plan, profile: &TypeProfile, basis: &Basis) 
     }
 }
 
+/// How often an operation touches a field in a way, averaged over all operations.
+fn times(profile: &TypeProfile, basis: &Basis, path: &str, kind: Kind) -> f64 {
+    let (mut touched, mut operations) = (0.0, 0.0);
+    for (role, rests) in profile.roles.iter().zip(&basis.roles) {
+        operations += rests.operations as f64;
+        for phase in &role.phases {
+            let here = phase.accesses.iter().filter(|of| of.field == path && of.kind == kind);
+            let each: f64 = here.map(|access| access.times).sum();
+            touched += rests.operations as f64 * phase.times * each;
+        }
+    }
+    touched / f64::max(operations, 1.0)
+}
+
 /// Each once, where it comes first.
 fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
     let mut list = Vec::new();
@@ -121,8 +140,17 @@ fn objects(profile: &TypeProfile, basis: &Basis) -> String {
         .map(|(count, how)| format!("{} {how}", many(*count, "object")))
         .collect();
     let instances = match profile.instances {
+        Instances::Shared if shared > 1 => {
+            "one for all CPUs, which is too much waiting where each operation takes any of them"
+                .to_owned()
+        }
         Instances::Shared => "one for all CPUs".to_owned(),
         Instances::PerCpu => "one a CPU".to_owned(),
+        Instances::Row(Row { stride, .. }) => {
+            format!(
+                "one a CPU, {stride} bytes apart: those of two threads lie on a line, or a pair"
+            )
+        }
         Instances::Dealt(count) => format!("{count} dealt out to the CPUs"),
     };
     let alone = if basis.threads == 1 { " (one thread says nothing of sharing)" } else { "" };
@@ -326,14 +354,16 @@ fn short(name: &str) -> String {
 }
 
 /// The same as one JSON object: `types`, each with `name`, `size`, `instances` (`shared`, `per cpu` or a number),
-/// `objects_shared`, `objects_own`, `fields` (`name`, `reads`, `writes`, `atomics` an operation, `threads`) and
+/// `stride`
+/// (bytes from an object to the next where they lie in a row, or null), `neighbours` (pairs of objects of different threads that lie
+/// on a pair of lines), `objects_shared`, `objects_own`, `fields` (`name`, `reads`, `writes`, `atomics` an operation, `threads`) and
 /// `roles` (`name`, `threads`, `operations`, `takes_ns`, `measured_ns` or null, `phases` with `times` and `fields`);
 /// `operations`, the functions that were named; `lost`, what was not recorded, by reason.
 #[must_use]
 pub fn json(plan: &Plan, recordings: &[Recording], recorded: &Recorded) -> Value {
     let types = recorded.profile.types.iter().zip(&recorded.types).map(|(profile, basis)| {
         let fields = basis.users.iter().map(|(path, threads)| {
-            let times = |kind| profile.times(path, kind);
+            let times = |kind| times(profile, basis, path, kind);
             json!({
                 "name": path,
                 "reads": times(Kind::Load),
@@ -362,9 +392,11 @@ pub fn json(plan: &Plan, recordings: &[Recording], recorded: &Recorded) -> Value
             "size": plan.types[basis.ty].size,
             "instances": match profile.instances {
                 Instances::Shared => json!("shared"),
-                Instances::PerCpu => json!("per cpu"),
+                Instances::PerCpu | Instances::Row(_) => json!("per cpu"),
                 Instances::Dealt(count) => json!(count),
             },
+            "stride": profile.instances.row().map(|row| row.stride),
+            "neighbours": basis.neighbours,
             "objects_shared": basis.objects.1,
             "objects_own": basis.objects.0,
             "fields": fields.collect::<Vec<_>>(),

@@ -210,6 +210,13 @@ fn globals_are_found_by_type_however_deep_they_lie() {
         static counter row[2][3];
         const volatile counter fixed = { 1, 2 };
         struct tenant tenants[2];
+        static struct {
+            long before;
+            counter each[3];
+            union { char bytes[64]; counter of; } last;
+        } unnamed[2];
+        typedef struct { counter of; char behind[48]; } padded;
+        static padded kept[2];
         __attribute__((noinline)) static counter *local(void) { static counter hidden; return &hidden; }
         _Thread_local counter mine;
         __attribute__((noinline)) static void hit(volatile long *at) { *at = 1; }
@@ -219,6 +226,9 @@ fn globals_are_found_by_type_however_deep_they_lie() {
             hit(&row[1][2].hits);
             hit(&tenants[1].counters[1].hits);
             hit(&local()->hits);
+            hit(&unnamed[1].each[2].hits);
+            hit(&unnamed[1].last.of.hits);
+            hit(&kept[1].of.hits);
             hit(&mine.hits);
             hit(&stack.hits);
             return (int)fixed.id - 2;
@@ -226,11 +236,11 @@ fn globals_are_found_by_type_however_deep_they_lie() {
     let Some(run) = record(&Test { source, types: &["counter"], ..Test::default() }) else {
         return;
     };
-    assert_eq!(run.plan.globals(), 1 + 6 + 1 + 4 + 1);
+    assert_eq!(run.plan.globals(), 1 + 6 + 1 + 4 + 1 + 8 + 2);
     // Neither the thread's own nor what lies on the stack.
-    assert_eq!(run.all("counter", "hits"), [0, 4, 0]);
+    assert_eq!(run.all("counter", "hits"), [0, 7, 0]);
     assert_eq!(run.all("counter", "id")[support::STORE], 0);
-    assert_eq!(run.objects("counter").0, 4 + run.all("counter", "id")[support::LOAD]);
+    assert_eq!(run.objects("counter").0, 7 + run.all("counter", "id")[support::LOAD]);
 }
 
 #[test]

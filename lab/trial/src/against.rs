@@ -14,7 +14,7 @@ use ledgerline_advise::advice::Proposal;
 use ledgerline_advise::cost::{PAIR, Place};
 use ledgerline_advise::given::{self, Declared, Given};
 use ledgerline_advise::pieces::{Freedom, Pieces};
-use ledgerline_advise::profile::TypeProfile;
+use ledgerline_advise::profile::{Instances, TypeProfile};
 use ledgerline_advise::uses::Uses;
 use ledgerline_layout::model::{TypeId, Types};
 use ledgerline_layout::{Error, leaf, open_named, pick};
@@ -117,7 +117,10 @@ impl Subject<'_> {
         }
         let today = self.today().place.base;
         let base = if proposal.align > pieces.align { today.max(proposal.align) } else { today };
-        Ok(Order { size: proposal.size.min(LARGEST_TYPE), place: Place { offsets, base } })
+        let size = proposal.size.min(LARGEST_TYPE);
+        let row = self.uses.instances.row();
+        let row = row.map(|row| row.of_size(pieces.size, size, proposal.align));
+        Ok(Order { size, place: Place { offsets, base, row } })
     }
 
     fn rebuilt(&self, path: &Path) -> Result<Order, Error> {
@@ -128,9 +131,16 @@ impl Subject<'_> {
         let Some(&(_, id)) = picked.iter().find(|(other, _)| other == name) else {
             return Err(Error::new(format!("there is no type {name:?}")).in_file(path));
         };
-        let uses = Uses::resolve(&build.types, id, self.profile);
-        let uses = uses.map_err(|error| error.in_file(path))?;
-        Ok(order_of(&build.types, id, &uses, self.base))
+        // (How far its objects lie apart in a row follows below from how far they do today.)
+        let alone = TypeProfile { instances: Instances::PerCpu, ..self.profile.clone() };
+        let uses = Uses::resolve(&build.types, id, &alone);
+        let mut uses = uses.map_err(|error| error.in_file(path))?;
+        uses.instances = self.profile.instances;
+        let mut order = order_of(&build.types, id, &uses, self.base);
+        let align = leaf::record(&build.types, id).map_or(1, |(_, record)| record.align.bytes());
+        let row = order.place.row;
+        order.place.row = row.map(|row| row.of_size(self.today().size, order.size, align));
+        Ok(order)
     }
 }
 
@@ -144,8 +154,8 @@ impl From<&Proposal> for Order {
 fn order_of(types: &Types, id: TypeId, uses: &Uses, base: Option<u64>) -> Order {
     let record = leaf::record(types, id).map(|(_, record)| record);
     let (size, align) = record.map_or((0, 1), |record| (record.size, record.align.bytes()));
-    let base = base.unwrap_or(PAIR).max(align.clamp(1, PAIR));
-    Order { size, place: Place { offsets: uses.offsets(), base } }
+    let place = Place::of(uses).based(base);
+    Order { size, place: Place { base: place.base.max(align.clamp(1, PAIR)), ..place } }
 }
 
 /// A file that is text; `None` for any other.

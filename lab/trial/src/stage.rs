@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use ledgerline_advise::cost::{PAIR, Place, Script, script};
-use ledgerline_advise::profile::Instances;
+use ledgerline_advise::profile::{Instances, Row};
 use ledgerline_advise::uses::Uses;
 use ledgerline_coherence::experiments::Interval;
 use ledgerline_layout::Error;
@@ -145,7 +145,10 @@ struct Scene {
 fn scenes(plan: &Plan<'_>) -> Result<Vec<Scene>, Error> {
     let orders = [("today", Some(plan.today)), ("proposed", plan.proposed)];
     let orders = orders.into_iter().filter_map(|(name, order)| Some((name, order?)));
-    let places = |order: &Order| (PAIR / order.place.base.clamp(1, PAIR)) as usize;
+    let places = |order: &Order| match order.place.row {
+        Some(Row { begins: Some(_), .. }) => 1,
+        _ => (PAIR / order.place.base.clamp(1, PAIR)) as usize,
+    };
     let places = orders.clone().map(|(_, order)| places(order)).max().unwrap_or(1).min(PLACES);
     // What is timed alone is timed on a CPU that takes part.
     let cpu = plan.cpus[0];
@@ -179,19 +182,21 @@ impl Scene {
         let begins = order.place.begins(point);
         let script = script(uses, &order.place, begins, cpus);
         let touched = script.offsets.values().map(|offset| offset + 1).max().unwrap_or(1);
-        let stride = order.size.max(touched).saturating_add(begins).next_multiple_of(PAIR);
-        if stride > room / cpus as u64 {
+        let alone = order.size.max(touched).saturating_add(begins).next_multiple_of(PAIR);
+        let stride = order.place.row.map_or(alone, |row| row.stride);
+        if alone.max(stride) > room / (cpus as u64 + 1) {
             let error = Error::new(format!("{} has {} bytes", uses.name, order.size));
             return Err(error.advise("it is too large to be replayed"));
         }
         let asked = match uses.instances {
             Instances::Shared => 1,
-            Instances::PerCpu => cpus,
+            Instances::PerCpu | Instances::Row(_) => cpus,
             Instances::Dealt(count) => count.max(1),
         };
         let count = asked.min((room / stride) as usize);
         let objects = (count < asked).then_some(count);
-        let block = Block::new(stride as usize * count);
+        // (The last of a row reaches beyond its stride, if the row begins late.)
+        let block = Block::new(stride as usize * count + alone as usize);
         let tuned: Vec<Tuned> = (script.roles.iter())
             .map(|part| pace.tune(&acts(part, &script.offsets, begins), touched as usize))
             .collect();

@@ -55,7 +55,7 @@ pub(super) fn times(
 }
 
 /// The role of each CPU: as near to the shares as whole CPUs come, spread evenly over the machine.
-pub(super) fn deal(roles: &[Role<Touch>], cpus: usize) -> Vec<usize> {
+pub(crate) fn deal(roles: &[Role<Touch>], cpus: usize) -> Vec<usize> {
     let mut dealt = Vec::with_capacity(cpus);
     let mut counts = vec![0usize; roles.len()];
     for turn in 1..=cpus {

@@ -71,6 +71,7 @@ pub(super) fn layout(
     let scope = match uses.instances {
         Instances::Shared => Scope::Machine,
         Instances::PerCpu => Scope::Cpu,
+        Instances::Row(row) => Scope::Row(place.row.unwrap_or(row).stride),
         // Nobody shares: the simulator need not look at what others do.
         Instances::Dealt(count) if count >= cpus => Scope::Cpu,
         Instances::Dealt(count) => Scope::Groups(count.max(1)),

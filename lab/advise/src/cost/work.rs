@@ -205,6 +205,7 @@ fn find(at: &At<'_>) -> Result<Found, Error> {
         })
         .collect();
     for _ in 0..if open.len() > 1 { ROUNDS } else { 1 } {
+        let before = works.clone();
         for &(role, takes) in &open {
             let time = |work: f64| {
                 let mut all: Vec<f64> = works.iter().zip(&recorded).map(|(w, r)| w + r).collect();
@@ -214,6 +215,11 @@ fn find(at: &At<'_>) -> Result<Found, Error> {
             let most = (takes - recorded[role]).max(0.0);
             let (work, miss) = fitting(takes, most, which, &time)?;
             (works[role], misses[role]) = (work, miss);
+        }
+        // Roles that hardly meet agree at once.
+        let agrees = |(old, new): (&f64, &f64)| (old - new).abs() <= 0.01 * new.abs();
+        if before.iter().zip(&works).all(agrees) {
+            break;
         }
     }
     let waits = if lone.is_empty() { Vec::new() } else { alone::waits(at, &lone, &works, window)? };

@@ -8,6 +8,7 @@ use super::sketch::{Language, sketch};
 use super::{Options, negated};
 use crate::advice::Advice;
 use crate::cost::{Cost, LineCost, PairCost, Place, Work};
+use crate::profile::Row;
 
 #[derive(Serialize)]
 struct Object<'a> {
@@ -21,6 +22,8 @@ struct Object<'a> {
     align: u64,
     base: u64,
     base_assumed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    row: Option<Row>,
     size_max: u64,
     #[serde(skip_serializing_if = "<[Work]>::is_empty")]
     works: &'a [Work],
@@ -161,6 +164,7 @@ pub fn json(types: &Types, id: TypeId, advice: &Advice, options: &Options<'_>) -
         align: advice.pieces.align,
         base: advice.place.base,
         base_assumed: advice.assumed,
+        row: advice.place.row,
         size_max: advice.size_max,
         works: &advice.works,
         today: costs(advice, &advice.today, &advice.place, options.line),

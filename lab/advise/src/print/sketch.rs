@@ -141,7 +141,8 @@ impl Sketch<'_> {
             let offset = self.proposal.offsets[index];
             if line != Some(offset / 64) {
                 line = Some(offset / 64);
-                let pair = if offset.is_multiple_of(128) { ", begins a pair" } else { "" };
+                let begins = offset.is_multiple_of(128) && self.proposal.place.base >= 128;
+                let pair = if begins { ", begins a pair" } else { "" };
                 self.line(&format!("    /* line {}{pair} */", offset / 64));
             }
             self.piece(index, offset);

@@ -9,9 +9,9 @@ use ledgerline_layout::model::{TypeId, Types};
 use super::sketch::{Language, sketch};
 use super::{Options, figure, negated, range};
 use crate::advice::{Advice, Proposal};
-use crate::cost::{Cost, MOST_WAITS, Place, Work};
+use crate::cost::{self, Cost, MOST_WAITS, Place, Work};
 use crate::pieces::Held;
-use crate::profile::EVERYONE;
+use crate::profile::{EVERYONE, Row};
 use crate::uses::few;
 
 const FAINT: &str = "\x1b[2m";
@@ -109,14 +109,23 @@ impl Page<'_> {
         let question = self.options.question;
         let title = self.painted(STRONG, name);
         self.line(&format!("{title}: {} bytes; profile {}", pieces.size, self.options.profile));
-        let base = match place.base {
-            base if base >= 128 && self.advice.assumed => {
+        let base = match (place.row, place.base) {
+            (Some(Row { stride, begins: Some(begins) }), _) => {
+                format!(
+                    "an object a CPU, {stride} bytes apart, from {begins} bytes into a pair of lines on"
+                )
+            }
+            (Some(Row { stride, begins: None }), base) => {
+                format!("an object a CPU, {stride} bytes apart, from a multiple of {base} on")
+            }
+            (None, base) if base >= 128 && self.advice.assumed => {
                 "objects begin a pair of lines (assumed; --base says otherwise)".to_owned()
             }
-            base => format!("objects begin at multiples of {base}"),
+            (None, base) => format!("objects begin at multiples of {base}"),
         };
         let (cpus, machine) = (question.cpus, &question.machine.name);
         self.line(&format!("{cpus} CPUs of {machine}; {base}"));
+        self.roles(cpus);
         self.wrapped(
             &format!(
                 "An operation takes {} ns, of which CPUs wait {} ns for lines that others hold: medians, \
@@ -131,6 +140,22 @@ impl Page<'_> {
             self.wrapped(&found(work), 0);
         }
         self.out.push('\n');
+    }
+
+    /// How many CPUs play each role: as many by its share, however many there were when the profile was taken.
+    fn roles(&mut self, cpus: usize) {
+        let roles = &self.advice.uses.roles;
+        if roles.len() < 2 {
+            return;
+        }
+        let dealt = cost::deal(roles, cpus);
+        let play = roles.iter().enumerate().map(|(role, of)| {
+            let count = dealt.iter().filter(|&&other| other == role).count();
+            let (them, play) = if role == 0 { (" of them", " play") } else { ("", "") };
+            format!("{count}{them}{play} {:?}", of.name)
+        });
+        let play = few(&play.collect::<Vec<_>>(), NAMED, ", ");
+        self.wrapped(&format!("{play}, by the roles' shares."), 0);
     }
 
     /// What a row is about.
@@ -225,6 +250,9 @@ impl Page<'_> {
     }
 
     fn together(&self, writer: &str, victim: &str) -> &'static str {
+        if self.advice.place.row.is_some() {
+            return "of the object beside it";
+        }
         let at = |path: &str| {
             let spot = self.advice.uses.spots.iter().find(|spot| spot.path == path);
             spot.map_or(0, |spot| spot.offset)
@@ -274,6 +302,9 @@ impl Page<'_> {
                 "; aligned to {}, which whoever allocates it must heed",
                 proposal.align
             );
+            if self.advice.place.row.is_some() {
+                size.push_str(": aligned_alloc, not malloc");
+            }
         }
         self.line(&format!("{size}."));
         for held in [Held::Asked, Held::First, Held::Compiler, Held::Last] {

@@ -6,6 +6,8 @@
 //!
 //! [types.page_counter]
 //! instances = "shared"             # or "per cpu", or how many; "shared" if left out
+//! # stride = 40                    # with "per cpu": they lie in a row, so many bytes from one to the next
+//! # begins = 16                    # where in a pair of lines the row begins; if left out, wherever its alignment allows
 //! work_ns = 300                    # the time of an operation besides these accesses; [200, 400] if it is
 //!                                  # between; or, waits included, as it was timed on today's layout:
 //! # takes_ns = 340
@@ -34,8 +36,10 @@ use ledgerline_layout::Error;
 use serde::Deserialize;
 use toml::Spanned;
 
+use ledgerline_coherence::layout::PAIR;
+
 use super::{
-    ALWAYS, Access, EVERYONE, Instances, Kind, Phase, Profile, Role, TypeProfile, WorkBasis,
+    ALWAYS, Access, EVERYONE, Instances, Kind, Phase, Profile, Role, Row, TypeProfile, WorkBasis,
 };
 
 /// No profile that people or a recorder write has more bytes.
@@ -44,6 +48,8 @@ const LONGEST: usize = 16 << 20;
 const LARGEST: f64 = 1e9;
 /// Machines of more CPUs are typing mistakes.
 const MOST_CPUS: usize = 8192;
+/// Larger objects share no lines that matter.
+const LARGEST_STRIDE: u64 = 1 << 24;
 /// How far the sum of shares may be from one: three times 0.33 is accepted.
 const NEARLY: f64 = 0.011;
 
@@ -63,6 +69,8 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct OfType {
     instances: Option<Spanned<Number>>,
+    stride: Option<Spanned<u64>>,
+    begins: Option<Spanned<u64>>,
     work_ns: Option<Spanned<Work>>,
     takes_ns: Option<Spanned<f64>>,
     alone_ns: Option<Spanned<f64>>,
@@ -209,6 +217,7 @@ fn in_order<T>(table: Table<T>) -> impl Iterator<Item = (Spanned<String>, T)> {
 fn of_type(name: Spanned<String>, of: OfType) -> Result<TypeProfile, Complaint> {
     let at = name.span().start;
     let instances = of.instances.map_or(Ok(Instances::default()), instances)?;
+    let instances = row(instances, of.stride, of.begins)?;
     let timed = Timed {
         work: of.work_ns,
         takes: of.takes_ns,
@@ -253,6 +262,38 @@ fn instances(given: Spanned<Number>) -> Result<Instances, Complaint> {
             format!("`instances` is {said}"),
             "write \"shared\", \"per cpu\", or how many there are",
         ),
+    }
+}
+
+/// Objects that lie in a row.
+fn row(
+    instances: Instances,
+    stride: Option<Spanned<u64>>,
+    begins: Option<Spanned<u64>>,
+) -> Result<Instances, Complaint> {
+    let within = |what: &str, given: Spanned<u64>, least: u64, most: u64| {
+        let (at, given) = (given.span().start, given.into_inner());
+        if (least..=most).contains(&given) {
+            return Ok(given);
+        }
+        complain(at, format!("`{what}` is {given}"), &format!("write bytes, {least} to {most}"))
+    };
+    match (stride, begins) {
+        (None, None) => Ok(instances),
+        (None, Some(begins)) => complain(
+            begins.span().start,
+            "`begins` stands without `stride`",
+            "it says where objects in a row begin; of others `--base` says it",
+        ),
+        (Some(stride), _) if instances != Instances::PerCpu => complain(
+            stride.span().start,
+            "`stride` stands without \"per cpu\"",
+            "objects of different CPUs lie in a row: write instances = \"per cpu\"",
+        ),
+        (Some(stride), begins) => Ok(Instances::Row(Row {
+            stride: within("stride", stride, 1, LARGEST_STRIDE)?,
+            begins: begins.map(|begins| within("begins", begins, 0, PAIR - 1)).transpose()?,
+        })),
     }
 }
 

@@ -33,6 +33,7 @@ struct Columns {
 
 pub(super) fn parse(text: &str, source: &str, known: &Known<'_>) -> Result<Profile, Error> {
     let mut samples = Samples::of(known)?;
+    samples.need_addresses()?;
     let mut left = MOST_SHARES;
     let from = text.lines().position(|line| line.contains(TITLE)).unwrap_or_default();
     let mut columns: Option<Columns> = None;

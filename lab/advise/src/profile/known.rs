@@ -1,6 +1,7 @@
 //! What is known beside a profile's file: the types, and which objects lie where.
 
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 
 use ledgerline_layout::model::Types;
@@ -13,6 +14,8 @@ pub struct Known<'t> {
     pub types: Option<&'t Types>,
     /// Where objects of them were.
     pub objects: Vec<Object>,
+    /// The program that was observed, where a `perf.data` has addresses and objects are named by symbols.
+    pub program: Option<&'t Path>,
 }
 
 /// An object of a type, and where it was: `page_counter@0xffff888100a4c000`, or `tcp_hashinfo@tcp_hashinfo+0x40`.

@@ -3,7 +3,7 @@
 //!
 //! It says what `perf script` would print of it ([`script`](super::script)): each sample with an address is a load, a
 //! store or an atomic by its source, or else by its event's name. A breakpoint that only stores meet says so as well.
-//! The file is read from front to back in bounded memory, however long it is, in one pass. Order plays no part, as a
+//! The file is read from front to back in bounded memory, however long it is. Order plays no part, as a
 //! profile has rates, and so records are not sorted by time.
 //!
 //! ```text
@@ -11,23 +11,29 @@
 //! pipe  magic 16   | records: EVENT, FEATURE (names), EVENT_UPDATE (a name), ...
 //! ```
 //!
+//! Where objects are named by symbols of the program, the file is read twice: the first time for the mappings, which tell where
+//! the program was loaded in each process.
+//!
 //! Traces of a processor (Arm's profiling extension, Intel PT) are left out: perf has to decode them.
 
 mod bytes;
 mod event;
 mod head;
+mod maps;
 mod records;
 mod sample;
 mod unpack;
 
-use std::io::{Read, Seek};
+use std::io::{Read, Seek, SeekFrom};
 
 use ledgerline_layout::Error;
+use ledgerline_layout::symbols::Symbols;
 
 use super::samples::{Place, Samples, Who};
 use super::{Known, Profile};
 use bytes::{Bytes, Order};
 use event::{Event, Events};
+use maps::Maps;
 use records::{Record, ty};
 
 /// How long the part of a file is that says what it is.
@@ -46,10 +52,16 @@ pub(super) fn read(
     known: &Known<'_>,
 ) -> Result<Profile, Error> {
     let order = head::order(magic).ok_or_else(|| Error::new("it is no perf.data"))?;
+    let mut samples = Samples::of(known)?;
+    let maps = match samples.symbols(known)? {
+        Some(symbols) => Some(maps(&mut file, order, symbols)?),
+        None => None,
+    };
     let mut seen = Seen {
         order,
         events: Events::default(),
-        samples: Samples::of(known)?,
+        samples,
+        maps,
         taken: 0,
         without_address: 0,
         without_kind: 0,
@@ -60,11 +72,27 @@ pub(super) fn read(
     seen.profile(source)
 }
 
+/// Goes through the file for what was mapped, and leaves it where it was.
+fn maps(file: &mut (impl Read + Seek), order: Order, symbols: Symbols) -> Result<Maps, Error> {
+    let cannot = |error: std::io::Error| Error::new(format!("cannot be read ({error})"));
+    let start = file.stream_position().map_err(cannot)?;
+    let mut maps = Maps::new(symbols);
+    let records = head::read(file, order, &mut Events::default())?;
+    records::each(file, order, records, |record| {
+        maps.record(record);
+        Ok(())
+    })?;
+    file.seek(SeekFrom::Start(start)).map_err(cannot)?;
+    Ok(maps)
+}
+
 /// What was seen so far.
 struct Seen<'t> {
     order: Order,
     events: Events,
     samples: Samples<'t>,
+    /// Where the program was loaded, if objects are named by its symbols.
+    maps: Option<Maps>,
     taken: u64,
     without_address: u64,
     without_kind: u64,
@@ -142,12 +170,21 @@ impl Seen<'_> {
             (None, Some(thread)) => Who::Thread(thread),
             (None, None) => Who::Somebody,
         };
-        self.samples.add(Place::Address(address), kind, who, sample.period.max(1) as f64);
+        let slides =
+            self.maps.as_ref().map_or(&[][..], |maps| maps.slides(sample.process, address));
+        let mut in_file = slides.iter().map(|slide| Place::InFile(address.wrapping_sub(*slide)));
+        let place = in_file.find(|&place| self.samples.meets(place));
+        let place = place.unwrap_or(Place::Address(address));
+        self.samples.add(place, kind, who, sample.period.max(1) as f64);
         Ok(())
     }
 
     fn profile(self, source: &str) -> Result<Profile, Error> {
         if self.taken > 0 {
+            if self.maps.is_some_and(|maps| maps.is_empty()) && self.samples.are_all_symbols() {
+                return Err(Error::new("no process in it had loaded the program whose symbols are named")
+                    .advise("name the program that ran, by the file's name that it ran under, or an address: TYPE@0xADDRESS"));
+            }
             return self.samples.profile(source);
         }
         if self.traces > 0 && self.without_address + self.without_kind == 0 {

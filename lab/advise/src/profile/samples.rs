@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ledgerline_layout::Error;
 use ledgerline_layout::pick::{named, near};
+use ledgerline_layout::symbols::Symbols;
 
 use super::fields::Bytes;
 use super::{
@@ -32,8 +33,13 @@ pub(super) enum Who {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Place<'a> {
     Address(u64),
+    /// At an address, as the program's file has it.
+    InFile(u64),
     Symbol(&'a str, u64),
 }
+
+/// What to do where only addresses are known.
+const ADDRESSES: &str = "give the perf.data itself, which says where the program was loaded, or name addresses: TYPE@0xADDRESS";
 
 /// An object, and what lies in it.
 struct Target<'t> {
@@ -49,6 +55,8 @@ pub(super) struct Samples<'t> {
     targets: Vec<Target<'t>>,
     /// Targets at an address, by it.
     by_address: Vec<(u64, usize)>,
+    /// Targets at a symbol, by its address in the program's file.
+    in_file: Vec<(u64, usize)>,
     by_symbol: HashMap<&'t str, Vec<usize>>,
     seen: BTreeMap<&'t str, Seen>,
     /// Samples that hit no object, or a hole of one.
@@ -91,7 +99,49 @@ impl<'t> Samples<'t> {
         }
         by_address.sort_unstable();
         let seen = BTreeMap::new();
-        Ok(Samples { targets, by_address, by_symbol, seen, outside: 0, inside: 0 })
+        let in_file = Vec::new();
+        Ok(Samples { targets, by_address, in_file, by_symbol, seen, outside: 0, inside: 0 })
+    }
+
+    /// The symbols that name objects, of the program: for samples that have addresses alone. `None` if there are none.
+    ///
+    /// # Errors
+    /// When the program is not known, or has no such symbol.
+    pub fn symbols(&mut self, known: &Known<'_>) -> Result<Option<Symbols>, Error> {
+        let names: Vec<&str> = self.by_symbol.keys().copied().collect();
+        let Some(first) = names.first() else { return Ok(None) };
+        let program = known.program.ok_or_else(|| {
+            Error::new(format!("it has addresses, and {first:?} is a symbol")).advise(ADDRESSES)
+        })?;
+        let symbols = Symbols::of(program, &names)?;
+        for (index, target) in self.targets.iter().enumerate() {
+            if let Where::Symbol(name, offset) = &target.object.at
+                && let Some(address) = symbols.address(name)
+            {
+                self.in_file.push((address.wrapping_add(*offset), index));
+            }
+        }
+        self.in_file.sort_unstable();
+        Ok(Some(symbols))
+    }
+
+    /// Whether all objects are named by symbols.
+    pub fn are_all_symbols(&self) -> bool {
+        self.by_address.is_empty()
+    }
+
+    /// # Errors
+    /// When all objects are named by symbols: for a text that has addresses alone.
+    pub fn need_addresses(&self) -> Result<(), Error> {
+        if !self.are_all_symbols() {
+            return Ok(());
+        }
+        Err(Error::new("it has addresses, and the objects are named by symbols").advise(ADDRESSES))
+    }
+
+    /// Whether an object is there.
+    pub fn meets(&self, place: Place<'_>) -> bool {
+        self.hit(place).is_some()
     }
 
     /// Takes a sample that stands for `times` accesses.
@@ -113,18 +163,22 @@ impl<'t> Samples<'t> {
     /// The object, and the byte of it.
     fn hit(&self, place: Place<'_>) -> Option<(usize, u64)> {
         match place {
-            Place::Address(address) => {
-                let end = self.by_address.partition_point(|&(start, _)| start <= address);
-                let (start, index) = *self.by_address[..end].last()?;
-                let offset = address - start;
-                (offset < self.targets[index].bytes.size).then_some((index, offset))
-            }
+            Place::Address(address) => self.within(&self.by_address, address),
+            Place::InFile(address) => self.within(&self.in_file, address),
             Place::Symbol(symbol, at) => self.by_symbol.get(symbol)?.iter().find_map(|&index| {
                 let Where::Symbol(_, start) = self.targets[index].object.at else { return None };
                 let offset = at.checked_sub(start)?;
                 (offset < self.targets[index].bytes.size).then_some((index, offset))
             }),
         }
+    }
+
+    /// The target among sorted ones that an address lies in.
+    fn within(&self, sorted: &[(u64, usize)], address: u64) -> Option<(usize, u64)> {
+        let end = sorted.partition_point(|&(start, _)| start <= address);
+        let (start, index) = *sorted[..end].last()?;
+        let offset = address - start;
+        (offset < self.targets[index].bytes.size).then_some((index, offset))
     }
 
     /// The profile.

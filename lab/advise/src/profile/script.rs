@@ -95,6 +95,7 @@ fn kind(parts: &Parts<'_>) -> Option<Kind> {
 
 pub(super) fn parse(text: &str, source: &str, known: &Known<'_>) -> Result<Profile, Error> {
     let mut samples = Samples::of(known)?;
+    samples.need_addresses()?;
     let (mut without_address, mut without_kind, mut taken) = (0u64, 0u64, 0u64);
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let Some(parts) = parts(line) else { continue };

@@ -194,7 +194,9 @@ pub(super) fn any_profile() -> impl Strategy<Value = Profile> {
     let instances = prop_oneof![
         Just(Instances::Shared),
         Just(Instances::PerCpu),
-        (1..1000usize).prop_map(Instances::Dealt)
+        (1..1000usize).prop_map(Instances::Dealt),
+        (1..1000u64, proptest::option::of(0..128u64))
+            .prop_map(|(stride, begins)| Instances::Row(Row { stride, begins }))
     ];
     let of = (name(), instances, proptest::collection::vec(role, 1..5));
     let types = proptest::collection::vec(of, 1..4);

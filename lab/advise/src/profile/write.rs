@@ -5,7 +5,7 @@ use std::fmt::Write;
 use toml_writer::{ToTomlKey, ToTomlValue, TomlKeyBuilder, TomlStringBuilder};
 
 use super::{
-    ALWAYS, Access, EVERYONE, Instances, Kind, Phase, Profile, Role, TypeProfile, WorkBasis,
+    ALWAYS, Access, EVERYONE, Instances, Kind, Phase, Profile, Role, Row, TypeProfile, WorkBasis,
 };
 
 /// Lines are broken before this column, where there is a choice.
@@ -32,6 +32,10 @@ fn of_type(of: &TypeProfile, out: &mut String) {
     let _ = match of.instances {
         Instances::Shared => writeln!(out, "instances = \"shared\""),
         Instances::PerCpu => writeln!(out, "instances = \"per cpu\""),
+        Instances::Row(Row { stride, begins }) => {
+            let _ = writeln!(out, "instances = \"per cpu\"\nstride = {stride}");
+            begins.map_or(Ok(()), |begins| writeln!(out, "begins = {begins}"))
+        }
         Instances::Dealt(count) => writeln!(out, "instances = {count}"),
     };
     match &of.roles[..] {

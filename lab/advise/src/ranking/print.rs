@@ -75,6 +75,9 @@ fn culprits(share: &Share, line: &mut impl FnMut(String)) {
             Near::Neighbour => {
                 format!("`{writer}`, written on the neighbour line, makes `{victim}`")
             }
+            Near::Beside => {
+                format!("`{writer}`, written in the object beside it, makes `{victim}`")
+            }
         };
         line(format!("    {how} wait {} ns", signed(change)));
     }

@@ -223,7 +223,7 @@ fn what_the_estimate_is_sure_of_the_simulation_confirms() {
                 continue;
             }
             let cost = |offsets: &Vec<u64>| {
-                let place = Place { offsets: offsets.clone(), base: 128 };
+                let place = Place { offsets: offsets.clone(), base: 128, row: None };
                 cost::of(&question, &uses, &place).unwrap().nanoseconds.median
             };
             asked += 1;

@@ -152,8 +152,47 @@ fn sample(out: &mut Out, holds: u64, sample: &Sample) {
     }
 }
 
+/// What the kernel says of processes.
+#[derive(Clone, Debug)]
+#[allow(dead_code, reason = "not all users of this module have processes")]
+pub enum Said {
+    /// A process mapped a file: its number, the address, the offset in the file, the file.
+    Mapped(u32, u64, u64, String),
+    /// The same as newer kernels say it.
+    MappedTwo(u32, u64, u64, String),
+    /// A process has a child: the child, the parent.
+    Forked(u32, u32),
+}
+
+fn said(out: &mut Out, said: &Said) {
+    let mut body = out.part();
+    let ty = match said {
+        Said::Mapped(process, address, offset, name)
+        | Said::MappedTwo(process, address, offset, name) => {
+            let two = matches!(said, Said::MappedTwo(..));
+            [*process, *process].into_iter().for_each(|number| body.u32(number));
+            [*address, 4096, *offset].into_iter().for_each(|number| body.u64(number));
+            (0..if two { 4 } else { 0 }).for_each(|_| body.u64(7));
+            body.bytes.extend(name.bytes());
+            body.bytes.extend(std::iter::repeat_n(0, 8 - name.len() % 8));
+            if two { 10 } else { 1 }
+        }
+        Said::Forked(child, parent) => {
+            [*child, *parent, *child, *parent].into_iter().for_each(|number| body.u32(number));
+            body.u64(3_678_072_400_000);
+            7
+        }
+    };
+    out.record(ty, &body.bytes);
+}
+
 /// A file of these samples, among records that are of no interest.
 pub fn file(how: How, events: &[Event], samples: &[Sample]) -> Vec<u8> {
+    file_of(how, events, samples, &[])
+}
+
+/// As [`file`], and what the kernel says of processes comes behind the samples, as it may.
+pub fn file_of(how: How, events: &[Event], samples: &[Sample], processes: &[Said]) -> Vec<u8> {
     let mut out = Out { bytes: Vec::new(), big: how.big };
     let magic = u64::from_le_bytes(*b"PERFILE2");
     out.u64(magic);
@@ -184,6 +223,7 @@ pub fn file(how: How, events: &[Event], samples: &[Sample]) -> Vec<u8> {
         sample(&mut body, events[one.event].holds, one);
         all.record(9, &body.bytes);
     }
+    processes.iter().for_each(|process| said(&mut all, process));
     match how.packed {
         None => records.bytes.extend(&all.bytes),
         Some(length) => {

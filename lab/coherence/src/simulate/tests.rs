@@ -10,13 +10,14 @@ fn settings() -> Settings {
     Machine::built_in("haswell-ep-2699v3").unwrap().best()
 }
 
-/// Fields for random programs: on shared lines and pairs, in objects of sockets, groups and CPUs, and lock nodes.
+/// Fields for random programs: on shared lines and pairs, in objects of sockets, groups and CPUs, and in a row; lock nodes.
 fn playground() -> (Layout, Vec<FieldId>, Vec<Lock>) {
     let mut layout = Layout::new();
     let shared = layout.object("shared", Scope::Machine);
     let socket = layout.object_at("socket", Scope::Socket, 64);
     let group = layout.object("group", Scope::Groups(3));
     let own = layout.object("own", Scope::Cpu);
+    let row = layout.object_at("row", Scope::Row(40), 16);
     let node = layout.object("node", Scope::Cpu);
     let mut fields: Vec<FieldId> = [0, 8, 64, 128]
         .iter()
@@ -27,6 +28,8 @@ fn playground() -> (Layout, Vec<FieldId>, Vec<Lock>) {
     fields.push(layout.field(group, "g", 0));
     fields.push(layout.field(own, "o", 0));
     fields.push(layout.field(own, "p", 64));
+    fields.push(layout.field(row, "q", 0));
+    fields.push(layout.field(row, "r", 32));
     let next = layout.field(shared, "next", 256);
     let serving = layout.field(shared, "serving", 264);
     let word = layout.field(shared, "word", 320);

@@ -104,10 +104,11 @@ impl Difference {
             if old == new { format!("{new}") } else { format!("{old} -> {new}") }
         };
         format!(
-            "{}: {} bytes, {} lines, aligned to {}",
+            "{}: {} bytes, {} line{}, aligned to {}",
             self.name,
             arrow(old.size, new.size),
             arrow(old.lines, new.lines),
+            if (old.lines, new.lines) == (1, 1) { "" } else { "s" },
             arrow(old.align, new.align),
         )
     }

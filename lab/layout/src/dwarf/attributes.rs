@@ -9,7 +9,7 @@ use gimli::{Abbreviation, Attribute, AttributeValue, EntriesRaw, Expression, Ope
 /// More bytes than any memory has. A larger size or offset is a lie; below this, bits can be counted.
 const BEYOND: u64 = 1 << 56;
 
-/// The attributes of an entry, as far as it has them.
+/// The attributes of an entry, as far as it has them. (What is read of an entry, `named/reading.rs` has to know, too.)
 #[derive(Debug, Default)]
 pub(super) struct Attributes<'a> {
     pub name: &'a [u8],

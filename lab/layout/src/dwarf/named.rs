@@ -11,10 +11,14 @@
 //! goes the same way as in a read of all units: [`Parsed`](super::parsed::Parsed), identities, and the model in the
 //! order of the file. So a type comes out the same. No more of the file than a unit for each thread is in memory.
 //!
+//! A header's types are chosen alike in every unit that includes it, and a unit that chose what an earlier one did is
+//! left at that: it would add nothing.
+//!
 //! Where a model of a few types would have to know more (units that refer to each other, type units, split units,
 //! objects that are not linked), there is no answer, and the caller reads all.
 
 mod input;
+mod reading;
 mod replay;
 mod select;
 mod steps;
@@ -29,12 +33,13 @@ use super::options::{Options, threads};
 use super::unit::{self, INFO, Tables, Unit, UnitAt, Universe};
 use super::{Slice, sections, separate};
 use crate::model::{Role, Type, TypeId, Types};
-use crate::pick::{Pattern, pick};
+use crate::pick::{Pattern, last_part, pick};
 use gimli::{DebugInfo, DebugLine, DebugLineOffset, Dwarf, Section};
 use input::{Head, Input};
 use object::{ReadCache, ReadRef};
-use select::{Stopped, select};
-use std::collections::BTreeSet;
+use reading::Stopped;
+use select::select;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -62,6 +67,9 @@ pub struct Named {
     pub units: usize,
     /// In how many of them something was read, and how many entries were stepped over or read there.
     pub read: (usize, u64),
+    /// How many of these units say something of the types that no unit before them says. (With several threads it may be a
+    /// few more: a thread does not wait to learn what another finds.)
+    pub distinct: usize,
 }
 
 /// Reads the types of the ELF file at `path` that have one of `names`, or of the debug file that belongs to it.
@@ -143,10 +151,10 @@ impl<'f, 'a> InParts<'f, 'a> {
             wanted.insert(name.as_bytes().into());
             wanted.extend(pointers_to(name, strings));
         }
-        let mut read = (0, 0);
+        let mut entries = 0;
         for _ in 0..MOST_ROUNDS {
             let round = self.round(&dwarf, wanted.clone(), options)?;
-            read = (round.units, read.1 + round.entries);
+            entries += round.entries;
             let before = wanted.len();
             wanted.extend(round.declared);
             let types = round.types;
@@ -157,7 +165,8 @@ impl<'f, 'a> InParts<'f, 'a> {
                 }
             }
             if wanted.len() == before {
-                return Some(Named { types, units: self.heads.len(), read });
+                let (units, read) = (self.heads.len(), (round.units, entries));
+                return Some(Named { types, units, read, distinct: round.distinct });
             }
         }
         None
@@ -195,7 +204,9 @@ impl<'f, 'a> InParts<'f, 'a> {
                 next: 0,
                 passed: BTreeSet::new(),
                 declared: BTreeSet::new(),
+                chosen: HashMap::new(),
                 read: 0,
+                distinct: 0,
                 stopped: false,
             }),
             moved: Condvar::new(),
@@ -213,6 +224,7 @@ impl<'f, 'a> InParts<'f, 'a> {
             declared: progress.declared,
             rust: shared.rust.into_inner(),
             units: progress.read,
+            distinct: progress.distinct,
             entries: shared.entries.into_inner(),
         })
     }
@@ -226,6 +238,8 @@ struct Round {
     /// Whether anything of it is Rust's.
     rust: bool,
     units: usize,
+    /// In how many of them something new was.
+    distinct: usize,
     entries: u64,
 }
 
@@ -251,8 +265,12 @@ struct Progress<'b> {
     /// Later units that have nothing to merge.
     passed: BTreeSet<usize>,
     declared: BTreeSet<Vec<u8>>,
+    /// For each digest of what units chose, the first of these units that is known.
+    chosen: HashMap<u64, usize>,
     /// In how many units something was read.
     read: usize,
+    /// Of how many of them the types were added.
+    distinct: usize,
     stopped: bool,
 }
 
@@ -326,12 +344,17 @@ impl<'b> Shared<'_, '_, '_, 'b> {
         if steps.leads_out() {
             return Err(Stopped::Linked);
         }
-        let selection = select(unit, &mut steps, &survey)?;
         let lines = unit.lines.map(|offset| input.lines(offset.0, &mut buffers.lines));
-        let files = || match lines {
+        let files = match lines {
             Some(lines) => unit.files_of(&DebugLine::new(lines, input.endian), DebugLineOffset(0)),
             None => unit.files(),
-        };
+        }?;
+        let selection = select(unit, &mut steps, &survey, &files)?;
+        if selection.digest.is_some_and(|digest| self.is_earlier(digest, index)) {
+            self.entries.fetch_add(steps.count, Ordering::Relaxed);
+            self.lock().read += 1;
+            return Ok(());
+        }
         let mut parsed = replay::replay(unit, &mut steps, &survey, &selection, files)?;
         // Relaxed suffices: they are read when the threads have ended.
         self.entries.fetch_add(steps.count + parsed.types.len() as u64, Ordering::Relaxed);
@@ -345,8 +368,18 @@ impl<'b> Shared<'_, '_, '_, 'b> {
             progress = self.moved.wait(progress).unwrap_or_else(PoisonError::into_inner);
         }
         progress.read += 1;
+        progress.distinct += 1;
         progress.declared.extend(selection.declared.iter().map(|&name| name.to_vec()));
         Ok(progress.merger.add(&parsed, &identities)?)
+    }
+
+    /// Whether an earlier unit chose the same. That one adds the types; it does so before a later one would.
+    fn is_earlier(&self, digest: u64, unit: usize) -> bool {
+        let mut progress = self.lock();
+        let first = progress.chosen.entry(digest).or_insert(unit);
+        let earlier = *first < unit;
+        *first = unit.min(*first);
+        earlier
     }
 
     /// Whether the unit's table of names may have a wanted one.
@@ -374,23 +407,6 @@ impl<'b> Shared<'_, '_, '_, 'b> {
 /// before DWARF 5: the number of the attribute that names such a file occurs in it.
 fn is_split(abbreviations: &[u8]) -> bool {
     memchr::memmem::find(abbreviations, &[0xb0, 0x42]).is_some()
-}
-
-/// A type's name without what it is in: what follows the last `::` that is in no brackets.
-fn last_part(name: &str) -> &str {
-    let (mut depth, mut start, mut before) = (0usize, 0, 0);
-    for (at, byte) in name.bytes().enumerate() {
-        let before = std::mem::replace(&mut before, byte);
-        match byte {
-            // Of an arrow.
-            b'>' if before == b'-' => {}
-            b'<' | b'(' | b'[' | b'{' => depth += 1,
-            b'>' | b')' | b']' | b'}' => depth = depth.saturating_sub(1),
-            b':' if depth == 0 => start = at + 1,
-            _ => {}
-        }
-    }
-    &name[start..]
 }
 
 /// The names of Rust's pointers to a type, as far as there are any: they tell whether it has a size.

@@ -59,6 +59,9 @@ proptest! {
                 last = bit + 1;
             }
         }
+        // What has no bits begins there.
+        let empty = leaves.iter().filter(|leaf| leaf.bits == 0).map(|leaf| leaf.start as usize);
+        last = last.max(empty.max().unwrap_or(0));
         let spans = leaves.iter().map(|leaf| (leaf.start, leaf.bits));
         let (holes, padding) = gaps(spans, size, &mut Vec::new());
         let mut empty = vec![false; map.len()];

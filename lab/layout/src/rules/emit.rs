@@ -24,7 +24,9 @@ pub enum Language {
 ///
 /// Rules about the whole type and rules about fields become assertions. `base`, `no_straddle` of all fields and
 /// `alone` need a look at the whole type, and are left to `check`. Sizes of fields are those of today. A bitfield has
-/// no offset in either language, so a rule with a bitfield is left out.
+/// no offset in either language, so a rule with a bitfield is left out; C has no name for types of C++ and Rust, nor Rust for
+/// closures and others that no source names. A comment says what was left out. Rust's names are whole paths, which the crate
+/// that has the types knows by `extern crate self as` its own name; a comment says that, too.
 ///
 /// # Errors
 /// As for [`check`](super::check()), and if a rule names a type or a field that is not there and not optional.
@@ -39,6 +41,7 @@ pub fn emit(
         Language::C => "#include <stddef.h>\n".to_owned(),
         Language::Kernel => String::new(),
     };
+    let mut crates = BTreeSet::new();
     for of_type in rules.of(configuration)? {
         Pattern::new(&of_type.name)?;
         let picked = match pick(types, std::slice::from_ref(&of_type.name)) {
@@ -46,9 +49,19 @@ pub fn emit(
             picked => picked?,
         };
         for (name, id) in picked {
+            left_out(types, name, id, of_type, language, &mut out);
             if language == Language::Kernel {
                 kernel(types, name, id, &mut out);
                 continue;
+            }
+            if !has_name(language, name) {
+                continue;
+            }
+            if language == Language::Rust
+                && let Some((of, _)) = name.split_once("::")
+                && is_word(of)
+            {
+                crates.insert(of.to_owned());
             }
             if let Some((_, missing)) = of_type.missing(types, (name, id)).into_iter().next() {
                 return Err(missing);
@@ -74,7 +87,66 @@ pub fn emit(
     if language == Language::Rust {
         out.push_str("};\n");
     }
+    for of in crates {
+        out.insert_str(
+            0,
+            &format!("// (In {of} itself: `extern crate self as {of};` at its root.)\n"),
+        );
+    }
     Ok(out)
+}
+
+/// Whether a language has a name for a type that has this one.
+fn has_name(language: Language, name: &str) -> bool {
+    match language {
+        Language::C => is_word(name),
+        // `{closure_env#0}`, `{impl#3}`; and of C++ `(anonymous)`.
+        Language::Rust => !name.contains(['{', '#', '(']),
+        Language::Kernel => true,
+    }
+}
+
+fn is_word(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// Says which rules become no assertion.
+fn left_out(
+    types: &Types,
+    name: &str,
+    id: TypeId,
+    rules: &TypeRules,
+    language: Language,
+    out: &mut String,
+) {
+    let mut left: Vec<String> = Vec::new();
+    let size = rules.max_lines.or(rules.size_max).or(rules.base);
+    if language == Language::Kernel {
+        if size.is_some() || rules.names().next().is_some() || !rules.no_straddle.is_empty() {
+            left.push("all but the groups".to_owned());
+        }
+    } else if !has_name(language, name) {
+        let language = if language == Language::C { "C" } else { "Rust" };
+        left.push(format!("{language} has no name for the type"));
+    } else {
+        if let Some(base) = rules.base {
+            left.push(format!("base = {base} (the assertions hold where it begins a line)"));
+        }
+        if !rules.alone.is_empty() {
+            left.push(format!("alone = {}", rules.alone.join(", ")));
+        }
+        if rules.no_straddle.iter().any(|name| name == "*") {
+            left.push("no_straddle = *".to_owned());
+        }
+        let is_bitfield = |name: &&str| find(types, id, name).is_some_and(|leaf| leaf.bitfield);
+        let bitfields: BTreeSet<&str> = rules.names().filter(is_bitfield).collect();
+        left.extend(bitfields.into_iter().map(|name| format!("{name}, a bitfield")));
+    }
+    if !left.is_empty() {
+        let indent = if language == Language::Rust { "    " } else { "" };
+        let left = left.join("; ");
+        let _ = writeln!(out, "{indent}// {name}, left to `ledgerline layout check`: {left}");
+    }
 }
 
 fn kernel(types: &Types, name: &str, id: TypeId, out: &mut String) {
@@ -156,15 +228,16 @@ impl One<'_> {
     }
 
     fn offset(&self, leaf: &Leaf) -> String {
-        // The fields of a tuple have numbers in the source.
-        let path = leaf.path.replace(".__", ".");
-        let path =
-            path.strip_prefix("__").filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
-        let path = path.unwrap_or(&leaf.path);
-        match self.language {
-            Language::Rust => format!("offset_of!({}, {path})", self.ty),
-            _ => format!("offsetof({}, {path})", self.ty),
+        if self.language != Language::Rust {
+            return format!("offsetof({}, {})", self.ty, leaf.path);
         }
+        // The fields of a tuple have numbers in the source.
+        let number = |part: &str| {
+            let number = part.strip_prefix("__").filter(|rest| rest.parse::<u32>().is_ok());
+            number.unwrap_or(part).to_owned()
+        };
+        let path: Vec<_> = leaf.path.split('.').map(number).collect();
+        format!("offset_of!({}, {})", self.ty, path.join("."))
     }
 
     fn first(&self, leaf: &Leaf, line: u64) -> String {

@@ -229,6 +229,33 @@ fn a_group_that_crosses_a_line_it_need_not_cross_is_told() {
 }
 
 #[test]
+fn assertions_say_which_rules_they_leave_to_check() {
+    let text =
+        "[[type]]\nname = '*'\nbase = 8\nalone = ['a']\nno_straddle = ['*', 'b']\nsize_max = 64";
+    let rules = File::parse(text).unwrap();
+    let mut types = Types::new(8);
+    words(&mut types, "t", "a b");
+    let emitted = |types: &Types, language| emit(types, &rules, None, language).unwrap();
+    let left = "// t, left to `ledgerline layout check`: ";
+    let whole =
+        "base = 8 (the assertions hold where it begins a line); alone = a; no_straddle = *\n";
+    assert!(emitted(&types, Language::C).contains(&format!("\n{left}{whole}")));
+    assert!(emitted(&types, Language::Rust).contains(&format!("\n    {left}{whole}")));
+    assert_eq!(emitted(&types, Language::Kernel), format!("{left}all but the groups\n"));
+    let mut types = Types::new(8);
+    words(&mut types, "ns::t<int, 3>", "a b");
+    let text = emitted(&types, Language::C);
+    assert!(
+        text.ends_with("check`: C has no name for the type\n") && !text.contains("assert("),
+        "{text}"
+    );
+    assert!(emitted(&types, Language::Rust).contains("assert!"));
+    // Where all can be said, nothing is.
+    let rules = File::parse("[[type]]\nname = '*'\nsize_max = 64").unwrap();
+    assert!(!emit(&types, &rules, None, Language::Rust).unwrap().contains("left to"));
+}
+
+#[test]
 fn sarif_and_json_have_what_their_readers_need() {
     let mut types = Types::new(8);
     words(&mut types, "t", "a b");

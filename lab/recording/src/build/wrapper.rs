@@ -7,6 +7,7 @@ use super::objects;
 use super::wrappers::{COMPILERS, FLAGS, JOURNAL, LIBRARY, PATH};
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -37,11 +38,12 @@ pub fn called(executed: &Path, arguments: impl Iterator<Item = OsString>) -> Opt
     let code = match wrap(folder, &bin, &note, &compiler, &arguments) {
         Ok(mut command) => {
             let error = command.exec();
-            eprintln!("ledgerline: build: {}: {error}", compiler.display());
+            let _ =
+                writeln!(std::io::stderr(), "ledgerline: build: {}: {error}", compiler.display());
             127
         }
         Err(why) => {
-            eprintln!("ledgerline: build: {why}");
+            let _ = writeln!(std::io::stderr(), "ledgerline: build: {why}");
             1
         }
     };

@@ -1,7 +1,7 @@
 use super::*;
 use crate::cells::Cells;
 use crate::plan::{Heap, Wanted};
-use crate::read::Table;
+use crate::read::{Neighbours, Table};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -113,15 +113,32 @@ proptest! {
 }
 
 fn shared(threads: usize, objects: &[(u64, u64)]) -> Instances {
+    beside(threads, objects, &[])
+}
+
+/// The same of objects of which some lie side by side: how far apart, where the first begins, who used one of the two, how many.
+fn beside(
+    threads: usize,
+    objects: &[(u64, u64)],
+    neighbours: &[(u64, u64, u64, u64)],
+) -> Instances {
     let threads = (0..threads).map(|number| {
         let operations = vec![vec![[1, 0, 0]; FIELDS.len()]];
         let tables = vec![Table { ty: 0, rows: rows(&operations, 9) }];
         Thread { number, operations: 1, tables, ..Thread::default() }
     });
     let objects = objects.iter().map(|&(users, objects)| Used { ty: 0, users, objects });
+    let neighbours = neighbours.iter().map(|&(stride, begins, differ, pairs)| Neighbours {
+        ty: 0,
+        stride,
+        begins,
+        differ,
+        pairs,
+    });
     let recording = Recording {
         threads: threads.collect(),
         objects: objects.collect(),
+        neighbours: neighbours.collect(),
         ..Recording::default()
     };
     profile(&plan(true), &[recording]).profile.types[0].instances
@@ -140,4 +157,61 @@ fn who_uses_which_objects_says_how_they_are_shared() {
     assert_eq!(shared(2, &[(0b10_0001, 1), (0b10_0010, 1)]), Instances::PerCpu);
     // The last bit stands for all threads from the 64th on.
     assert_eq!(shared(70, &[(1 << 63, 1)]), Instances::Dealt(35));
+}
+
+#[test]
+fn own_objects_on_the_lines_of_others_lie_in_a_row() {
+    let row = |stride, begins| Instances::Row(profile::Row { stride, begins: Some(begins) });
+    let two = [(0b01, 1), (0b10, 1)];
+    assert_eq!(beside(2, &two, &[(40, 8, 0b11, 1)]), row(40, 8));
+    // Who only set them up is no user, so these are one thread's.
+    assert_eq!(beside(2, &two, &[(40, 8, 0b10_0000, 1)]), Instances::PerCpu);
+    // Most of them say how far apart; some lie better aligned than others.
+    let four = [(0b0001, 1), (0b0010, 1), (0b0100, 1), (0b1000, 1)];
+    let lie = [(48, 112, 0b0011, 1), (48, 32, 0b0110, 1), (48, 80, 0b0110, 1), (64, 64, 0b1100, 2)];
+    assert_eq!(beside(4, &four, &lie), row(48, 112));
+    // Few of many that happen to lie so are no row.
+    let many = [(0b01, 50), (0b10, 50)];
+    assert_eq!(beside(2, &many, &[(40, 8, 0b11, 24)]), Instances::PerCpu);
+    assert_eq!(beside(2, &many, &[(40, 8, 0b11, 25)]), row(40, 8));
+    // Where several threads use each, how they lie is not what matters most.
+    assert_eq!(beside(2, &[(0b11, 2)], &[(40, 8, 0b01, 1)]), Instances::Shared);
+}
+
+#[test]
+fn threads_that_are_not_told_apart_make_no_object_shared_where_others_are_known() {
+    let mut objects: Vec<(u64, u64)> = (0..63).map(|thread| (1 << thread, 1)).collect();
+    objects.push((1 << 63, 7));
+    assert_eq!(beside(70, &objects, &[]), Instances::PerCpu);
+}
+
+#[test]
+fn who_adds_all_up_now_and_then_does_not_hide_whose_objects_they_are() {
+    let thread = |number, operations: u64| {
+        let touched = vec![vec![[1, 0, 0]; FIELDS.len()]];
+        let tables = vec![Table { ty: 0, rows: rows(&touched, 9) }];
+        Thread { number, operations, tables, ..Thread::default() }
+    };
+    let used = |users| Used { ty: 0, users, objects: 1 };
+    let taken_as = |seldom: u64| {
+        let recording = Recording {
+            threads: vec![thread(0, 10_000), thread(1, 9_000), thread(2, seldom)],
+            objects: vec![used(0b101), used(0b110)],
+            neighbours: vec![Neighbours { ty: 0, stride: 16, begins: 32, differ: 0b011, pairs: 1 }],
+            ..Recording::default()
+        };
+        profile(&plan(true), &[recording]).profile.types[0].instances
+    };
+    assert_eq!(taken_as(21), Instances::Row(profile::Row { stride: 16, begins: Some(32) }));
+    assert_eq!(taken_as(5_000), Instances::Dealt(2));
+}
+
+#[test]
+fn a_row_begins_where_its_pairs_fit_best() {
+    let places = |list: &[(u64, u64)]| list.iter().copied().collect::<BTreeMap<u64, u64>>();
+    // 32, 80, and on the next pair 0 and 48: the second and the third do not meet.
+    assert_eq!(first_of(&places(&[(0, 1), (32, 1)]), 48, (32, 4)), Some(32));
+    // The first is alone on its pair.
+    assert_eq!(first_of(&places(&[(0, 1)]), 40, (40, 3)), Some(88));
+    assert_eq!(first_of(&places(&[(0, 1)]), 40, (40, 2)), Some(0));
 }

@@ -107,6 +107,7 @@ fn recordings() -> Vec<Recording> {
         ],
     );
     vec![Recording {
+        neighbours: Vec::new(),
         process: 7,
         threads: vec![main, worker(1), worker(2), reader],
         objects: vec![

@@ -31,7 +31,7 @@ fn measured(median: f64) -> Measured {
 fn with<R>(measured: &Measured, asked: usize, then: impl Fn(&Report<'_>) -> R) -> R {
     let machine = Machine::built_in("zen4-2vcpu").unwrap();
     let question = Question { machine: &machine, cpus: 2, points: 16 };
-    let order = |size| Order { size, place: Place { offsets: Vec::new(), base: 128 } };
+    let order = |size| Order { size, place: Place { offsets: Vec::new(), base: 128, row: None } };
     let today = order(24);
     let proposed = order(256);
     let predicted = Predicted {

@@ -27,7 +27,7 @@ fn counters(instances: Instances, work_ns: f64) -> Uses {
 }
 
 fn order(offsets: [u64; 2], size: u64) -> Order {
-    Order { size, place: Place { offsets: offsets.to_vec(), base: 128 } }
+    Order { size, place: Place { offsets: offsets.to_vec(), base: 128, row: None } }
 }
 
 /// The gain in per cent of putting the counters apart; the best of some tries where others may have the CPUs.
@@ -59,6 +59,26 @@ fn counters_of_two_cpus_are_faster_apart_and_by_more_the_less_they_work() {
     let uses = counters(Instances::Shared, 3000.0);
     let loose = gain(&uses, &[one, other], |gain| gain.median < 10.0);
     assert!(loose.median < 10.0, "{loose:?}");
+}
+
+#[test]
+fn objects_of_a_row_are_faster_where_each_begins_a_pair_of_lines() {
+    let cpus = allowed_cpus().unwrap();
+    let [one, other, ..] = cpus[..] else {
+        eprintln!("one CPU: nothing is shared");
+        return;
+    };
+    let mut uses = counters(Instances::Row(Row { stride: 16, begins: Some(0) }), 20.0);
+    uses.roles = vec![adder("all", 0, 1.0, 20.0)];
+    let (mut today, mut apart) = (order([0, 8], 16), order([0, 8], 128));
+    today.place.row = uses.instances.row();
+    apart.place.row = Some(Row { stride: 128, begins: None });
+    let cpus = [one, other];
+    let plan =
+        Plan { uses: &uses, today: &today, proposed: Some(&apart), cpus: &cpus, seconds: 0.1 };
+    let tried = (0..20).map(|_| measure(&plan, &|_| ()).unwrap().proposed.unwrap().1.throughput);
+    let gains: Vec<f64> = tried.map(|gain| gain.median).take_while(|&gain| gain <= 30.0).collect();
+    assert!(gains.len() < 20, "{gains:?}");
 }
 
 #[test]
@@ -100,7 +120,7 @@ fn after_much_other_work_lines_come_from_the_second_cache() {
         (0..8).map(|spot| Touch { spot, kind: Kind::Load, times: 1.0 }).collect();
     let order = |apart: u64| Order {
         size: 512,
-        place: Place { offsets: (0..8).map(|at| apart * at).collect(), base: 128 },
+        place: Place { offsets: (0..8).map(|at| apart * at).collect(), base: 128, row: None },
     };
     let (today, together) = (order(64), order(8));
     let plan =

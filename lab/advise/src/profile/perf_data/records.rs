@@ -10,7 +10,10 @@ use super::unpack::Unpack;
 
 /// Numbers of records.
 pub(super) mod ty {
+    pub const MMAP: u32 = 1;
+    pub const FORK: u32 = 7;
     pub const SAMPLE: u32 = 9;
+    pub const MMAP2: u32 = 10;
     pub const EVENT: u32 = 64;
     pub const TRACING_DATA: u32 = 66;
     pub const TRACE: u32 = 71;

@@ -7,6 +7,7 @@ use crate::profile::kinds::{Said, of_source};
 /// A sample, as far as it concerns an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sample {
+    pub process: Option<u32>,
     pub thread: Option<u32>,
     pub cpu: Option<u32>,
     pub address: Option<u64>,
@@ -18,6 +19,7 @@ pub(super) struct Sample {
 pub(super) fn read(mut at: Bytes<'_>, event: &Event) -> Option<Sample> {
     let has = |what: u64| event.holds & what != 0;
     let mut sample = Sample {
+        process: None,
         thread: None,
         cpu: None,
         address: None,
@@ -26,8 +28,8 @@ pub(super) fn read(mut at: Bytes<'_>, event: &Event) -> Option<Sample> {
     };
     at.skip(u64::from((event.holds & (holds::IDENTIFIER | holds::IP)).count_ones()), 8)?;
     if has(holds::TID) {
-        let (_process, thread) = (at.u32()?, at.u32()?);
-        sample.thread = Some(thread);
+        let (process, thread) = (at.u32()?, at.u32()?);
+        (sample.process, sample.thread) = (Some(process), Some(thread));
     }
     at.skip(u64::from(has(holds::TIME)), 8)?;
     if has(holds::ADDR) {
@@ -143,6 +145,7 @@ mod tests {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let sample = read(Bytes::new(&bytes, Order::Little), &event).unwrap();
         let expected = Sample {
+            process: Some(6),
             thread: Some(7),
             cpu: Some(2),
             address: Some(0xffff_8881_00a4_c000),

@@ -17,11 +17,14 @@ pub(super) fn replay<'a>(
     steps: &mut Steps<'_, 'a>,
     survey: &Survey,
     selection: &Selection<'a>,
-    files: impl FnOnce() -> Result<Vec<File<'a>>, Error>,
+    files: Vec<File<'a>>,
 ) -> Result<Parsed<'a>, Error> {
     let mut walk = Walk::new(unit);
     let mut frames: HashMap<usize, Frame> = HashMap::new();
-    for (&at, &depth) in &selection.chosen {
+    let mut chosen: Vec<(usize, Depth)> =
+        selection.chosen.iter().map(|(&at, chosen)| (at, chosen.depth)).collect();
+    chosen.sort_unstable();
+    for (at, depth) in chosen {
         let around = survey.container(at).and_then(|around| frames.get(&around));
         walk.frames = vec![around.copied().unwrap_or_default()];
         let types = walk.types();
@@ -48,7 +51,7 @@ pub(super) fn replay<'a>(
         }
     }
     walk.frames.clear();
-    walk.parsed(files)
+    walk.parsed(|| Ok(files))
 }
 
 /// Reads one entry. If it has children, it becomes the innermost frame.

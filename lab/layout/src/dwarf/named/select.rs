@@ -7,19 +7,23 @@
 //! ```
 //!
 //! That is what the identity of a type depends on (`identity`), too, so types are told apart as in a read of all.
+//!
+//! What is chosen has a digest, too: a hash of what each entry says, in the order in which they are followed, with
+//! references as the numbers of entries in that order. Of two units with one digest, the second adds nothing.
 
-use super::super::attributes::Attributes;
-use super::super::entries::{is_rust, shape_of};
-use super::super::parsed::{Reference, Shape};
+use super::super::entries::{is_c, is_rust};
+use super::super::parsed::{File, Reference, Shape};
 use super::super::unit::Unit;
-use super::steps::{Met, Steps};
+use super::reading::{Reading, Says, Stopped};
+use super::steps::{Met, Step, Steps};
 use super::survey::Survey;
-use crate::Error;
-use gimli::UnitOffset;
-use std::collections::btree_map::{BTreeMap, Entry};
+use foldhash::fast::{FixedState, FoldHasher};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::{BuildHasher, Hash, Hasher};
 
 /// How much of an entry is needed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Depth {
     /// It has others in it.
     Around,
@@ -29,42 +33,47 @@ pub(super) enum Depth {
     Whole,
 }
 
-/// Why a unit cannot be read in part.
-pub(super) enum Stopped {
-    /// It refers to another unit.
-    Linked,
-    Broken,
-}
-
-impl From<Error> for Stopped {
-    fn from(_: Error) -> Stopped {
-        Stopped::Broken
-    }
-}
-
 /// The entries that are chosen, and what is still missing.
 #[derive(Default)]
 pub(super) struct Selection<'a> {
-    pub chosen: BTreeMap<usize, Depth>,
+    pub chosen: HashMap<usize, Chosen, FixedState>,
     /// The names of types that are held by value and only declared here.
     pub declared: Vec<&'a [u8]>,
+    /// Another unit with the same digest has the same types. `None` if that cannot be told.
+    pub digest: Option<u64>,
 }
 
-/// Chooses what the types that were found need.
+/// What is known of an entry that was chosen.
+#[derive(Clone, Copy)]
+pub(super) struct Chosen {
+    pub depth: Depth,
+    /// How many were chosen before it.
+    number: u32,
+}
+
+/// Chooses what the types that were found need. `files` are the source files of the unit.
 pub(super) fn select<'a>(
     unit: &Unit<'_, 'a>,
     steps: &mut Steps<'_, 'a>,
     survey: &Survey,
+    files: &[File<'a>],
 ) -> Result<Selection<'a>, Stopped> {
+    let header = &unit.at.header;
+    let mut digest = FixedState::with_seed(3).build_hasher();
+    (header.version(), header.address_size(), unit.language).hash(&mut digest);
     let mut select = Select {
         unit,
         survey,
+        files,
+        reading: Reading::new(unit),
         selection: Selection::default(),
         waiting: Vec::new(),
         completed: Vec::new(),
+        // Where names have scopes, what is around a type says more than the type.
+        digest: is_c(unit.language).then_some(digest),
     };
     for &at in &survey.completing {
-        let says = select.read(at)?.1;
+        let says = select.reading.says(at, steps)?;
         if let Some(declaration) = select.inside(says.specification)? {
             select.completed.push((declaration, at));
         }
@@ -74,16 +83,19 @@ pub(super) fn select<'a>(
     while let Some((at, depth)) = select.waiting.pop() {
         select.follow(at, depth, steps)?;
     }
-    Ok(select.selection)
+    Ok(Selection { digest: select.digest.map(|state| state.finish()), ..select.selection })
 }
 
 struct Select<'u, 'a> {
     unit: &'u Unit<'u, 'a>,
     survey: &'u Survey,
+    files: &'u [File<'a>],
+    reading: Reading<'u, 'a>,
     selection: Selection<'a>,
     waiting: Vec<(usize, Depth)>,
     /// Declarations, each with an entry that completes it; sorted.
     completed: Vec<(usize, usize)>,
+    digest: Option<FoldHasher<'static>>,
 }
 
 impl<'a> Select<'_, 'a> {
@@ -91,19 +103,46 @@ impl<'a> Select<'_, 'a> {
         if !self.survey.may_be_type(at) {
             return;
         }
-        match self.selection.chosen.entry(at) {
-            Entry::Occupied(known) if *known.get() >= depth => return,
-            Entry::Occupied(mut known) => drop(known.insert(depth)),
-            Entry::Vacant(new) => drop(new.insert(depth)),
-        }
-        self.waiting.push((at, depth));
+        let number = self.selection.chosen.len() as u32;
+        let number = match self.selection.chosen.entry(at) {
+            Entry::Occupied(mut known) => {
+                let Chosen { depth: before, number } = *known.get();
+                if before < depth {
+                    known.insert(Chosen { depth, number });
+                    self.waiting.push((at, depth));
+                }
+                number
+            }
+            Entry::Vacant(new) => {
+                new.insert(Chosen { depth, number });
+                self.waiting.push((at, depth));
+                number
+            }
+        };
+        self.note((number, depth));
     }
 
     fn refer(&mut self, to: Reference, depth: Depth) -> Result<(), Stopped> {
-        if let Some(at) = self.inside(to)? {
-            self.take(at, depth);
+        match self.inside(to)? {
+            Some(at) => self.take(at, depth),
+            None => self.note(None::<u32>),
         }
         Ok(())
+    }
+
+    /// Adds to the digest.
+    fn note(&mut self, what: impl Hash) {
+        if let Some(digest) = &mut self.digest {
+            what.hash(digest);
+        }
+    }
+
+    /// Adds what an entry says to the digest; its references are noted when they are followed.
+    fn note_all(&mut self, says: &Says<'a>) {
+        match says.digest {
+            Some(digest) => self.note(digest),
+            None => self.digest = None,
+        }
     }
 
     /// Where in this unit something is; an error if it is in another one.
@@ -115,15 +154,6 @@ impl<'a> Select<'_, 'a> {
         Ok(Some(at))
     }
 
-    /// An entry's shape, if it is a type, and what it says.
-    fn read(&self, at: usize) -> Result<(Option<Shape>, Attributes<'a>), Stopped> {
-        let mut entries = self.unit.entries(Some(UnitOffset(at)))?;
-        let abbreviation = entries.read_abbreviation().map_err(|_| Stopped::Broken)?;
-        let Some(abbreviation) = abbreviation else { return Ok((None, Attributes::default())) };
-        let says = Attributes::read(self.unit, &mut entries, abbreviation)?;
-        Ok((shape_of(abbreviation.tag()), says))
-    }
-
     fn follow(
         &mut self,
         at: usize,
@@ -133,17 +163,39 @@ impl<'a> Select<'_, 'a> {
         if let Some(around) = self.survey.container(at) {
             self.take(around, Depth::Around);
         }
-        let (shape, says) = self.read(at)?;
-        let Some(shape) = shape else { return Ok(()) };
+        let says = self.reading.says(at, steps)?;
+        let Some(shape) = says.shape else { return Ok(()) };
         if says.signature != Reference::NONE {
             return Err(Stopped::Linked);
+        }
+        let nameless = matches!(shape, Shape::Record(_)) && says.name.is_empty(self.unit);
+        let number = self.selection.chosen[&at].number;
+        match shape {
+            // Of one that is only named it does not matter whether it is defined here.
+            Shape::Record(kind)
+                if says.digest.is_some()
+                    && !nameless
+                    && (depth != Depth::Whole || says.declaration) =>
+            {
+                self.note((number, depth, kind as u8, says.name));
+            }
+            Shape::Record(_) => {
+                self.note((number, depth));
+                self.note_all(&says);
+                self.note(self.file(says.file));
+            }
+            _ => {
+                self.note((number, depth));
+                self.note_all(&says);
+            }
         }
         self.refer(says.specification, Depth::Name)?;
         if says.declaration {
             if depth == Depth::Whole {
                 self.complete(at);
-                if matches!(shape, Shape::Record(_) | Shape::Enum) && !says.name.is_empty() {
-                    self.selection.declared.push(says.name);
+                if matches!(shape, Shape::Record(_) | Shape::Enum) && !says.name.is_empty(self.unit)
+                {
+                    self.selection.declared.push(says.name.text(self.unit));
                 }
             }
             return Ok(());
@@ -156,14 +208,14 @@ impl<'a> Select<'_, 'a> {
                 // Only the enum tells that a record within it is one of its variants.
                 if is_rust(self.unit.language)
                     && let Some(around) = self.survey.container(at)
-                    && let (Some(Shape::Record(_)), _) = self.read(around)?
+                    && let Some(Shape::Record(_)) = self.reading.says(around, steps)?.shape
                 {
                     self.take(around, Depth::Whole);
                 }
                 // Types without a name are known by what is in them.
-                if says.name.is_empty() && says.specification == Reference::NONE {
+                if nameless && says.specification == Reference::NONE {
                     depth = Depth::Whole;
-                    self.selection.chosen.insert(at, depth);
+                    self.selection.chosen.insert(at, Chosen { depth, number });
                 }
                 if depth == Depth::Whole {
                     self.members(at, depth, steps)?;
@@ -181,9 +233,23 @@ impl<'a> Select<'_, 'a> {
                 self.members(at, Depth::Name, steps)?;
             }
             Shape::Enum => self.refer(says.to, Depth::Whole)?,
+            Shape::Array { .. } => {
+                for dimension in Self::met(at, steps)? {
+                    let says = self.reading.says(dimension.start, steps)?;
+                    self.note_all(&says);
+                }
+                self.refer(says.to, depth)?;
+            }
             _ => self.refer(says.to, depth)?,
         }
         Ok(())
+    }
+
+    /// The name of a source file, without its folder: a header has several paths.
+    fn file(&self, number: u64) -> &'a [u8] {
+        let file = self.files.get(self.unit.file_index(number) as usize);
+        let name = file.map_or(&b""[..], |file| file.name);
+        name.rsplit(|&byte| byte == b'/').next().unwrap_or(name)
     }
 
     /// Takes what completes a declaration.
@@ -194,12 +260,8 @@ impl<'a> Select<'_, 'a> {
         found.into_iter().for_each(|at| self.take(at, Depth::Whole));
     }
 
-    fn members(
-        &mut self,
-        at: usize,
-        depth: Depth,
-        steps: &mut Steps<'_, 'a>,
-    ) -> Result<(), Stopped> {
+    /// What makes up the type at `at`.
+    fn met(at: usize, steps: &mut Steps<'_, 'a>) -> Result<Vec<Step>, Stopped> {
         let mut met = Vec::new();
         steps.members(at, |member| {
             if let Met::Member(step) = member {
@@ -207,9 +269,19 @@ impl<'a> Select<'_, 'a> {
             }
             Ok(())
         })?;
-        for step in met {
-            let (_, says) = self.read(step.start)?;
-            let is_part = step.tag != gimli::DW_TAG_member || !says.is_static();
+        Ok(met)
+    }
+
+    fn members(
+        &mut self,
+        at: usize,
+        depth: Depth,
+        steps: &mut Steps<'_, 'a>,
+    ) -> Result<(), Stopped> {
+        for step in Self::met(at, steps)? {
+            let says = self.reading.says(step.start, steps)?;
+            self.note_all(&says);
+            let is_part = step.tag != gimli::DW_TAG_member || !says.is_static;
             let refers = matches!(
                 step.tag,
                 gimli::DW_TAG_member | gimli::DW_TAG_inheritance | gimli::DW_TAG_formal_parameter

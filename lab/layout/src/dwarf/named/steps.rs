@@ -118,6 +118,11 @@ impl<'u, 'a> Steps<'u, 'a> {
         Ok(self.unit.entries(None)?.next_offset().0)
     }
 
+    /// The bytes of the unit, from its header on.
+    pub(super) fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
     pub(super) fn end(&self) -> usize {
         self.bytes.len()
     }
@@ -166,7 +171,7 @@ impl<'u, 'a> Steps<'u, 'a> {
     }
 
     /// The code of the abbreviation of an entry, and where its attributes begin.
-    fn code(&self, start: usize) -> Result<(u64, usize), Error> {
+    pub(super) fn code(&self, start: usize) -> Result<(u64, usize), Error> {
         // Nearly all codes are short.
         match self.bytes.get(start..start + 2) {
             Some(&[first @ ..0x80, _]) => return Ok((first.into(), start + 1)),
