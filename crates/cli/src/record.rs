@@ -2,7 +2,7 @@
 
 use ledgerline_protocol::alive;
 use ledgerline_report::{Recorder, Settings};
-use ledgerline_terminal::output::{fail, one_line, printable};
+use ledgerline_terminal::output::{fail, one_line, printable, say};
 use ledgerline_watch::Source;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -87,7 +87,7 @@ fn record(args: &RecordArgs) -> Result<(), String> {
             && !warned
         {
             warned = true;
-            eprintln!("ledgerline: warning: record: {}", printable(&told(error)));
+            say(format_args!("ledgerline: warning: record: {}", printable(&told(error))));
         }
         if !lives {
             break "the process ended";

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use ledgerline_serve::{Server, Settings, Which};
-use ledgerline_terminal::output::{fail, print, printable};
+use ledgerline_terminal::output::{fail, print, printable, say};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -90,10 +90,10 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
     print(format!("http://{address}/\n").as_bytes())
         .map_err(|error| format!("cannot write the address: {error}"))?;
     if !loopback {
-        eprintln!(
+        say(format_args!(
             "ledgerline: serve: whoever reaches {address} can read the names and figures of all groups: there is no \
              password, and no encryption"
-        );
+        ));
     }
     server.run_until_signal()
 }

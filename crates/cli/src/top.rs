@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, builder::PossibleValuesParser, builder::TypedValueParser};
-use ledgerline_terminal::output::{print, printable};
+use ledgerline_terminal::output::{print, printable, say};
 use ledgerline_top::{Choice, Column, Folds, HELP, Options};
 use ledgerline_watch::Source;
 
@@ -116,7 +116,7 @@ pub fn main(args: &TopArgs) -> ExitCode {
     match watch(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("ledgerline: top: {}", printable(&error));
+            say(format_args!("ledgerline: top: {}", printable(&error)));
             ExitCode::FAILURE
         }
     }

@@ -129,6 +129,15 @@ fn a_difference_names_the_cause_and_who_parted() {
     let (_, json, _) = layout(&["diff", "counter", "--json"], &[&old, &new]);
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["changed"][0]["causes"][0]["what"], "inserted");
+    // A type that one of them lacks is a difference, also where it is named.
+    let Some(more) = object(&format!("{COUNTER}struct third {{ int b; }} third;\n")) else {
+        return;
+    };
+    for (files, what) in [([&old, &more], "is new"), ([&more, &old], "is gone")] {
+        let (code, text, _) = layout(&["diff", "third", "counter"], &files.map(|file| &**file));
+        assert_eq!((code, text), (1, format!("third {what}\n")));
+    }
+    assert_eq!(layout(&["diff", "fourth"], &[&old, &more]).0, 2);
 }
 
 #[test]
@@ -137,6 +146,11 @@ fn what_cannot_be_read_is_one_line_and_status_two() {
     let (broken, unknown) = (support::scratch("broken.toml"), support::scratch("unknown.toml"));
     std::fs::write(&broken, "[[type]]\nname = 'counter'\nsize = 3\n").unwrap();
     std::fs::write(&unknown, "[[type]]\nname = 'counter'\nalone = ['usge']\n").unwrap();
+    let empty = support::scratch("empty.toml");
+    std::fs::write(&empty, "# later\n").unwrap();
+    let (code, text, errors) = layout(&["check", "--rules", empty.to_str().unwrap()], &[&file]);
+    assert_eq!((code, &*text, errors.lines().count()), (2, "", 1), "{errors}");
+    assert!(errors.contains("has no rules"), "{errors}");
     let rules = |path: &PathBuf| path.to_str().unwrap().to_owned();
     let missing = Path::new("/nonexistent");
     let cases: [(&[&str], &[&Path], &str); 7] = [
@@ -154,6 +168,13 @@ fn what_cannot_be_read_is_one_line_and_status_two() {
         assert_eq!((code, &*out, errors.lines().count()), (2, "", 1), "{errors}");
         assert!(errors.starts_with("ledgerline: layout "), "{errors}");
     }
+    // Lines alone, as many releases have them.
+    let (source, lines) = (support::scratch("lines.c"), support::scratch("lines.o"));
+    std::fs::write(&source, COUNTER).unwrap();
+    let compiled = Command::new("gcc").args(["-g1", "-c", "-o"]).args([&lines, &source]).status();
+    assert!(compiled.unwrap().success());
+    let (code, _, errors) = layout(&["show", "counter"], &[&lines]);
+    assert!(code == 2 && errors.contains("build it with -g\n"), "{errors}");
     assert_eq!(layout(&["show", "t", "--base", "align=3"], &[&file]).0, 2);
     assert_eq!(layout(&["show"], &[&file]).0, 2);
 }
@@ -340,5 +361,30 @@ fn differences_are_ranked_by_what_they_cost() {
         let (code, out, errors) = layout(arguments, &[&old, &new]);
         assert_eq!((code, &*out), (2, ""), "{errors}");
         assert!(errors.contains(message), "{errors}");
+    }
+}
+
+/// `ledgerline … 2>&1 | head` closes both.
+#[test]
+fn who_reads_no_more_of_what_a_command_says_gets_its_exit_status_and_no_panic() {
+    let closed = || {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        writer
+    };
+    let failing: [&[&str]; 6] = [
+        &["layout", "show", "/no/such/file"],
+        &["layout", "record", "--", "/no/such/program"],
+        &["show", "/no/such/ledger"],
+        &["set", "/no/such/ledger", "/", "max=1M"],
+        &["report", "/no/such/file"],
+        &["run", "--", "/no/such/program"],
+    ];
+    for words in failing {
+        let read = Command::new(support::binary()).args(words).output().unwrap();
+        let mut unread = Command::new(support::binary());
+        unread.args(words).stdout(closed()).stderr(closed());
+        assert_eq!(unread.status().unwrap().code(), read.status.code(), "{words:?}");
+        assert!(!read.status.success() && read.status.code() != Some(101), "{words:?}");
     }
 }

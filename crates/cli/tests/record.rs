@@ -49,6 +49,16 @@ fn record(options: &[&str], program: &[&Path]) -> Output {
         .expect("the command starts")
 }
 
+/// Who touches what is recorded exactly; how long the rest of the work takes depends on what else the machine does.
+fn state_the_work(profile: &str) {
+    let recorded = std::fs::read_to_string(profile).unwrap();
+    let timed = |line: &&str| line.starts_with("takes_ns = ") || line.starts_with("work_ns = ");
+    assert!(recorded.lines().any(|line| timed(&line)), "it was measured");
+    let stated = recorded.lines().filter(|line| !line.starts_with("recording_ns"));
+    let stated = stated.map(|line| if timed(&line) { "work_ns = 5" } else { line });
+    std::fs::write(profile, stated.collect::<Vec<_>>().join("\n")).unwrap();
+}
+
 const COUNTER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/page_counter.c");
 
 #[test]
@@ -98,13 +108,7 @@ fn what_is_recorded_of_the_kernels_counter_leads_to_the_kernels_own_repair() {
     let profile = profile.to_str().unwrap();
     let options = ["--type", "page_counter", "--operation", "operation", "-o", profile];
     assert!(record(&options, &[&path]).status.success());
-    // Who touches what is recorded exactly; how long the rest of the work takes depends on what else the machine does.
-    let recorded = std::fs::read_to_string(profile).unwrap();
-    let timed = |line: &&str| line.starts_with("takes_ns = ") || line.starts_with("work_ns = ");
-    assert!(recorded.lines().any(|line| timed(&line)), "it was measured");
-    let stated = recorded.lines().filter(|line| !line.starts_with("recording_ns"));
-    let stated = stated.map(|line| if timed(&line) { "work_ns = 5" } else { line });
-    std::fs::write(profile, stated.collect::<Vec<_>>().join("\n")).unwrap();
+    state_the_work(profile);
     let advised = Command::new(support::binary())
         .args(["layout", "advise"])
         .arg(&path)
@@ -123,6 +127,103 @@ fn what_is_recorded_of_the_kernels_counter_leads_to_the_kernels_own_repair() {
     for limit in ["max", "high", "watermark", "parent"] {
         assert_ne!(line(limit), line("usage"), "{advice:#}");
     }
+}
+
+/// Threads that count into the elements of an array, each into its own.
+fn counting(declared: &str, array: &str, freed: &str) -> String {
+    format!(
+        r#"
+        #include <pthread.h>
+        #include <stdlib.h>
+        struct statistics {{ long hits, misses; long kept[3]; }};
+        {declared}
+        static struct statistics *all;
+        __attribute__((noinline)) void count(struct statistics *mine, int what) {{
+            volatile struct statistics *into = mine;
+            if (what) into->hits++; else into->misses++;
+        }}
+        static void *work(void *number) {{
+            for (int i = 0; i < 100000; i++) count(all + (long)number, i & 7);
+            return 0;
+        }}
+        int main(void) {{
+            pthread_t threads[4];
+            all = {array};
+            for (int i = 0; i < 4; i++) all[i].kept[0] = i;
+            for (long i = 0; i < 4; i++) pthread_create(threads + i, 0, work, (void *)i);
+            for (int i = 0; i < 4; i++) pthread_join(threads[i], 0);
+            {freed};
+        }}"#
+    )
+}
+
+#[test]
+fn elements_of_an_array_that_threads_write_side_by_side_are_told_to_lie_apart() {
+    let fixed = "static struct statistics fixed[4];";
+    for (declared, array, freed) in [
+        (fixed, "fixed", ""),
+        ("", "calloc(4, sizeof *all)", ""),
+        ("", "calloc(4, sizeof *all)", "free(all)"),
+    ] {
+        let Some(path) = program_of(&counting(declared, array, freed)) else { return };
+        let profile = scratch("row.toml");
+        let profile = profile.to_str().unwrap();
+        let output =
+            record(&["--type", "statistics", "--operation", "count", "-o", profile], &[&path]);
+        let errors = stderr(&output);
+        let said = "4 objects used by one thread each; taken as one a CPU, 40 bytes apart";
+        assert!(errors.contains(said), "{array} {freed}: {errors}");
+        state_the_work(profile);
+        let advise = |more: &[&str]| {
+            let advised = support::ledgerline()
+                .args(["layout", "advise"])
+                .arg(&path)
+                .args(["statistics", "--profile", profile, "--machine", "haswell-ep-2699v3"])
+                .args(["--cpus", "4", "--points", "4"])
+                .args(more)
+                .output()
+                .unwrap();
+            assert!(advised.status.success(), "{}", stderr(&advised));
+            String::from_utf8(advised.stdout).unwrap()
+        };
+        let text = advise(&[]);
+        assert!(text.contains("an object a CPU, 40 bytes apart"), "{text}");
+        assert!(text.contains("of the object beside it"), "{text}");
+        let advice: serde_json::Value = serde_json::from_str(&advise(&["--json"])).unwrap();
+        // Nothing moves within: each object begins a line, or a pair of lines.
+        let (align, size) = (&advice["proposal"]["align"], &advice["proposal"]["size"]);
+        assert!((align == 64 || align == 128) && align == size, "{advice:#}");
+    }
+}
+
+#[test]
+fn elements_that_nobody_uses_do_not_hide_those_beside_them() {
+    for freed in ["", "free(all)"] {
+        let source = counting("", "calloc(8, sizeof *all)", freed)
+            .replace("all + (long)number", "all + 2 * (long)number")
+            .replace("all[i].kept", "all[2 * i].kept");
+        let Some(path) = program_of(&source) else { return };
+        let options = ["--type", "statistics", "--operation", "count", "-o", "-"];
+        let output = record(&options, &[&path]);
+        let errors = stderr(&output);
+        assert!(errors.contains("one a CPU, 80 bytes apart"), "{freed}: {errors}");
+    }
+}
+
+#[test]
+fn elements_of_an_array_that_begin_lines_are_left_alone() {
+    let aligned = "static struct { _Alignas(128) struct statistics of; } fixed[4];";
+    let source = counting(aligned, "&fixed[0].of", "")
+        .replace("all + (long)number", "&fixed[(long)number].of")
+        .replace("all[i].kept", "fixed[i].of.kept");
+    let Some(path) = program_of(&source) else { return };
+    let profile = scratch("apart.toml");
+    let options = ["--type", "statistics", "--operation", "count", "-o", profile.to_str().unwrap()];
+    let output = record(&options, &[&path]);
+    let errors = stderr(&output);
+    assert!(errors.contains("taken as one a CPU\n"), "{errors}");
+    let profile = Profile::open(&profile, &Known::default()).expect("a profile");
+    assert_eq!(profile.of("statistics").expect("the type").instances, Instances::PerCpu);
 }
 
 #[test]

@@ -19,6 +19,7 @@ fn what_cannot_run_says_so_in_one_line() {
         (&["--max", "12Q", "true"], 2, "--max: '12Q' is not a size"),
         (&["--max", "", "true"], 2, "--max: a size is missing"),
         (&["--max", "99999999999G", "true"], 2, "--max: '99999999999G' is too large"),
+        (&["--max", "100P", "true"], 2, "--max: 100P is more than any machine holds"),
         (&["--max=1.5G", "true"], 2, "--max: '1.5G' is not a size"),
         (&["--reserve", "1M", "true"], 2, "--reserve is a part of --max"),
         (&["--max", "1M", "--reserve", "2M", "true"], 2, "--reserve is a part of --max"),

@@ -263,6 +263,27 @@ async fn where_an_etcd_and_a_node_do_not_agree_on_tls_the_error_says_why() {
     expect(&*hello, Kind::Unreachable, plain.port, "it may speak no TLS").await;
 }
 
+/// A server that expects TLS, and what comes first is a request, says no word that a client understands. Which of three ways it
+/// hangs up depends on when.
+#[tokio::test]
+async fn a_member_that_hangs_up_without_a_word_may_want_tls() {
+    for reads in [0, 16, 1 << 16] {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let member = tokio::spawn(async move {
+            while let Ok((mut caller, _)) = listener.accept().await {
+                caller.readable().await.unwrap();
+                // What was not read makes a reset of the end.
+                let mut some = vec![0; reads];
+                let _ = tokio::io::AsyncReadExt::read(&mut caller, &mut some).await;
+            }
+        });
+        let store = open(&format!("etcd://127.0.0.1:{port}"), Tls::default(), PATIENT);
+        expect(&*store, Kind::Unreachable, port, "it may want TLS").await;
+        member.abort();
+    }
+}
+
 #[test]
 fn files_that_hold_something_else_are_named() {
     let authority = authority();

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use ledgerline_terminal::output::printable;
+use ledgerline_terminal::output::{printable, say};
 
 /// A reason to stop, as the user reads it.
 #[derive(Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Failure {
 
     /// Tells the user and gives the exit code.
     pub fn report(&self) -> ExitCode {
-        eprintln!("ledgerline: {}", printable(&self.message));
+        say(format_args!("ledgerline: {}", printable(&self.message)));
         ExitCode::from(self.code)
     }
 }

@@ -30,9 +30,15 @@ pub fn finish(subcommand: &str, found: Result<String, String>) -> ExitCode {
     }
 }
 
+/// Says a line on standard error. Nobody may read it any more (`2>&1 | head`), and that is no error: there is nobody to tell.
+pub fn say(line: impl std::fmt::Display) {
+    // (In one piece, so that lines of several programs do not mix.)
+    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
+}
+
 /// Says why a subcommand failed, in one line; returns the exit status.
 pub fn fail(subcommand: &str, error: &str, status: u8) -> ExitCode {
-    eprintln!("ledgerline: {subcommand}: {error}");
+    say(format_args!("ledgerline: {subcommand}: {error}"));
     ExitCode::from(status)
 }
 

@@ -8,8 +8,8 @@ pub use damaged::{MOST, is_damaged};
 
 use ledgerline_protocol::blind::Blind;
 use ledgerline_protocol::{
-    BLIND, ENDED, FOLDED, ITEMS, LEFT_OUT, MAPPED, MAX_HEAP, REFUSED, REFUSED_HEAP, RESERVED,
-    RESIDENT, SPARED, SPARED_HEAP,
+    BLIND, ENDED, FOLDED, FORGOTTEN, ITEMS, LEFT_OUT, MAPPED, MAX_HEAP, REFUSED, REFUSED_HEAP,
+    RESERVED, RESIDENT, SPARED, SPARED_HEAP,
 };
 
 /// What a run counts of a row.
@@ -17,6 +17,8 @@ use ledgerline_protocol::{
 pub struct Counted {
     /// What it and those below it mapped.
     pub mapped: Mapped,
+    /// Bytes that they mapped and that are charged to nobody: more mappings than the library has room to follow.
+    pub forgotten: u64,
     /// How many charges of it and of those below it a limit refused; what the reserve granted is not among them.
     pub refused: u64,
     /// How many of those the limit for blocks alone refused.
@@ -117,6 +119,7 @@ impl Rules {
         let sums = (0..self.lines).filter(|line| !self.no_sums.contains(line));
         Counted {
             mapped: Mapped { private, shared, file },
+            forgotten: item(FORGOTTEN),
             refused: self
                 .refused
                 .map_or(0, |line| positive(subtree(line)))

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use ledgerline_fleet_view::{Reader, Served, Watch, organisation};
 use ledgerline_serve::Other;
-use ledgerline_terminal::output::{print, printable};
+use ledgerline_terminal::output::{print, printable, say};
 
 use super::top::interval;
 use super::{Opened, Place};
@@ -61,17 +61,17 @@ pub(super) fn main(args: &ServeArgs) -> Result<String, String> {
         .map_err(|error| format!("no thread to read with: {error}"))?;
     // (Whoever starts it hears at once what is not as it should be; it goes on all the same.)
     for missing in watch.missing(Duration::from_secs(3)) {
-        eprintln!("ledgerline: fleet: {}", printable(&missing));
+        say(format_args!("ledgerline: fleet: {}", printable(&missing)));
     }
     let server = Other::bind(args.listen, &args.hosts, Arc::new(Served::new(watch)))?;
     let address = server.address();
     print(format!("http://{address}/\n").as_bytes())
         .map_err(|error| format!("cannot write the address: {error}"))?;
     if !args.listen.ip().is_loopback() {
-        eprintln!(
+        say(format_args!(
             "ledgerline: fleet: whoever reaches {address} can read the names and figures of all budgets: there is no \
              password, and no encryption"
-        );
+        ));
     }
     server.run_until_signal()?;
     Ok(String::new())

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use ledgerline_fleet_view::{HELP, Reader, Screen, Watch, milliseconds, organisation};
-use ledgerline_terminal::output::{plain_json, print, printable};
+use ledgerline_terminal::output::{plain_json, print, printable, say};
 use ledgerline_terminal::style::Style;
 
 use super::{Opened, Place, text};
@@ -82,7 +82,7 @@ fn stream(watch: &Watch, json: bool) -> Result<(), String> {
         let text = match books {
             Err(error) => {
                 if told != error {
-                    eprintln!("ledgerline: fleet: {}", printable(error));
+                    say(format_args!("ledgerline: fleet: {}", printable(error)));
                     told = error.to_owned();
                 }
                 return Ok(true);

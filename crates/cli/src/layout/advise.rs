@@ -7,6 +7,7 @@ use ledgerline_advise::advice::{Wishes, advise};
 use ledgerline_advise::pieces::Freedom;
 use ledgerline_advise::print::{self, Options};
 use ledgerline_layout::Error;
+use ledgerline_terminal::progress::Progress;
 use ledgerline_terminal::style::Style;
 use ledgerline_trial::against::Subject;
 
@@ -42,12 +43,21 @@ Examples:
 A profile says who touches which field how often:
   cpus = 72
   [types.page_counter]
-  work_ns = 300                    # of an operation, beside these accesses; or [200, 400]; or, instead,
-                                   # takes_ns = 340: what it takes as a whole today, waits included
+  instances = \"shared\"             # or how many, or \"per cpu\"; these with stride = 40 lie side by side,
+                                   # so many bytes apart, as the elements of an array do
+  work_ns = 300                    # of an operation, beside these accesses; or [200, 400]; or
+                                   # takes_ns = 340, what it takes as a whole today, waits included
   [[types.page_counter.phases]]
   name = \"walk\"                    # once in 64 operations, together
   times = 0.0156
-  fields = { usage = { atomic = 1 }, max = { load = 1 }, parent = { load = 1 } }";
+  fields = { usage = { atomic = 1 }, max = { load = 1 }, parent = { load = 1 } }
+Where kinds of CPUs differ, each has a role, with its own times and phases:
+  [[types.page_counter.roles]]
+  name = \"reader\"
+  share = 0.25                     # of the CPUs; the shares add up to 1
+  takes_ns = 340                   # and recording_ns = 25, the part of it that recording took;
+  alone_ns = 310                   # or what it takes where its thread runs alone
+  fields = { usage = { load = 1 } }";
 
 /// The options of `ledgerline layout advise`.
 #[derive(Args, Debug)]
@@ -117,8 +127,14 @@ pub(super) fn text(args: &AdviseArgs) -> Result<Vec<u8>, Error> {
         base: args.machine.base,
         timed: args.machine.timed(profile)?,
     };
+    let progress = Progress::on_stderr();
+    progress.show(format_args!(
+        "simulating {} CPUs of {}, and looking for a better order",
+        question.cpus, machine.name
+    ));
     let advice = advise(types, *id, asked.of_type(), &question, &wishes)
         .map_err(|error| error.in_file(&args.file))?;
+    drop(progress);
     let options = Options {
         question: &question,
         profile: &profile.source,

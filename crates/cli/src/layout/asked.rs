@@ -44,7 +44,7 @@ impl Asked {
             let error = Error::new(format!("{name:?} means {found} and {other}"));
             return Err(error.advise("advice is about one type").in_file(file));
         }
-        let profile = args.read(types)?.expect("one is named");
+        let profile = args.read(file, types)?.expect("one is named");
         if profile.of(found).is_none() {
             let error = Error::new(format!("it says nothing of {found}"));
             return Err(error.advise(knows(&profile)).in_file(path));

@@ -82,7 +82,7 @@ pub struct CheckArgs {
     #[arg(long, conflicts_with_all = ["emit", "init"])]
     sarif: bool,
 
-    /// Write the rules as assertions for a compiler
+    /// Write the rules as assertions for a compiler; comments say what is left to `check`
     #[arg(long, value_enum, requires = "rules")]
     emit: Option<Emit>,
 }
@@ -91,6 +91,13 @@ pub struct CheckArgs {
 pub(super) fn text(args: &CheckArgs, missing: &mut Vec<Error>) -> Result<(Vec<u8>, bool), Error> {
     // The rules first: they are read sooner than a kernel.
     let file = args.rules.as_deref().map(File::read).transpose()?;
+    if let (Some(file), Some(path)) = (&file, &args.rules)
+        && file.types.is_empty()
+    {
+        // Nothing would be checked, and that would pass for ever.
+        let error = Error::new("has no rules").in_file(path);
+        return Err(error.advise("add a [[type]]; --init TYPE writes today's layout as rules"));
+    }
     let names: Vec<String> = match &file {
         Some(file) => file.types.iter().map(|rules| rules.name.clone()).collect(),
         None => args.init.clone(),

@@ -1,6 +1,6 @@
 //! `ledgerline layout diff`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -66,15 +66,34 @@ pub struct DiffArgs {
     json: bool,
 }
 
+/// Types of a build by their names.
+type Chosen<'t> = Vec<(&'t str, TypeId)>;
+
+/// The types that are compared, of both builds. One that is named may be in one of them alone.
 fn chosen<'t>(
-    types: &'t Types,
+    old: &'t Types,
+    new: &'t Types,
     args: &DiffArgs,
-    path: &Path,
-) -> Result<Vec<(&'t str, TypeId)>, Error> {
+) -> Result<(Chosen<'t>, Chosen<'t>), Error> {
     if args.types.is_empty() {
-        return Ok(named(types));
+        return Ok((named(old), named(new)));
     }
-    pick(types, &args.types).map_err(|error| error.in_file(path))
+    let (mut before, mut after) = (Vec::new(), Vec::new());
+    for pattern in args.types.chunks(1) {
+        match (pick(old, pattern), pick(new, pattern)) {
+            (Err(error), Err(_)) => return Err(error.in_file(&args.old)),
+            (was, is) => {
+                before.extend(was.into_iter().flatten());
+                after.extend(is.into_iter().flatten());
+            }
+        }
+    }
+    // A type that several patterns mean is compared once.
+    for types in [&mut before, &mut after] {
+        let mut seen = HashSet::new();
+        types.retain(|&(_, id)| seen.insert(id));
+    }
+    Ok((before, after))
 }
 
 /// What is printed, and whether nothing changed.
@@ -85,8 +104,7 @@ pub(super) fn text(args: &DiffArgs) -> Result<(Vec<u8>, bool), Error> {
         false => super::types_named(path, &named),
     };
     let (old, new) = (read(&args.old)?, read(&args.new)?);
-    let before = chosen(old, args, &args.old)?;
-    let after = chosen(new, args, &args.new)?;
+    let (before, after) = chosen(old, new, args)?;
     // Of types with one name, the first of one build stands beside the first of the other, and so on.
     let mut waiting: HashMap<&str, Vec<TypeId>> = HashMap::new();
     for &(name, id) in before.iter().rev() {
@@ -141,7 +159,7 @@ impl<'a> Costs<'a> {
         old: &Types,
         compared: &[(&str, TypeId)],
     ) -> Result<Option<Costs<'a>>, Error> {
-        let Some(profile) = args.profile.read(old)? else { return Ok(None) };
+        let Some(profile) = args.profile.read(&args.old, old)? else { return Ok(None) };
         if !compared.iter().any(|(name, _)| profile.of(name).is_some()) {
             let error = Error::new("says nothing of the types that are compared");
             return Err(error.advise(knows(&profile)).in_file(Path::new(&profile.source)));

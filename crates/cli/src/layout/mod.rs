@@ -25,7 +25,7 @@ mod record;
 mod show;
 mod trial;
 
-use ledgerline_terminal::output::print;
+use ledgerline_terminal::output::{print, say};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -96,7 +96,7 @@ pub fn main(command: &LayoutCommand) -> ExitCode {
 pub use build::as_compiler;
 
 fn fail(name: &str, error: &str) -> ExitCode {
-    eprintln!("ledgerline: layout {name}: {error}");
+    say(format_args!("ledgerline: layout {name}: {error}"));
     ExitCode::from(2)
 }
 

@@ -20,6 +20,7 @@ relative to the field that is touched most, or 1, and a table's type has one obj
 
 const EXAMPLES: &str = "\
 Examples:
+  ledgerline layout profile ./server --profile perf.data --object stats@stats --object queue@pool+0x40
   ledgerline layout profile vmlinux --profile perf.data --object page_counter@0xffff888100a4c000
   ledgerline layout profile vmlinux --profile c2c.txt --object page_counter@0xffff888100a4c000 >charges.toml
   ledgerline layout profile vmlinux --profile Documentation/networking/net_cachelines/tcp_sock.rst";
@@ -38,7 +39,7 @@ pub struct PrintArgs {
 
 /// The profile as TOML.
 pub(super) fn text(args: &PrintArgs) -> Result<Vec<u8>, Error> {
-    let profile = args.profile.read(super::types(&args.file)?)?;
+    let profile = args.profile.read(&args.file, super::types(&args.file)?)?;
     let profile =
         profile.ok_or_else(|| Error::new("no profile is named").advise("add --profile FILE"))?;
     Ok(profile.to_toml().into_bytes())
@@ -60,7 +61,7 @@ pub struct ProfileArgs {
     pub(super) profile: Option<PathBuf>,
 
     /// Where an object of a type was when the profile was taken: TYPE@0xADDRESS, TYPE@SYMBOL, TYPE@SYMBOL+OFFSET
-    #[arg(long = "object", value_name = "TYPE@WHERE", requires = "profile")]
+    #[arg(long = "object", value_name = "TYPE@WHERE", requires = "profile", long_help = OBJECT)]
     objects: Vec<Object>,
 
     /// What an operation takes today, timed without recording, in nanoseconds; for one role, ROLE=NS
@@ -71,6 +72,13 @@ pub struct ProfileArgs {
     #[arg(long, value_name = "[ROLE=]NS", requires = "profile", long_help = ALONE)]
     alone: Vec<Takes>,
 }
+
+/// What `--object` is for.
+const OBJECT: &str = "\
+Where an object of a type was when the profile was taken: TYPE@0xADDRESS, TYPE@SYMBOL, TYPE@SYMBOL+OFFSET. A symbol is \
+one of FILE, by its name there or in the source (`server::STATS`), and FILE is the program, the library or the vmlinux \
+that ran: a perf.data says where each process, or the kernel, had loaded it. The text of `perf mem report` names \
+symbols itself. Other texts have addresses alone.";
 
 /// What `--takes` is for.
 const TAKES: &str = "\
@@ -143,9 +151,10 @@ impl ProfileArgs {
     }
 
     /// The profile, if one is named.
-    pub(super) fn read(&self, types: &Types) -> Result<Option<Profile>, Error> {
+    pub(super) fn read(&self, file: &Path, types: &Types) -> Result<Option<Profile>, Error> {
         let Some(path) = &self.profile else { return Ok(None) };
-        let known = Known { types: Some(types), objects: self.objects.clone() };
+        let known =
+            Known { types: Some(types), objects: self.objects.clone(), program: Some(file) };
         let mut profile = Profile::open(path, &known)?;
         for takes in &self.takes {
             takes.tell("--takes", &mut profile, |ns, _| WorkBasis::Takes {

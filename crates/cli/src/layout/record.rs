@@ -169,6 +169,11 @@ fn record(args: &RecordArgs) -> Result<u8, Failure> {
     // Everything that can be wrong is found before the program starts, and what does not depend on the build before that.
     let output = args.output.as_deref().map(|file| Target::check("--output", file)).transpose()?;
     let json = args.json.as_deref().map(|file| Target::check("--json", file)).transpose()?;
+    if args.output.is_some() && args.output == args.json {
+        return Err(Failure::usage(
+            "--output and --json go to one place: name another for one of them".to_owned(),
+        ));
+    }
     let built = match &args.build {
         Some(command) => match build::build(command)? {
             Ok(built) => Some(built),
@@ -279,8 +284,8 @@ fn nothing(plan: &Plan, recordings: &[read::Recording]) -> String {
             plan.operations.join(", ")
         )
     } else {
-        "no object was touched: objects on the stack or in pools are not found (say where they lie with \
-         LEDGERLINE_OBJECT), and other types may be meant (--type)"
+        "no object was touched: objects on the stack or in pools, and blocks larger than the type, are not found (say where they lie \
+         with LEDGERLINE_OBJECT), and other types may be meant (--type)"
             .to_owned()
     };
     format!("Nothing was recorded, and no profile is written; {advice}.\n")

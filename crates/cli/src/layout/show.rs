@@ -149,7 +149,7 @@ fn accessed(
     types: &Types,
     picked: &[(&str, TypeId)],
 ) -> Result<Option<Accessed>, Error> {
-    let Some(profile) = args.profile.read(types)? else { return Ok(None) };
+    let Some(profile) = args.profile.read(&args.file, types)? else { return Ok(None) };
     let in_profile = |error: Error| error.in_file(Path::new(&profile.source));
     let mut accessed = Accessed::default();
     let known: Vec<_> =

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ledgerline_advise::advice::{Advice, Wishes, advise};
-use ledgerline_advise::cost::{self, PAIR, Place, Question};
+use ledgerline_advise::cost::{self, Place, Question};
 use ledgerline_layout::Error;
 use ledgerline_measure::machine::{allowed_cpus, describe};
 use ledgerline_terminal::progress::Progress;
@@ -95,7 +95,7 @@ pub(super) fn text(args: &TrialArgs) -> Result<Vec<u8>, Error> {
     let uses = asked.uses()?;
     let machine = args.machine.machine(&asked.profile)?;
     let question = args.machine.question(&asked.profile, &machine);
-    let place = Place { base: args.machine.base.unwrap_or(PAIR), ..Place::of(&uses) };
+    let place = Place::of(&uses).based(args.machine.base);
     let timed = args.machine.timed(&asked.profile)?;
     let (uses, _) = cost::settle(&question, timed.as_ref(), uses, &place)?;
     let subject = Subject {

@@ -23,14 +23,14 @@ use clap::{Args, ValueHint};
 use ledger::Limits;
 use ledgerline::{Ledger, Limit, NAME_MAX, container, name};
 use ledgerline_protocol::blind::Blind;
-use ledgerline_protocol::{BLIND, By, OnMax, Order, PERCPU, VOUCHED};
+use ledgerline_protocol::{BLIND, By, MOST_BYTES, OnMax, Order, PERCPU, VOUCHED};
 
 use crate::carried::ACCOUNT;
 use fold::Folded;
 use ledgerline_account::account::{Account, Container, Ending, Mistakes, resident};
 use ledgerline_account::{json, render};
 use ledgerline_launch::{Failure, Launch, Signals, Target, program};
-use ledgerline_terminal::output::{one_line, printable};
+use ledgerline_terminal::output::{one_line, printable, say};
 use ledgerline_terminal::style::Style;
 use living::Living;
 
@@ -104,7 +104,8 @@ With --strict that is a failure, and programs keep the library where whoever exe
 A program that starts where another /proc is mounted (`unshare --mount-proc`), in another root, or in a user namespace \
 of its own (`bwrap --unshare-all`), has two or three descriptors that it would not have plain, from 1000 on: they lead to the ledger.
 
-The account does not see what a program maps by a system call of its own, its threads' stacks, nor what \
+The account does not see what a program maps by a system call of its own, its threads' stacks, what the kernel lets a \
+mapping with MAP_GROWSDOWN grow by, nor what \
 programs that are not accounted start in their turn without the environment that they got.
 
 A process that puts itself under a seccomp filter stays charged and limited, but the library makes no \
@@ -149,7 +150,8 @@ program wrote over the row, whose other fields are null then; `damaged` of the w
 happened anywhere, and `mistakes` is null where that was written over). Sizes are \
 numbers of bytes; `max`, `max_heap` and `high` are a number, or the string \"max\" where there is no limit, as \
 in a cgroup's memory.max. `current` (at its end: `at_exit`) is `heap`, the blocks of malloc, and \
-`mapped`, private memory that was mapped; `mapped_shared` and `mapped_file` are not part of it. \
+`mapped`, private memory that was mapped; `mapped_shared` and `mapped_file` are not part of it, nor is \
+`mapped_forgotten`, what was mapped in more pieces than there is room to follow (some 74 000), and is not charged. \
 `first_refused` is null, or the `size` of the first request that a row made itself and that was refused, \
 with the `seconds` since the start (null under a seccomp filter); `largest_refused` is the size of the largest. `folded` is true for a \
 process that has more threads or libraries by name than rows (254): its own row counts the rest. \
@@ -300,7 +302,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     let heap = ledger::heap(&limits)?;
     if let Some(spot) = launch.blind {
         let path = launch.program.path.display().to_string();
-        eprintln!("ledgerline: warning: {}: {spot}", printable(&path));
+        say(format_args!("ledgerline: warning: {}: {spot}", printable(&path)));
     }
 
     // The path leads through this process, which outlives the program: the
@@ -409,7 +411,13 @@ fn name_blind(ledger: &Ledger, path: &Path, process: u32, why: Blind) {
 }
 
 fn limit(option: &str, text: &str) -> Result<Limit, Failure> {
-    text.parse().map_err(|error| Failure::usage(format!("{option}: {error}")))
+    let limit: Limit =
+        text.parse().map_err(|error| Failure::usage(format!("{option}: {error}")))?;
+    if limit.get().is_some_and(|units| units > MOST_BYTES) {
+        let why = "is more than any machine holds; for no limit leave it out";
+        return Err(Failure::usage(format!("{option}: {text} {why}")));
+    }
+    Ok(limit)
 }
 
 /// The container's limit as it is now, for what depends on its size.

@@ -4,7 +4,7 @@
 //! any watcher does: those who charge do not notice.
 
 use ledgerline_report::{LEAST_SIZE, Recorder, Settings};
-use ledgerline_terminal::output::printable;
+use ledgerline_terminal::output::{printable, say};
 use ledgerline_watch::Source;
 use std::ffi::OsString;
 use std::path::Path;
@@ -124,7 +124,9 @@ impl Prepared {
         match thread.spawn(move || sampler.run(every, &stopped)) {
             Ok(thread) => Some(Recording { stop, thread }),
             Err(error) => {
-                eprintln!("ledgerline: warning: --record: no thread can be started ({error})");
+                say(format_args!(
+                    "ledgerline: warning: --record: no thread can be started ({error})"
+                ));
                 None
             }
         }
@@ -177,10 +179,10 @@ impl Sampler {
         {
             self.told = true;
             let name = self.recorder.path().display().to_string();
-            eprintln!(
+            say(format_args!(
                 "ledgerline: warning: --record: writing {} failed ({error}); what is in it stays readable, and writing is tried again",
                 printable(&name)
-            );
+            ));
         }
     }
 }

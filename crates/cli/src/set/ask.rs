@@ -1,9 +1,7 @@
 //! What the command line asks for.
 
 use ledgerline::Limit;
-
-/// More than any machine holds: what is above is a mistake, or was to be no limit.
-const MOST: u64 = 1 << 56;
+use ledgerline_protocol::MOST_BYTES;
 
 /// A limit of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +48,7 @@ pub(super) fn parse(text: &str) -> Result<Change, String> {
         .find(|which| which.name() == name)
         .ok_or_else(|| format!("there is no limit {name:?}; there are max, high, low and min"))?;
     let limit: Limit = value.parse().map_err(|error| format!("{error}"))?;
-    if limit.get().is_some_and(|units| units > MOST) {
+    if limit.get().is_some_and(|units| units > MOST_BYTES) {
         return Err(format!("{value} is more than any machine holds; for no limit write max"));
     }
     Ok(Change { which, limit })

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use ledgerline::{Limit, SetMaxError, size};
-use ledgerline_terminal::output::{print, printable};
+use ledgerline_terminal::output::{print, printable, say};
 use serde_json::{Map, Value, json};
 
 use crate::steered::{self, Found};
@@ -83,7 +83,7 @@ pub struct SetArgs {
 /// Changes what is asked for. The exit status is 0, 1 when it is refused, or 2 for a bad command line.
 pub fn main(args: &SetArgs) -> ExitCode {
     let fail = |error: &str, status: u8| {
-        eprintln!("ledgerline: set: {}", printable(error));
+        say(format_args!("ledgerline: set: {}", printable(error)));
         ExitCode::from(status)
     };
     if let Err(error) = ask::check(&args.limits, args.now) {

@@ -14,7 +14,7 @@ mod ledger;
 mod source;
 mod watch;
 
-use ledgerline_terminal::output::{print, printable};
+use ledgerline_terminal::output::{print, printable, say};
 use ledgerline_watch::find;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -133,7 +133,7 @@ pub fn main(args: &ShowArgs) -> ExitCode {
 }
 
 fn fail(error: &str) -> ExitCode {
-    eprintln!("ledgerline: show: {}", printable(error));
+    say(format_args!("ledgerline: show: {}", printable(error)));
     ExitCode::FAILURE
 }
 

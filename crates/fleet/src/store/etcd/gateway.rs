@@ -134,15 +134,8 @@ impl Member {
             Ok(response) => Ok((response, new)),
             // Why a connection was closed, the connection knows better than the request.
             Err(error) => Err(match new.spoken.await {
-                Ok(Err(why)) => self.unreachable(&why),
-                Ok(Ok(())) | Err(_) if error.is_incomplete_message() => {
-                    let wants = match self.secured {
-                        Some(_) => "a client's certificate",
-                        None => "TLS",
-                    };
-                    self.error(Kind::Unreachable, format!("{error}: it may want {wants}"))
-                }
-                _ => self.unreachable(&error),
+                Ok(Err(why)) => self.gone(&why),
+                _ => self.gone(&error),
             }),
         }
     }
@@ -225,9 +218,21 @@ impl Member {
         }
     }
 
+    /// A new connection on which there was no reply. Who expects TLS, or a certificate, may say so by hanging up.
+    fn gone(&self, error: &hyper::Error) -> StoreError {
+        let gone = self.unreachable(error);
+        if gone.kind != Kind::Unreachable || !hung_up(error) {
+            return gone;
+        }
+        let wants = match self.secured {
+            Some(_) => "a client's certificate",
+            None => "TLS",
+        };
+        self.error(Kind::Unreachable, format!("{}: it may want {wants}", words(error)))
+    }
+
     fn unreachable(&self, error: &(dyn std::error::Error + 'static)) -> StoreError {
-        let because = error.source().map(|source| format!(": {source}")).unwrap_or_default();
-        let words = format!("{error}{because}");
+        let words = words(error);
         let kind = match error.downcast_ref::<hyper::Error>() {
             _ if disagrees(&words) => Kind::Tls,
             Some(error) if error.is_parse() => Kind::Nonsense,
@@ -250,6 +255,26 @@ impl fmt::Debug for Member {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)
     }
+}
+
+fn words(error: &(dyn std::error::Error + 'static)) -> String {
+    let because = error.source().map(|source| format!(": {source}")).unwrap_or_default();
+    format!("{error}{because}")
+}
+
+/// Whether a connection ended from the other side, before a reply.
+fn hung_up(error: &hyper::Error) -> bool {
+    let source = std::error::Error::source(error);
+    let io = source.and_then(|source| source.downcast_ref::<std::io::Error>());
+    error.is_incomplete_message()
+        || io.is_some_and(|io| {
+            matches!(
+                io.kind(),
+                std::io::ErrorKind::ConnectionReset
+                    | std::io::ErrorKind::BrokenPipe
+                    | std::io::ErrorKind::UnexpectedEof
+            )
+        })
 }
 
 /// What is the matter, by what etcd said.
