@@ -29,7 +29,11 @@ fn types() -> Types {
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let types = types();
-    let known = Known { types: Some(&types), objects: vec!["t@0".parse().expect("an object")] };
+    let known = Known {
+        types: Some(&types),
+        objects: vec!["t@0".parse().expect("an object")],
+        program: None,
+    };
     let profile = match Profile::read(Cursor::new(bytes), "fuzz", &known) {
         Ok(profile) => profile,
         Err(error) => return assert!(!error.to_string().contains('\n'), "{error}"),

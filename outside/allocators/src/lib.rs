@@ -1,6 +1,6 @@
 //! What is asked of the global allocator, whichever allocator lies beneath. Each test binary has another one.
 
-use ledgerline::{Group, Ledger, Limit, Mistakes, alloc};
+use ledgerline::{Group, Ledger, Limit, Mistakes, alloc, current};
 use std::alloc::Layout;
 use std::sync::Mutex;
 
@@ -112,4 +112,59 @@ pub fn a_limit_holds() {
         assert!(Vec::<u8>::new().try_reserve_exact(1).is_err());
     });
     assert_eq!((group.precise(), alloc::last_refusal().unwrap().group), (0, group.id()));
+}
+
+/// Threads carry units of a group for what they allocate next. They are nobody's loss: the limit is reached to the byte, and
+/// when the group ends every charge was counted.
+pub fn a_limit_is_reached_to_the_byte_beside_threads_that_allocate() {
+    const MAX: usize = 8 << 20;
+    let group = groups(&["carried"])[0];
+    group.set_max(Limit::units(MAX as u64)).unwrap();
+    let pairs =
+        || group.scope(|| (0..1000).for_each(|_| drop(std::hint::black_box(Box::new([0u8; 64])))));
+    let [begun, end] = [(); 2].map(|()| std::sync::Barrier::new(5));
+    let seen = std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                pairs();
+                begun.wait();
+                end.wait();
+                pairs();
+            });
+        }
+        begun.wait();
+        let mut all = Vec::<u8>::new();
+        let [over, fits] =
+            group.scope(|| [MAX + 1, MAX].map(|bytes| all.try_reserve_exact(bytes).is_ok()));
+        let seen = (over, fits, group.precise());
+        drop(all);
+        end.wait();
+        seen
+    });
+    // (Here, since the threads would wait for ever for one that failed among them.)
+    assert_eq!(seen, (false, true, MAX as u64));
+    let ended = group.destroy().unwrap();
+    assert_eq!((ended.charges, ended.uncharges, ended.leftover), (8001, 8001, 0));
+}
+
+/// Where the current group is full, a refusal is an error that names who is full, and the process goes on.
+pub fn a_group_that_is_full_can_be_asked_from_inside() {
+    let ledger = Ledger::new().unwrap().into_static();
+    let [full, other] = ["full", "other"].map(|name| ledger.root().create(name).unwrap());
+    let rows = full.scope(|| vec![0u8; 600_000]);
+    full.set_max_now(Limit::units(500_000)).unwrap();
+    other.set_max(Limit::units(10)).unwrap();
+    // (What the program makes in there itself, such as a text, is refused as ever.)
+    let refused = full.scope(|| {
+        let refused = [full.try_charge(1), other.try_charge(11)].map(Result::unwrap_err);
+        assert!(current::try_charge(1).is_err() && ledger.snapshot().groups.len() == 3);
+        other.destroy_tree().unwrap();
+        refused
+    });
+    assert_eq!(refused.each_ref().map(|refused| refused.group.as_str()), ["/full", "/other"]);
+    assert!(
+        full.catch(|| full.try_charge(1).is_err()).unwrap(),
+        "a refusal that was handled fails nothing"
+    );
+    drop(rows);
 }

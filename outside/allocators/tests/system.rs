@@ -19,3 +19,13 @@ fn small_blocks_start_a_window_apart() {
 fn a_limit_holds() {
     allocators::a_limit_holds();
 }
+
+#[test]
+fn a_limit_is_reached_to_the_byte_beside_threads_that_allocate() {
+    allocators::a_limit_is_reached_to_the_byte_beside_threads_that_allocate();
+}
+
+#[test]
+fn a_group_that_is_full_can_be_asked_from_inside() {
+    allocators::a_group_that_is_full_can_be_asked_from_inside();
+}
