@@ -266,18 +266,36 @@ fn notes(out: &mut String, plan: &Plan, recordings: &[Recording]) {
             list.join(", ")
         );
     }
-    for (count, what) in [
-        (losses.no_room, "objects, threads, sites or accesses for which there was no room"),
+    for (count, one, several, why) in [
+        (
+            losses.no_room,
+            "object, thread, site or access",
+            "objects, threads, sites or accesses",
+            "for want of room",
+        ),
         (
             losses.overlapping,
-            "objects that share bytes, or four of them, with another recorded object",
+            "object",
+            "objects",
+            "with bytes, or four of them, of another recorded object",
         ),
-        (losses.unknown_names, "annotations with a name that is not a recorded type's"),
-        (losses.dropped, "accesses by signal handlers that came while the thread was counting"),
-        (losses.unfinished, "operations that had not ended when the program did"),
+        (
+            losses.unknown_names,
+            "annotation",
+            "annotations",
+            "with a name that is not a recorded type's",
+        ),
+        (
+            losses.dropped,
+            "access",
+            "accesses",
+            "by signal handlers that came while the thread was counting",
+        ),
+        (losses.unfinished, "operation", "operations", "under way when the program ended"),
     ] {
         if count > 0 {
-            let _ = writeln!(out, "not recorded: {count} {what}");
+            let what = if count == 1 { one } else { several };
+            let _ = writeln!(out, "not recorded: {count} {what} {why}");
         }
     }
 }

@@ -124,7 +124,8 @@ impl Page<'_> {
             (None, base) => format!("objects begin at multiples of {base}"),
         };
         let (cpus, machine) = (question.cpus, &question.machine.name);
-        self.line(&format!("{cpus} CPUs of {machine}; {base}"));
+        let ending = if cpus == 1 { "" } else { "s" };
+        self.line(&format!("{cpus} CPU{ending} of {machine}; {base}"));
         self.roles(cpus);
         self.wrapped(
             &format!(
