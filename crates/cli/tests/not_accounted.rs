@@ -234,6 +234,46 @@ fn a_process_where_another_proc_is_mounted_leads_to_its_run() {
     run.wait().unwrap();
 }
 
+/// Its second thread holds memory when the first one has ended, so that the process looks like a zombie.
+const HEADLESS: &str = r#"#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static pthread_t first;
+
+static void *stay(void *block) {
+    if (!block || pthread_join(first, NULL)) exit(1);
+    puts("held");
+    fflush(stdout);
+    sleep(60);
+    return NULL;
+}
+
+int main(void) {
+    pthread_t second;
+    first = pthread_self();
+    if (pthread_create(&second, NULL, stay, malloc(60 << 20))) return 1;
+    pthread_exit(NULL);
+}"#;
+
+#[test]
+fn what_a_process_there_holds_stays_its_own_when_its_first_thread_has_ended() {
+    let (Some(python), Some(headless)) = (python(), Compiled::new(HEADLESS, &["-pthread"])) else {
+        return;
+    };
+    // (The supervisor looks every 50 ms or more often.)
+    let script = format!(
+        "mkfifo {0}.said; {0} >{0}.said & read line <{0}.said; echo $line; sleep 0.5; \
+         {python} -c 'x = bytearray(50 << 20)' 2>&1 | tail -1; kill $!",
+        headless.path()
+    );
+    let Some(owned) = elsewhere(&script) else { return };
+    let (output, _) = account(&["--max", "100M"], &words(&owned));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(text, "held\nMemoryError\n", "{}", stderr(&output));
+}
+
 #[test]
 fn a_program_that_closes_what_leads_to_the_ledger_is_the_last_that_is_accounted() {
     let Some(python) = python() else { return };

@@ -75,18 +75,15 @@ impl Living {
 fn is(here: u32, pid: u32, namespace: u64) -> Option<bool> {
     let Ok(status) = fs::read_to_string(format!("/proc/{here}/status")) else { return Some(false) };
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-    // A zombie shows no namespace, and holds nothing.
-    if field("State:").is_some_and(|state| state.starts_with(['Z', 'X'])) {
-        return Some(false);
-    }
     // Its ids, from this namespace down to its own. Who has but one lives in this one.
     let ids = field("NSpid:").unwrap_or_default().split_whitespace().skip(1);
     if ids.last() != Some(&*pid.to_string()) {
         return Some(false);
     }
-    let path = CString::new(format!("/proc/{here}/ns/pid")).ok()?;
-    match number(&path) {
-        None if alive(here) => None,
-        number => Some(number == Some(namespace)),
+    // (A zombie shows no namespace, nor does a process whose first thread has ended before others, which holds memory.)
+    if !alive(here) {
+        return Some(false);
     }
+    let path = CString::new(format!("/proc/{here}/ns/pid")).ok()?;
+    number(&path).map(|number| number == namespace)
 }
