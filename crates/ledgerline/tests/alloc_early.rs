@@ -6,7 +6,7 @@ use ledgerline::{Alloc, Group, Ledger, Limit, Mistakes, Victim, alloc, current};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[global_allocator]
 static ALLOC: Alloc = Alloc::system();
@@ -69,7 +69,9 @@ fn destructors_of_a_thread_allocate_and_free_in_its_group() {
     assert!((2300..=3000 + 300).contains(&seen), "{seen}");
     // What outlives the thread is what the destructor kept. (The thread's own result and name may be freed later.)
     let kept = KEPT.lock().unwrap().take();
+    let start = Instant::now();
     while group.precise() != 300 {
+        assert!(start.elapsed() < Duration::from_secs(60), "{}", group.precise());
         std::thread::sleep(Duration::from_millis(1));
     }
     drop(kept);

@@ -191,7 +191,7 @@ fn a_forked_child_takes_back_what_its_parents_threads_carried() {
 /// Threads that work in groups of their own and of each other, where limits change and groups are drained, read and destroyed.
 #[test]
 fn no_unit_is_lost_where_purses_open_and_close_all_the_time() {
-    let tenant = group(256);
+    let tenant = group(1024);
     let groups: Vec<_> = (0..6).map(|_| tenant.create("query").unwrap()).collect();
     let (groups, stop) = (Mutex::new(groups), AtomicBool::new(false));
     let blocks = Mutex::new(Vec::<Box<[u8]>>::with_capacity(100_000));

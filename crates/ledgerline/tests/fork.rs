@@ -175,8 +175,6 @@ fn fork_beside(test: &str, act: impl Fn(Group<'_>) + Sync) {
             let failed = (0..times(60, 2_000)).find_map(|round| {
                 std::thread::sleep(Duration::from_micros(300));
                 let code = wait(fork(|| {
-                    // SAFETY: has this process killed when it hangs.
-                    unsafe { libc::alarm(5) };
                     let id = std::process::id();
                     let Ok(group) = ledger.attach_process("child", id) else { return 1 };
                     if !fill(group) {

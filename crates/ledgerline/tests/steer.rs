@@ -329,6 +329,8 @@ fn a_forked_child_listens_for_watches_of_its_own() {
     // SAFETY: the child makes plain calls and ends without a return.
     let child = unsafe { libc::fork() };
     if child == 0 {
+        // SAFETY: ends this process, should it hang.
+        unsafe { libc::alarm(110) };
         let heard = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             drop(inherited);
             let watch = ledger.root().watch().unwrap();

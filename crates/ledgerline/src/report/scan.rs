@@ -1,7 +1,7 @@
 //! A scan is one look at all rows. Snapshots, diagnoses and leak reports are made of it.
 //!
 //! A look takes loads alone and no memory of its own, so it is short: 15 to 30 ns a row. It is repeated if
-//! a transfer was under way (`counter/transfers.rs`). When transfers follow each other too fast, the gate
+//! a transfer was under way (`counter/transfers.rs`), or units that a thread carries moved all the time. When these follow each other too fast, the gate
 //! holds up those of this process for one look. If the tree is too large for that, or a process was killed
 //! in the middle of a transfer, the scan is reported as not steady.
 
@@ -58,11 +58,11 @@ impl Line {
 #[derive(Clone, Debug)]
 pub(crate) struct Scan {
     pub(crate) lines: Vec<Line>,
-    /// Whether no transfer was under way during the look.
+    /// Whether no transfer was under way during the look, and nothing that threads carry was.
     pub(crate) steady: bool,
 }
 
-/// Reads the rows until no transfer was seen. Says whether that succeeded. The rows are read at least once.
+/// Reads the rows until nothing was seen under way. Says whether that succeeded. The rows are read at least once.
 fn look(table: &Table, lines: &mut [Line], tries: u32) -> bool {
     let transfers = table.transfers();
     for turn in 0..tries {
@@ -71,27 +71,36 @@ fn look(table: &Table, lines: &mut [Line], tries: u32) -> bool {
             wait_a_turn(turn);
             continue;
         }
-        read_rows(table, lines);
-        if before.is_some() && transfers.quiet() == before {
+        let undisturbed = read_rows(table, lines);
+        if undisturbed && before.is_some() && transfers.quiet() == before {
             return true;
         }
     }
     false
 }
 
-fn read_rows(table: &Table, lines: &mut [Line]) {
+/// Says whether each row was read while nothing of it moved between a purse and a cell.
+fn read_rows(table: &Table, lines: &mut [Line]) -> bool {
+    let mut undisturbed = true;
+    let mut read = |id, row: &Row| {
+        let (line, of_row) = read_row(table, id, row);
+        undisturbed &= of_row;
+        line
+    };
     for (index, line) in lines.iter_mut().enumerate() {
         let index = index as u32;
         let id = GroupId::from_parts(index, table.row(index).generation());
         // (A row that another group gets meanwhile is left out.)
-        *line = follow::read_held(table, id, |row| read_row(table, id, row)).unwrap_or_default();
+        *line = follow::read_held(table, id, |row| read(id, row)).unwrap_or_default();
     }
     // The root is there, whatever its row says.
-    let root = read_row(table, GroupId::ROOT, table.row(0));
+    let root = read(GroupId::ROOT, table.row(0));
     lines[0] = Line { state: state::LIVE, parent: 0, ..root };
+    undisturbed
 }
 
-fn read_row(table: &Table, id: GroupId, row: &Row) -> Line {
+/// Reads a row, and says whether nothing of it moved meanwhile.
+fn read_row(table: &Table, id: GroupId, row: &Row) -> (Line, bool) {
     let mut line = Line {
         state: row.state.load(Ordering::Acquire),
         generation: id.generation(),
@@ -100,8 +109,10 @@ fn read_row(table: &Table, id: GroupId, row: &Row) -> Line {
         ..Line::default()
     };
     let look = || (counts::of_row(table, id.index()), idle(table, id, row));
-    // What threads carry moves for some ten nanoseconds at a time.
+    // What threads carry moves for some ten nanoseconds at a time, unless one loses its CPU in between. (It has passed the
+    // gate, so a look behind that is not disturbed.)
     let steady = (0..TRIES).find_map(|_| places::undisturbed(look));
+    let undisturbed = steady.is_some();
     ((line.charges, line.uncharges), line.idle) = steady.unwrap_or_else(look);
     line.usage = row.counter.usage();
     for count in [&mut line.charges, &mut line.uncharges, &mut line.refused] {
@@ -110,7 +121,7 @@ fn read_row(table: &Table, id: GroupId, row: &Row) -> Line {
             line.damaged = true;
         }
     }
-    line
+    (line, undisturbed)
 }
 
 /// What lies idle in a row's own cells and purses.

@@ -13,6 +13,7 @@ use super::{PAGE, accounted};
 use super::{charge, entered, gone, in_place, pages, real, taken_over, uncharge, with};
 use crate::charges;
 use crate::ranges::{Kind, Range, Ranges};
+use crate::say::{errno, set_errno};
 use std::ffi::{c_int, c_void};
 
 /// # Safety
@@ -54,6 +55,9 @@ pub(crate) unsafe extern "C" fn mremap(
     let moved = with(|ranges| {
         let at = next();
         if at == libc::MAP_FAILED {
+            if flags & libc::MREMAP_FIXED != 0 {
+                forget_unmapped(ranges, to as usize, (to as usize).saturating_add(bytes));
+            }
             return at;
         }
         let there = at as usize;
@@ -83,6 +87,25 @@ pub(crate) unsafe extern "C" fn mremap(
         uncharge(slot, asked - over);
     }
     moved
+}
+
+/// Takes out what a call that failed has unmapped. (Kernels before 6.17 empty the place before they look whether the stretch is one
+/// mapping.)
+#[cold]
+fn forget_unmapped(ranges: &mut Ranges<'_>, start: usize, end: usize) {
+    let before = errno();
+    let mut from = start;
+    while let Some(piece) = ranges.first(from, end) {
+        from = piece.end;
+        let mut resident = 0;
+        // SAFETY: the kernel says of one page whether it is mapped, and writes a byte.
+        let is_mapped =
+            unsafe { libc::mincore(piece.start as *mut c_void, PAGE, &raw mut resident) } == 0;
+        if !is_mapped && errno() == libc::ENOMEM {
+            ranges.cut(piece.start, piece.end, gone);
+        }
+    }
+    set_errno(before);
 }
 
 /// What a stretch grows by, behind a piece of a kind: as writable as that is, and never written.

@@ -124,6 +124,16 @@ static void moved_break(void) {
 // What each page is, by the rules that the library states.
 enum kind { NONE, RESERVED, WRITABLE, HELD, DROPPED };
 
+// Whether a stretch moves into its place. Where it does not, kernels before 6.17 may have emptied the place.
+static int moves_to(char *there, char *at, size_t length, int flags, enum kind *other) {
+    if (mremap(at, length, length, MREMAP_MAYMOVE | MREMAP_FIXED | flags, there) != MAP_FAILED) return 1;
+    unsigned char resident;
+    for (size_t page = 0; page < length / PAGE; page++) {
+        if (mincore(there + page * PAGE, PAGE, &resident) != 0) other[page] = NONE;
+    }
+    return 0;
+}
+
 // Prints how many bytes count.
 static void at_random(unsigned seed) {
     enum { PAGES = 300, STEPS = 20000 };
@@ -183,15 +193,13 @@ static void at_random(unsigned seed) {
         }
         case 5:
             // Elsewhere, if it is one mapping for the kernel (or many, for a new one).
-            if (!all || mremap(at, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, there) == MAP_FAILED) break;
+            if (!all || !moves_to(there, at, length, 0, other + from)) break;
             moves++;
             for (int page = from; page < to; page++) other[page] = pages[page], pages[page] = NONE;
             break;
         case 6:
             // The pages alone go.
-            if (!all
-                || mremap(at, length, length, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, there) == MAP_FAILED)
-                break;
+            if (!all || !moves_to(there, at, length, MREMAP_DONTUNMAP, other + from)) break;
             moves++;
             for (int page = from; page < to; page++) {
                 other[page] = pages[page];
