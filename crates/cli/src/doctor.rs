@@ -191,7 +191,10 @@ fn run() -> Finding {
         return missing(format!("`sh` was not accounted: {why}"), "see `ledgerline help run`");
     }
     if account["groups"].as_array().is_none_or(|groups| groups.len() < 2) {
-        let hint = "unset LEDGERLINE_PRELOAD; allow LD_PRELOAD in the sandbox";
+        let hint = match std::env::var_os("LEDGERLINE_PRELOAD") {
+            Some(_) => "unset LEDGERLINE_PRELOAD",
+            None => "allow LD_PRELOAD in the sandbox",
+        };
         return missing("`sh` ran, and is in no account".to_owned(), hint);
     }
     let mode = account["mode"].as_str().unwrap_or("?");

@@ -1,5 +1,6 @@
 //! `ledgerline record`: what somebody else's ledger holds over time, for `ledgerline report`.
 
+use ledgerline_launch::is_one;
 use ledgerline_protocol::alive;
 use ledgerline_report::{Recorder, Settings};
 use ledgerline_terminal::output::{fail, one_line, printable, say};
@@ -69,6 +70,9 @@ fn record(args: &RecordArgs) -> Result<(), String> {
     let size = size(&args.size).map_err(|why| format!("--size: {why}"))?;
     let source = Source::named(&args.ledger)?;
     let settings = Settings { title: one_line(source.title()), every: step, size };
+    if is_one(&args.output, source.path()) {
+        return Err("-o names the ledger itself; name another file".to_owned());
+    }
     let name = args.output.display();
     let told = |error: std::io::Error| format!("{name} cannot be written: {error}");
     let mut recorder = Recorder::create(&args.output, settings).map_err(told)?;

@@ -67,6 +67,9 @@ pub fn main(args: &ReportArgs) -> ExitCode {
         Ok(target) => target,
         Err(failure) => return failure.report(),
     };
+    if target.is_over(&args.file) {
+        return fail("report", "-o names the recording itself; name another file", 2);
+    }
     let page = match open(args) {
         Ok(recording) => page::html(&recording),
         Err(error) => return fail("report", &error, 1),

@@ -46,7 +46,7 @@ pub struct ServeArgs {
     listen: SocketAddr,
 
     /// A name under which browsers may ask, besides localhost and the address: that of a proxy
-    #[arg(long = "host", value_name = "NAME")]
+    #[arg(long = "host", value_name = "NAME", value_parser = host)]
     hosts: Vec<String>,
 
     /// How often ledgers are looked at while somebody asks: at least 100ms
@@ -96,6 +96,18 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
         ));
     }
     server.run_until_signal()
+}
+
+/// A name as a browser sends it: without a port (any will do) or a scheme, in ASCII.
+fn host(name: &str) -> Result<String, String> {
+    let label = |label: &str| {
+        !label.is_empty()
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    };
+    if name.strip_suffix('.').unwrap_or(name).split('.').all(label) {
+        return Ok(name.to_owned());
+    }
+    Err("give the name alone, like build.example: no scheme, no port; letters beyond ASCII as xn--...".to_owned())
 }
 
 /// A time like `250ms` or `2s`.

@@ -427,6 +427,7 @@ fn what_cannot_be_done_is_said_with_what_to_do_and_no_password() {
     assert!(operator.fails(&["show"]).contains("this store has no budgets"));
     for (words, told) in [
         (&["show", "nobody"][..], "`ledgerline fleet set /nobody max=SIZE` makes one"),
+        (&["top", "--once", "nobody"], "`ledgerline fleet set /nobody max=SIZE` makes one"),
         (&["set", "/acme", "min=1M"], "/acme is new and needs a limit"),
         (&["set", "/acme/batch", "max=1M"], "there is no budget /acme"),
         (&["set", "/acme", "max=1M", "max=2M"], "max is given twice"),
@@ -443,6 +444,7 @@ fn what_cannot_be_done_is_said_with_what_to_do_and_no_password() {
     operator.says(&["set", "/acme", "max=1G"]);
     let [plain, slash] = ["acme", "/acme"].map(|name| operator.says(&["show", name]));
     assert_eq!(plain, slash);
+    assert_eq!(plain, operator.says(&["show", "acme", "/acme"]), "each once");
     operator.says(&["terms", "acme", "--grace", "2min"]);
     for (words, told) in [
         (&["show", "/acme/batch"][..], "the first name of its budgets' paths: acme"),

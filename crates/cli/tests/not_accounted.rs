@@ -209,6 +209,23 @@ fn a_program_that_starts_where_another_proc_is_mounted_is_accounted_and_limited(
     }
 }
 
+/// Its `/proc` shows other processes, by numbers that may be those of another run.
+#[test]
+fn a_run_that_its_own_proc_does_not_lead_to_starts_nothing() {
+    let Some(mut owned) = elsewhere(&format!("{} run -- echo started", binary())) else {
+        return;
+    };
+    owned.retain(|word| word != "--mount-proc");
+    let output = Command::new(&owned[0]).args(&owned[1..]).output().unwrap();
+    assert_eq!(
+        (output.status.code(), &*output.stdout),
+        (Some(125), &b""[..]),
+        "{}",
+        stderr(&output)
+    );
+    assert!(stderr(&output).contains("unshare --mount-proc"), "{}", stderr(&output));
+}
+
 /// Whoever looks for the run of such a process finds it.
 #[test]
 fn a_process_where_another_proc_is_mounted_leads_to_its_run() {

@@ -24,6 +24,15 @@ fn json(file: &Path) -> Value {
 const GROWS: &str = "x=$(head -c 3000000 /dev/zero | tr '\\0' a); sleep 0.1; \
                      for i in 1 2 3; do head -c 3000000 /dev/zero | sort -S 200M >/dev/null; done; sleep 0.1; exit 3";
 
+/// Waits for something that comes soon.
+fn until(there: impl Fn() -> bool) {
+    let start = std::time::Instant::now();
+    while !there() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it does not come");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 #[test]
 fn a_run_is_recorded_and_reported() {
     let file = scratch("job.rec");
@@ -68,6 +77,8 @@ fn a_run_is_recorded_and_reported() {
             && svg.contains("sort.")
     );
     let page = scratch("page.html");
+    let over = report(&["-o", file.to_str().unwrap()], &file);
+    assert!(stderr(&over).contains("-o names the recording itself"), "{}", stderr(&over));
     let output = report(&["-o", page.to_str().unwrap()], &file);
     assert!(output.status.success() && output.stdout.is_empty(), "{}", stderr(&output));
     let page = std::fs::read_to_string(page).unwrap();
@@ -90,13 +101,9 @@ fn a_killed_supervisor_leaves_what_it_recorded() {
             .spawn()
             .unwrap();
         // (The file is there, with its beginning, before the program starts.)
-        while !file.exists() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        until(|| file.exists());
         std::thread::sleep(Duration::from_millis(milliseconds));
-        while milliseconds == LONG && file.metadata().unwrap().len() < 200 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        until(|| milliseconds < LONG || file.metadata().unwrap().len() >= 200);
         child.kill().unwrap();
         child.wait().unwrap();
         let output = report(&["--json"], &file);
@@ -167,9 +174,7 @@ fn a_program_that_runs_is_recorded_from_outside_until_it_ends() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    while !file.exists() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    until(|| file.exists());
     child.stdin.take().unwrap().write_all(b"\n").unwrap();
     assert!(child.wait().unwrap().success());
     let output = recorder.wait_with_output().unwrap();
@@ -195,6 +200,7 @@ fn what_cannot_be_recorded_or_reported_is_said_in_one_line() {
         (&["record", "/nonexistent", "-o", name], "/nonexistent"),
         (&["record", "no-such-name", "-o", name], "no ledger that a program announced"),
         (&["record", "1", "-o", name, "--for", "soon"], "--for"),
+        (&["record", "1", "-o", name, "--size=-1"], "is not a size from 256K"),
         (&["report", "/nonexistent"], "/nonexistent"),
         (&["report", "/"], "is not a file"),
         (&["report", "/dev/zero"], "is not a file"),

@@ -14,6 +14,8 @@ fn what_cannot_run_says_so_in_one_line() {
     std::fs::write(&notes, "not a program\n").unwrap();
     let notes = notes.to_str().unwrap();
     let unwritable = "/nonexistent/account.json";
+    let new = scratch("new");
+    let new = new.to_str().unwrap();
     for (arguments, code, says) in [
         (&["--max", "-1", "true"][..], 2, "--max: '-1' is negative"),
         (&["--max", "12Q", "true"], 2, "--max: '12Q' is not a size"),
@@ -28,6 +30,9 @@ fn what_cannot_run_says_so_in_one_line() {
         (&["--json", unwritable, "true"], 2, "cannot be written"),
         (&["--json", "/", "true"], 2, "cannot be written"),
         (&["--account", unwritable, "true"], 2, "cannot be written"),
+        (&["--json", notes, "--account", notes, "true"], 2, "--json and --account name one file"),
+        (&["--json", notes, "--record", notes, "true"], 2, "--json and --record name one file"),
+        (&["--account", new, "--record", new, "true"], 2, "--account and --record name one file"),
         (&["--", "no-such-program-anywhere"], 127, "is not in PATH"),
         (&["./no/such/program"], 127, "does not exist"),
         (&[notes], 126, "cannot be executed"),

@@ -199,7 +199,7 @@ fn what_still_runs_is_named_and_not_waited_for() {
             "sh",
             "-c",
             "sleep 60 >/dev/null 2>&1 & until [ -e /proc/$!/exe ] && \
-                 readlink /proc/$!/exe | grep -qv sh$; do :; done; sleep 0.3",
+                 readlink /proc/$!/exe | grep -qv sh$; do :; done; sleep 1",
         ],
     );
     assert!(started.elapsed().as_secs() < 30, "waited for an orphan");

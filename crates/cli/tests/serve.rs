@@ -67,8 +67,32 @@ fn a_run_is_served_by_its_pid_and_the_server_ends_at_either_signal_while_events_
         assert_eq!(server.wait().expect("it ends").code(), Some(0), "{name}");
         events.read_to_end(&mut Vec::new()).expect("the stream ends");
     }
+    // Who ended has no series, the root holds nothing, and all are told as ended.
+    let (mut server, host) = serve(&["--interval", "100ms", &run.id().to_string()]);
     drop(run.stdin.take());
     run.wait().expect("it ends");
+    let end = Instant::now() + Duration::from_secs(60);
+    while get(&host, "/metrics").contains("group=\"/python") {
+        assert!(Instant::now() < end, "{}", get(&host, "/metrics"));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let metrics = get(&host, "/metrics");
+    assert!(metrics.contains("group=\"/\"} 0\n"), "{metrics}");
+    let groups = get(&host, "/api/ledgers/1/groups");
+    assert!(groups.contains("\"state\":\"exited\""), "{groups}");
+    assert!(!groups.contains("\"state\":\"live\""), "{groups}");
+    signal(&server, "-TERM");
+    server.wait().expect("it ends");
+}
+
+#[test]
+fn names_that_no_browser_sends_are_refused() {
+    for host in ["build.example:80", "http://build.example", "m\u{fc}nchen.de", "", "a..b"] {
+        let output = ledgerline().args(["serve", "--host", host]).output().expect("it starts");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{host}: {error}");
+        assert!(error.contains("give the name alone"), "{host}: {error}");
+    }
 }
 
 #[test]

@@ -48,10 +48,16 @@ impl Reader {
     /// How many books a view that is read again and again has, where no organisation is named.
     pub const MOST: usize = 50;
 
-    /// Of the named organisations; if none is named, of all that the store has, and `most` of them at most.
+    /// Of the named organisations, each once; if none is named, of all that the store has, and `most` of them at most.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, named: &[String], most: usize) -> Self {
-        Self { store, named: named.to_vec(), most, listed: None }
+        let mut once: Vec<String> = Vec::new();
+        for name in named {
+            if !once.contains(name) {
+                once.push(name.clone());
+            }
+        }
+        Self { store, named: once, most, listed: None }
     }
 
     /// Reads the books. Of organisations that are not named, those without budgets and nodes are left out.

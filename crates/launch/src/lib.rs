@@ -28,7 +28,7 @@ pub use ledgerline_account::Status;
 pub use library::Library;
 pub use signals::{Arrived, Signals};
 pub use supervise::{Ended, Session};
-pub use target::Target;
+pub use target::{Target, is_one};
 
 use ledgerline_protocol::blind::Blind;
 use library::Ready;

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs::Permissions;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use tempfile::{Builder, NamedTempFile};
@@ -72,6 +72,17 @@ impl Target {
         }
     }
 
+    /// Whether what is written goes over a file: there is no other by that name, or will be none. (Devices, pipes and standard
+    /// output have room for all.)
+    #[must_use]
+    pub fn is_over(&self, file: &Path) -> bool {
+        match &self.kind {
+            Kind::Stdout | Kind::Stream(_) => false,
+            Kind::InPlace(_) => is_one(&self.name, file),
+            Kind::Replace(path) => is_one(path, file),
+        }
+    }
+
     /// Writes all of `bytes`, or none where the file can be replaced.
     pub fn write(&self, bytes: &[u8]) -> Result<(), Failure> {
         let written = match &self.kind {
@@ -87,6 +98,22 @@ impl Target {
             Failure::internal(format!("{}: writing {:?} failed: {error}", self.option, self.name))
         })
     }
+}
+
+/// Whether two paths lead to one file, which need not be there yet.
+#[must_use]
+pub fn is_one(one: &Path, other: &Path) -> bool {
+    match (one.metadata(), other.metadata()) {
+        (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
+        (Err(_), Err(_)) => place(one).is_some_and(|one| place(other) == Some(one)),
+        _ => false,
+    }
+}
+
+/// Where a new file would lie: its folder, and its name there.
+fn place(path: &Path) -> Option<(PathBuf, &OsStr)> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    Some((folder.unwrap_or(Path::new(".")).canonicalize().ok()?, path.file_name()?))
 }
 
 /// A file beside `path` that replaces it once it is written; it goes when it is dropped before.
@@ -133,6 +160,22 @@ mod tests {
         Target::check("--json", old.as_os_str()).unwrap();
         assert_eq!(std::fs::read_to_string(&old).unwrap(), "kept");
         assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn two_names_of_one_file_are_one_whether_it_is_there_or_not() {
+        let directory = directory("one");
+        let [file, link] = ["file", "link"].map(|name| directory.join(name));
+        let roundabout = directory.join("../").join(directory.file_name().unwrap()).join("file");
+        assert!(is_one(&file, &roundabout) && !is_one(&file, &link));
+        std::fs::write(&file, "").unwrap();
+        assert!(is_one(&file, &roundabout) && !is_one(&file, &link));
+        std::fs::hard_link(&file, &link).unwrap();
+        assert!(is_one(&file, &link));
+        let target = Target::check("--json", link.as_os_str()).unwrap();
+        assert!(target.is_over(&file) && !target.is_over(&directory.join("other")));
+        assert!(!Target::check("--json", OsStr::new("-")).unwrap().is_over(Path::new("-")));
         std::fs::remove_dir_all(&directory).unwrap();
     }
 

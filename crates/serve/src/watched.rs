@@ -12,7 +12,7 @@ use crate::history;
 use crate::listing::Listing;
 use crate::settings::{INTERVAL_MIN, Settings, Which};
 use ledgerline_watch::find::{self, Found};
-use ledgerline_watch::{History, Point, Source, Tempo};
+use ledgerline_watch::{History, Life, Look, Point, Source, State as Of, Tempo};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -49,6 +49,7 @@ pub(crate) struct Watched {
 #[derive(Debug)]
 struct Looks {
     source: Source,
+    life: Life,
     tempo: Tempo,
     /// From the first look on, if it is wanted.
     history: Option<History>,
@@ -69,6 +70,14 @@ struct State {
     ledgers: Vec<Arc<Watched>>,
     next_id: u32,
     ending: bool,
+}
+
+/// Says of the groups of a program that has ended that they have: of all, where nobody can charge its ledger any more. (What
+/// its processes held at the end stays theirs until somebody settles it, and nobody may.)
+fn end(look: &mut Look, all: bool) {
+    for row in look.rows.iter_mut().filter(|row| row.state == Of::Live && (all || row.pid != 0)) {
+        row.state = Of::Exited;
+    }
 }
 
 /// A thread that panicked with one of these locked left nothing half done that a later look does not mend.
@@ -92,7 +101,13 @@ impl Watched {
             pid,
             interval,
             keeps_history: settings.history,
-            looks: Mutex::new(Looks { source, tempo: Tempo::new(), history: None, last: None }),
+            looks: Mutex::new(Looks {
+                life: Life::of(&source),
+                source,
+                tempo: Tempo::new(),
+                history: None,
+                last: None,
+            }),
             listing: Mutex::new(Listing::new(settings.groups)),
             changes: By::ALL.map(|_| broadcast::channel(WAITING).0),
         }
@@ -134,10 +149,14 @@ impl Watched {
 
     fn look(&self, looks: &mut Looks) -> Arc<Frame> {
         let taken = Instant::now();
-        let look = looks.source.look();
+        let mut look = looks.source.look();
+        let ended = looks.life.has_ended(&looks.source, &look);
+        if ended {
+            end(&mut look, !looks.source.path().exists());
+        }
         let took = taken.elapsed();
         let rates = looks.tempo.rates(&look);
-        if self.keeps_history {
+        if self.keeps_history && !ended {
             let step = STEP.max(self.interval);
             let history = &mut looks.history;
             history.get_or_insert_with(|| history::of(step, look.rows.len())).push(&look);

@@ -1,11 +1,11 @@
 //! Looks as JSON.
 
 use crate::entry::Entry;
-use crate::life::Life;
 use crate::once;
 use crate::options::Options;
 use crate::state::State;
 use ledgerline_terminal::output::plain_json;
+use ledgerline_watch::Life;
 use ledgerline_watch::{Source, State as RowState};
 use serde::Serialize;
 use std::time::UNIX_EPOCH;

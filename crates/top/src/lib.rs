@@ -11,7 +11,6 @@
 //! | `entry`    | the rows that can be shown: groups with rates, programs merged of them    |
 //! | `column`, `history`, `keys`, `text`, `theme` | columns; the last looks; what keys do; numbers as text; colours |
 //! | `list`, `find` | the ledgers that there are, of which one is opened                    |
-//! | `life`     | whether the program behind a ledger goes on                               |
 //! | `other`    | what a screen of something else needs: `ledgerline fleet top` is one      |
 //!
 //! Nothing here writes to a ledger.
@@ -46,7 +45,6 @@ mod find;
 mod golden;
 mod history;
 mod keys;
-mod life;
 mod list;
 mod live;
 #[doc(hidden)]

@@ -3,13 +3,13 @@
 use crate::draw;
 use crate::events::{self, Event};
 use crate::find;
-use crate::life::Life;
 use crate::list::{self, List};
 use crate::options::Options;
 use crate::other::{Answer, Shown};
 use crate::state::{Action, State};
 use crate::terminal::Screen;
 use crate::theme::Theme;
+use ledgerline_watch::Life;
 use ledgerline_watch::Source;
 use ratatui::crossterm::event::KeyEvent;
 use rustix::process::{Signal, getpgrp, getsid, kill_current_process_group};

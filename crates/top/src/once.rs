@@ -2,12 +2,12 @@
 
 use crate::column::Column;
 use crate::entry::Entry;
-use crate::life::Life;
 use crate::options::Options;
 use crate::state::State;
 use crate::text;
 use ledgerline::size;
 use ledgerline_terminal::output::printable;
+use ledgerline_watch::Life;
 use ledgerline_watch::{Source, State as RowState};
 use std::fmt::Write as _;
 

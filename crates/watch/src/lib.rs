@@ -6,6 +6,7 @@
 //! | `look`    | one look: all groups as owned data                                        |
 //! | `find`    | the ledgers that there are, and the one that a process belongs to         |
 //! | `counted` | what a run counts of its rows, and which rows make no sense               |
+//! | `life`    | whether the program behind a ledger goes on                               |
 //! | `rates`   | what changed from one look to the next, by the second                     |
 //! | `series`  | what one group held over time, in bounded memory, coarser with age        |
 //! | `history` | the series of many groups                                                 |
@@ -17,12 +18,14 @@ pub mod find;
 #[doc(hidden)]
 pub mod fuzz;
 mod history;
+mod life;
 mod look;
 mod rates;
 mod series;
 mod source;
 
 pub use history::{Chronicle, History};
+pub use life::Life;
 pub use look::{ItemName, Look, Row, State};
 pub use rates::{Rates, Tempo};
 pub use series::{Point, Series};

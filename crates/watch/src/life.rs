@@ -1,7 +1,7 @@
 //! Whether the program behind a ledger goes on.
 
+use crate::{Look, Source, State};
 use ledgerline::announced;
-use ledgerline_watch::{Look, Source, State};
 use std::path::Path;
 
 /// What is known of the program behind a ledger.
@@ -47,11 +47,16 @@ impl Life {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::{look, row};
+    use crate::Row;
+    use ledgerline::GroupId;
+    use std::time::{Duration, UNIX_EPOCH};
 
     #[test]
     fn a_program_has_ended_when_of_processes_that_were_there_none_is() {
-        let mut look = look(vec![row("/", 1), row("/a.7", 1), row("/b.8", 1)]);
+        let row = |path: &str, pid| Row { pid, ..Row::new(GroupId::from_parts(pid, 2), path) };
+        let rows = vec![row("/", 0), row("/a.7", 0), row("/b.8", 0)];
+        let (at, clock) = (UNIX_EPOCH, Duration::ZERO);
+        let mut look = Look { at, clock, unit: "bytes", steady: true, damaged: false, rows };
         let mut life = Life::default();
         assert!(!life.all_gone(&look, |_| false), "a ledger without processes says nothing");
         (look.rows[1].pid, look.rows[2].pid) = (7, 8);

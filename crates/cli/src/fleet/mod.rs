@@ -185,11 +185,16 @@ pub fn main(command: &FleetCommand) -> ExitCode {
 fn show(args: &ShowArgs) -> Result<String, String> {
     let opened = Opened::new(&args.place)?;
     let mut reader = Reader::new(opened.store.clone(), &args.organisations, usize::MAX);
+    once(&opened, &mut reader, args.json)
+}
+
+/// Reads books once, of organisations that are there, as they are printed.
+fn once(opened: &Opened, reader: &mut Reader, json: bool) -> Result<String, String> {
     let books = opened.call(reader.read())?;
     if let Some(blank) = books.books.iter().find(|book| book.is_blank()) {
         return Err(unknown(&blank.organisation));
     }
-    text(&books, args.json)
+    text(&books, json)
 }
 
 /// Books as they are printed once.

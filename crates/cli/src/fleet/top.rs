@@ -9,7 +9,7 @@ use ledgerline_fleet_view::{HELP, Reader, Screen, Watch, milliseconds, organisat
 use ledgerline_terminal::output::{plain_json, print, printable, say};
 use ledgerline_terminal::style::Style;
 
-use super::{Opened, Place, text};
+use super::{Opened, Place, once};
 
 const EXAMPLES: &str = "\
 It costs the store one call for each organisation in an interval (some ten commands of a Redis, and the time to read the \
@@ -63,7 +63,7 @@ pub(super) fn main(args: &TopArgs) -> Result<String, String> {
     let opened = Opened::new(&args.place)?;
     let mut reader = Reader::new(opened.store.clone(), &args.organisations, Reader::MOST);
     if args.once {
-        return text(&opened.call(reader.read())?, args.json);
+        return once(&opened, &mut reader, args.json);
     }
     let watch = Watch::start(reader, args.interval)
         .map_err(|error| format!("no thread to read with: {error}"))?;

@@ -8,12 +8,14 @@
 mod fold;
 mod ledger;
 mod living;
+mod outputs;
 pub mod record;
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -28,11 +30,10 @@ use ledgerline_protocol::{BLIND, By, MOST_BYTES, OnMax, Order, PERCPU, VOUCHED};
 use crate::carried::ACCOUNT;
 use fold::Folded;
 use ledgerline_account::account::{Account, Container, Ending, Mistakes, resident};
-use ledgerline_account::{json, render};
-use ledgerline_launch::{Failure, Launch, Signals, Target, program};
+use ledgerline_launch::{Failure, Launch, Signals, program};
 use ledgerline_terminal::output::{one_line, printable, say};
-use ledgerline_terminal::style::Style;
 use living::Living;
+use outputs::Outputs;
 
 /// What `ledgerline run --help` says first.
 pub const LONG_ABOUT: &str = "\
@@ -172,7 +173,9 @@ const LIMITED: Duration = Duration::from_millis(5);
 /// What `--by` takes.
 fn by() -> impl TypedValueParser<Value = By> {
     one_of(By::ALL, By::name, |by| match by {
-        By::Thread => "A row for each thread, below its process",
+        By::Thread => {
+            "A row for each process, and below it one for each name that its threads have"
+        }
         By::Process => "A row for each process",
         By::Library => "A row for each shared library that allocates, below its process",
     })
@@ -282,8 +285,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     // program starts: an account that could not be written after an hour's
     // work is worth less than a message now.
     let limits = limits(args)?;
-    let json = args.json.as_deref().map(|file| Target::check("--json", file)).transpose()?;
-    let text = args.account.as_deref().map(|file| Target::check("--account", file)).transpose()?;
+    let outputs = Outputs::check(args)?;
     let program = program::find(&args.command[0])?;
     let launch = Launch::new(program, &args.command, &ACCOUNT)?;
 
@@ -309,6 +311,12 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     // descriptor itself is closed on exec and need not survive in the child.
     let path = |file: &File| format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
     let (path, path_of_heap) = (path(&file), heap.as_ref().map(|(file, _)| path(file)));
+    if !leads_to(&path, &file) {
+        return Err(Failure::internal(format!(
+            "{path} does not lead to this command's ledger, so no process could be accounted: /proc is not there, or that of \
+             another namespace (in a namespace of process ids of its own: unshare --mount-proc)"
+        )));
+    }
     let record = record.map(|order| order.create(&path)).transpose()?;
     let living = Living::new();
     let namespace = living.namespace().map(|number| number.to_string());
@@ -380,22 +388,18 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
         },
     );
 
-    let mut written = match &text {
-        Some(target) => target.write(render::text(&account, &Style::plain()).as_bytes()),
-        None => {
-            render::to_stderr(&account);
-            Ok(())
-        }
-    };
-    if let Some(target) = &json {
-        written = written.and(target.write(json::document(&account).as_bytes()));
-    }
-    let code = ended.exit(written)?;
+    let code = ended.exit(outputs.write(&account))?;
     if args.strict && !account.not_accounted.is_empty() {
         let why = "the account says which processes were not accounted";
         return Err(Failure::internal(format!("--strict: {why}")));
     }
     Ok(code)
+}
+
+/// Whether a path leads to a file that is open here.
+fn leads_to(path: &str, file: &File) -> bool {
+    let of = |found: std::io::Result<Metadata>| found.ok().map(|it| (it.dev(), it.ino()));
+    of(file.metadata()).is_some_and(|own| of(std::fs::metadata(path)) == Some(own))
 }
 
 /// Makes a row for the program, which will make none itself.

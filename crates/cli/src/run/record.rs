@@ -62,7 +62,7 @@ pub fn size(text: &str) -> Result<u64, String> {
     match ledgerline::size::parse(text) {
         Ok(Some(size)) if (LEAST_SIZE..=MOST_SIZE).contains(&size) => Ok(size),
         Ok(_) => Err("give a size from 256K to 256M".to_owned()),
-        Err(error) => Err(error.to_string()),
+        Err(_) => Err(format!("'{}' is not a size from 256K to 256M", printable(text))),
     }
 }
 

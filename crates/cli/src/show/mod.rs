@@ -33,7 +33,8 @@ with CountersBuilder::create_in. --pid shows the ledger that a process belongs t
 run` or any process under it (for root even one that outlived the run), or of a program that \
 announced its ledger (LedgerBuilder::announce) or shares it in a file. Looking changes nothing.
 
-Without more words a ledger is shown as a tree, as `run` prints its account. A group's path and names of its files \
+Without more words a ledger is shown as a tree, as `run` prints its account, but that resident is what the kernel sees in \
+a process now. A group's path and names of its files \
 print what those say, byte for byte as cgroup v2's memory controller does (a number, `max`, or names with numbers): \
 memory.current, .peak, .max, .high, .low, .min, .events, .events.local, .oom.group, .stat. Sizes are \
 numbers of bytes. A limit of a run's root has the reserve inside, as `run --max` took it. memory.events and memory.stat count \
@@ -41,7 +42,8 @@ the group and all below it. A path without a name prints all files, each below a
 path are of the root.
 
 With --watch a line is printed for each group and file that changed since the last look, with the time (UTC): those of \
-the group that was named and all below it, or those files alone that were named. It ends when the process of --pid ends, \
+the group that was named and all below it; of memory.current, .peak, .max, .high, .low, .min and .events.local, or those \
+of them that were named. It ends when the process of --pid ends, \
 when the FILE is removed, or by Ctrl-C.
 
 A ledger also has --format memory.stat (that file, with the present usage and the peak before it) and memory.events, of the root or \

@@ -2,7 +2,6 @@
 
 use super::files;
 use ledgerline::GroupId;
-use ledgerline_protocol::{ITEMS, RESERVED};
 use ledgerline_terminal::output::print;
 use ledgerline_watch::{Look, Row, Source, State};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -49,7 +48,12 @@ struct Before {
 
 /// Prints until the program ends, or until nobody reads.
 pub(super) fn run(watched: &Watched<'_>) -> Result<(), String> {
-    watched.names.iter().try_for_each(|name| files::check(name, &NAMES))?;
+    for name in watched.names {
+        files::check(name, &files::NAMES)?;
+        if !NAMES.contains(&&**name) {
+            return Err(format!("{name} is not watched; --watch looks at {}", NAMES.join(", ")));
+        }
+    }
     // Before the ledger is opened: the process whose end is heard of is the one that has it.
     let program = watched.pid.map(program).transpose()?;
     let source = Source::open(watched.path)?;
@@ -136,16 +140,11 @@ fn key(id: GroupId) -> u64 {
 }
 
 fn facts(row: &Row, names: &[String]) -> Vec<Fact> {
-    // A run's max is as the user set it: the reserve is inside.
-    let of_run = row.items.iter().map(|(name, _)| &**name).eq(ITEMS);
-    let reserve = row.items.iter().find(|(name, _)| name == RESERVED).map_or(0, |(_, sum)| *sum);
-    let reserve = if of_run && row.depth == 0 { reserve.max(0).cast_unsigned() } else { 0 };
-    let max = row.max.map(|max| max.saturating_add(reserve));
     let number = |name, number| (name, None, Some(number));
     let all: [Fact; 8] = [
         number("memory.current", row.current),
         number("memory.peak", row.peak),
-        ("memory.max", None, max),
+        ("memory.max", None, row.max),
         ("memory.high", None, row.high),
         number("memory.low", row.low),
         number("memory.min", row.min),
