@@ -306,9 +306,9 @@ fn note(row: &Row) -> Option<(Paint, String)> {
 fn nothing_seen(out: &mut String, account: &Account, style: &Style) {
     let reason = match account.not_accounted.first() {
         Some(one) => one.why.to_string(),
-        None => "the program ended before its first allocation, or could not open the ledger \
-                 through /proc"
-            .to_owned(),
+        None => {
+            "no process loaded the library, or none could open the ledger through /proc".to_owned()
+        }
     };
     let _ = writeln!(out, "{} {reason}", style.paint(Paint::Bad, "No allocation was seen:"));
     if let Some(root) = account.rows.first().and_then(note) {

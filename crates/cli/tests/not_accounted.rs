@@ -158,6 +158,15 @@ fn a_program_of_another_user_is_named_and_told_nothing() {
     assert!(stderr(&output).starts_with("ledgerline: setpriv"), "{}", stderr(&output));
 }
 
+#[test]
+fn strict_is_a_failure_where_no_process_loads_the_library() {
+    let mut run = ledgerline();
+    run.args(["run", "--strict", "/bin/true"]).env("LEDGERLINE_PRELOAD", "/etc/passwd");
+    let output = run.output().unwrap();
+    assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
+    assert!(stderr(&output).contains("--strict: no process was accounted"), "{}", stderr(&output));
+}
+
 /// Words that start a program where another `/proc` is mounted, if this user and this machine may do that.
 fn elsewhere(script: &str) -> Option<Vec<String>> {
     let words = ["unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", script];

@@ -26,6 +26,8 @@ fn what_cannot_run_says_so_in_one_line() {
         (&["--reserve", "1M", "true"], 2, "--reserve is a part of --max"),
         (&["--max", "1M", "--reserve", "2M", "true"], 2, "--reserve is a part of --max"),
         (&["--max", "1M", "--reserve", "some", "true"], 2, "--reserve: 'some' is not a size"),
+        (&["--max", "1M", "--reserve=-1", "true"], 2, "--reserve: '-1' is not a size"),
+        (&["--max", "1M", "--reserve", "max", "true"], 2, "--reserve: 'max' is not a size"),
         (&["--high", "lots", "true"], 2, "--high: 'lots' is not a size"),
         (&["--json", unwritable, "true"], 2, "cannot be written"),
         (&["--json", "/", "true"], 2, "cannot be written"),

@@ -389,8 +389,11 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     );
 
     let code = ended.exit(outputs.write(&account))?;
-    if args.strict && !account.not_accounted.is_empty() {
+    // (Each process that loads the library has a row, also one that allocates nothing.)
+    let unseen = !account.saw_any() && !account.damaged;
+    if args.strict && (unseen || !account.not_accounted.is_empty()) {
         let why = "the account says which processes were not accounted";
+        let why = if unseen { "no process was accounted" } else { why };
         return Err(Failure::internal(format!("--strict: {why}")));
     }
     Ok(code)
@@ -424,6 +427,17 @@ fn limit(option: &str, text: &str) -> Result<Limit, Failure> {
     Ok(limit)
 }
 
+/// The size of `--reserve`, which is no limit.
+fn kept(text: &str) -> Result<u64, Failure> {
+    let size = ledgerline::size::parse(text).ok().flatten();
+    size.ok_or_else(|| {
+        Failure::usage(format!(
+            "--reserve: '{}' is not a size; write it like 512K or 1M",
+            printable(text)
+        ))
+    })
+}
+
 /// The container's limit as it is now, for what depends on its size.
 fn contained(args: &RunArgs) -> Limit {
     let limits = if args.container { container::Limits::read() } else { Default::default() };
@@ -435,17 +449,17 @@ fn limits(args: &RunArgs) -> Result<Limits, Failure> {
     let max = limit("--max", &args.max)?;
     let max_heap = limit("--max-heap", &args.max_heap)?;
     let least = [max, max_heap, contained(args)].iter().filter_map(|limit| limit.get()).min();
-    let asked = args.reserve.as_deref().map(|size| limit("--reserve", size)).transpose()?;
-    let reserve = match (asked.map(Limit::get), least) {
+    let asked = args.reserve.as_deref().map(kept).transpose()?;
+    let reserve = match (asked, least) {
         (Some(_), None) => {
             let why = "--reserve is a part of --max and --max-heap; give one of them, too";
             return Err(Failure::usage(why.to_owned()));
         }
-        (Some(asked), Some(least)) if asked.is_none_or(|asked| asked > least) => {
+        (Some(asked), Some(least)) if asked > least => {
             let why = "--reserve is a part of --max and --max-heap; give a size of at most that";
             return Err(Failure::usage(why.to_owned()));
         }
-        (Some(asked), Some(_)) => asked.unwrap_or(0),
+        (Some(asked), Some(_)) => asked,
         // Nobody is left to say anything.
         (None, Some(_)) if args.on_max == OnMax::Kill => 0,
         // (Where there is no limit, `ledgerline set` may give it one.)
