@@ -18,6 +18,9 @@ use tokio::sync::mpsc::{Receiver, channel};
 /// What cannot spill waits so long for what others hold idle, or leave behind.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Nothing here takes so long.
+const MINUTE: Duration = Duration::from_secs(60);
+
 /// A query, and what it returns.
 struct Known {
     name: &'static str,
@@ -54,7 +57,8 @@ pub async fn run(store: &str, name: &str, ledger: &str, scale: f64) -> Outcome<(
         }
     }
     drop(pool);
-    fleet.leave(PATIENCE).await?;
+    let left = tokio::time::timeout(MINUTE, fleet.leave(PATIENCE)).await;
+    left.map_err(|_| "the node has not left within a minute")??;
     Ok(())
 }
 
@@ -89,9 +93,13 @@ async fn one(
 ) -> Outcome<()> {
     let query = pool.for_query(&format!("q{number}"))?;
     let task = query.task_context(&context.task_ctx())?;
-    let outcome = tpch::run(context, task, known.sql).await;
+    let outcome = tokio::time::timeout(MINUTE, tpch::run(context, task, known.sql)).await;
     let report = tpch::end(&query).await;
     assert_eq!((report.leftover, report.overrun), (0, 0), "{report}");
+    let Ok(outcome) = outcome else {
+        Said::Waited { query: known.name.to_owned() }.say();
+        return Ok(());
+    };
     match outcome {
         Ok(outcome) => {
             assert!(outcome.rows == known.rows, "{} returned other rows", known.name);

@@ -59,6 +59,9 @@ pub enum Said {
     Right { query: String, peak: u64 },
     /// A query was refused memory.
     Refused { why: String },
+    /// A query did nothing for a minute, and was cancelled: DataFusion's partitions may wait for each other for good where one is
+    /// refused memory.
+    Waited { query: String },
     /// It ended.
     Ended,
 }
@@ -70,6 +73,7 @@ impl Said {
             Said::Ready { large } => println!("ready\t{large}"),
             Said::Right { query, peak } => println!("right\t{query}\t{peak}"),
             Said::Refused { why } => println!("refused\t{}", why.replace('\n', " | ")),
+            Said::Waited { query } => println!("waited\t{query}"),
             Said::Ended => {}
         }
     }
@@ -81,6 +85,7 @@ impl Said {
                 Said::Right { query: query.to_owned(), peak: peak.parse().ok()? }
             }
             ["refused", why] => Said::Refused { why: why.to_owned() },
+            ["waited", query] => Said::Waited { query: query.to_owned() },
             _ => return None,
         })
     }
