@@ -215,6 +215,20 @@ fn what_cannot_be_recorded_or_reported_is_said_in_one_line() {
 }
 
 #[test]
+fn a_recording_does_not_go_over_the_ledger_that_it_is_of() {
+    let file = scratch("own.ledger");
+    let open = std::fs::File::options().read(true).write(true).create_new(true).open(&file);
+    let _ledger = ledgerline::Ledger::builder().create_in(&open.unwrap()).unwrap();
+    let before = std::fs::read(&file).unwrap();
+    let name = file.to_str().unwrap();
+    let output = ledgerline().args(["record", name, "-o", name, "--for", "1s"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("-o names the ledger itself"), "{}", stderr(&output));
+    assert!(std::fs::read(&file).unwrap() == before);
+    std::fs::remove_file(file).unwrap();
+}
+
+#[test]
 fn a_command_of_several_lines_heads_its_recording_on_one() {
     let file = scratch("lines.rec");
     let output =

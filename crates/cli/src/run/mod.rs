@@ -233,7 +233,7 @@ pub struct RunArgs {
     #[arg(long, value_parser = by(), default_value = By::Thread.name(), value_name = "WHAT")]
     by: By,
 
-    /// How many rows the account has at a time: each process that lives has one, and each of its further threads or libraries
+    /// How many rows the account has at a time: each process that lives has one, and each of its threads or libraries by name
     #[arg(long, value_name = "COUNT", default_value = ledger::ROWS, value_parser = clap::value_parser!(u32).range(ledger::ROWS_TAKEN))]
     rows: u32,
 

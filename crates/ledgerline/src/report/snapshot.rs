@@ -13,7 +13,7 @@ use crate::whose;
 
 /// A picture of the whole tree. Each group is read once, so groups that change meanwhile may be read some
 /// nanoseconds apart. If the picture is `steady`, units that a [transfer](crate::Charge::transfer) moves
-/// are in one of its two groups, never in both or neither.
+/// are in one of its two groups, never in both or neither; and what a thread [carries](crate::alloc) is seen once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Snapshot {
