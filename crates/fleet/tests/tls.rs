@@ -263,10 +263,11 @@ async fn where_an_etcd_and_a_node_do_not_agree_on_tls_the_error_says_why() {
     expect(&*hello, Kind::Unreachable, plain.port, "it may speak no TLS").await;
 }
 
-/// A server that expects TLS, and what comes first is a request, says no word that a client understands. Which of three ways it
-/// hangs up depends on when.
+/// A member that expects TLS, and gets a request, says no word that a client understands; nor does one that expects a request, and
+/// gets a greeting. How the end of the connection shows depends on what had been read.
 #[tokio::test]
-async fn a_member_that_hangs_up_without_a_word_may_want_tls() {
+async fn a_member_that_hangs_up_without_a_word_may_want_tls_or_speak_none() {
+    let authority = authority();
     for reads in [0, 16, 1 << 16] {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -278,8 +279,11 @@ async fn a_member_that_hangs_up_without_a_word_may_want_tls() {
                 let _ = tokio::io::AsyncReadExt::read(&mut caller, &mut some).await;
             }
         });
-        let store = open(&format!("etcd://127.0.0.1:{port}"), Tls::default(), PATIENT);
-        expect(&*store, Kind::Unreachable, port, "it may want TLS").await;
+        let plainly = open(&format!("etcd://127.0.0.1:{port}"), Tls::default(), PATIENT);
+        expect(&*plainly, Kind::Unreachable, port, "it may want TLS").await;
+        let greeting =
+            open(&format!("etcds://127.0.0.1:{port}"), authority.client("client"), PATIENT);
+        expect(&*greeting, Kind::Unreachable, port, "it may speak no TLS").await;
         member.abort();
     }
 }

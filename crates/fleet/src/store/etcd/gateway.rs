@@ -1,6 +1,7 @@
 //! etcd's JSON gateway: one request, one reply, and when the server sent it.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -148,12 +149,13 @@ impl Member {
         match &self.secured {
             None => self.speak(socket).await,
             Some(secured) => {
-                let socket = secured.connect(socket).await.map_err(|error| match error.kind() {
-                    std::io::ErrorKind::UnexpectedEof => {
+                let socket = secured.connect(socket).await.map_err(|error| {
+                    // One that speaks no TLS hangs up at the greeting. What it had not read of it makes a reset of the end.
+                    if is_end(error.kind()) {
                         let detail = format!("{error}: it may speak no TLS");
-                        self.error(Kind::Unreachable, detail)
+                        return self.error(Kind::Unreachable, detail);
                     }
-                    _ => self.unreachable(&error),
+                    self.unreachable(&error)
                 });
                 self.speak(socket?).await
             }
@@ -266,15 +268,12 @@ fn words(error: &(dyn std::error::Error + 'static)) -> String {
 fn hung_up(error: &hyper::Error) -> bool {
     let source = std::error::Error::source(error);
     let io = source.and_then(|source| source.downcast_ref::<std::io::Error>());
-    error.is_incomplete_message()
-        || io.is_some_and(|io| {
-            matches!(
-                io.kind(),
-                std::io::ErrorKind::ConnectionReset
-                    | std::io::ErrorKind::BrokenPipe
-                    | std::io::ErrorKind::UnexpectedEof
-            )
-        })
+    error.is_incomplete_message() || io.is_some_and(|io| is_end(io.kind()))
+}
+
+/// The ways in which the other side's end of a connection shows.
+fn is_end(error: ErrorKind) -> bool {
+    matches!(error, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof)
 }
 
 /// What is the matter, by what etcd said.
