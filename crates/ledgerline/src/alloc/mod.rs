@@ -71,10 +71,10 @@ use crate::control::slow_path;
 use crate::current;
 use crate::current::slots::{self, Slot};
 use crate::group::Group;
-use crate::percpu::purse::{self, places};
+use crate::percpu::purse;
 use crate::region::shadow::Shadow;
 use crate::stock::AtLimit;
-use crate::sync::{Ordering, light_fence};
+use crate::sync::Ordering;
 use crate::table::handle::Packed;
 pub use caught::Catching;
 use limit::forget;
@@ -187,6 +187,15 @@ fn uncharge(slot: &Slot, units: usize) {
     }
 }
 
+/// Has a new block be nobody's, as most are already.
+fn disown(block: *mut u8) {
+    if let Some(entry) = OWNERS.entry(block.addr())
+        && entry.load(Ordering::Relaxed) != 0
+    {
+        entry.store(0, Ordering::Relaxed);
+    }
+}
+
 /// Notes the owner of a new block; without memory for that it is nobody's.
 fn own(block: *mut u8, slot: &Slot, units: usize) {
     match slots::make(&OWNERS, block.addr()) {
@@ -210,27 +219,14 @@ impl<A: GlobalAlloc> Alloc<A> {
         // From here on the program's alignment is of no use, and no register is to be kept for it.
         let block = get(&self.beneath, spaced_small(size));
         let group = current::get().packed().map_or(0, Packed::raw);
-        let (purse, area) = (places::mine(), purse::area());
-        let number = purse.number();
-        // (A signal handler may open the purse for another group before this and after it: see `purse.rs`.)
-        light_fence();
-        if purse.group() != group {
-            if group == 0 && !owner::has_default() {
-                return block;
-            }
-            return self.charge_otherwise(block, size);
-        }
         if !block.is_null()
             && let Some(entry) = OWNERS.entry(block.addr())
-            && area != 0
+            && purse::take(group, size as u64, entry)
         {
-            // SAFETY: the area is what this thread's is, and not 0. Guarded by `tests/alloc_purses.rs`.
-            let taken = unsafe { purse.take(area, number, size as u64) };
-            if taken {
-                // Relaxed, as all entries: whoever frees the block has it from this thread.
-                entry.store(number as u16, Ordering::Relaxed);
-                return block;
-            }
+            return block;
+        }
+        if group == 0 && !owner::has_default() {
+            return block;
         }
         self.charge_otherwise(block, size)
     }
@@ -242,6 +238,8 @@ impl<A: GlobalAlloc> Alloc<A> {
             forget();
             return block;
         }
+        // (What a purse that did not serve has labelled.)
+        disown(block);
         if !owner::is_on() {
             return block;
         }
@@ -406,17 +404,13 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: as the caller says, in the layout that `obtain` asked for; the purse is the thread's.
+        // SAFETY: as the caller says, in the layout that `obtain` asked for.
         unsafe {
             if let Some(entry) = OWNERS.entry(block.addr()) {
-                let number = u64::from(entry.load(Ordering::Relaxed));
+                let number = entry.load(Ordering::Relaxed);
                 if number != 0 {
-                    let (purse, area) = (places::mine(), purse::area());
-                    if area == 0 {
-                        return self.dealloc_to_cell(block, layout, entry);
-                    }
                     let size = layout.size() as u64;
-                    if size > purse::MOST || !purse.put(area, number, size) {
+                    if size > purse::MOST || !purse::put(number, size) {
                         return self.dealloc_to_cell(block, layout, entry);
                     }
                     // Before the free: the next thread may get the block at once.

@@ -17,25 +17,26 @@
 //! 16. Between two looks each of at most [`MOST`] takes, which are 2^16, has a unit at least, so the charges stay below 2^18.
 //!
 //! ```text
-//! take(purse, number, n):                     put(purse, number, n):
+//! take(group, n, label):                      put(number, n):
 //!   restart:                                    restart:
 //!     area.rseq_cs = &descriptor                  area.rseq_cs = &descriptor
-//!     if purse.number != number:   fail           if purse.number != number:   fail
-//!     if purse.who != this thread: fail           if purse.who != this thread: fail
+//!     purse = this thread's                       purse = this thread's
+//!     if purse.group != group: fail               if purse.number != number: fail
 //!     sum = purse.word - n units + CHARGE         sum = first(purse.word) + n units + UNCHARGE
-//!     if sum < 0:                  fail           if sum > purse.most:         fail
-//!     purse.word = sum     // commit              if sum & GUARDS != 0:        fail
-//!                                                 purse.word = sum     // commit
+//!     if sum < 0:              fail               if sum > purse.most:       fail
+//!     label = purse.number                        if sum & GUARDS != 0:      fail
+//!     purse.word = sum     // commit              purse.word = sum     // commit
 //! ```
 //!
-//! The number is asked for inside the section, since a signal handler may open the thread's purse for another group; the section
-//! starts anew then. (Who takes for a group reads the purse's number first, and asks then whether the purse is the group's: so
-//! the number is that group's, or the section finds another one.) So is the thread, since a fiber that has moved to another may
-//! still see the purse of the one it left (a compiler may keep the address of a thread-local variable over the call that moves
-//! it). Everything else that changes a purse has the stock lock (`stock/purses.rs`).
+//! All of that is asked inside the section, since a signal handler may open the thread's purse for another group, and a fiber may
+//! go on on another thread, which has another purse; the section starts anew then. (The label is the shadow's entry of a block that
+//! nobody else has yet: a section that fails may have written it, so whoever makes the block writes it anew then.) Everything else
+//! that changes a purse has the stock lock (`stock/purses.rs`).
 
 #[cfg(all(rseq, target_arch = "aarch64"))]
 mod aarch64;
+#[cfg(not(loom))]
+pub(super) mod mine;
 #[cfg(not(loom))]
 pub(crate) mod places;
 #[cfg(all(rseq, target_arch = "x86_64"))]
@@ -47,13 +48,13 @@ use aarch64 as machine;
 use x86_64 as machine;
 
 #[cfg(all(rseq, test))]
-pub(super) use machine::{put, take};
+pub(super) use machine::{put as put_section, take as take_section};
 
 #[cfg(rseq)]
 use super::probe;
 use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 #[cfg(not(loom))]
-use std::sync::atomic::AtomicIsize;
+use std::sync::atomic::{AtomicIsize, AtomicU16};
 
 /// The most units that a purse may hold, and that move at a time (see above).
 pub(crate) const MOST: u64 = 1 << 16;
@@ -69,35 +70,70 @@ const UNCHARGES: u64 = (1 << (UNITS_SHIFT - UNCHARGES_SHIFT)) - 1;
 #[cfg(any(rseq, loom))]
 const GUARDS: u32 = 1 << 31 | 1 << 16;
 const FROZEN: u64 = 1 << 63;
-/// See [`area`].
-#[cfg(not(loom))]
-static AREA: AtomicIsize = AtomicIsize::new(0);
 
-/// Where the sections find the calling thread's registration; 0 where purses do not serve: no thread has one yet, or the
-/// allocator [accounts](serve) for nothing.
-#[cfg(rseq)]
-#[inline(always)]
-pub(crate) fn area() -> isize {
-    // Relaxed: the value is all there is to see.
-    let area = AREA.load(Ordering::Relaxed);
-    // (With musl each thread has its own.)
-    if cfg!(own_area) && area != 0 { probe::fast_area() } else { area }
+/// Where the sections find what is the calling thread's, as distances from the thread pointer.
+#[cfg(not(loom))]
+struct Own {
+    /// The registration; 0 where purses do not serve: no thread has one yet, or the allocator [accounts](serve) for nothing.
+    area: AtomicIsize,
+    /// Which purse it has (`mine.rs`).
+    mine: AtomicIsize,
 }
 
-/// See above.
-#[cfg(all(not(rseq), not(loom)))]
+#[cfg(not(loom))]
+static OWN: Own = Own { area: AtomicIsize::new(0), mine: AtomicIsize::new(0) };
+
+/// See [`Own`]; `None` where purses do not serve.
+#[cfg(rseq)]
 #[inline(always)]
-pub(crate) fn area() -> isize {
-    AREA.load(Ordering::Relaxed)
+fn own() -> Option<(isize, isize)> {
+    // Acquire, partner of the SeqCst in `serve`: the other one was stored before.
+    let area = OWN.area.load(Ordering::Acquire);
+    // (With musl each thread has its own.)
+    let area = if cfg!(own_area) && area != 0 { probe::fast_area() } else { area };
+    (area != 0).then(|| (area, OWN.mine.load(Ordering::Relaxed)))
 }
 
 /// Has purses serve, or not.
 #[cfg(not(loom))]
 pub(crate) fn serve(serve: bool) {
     #[cfg(rseq)]
-    AREA.store(if serve { probe::fast_area() } else { 0 }, Ordering::SeqCst);
+    {
+        OWN.mine.store(mine::distance(), Ordering::Relaxed);
+        OWN.area.store(if serve { probe::fast_area() } else { 0 }, Ordering::SeqCst);
+    }
     #[cfg(not(rseq))]
-    let _ = serve;
+    let _ = (serve, &OWN.area, &OWN.mine);
+}
+
+/// Takes `units`, at most [`MOST`], out of the calling thread's purse, counts a charge, and writes the group's number to `label`, if
+/// the purse is the group's, and has them. Where it says `false` it may have written to `label`, if that is not the group of nobody, 0.
+#[cfg(not(loom))]
+#[inline(always)]
+pub(crate) fn take(group: u64, units: u64, label: &AtomicU16) -> bool {
+    debug_assert!(units <= MOST);
+    #[cfg(rseq)]
+    if let Some((area, mine)) = own() {
+        // SAFETY: they are the calling thread's, as of all threads. Guarded by `tests/alloc_purses.rs`.
+        return unsafe { machine::take(area, mine, group, taken(units), label.as_ptr()) };
+    }
+    let _ = (group, units, label);
+    false
+}
+
+/// Puts `units`, at most [`MOST`], back into the calling thread's purse and counts an uncharge, if the purse is that of the number's
+/// group, and has room.
+#[cfg(not(loom))]
+#[inline(always)]
+pub(crate) fn put(number: u16, units: u64) -> bool {
+    debug_assert!(units <= MOST);
+    #[cfg(rseq)]
+    if let Some((area, mine)) = own() {
+        // SAFETY: as above.
+        return unsafe { machine::put(area, mine, number.into(), put_back(units)) };
+    }
+    let _ = (number, units);
+    false
 }
 
 /// What `take` subtracts from the word.
@@ -198,42 +234,6 @@ impl Purse {
     /// The most units that it may hold.
     pub(crate) fn most(&self) -> u64 {
         self.most.load(Ordering::Relaxed) >> UNITS_SHIFT
-    }
-
-    /// Takes `units`, at most [`MOST`], and counts a charge, if the purse is this thread's and that of the number's group, and
-    /// has them.
-    ///
-    /// # Safety
-    /// `area` is what [`area`] said to this thread, and not 0.
-    #[inline(always)]
-    pub(crate) unsafe fn take(&self, area: isize, number: u64, units: u64) -> bool {
-        debug_assert!(units <= MOST);
-        #[cfg(rseq)]
-        // SAFETY: as the caller says.
-        return unsafe { machine::take(area, self, number, taken(units)) };
-        #[cfg(not(rseq))]
-        {
-            let _ = (area, number, units);
-            false
-        }
-    }
-
-    /// Puts `units`, at most [`MOST`], back and counts an uncharge, if the purse is this thread's and that of the number's
-    /// group, and has room.
-    ///
-    /// # Safety
-    /// As [`take`](Self::take).
-    #[inline(always)]
-    pub(crate) unsafe fn put(&self, area: isize, number: u64, units: u64) -> bool {
-        debug_assert!(units <= MOST);
-        #[cfg(rseq)]
-        // SAFETY: as the caller says.
-        return unsafe { machine::put(area, self, number, put_back(units)) };
-        #[cfg(not(rseq))]
-        {
-            let _ = (area, number, units);
-            false
-        }
     }
 
     /// What a section makes of the word; `None` where it stores nothing.

@@ -1,10 +1,9 @@
 //! Runs each section once, over columns made for that.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
-use crate::percpu::machine::thread_pointer;
 use crate::percpu::narrow::{self, Lane};
-use crate::percpu::purse::{self, Purse};
+use crate::percpu::purse::{self, Purse, mine};
 use crate::percpu::word::{self, Cell};
 use crate::percpu::{Lent, lent, possible_cpus, rseq, sums};
 use crate::region::Region;
@@ -80,7 +79,7 @@ impl Section {
         (Section::CompareStoreLane, 4),
         (Section::TakeLent, 5),
         (Section::PutLent, 5),
-        (Section::PurseTake, 4),
+        (Section::PurseTake, 5),
         (Section::PursePut, 5),
     ];
 
@@ -141,11 +140,18 @@ impl Section {
                     sums::add_marked::<INDEX>(area, cell.cast(), 1 << 25, UNITS as i64)
                 }
                 Section::PurseTake => {
-                    purse::take(area, own_purse(region), OWNERS_NUMBER, purse::taken(UNITS))
+                    let label = AtomicU16::new(0);
+                    let done = mine::with(purse(region), || {
+                        let delta = purse::taken(UNITS);
+                        purse::take_section(area, mine::distance(), GROUP, delta, label.as_ptr())
+                    });
+                    assert_eq!(u64::from(label.into_inner()), OWNERS_NUMBER * u64::from(done));
+                    done
                 }
-                Section::PursePut => {
-                    purse::put(area, own_purse(region), OWNERS_NUMBER, purse::put_back(UNITS))
-                }
+                Section::PursePut => mine::with(purse(region), || {
+                    let delta = purse::put_back(UNITS);
+                    purse::put_section(area, mine::distance(), OWNERS_NUMBER, delta)
+                }),
                 Section::UpU8 => narrow::up_u8::<INDEX>(area, lane(16), n),
                 Section::DownU8 => narrow::down_u8::<INDEX>(area, lane(16), -n),
                 Section::IncU8 => narrow::inc_u8::<INDEX>(area, lane(16)),
@@ -216,19 +222,15 @@ pub(super) fn prepared() -> Region {
     }
     words(&region, BLOCK).for_each(|limits| limits.store(LIMITS.into(), SeqCst));
     words(&region, LANES).for_each(|lanes| lanes.store(ZEROS, SeqCst));
-    // SAFETY: zeros are a purse.
-    let purse = unsafe { &*region.at::<Purse>(PURSE) };
+    let purse = purse(&region);
     purse.open(GROUP, OWNERS_NUMBER, 0, 2 * UNITS);
     assert!(purse.change(UNITS as i64).is_some());
     region
 }
 
-/// The purse, which is the calling thread's from now on.
-fn own_purse(region: &Region) -> &Purse {
-    // SAFETY: `prepared` opened a purse there.
-    let purse = unsafe { &*region.at::<Purse>(PURSE) };
-    purse.give_to(thread_pointer());
-    purse
+fn purse(region: &Region) -> &Purse {
+    // SAFETY: zeros are a purse.
+    unsafe { &*region.at::<Purse>(PURSE) }
 }
 
 /// The columns' cells, lent.

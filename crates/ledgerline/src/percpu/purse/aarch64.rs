@@ -3,27 +3,33 @@
 use super::{GUARDS, Purse};
 use crate::percpu::rseq::{abort_count, point, section};
 use std::arch::asm;
+use std::mem::offset_of;
 
-/// Takes units out of a purse: subtracts `delta` unless that leaves less than none, or the purse is another number's or
-/// thread's.
+/// Takes units out of the calling thread's purse and labels their block: subtracts `delta` unless that leaves less than none, or the
+/// purse is another group's.
 ///
 /// # Safety
-/// `area` is the calling thread's registration.
+/// `area` and `mine` are the distances of the calling thread's registration and of its purse's address. Nobody else has the
+/// label's block.
 #[inline(always)]
-pub(in crate::percpu) unsafe fn take(area: isize, purse: &Purse, number: u64, delta: u64) -> bool {
-    // SAFETY: the section has one store, its last instruction (P1 in `../README.md`), and none where the sum is negative,
-    // as that of every frozen word is, whether it overflows or not (P2). Of what others write it loads one word, so there is no order to keep (O1).
-    // Guarded by `inject::tests::every_point_of_every_section_restarts`.
+pub(in crate::percpu) unsafe fn take(
+    area: isize,
+    mine: isize,
+    group: u64,
+    delta: u64,
+    label: *mut u16,
+) -> bool {
+    // SAFETY: the section has one store that others can see, its last instruction (P1 in `../README.md`), and none where the sum is
+    // negative, as that of every frozen word is, whether it overflows or not (P2). Of what others write it loads one word, so there
+    // is no order to keep (O1). Guarded by `inject::tests::every_point_of_every_section_restarts`.
     unsafe {
         section!(
             [
                 point!(1),
-                "ldr {t}, [{purse}, {number_at}]",
-                "cmp {t}, {number}",
-                "b.ne {no}",
                 "mrs {t}, tpidr_el0",
-                "ldr {x}, [{purse}, {who_at}]",
-                "cmp {t}, {x}",
+                "ldr {purse}, [{t}, {mine}]",
+                "ldr {t}, [{purse}, {group_at}]",
+                "cmp {t}, {group}",
                 "b.ne {no}",
                 point!(2),
                 "ldr {t}, [{purse}]",
@@ -31,17 +37,22 @@ pub(in crate::percpu) unsafe fn take(area: isize, purse: &Purse, number: u64, de
                 "subs {t}, {t}, {delta}",
                 "b.lt {no}",
                 point!(4),
+                "ldr {number}, [{purse}, {number_at}]",
+                "strh {number:w}, [{label}]",
+                point!(5),
                 "str {t}, [{purse}]",
             ]
             a = out(reg) _,
             t = out(reg) _,
-            x = out(reg) _,
+            purse = out(reg) _,
+            number = out(reg) _,
             area = in(reg) area,
-            purse = in(reg) purse,
-            who_at = const std::mem::offset_of!(Purse, who),
-            number_at = const std::mem::offset_of!(Purse, number),
-            number = in(reg) number,
+            mine = in(reg) mine,
+            group = in(reg) group,
             delta = in(reg) delta,
+            label = in(reg) label,
+            group_at = const offset_of!(Purse, group),
+            number_at = const offset_of!(Purse, number),
             no = label { return false },
             options(nostack),
         );
@@ -49,24 +60,23 @@ pub(in crate::percpu) unsafe fn take(area: isize, purse: &Purse, number: u64, de
     true
 }
 
-/// Puts units into a purse: adds `delta` unless that makes too many, or a count is full, or the purse is another number's or thread's.
+/// Puts units into the calling thread's purse: adds `delta` unless that makes too many, or a count is full, or the purse is another
+/// number's.
 ///
 /// # Safety
 /// As [`take`].
 #[inline(always)]
-pub(in crate::percpu) unsafe fn put(area: isize, purse: &Purse, number: u64, delta: u64) -> bool {
-    // SAFETY: as in `take`; a frozen word with so few units more is larger than any `most`. The word comes before that (O2): it is opened last, by a
-    // release store.
+pub(in crate::percpu) unsafe fn put(area: isize, mine: isize, number: u64, delta: u64) -> bool {
+    // SAFETY: as in `take`; a frozen word with so few units more is larger than any `most`. The word comes before that (O2): it is
+    // opened last, by a release store.
     unsafe {
         section!(
             [
                 point!(1),
+                "mrs {t}, tpidr_el0",
+                "ldr {purse}, [{t}, {mine}]",
                 "ldr {t}, [{purse}, {number_at}]",
                 "cmp {t}, {number}",
-                "b.ne {no}",
-                "mrs {t}, tpidr_el0",
-                "ldr {x}, [{purse}, {who_at}]",
-                "cmp {t}, {x}",
                 "b.ne {no}",
                 point!(2),
                 "ldar {t}, [{purse}]",
@@ -84,13 +94,13 @@ pub(in crate::percpu) unsafe fn put(area: isize, purse: &Purse, number: u64, del
             a = out(reg) _,
             t = out(reg) _,
             x = out(reg) _,
+            purse = out(reg) _,
             area = in(reg) area,
-            purse = in(reg) purse,
-            who_at = const std::mem::offset_of!(Purse, who),
-            number_at = const std::mem::offset_of!(Purse, number),
-            most_at = const std::mem::offset_of!(Purse, most),
+            mine = in(reg) mine,
             number = in(reg) number,
             delta = in(reg) delta,
+            number_at = const offset_of!(Purse, number),
+            most_at = const offset_of!(Purse, most),
             guards = in(reg) GUARDS,
             no = label { return false },
             options(nostack),

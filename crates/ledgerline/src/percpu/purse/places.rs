@@ -3,8 +3,7 @@
 //! A thread that wants a purse gets a place near the hash of its thread pointer, and has it until it ends. Where all of
 //! these are taken it goes without, and its units come from the cells.
 
-use super::Purse;
-use std::cell::Cell;
+use super::{Purse, mine};
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -17,18 +16,13 @@ static ALL: [Purse; PLACES] = [const { Purse::new() }; PLACES];
 /// A bit for each purse that is open. Changed under the stock lock.
 static OPEN: [AtomicU64; PLACES / 64] = [const { AtomicU64::new(0) }; PLACES / 64];
 /// What a thread has before it gets one, and what it has when it ends. They are never opened.
-static NONE_YET: Purse = Purse::of_none();
+pub(super) static NONE_YET: Purse = Purse::of_none();
 static NONE_MORE: Purse = Purse::of_none();
 
-thread_local! {
-    // A constant without a destructor: it is there before `main`, and until the thread's last instruction.
-    static MINE: Cell<&'static Purse> = const { Cell::new(&NONE_YET) };
-}
-
 /// The calling thread's purse, or one that is never open.
-#[inline(always)]
+#[inline]
 pub(crate) fn mine() -> &'static Purse {
-    MINE.get()
+    mine::get()
 }
 
 /// The calling thread's purse, and whether it had it before. It gets one if it has none, if a place is left near it, and
@@ -54,13 +48,13 @@ pub(crate) fn claim(
     }
     free.give_to(me);
     free.forget_group();
-    MINE.set(free);
+    mine::set(free);
     Some((free, false))
 }
 
 /// The calling thread, which ends, will not open its purse again. (`give_back` comes when that is closed.)
 pub(crate) fn end() {
-    MINE.set(&NONE_MORE);
+    mine::set(&NONE_MORE);
 }
 
 /// Gives the place of a thread that ends to another.

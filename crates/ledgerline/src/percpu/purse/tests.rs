@@ -1,5 +1,4 @@
 use super::*;
-use crate::percpu::machine::thread_pointer;
 use crate::percpu::registration::{self, Registration};
 
 const GROUP: u64 = 5;
@@ -8,7 +7,6 @@ const NUMBER: u64 = 6;
 /// An open purse of 1000 units, of 2000 at most.
 fn purse() -> Purse {
     let purse = Purse::new();
-    purse.give_to(thread_pointer());
     purse.open(GROUP, NUMBER, 0, 2000);
     assert!(purse.change(1000).is_some());
     purse
@@ -22,26 +20,36 @@ fn area() -> Option<isize> {
     }
 }
 
-fn take_from(purse: &Purse, number: u64, units: u64) -> Option<bool> {
-    // SAFETY: the thread is registered, and the purse is this test's.
-    area().map(|area| unsafe { take(area, purse, number, taken(units)) })
+fn take_from(purse: &Purse, group: u64, units: u64) -> Option<bool> {
+    let area = area()?;
+    let label = AtomicU16::new(u16::MAX);
+    let label_at = label.as_ptr();
+    // SAFETY: the thread is registered, the purse and the label are this test's.
+    let done = mine::with(purse, || unsafe {
+        machine::take(area, mine::distance(), group, taken(units), label_at)
+    });
+    let labelled = u64::from(label.into_inner());
+    assert_eq!(labelled, if done { NUMBER } else { u16::MAX.into() });
+    Some(done)
 }
 
 fn put_into(purse: &Purse, number: u64, units: u64) -> Option<bool> {
+    let area = area()?;
     // SAFETY: as above.
-    area().map(|area| unsafe { put(area, purse, number, put_back(units)) })
+    let put = || unsafe { machine::put(area, mine::distance(), number, put_back(units)) };
+    Some(mine::with(purse, put))
 }
 
 #[test]
 fn a_purse_gives_what_it_has_and_no_more() {
     let purse = purse();
-    let Some(taken) = take_from(&purse, NUMBER, 999) else { return };
+    let Some(taken) = take_from(&purse, GROUP, 999) else { return };
     assert!(taken && units(purse.word()) == 1);
     for more in [2, MOST / 2, MOST] {
-        assert_eq!(take_from(&purse, NUMBER, more), Some(false), "{more}");
+        assert_eq!(take_from(&purse, GROUP, more), Some(false), "{more}");
     }
-    assert_eq!(take_from(&purse, NUMBER, 1), Some(true));
-    assert_eq!(take_from(&purse, NUMBER, 1), Some(false));
+    assert_eq!(take_from(&purse, GROUP, 1), Some(true));
+    assert_eq!(take_from(&purse, GROUP, 1), Some(false));
     assert_eq!((units(purse.word()), counts(purse.word())), (0, (2, 0)));
 }
 
@@ -57,32 +65,28 @@ fn a_purse_takes_what_it_may_hold_and_no_more() {
 }
 
 #[test]
-fn a_purse_serves_its_own_number_and_thread_alone_and_none_when_a_drain_has_it() {
+fn a_purse_serves_its_own_group_alone_and_nobody_when_a_drain_has_it() {
     let purse = purse();
-    if take_from(&purse, NUMBER + 1, 1) != Some(false) {
+    if take_from(&purse, NUMBER, 1) != Some(false) {
         return;
     }
-    assert_eq!(put_into(&purse, NUMBER + 1, 1), Some(false));
-    purse.give_to(thread_pointer() + 64);
-    assert_eq!(take_from(&purse, NUMBER, 1), Some(false));
-    assert_eq!(put_into(&purse, NUMBER, 1), Some(false));
-    purse.give_to(thread_pointer());
+    assert_eq!(put_into(&purse, GROUP, 1), Some(false));
     purse.freeze();
     assert_eq!(
-        (take_from(&purse, NUMBER, 1), put_into(&purse, NUMBER, 1)),
+        (take_from(&purse, GROUP, 1), put_into(&purse, NUMBER, 1)),
         (Some(false), Some(false))
     );
     assert!(purse.change(1).is_none() && purse.change(-1).is_none());
     purse.thaw();
     assert_eq!(
-        (take_from(&purse, NUMBER, 1), put_into(&purse, NUMBER, 2)),
+        (take_from(&purse, GROUP, 1), put_into(&purse, NUMBER, 2)),
         (Some(true), Some(true))
     );
     purse.freeze();
     let (word, most) = purse.close();
     assert_eq!((units(word), counts(word), most), (1001, (1, 1), 2000));
     assert_eq!(
-        (take_from(&purse, NUMBER, 1), put_into(&purse, NUMBER, 1)),
+        (take_from(&purse, GROUP, 1), put_into(&purse, NUMBER, 1)),
         (Some(false), Some(false))
     );
 }
@@ -95,19 +99,52 @@ fn what_moves_between_purse_and_cell_leaves_neither_too_few_nor_too_many() {
     assert_eq!((units(purse.word()), counts(purse.word())), (2000, (0, 0)));
 }
 
+/// A thread that has no purse yet, and a group that is nobody: the section finds a purse of none.
+#[test]
+fn a_thread_without_a_purse_takes_and_puts_nothing() {
+    let Some(area) = area() else { return };
+    let label = AtomicU16::new(7);
+    // SAFETY: as above.
+    unsafe {
+        assert!(!machine::take(area, mine::distance(), 0, taken(1), label.as_ptr()));
+        assert!(!machine::take(area, mine::distance(), GROUP, taken(1), label.as_ptr()));
+        assert!(!machine::put(area, mine::distance(), NUMBER, put_back(1)));
+    }
+    assert_eq!(label.into_inner(), 7);
+}
+
+/// Each section uses the purse of the thread that runs it, whichever threads ran before with the same distance.
+#[test]
+fn threads_take_from_their_own_purses() {
+    if area().is_none() {
+        return;
+    }
+    let purses = [(); 4].map(|()| purse());
+    std::thread::scope(|scope| {
+        for (own, purse) in purses.iter().enumerate() {
+            scope.spawn(move || {
+                for _ in 0..100 * (own + 1) {
+                    assert_eq!(take_from(purse, GROUP, 1), Some(true));
+                }
+            });
+        }
+    });
+    let left = purses.each_ref().map(|purse| units(purse.word()));
+    assert_eq!(left, [900, 800, 700, 600]);
+}
+
 /// As many operations as a purse may count, and more: the counts are taken out whenever units are fetched or brought back.
 #[test]
 fn no_count_runs_into_the_next() {
     for most in [2000, MOST] {
         let purse = Purse::new();
-        purse.give_to(thread_pointer());
         purse.open(GROUP, NUMBER, 0, most);
         let (mut counted, mut pairs) = ((0, 0), 0);
         for turn in 0..400_000u64 {
             // Pairs fill the counts; runs of single units are as many takes in sequence as there can be.
             let taking = turn / 20_000 % 4 == 0 || turn % 2 == 0;
             let done =
-                if taking { take_from(&purse, NUMBER, 1) } else { put_into(&purse, NUMBER, 1) };
+                if taking { take_from(&purse, GROUP, 1) } else { put_into(&purse, NUMBER, 1) };
             match done {
                 None => return,
                 Some(true) if taking => counted.0 += 1,
@@ -135,7 +172,7 @@ fn a_frozen_purse_takes_no_block_however_large() {
     let before = purse.word();
     for more in [1, MOST / 2, MOST] {
         let Some(put) = put_into(&purse, NUMBER, more) else { return };
-        assert!(!put && take_from(&purse, NUMBER, more) == Some(false), "{more}");
+        assert!(!put && take_from(&purse, GROUP, more) == Some(false), "{more}");
         assert_eq!(purse.word(), before);
     }
 }
