@@ -64,6 +64,8 @@
 //! destructor. It is as async-signal-safe as the allocator beneath, which mostly is not.
 
 mod caught;
+#[cfg(all(rseq, test))]
+mod held;
 mod limit;
 mod owner;
 

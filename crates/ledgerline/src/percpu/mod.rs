@@ -30,7 +30,7 @@ mod array;
 mod columns;
 mod grounds;
 #[cfg(all(rseq, test))]
-mod inject;
+pub(crate) mod inject;
 #[cfg(not(loom))]
 mod lent;
 #[cfg(not(loom))]

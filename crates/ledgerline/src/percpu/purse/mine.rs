@@ -1,0 +1,106 @@
+//! Which purse the calling thread has: a thread-local variable that sections can read.
+//!
+//! The **linker** puts it at one distance from the thread pointer in all threads, so a section needs that distance alone, and a
+//! fiber that goes on on another thread finds that thread's. (A variable of the language may lie anywhere, and the compiler may keep
+//! its address over the call that moves a fiber.) A library that is opened later gets its eight bytes from what the C library
+//! keeps for that; musl has none, and there the area asks for the same (`own_area.rs`).
+#![cfg_attr(not(rseq), expect(dead_code, reason = "no thread ever has one"))]
+
+use super::Purse;
+use super::places::NONE_YET;
+#[cfg(rseq)]
+pub(in crate::percpu) use linked::distance;
+
+/// The calling thread's purse, or one that is never open.
+#[inline]
+pub(super) fn get() -> &'static Purse {
+    #[cfg(rseq)]
+    // SAFETY: the calling thread's variable, which points to a purse from its start to its end. (It is read at once.)
+    return unsafe { *linked::place() };
+    #[cfg(not(rseq))]
+    &NONE_YET
+}
+
+/// The calling thread has this purse from now on.
+pub(super) fn set(purse: &'static Purse) {
+    #[cfg(rseq)]
+    // SAFETY: as above; a section of this thread reads it before or after.
+    unsafe {
+        linked::place().write_volatile(purse);
+    }
+    #[cfg(not(rseq))]
+    let _ = purse;
+}
+
+/// Does something while the calling thread has another purse.
+#[cfg(all(rseq, test))]
+pub(in crate::percpu) fn with<T>(purse: &Purse, work: impl FnOnce() -> T) -> T {
+    let before = get();
+    // SAFETY: it has that one for as long as the reference lives: until the work is done.
+    set(unsafe { &*std::ptr::from_ref(purse) });
+    let done = work();
+    set(before);
+    done
+}
+
+#[cfg(rseq)]
+mod linked {
+    use super::{NONE_YET, Purse};
+    use crate::percpu::thread_pointer;
+    use std::arch::{asm, global_asm};
+    use std::ptr;
+
+    /// The variable. Two versions of this library in one program have two.
+    macro_rules! symbol {
+        () => {
+            concat!(
+                "ledgerline_purse_",
+                env!("CARGO_PKG_VERSION_MAJOR"),
+                "_",
+                env!("CARGO_PKG_VERSION_MINOR"),
+                "_",
+                env!("CARGO_PKG_VERSION_PATCH")
+            )
+        };
+    }
+
+    // A constant without a destructor: it is there before `main`, and until the thread's last instruction.
+    global_asm!(
+        concat!(".pushsection .tdata.", symbol!(), ",\"awT\",@progbits"),
+        ".balign 8",
+        concat!(".globl ", symbol!()),
+        concat!(".hidden ", symbol!()),
+        concat!(".type ", symbol!(), ", @tls_object"),
+        concat!(".size ", symbol!(), ", 8"),
+        concat!(symbol!(), ":"),
+        ".quad {none}",
+        ".popsection",
+        none = sym NONE_YET,
+    );
+
+    /// How far the variable lies from the thread pointer, in every thread.
+    pub(in crate::percpu) fn distance() -> isize {
+        let distance: isize;
+        // SAFETY: reads what the linker or the loader wrote.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            asm!(
+                concat!("mov {distance}, qword ptr [rip + ", symbol!(), "@GOTTPOFF]"),
+                distance = out(reg) distance,
+                options(nostack, readonly, preserves_flags, pure),
+            );
+            #[cfg(target_arch = "aarch64")]
+            asm!(
+                concat!("adrp {distance}, :gottprel:", symbol!()),
+                concat!("ldr {distance}, [{distance}, :gottprel_lo12:", symbol!(), "]"),
+                distance = out(reg) distance,
+                options(nostack, readonly, preserves_flags, pure),
+            );
+        }
+        distance
+    }
+
+    pub(super) fn place() -> *mut &'static Purse {
+        ptr::with_exposed_provenance_mut(thread_pointer().wrapping_add_signed(distance()))
+    }
+}
