@@ -60,6 +60,9 @@
 //! group's number, some ten nanoseconds. A thread beyond a thousand has no purse, nor has one on a machine without restartable
 //! sequences, nor for a ledger in a file.
 //!
+//! **Addresses.** On x86-64 a block beyond 47 bits ends the process with a message. Linux gives out such addresses only to an allocator
+//! that asks for them by name.
+//!
 //! It allocates before `main` and in destructors of threads: its thread-local variables are constants without a
 //! destructor. It is as async-signal-safe as the allocator beneath, which mostly is not.
 
@@ -74,7 +77,7 @@ use crate::current;
 use crate::current::slots::{self, Slot};
 use crate::group::Group;
 use crate::percpu::purse;
-use crate::region::shadow::Shadow;
+use crate::region::shadow::{ADDRESS_BITS, Shadow};
 use crate::stock::AtLimit;
 use crate::sync::Ordering;
 use crate::table::handle::Packed;
@@ -189,6 +192,45 @@ fn uncharge(slot: &Slot, units: usize) {
     }
 }
 
+/// Whether blocks beyond the shadow are refused, so that a free need not ask whether its block lies there. (On arm64 an allocator
+/// may tag its addresses in bits beyond those of the shadow. Such blocks are nobody's.)
+const STOPS_BEYOND: bool = cfg!(target_arch = "x86_64");
+
+/// A block that the allocator beneath gave, or null.
+#[inline(always)]
+fn within(block: *mut u8) -> *mut u8 {
+    if STOPS_BEYOND && block.addr() as u64 >> ADDRESS_BITS != 0 {
+        stop(block);
+    }
+    block
+}
+
+/// Linux gives out such addresses to who asks for them by name alone, where the machine has them.
+#[cold]
+#[inline(never)]
+fn stop(block: *mut u8) -> ! {
+    current::uncharged(|| {
+        eprintln!(
+            "ledgerline: the allocator beneath gave a block at {block:p}: more than {ADDRESS_BITS} bits"
+        );
+    });
+    std::process::abort()
+}
+
+/// The entry of a block that this allocator gave.
+///
+/// # Safety
+/// It is one.
+#[inline(always)]
+unsafe fn entry_of(block: *mut u8) -> Option<&'static AtomicU16> {
+    if STOPS_BEYOND {
+        // SAFETY: `within` saw it, or it had an entry. Guarded by `a_block_beyond_the_addresses_of_a_process_stops_it`.
+        unsafe { OWNERS.entry_within(block.addr()) }
+    } else {
+        OWNERS.entry(block.addr())
+    }
+}
+
 /// Has a new block be nobody's, as most are already.
 fn disown(block: *mut u8) {
     if let Some(entry) = OWNERS.entry(block.addr())
@@ -221,16 +263,15 @@ impl<A: GlobalAlloc> Alloc<A> {
         // From here on the program's alignment is of no use, and no register is to be kept for it.
         let block = get(&self.beneath, spaced_small(size));
         let group = current::get().packed().map_or(0, Packed::raw);
-        if !block.is_null()
-            && let Some(entry) = OWNERS.entry(block.addr())
+        if let Some(entry) = OWNERS.entry_unless_null(block.addr())
             && purse::take(group, size as u64, entry)
         {
             return block;
         }
         if group == 0 && !owner::has_default() {
-            return block;
+            return within(block);
         }
-        self.charge_otherwise(block, size)
+        self.charge_otherwise(within(block), size)
     }
 
     /// Charges a small block, where the thread's purse does not serve.
@@ -266,8 +307,8 @@ impl<A: GlobalAlloc> Alloc<A> {
     fn obtain_otherwise(&self, layout: Layout, get: impl Fn(&A, Layout) -> *mut u8) -> *mut u8 {
         let (size, spaced) = (layout.size(), spaced(layout));
         match owner::charge(size as u64) {
-            Charged::To(slot) => self.obtained(get(&self.beneath, spaced), slot, size),
-            Charged::Nobody => get(&self.beneath, spaced),
+            Charged::To(slot) => self.obtained(within(get(&self.beneath, spaced)), slot, size),
+            Charged::Nobody => within(get(&self.beneath, spaced)),
             Charged::Refused => std::ptr::null_mut(),
         }
     }
@@ -315,7 +356,7 @@ impl<A: GlobalAlloc> Alloc<A> {
             // Whoever gets the place next notes its own owner there.
             entry.store(0, Ordering::Relaxed);
             // SAFETY: as the caller says, in the layout that `obtain` asked for.
-            unsafe { self.beneath.realloc(block, spaced(layout), new_size.max(SIZE_LEAST)) }
+            within(unsafe { self.beneath.realloc(block, spaced(layout), new_size.max(SIZE_LEAST)) })
         };
         let Some(group) = slot.group() else { return beneath() };
         // An audit follows each block as one charge; otherwise only the difference is asked for, so that a block may
@@ -408,7 +449,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         // SAFETY: as the caller says, in the layout that `obtain` asked for.
         unsafe {
-            if let Some(entry) = OWNERS.entry(block.addr()) {
+            if let Some(entry) = entry_of(block) {
                 let number = entry.load(Ordering::Relaxed);
                 if number != 0 {
                     let size = layout.size() as u64;
@@ -427,11 +468,11 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         // SAFETY: as the caller says.
         unsafe {
-            match OWNERS.entry(block.addr()) {
+            match entry_of(block) {
                 Some(entry) if entry.load(Ordering::Relaxed) != 0 => {
                     self.realloc_owned(block, layout, new_size, entry)
                 }
-                _ => self.beneath.realloc(block, spaced(layout), new_size.max(SIZE_LEAST)),
+                _ => within(self.beneath.realloc(block, spaced(layout), new_size.max(SIZE_LEAST))),
             }
         }
     }

@@ -74,8 +74,9 @@ pub struct Shadow<E, const BITS: u32 = WINDOW_BITS, const WIPED: bool = false> {
     /// For each GiB of a process's address space: its map's address, less what the GiB's own number would
     /// add, so that finding an entry is one addition. Zero: no map yet. A child inherits it.
     directory: [AtomicUsize; GIBS],
-    /// Where the highest GiB with a map ends. To ask for that costs less than to ask whether the directory has an address.
-    end: AtomicUsize,
+    /// The last address of the highest GiB with a map; zero before there is one. To ask for that costs less than to ask whether
+    /// the directory has an address.
+    last: AtomicUsize,
     entries: PhantomData<E>,
 }
 
@@ -87,18 +88,39 @@ impl<E: Entry, const BITS: u32, const WIPED: bool> Shadow<E, BITS, WIPED> {
     pub const fn new() -> Self {
         // (All zeros, so that it takes no room in the program's file.)
         let directory = [const { AtomicUsize::new(0) }; GIBS];
-        Shadow { directory, end: AtomicUsize::new(0), entries: PhantomData }
+        Shadow { directory, last: AtomicUsize::new(0), entries: PhantomData }
     }
 
-    /// The entry of an address; `None` if its GiB has no map yet. Costs three loads;
-    /// async-signal-safe.
+    /// The entry of an address; `None` if its GiB has no map yet. Costs three loads; async-signal-safe.
     #[inline(always)]
     pub fn entry(&self, address: usize) -> Option<&'static E> {
-        // Relaxed: whoever has a block has it from a thread that found its entry, and the end.
-        if address >= self.end.load(Ordering::Relaxed) {
+        // Relaxed: whoever has a block has it from a thread that found its entry, and the last.
+        if address > self.last.load(Ordering::Relaxed) {
             return None;
         }
-        // SAFETY: below the end of a GiB that the directory has. Guarded by `an_address_of_no_process_has_no_entry`.
+        // SAFETY: no higher than an address that the directory has. Guarded by `an_address_of_no_process_has_no_entry`.
+        unsafe { self.entry_within(address) }
+    }
+
+    /// As [`entry`](Self::entry), and `None` for the null address as well: one look for both.
+    #[inline(always)]
+    pub fn entry_unless_null(&self, address: usize) -> Option<&'static E> {
+        // (Null is beyond all others here.) Relaxed, as above.
+        if address.wrapping_sub(1) >= self.last.load(Ordering::Relaxed) {
+            return None;
+        }
+        // SAFETY: as above.
+        unsafe { self.entry_within(address) }
+    }
+
+    /// As [`entry`](Self::entry) without a look at whether the address is one of a process. Costs two loads.
+    ///
+    /// # Safety
+    /// The address has [`ADDRESS_BITS`] bits.
+    #[inline(always)]
+    pub unsafe fn entry_within(&self, address: usize) -> Option<&'static E> {
+        debug_assert!(address >> GIB_BITS < GIBS);
+        // SAFETY: the directory has all addresses of so many bits.
         let slot = unsafe { self.directory.get_unchecked(address >> GIB_BITS) };
         // Acquire, partner of the exchange in `make`: a map is made before it is entered.
         let map = slot.load(Ordering::Acquire);
@@ -128,9 +150,7 @@ impl<E: Entry, const BITS: u32, const WIPED: bool> Shadow<E, BITS, WIPED> {
                 unsafe { memory::unmap(std::ptr::with_exposed_provenance_mut(map), Self::MAP) };
             }
         }
-        // (In 32 bits the last GiB ends where no address is: the last byte has no entry then, nor does a block begin there.)
-        let end = (address >> GIB_BITS).wrapping_add(1) << GIB_BITS;
-        self.end.fetch_max(if end == 0 { usize::MAX } else { end }, Ordering::Relaxed);
+        self.last.fetch_max(address | ((1 << GIB_BITS) - 1), Ordering::Relaxed);
         self.entry(address)
     }
 
@@ -202,8 +222,22 @@ mod tests {
     #[cfg(target_pointer_width = "64")]
     fn an_address_of_no_process_has_no_entry() {
         static SHADOW: Shadow<AtomicU8> = Shadow::new();
-        assert!(SHADOW.entry(usize::MAX).is_none());
         assert!(SHADOW.make(1 << ADDRESS_BITS).is_none());
+        let highest = (1 << ADDRESS_BITS) - 1;
+        for made in [false, true] {
+            for beyond in [1 << ADDRESS_BITS, 1 << 56, usize::MAX] {
+                assert!(SHADOW.entry(beyond).is_none(), "{beyond:x}");
+                assert!(SHADOW.entry_unless_null(beyond).is_none(), "{beyond:x}");
+            }
+            for (address, made) in [(0, false), (1, made), (highest, made)] {
+                assert_eq!(SHADOW.entry_unless_null(address).is_some(), made, "{address:x}");
+                assert_eq!(
+                    SHADOW.entry(address).is_some(),
+                    made || address == 0 && SHADOW.entry(1).is_some()
+                );
+            }
+            assert!(SHADOW.make(highest).is_some() && SHADOW.make(64).is_some());
+        }
     }
 
     #[test]
