@@ -276,7 +276,8 @@ impl<A: GlobalAlloc> Alloc<A> {
         // From here on the program's alignment is of no use, and no register is to be kept for it.
         let block = get(&self.beneath, spaced_small(size));
         let group = current::get().packed().map_or(0, Packed::raw);
-        if let Some(entry) = OWNERS.entry_unless_null(block.addr())
+        if group != 0
+            && let Some(entry) = OWNERS.entry_unless_null(block.addr())
             && purse::take(group, size as u64, entry)
         {
             return block;

@@ -107,7 +107,7 @@ pub(crate) fn serve(serve: bool) {
 }
 
 /// Takes `units`, at most [`MOST`], out of the calling thread's purse, counts a charge, and writes the group's number to `label`, if
-/// the purse is the group's, and has them. Where it says `false` it may have written to `label`, if that is not the group of nobody, 0.
+/// the purse is the group's, and has them. Where it says `false` it may have written to `label`.
 #[cfg(not(loom))]
 #[inline(always)]
 pub(crate) fn take(group: u64, units: u64, label: &AtomicU16) -> bool {
