@@ -31,6 +31,8 @@ Cases (figures are nanoseconds for a block that is allocated and freed):
   header              by the design of RisingWave's allocator: the address of a
                       task's counter in front of the block
   nobody              by ledgerline's where no group is current
+  tasks               by ledgerline's in 64 groups by turns: after each eight
+                      blocks another one is current
   system_mixed        the same with sizes from 16 bytes to 4 KiB at random, and
                       32 blocks live at a time
   ledgerline_mixed    ... as above, each over the same sizes in the same order
@@ -61,7 +63,7 @@ enum Sizes {
 
 type Make = fn(Sizes) -> Made<Work<'static>>;
 
-const CASES: [(&str, (Make, Sizes)); 16] = [
+const CASES: [(&str, (Make, Sizes)); 17] = [
     ("system", (system, Sizes::Same)),
     ("ledgerline", (ledgerline, Sizes::Same)),
     ("cap", (capped, Sizes::Same)),
@@ -70,6 +72,7 @@ const CASES: [(&str, (Make, Sizes)); 16] = [
     ("peak_alloc", (peak, Sizes::Same)),
     ("header", (header, Sizes::Same)),
     ("nobody", (nobody, Sizes::Same)),
+    ("tasks", (tasks, Sizes::Same)),
     ("system_mixed", (system, Sizes::Mixed)),
     ("ledgerline_mixed", (ledgerline, Sizes::Mixed)),
     ("cap_mixed", (capped, Sizes::Mixed)),
@@ -115,6 +118,25 @@ fn ledgerline(sizes: Sizes) -> Made<Work<'static>> {
 
 fn nobody(sizes: Sizes) -> Made<Work<'static>> {
     Ok(work(sizes, Box::leak(Box::new(Alloc::system())), || ()))
+}
+
+/// As many groups as a server has tasks, and the blocks of a poll of one.
+const TASKS: usize = 64;
+const BLOCKS: u64 = 8;
+
+fn tasks(_: Sizes) -> Made<Work<'static>> {
+    let ledger = Ledger::new()?.into_static();
+    let tenant = ledger.root().create("tenant")?;
+    let tasks = (0..TASKS).map(|task| tenant.create(&format!("task{task}")));
+    let tasks = tasks.collect::<Result<Vec<_>, _>>()?;
+    let body = move |thread: usize, n: u64| {
+        let allocator: &'static Alloc = &const { Alloc::system() };
+        for turn in 0..(n / BLOCKS) as usize {
+            let task = tasks[(turn + thread * TASKS / 2) % TASKS];
+            task.scope(|| same(allocator, black_box(layout(64)), BLOCKS));
+        }
+    };
+    Ok((BLOCKS, Box::new(body)))
 }
 
 fn capped(sizes: Sizes) -> Made<Work<'static>> {

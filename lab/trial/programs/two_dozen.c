@@ -1,8 +1,9 @@
-/* A dozen small programs in which two threads share a structure, for ci/predictions. Built twice: as they are, and with
- * -DAPART, where what each thread uses begins a pair of lines of its own.
+/* Two dozen small programs in which two threads share a structure, for ci/predictions. Built twice: as they are, and with
+ * -DAPART, where what each thread uses begins a pair of lines of its own, and so does what both use. In the first dozen the
+ * threads share nothing then; in the second one they go on sharing what they mean to.
  *
- *     dozen NAME            runs one for a moment; prints nanoseconds an operation, of the one thread and of the other
- *     dozen NAME one|other  the same with one of the threads alone; nan of the other
+ *     two_dozen NAME            runs one for a moment; prints nanoseconds an operation, of the one thread and of the other
+ *     two_dozen NAME one|other  the same with one of the threads alone; nan of the other
  *
  * Each operation works for itself: a chain of shifts, some five cycles a round, that goes on from operation to operation.
  * Where a program says so, the chain needs what an access brought; otherwise a processor may go on while it waits. */
@@ -29,6 +30,9 @@ struct shared {
     volatile uint64_t plain_a;
     OWN _Atomic uint64_t b; /* the other's */
     volatile uint64_t plain_b;
+    OWN _Atomic uint64_t total; /* both change it */
+    volatile uint64_t value;
+    OWN _Atomic uint64_t limit; /* both read it */
 };
 static struct shared shared;
 static uint64_t slots[QUEUE];
@@ -44,6 +48,8 @@ static inline uint64_t work(uint64_t x, int rounds) {
 }
 
 #define ADD(field) atomic_fetch_add_explicit(&shared.field, 1, RELAXED)
+#define SUB(field) atomic_fetch_sub_explicit(&shared.field, 1, RELAXED)
+#define EACH(n, act) (at % (n) == 0 ? (void)(act) : (void)0)
 #define LOAD(field) atomic_load_explicit(&shared.field, RELAXED)
 #define STORE(field, value) atomic_store_explicit(&shared.field, (value), RELAXED)
 #define LOCKED(lock, body)                                                                                             \
@@ -65,14 +71,28 @@ static inline uint64_t work(uint64_t x, int rounds) {
     P(setting, 30, shared.plain_a++, x += LOAD(b))                                                                     \
     P(pointer, 60, ADD(a), x += LOAD(b))                                                                               \
     P(locks, 12, LOCKED(a, shared.plain_a += x & 7), LOCKED(b, shared.plain_b += x & 7))                               \
-    P(references, 30, (ADD(a), x += atomic_fetch_sub_explicit(&shared.a, 1, RELAXED)),                                 \
-      (ADD(b), x += atomic_fetch_sub_explicit(&shared.b, 1, RELAXED)))                                                 \
+    P(references, 30, (ADD(a), x += SUB(a)), (ADD(b), x += SUB(b)))                                                    \
     P(queue, 10,                                                                                                       \
       while (LOAD(a) - atomic_load_explicit(&shared.b, memory_order_acquire) >= QUEUE) if (atomic_load(&stop)) break;  \
       slots[LOAD(a) % QUEUE] = x; atomic_store_explicit(&shared.a, LOAD(a) + 1, memory_order_release),                 \
       while (LOAD(b) == atomic_load_explicit(&shared.a, memory_order_acquire)) if (atomic_load(&stop)) break;          \
       x += slots[LOAD(b) % QUEUE]; atomic_store_explicit(&shared.b, LOAD(b) + 1, memory_order_release))                \
-    P(versions, 90, (shared.plain_a++, shared.plain_a++), x += LOAD(b))
+    P(versions, 90, (shared.plain_a++, shared.plain_a++), x += LOAD(b))                                                \
+    /* The second dozen. */                                                                                            \
+    P(totals, 20, (ADD(total), shared.plain_a++), (ADD(total), shared.plain_b++))                                      \
+    P(events, 60, (ADD(total), shared.plain_a++), (ADD(total), shared.plain_b++))                                      \
+    P(usage, 30, x += ADD(total) + LOAD(limit), x += ADD(total) + LOAD(limit))                                         \
+    P(room, 80, (x += LOAD(limit), ADD(total)), (x += LOAD(limit), ADD(total)))                                        \
+    P(charges, 40, (x += ADD(total) + LOAD(limit), shared.plain_a++), (x += ADD(total) + LOAD(limit), shared.plain_b++)) \
+    P(handles, 60, (x += ADD(total) + LOAD(limit), SUB(total)), (x += ADD(total) + LOAD(limit), SUB(total)))           \
+    P(batches, 10, (shared.plain_a++, EACH(4, ADD(total))), (shared.plain_b++, EACH(4, ADD(total))))                   \
+    P(quotas, 20, (x += LOAD(limit), EACH(8, ADD(total))), (x += LOAD(limit), EACH(8, ADD(total))))                    \
+    P(latest, 20, (STORE(total, x), shared.plain_a++), (x += LOAD(total), shared.plain_b++))                           \
+    P(watched, 40, ADD(a), (x += LOAD(a), shared.plain_b++))                                                           \
+    P(guarded, 60, LOCKED(total, shared.value += x & 7); shared.plain_a++,                                             \
+      LOCKED(total, shared.value += x & 7); shared.plain_b++)                                                          \
+    P(entries, 100, x += LOAD(limit); LOCKED(total, shared.value += x & 7),                                            \
+      x += LOAD(limit); LOCKED(total, shared.value += x & 7))
 
 static atomic_int waited_for = 2, stop;
 static int alone;
@@ -135,7 +155,7 @@ int main(int count, char **given) {
             return 0;
         }
     }
-    fprintf(stderr, "dozen NAME [one|other]; there are:");
+    fprintf(stderr, "two_dozen NAME [one|other]; there are:");
     for (size_t at = 0; at < sizeof programs / sizeof *programs; at++) fprintf(stderr, " %s", programs[at].name);
     fprintf(stderr, "\n");
     return 2;

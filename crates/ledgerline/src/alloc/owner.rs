@@ -63,8 +63,13 @@ pub(super) fn take(units: u64) -> Option<&'static Slot> {
         return None;
     }
     let purse = places::mine();
-    let fetched = purse.group() == group.raw()
-        && purses::fetch(Group::<'static>::unpack(group).table(), group, purse, units);
+    let is_groups = purse.is_open_for(group.raw());
+    if !is_groups && purses::misses() {
+        // (`charge` opens it.)
+        return None;
+    }
+    let fetched =
+        is_groups && purses::fetch(Group::<'static>::unpack(group).table(), group, purse, units);
     // SAFETY: the parts are those of a group's handle (R2), and a thread notes slots only where sections are fast. Guarded by
     // `tests/alloc_oracle.rs`.
     (fetched || unsafe { percpu::take_known(cell, generation_bits, units) }).then_some(slot)
@@ -144,11 +149,13 @@ pub(super) fn charge_from(wanted: Group<'static>, units: u64) -> Charged {
     Charged::Nobody
 }
 
-/// Has the thread remember the slot of a group that it was charged to, and carry units of it in its purse, if that is its current
-/// group.
+/// Has the thread remember the slot of a group that it was charged to, and carry units of it in its purse (as soon as that did not
+/// serve for a while), if that is its current group.
 fn note(group: Group<'static>, slot: &'static Slot) {
     let (table, packed) = (group.table(), group.pack());
-    if table.columns.is_fast() && current::note_slot(packed, slot) && purses::are_for(table) {
+    let noted = table.columns.is_fast() && current::note_slot(packed, slot);
+    let is_due = || !places::mine().is_open_for(packed.raw()) && purses::misses();
+    if noted && is_due() && purses::are_for(table) {
         purses::open(table, packed, slot.number());
         purse::serve(true);
         // (SeqCst, here and in `set_on`: whoever switches it off comes before this look, or has purses serve no more.)

@@ -215,6 +215,12 @@ impl Purse {
         self.group.load(Ordering::Relaxed)
     }
 
+    /// Whether it has units of a group, packed, and no drain has it.
+    #[inline(always)]
+    pub(crate) fn is_open_for(&self, group: u64) -> bool {
+        self.group() == group && !is_frozen(self.word())
+    }
+
     /// See the field.
     #[inline(always)]
     pub(crate) fn number(&self) -> u64 {

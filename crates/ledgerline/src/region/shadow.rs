@@ -150,7 +150,11 @@ impl<E: Entry, const BITS: u32, const WIPED: bool> Shadow<E, BITS, WIPED> {
                 unsafe { memory::unmap(std::ptr::with_exposed_provenance_mut(map), Self::MAP) };
             }
         }
-        self.last.fetch_max(address | ((1 << GIB_BITS) - 1), Ordering::Relaxed);
+        // (All threads read it at each block, so it is written only where it changes.)
+        let last = address | ((1 << GIB_BITS) - 1);
+        if self.last.load(Ordering::Relaxed) < last {
+            self.last.fetch_max(last, Ordering::Relaxed);
+        }
         self.entry(address)
     }
 

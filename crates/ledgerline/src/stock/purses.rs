@@ -24,12 +24,23 @@ use crate::table::id::GroupId;
 use crate::table::path::RowPath;
 use crate::table::row::{flag, state};
 use crate::table::{Table, counts, purses};
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::AtomicBool;
 
+thread_local! {
+    /// Allocations that the thread's purse did not serve, being another group's or closed, since it was opened.
+    static MISSES: Cell<u32> = const { Cell::new(0) };
+}
+
 /// The smallest purse worth having, in units.
 const LEAST: u64 = 1 << 12;
+/// How many allocations that its purse does not serve a thread makes before it opens the purse for the group of one: that takes as
+/// long as a hundred of them. (So tasks of a few blocks, each of another group, leave it as it is.)
+const EVERY: u32 = 128;
+/// How many more it makes where the lock was another's.
+const AGAIN: u32 = 16;
 /// Closes a thread's purse when the thread ends.
 static AT_END: AtEnd = AtEnd::new();
 
@@ -39,6 +50,14 @@ pub(crate) fn are_for(table: &Table) -> bool {
     table.columns.is_fast() && table.detour == 0 && !table.is_shared() && !are_calls_forbidden()
 }
 
+/// The thread's purse is another group's, or closed, and does not serve an allocation. Says whether it is to be opened for that group by now.
+#[inline]
+pub(crate) fn misses() -> bool {
+    let misses = MISSES.get() + 1;
+    MISSES.set(misses.min(EVERY));
+    misses >= EVERY
+}
+
 /// Opens the calling thread's purse for a group that it charges, if that can be done at once. `number` is the allocator's of
 /// the group.
 #[cold]
@@ -46,7 +65,9 @@ pub(crate) fn are_for(table: &Table) -> bool {
 pub(crate) fn open(table: &'static Table, group: Packed, number: u16) {
     let id = group.unpack().id();
     let _inside = lock::pass();
+    MISSES.set(EVERY - AGAIN);
     let Some(_held) = lock::try_lock() else { return };
+    MISSES.set(0);
     let Some((purse, had)) = places::claim(lock::thread(), hear_its_end) else { return };
     if places::is_open(purse) {
         if had && purse.group() == group.raw() {

@@ -45,6 +45,65 @@ fn carries(group: Group<'static>) -> bool {
     false
 }
 
+/// Opening a purse takes as long as a hundred allocations: tasks of a few blocks each must not pay for one.
+#[test]
+fn tasks_of_a_few_blocks_leave_the_purse_as_it_is() {
+    let group = group();
+    let other = group.ledger().root().create("other").unwrap();
+    if !carries(group) {
+        return;
+    }
+    let (mut opened, mut had) = (0, places::mine().group());
+    for turn in 0..1000 {
+        pairs(if turn % 2 == 0 { other } else { group }, 3);
+        let has = places::mine().group();
+        opened += u32::from(has != had);
+        had = has;
+    }
+    assert!(opened <= 3000 / EVERY + 1, "{opened} times");
+    assert_eq!([group.precise(), other.precise()], [0, 0]);
+}
+
+/// Not even in the scope that begins while another thread has the lock.
+#[test]
+fn a_thread_that_does_not_get_the_lock_asks_again_some_blocks_later() {
+    let group = group();
+    if !are_for(group.table()) {
+        return;
+    }
+    let layout = Layout::new::<[u64; 8]>();
+    let pairs = |count| {
+        for _ in 0..count {
+            // SAFETY: as in `pairs`.
+            unsafe { ALLOC.dealloc(black_box(ALLOC.alloc(layout)), layout) };
+        }
+    };
+    group.scope(|| {
+        let (held, done) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _inside = lock::pass();
+                let _lock = lock::lock();
+                held.store(true, Ordering::SeqCst);
+                while !done.load(Ordering::SeqCst) {
+                    std::thread::yield_now();
+                }
+            });
+            while !held.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            pairs(2 * EVERY);
+            assert!(open_in(group).is_empty(), "the lock is another's");
+            done.store(true, Ordering::SeqCst);
+        });
+        let start = Instant::now();
+        while open_in(group).is_empty() {
+            pairs(AGAIN);
+            assert!(start.elapsed() < LONG, "no purse was opened");
+        }
+    });
+}
+
 #[test]
 fn a_thread_carries_units_of_its_group_until_a_drain_wants_them_and_then_again() {
     let group = group();
