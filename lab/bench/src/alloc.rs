@@ -1,7 +1,9 @@
 //! The suite `alloc` measures what accounting adds to `malloc` and `free`, beside other accounting allocators over the same
 //! one.
 //!
-//! The allocators are called as the compiler calls a global one: by a function that is not inlined.
+//! The allocators are called as the compiler calls a global one: by a function that is not inlined. Where the linker lays these
+//! functions and their loops makes up to half a nanosecond a pair. So there are [`COPIES`] of all of them, in which a pass makes as
+//! many pairs each.
 
 use super::allocators::{Header, Tracking};
 use super::loops::{UNROLLED, four_times};
@@ -133,7 +135,7 @@ fn tasks(_: Sizes) -> Made<Work<'static>> {
         let allocator: &'static Alloc = &const { Alloc::system() };
         for turn in 0..(n / BLOCKS) as usize {
             let task = tasks[(turn + thread * TASKS / 2) % TASKS];
-            task.scope(|| same(allocator, black_box(layout(64)), BLOCKS));
+            task.scope(|| same_in::<_, 0>(allocator, black_box(layout(64)), BLOCKS));
         }
     };
     Ok((BLOCKS, Box::new(body)))
@@ -173,7 +175,7 @@ fn work<A: GlobalAlloc + Sync, E>(
                 let _entered = enter();
                 same(allocator, black_box(layout(64)), n);
             };
-            (UNROLLED, Box::new(body))
+            (COPIES * UNROLLED, Box::new(body))
         }
         Sizes::Mixed => {
             let layouts = layouts();
@@ -181,7 +183,7 @@ fn work<A: GlobalAlloc + Sync, E>(
                 let _entered = enter();
                 mixed(allocator, &layouts, n);
             };
-            (LIVE as u64, Box::new(body))
+            (COPIES * LIVE as u64, Box::new(body))
         }
     }
 }
@@ -207,9 +209,17 @@ fn layouts() -> Vec<Layout> {
         .collect()
 }
 
+/// Has the compiler take a copy for another function than the others.
+#[inline(always)]
+fn copy<const COPY: u8>() {
+    // SAFETY: it is a comment.
+    unsafe { std::arch::asm!("/* {} */", const COPY, options(nomem, nostack, preserves_flags)) }
+}
+
 /// As `__rust_alloc` calls a global allocator.
 #[inline(never)]
-fn get<A: GlobalAlloc>(allocator: &A, layout: Layout) -> *mut u8 {
+fn get<A: GlobalAlloc, const COPY: u8>(allocator: &A, layout: Layout) -> *mut u8 {
+    copy::<COPY>();
     // SAFETY: no layout of this suite is empty.
     unsafe { allocator.alloc(layout) }
 }
@@ -219,19 +229,21 @@ fn get<A: GlobalAlloc>(allocator: &A, layout: Layout) -> *mut u8 {
 /// # Safety
 /// The block came from [`get`] in that layout.
 #[inline(never)]
-unsafe fn give<A: GlobalAlloc>(allocator: &A, block: *mut u8, layout: Layout) {
+unsafe fn give<A: GlobalAlloc, const COPY: u8>(allocator: &A, block: *mut u8, layout: Layout) {
+    copy::<COPY>();
     // SAFETY: as the caller says.
     unsafe { allocator.dealloc(block, layout) }
 }
 
 #[inline(never)]
-fn same<A: GlobalAlloc>(allocator: &A, layout: Layout, n: u64) {
+fn same_in<A: GlobalAlloc, const COPY: u8>(allocator: &A, layout: Layout, n: u64) {
+    copy::<COPY>();
     for _ in 0..n / UNROLLED {
         four_times!({
-            let block = black_box(get(allocator, layout));
+            let block = black_box(get::<A, COPY>(allocator, layout));
             assert!(!block.is_null());
             // SAFETY: it was made above.
-            unsafe { give(allocator, block, layout) }
+            unsafe { give::<A, COPY>(allocator, block, layout) }
         });
     }
 }
@@ -240,21 +252,37 @@ fn same<A: GlobalAlloc>(allocator: &A, layout: Layout, n: u64) {
 const LIVE: usize = 32;
 
 #[inline(never)]
-fn mixed<A: GlobalAlloc>(allocator: &A, layouts: &[Layout], n: u64) {
+fn mixed_in<A: GlobalAlloc, const COPY: u8>(allocator: &A, layouts: &[Layout], n: u64) {
+    copy::<COPY>();
     let mut live = [(std::ptr::null_mut::<u8>(), layouts[0]); LIVE];
     let sizes = layouts.iter().cycle();
     for (turn, &layout) in sizes.take(n as usize).enumerate() {
         let (block, old) = &mut live[turn % LIVE];
         if !block.is_null() {
             // SAFETY: it was made below, in that layout.
-            unsafe { give(allocator, *block, *old) }
+            unsafe { give::<A, COPY>(allocator, *block, *old) }
         }
-        (*block, *old) = (black_box(get(allocator, layout)), layout);
+        (*block, *old) = (black_box(get::<A, COPY>(allocator, layout)), layout);
         assert!(!block.is_null());
     }
     for (block, layout) in live {
         // SAFETY: as many turns as blocks were made at least; each was made above.
-        unsafe { give(allocator, block, layout) }
+        unsafe { give::<A, COPY>(allocator, block, layout) }
+    }
+}
+
+/// How many copies of each loop there are.
+const COPIES: u64 = 4;
+
+fn same<A: GlobalAlloc>(allocator: &A, layout: Layout, n: u64) {
+    for copy in [same_in::<A, 0>, same_in::<A, 1>, same_in::<A, 2>, same_in::<A, 3>] {
+        copy(allocator, layout, n / COPIES);
+    }
+}
+
+fn mixed<A: GlobalAlloc>(allocator: &A, layouts: &[Layout], n: u64) {
+    for copy in [mixed_in::<A, 0>, mixed_in::<A, 1>, mixed_in::<A, 2>, mixed_in::<A, 3>] {
+        copy(allocator, layouts, n / COPIES);
     }
 }
 
@@ -294,7 +322,7 @@ mod tests {
                     scope.spawn(move || body(thread, 64 * granule));
                 }
             });
-            assert_eq!(64 * granule % LIVE as u64, 0, "{name}");
+            assert_eq!(64 * granule % (COPIES * UNROLLED), 0, "{name}");
         }
     }
 
@@ -303,12 +331,12 @@ mod tests {
         let group = group().unwrap();
         let _entered = group.enter();
         let allocator = Alloc::system();
-        let block = get(&allocator, layout(64));
+        let block = get::<_, 0>(&allocator, layout(64));
         assert_eq!(group.precise(), 64);
         // SAFETY: it was made above.
-        unsafe { give(&allocator, block, layout(64)) };
+        unsafe { give::<_, 0>(&allocator, block, layout(64)) };
         same(&allocator, layout(64), 400);
-        mixed(&allocator, &layouts(), 4 * LIVE as u64);
+        mixed(&allocator, &layouts(), 4 * COPIES * LIVE as u64);
         assert_eq!(group.precise(), 0);
         assert!(group.peak().value > 32 * 16);
     }
