@@ -16,6 +16,7 @@
 //! | `seats`         | which thread owns which column                                    |
 //! | `windows`       | a charge in the column that the thread owns; instructions are below, by architecture |
 //! | `columns`       | one interface over all: cells by column                           |
+//! | `linked`        | names that the linker knows                                       |
 //! | `machine`       | how many CPUs there may be; the thread's pointer and stripe       |
 //! | `node`          | the NUMA node of the running CPU                                  |
 //! | `membarrier`    | the remote fences                                                 |
@@ -33,6 +34,8 @@ mod grounds;
 pub(crate) mod inject;
 #[cfg(not(loom))]
 mod lent;
+#[cfg(rseq)]
+mod linked;
 #[cfg(not(loom))]
 mod machine;
 #[cfg(not(loom))]

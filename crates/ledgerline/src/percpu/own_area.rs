@@ -24,6 +24,7 @@
 //! in a static program, musl's usual one. A dynamic one may open a library later, which musl then refuses to load. So
 //! for those there are sections only if the build says `--cfg ledgerline_initial_exec` (`build.rs`).
 
+use super::linked::of_this_version;
 use crate::os::at_end::AtEnd;
 use crate::sync::are_calls_forbidden;
 use std::arch::{asm, global_asm};
@@ -33,17 +34,10 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicIsize, AtomicU8, Ordering, compiler_fence};
 
-/// The thread-local variable. Two versions of this library in one program have two.
+/// The thread-local variable.
 macro_rules! symbol {
     () => {
-        concat!(
-            "ledgerline_rseq_",
-            env!("CARGO_PKG_VERSION_MAJOR"),
-            "_",
-            env!("CARGO_PKG_VERSION_MINOR"),
-            "_",
-            env!("CARGO_PKG_VERSION_PATCH")
-        )
+        of_this_version!("ledgerline_rseq_")
     };
 }
 

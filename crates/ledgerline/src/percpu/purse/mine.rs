@@ -7,16 +7,18 @@
 #![cfg_attr(not(rseq), expect(dead_code, reason = "no thread ever has one"))]
 
 use super::Purse;
-use super::places::NONE_YET;
 #[cfg(rseq)]
-pub(in crate::percpu) use linked::distance;
+pub(in crate::percpu) use variable::distance;
+
+/// What a thread has before it gets one.
+static NONE_YET: Purse = Purse::of_none();
 
 /// The calling thread's purse, or one that is never open.
 #[inline]
 pub(super) fn get() -> &'static Purse {
     #[cfg(rseq)]
     // SAFETY: the calling thread's variable, which points to a purse from its start to its end. (It is read at once.)
-    return unsafe { *linked::place() };
+    return unsafe { *variable::place() };
     #[cfg(not(rseq))]
     &NONE_YET
 }
@@ -26,7 +28,7 @@ pub(super) fn set(purse: &'static Purse) {
     #[cfg(rseq)]
     // SAFETY: as above; a section of this thread reads it before or after.
     unsafe {
-        linked::place().write_volatile(purse);
+        variable::place().write_volatile(purse);
     }
     #[cfg(not(rseq))]
     let _ = purse;
@@ -44,35 +46,28 @@ pub(in crate::percpu) fn with<T>(purse: &Purse, work: impl FnOnce() -> T) -> T {
 }
 
 #[cfg(rseq)]
-mod linked {
+mod variable {
     use super::{NONE_YET, Purse};
+    use crate::percpu::linked::of_this_version;
     use crate::percpu::thread_pointer;
     use std::arch::{asm, global_asm};
     use std::ptr;
 
-    /// The variable. Two versions of this library in one program have two.
-    macro_rules! symbol {
+    macro_rules! purse {
         () => {
-            concat!(
-                "ledgerline_purse_",
-                env!("CARGO_PKG_VERSION_MAJOR"),
-                "_",
-                env!("CARGO_PKG_VERSION_MINOR"),
-                "_",
-                env!("CARGO_PKG_VERSION_PATCH")
-            )
+            of_this_version!("ledgerline_purse_")
         };
     }
 
     // A constant without a destructor: it is there before `main`, and until the thread's last instruction.
     global_asm!(
-        concat!(".pushsection .tdata.", symbol!(), ",\"awT\",@progbits"),
+        concat!(".pushsection .tdata.", purse!(), ",\"awT\",@progbits"),
         ".balign 8",
-        concat!(".globl ", symbol!()),
-        concat!(".hidden ", symbol!()),
-        concat!(".type ", symbol!(), ", @tls_object"),
-        concat!(".size ", symbol!(), ", 8"),
-        concat!(symbol!(), ":"),
+        concat!(".globl ", purse!()),
+        concat!(".hidden ", purse!()),
+        concat!(".type ", purse!(), ", @tls_object"),
+        concat!(".size ", purse!(), ", 8"),
+        concat!(purse!(), ":"),
         ".quad {none}",
         ".popsection",
         none = sym NONE_YET,
@@ -85,14 +80,14 @@ mod linked {
         unsafe {
             #[cfg(target_arch = "x86_64")]
             asm!(
-                concat!("mov {distance}, qword ptr [rip + ", symbol!(), "@GOTTPOFF]"),
+                concat!("mov {distance}, qword ptr [rip + ", purse!(), "@GOTTPOFF]"),
                 distance = out(reg) distance,
                 options(nostack, readonly, preserves_flags, pure),
             );
             #[cfg(target_arch = "aarch64")]
             asm!(
-                concat!("adrp {distance}, :gottprel:", symbol!()),
-                concat!("ldr {distance}, [{distance}, :gottprel_lo12:", symbol!(), "]"),
+                concat!("adrp {distance}, :gottprel:", purse!()),
+                concat!("ldr {distance}, [{distance}, :gottprel_lo12:", purse!(), "]"),
                 distance = out(reg) distance,
                 options(nostack, readonly, preserves_flags, pure),
             );

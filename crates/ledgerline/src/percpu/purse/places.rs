@@ -15,8 +15,7 @@ const NEAR: usize = 16;
 static ALL: [Purse; PLACES] = [const { Purse::new() }; PLACES];
 /// A bit for each purse that is open. Changed under the stock lock.
 static OPEN: [AtomicU64; PLACES / 64] = [const { AtomicU64::new(0) }; PLACES / 64];
-/// What a thread has before it gets one, and what it has when it ends. They are never opened.
-pub(super) static NONE_YET: Purse = Purse::of_none();
+/// What a thread has when it ends: never opened, as what it has before it gets one (`mine.rs`).
 static NONE_MORE: Purse = Purse::of_none();
 
 /// The calling thread's purse, or one that is never open.
