@@ -4,7 +4,6 @@
 //! fiber that goes on on another thread finds that thread's. (A variable of the language may lie anywhere, and the compiler may keep
 //! its address over the call that moves a fiber.) A library that is opened later gets its eight bytes from what the C library
 //! keeps for that; musl has none, and there the area asks for the same (`own_area.rs`).
-#![cfg_attr(not(rseq), expect(dead_code, reason = "no thread ever has one"))]
 
 use super::Purse;
 #[cfg(rseq)]
