@@ -2,8 +2,8 @@
 //! one.
 //!
 //! The allocators are called as the compiler calls a global one: by a function that is not inlined. Where the linker lays these
-//! functions and their loops makes up to half a nanosecond a pair. So there are [`COPIES`] of all of them, in which a pass makes as
-//! many pairs each.
+//! functions and their loops makes up to half a nanosecond a pair. So there are some copies of all of them, which passes take by
+//! turns. (Not several in one pass: a processor learns the order of the sizes in each by itself.)
 
 use super::allocators::{Header, Tracking};
 use super::loops::{UNROLLED, four_times};
@@ -16,7 +16,7 @@ use peak_alloc::PeakAlloc;
 use stats_alloc::StatsAlloc;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub(super) static ALLOC: Suite =
     Suite { name: "alloc", help: HELP, cases: &names(&CASES), measure, remark };
@@ -169,21 +169,23 @@ fn work<A: GlobalAlloc + Sync, E>(
     allocator: &'static A,
     enter: impl Fn() -> E + Sync + 'static,
 ) -> Work<'static> {
+    let turns = AtomicUsize::new(0);
+    let turn = move || turns.fetch_add(1, Ordering::Relaxed);
     match sizes {
         Sizes::Same => {
             let body = move |_: usize, n: u64| {
                 let _entered = enter();
-                same(allocator, black_box(layout(64)), n);
+                same(turn(), allocator, black_box(layout(64)), n);
             };
-            (COPIES * UNROLLED, Box::new(body))
+            (UNROLLED, Box::new(body))
         }
         Sizes::Mixed => {
             let layouts = layouts();
             let body = move |_: usize, n: u64| {
                 let _entered = enter();
-                mixed(allocator, &layouts, n);
+                mixed(turn(), allocator, &layouts, n);
             };
-            (COPIES * LIVE as u64, Box::new(body))
+            (LIVE as u64, Box::new(body))
         }
     }
 }
@@ -271,19 +273,16 @@ fn mixed_in<A: GlobalAlloc, const COPY: u8>(allocator: &A, layouts: &[Layout], n
     }
 }
 
-/// How many copies of each loop there are.
-const COPIES: u64 = 4;
-
-fn same<A: GlobalAlloc>(allocator: &A, layout: Layout, n: u64) {
-    for copy in [same_in::<A, 0>, same_in::<A, 1>, same_in::<A, 2>, same_in::<A, 3>] {
-        copy(allocator, layout, n / COPIES);
-    }
+/// Makes and frees `n` blocks, in another copy of the loop at each turn.
+fn same<A: GlobalAlloc>(turn: usize, allocator: &A, layout: Layout, n: u64) {
+    let copies = [same_in::<A, 0>, same_in::<A, 1>, same_in::<A, 2>, same_in::<A, 3>];
+    copies[turn % copies.len()](allocator, layout, n);
 }
 
-fn mixed<A: GlobalAlloc>(allocator: &A, layouts: &[Layout], n: u64) {
-    for copy in [mixed_in::<A, 0>, mixed_in::<A, 1>, mixed_in::<A, 2>, mixed_in::<A, 3>] {
-        copy(allocator, layouts, n / COPIES);
-    }
+/// As above.
+fn mixed<A: GlobalAlloc>(turn: usize, allocator: &A, layouts: &[Layout], n: u64) {
+    let copies = [mixed_in::<A, 0>, mixed_in::<A, 1>, mixed_in::<A, 2>, mixed_in::<A, 3>];
+    copies[turn % copies.len()](allocator, layouts, n);
 }
 
 /// The case that a case is to be judged by.
@@ -322,7 +321,7 @@ mod tests {
                     scope.spawn(move || body(thread, 64 * granule));
                 }
             });
-            assert_eq!(64 * granule % (COPIES * UNROLLED), 0, "{name}");
+            assert_eq!(64 * granule % UNROLLED, 0, "{name}");
         }
     }
 
@@ -335,8 +334,8 @@ mod tests {
         assert_eq!(group.precise(), 64);
         // SAFETY: it was made above.
         unsafe { give::<_, 0>(&allocator, block, layout(64)) };
-        same(&allocator, layout(64), 400);
-        mixed(&allocator, &layouts(), 4 * COPIES * LIVE as u64);
+        same(0, &allocator, layout(64), 400);
+        mixed(1, &allocator, &layouts(), 4 * LIVE as u64);
         assert_eq!(group.precise(), 0);
         assert!(group.peak().value > 32 * 16);
     }
